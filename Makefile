@@ -1,0 +1,29 @@
+# make demo: the main job.  make test: everything that has to pass.  Both set up .venv on first use.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+
+.PHONY: demo test lint bench clean
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet -c constraints.txt -e '.[test]'
+	touch $@
+
+test: $(VENV)/.ready lint
+	$(BIN)/python -m pytest
+
+lint: $(VENV)/.ready
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+demo: $(VENV)/.ready
+	mkdir -p out
+	$(BIN)/multiplexnet explain examples/actuator.rules --plot out/actuator.png --axes a b
+
+bench: $(VENV)/.ready
+	$(BIN)/python benchmarks/compile.py
+
+clean:
+	rm -rf $(VENV) out

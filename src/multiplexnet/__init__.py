@@ -1,0 +1,47 @@
+"""Rules on a network's outputs that hold exactly, always.
+
+A formula of linear arithmetic is a union of polyhedra; for each polyhedron there is a differentiable map from all of
+R^r into it. The layer evaluates the maps, and a categorical variable chooses among them.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from multiplexnet.errors import (
+        ContradictionError as ContradictionError,
+    )
+    from multiplexnet.errors import (
+        MultiplexError as MultiplexError,
+    )
+    from multiplexnet.errors import (
+        RuleSyntaxError as RuleSyntaxError,
+    )
+    from multiplexnet.errors import (
+        TermBudgetExceeded as TermBudgetExceeded,
+    )
+    from multiplexnet.rules import Rules as Rules
+
+__version__ = "0.1.0"
+
+# Names load on first use: importing the package costs nothing, and a saved layer runs without z3.
+_HOME = {
+    "Rules": "rules",
+    "ContradictionError": "errors",
+    "MultiplexError": "errors",
+    "RuleSyntaxError": "errors",
+    "TermBudgetExceeded": "errors",
+}
+__all__ = [*_HOME]  # noqa: PLE0604
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"multiplexnet.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_HOME])

@@ -1,0 +1,125 @@
+"""What the compiler hands on: independent blocks, each a choice between terms, each term a conjunction of rows.
+
+::
+
+    Compiled   one block after another, all of them hold            (and)
+      Block    a choice: at least one of its terms holds            (or)
+        Term   rows a·x ≤ b, a·x < b, a·x = b, discrete outputs fixed (and); ``blocks`` for an independent rest
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from math import prod
+
+from multiplexnet.logic.formula import Atom, Formula, Linear, Variable, conjunction, disjunction
+
+__all__ = ["Block", "Certificate", "Compiled", "Term"]
+
+
+@dataclass(frozen=True)
+class Term:
+    """One conjunction φ_k: a polyhedron in the real outputs, and one value for every discrete output.
+
+    Args:
+        rows: canonical atoms (coprime integer coefficients) over real outputs, inputs and opaque functions, in
+            canonical order. Equalities are explicit, also those that inequalities only imply together; no row
+            follows from the others.
+        fixed: the discrete outputs of the block and their values.
+        blocks: parts that are independent of ``rows`` and of each other once this term is chosen. Empty unless
+            the block was decomposed to stay within the budget of terms.
+    """
+
+    rows: tuple[Atom, ...]
+    fixed: tuple[tuple[Variable, Fraction], ...] = ()
+    blocks: tuple[Block, ...] = ()
+
+    @property
+    def equalities(self) -> tuple[Atom, ...]:
+        return tuple(row for row in self.rows if row.relation == "==")
+
+    @property
+    def inequalities(self) -> tuple[Atom, ...]:
+        return tuple(row for row in self.rows if row.relation != "==")
+
+    @property
+    def formula(self) -> Formula:
+        fixed = [Atom(Linear.of(variable) - number, "==") for variable, number in self.fixed]
+        return conjunction([*self.rows, *fixed, *(block.formula for block in self.blocks)])
+
+    @property
+    def size(self) -> int:
+        """The number of plain terms that this one stands for."""
+        return prod(block.size for block in self.blocks)
+
+
+@dataclass(frozen=True)
+class Block:
+    """A choice between terms over outputs that no other block mentions.
+
+    Args:
+        outputs: the outputs of the block in declared order.
+        terms: the alternatives in canonical order; logit k of the block means ``terms[k]``.
+    """
+
+    outputs: tuple[Variable, ...]
+    terms: tuple[Term, ...]
+
+    @property
+    def formula(self) -> Formula:
+        return disjunction(term.formula for term in self.terms)
+
+    @property
+    def size(self) -> int:
+        """The number of plain terms in disjunctive normal form."""
+        return sum(term.size for term in self.terms)
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """What a fresh solver proved of a compilation.
+
+    Args:
+        sound: every term implies the rules.
+        complete: the rules imply the disjunction of the terms.
+        solver: name and version of the solver.
+        checks: the number of questions it was asked.
+    """
+
+    sound: bool
+    complete: bool
+    solver: str
+    checks: int
+
+
+@dataclass(frozen=True)
+class Compiled:
+    """The rules in disjunctive normal form, block by block.
+
+    Args:
+        outputs: all outputs in declared order; each belongs to exactly one block.
+        inputs: all inputs in declared order.
+        blocks: independent parts, ordered by their first output.
+        complete: whether the terms contain every point that obeys the rules (``cover=`` gives a part of them).
+        covered: with ``cover=``, the share of the given obeying rows that some term contains.
+        certificate: what was proved.
+        seconds: the time it took.
+    """
+
+    outputs: tuple[Variable, ...]
+    inputs: tuple[Variable, ...]
+    blocks: tuple[Block, ...]
+    certificate: Certificate
+    complete: bool = True
+    covered: Fraction | None = None
+    seconds: float = 0.0
+
+    @property
+    def terms(self) -> Iterator[tuple[Block, Term]]:
+        return ((block, term) for block in self.blocks for term in block.terms)
+
+    @property
+    def formula(self) -> Formula:
+        return conjunction(block.formula for block in self.blocks)
