@@ -34,7 +34,7 @@ _HOME = {
     "RuleSyntaxError": "errors",
     "TermBudgetExceeded": "errors",
 }
-__all__ = [*_HOME]  # noqa: PLE0604
+__all__ = [*_HOME]
 
 
 def __getattr__(name: str) -> Any:

@@ -1,0 +1,104 @@
+"""The parts of a term: groups of outputs that no row ties together, each of the simplest kind that fits.
+
+::
+
+    Box         every row bounds one variable                  2 ≤ x, 0 < y < 1, z = 3, w free
+    Polyhedron  rows tie variables together, inside not empty  x > y + 2, x < 5
+    Lattice     equalities tie variables together              w1 + w2 + w3 = 1, w ≥ 0
+    Parametric  bounds depend on what is known at run time     b ≤ limit, y > f(x)
+
+What stands here is exact (fractions) and already fits a float format: bounds are rounded inward, anchors are
+representable. The transforms turn each kind into tensors.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+
+from multiplexnet.logic.formula import Symbol, Variable
+
+__all__ = ["Box", "Lattice", "Parametric", "Part", "Polyhedron"]
+
+
+@dataclass(frozen=True)
+class Box:
+    """Independent intervals ``lower ≤ x ≤ upper``, closed, their ends representable (``None``: unbounded).
+
+    An open bound of the rules has become the next float inside it; ``lower == upper`` is a constant.
+    """
+
+    outputs: tuple[Variable, ...]
+    lower: tuple[Fraction | None, ...]
+    upper: tuple[Fraction | None, ...]
+
+
+@dataclass(frozen=True)
+class Polyhedron:
+    """``A x ≤ b`` with nonempty interior; ``strict`` rows are ``<``. ``anchor``: representable, strictly inside."""
+
+    outputs: tuple[Variable, ...]
+    A: tuple[tuple[Fraction, ...], ...]
+    b: tuple[Fraction, ...]
+    strict: tuple[bool, ...]
+    anchor: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """``x = origin + basis t`` with every ``t`` a multiple of ``step`` (a power of two) and ``|t| ≤ bound``.
+
+    ``origin`` and ``basis`` (one row per output, integers) are such that all arithmetic is exact in the format.
+    ``t`` obeys ``A t ≤ b`` (``strict`` rows ``<``) and ``anchor`` is a multiple of ``step`` strictly inside.
+    """
+
+    outputs: tuple[Variable, ...]
+    origin: tuple[Fraction, ...]
+    basis: tuple[tuple[int, ...], ...]
+    step: Fraction
+    bound: Fraction
+    A: tuple[tuple[Fraction, ...], ...]
+    b: tuple[Fraction, ...]
+    strict: tuple[bool, ...]
+    anchor: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Parametric:
+    """``A x + P u ≤ b`` where the parameters ``u`` (inputs, opaque functions, outputs of earlier parts) are known first.
+
+    ``steps`` is the triangular form that Fourier–Motzkin elimination leaves: step ``j`` bounds ``outputs[j]`` by rows
+    ``(coefficients of outputs[:j], coefficients of parameters, constant, strict)``, each the affine function that is a
+    lower (upper) bound. Any choice inside the bounds of step j leaves those of the later steps nonempty, as long as
+    ``guards`` (rows over the parameters alone, ``g·u ≤ h``) hold.
+    """
+
+    outputs: tuple[Variable, ...]
+    parameters: tuple[Symbol, ...]
+    A: tuple[tuple[Fraction, ...], ...]
+    P: tuple[tuple[Fraction, ...], ...]
+    b: tuple[Fraction, ...]
+    strict: tuple[bool, ...]
+    steps: tuple[Step, ...]
+    guards: tuple[Bound, ...]
+
+
+@dataclass(frozen=True)
+class Bound:
+    """The affine function ``outputs · x + parameters · u + constant`` that bounds something, strictly or not."""
+
+    outputs: tuple[Fraction, ...]
+    parameters: tuple[Fraction, ...]
+    constant: Fraction
+    strict: bool
+
+
+@dataclass(frozen=True)
+class Step:
+    """All lower and upper bounds of one output in terms of the outputs before it and the parameters."""
+
+    lower: tuple[Bound, ...]
+    upper: tuple[Bound, ...]
+
+
+Part = Box | Polyhedron | Lattice | Parametric
