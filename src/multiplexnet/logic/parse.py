@@ -1,0 +1,80 @@
+"""Rules written as text, in Python's grammar: read with ``ast``, never evaluated.
+
+::
+
+    a: real; b: real                    # outputs
+    limit: input                        # known at run time
+    a == 0 or 200 < a < 400
+    implies(a > 0, b >= a + 2)
+    b <= limit
+
+The road: :mod:`~multiplexnet.logic.source` cuts the text into statements, :mod:`~multiplexnet.logic.declarations`
+gives the names their meaning, :mod:`~multiplexnet.logic.expressions` reads each rule.
+"""
+
+from __future__ import annotations
+
+import ast
+import warnings
+from collections.abc import Sequence
+
+from multiplexnet.logic.budget import Budget
+from multiplexnet.logic.declarations import declared, inferred
+from multiplexnet.logic.expressions import Names, Reader
+from multiplexnet.logic.formula import Rule, Specification
+from multiplexnet.logic.source import Statement, statements
+
+__all__ = ["parse"]
+
+_NO_STATEMENT: dict[type[ast.stmt], str] = {
+    ast.Assign: "`=` assigns: write `==` for equality, or `:` to declare, as in `x: real`",
+    ast.AugAssign: "`=` assigns: write `==` for equality",
+    ast.If: "`if` as a statement: write `implies(p, q)`",
+    ast.For: "`for` as a statement: write `all(… for i in range(n))`",
+    ast.Assert: "`assert`: write the rule alone",
+}
+
+
+def parse(text: str) -> Specification:
+    """The rules, variables and functions that a text speaks of.
+
+    Args:
+        text: declarations and rules, one a line or separated by ``;``. With no declarations at all, names are real
+            outputs in order of appearance.
+
+    Raises:
+        RuleSyntaxError: the text cannot be read; says where, why and what to do.
+
+    Example:
+        >>> specification = parse("x: real; y: real[2]\\nx >= 0.1  # exact")
+        >>> [variable.name for variable in specification.outputs]
+        ['x', 'y[0]', 'y[1]']
+        >>> specification.rules[0].text, specification.rules[0].line
+        ('x >= 0.1', 2)
+        >>> parse("x >= y * z")
+        Traceback (most recent call last):
+            ...
+        multiplexnet.errors.RuleSyntaxError: line 1, column 6: product of variables `y * z`: rules are linear; ...
+    """
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python's parser warns of what is refused or harmless here
+        parts = statements(text)
+    budget = Budget(len(text))
+    names = _names(parts, budget)
+    rules = tuple(_rule(part, names, budget) for part in parts if not isinstance(part.node, ast.AnnAssign))
+    return Specification(tuple(names.variables), rules, tuple(names.functions), text)
+
+
+def _names(parts: Sequence[Statement], budget: Budget) -> Names:
+    for part in parts:
+        if not isinstance(part.node, ast.Expr | ast.AnnAssign):
+            reason = "this is Python code: rules are read and never run; write comparisons, as in `x >= 2`"
+            raise part.error(part.node, _NO_STATEMENT.get(type(part.node), reason))
+    if any(isinstance(part.node, ast.AnnAssign) for part in parts):
+        return declared(parts, budget)
+    return inferred(parts)
+
+
+def _rule(part: Statement, names: Names, budget: Budget) -> Rule:
+    assert isinstance(part.node, ast.Expr)
+    return Rule(Reader(part, names, budget).rule(part.node.value), part.text, part.line)
