@@ -126,8 +126,10 @@ class Encoder:
     def __init__(self, context: z3.Context | None = None) -> None:
         self.context = context
         self._written: dict[int, tuple[Formula | Symbol, z3.ExprRef]] = {}  # holds the part, so that its id stays taken
+        self._reals: set[int] = set()  # the ids of the symbols among them that are no integers
         self._constants: dict[Variable, z3.ExprRef] = {}
         self._numbers: dict[tuple[Fraction, bool], z3.ArithRef] = {}
+        self._multiples: dict[tuple[int, Fraction, bool], z3.ArithRef] = {}
 
     def formula(self, formula: Formula) -> z3.BoolRef:
         return self._walk(formula)
@@ -160,7 +162,10 @@ class Encoder:
                 if missing:
                     stack.extend(missing)
                     continue
-                self._written[id(node)] = node, self._WRITE[type(node)](self, node)
+                written = self._WRITE[type(node)](self, node)
+                self._written[id(node)] = node, written
+                if z3.is_real(written):
+                    self._reals.add(id(node))
             stack.pop()
         return self._done(root)
 
@@ -180,7 +185,7 @@ class Encoder:
             return self._truth(self.constant(first), *truth)
         turned = coefficient < 0
         scale = -1 if turned else 1
-        integer = all(self._done(symbol).is_int() for symbol, _ in linear.terms)
+        integer = not any(id(symbol) in self._reals for symbol, _ in linear.terms)
         if integer:
             scale *= lcm(*(c.denominator for _, c in linear.terms), linear.constant.denominator)
         left = self._sum(linear.terms, Fraction(0), scale=scale, integer=integer)
@@ -194,24 +199,24 @@ class Encoder:
         return constant if if_on else z3.Not(constant)
 
     def _linear(self, linear: Linear) -> z3.ArithRef:
-        integer = all(self._done(s).is_int() and c.denominator == 1 for s, c in linear.terms)
+        integer = all(id(s) not in self._reals and c.denominator == 1 for s, c in linear.terms)
         return self._sum(linear.terms, linear.constant, integer=integer and linear.constant.denominator == 1)
 
     def _sum(
         self, terms: Iterable[tuple[Symbol, Fraction]], constant: Fraction, *, scale: int = 1, integer: bool
     ) -> z3.ArithRef:
-        parts = []
-        for symbol, coefficient in terms:
-            part = self._done(symbol)
-            if not integer and part.is_int():
-                part = z3.ToReal(part)
-            factor = coefficient * scale
-            if factor != 1:
-                part = _of_many(z3.Z3_mk_mul, [self.number(factor, integer=integer), part])
-            parts.append(part)
+        parts = [self._multiple(symbol, c * scale, integer=integer) for symbol, c in terms]
         if constant or not parts:
             parts.append(self.number(constant, integer=integer))
         return parts[0] if len(parts) == 1 else _of_many(z3.Z3_mk_add, parts)
+
+    def _multiple(self, symbol: Symbol, factor: Fraction, *, integer: bool) -> z3.ArithRef:
+        key = id(symbol), factor, integer
+        if key not in self._multiples:
+            part = self._done(symbol) if integer else _as_real(self._done(symbol))
+            number = self.number(factor, integer=integer)
+            self._multiples[key] = part if factor == 1 else _of_many(z3.Z3_mk_mul, [number, part])
+        return self._multiples[key]
 
     def _variable(self, variable: Variable) -> z3.ArithRef:
         constant = self.constant(variable)
