@@ -7,7 +7,18 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-__all__ = ["ContradictionError", "MultiplexError", "RuleSyntaxError", "TableError", "TermBudgetExceeded"]
+__all__ = [
+    "ContradictionError",
+    "CyclicFunctionError",
+    "EliminationError",
+    "EqualityError",
+    "MultiplexError",
+    "RuleSyntaxError",
+    "TableError",
+    "TermBudgetExceeded",
+    "ThinTermError",
+    "UnboundableError",
+]
 
 
 class MultiplexError(Exception):
@@ -76,5 +87,98 @@ class TermBudgetExceeded(MultiplexError, RuntimeError):
         )
 
 
+class ShapeError(MultiplexError, ValueError):
+    """A tensor or array whose shape does not fit the rules."""
+
+
+class DtypeError(MultiplexError, TypeError):
+    """Numbers of a type that is not read exactly: integers, complex numbers, extended floats."""
+
+
+class InputError(MultiplexError, TypeError):
+    """An input (or a function) of the rules that is missing, or one that they do not have."""
+
+
 class TableError(MultiplexError, ValueError):
     """A table that cannot be checked against the rules: what is wrong with it and where."""
+
+
+def _listed(rows: Sequence[str]) -> str:
+    return "".join(f"\n    {row}" for row in rows[:12]) + (
+        f"\n    … and {len(rows) - 12} more" if len(rows) > 12 else ""
+    )
+
+
+class ThinTermError(MultiplexError, ValueError):
+    """A term whose set leaves no room between the floats of a format.
+
+    Args:
+        rows: the rows of the set, as text.
+        dtype: the format asked for.
+        wider: a format that would do, if one is known.
+    """
+
+    def __init__(self, rows: Sequence[str], dtype: str, wider: str | None) -> None:
+        self.rows, self.dtype, self.wider = tuple(rows), dtype, wider
+        advice = f"{wider} would do" if wider else "no wider dtype would do either: give the rows more room"
+        super().__init__(f"these rows are too thin for {dtype} ({advice}):{_listed(self.rows)}")
+
+
+class EqualityError(MultiplexError, ValueError):
+    """An equality that cannot be met exactly: which one, why, and what to do.
+
+    Args:
+        rows: the equalities, as text.
+        reason: why not, and what would do.
+    """
+
+    def __init__(self, rows: Sequence[str], reason: str) -> None:
+        self.rows, self.reason = tuple(rows), reason
+        super().__init__(f"{reason}:{_listed(self.rows)}")
+
+
+class CyclicFunctionError(MultiplexError, ValueError):
+    """Opaque functions whose arguments depend on the very outputs that they bound.
+
+    Args:
+        rows: the rows that no order of the outputs can meet, as text.
+    """
+
+    def __init__(self, rows: Sequence[str]) -> None:
+        self.rows = tuple(rows)
+        super().__init__(
+            "a function bounds an output that its own arguments depend on, so that no order of computing the outputs "
+            f"meets these rows; remove the cycle:{_listed(self.rows)}"
+        )
+
+
+class UnboundableError(MultiplexError, ValueError):
+    """Rows that would have to hold for the value of an opaque function, which nobody knows beforehand.
+
+    Args:
+        rows: the rows that hold only for some values of the function, as text.
+    """
+
+    def __init__(self, rows: Sequence[str]) -> None:
+        self.rows = tuple(rows)
+        super().__init__(
+            "the rules ask this of the value of a function, which can be anything; leave one side of the output open, or "
+            f"bound it by something that can follow:{_listed(self.rows)}"
+        )
+
+
+class EliminationError(MultiplexError, RuntimeError):
+    """Bounds that depend on run-time values and multiply too fast when outputs are ordered.
+
+    Args:
+        count: rows when it was given up.
+        budget: rows allowed.
+        outputs: names of the outputs that are tied together.
+    """
+
+    def __init__(self, count: int, budget: int, outputs: Sequence[str]) -> None:
+        self.count, self.budget, self.outputs = count, budget, tuple(outputs)
+        super().__init__(
+            f"bounds of {', '.join(self.outputs)} that depend on run-time values need {count} rows, more than {budget}: "
+            "tie fewer of these outputs together, or take the run-time values out of the rules that do"
+        )

@@ -1,0 +1,300 @@
+"""Formulas over whole columns of exact numbers: where they hold, and where not, how far off each row is.
+
+The violation of a formula is 0 where it holds. For ``a·x ≤ b`` it is the amount ``a·x − b``; for ``and`` the largest
+violation of its parts, for ``or`` the smallest; ``not`` is moved inwards first. A strict comparison that fails by
+nothing, and ``x != y`` with equal sides, are violated by the smallest positive float.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from math import inf, lcm
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiplexnet.errors import InputError
+from multiplexnet.exact import TINY, Column, Floats, Signs, amounts, bounded_amounts, nearest, select, signs, total
+from multiplexnet.logic.formula import (
+    And,
+    Apply,
+    Atom,
+    Formula,
+    Iff,
+    Ite,
+    Linear,
+    Max,
+    Not,
+    Or,
+    Real,
+    Symbol,
+    Variable,
+    holds,
+    value,
+)
+
+__all__ = ["Bools", "Functions", "Rows", "amount", "in_domain", "largest_violation", "truth"]
+
+Bools = NDArray[np.bool_]
+Functions = Mapping[str, Callable[..., Any]]
+T = TypeVar("T")
+
+
+# --- rows: what a formula is evaluated on ---------------------------------------------------------------------------
+
+
+class Rows:
+    """Some rows of exact numbers, one column a variable; every other symbol is evaluated on first use.
+
+    Args:
+        columns: the column of each variable, all of the same length.
+        functions: for each opaque function a callable from float64 arrays to a float array, read as exact.
+        length: the number of rows (needed when there is no column).
+    """
+
+    def __init__(
+        self, columns: Mapping[Variable, Column], functions: Functions | None = None, length: int | None = None
+    ) -> None:
+        self.variables = columns
+        self.functions = functions or {}
+        self.length = len(next(iter(columns.values()))) if length is None else length
+        self.odd: set[int] = {row for column in columns.values() for row in column.odd}  # decided one by one
+        self.bad = np.zeros(self.length, dtype=np.bool_)  # some function gave no finite number
+        self._columns: dict[Symbol, Column] = dict(columns.items())
+        self._signs: dict[Linear, Signs] = {}
+
+    def take(self, index: NDArray[np.intp]) -> Rows:
+        """These rows alone."""
+        taken = Rows({v: column.take(index) for v, column in self.variables.items()}, self.functions, len(index))
+        taken._columns |= {s: self._columns[s].take(index) for s in self._columns if isinstance(s, Apply)}
+        return taken
+
+    def column(self, symbol: Symbol) -> Column:
+        if symbol not in self._columns:
+            self._columns[symbol] = self._evaluated(symbol)
+        return self._columns[symbol]
+
+    def signs(self, linear: Linear) -> Signs:
+        if linear not in self._signs:
+            self._signs[linear] = signs(self._weighted(linear), linear.constant, self.length)
+        return self._signs[linear]
+
+    def amounts(self, linear: Linear) -> Floats:
+        return amounts(self._weighted(linear), linear.constant, self.length)
+
+    def bounded_amounts(self, linear: Linear) -> tuple[Floats, Floats]:
+        return bounded_amounts(self._weighted(linear), linear.constant, self.length)
+
+    def point(self, row: int) -> dict[Variable, Fraction]:
+        return {variable: column.exact(row) for variable, column in self.variables.items()}
+
+    def functions_at(self, row: int) -> Mapping[str, Callable[..., Fraction]]:
+        """The opaque functions at this row's arguments, as exact numbers."""
+        known: dict[str, dict[tuple[Fraction, ...], Fraction]] = {}
+        result = {name: lambda *arguments, name=name: known[name][arguments] for name in self.functions}
+        for symbol in [s for s in self._columns if isinstance(s, Apply)]:
+            arguments = tuple(value(a, self.point(row), result) for a in symbol.arguments)
+            known.setdefault(symbol.function, {})[arguments] = self._columns[symbol].exact(row)
+        return result
+
+    def _weighted(self, linear: Linear) -> list[tuple[Fraction, Column]]:
+        return [(c, self.column(symbol)) for symbol, c in linear.terms]
+
+    def _evaluated(self, symbol: Symbol) -> Column:
+        match symbol:
+            case Max(arguments):
+                columns = self._totals(arguments)
+                return select(self._largest(columns), columns)
+            case Ite(condition, then, otherwise):
+                return select((~_truth(condition, self)).astype(np.intp), self._totals((then, otherwise)))
+            case Apply(function, arguments):
+                return self._applied(function, arguments)
+        raise KeyError(symbol)
+
+    def _totals(self, linears: tuple[Linear, ...]) -> list[Column]:
+        """The expressions as columns of one unit; rows that have no such column become odd."""
+        parts = [(self._weighted(linear), linear.constant) for linear in linears]
+        denominators = [f.denominator for weighted, k in parts for f in (k, *(c * x.unit for c, x in weighted))]
+        totals = [total(weighted, k, self.length, lcm(*denominators)) for weighted, k in parts]
+        self.odd |= {int(row) for _, rows in totals for row in rows}
+        return [column for column, _ in totals]
+
+    def _largest(self, columns: list[Column]) -> NDArray[np.intp]:
+        choice, best = np.zeros(self.length, dtype=np.intp), columns[0]
+        for k, column in enumerate(columns[1:], start=1):
+            larger = signs([(Fraction(1), column), (Fraction(-1), best)], Fraction(0), self.length) > 0
+            choice[larger] = k
+            best = select(choice, columns[: k + 1])
+        return choice
+
+    def _applied(self, function: str, arguments: tuple[Linear, ...]) -> Column:
+        if function not in self.functions:
+            raise InputError(f"the rules call {function}(…): give the function, functions={{{function!r}: …}}")
+        values = np.asarray(self.functions[function](*(self.amounts(a) for a in arguments)), dtype=np.float64)
+        finite = np.isfinite(values)
+        self.bad |= ~finite
+        return Column((np.where(finite, values, 0.0),))
+
+
+# --- truth ----------------------------------------------------------------------------------------------------------
+
+
+def _truth(formula: Formula, rows: Rows) -> Bools:
+    match formula:
+        case Atom(linear, relation):
+            sign = rows.signs(linear)
+            return sign <= 0 if relation == "<=" else sign < 0 if relation == "<" else sign == 0
+        case Not(argument):
+            return ~_truth(argument, rows)
+        case And(arguments):
+            return reduce(np.logical_and, (_truth(a, rows) for a in arguments), np.ones(rows.length, dtype=np.bool_))
+        case Or(arguments):
+            return reduce(np.logical_or, (_truth(a, rows) for a in arguments), np.zeros(rows.length, dtype=np.bool_))
+        case Iff(left, right):
+            return ~(_truth(left, rows) ^ _truth(right, rows))
+
+
+def truth(formula: Formula, rows: Rows) -> Bools:
+    """Whether the formula holds, row by row."""
+    result: Bools = _truth(formula, rows)
+    for row in rows.odd:
+        result[row] = holds(formula, rows.point(row), rows.functions_at(row))
+    return result & ~rows.bad
+
+
+def in_domain(variable: Variable, rows: Rows, *, ranges: bool = False) -> Bools:
+    """Whether the variable has a value of its domain: an integer in range; with ``ranges``, a real one in its range."""
+    match variable.domain:
+        case Real(lower, upper):
+            below = [] if lower is None or not ranges else [Atom(-Linear.of(variable) + lower, "<=")]
+            above = [] if upper is None or not ranges else [Atom(Linear.of(variable) - upper, "<=")]
+            return truth(And((*below, *above)), rows)
+        case domain:
+            values = domain.values
+    column = rows.column(variable)
+    with np.errstate(over="ignore"):
+        integers = np.rint(column.near * nearest(column.unit)).clip(values[0], values[-1])
+    candidate = Variable("candidate", -1)
+    pair = Rows({variable: column, candidate: Column((integers,))}, length=rows.length)
+    result = truth(Atom(Linear.of(variable) - Linear.of(candidate), "=="), pair)
+    for row, number in column.odd.items():
+        result[row] = number.denominator == 1 and int(number) in values
+    return result
+
+
+# --- amounts --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Walk(Generic[T]):
+    """The violation of a formula and that of its negation, over any ordered values: arrays or exact pairs."""
+
+    atom: Callable[[Atom], tuple[T, T]]
+    largest: Callable[[T, T], T]
+    smallest: Callable[[T, T], T]
+    nothing: T
+    infinite: T
+
+    def __call__(self, formula: Formula) -> tuple[T, T]:
+        match formula:
+            case Atom():
+                return self.atom(formula)
+            case Not(argument):
+                return self(argument)[::-1]
+            case And(arguments):
+                pairs = [self(a) for a in arguments]
+                return self._max(p for p, _ in pairs), self._min(n for _, n in pairs)
+            case Or(arguments):
+                pairs = [self(a) for a in arguments]
+                return self._min(p for p, _ in pairs), self._max(n for _, n in pairs)
+            case Iff(left, right):
+                (p, n), (q, m) = self(left), self(right)
+                both, neither = self.largest(p, q), self.largest(n, m)
+                return self.smallest(both, neither), self.smallest(self.largest(p, m), self.largest(n, q))
+
+    def _max(self, values: Iterator[T]) -> T:
+        return reduce(self.largest, values, self.nothing)
+
+    def _min(self, values: Iterator[T]) -> T:
+        return reduce(self.smallest, values, self.infinite)
+
+
+def _amounts(formula: Formula, rows: Rows, shift: int = 0) -> Floats:
+    """Violations in float64. With ``shift`` +1 or −1 an upper or lower bound of the exact ones."""
+
+    def amount(linear: Linear) -> tuple[Floats, Floats]:
+        """The value, and its magnitude moved by the error bound; never 0."""
+        if not shift:
+            near = rows.amounts(linear)
+            return near, np.maximum(np.abs(near), TINY)
+        near, error = rows.bounded_amounts(linear)
+        moved = np.maximum(np.abs(near) + shift * error, TINY)
+        return near, np.where(np.isfinite(error), moved, inf if shift > 0 else TINY)
+
+    def atom(a: Atom) -> tuple[Floats, Floats]:
+        near, distance = amount(a.linear)
+        obeyed = near <= 0 if a.relation == "<=" else near < 0 if a.relation == "<" else near == 0
+        turned = distance if a.relation != "==" else TINY
+        return np.where(obeyed, 0.0, distance), np.where(obeyed, turned, 0.0)
+
+    nothing, infinite = np.zeros(rows.length), np.full(rows.length, inf)
+    return _Walk[Floats](atom, np.maximum, np.minimum, nothing, infinite)(formula)[0]
+
+
+# An exact violation: the amount, and whether there is one (a strict comparison can fail by 0).
+_Exact = tuple[Fraction | float, bool]
+
+
+def _exact_amount(formula: Formula, rows: Rows, row: int) -> Fraction | float:
+    point, functions = rows.point(row), rows.functions_at(row)
+    obeyed: _Exact = (Fraction(0), False)
+
+    def atom(a: Atom) -> tuple[_Exact, _Exact]:
+        v = value(a.linear, point, functions)
+        violated: _Exact = (abs(v) if a.relation == "==" else v, True)
+        turned: _Exact = (Fraction(0) if a.relation == "==" else -v, True)
+        return (obeyed, turned) if holds(a, point, functions) else (violated, obeyed)
+
+    return _Walk[_Exact](atom, max, min, obeyed, (inf, True))(formula)[0][0]
+
+
+def amount(formula: Formula, rows: Rows) -> Floats:
+    """How far each row is from obeying the formula: 0 exactly where it holds, infinity where a value is none."""
+    result = _amounts(formula, rows)
+    for row in rows.odd:
+        exact = nearest(_exact_amount(formula, rows, row))
+        result[row] = 0.0 if holds(formula, rows.point(row), rows.functions_at(row)) else max(exact, TINY)
+    return np.where(rows.bad, inf, result)
+
+
+def largest_violation(
+    formula: Formula, rows: Rows, violating: NDArray[np.intp], floor: float = 0.0
+) -> Fraction | float:
+    """The exact largest violation among these rows (infinite where nothing could obey, as with the rule ``False``).
+
+    Float64 with error bounds leaves a few candidates, distinct rows of which are evaluated in fractions. Rows that
+    certainly violate by less than ``floor`` are passed over.
+    """
+    few = rows.take(violating)
+    with np.errstate(all="ignore"):
+        low, high = _amounts(formula, few, -1), _amounts(formula, few, +1)
+    odd = [k for k, row in enumerate(violating.tolist()) if k in few.odd or row in rows.odd]
+    low[odd], high[odd] = 0.0, 0.0
+    best = int(np.argmax(low))
+    candidates = np.flatnonzero((high > 0) & (high >= max(low[best], floor)))
+    if high[best] == low[best] == high.max() and len(candidates):
+        candidates = np.array([best])
+    chosen = [*_distinct(few, candidates).tolist(), *odd]
+    return max((_exact_amount(formula, rows, int(violating[k])) for k in chosen), default=Fraction(0))
+
+
+def _distinct(rows: Rows, index: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The first of each group of equal rows."""
+    if len(index) < 2:
+        return index
+    cells = np.stack([part[index] for column in rows.variables.values() for part in column.parts], axis=1)
+    return index[np.sort(np.unique(cells, axis=0, return_index=True)[1])]
