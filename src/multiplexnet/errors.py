@@ -162,8 +162,8 @@ class UnboundableError(MultiplexError, ValueError):
     def __init__(self, rows: Sequence[str]) -> None:
         self.rows = tuple(rows)
         super().__init__(
-            "the rules ask this of the value of a function, which can be anything; leave one side of the output open, or "
-            f"bound it by something that can follow:{_listed(self.rows)}"
+            "the rules ask this of the value of a function, which can be anything; leave one side of the output open, "
+            f"or bound it by something that can follow:{_listed(self.rows)}"
         )
 
 
@@ -179,6 +179,6 @@ class EliminationError(MultiplexError, RuntimeError):
     def __init__(self, count: int, budget: int, outputs: Sequence[str]) -> None:
         self.count, self.budget, self.outputs = count, budget, tuple(outputs)
         super().__init__(
-            f"bounds of {', '.join(self.outputs)} that depend on run-time values need {count} rows, more than {budget}: "
+            f"bounds of {', '.join(self.outputs)} that depend on run-time values need {count} rows (allowed: {budget}): "
             "tie fewer of these outputs together, or take the run-time values out of the rules that do"
         )

@@ -65,7 +65,7 @@ class Lattice:
 
 @dataclass(frozen=True)
 class Parametric:
-    """``A x + P u ≤ b`` where the parameters ``u`` (inputs, opaque functions, outputs of earlier parts) are known first.
+    """``A x + P u ≤ b``, parameters ``u`` (inputs, opaque functions, outputs of earlier parts) being known first.
 
     ``steps`` is the triangular form that Fourier–Motzkin elimination leaves: step ``j`` bounds ``outputs[j]`` by rows
     ``(coefficients of outputs[:j], coefficients of parameters, constant, strict)``, each the affine function that is a

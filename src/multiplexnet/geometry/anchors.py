@@ -1,0 +1,240 @@
+"""The anchor of a polyhedron: a point deep inside that a float format holds exactly.
+
+Floats propose a centre (the largest cube inside, then the analytic centre of a bounded set or the point of least norm
+of an unbounded one), exact arithmetic rounds it and judges. Where rounding could matter, an exact linear program gives
+the point that loses least by rounding (up to the size :data:`EXACT_SIZE`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+from math import ceil
+
+import numpy as np
+
+from multiplexnet.errors import ThinTermError
+from multiplexnet.geometry import lp, simplex
+from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_two
+from multiplexnet.geometry.rows import Rows
+from multiplexnet.logic.formula import Atom, Linear, Variable
+from multiplexnet.logic.text import formula_text
+
+__all__ = ["anchor", "centres", "clearance", "find_anchor", "text"]
+
+Point = tuple[Fraction, ...]
+
+THIN = Fraction(1, 4)
+"""The clearance from which on a set is refused as too thin."""
+COMFORTABLE = Fraction(1, 16)
+"""The clearance at which the search for a better anchor ends."""
+EXACT_SIZE = 1500
+"""The largest number of coefficients for which a linear program is solved exactly to find an anchor."""
+REFINEMENTS = 3
+"""How often a float centre is sought again in coordinates magnified around the last one."""
+MAGNIFIED = 1e-3
+"""The radius below which it is."""
+REPAIR_SWEEPS = 4
+"""Sweeps over the coordinates that try the neighbours on the grid of the format."""
+
+
+def anchor(rows: Rows, form: Format, *, names: Sequence[str] | None = None) -> Point:
+    """A point strictly inside all rows, representable in the format, with :func:`clearance` below 1/4.
+
+    Args:
+        rows: a set with nonempty interior, bounded or not.
+        form: the float format.
+        names: of the variables, for the message.
+
+    Raises:
+        ThinTermError: there is none; the message names a wider format that has one.
+
+    Example:
+        >>> triangle = Rows.of([[-1, 0], [0, -1], [1, 1]], [0, 0, 1])
+        >>> anchor(triangle, FORMATS["float16"])
+        (Fraction(21, 64), Fraction(21, 64))
+    """
+    found = find_anchor(rows, form)
+    if found is None:
+        wider = sorted((f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision)
+        would_do = next((f.name for f in wider if find_anchor(rows, f) is not None), None)
+        raise ThinTermError(text(rows, names), form.name, would_do)
+    return found
+
+
+def find_anchor(rows: Rows, form: Format) -> Point | None:
+    """The anchor, or ``None`` where :func:`anchor` would raise."""
+    best: tuple[Fraction, Point] | None = None
+    for candidate in _candidates(rows, form):
+        judged = clearance(rows, candidate, form)
+        if judged is None or (best is not None and judged >= best[0]):
+            continue
+        best = (judged, candidate)
+        if judged < COMFORTABLE:
+            break
+    if best is not None and best[0] >= THIN:
+        best = _repaired(rows, form, *best)
+    return best[1] if best is not None and best[0] < THIN else None
+
+
+def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction | None:
+    """How much of a slack rounding can eat: ``max_i Σ_j |a_ij| (ε |c_j| + tiny) / s_i`` with ``s = b − A c``.
+
+    The first part of μ in the contraction of the gauge map. ``None``: the point is not strictly inside.
+
+    Example:
+        >>> clearance(Rows.of([[1]], [1]), [Fraction(1, 2)], FORMATS["float16"])
+        Fraction(8193, 8388608)
+    """
+    slacks = rows.slacks(point)
+    if any(s <= 0 for s in slacks):
+        return None
+    errors = Rows(tuple(tuple(map(abs, a)) for a in rows.A), (Fraction(0),) * len(rows), rows.strict, rows.n)
+    moved = errors.slacks([-(form.epsilon * abs(c) + form.tiny) for c in point])
+    return max((e / s for e, s in zip(moved, slacks, strict=True)), default=Fraction(0))
+
+
+# --- candidates -----------------------------------------------------------------------------------------------------
+
+
+def _candidates(rows: Rows, form: Format) -> Iterator[Point]:
+    for centre in centres(rows, form.max / 8):
+        yield from _roundings(rows, form, centre)
+    if len(rows) * rows.n <= EXACT_SIZE:
+        exact = _safest(rows, form)
+        if exact is not None:
+            yield from _roundings(rows, form, exact)
+
+
+def _roundings(rows: Rows, form: Format, centre: Point) -> Iterator[Point]:
+    """The centre on a coarse grid, as short dyadic numbers, then as near as the format allows."""
+    radius = _radius(rows, centre)
+    if radius is not None:
+        grid = power_of_two(floor_log2(radius) - 3)
+        coarse = tuple(round(c / grid) * grid for c in centre)
+        if all(map(form.representable, coarse)):
+            yield coarse
+    yield tuple(map(form.nearest, centre))
+
+
+def _radius(rows: Rows, point: Point) -> Fraction | None:
+    """Half the edge of the largest cube around the point that stays inside (``None``: not inside)."""
+    sizes = [Fraction(s, sum(map(abs, a)) or 1) for a, s in zip(rows.A, rows.slacks(point), strict=True)]
+    return min([*sizes, Fraction(1)]) if all(s > 0 for s in sizes) else None
+
+
+def _repaired(rows: Rows, form: Format, judged: Fraction, point: Point) -> tuple[Fraction, Point]:
+    """Walk to neighbours on the grid of the format, one coordinate at a time, while the clearance falls."""
+    for _ in range(REPAIR_SWEEPS):
+        before = judged
+        for j in range(rows.n):
+            for neighbour in (form.next_up(point[j]), form.next_down(point[j])):
+                moved = (*point[:j], neighbour, *point[j + 1 :])
+                fresh = clearance(rows, moved, form)
+                if fresh is not None and fresh < judged:
+                    judged, point = fresh, moved
+        if judged == before:
+            break
+    return judged, point
+
+
+def _safest(rows: Rows, form: Format) -> Point | None:
+    """The point that keeps the largest cube after rounding took its share, by an exact linear program.
+
+    Maximise ``t`` with ``a_i·c + (ε/THIN) |a_i|·v + t |a_i|₁ ≤ b_i`` and ``|c_j| ≤ v_j``: a point with clearance below
+    1/4 exists when ``t > 0`` is possible, up to the tiny absolute error near zero.
+    """
+    n, share = rows.n, form.epsilon / THIN
+    A: list[Sequence[Fraction | int]] = [[*a, *(share * abs(c) for c in a), sum(map(abs, a))] for a in rows.A]
+    b: list[Fraction] = list(rows.b)
+    for j in range(n):
+        for sign in (1, -1):
+            A.append([sign * (i == j) for i in range(n)] + [-(i == j) for i in range(n)] + [0])
+            b.append(Fraction(0))
+        A.append([0] * n + [int(i == j) for i in range(n)] + [0])
+        b.append(form.max / 8)
+    A.append([0] * (2 * n) + [1])
+    b.append(Fraction(1))
+    best = simplex.maximise([0] * (2 * n) + [1], Rows.of(A, b, n=2 * n + 1))
+    return best.point[:n] if best.status == "optimal" and best.value > 0 else None
+
+
+# --- float centres --------------------------------------------------------------------------------------------------
+
+
+def centres(rows: Rows, reach: Fraction) -> Iterator[Point]:
+    """Proposals for a point deep inside, the best first; unchecked.
+
+    Rows whose slack is bounded on the set (all rows of a bounded set) keep the slacks of their analytic centre. The
+    others get a slack of about ``max(1, |b_i| / 4)``, and the point of least norm is taken: near the origin, and never
+    nearer to a face than the size of the numbers asks for.
+    """
+    if not len(rows):
+        yield (Fraction(0),) * rows.n
+        return
+    norms = [Fraction(sum(map(abs, a)) or 1) for a in rows.A]
+    A = np.array([[c / int(k) for c in a] for a, k in zip(rows.A, norms, strict=True)], dtype=np.float64)
+    scale = [max(Fraction(1), abs(bound) / k / 4) for bound, k in zip(rows.b, norms, strict=True)]
+    found = _magnified(rows, A, norms, scale, reach)
+    if found is None:
+        return
+    origin, size, x = found
+    b, widths = _local(rows, norms, origin, size), lp.as_floats([w / size for w in scale])
+    if not (A @ x < b).all():
+        return
+    escapes, is_bounded = lp.escaping_rows(A)
+    centre = lp.analytic_centre(A[~escapes], b[~escapes], x)
+    if not is_bounded:
+        widths[~escapes] = (b - A @ centre)[~escapes]
+        near = lp.least_norm(A, b - lp.KEPT_SLACK * widths, lp.as_floats([-o / size for o in origin]))
+        centre = x if near is None else near
+    yield _global(origin, size, centre)
+    yield _global(origin, size, x)
+
+
+def _magnified(
+    rows: Rows, A: lp.Array, norms: list[Fraction], scale: list[Fraction], reach: Fraction
+) -> tuple[Point, Fraction, lp.Array] | None:
+    """The centre of the largest cube as ``origin + size · x``, in coordinates where its radius is not tiny."""
+    origin, size = (Fraction(0),) * rows.n, Fraction(1)
+    for _ in range(REFINEMENTS + 1):
+        widths = lp.as_floats([min(w / size, Fraction(10**6)) for w in scale])
+        limit = float(min(reach / size, Fraction(10) ** 15))
+        found = lp.chebyshev_centre(A, _local(rows, norms, origin, size), widths, limit)
+        if found is None:
+            return None
+        radius, x = found
+        thickness = radius * float(widths.min())
+        if thickness >= MAGNIFIED or not np.isfinite(thickness):
+            break
+        origin = _global(origin, size, x)
+        size = size * power_of_two(ceil(np.log2(max(thickness, 1e-8))) + 2)
+    return origin, size, x
+
+
+def _local(rows: Rows, norms: list[Fraction], origin: Point, size: Fraction) -> lp.Array:
+    """The right-hand sides in coordinates ``(x − origin) / size``, rows of unit size."""
+    return lp.as_floats([s / (k * size) for s, k in zip(rows.slacks(origin), norms, strict=True)])
+
+
+def _global(origin: Point, size: Fraction, x: lp.Array) -> Point:
+    return tuple(o + size * Fraction(float(v)) for o, v in zip(origin, x, strict=True))
+
+
+# --- text -----------------------------------------------------------------------------------------------------------
+
+
+def text(rows: Rows, names: Sequence[str] | None = None) -> list[str]:
+    """The rows as a person writes them.
+
+    Example:
+        >>> text(Rows.of([[1, -2]], [Fraction(1, 2)], strict=[True]), ["a", "b"])
+        ['a - 2*b < 0.5']
+    """
+    variables = [Variable(name, j) for j, name in enumerate(names or [f"x[{j}]" for j in range(rows.n)])]
+    return [
+        formula_text(
+            Atom(Linear.total(dict(zip(variables, map(Fraction, a), strict=True)), -bound), "<" if open_ else "<=")
+        )
+        for a, bound, open_ in zip(rows.A, rows.b, rows.strict, strict=True)
+    ]

@@ -1,0 +1,150 @@
+"""Linear programs in floats (HiGHS), and every tolerance there is.
+
+Nothing that leaves this module is trusted: a point is a proposal to be checked in exact arithmetic, a verdict only
+chooses what is tried first. HiGHS is known to call an unbounded program infeasible, so its status is not read either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import qr
+from scipy.optimize import linprog
+
+__all__ = [
+    "analytic_centre",
+    "chebyshev_centre",
+    "escaping_rows",
+    "independent_rows",
+    "least_norm",
+    "maximise",
+    "positive_kernel",
+    "tight_rows",
+]
+
+Array = NDArray[np.float64]
+
+ESCAPE_TOLERANCE = 0.5
+"""The level between 0 and 1 above which a slack is taken to grow for ever."""
+REDUNDANT_TOLERANCE = 1e-7
+"""Rows that look implied up to this much are worth an exact proof."""
+FAR = 1e9
+"""How far a row is looked for that the others do not imply."""
+WEIGHT_TOLERANCE = 1e-9
+"""The smallest weight of a positive combination that is worth an exact proof."""
+TIGHT_TOLERANCE = 1e-7
+"""Rows with a relative slack below this are proposed as tight."""
+KEPT_SLACK = 0.9
+"""The share of the slack aimed at that a point of least norm must keep."""
+NEWTON_STEPS = 40
+"""Newton steps towards the analytic centre."""
+NEWTON_DECREMENT = 1e-6
+"""The squared Newton decrement at which the centre is near enough."""
+
+
+def maximise(objective: Array, A: Array, b: Array, *, reach: float | None = None) -> tuple[float, Array] | None:
+    """The maximum of ``objective · x`` over ``A x ≤ b``, ``|x| ≤ reach``, and where it is; ``None``: none was found.
+
+    Example:
+        >>> value, x = maximise(np.array([1.0]), np.array([[2.0]]), np.array([3.0]))
+        >>> value
+        1.5
+    """
+    bounds = (None, None) if reach is None else (-reach, reach)
+    answer: Any = linprog(-objective, A_ub=A, b_ub=b, bounds=bounds, method="highs")
+    return None if answer.x is None or answer.status else (-float(answer.fun), np.asarray(answer.x))
+
+
+def tight_rows(A: Array, b: Array, x: Array) -> list[int]:
+    """The rows that look tight at ``x``, the tightest first."""
+    slack = (b - A @ x) / (np.abs(A).sum(axis=1) + np.abs(b) + TIGHT_TOLERANCE)
+    order = np.argsort(slack)
+    return [int(i) for i in order if slack[i] < TIGHT_TOLERANCE]
+
+
+def escaping_rows(A: Array) -> tuple[NDArray[np.bool_], bool]:
+    """The rows whose slack seems to grow for ever along some ``d`` with ``A d ≤ 0``, and whether only 0 is such a d.
+
+    Maximise ``Σ t_i`` with ``0 ≤ t_i ≤ 1`` and ``A d + t ≤ 0``: the d form a cone, so each ``t_i`` ends at 0 or 1.
+
+    Example:
+        >>> escaping_rows(np.array([[1.0, -1.0], [-1.0, 1.0], [-1.0, 0.0]]))  # a strip that begins at x = 0
+        (array([False, False,  True]), False)
+    """
+    m, n = A.shape
+    bounds = [(None, None)] * n + [(0.0, 1.0)] * m
+    answer: Any = linprog(
+        np.append(np.zeros(n), -np.ones(m)), A_ub=np.hstack([A, np.eye(m)]), b_ub=np.zeros(m), bounds=bounds
+    )
+    escapes = np.zeros(m, dtype=bool) if answer.x is None else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
+    return escapes, not escapes.any() and int(np.linalg.matrix_rank(A)) == n
+
+
+def positive_kernel(A: Array) -> Array | None:
+    """Weights ``λ > 0`` with ``A λ = 0`` and largest share at most 1, the smallest weight as large as possible."""
+    m = A.shape[1]
+    size = np.abs(A).max(axis=0, initial=1e-300)
+    stacked = np.hstack([A / size, (A / size).sum(axis=1, keepdims=True)])
+    answer: Any = linprog(
+        np.append(np.zeros(m), -1.0), A_eq=stacked, b_eq=np.zeros(len(A)), bounds=[(0.0, 1.0)] * (m + 1)
+    )
+    if answer.x is None or answer.x[m] < WEIGHT_TOLERANCE:
+        return None
+    return np.asarray((answer.x[:m] + answer.x[m]) / size)
+
+
+def independent_rows(A: Array) -> list[int]:
+    """As many rows as A has columns, chosen to be far from dependent."""
+    return [int(i) for i in qr(A.T, mode="r", pivoting=True)[1][: A.shape[1]]]
+
+
+def chebyshev_centre(A: Array, b: Array, scale: Array, reach: float) -> tuple[float, Array] | None:
+    """The largest ``r ≤ 1`` with ``A x + r · scale ≤ b`` for some ``|x| ≤ reach``, and that ``x``.
+
+    With ``scale = |a_i|₁`` and no cap it is the centre of the largest cube inside.
+
+    Example:
+        >>> radius, x = chebyshev_centre(np.array([[1.0], [-1.0]]), np.array([1.0, 0.0]), np.ones(2), 10.0)
+        >>> radius, x
+        (0.5, array([0.5]))
+    """
+    n = A.shape[1]
+    objective = np.append(np.zeros(n), -1.0)
+    bounds = [(-reach, reach)] * n + [(None, 1.0)]
+    answer: Any = linprog(objective, A_ub=np.column_stack([A, scale]), b_ub=b, bounds=bounds, method="highs")
+    return None if answer.x is None else (float(answer.x[n]), np.asarray(answer.x[:n]))
+
+
+def least_norm(A: Array, b: Array, origin: Array) -> Array | None:
+    """The point of ``A x ≤ b`` that is nearest to ``origin``, distances summed over the coordinates."""
+    n = A.shape[1]
+    eye = np.eye(n)
+    stacked = np.block([[A, np.zeros_like(A)], [eye, -eye], [-eye, -eye]])
+    bound = np.concatenate([b, origin, -origin])
+    answer: Any = linprog(
+        np.append(np.zeros(n), np.ones(n)), A_ub=stacked, b_ub=bound, bounds=(None, None), method="highs"
+    )
+    return None if answer.x is None else np.asarray(answer.x[:n])
+
+
+def analytic_centre(A: Array, b: Array, start: Array) -> Array:
+    """The maximum of ``Σ log(b − A x)`` by damped Newton steps from a point inside; the set should be bounded."""
+    x = start
+    for _ in range(NEWTON_STEPS):
+        inverse = 1.0 / (b - A @ x)
+        gradient, weighted = A.T @ inverse, A * inverse[:, None]
+        direction = np.linalg.lstsq(weighted.T @ weighted, -gradient, rcond=None)[0]
+        decrement = -float(gradient @ direction)
+        if not decrement > NEWTON_DECREMENT:
+            break
+        x = x + direction / (1.0 + np.sqrt(decrement))
+    return x
+
+
+def as_floats(values: Sequence[Any]) -> Array:
+    """An array of floats; numbers beyond the range of floats become the largest ones."""
+    largest = np.finfo(np.float64).max
+    return np.array([float(max(min(v, largest), -largest)) for v in values])

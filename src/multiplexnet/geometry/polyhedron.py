@@ -1,0 +1,171 @@
+"""Exact answers about the set of some rows: empty, full-dimensional, bounded, which rows say nothing new.
+
+Floats propose (:mod:`multiplexnet.geometry.lp`), a point or multipliers in exact arithmetic prove; where the proposal
+proves nothing, the exact simplex decides. It needs no solver for formulas, so all of it works when a saved layer loads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+
+from multiplexnet.geometry import lp, simplex
+from multiplexnet.geometry.anchors import Point, anchor, centres, clearance
+from multiplexnet.geometry.linear import rank, solve
+from multiplexnet.geometry.rows import Rows
+
+__all__ = [
+    "anchor",
+    "clearance",
+    "dimension",
+    "implicit_equalities",
+    "is_bounded",
+    "is_empty",
+    "is_redundant",
+    "without_redundant",
+]
+
+CENTRE_REACH = Fraction(10) ** 12
+"""How far from the origin a float centre is sought that shall prove a set full-dimensional."""
+CENTRE_BITS = 40
+"""Bits that are kept of a float centre before it is tried exactly."""
+
+
+def interior_point(rows: Rows) -> Point | None:
+    """A point with slack in every row if floats find one; ``None`` proves nothing."""
+    for centre in centres(rows, CENTRE_REACH):
+        point = tuple(c.limit_denominator(1 << CENTRE_BITS) for c in centre)
+        if rows.contains_strictly(point):
+            return point
+    return None
+
+
+def is_empty(rows: Rows) -> bool:
+    """Whether no point satisfies all rows, strict ones strictly.
+
+    Example:
+        >>> is_empty(Rows.of([[1], [-1]], [0, 0])), is_empty(Rows.of([[1], [-1]], [0, 0], strict=[True, False]))
+        (False, True)
+    """
+    return interior_point(rows) is None and _deepest(rows, rows.strict) is None
+
+
+def implicit_equalities(rows: Rows) -> tuple[int, ...]:
+    """The rows that hold with equality at every point of the set (which is not empty).
+
+    While no point has slack in all other rows, the exact program that looks for one returns multipliers ``y ≥ 0`` with
+    ``yᵀA = 0`` and ``yᵀb = 0``: every row with a positive multiplier is an equality.
+
+    Example:
+        >>> implicit_equalities(Rows.of([[1, 1], [-1, -1], [-1, 0]], [1, -1, 0]))
+        (0, 1)
+    """
+    if interior_point(rows) is not None:
+        return ()
+    found: set[int] = set()
+    while True:
+        wanted = [i not in found for i in range(len(rows))]
+        if not any(wanted):
+            return tuple(sorted(found))
+        best = _slack_program(rows, wanted)
+        if best.status == "infeasible" or best.value < 0:
+            raise ValueError("an empty set has no implicit equalities")
+        if best.value > 0:
+            return tuple(sorted(found))
+        found |= {i for i, y in enumerate(best.multipliers[: len(rows)]) if y > 0}
+
+
+def dimension(rows: Rows) -> int:
+    """The dimension of the set; −1 when it is empty.
+
+    Example:
+        >>> dimension(Rows.of([[1, 1], [-1, -1]], [1, -1])), dimension(Rows.of([[0, 1]], [0]))
+        (1, 2)
+    """
+    if is_empty(rows):
+        return -1
+    return rows.n - rank([rows.A[i] for i in implicit_equalities(rows)])
+
+
+def is_bounded(rows: Rows) -> bool:
+    """Whether the (nonempty) set fits into some ball: ``A d ≤ 0`` has no solution but zero.
+
+    That holds when A has full rank and a combination of all rows with positive weights vanishes (Stiemke).
+
+    Example:
+        >>> is_bounded(Rows.of([[-1, 0], [0, -1], [1, 1]], [0, 0, 1])), is_bounded(Rows.of([[-1, 0], [0, -1]], [0, 0]))
+        (True, False)
+    """
+    if rank(rows.A) < rows.n:
+        return False
+    if _has_positive_combination(rows):
+        return True
+    gain = [-sum(column) for column in zip(*rows.A, strict=True)]
+    cone = Rows.of([*rows.A, gain], [*[0] * len(rows), 1], n=rows.n)
+    return simplex.maximise(gain, cone).value == 0
+
+
+def _has_positive_combination(rows: Rows) -> bool:
+    """Whether floats find weights ``λ > 0`` with ``Aᵀλ = 0`` that can be made exact; ``False`` proves nothing.
+
+    The weights of all rows but n independent ones are rounded to fractions, the rest solved for exactly.
+    """
+    A = np.array(rows.A, dtype=np.float64)
+    weights = lp.positive_kernel(A.T)
+    if weights is None:
+        return False
+    chosen = lp.independent_rows(A)
+    rounded = {i: round(weights[i] * (1 << CENTRE_BITS)) for i in set(range(len(rows))) - set(chosen)}
+    right = [-sum(rows.A[i][j] * w for i, w in rounded.items()) for j in range(rows.n)]
+    rest = solve([[rows.A[i][j] for i in chosen] for j in range(rows.n)], right)
+    return rest is not None and all(w > 0 for w in (*rest, *rounded.values()))
+
+
+def is_redundant(rows: Rows, i: int, *, prefer: Sequence[int] = ()) -> bool:
+    """Whether the other rows imply row ``i``, by an exact program; ``prefer`` are rows thought to be tight there."""
+    others = [k for k in range(len(rows)) if k != i]
+    place = {k: j for j, k in enumerate(others)}
+    best = simplex.maximise(rows.A[i], rows.subset(others), prefer=[place[k] for k in prefer if k != i])
+    if best.status == "infeasible":
+        return True
+    if best.status == "unbounded" or best.value > rows.b[i]:
+        return False
+    if best.value < rows.b[i] or not rows.strict[i]:
+        return True
+    return any(y > 0 and rows.strict[k] for y, k in zip(best.multipliers, others, strict=True))
+
+
+def without_redundant(rows: Rows) -> Rows:
+    """The rows without those that the others imply. Each row dropped is proved redundant; in doubt a row is kept.
+
+    Example:
+        >>> without_redundant(Rows.of([[1], [1], [-1]], [3, 2, 0])).b
+        (Fraction(2, 1), Fraction(0, 1))
+    """
+    A, b = np.array(rows.A, dtype=np.float64).reshape(len(rows), rows.n), lp.as_floats(rows.b)
+    kept = list(range(len(rows)))
+    for i in reversed(range(len(rows))):
+        others = [k for k in kept if k != i]
+        answer = lp.maximise(A[i], A[others], b[others], reach=lp.FAR) if others else None
+        if answer is None or answer[0] > b[i] + lp.REDUNDANT_TOLERANCE * (1.0 + abs(b[i])):
+            continue
+        current = rows.subset([*others, i])
+        if is_redundant(current, len(others), prefer=lp.tight_rows(A[others], b[others], answer[1])):
+            kept = others
+    return rows.subset(kept)
+
+
+def _deepest(rows: Rows, wanted: Sequence[bool]) -> Point | None:
+    """A point of the set with slack in every wanted row, or ``None`` if there is none."""
+    best = _slack_program(rows, wanted)
+    enough = best.status != "infeasible" and (best.value > 0 or not any(wanted))
+    return best.point[: rows.n] if enough else None
+
+
+def _slack_program(rows: Rows, wanted: Sequence[bool]) -> simplex.Optimum:
+    """The largest ``t ≤ 1`` that can be the slack of all wanted rows together."""
+    A = [[*a, int(w)] for a, w in zip(rows.A, wanted, strict=True)]
+    A.append([0] * rows.n + [1])
+    return simplex.maximise([0] * rows.n + [1], Rows.of(A, [*rows.b, 1], n=rows.n + 1))

@@ -1,0 +1,224 @@
+"""From one term to its parts: constants out, independent groups apart, each of the simplest kind that fits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from multiplexnet.errors import EqualityError, ThinTermError
+from multiplexnet.geometry.anchors import anchor
+from multiplexnet.geometry.formats import FORMATS, Format
+from multiplexnet.geometry.parts import Box, Part, Polyhedron
+from multiplexnet.geometry.polyhedron import implicit_equalities
+from multiplexnet.geometry.rows import Rows
+from multiplexnet.logic.formula import Atom, Linear, Variable
+from multiplexnet.logic.terms import Term
+from multiplexnet.logic.text import formula_text
+
+__all__ = ["parts_of"]
+
+Constants = dict[Variable, Fraction]
+
+
+def parts_of(term: Term, outputs: Sequence[Variable], form: Format | str) -> tuple[Part, ...]:
+    """The parts of a term in an order in which they can be computed; together they hold each output once.
+
+    Args:
+        term: satisfiable; outputs of its inner ``blocks`` are left to those.
+        outputs: the outputs of the block.
+        form: the float format, or its name.
+
+    Raises:
+        ThinTermError: the format has no room inside.
+        EqualityError: no number of the format meets an equality, or it depends on run-time values.
+        CyclicFunctionError, UnboundableError: opaque functions that cannot be followed.
+        EliminationError: bounds with run-time values that multiply too fast.
+
+    Example:
+        >>> x, y = Variable("x", 0), Variable("y", 1)
+        >>> term = Term((Atom(Linear.of(x) - Fraction(1, 10), "<"),))
+        >>> parts_of(term, (x, y), "float16")[0].upper
+        (Fraction(819, 8192), None)
+    """
+    form = FORMATS[form] if isinstance(form, str) else form
+    inner = {variable for block in term.blocks for variable in block.outputs}
+    own = [variable for variable in outputs if variable not in inner]
+    constants, rows = _without_constants(term, form)
+    groups: list[_Group] = []
+    boxes: list[_Group] = []
+    for group in _groups([v for v in own if v not in constants], rows):
+        (boxes if group.is_separable else groups).append(group)
+    return (*_box(boxes, constants, own, form), *(_part(group, form) for group in groups))
+
+
+# --- constants ------------------------------------------------------------------------------------------------------
+
+
+def _without_constants(term: Term, form: Format) -> tuple[Constants, list[Atom]]:
+    """Discrete outputs and ``x = c`` put into the other rows, until no row is ``x = c`` any more."""
+    constants, rows = dict(term.fixed), list(term.rows)
+    while True:
+        rows = [_substituted(row, constants) for row in rows]
+        single = next((row for row in rows if row.relation == "==" and _is_value(row.linear)), None)
+        if single is None:
+            return constants, [row for row in rows if not _is_true(row)]
+        ((symbol, coefficient),) = single.linear.terms
+        assert isinstance(symbol, Variable)
+        constants[symbol] = _exact_value(-single.linear.constant / coefficient, single, form)
+
+
+def _is_value(linear: Linear) -> bool:
+    return len(linear.terms) == 1 and isinstance(linear.terms[0][0], Variable) and not linear.terms[0][0].is_input
+
+
+def _substituted(row: Atom, constants: Mapping[Variable, Fraction]) -> Atom:
+    kept = {s: c for s, c in row.linear.terms if s not in constants}
+    if len(kept) == len(row.linear.terms):
+        return row
+    known = sum(
+        (c * constants[s] for s, c in row.linear.terms if isinstance(s, Variable) and s in constants), Fraction(0)
+    )
+    return Atom(Linear.total(kept, row.linear.constant + known), row.relation)
+
+
+def _is_true(row: Atom) -> bool:
+    if row.linear.terms:
+        return False
+    constant = row.linear.constant
+    if constant == 0 if row.relation == "==" else constant < 0 or (constant == 0 and row.relation == "<="):
+        return True
+    raise ValueError(f"the term is empty: it asks for {formula_text(row)}")
+
+
+def _exact_value(value: Fraction, row: Atom, form: Format) -> Fraction:
+    if form.representable(value):
+        return value
+    does = [f.name for f in FORMATS.values() if f.representable(value)]
+    reason = (
+        f"{form.name} does not hold this number exactly, {' and '.join(does)} would"
+        if does
+        else 'no binary float meets this equality exactly (equality="nearest" takes the nearest number instead)'
+    )
+    raise EqualityError([formula_text(row)], reason)
+
+
+# --- groups ---------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Outputs that rows tie together, and those rows."""
+
+    outputs: tuple[Variable, ...]
+    rows: tuple[Atom, ...]
+
+    @property
+    def is_separable(self) -> bool:
+        return all(len(row.linear.terms) == 1 and row.relation != "==" for row in self.rows) and not self.is_parametric
+
+    @property
+    def is_parametric(self) -> bool:
+        return any(symbol not in self.outputs for row in self.rows for symbol, _ in row.linear.terms)
+
+    def system(self, atoms: Iterable[Atom]) -> Rows:
+        """The rows over the outputs of the group."""
+        chosen = list(atoms)
+        return Rows.of(
+            [[row.linear.coefficient(v) for v in self.outputs] for row in chosen],
+            [-row.linear.constant for row in chosen],
+            [row.relation == "<" for row in chosen],
+            n=len(self.outputs),
+        )
+
+
+def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
+    """The connected components of outputs and rows, ordered by first output; rows without outputs are left out."""
+    leader = {v: v for v in outputs}
+
+    def root(v: Variable) -> Variable:
+        while leader[v] != v:
+            v = leader[v]
+        return v
+
+    def tied(row: Atom) -> list[Variable]:
+        return [s for s, _ in row.linear.terms if isinstance(s, Variable) and s in leader]
+
+    for row in rows:
+        roots = sorted({root(v) for v in tied(row)}, key=lambda v: v.index)
+        leader |= dict.fromkeys(roots[1:], roots[0]) if roots else {}
+    members: dict[Variable, tuple[list[Variable], list[Atom]]] = {root(v): ([], []) for v in outputs}
+    for v in outputs:
+        members[root(v)][0].append(v)
+    for row in rows:
+        if tied(row):
+            members[root(tied(row)[0])][1].append(row)
+    return [_Group(tuple(vs), tuple(atoms)) for vs, atoms in members.values()]
+
+
+# --- parts ----------------------------------------------------------------------------------------------------------
+
+
+def _part(group: _Group, form: Format) -> Part:
+    if group.is_parametric or any(row.relation == "==" for row in group.rows):
+        raise NotImplementedError("equalities between outputs and bounds known at run time")
+    return _polyhedron(group, form)
+
+
+def _polyhedron(group: _Group, form: Format) -> Part:
+    rows = group.system(group.rows)
+    try:
+        inside = anchor(rows, form, names=[v.name for v in group.outputs])
+    except ThinTermError:
+        if implicit_equalities(rows):
+            raise NotImplementedError("implicit equalities") from None
+        raise
+    A = tuple(tuple(map(Fraction, a)) for a in rows.A)
+    return Polyhedron(group.outputs, A, rows.b, rows.strict, inside)
+
+
+def _box(groups: Sequence[_Group], constants: Constants, own: Sequence[Variable], form: Format) -> tuple[Box, ...]:
+    """One box of all constants and of all outputs that no row ties to another; none if there are none."""
+    intervals: dict[Variable, tuple[Fraction | None, Fraction | None]] = {v: (c, c) for v, c in constants.items()}
+    intervals |= {group.outputs[0]: _interval(group.rows, form) for group in groups}
+    members = tuple(v for v in own if v in intervals)
+    if not members:
+        return ()
+    return (Box(members, tuple(intervals[v][0] for v in members), tuple(intervals[v][1] for v in members)),)
+
+
+def _interval(rows: Sequence[Atom], form: Format) -> tuple[Fraction | None, Fraction | None]:
+    """The closed interval of the format's numbers that satisfy rows over one output."""
+    lower: list[Fraction] = []
+    upper: list[Fraction] = []
+    for row in rows:
+        bound = -row.linear.constant / row.linear.terms[0][1]
+        if row.linear.terms[0][1] > 0:
+            upper.append(_inward(bound, row, form, 1))
+        else:
+            lower.append(_inward(bound, row, form, -1))
+    low, high = max(lower, default=None), min(upper, default=None)
+    if low is not None and high is not None and low > high:
+        raise _thin_interval(rows, form)
+    return low, high
+
+
+def _inward(bound: Fraction, row: Atom, form: Format, side: int) -> Fraction:
+    """The last number of the format that satisfies an upper (``side = 1``) or lower (−1) bound."""
+    try:
+        return side * (form.next_down if row.relation == "<" else form.down)(side * bound)
+    except OverflowError:
+        raise _thin_interval([row], form) from None
+
+
+def _thin_interval(rows: Sequence[Atom], form: Format) -> ThinTermError:
+    def fits(candidate: Format) -> bool:
+        try:
+            _interval(rows, candidate)
+        except ThinTermError:
+            return False
+        return True
+
+    wider = [f for f in FORMATS.values() if f.precision > form.precision]
+    best = next((f.name for f in sorted(wider, key=lambda f: f.precision) if fits(f)), None)
+    return ThinTermError([formula_text(row) for row in rows], form.name, best)
