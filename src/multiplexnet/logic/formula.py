@@ -49,6 +49,7 @@ __all__ = [
     "disjunction",
     "holds",
     "implies",
+    "maximum",
     "negation",
     "symbols",
     "value",
@@ -278,10 +279,24 @@ class Not:
 class And:
     arguments: tuple[Formula, ...]
 
+    @cached_property
+    def _hash(self) -> int:  # kept, because normal forms share their parts
+        return hash(("and", self.arguments))
+
+    def __hash__(self) -> int:
+        return self._hash
+
 
 @dataclass(frozen=True)
 class Or:
     arguments: tuple[Formula, ...]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(("or", self.arguments))
+
+    def __hash__(self) -> int:
+        return self._hash
 
 
 @dataclass(frozen=True)
