@@ -35,6 +35,7 @@ from multiplexnet.logic.formula import (
     Variable,
     holds,
     value,
+    variables,
 )
 
 __all__ = ["Bools", "Functions", "Rows", "amount", "in_domain", "largest_violation", "truth"]
@@ -62,7 +63,7 @@ class Rows:
         self.variables = columns
         self.functions = functions or {}
         self.length = len(next(iter(columns.values()))) if length is None else length
-        self.odd: set[int] = {row for column in columns.values() for row in column.odd}  # decided one by one
+        self.odd: set[int] = set()  # rows near overflow or underflow, where Max and Ite have no column
         self.bad = np.zeros(self.length, dtype=np.bool_)  # some function gave no finite number
         self._columns: dict[Symbol, Column] = dict(columns.items())
         self._signs: dict[Linear, Signs] = {}
@@ -88,6 +89,13 @@ class Rows:
 
     def bounded_amounts(self, linear: Linear) -> tuple[Floats, Floats]:
         return bounded_amounts(self._weighted(linear), linear.constant, self.length)
+
+    def decided_singly(self, formula: Formula) -> set[int]:
+        """The rows where columns do not hold the numbers of the formula; known once it has been evaluated."""
+        mentioned = [v for v in self.variables if self.variables[v].odd]
+        if mentioned:
+            mentioned = [v for v in variables(formula) if v in mentioned]
+        return self.odd.union(*(self.variables[v].odd for v in mentioned))
 
     def point(self, row: int) -> dict[Variable, Fraction]:
         return {variable: column.exact(row) for variable, column in self.variables.items()}
@@ -161,7 +169,7 @@ def _truth(formula: Formula, rows: Rows) -> Bools:
 def truth(formula: Formula, rows: Rows) -> Bools:
     """Whether the formula holds, row by row."""
     result: Bools = _truth(formula, rows)
-    for row in rows.odd:
+    for row in rows.decided_singly(formula):
         result[row] = holds(formula, rows.point(row), rows.functions_at(row))
     return result & ~rows.bad
 
@@ -223,26 +231,26 @@ class _Walk(Generic[T]):
         return reduce(self.smallest, values, self.infinite)
 
 
-def _amounts(formula: Formula, rows: Rows, shift: int = 0) -> Floats:
-    """Violations in float64. With ``shift`` +1 or −1 an upper or lower bound of the exact ones."""
+def _amounts(formula: Formula, rows: Rows, *, bounds: bool = False) -> Floats:
+    """Violations in float64, shape (N,). With ``bounds`` a lower and an upper bound of the exact ones, shape (2, N)."""
 
-    def amount(linear: Linear) -> tuple[Floats, Floats]:
-        """The value, and its magnitude moved by the error bound; never 0."""
-        if not shift:
+    def distance(linear: Linear) -> tuple[Floats, Floats]:
+        """The value, and how far it is from zero; never 0."""
+        if not bounds:
             near = rows.amounts(linear)
             return near, np.maximum(np.abs(near), TINY)
         near, error = rows.bounded_amounts(linear)
-        moved = np.maximum(np.abs(near) + shift * error, TINY)
-        return near, np.where(np.isfinite(error), moved, inf if shift > 0 else TINY)
+        low = np.where(np.isfinite(error), np.maximum(np.abs(near) - error, TINY), TINY)
+        return near, np.stack([low, np.maximum(np.abs(near) + error, TINY)])
 
     def atom(a: Atom) -> tuple[Floats, Floats]:
-        near, distance = amount(a.linear)
+        near, far = distance(a.linear)
         obeyed = near <= 0 if a.relation == "<=" else near < 0 if a.relation == "<" else near == 0
-        turned = distance if a.relation != "==" else TINY
-        return np.where(obeyed, 0.0, distance), np.where(obeyed, turned, 0.0)
+        turned = far if a.relation != "==" else TINY
+        return np.where(obeyed, 0.0, far), np.where(obeyed, turned, 0.0)
 
-    nothing, infinite = np.zeros(rows.length), np.full(rows.length, inf)
-    return _Walk[Floats](atom, np.maximum, np.minimum, nothing, infinite)(formula)[0]
+    shape = (2, rows.length) if bounds else (rows.length,)
+    return _Walk[Floats](atom, np.maximum, np.minimum, np.zeros(shape), np.full(shape, inf))(formula)[0]
 
 
 # An exact violation: the amount, and whether there is one (a strict comparison can fail by 0).
@@ -265,7 +273,7 @@ def _exact_amount(formula: Formula, rows: Rows, row: int) -> Fraction | float:
 def amount(formula: Formula, rows: Rows) -> Floats:
     """How far each row is from obeying the formula: 0 exactly where it holds, infinity where a value is none."""
     result = _amounts(formula, rows)
-    for row in rows.odd:
+    for row in rows.decided_singly(formula):
         exact = nearest(_exact_amount(formula, rows, row))
         result[row] = 0.0 if holds(formula, rows.point(row), rows.functions_at(row)) else max(exact, TINY)
     return np.where(rows.bad, inf, result)
@@ -281,8 +289,9 @@ def largest_violation(
     """
     few = rows.take(violating)
     with np.errstate(all="ignore"):
-        low, high = _amounts(formula, few, -1), _amounts(formula, few, +1)
-    odd = [k for k, row in enumerate(violating.tolist()) if k in few.odd or row in rows.odd]
+        low, high = _amounts(formula, few, bounds=True)
+    singly = rows.decided_singly(formula)
+    odd = sorted(few.odd | {k for k, row in enumerate(violating.tolist()) if row in singly} if singly else few.odd)
     low[odd], high[odd] = 0.0, 0.0
     best = int(np.argmax(low))
     candidates = np.flatnonzero((high > 0) & (high >= max(low[best], floor)))

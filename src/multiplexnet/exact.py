@@ -26,7 +26,19 @@ from math import lcm
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["TINY", "Column", "Floats", "Signs", "amounts", "bounded_amounts", "nearest", "select", "signs", "total"]
+__all__ = [
+    "TINY",
+    "Column",
+    "Floats",
+    "Signs",
+    "amounts",
+    "bounded_amounts",
+    "expanded",
+    "nearest",
+    "select",
+    "signs",
+    "total",
+]
 
 Floats = NDArray[np.float64]
 Signs = NDArray[np.int8]
@@ -222,10 +234,21 @@ def _halves(a: Floats | float) -> tuple[Floats | float, Floats | float]:
     return high, a - high
 
 
-def _two_product(a: float, b: Floats) -> tuple[Floats, Floats]:
+def _two_product(a: Floats | float, b: Floats) -> tuple[Floats, Floats]:
     p = a * b
     (ah, al), (bh, bl) = _halves(a), _halves(b)
     return p, np.asarray(al * bl - (((p - ah * bh) - al * bh) - ah * bl))
+
+
+def expanded(parts: Sequence[Floats], factor: Floats) -> tuple[Floats, ...]:
+    """``(Σ parts) · factor`` as few parts as hold it exactly; everything an integer below 2^200."""
+    if len(parts) == 1 and np.abs(product := parts[0] * factor).max(initial=0.0) < 2.0**53:
+        return (product,)
+    terms = [t for part in reversed(parts) for t in reversed(_two_product(part, factor))]
+    for _ in range(len(terms) - 1):
+        for i in range(1, len(terms)):
+            terms[i], terms[i - 1] = _two_sum(terms[i], terms[i - 1])
+    return (terms[-1], *(t for t in reversed(terms[:-1]) if t.any()))
 
 
 def _pieces(k: int) -> list[float]:
