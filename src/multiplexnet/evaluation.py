@@ -246,7 +246,7 @@ def _amounts(formula: Formula, rows: Rows, *, bounds: bool = False) -> Floats:
     def atom(a: Atom) -> tuple[Floats, Floats]:
         near, far = distance(a.linear)
         obeyed = near <= 0 if a.relation == "<=" else near < 0 if a.relation == "<" else near == 0
-        turned = far if a.relation != "==" else TINY
+        turned = far if a.relation != "==" else np.full_like(far, TINY)
         return np.where(obeyed, 0.0, far), np.where(obeyed, turned, 0.0)
 
     shape = (2, rows.length) if bounds else (rows.length,)
