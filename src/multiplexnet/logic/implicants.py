@@ -11,7 +11,8 @@ context, and the terms of the same rules have to be the same tomorrow.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
@@ -19,9 +20,17 @@ import z3
 
 from multiplexnet.logic.formula import And, Atom, Formula, Linear, Or, Symbol, Variable
 
-__all__ = ["Encoder", "Implicants", "Literals"]
+__all__ = ["Encoder", "Found", "Implicants", "Literals"]
 
 Literals = tuple[Atom, ...]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A prime implicant and a point in it that no implicant found before contains."""
+
+    literals: Literals
+    witness: Mapping[Symbol, Fraction]
 
 
 class Encoder:
@@ -76,6 +85,10 @@ class Encoder:
         constant, values = self.symbol(variable), list(variable.domain.values)  # type: ignore[union-attr]
         return z3.And(constant >= values[0], constant <= values[-1])
 
+    def point(self, model: Any) -> dict[Symbol, Fraction]:
+        """The exact values of all symbols in the model."""
+        return {symbol: number(model, constant) for symbol, constant in self._symbols.items()}
+
     def proxy(self, atom: Atom, *solvers: Any) -> Any:
         """A Boolean constant that, when assumed, makes the atom hold in every one of the solvers."""
         if atom not in self._proxies:
@@ -115,33 +128,36 @@ class Implicants:
         self._inside = self._encoder.solver(*known, goal)
         self._outside = self._encoder.solver(*known, z3.Not(goal))
 
-    def all(self, *, budget: int, progress: Callable[[int], None] | None = None) -> list[Literals] | None:
+    def all(self, *, budget: int, progress: Callable[[int], None] | None = None) -> list[Found] | None:
         """Implicants that together cover the formula, or ``None`` when more than ``budget`` turn up."""
-        found: list[Literals] = []
-        while self._inside.check() == z3.sat:
+        found: list[Found] = []
+        while (implicant := self.next()) is not None:
             if len(found) >= budget:
                 return None
-            model = self._inside.model()
-            literals = self.prime(self._reader(model))
-            found.append(literals)
-            self._block(literals)
+            found.append(implicant)
             if progress is not None:
                 progress(len(found))
         return found
 
+    def next(self) -> Found | None:
+        """A prime implicant that contains a point outside all those found before; ``None`` when they cover all."""
+        if self._inside.check() != z3.sat:
+            return None
+        model = self._inside.model()
+        literals = self.prime(self._reader(model))
+        absent = [z3.Not(self._encoder.formula(atom)) for atom in literals]
+        self._inside.add(z3.Or([z3.BoolVal(False, self._encoder.context), *absent]))
+        return Found(literals, self._encoder.point(model))
+
     def prime(
         self, true: Callable[[Atom], bool], order: Callable[[Literals], Sequence[Atom]] | None = None
     ) -> Literals:
-        """A prime implicant that holds where ``true`` says which atoms hold; ``order``: which literals to drop first."""
+        """A prime implicant at the point where the ``true`` atoms hold; ``order`` says which literals to drop first."""
         start = tuple(self._implicant(true))
         return self._shrunk(start if order is None else tuple(order(start)))
 
     def _reader(self, model: Any) -> Callable[[Atom], bool]:
         return lambda atom: truth(model, self._encoder.formula(atom))
-
-    def _block(self, literals: Literals) -> None:
-        atoms = [z3.Not(self._encoder.formula(atom)) for atom in literals]
-        self._inside.add(z3.Or([z3.BoolVal(False, self._encoder.context), *atoms]))
 
     def _implicant(self, true: Callable[[Atom], bool]) -> dict[Atom, None]:
         """Literals that hold and make the formula true; an *or* takes the alternative that adds the fewest."""

@@ -23,7 +23,9 @@ WORK = 2_000_000
 
 def row_order(row: Atom) -> tuple[object, ...]:
     """The canonical order of rows: equalities first, then by their variables as declared, then by their numbers."""
-    key = tuple((getattr(s, "index", 1 << 30), repr(s) if not hasattr(s, "index") else "", c) for s, c in row.linear.terms)
+    key = tuple(
+        (getattr(s, "index", 1 << 30), repr(s) if not hasattr(s, "index") else "", c) for s, c in row.linear.terms
+    )
     return (row.relation != "==", key, row.linear.constant, row.relation)
 
 
@@ -46,7 +48,7 @@ def tightest(rows: Iterable[Atom]) -> list[Atom]:
                 equalities[equality.linear.terms] = equality
         if terms in equalities or (-row.linear).terms in equalities:
             del kept[terms]
-    return [*equalities.values(), *(row for row in kept.values() if row.linear.terms not in equalities)]
+    return [*equalities.values(), *kept.values()]
 
 
 def _strength(row: Atom) -> tuple[Any, bool]:

@@ -1,0 +1,197 @@
+"""The compiler: rules become independent blocks of terms, in disjunctive normal form, certified.
+
+1. The formula is brought into normal form and split into components that share no output.
+2. In each component single atoms are *background*: known to the solver, kept out of the enumeration, part of every
+   term.
+3. Discrete outputs are enumerated by their values; for each, what is left is a formula over real variables.
+4. Its prime implicants (:mod:`~multiplexnet.logic.implicants`) are thinned to an irredundant cover
+   (:mod:`~multiplexnet.logic.cover`), get their final rows (:mod:`~multiplexnet.logic.rows`) and a canonical order.
+5. A fresh solver certifies the result (:mod:`~multiplexnet.logic.certify`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+
+import z3
+
+from multiplexnet.errors import ContradictionError, TermBudgetExceeded
+from multiplexnet.logic.certify import certificate
+from multiplexnet.logic.components import Component, components, conjuncts
+from multiplexnet.logic.cover import Rows, covering, irredundant
+from multiplexnet.logic.formula import FALSE, TRUE, Atom, Formula, Linear, Real, Specification, Variable, conjunction
+from multiplexnet.logic.implicants import Encoder, Implicants, Literals, number
+from multiplexnet.logic.normal import normal_form, substitute
+from multiplexnet.logic.rows import Tidy, row_order
+from multiplexnet.logic.smt import satisfiable, unsat_core
+from multiplexnet.logic.terms import Block, Compiled, Term
+
+__all__ = ["MAX_TERMS", "compile_rules"]
+
+MAX_TERMS = 4096
+"""How many terms a block may have unless told otherwise."""
+
+Progress = Callable[[str, int], None]
+Values = tuple[tuple[Variable, Fraction], ...]
+
+
+def compile_rules(
+    specification: Specification,
+    *,
+    max_terms: int = MAX_TERMS,
+    cover: Rows | None = None,
+    progress: Progress | None = None,
+) -> Compiled:
+    """The rules as blocks of certified terms.
+
+    Args:
+        specification: what was written.
+        max_terms: the most terms that one block may have.
+        cover: rows of data, one column per variable; the fewest terms found that contain those of them that obey.
+        progress: called with the name of a block and the number of its terms so far.
+
+    Raises:
+        ContradictionError: no output obeys the rules.
+        TermBudgetExceeded: a block has too many terms.
+    """
+    start = time.perf_counter()
+    _refuse_contradiction(specification)
+    ranges = input_ranges(specification.inputs)
+    blocks, covered = [], None
+    for component in components(conjuncts(normal_form(specification.formula)), specification.outputs):
+        compiler = _BlockCompiler(component, ranges, max_terms, progress)
+        blocks.append(compiler.block() if cover is None else compiler.covering_block(cover))
+    found = Compiled(specification.outputs, specification.inputs, _without_trivial(blocks), certificate=None)  # type: ignore[arg-type]
+    proof = certificate(specification, found.blocks, complete=cover is None)
+    if cover is not None:
+        covered = cover.share(specification.formula, found.formula)
+    seconds = time.perf_counter() - start
+    return replace(found, certificate=proof, complete=proof.complete, covered=covered, seconds=seconds)
+
+
+def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
+    """The declared ranges of the inputs as atoms."""
+    atoms = []
+    for variable in inputs:
+        if isinstance(variable.domain, Real):
+            if variable.domain.lower is not None:
+                atoms.append(Atom(-Linear.of(variable) + variable.domain.lower, "<="))
+            if variable.domain.upper is not None:
+                atoms.append(Atom(Linear.of(variable) - variable.domain.upper, "<="))
+    return tuple(atoms)
+
+
+def _refuse_contradiction(specification: Specification) -> None:
+    if satisfiable(specification.formula, specification.variables) is None:
+        core = unsat_core([rule.formula for rule in specification.rules], specification.variables)
+        raise ContradictionError([(specification.rules[i].line, specification.rules[i].text) for i in core])
+
+
+def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The blocks but for one without outputs that is always true."""
+    return tuple(b for b in blocks if b.outputs or b.terms != (Term(()),))
+
+
+@dataclass
+class _BlockCompiler:
+    """The terms of one component."""
+
+    component: Component
+    ranges: tuple[Atom, ...]
+    max_terms: int
+    progress: Progress | None = None
+    _cache: dict[Formula, list[Literals]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._tidy = Tidy(self.ranges)
+        self._discrete = tuple(v for v in self.component.outputs if v.is_discrete)
+        self._formula = conjunction(self.component.conjuncts)
+
+    def block(self) -> Block:
+        terms: list[Term] = []
+        for fixed, rest in self._cases():
+            terms += [Term(rows, fixed) for rows in self._real_terms(rest, self.max_terms - len(terms))]
+            if len(terms) > self.max_terms:
+                raise self._exceeded(len(terms))
+        return self._sorted(terms)
+
+    def covering_block(self, data: Rows) -> Block:
+        """Terms that contain the rows of the data that obey."""
+        obeying = data.where(self._formula)
+        terms: list[Term] = []
+        for values, group in obeying.groups(self._discrete):
+            rest = substitute(self._formula, dict(values))
+            background, goal = _split(rest)
+            engine = Implicants(goal, [*self.ranges, *background])
+            terms += [Term(self._tidy.rows(literals, background), values) for literals in covering(engine, goal, group)]
+        if not terms:  # no row obeys: any single term is sound
+            terms = [self._first_term()]
+        if len(terms) > self.max_terms:
+            raise self._exceeded(len(terms))
+        return self._sorted(terms)
+
+    def _first_term(self) -> Term:
+        fixed, rest = next(self._cases())
+        background, goal = _split(rest)
+        found = Implicants(goal, [*self.ranges, *background]).next()
+        return Term(self._tidy.rows(found.literals if found else (), background), fixed)
+
+    def _cases(self) -> Iterator[tuple[Values, Formula]]:
+        """Every assignment of the discrete outputs for which something is left, with the formula that is left."""
+        if not self._discrete:
+            yield (), self._formula
+            return
+        encoder = Encoder()
+        solver = encoder.solver(*map(encoder.formula, (*self.ranges, self._formula)))
+        solver.add(*map(encoder.domain, self._discrete))
+        constants = [encoder.symbol(variable) for variable in self._discrete]
+        while solver.check() == z3.sat:
+            model = solver.model()
+            numbers = [number(model, constant) for constant in constants]
+            values = tuple(zip(self._discrete, numbers, strict=True))
+            solver.add(z3.Or([c != int(n) for c, n in zip(constants, numbers, strict=True)]))
+            yield values, substitute(self._formula, dict(values))
+
+    def _real_terms(self, formula: Formula, budget: int) -> list[Literals]:
+        if formula not in self._cache:
+            self._cache[formula] = self._enumerated(formula, budget)
+        return self._cache[formula]
+
+    def _enumerated(self, formula: Formula, budget: int) -> list[Literals]:
+        background, goal = _split(formula)
+        if goal == TRUE:
+            return [self._tidy.rows((), background)]
+        # overlapping implicants are thinned afterwards, so the search may find somewhat more than the budget
+        found = Implicants(goal, [*self.ranges, *background]).all(budget=2 * budget + 64, progress=self._report)
+        if found is None:
+            raise self._exceeded(2 * budget + 64)
+        kept = irredundant(found, [*self.ranges, *background])
+        if len(kept) > budget:
+            raise self._exceeded(len(kept))
+        return [self._tidy.rows(literals, background) for literals in kept]
+
+    def _sorted(self, terms: Sequence[Term]) -> Block:
+        return Block(self.component.outputs, tuple(sorted(dict.fromkeys(terms), key=_term_order)))
+
+    def _report(self, count: int) -> None:
+        if self.progress is not None:
+            self.progress(", ".join(v.name for v in self.component.outputs[:3]), count)
+
+    def _exceeded(self, count: int) -> TermBudgetExceeded:
+        return TermBudgetExceeded(count, self.max_terms, [v.name for v in self.component.outputs])
+
+
+def _split(formula: Formula) -> tuple[list[Atom], Formula]:
+    """Background atoms and the rest of a formula in normal form."""
+    if formula == FALSE:
+        raise AssertionError("a case without points was enumerated")
+    parts = conjuncts(formula)
+    background = [part for part in parts if isinstance(part, Atom)]
+    return background, conjunction(part for part in parts if not isinstance(part, Atom))
+
+
+def _term_order(term: Term) -> tuple[object, ...]:
+    return (tuple(value for _, value in term.fixed), len(term.rows), tuple(map(row_order, term.rows)))
