@@ -1,1 +1,18 @@
-"""Differentiable maps from all of R^r into a polyhedron, with inverse and log-determinant."""
+"""Torch from here on: maps from all of R^n into the parts of a term, with inverse and log-determinant.
+
+::
+
+    base        the contract
+    separable   boxes                                     softplus, sigmoid, the paper's own interval
+    gauge       polyhedra                                 x = c + q tanh(G)/G
+    lattice     equalities                                the gauge on a grid
+    parametric  bounds known at run time                  the gauge around c(u), the paper's x₂ = h(x₁) + softplus
+    choose      all terms of a block in one map           TermMaps
+"""
+
+from multiplexnet.transforms.base import FORMATS, Transform
+from multiplexnet.transforms.choose import TermMaps
+from multiplexnet.transforms.gauge import Gauge
+from multiplexnet.transforms.separable import PaperSeparable, Separable
+
+__all__ = ["FORMATS", "Gauge", "PaperSeparable", "Separable", "TermMaps", "Transform"]

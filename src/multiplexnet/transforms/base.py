@@ -1,0 +1,142 @@
+"""The contract of every transform, and the float formats it speaks of.
+
+A *transform* holds the maps h_1 … h_T of T terms as tables of constants with a leading axis T, so that ten thousand
+terms are one tensor and not ten thousand objects::
+
+    raw (*batch, 1, n) or (*batch, T, n)                 →  x (*batch, T, n)     all terms
+    raw (*batch, n) with index (*batch,), int64          →  x (*batch, n)        term index[b] for row b
+
+Each h_k maps all of R^n into the set of its part. What comes out satisfies the part exactly for every raw value; NaN
+comes out as NaN. ``parameters``, ``(*batch, 1 or T, p)`` or with index ``(*batch, p)``, are the known values u of parts
+whose bounds depend on them; other transforms take no notice. ``inverse`` and ``log_abs_det`` belong to the smooth map,
+before its values are rounded to floats.
+"""
+
+from __future__ import annotations
+
+import copy
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Self, cast
+
+import torch
+from torch import Tensor, nn
+
+__all__ = ["FORMATS", "Precision", "Transform", "exactly", "precision_of"]
+
+FORMATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+"""The dtypes the guarantee is made for."""
+
+UNIT64 = 2.0**-53
+"""Half the distance from 1 to the next float64: the relative error of one rounding."""
+
+
+@dataclass(frozen=True)
+class Precision:
+    """What the proofs use of a float format.
+
+    Args:
+        dtype: the torch dtype.
+        unit: a float64 ``c + r·q`` (both operations rounded) that is then rounded to the format is off by at most
+            ``unit · (|c| + |r·q|) + tiny``.
+        tiny: see ``unit``.
+        largest: the largest finite number.
+        computing: the dtype in which elementwise maps are evaluated.
+    """
+
+    dtype: torch.dtype
+    unit: float
+    tiny: float
+    largest: float
+    computing: torch.dtype
+
+
+@lru_cache
+def precision_of(dtype: torch.dtype) -> Precision:
+    """The precision of a dtype.
+
+    Raises:
+        TypeError: the dtype is none of the four.
+
+    Example:
+        >>> precision_of(torch.float16).largest
+        65504.0
+    """
+    if dtype not in FORMATS:
+        names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
+        raise TypeError(f"no guarantee can be given in {dtype}; use one of {names}")
+    info = torch.finfo(dtype)
+    # One part in a thousand covers the second rounding of float64 → float32 → bfloat16, float16; 2⁻⁵⁰ covers float64.
+    unit = info.eps / 2 * 1.001 + 2.0**-50
+    # Subnormal results may be flushed to zero where float32 is, but float16 always has its subnormals.
+    tiny = 2.0**-24 if dtype is torch.float16 else info.smallest_normal
+    half = dtype in (torch.bfloat16, torch.float16)
+    return Precision(dtype, unit, tiny, info.max, torch.float32 if half else dtype)
+
+
+def exactly(value: Tensor, smooth: Tensor) -> Tensor:
+    """``value`` with the gradient of ``smooth`` (finite): the added zero changes no bit.
+
+    The usual straight-through sum ``smooth + (value - smooth).detach()`` rounds, and so misses ``value``.
+    """
+    return value.detach() + (smooth - smooth.detach())
+
+
+class Transform(nn.Module, ABC):
+    """Maps of T terms, one row of every table per term.
+
+    Args:
+        dtype: of the values that come out, one of the four formats.
+        tables: constants by name, each with leading axis T. They become buffers; casts of the module leave their
+            dtype alone, since the guarantee is made of it, and only moves between devices reach them.
+    """
+
+    def __init__(self, dtype: torch.dtype, tables: Mapping[str, Tensor]) -> None:
+        super().__init__()
+        self.precision = precision_of(dtype)
+        for name, table in tables.items():
+            self.register_buffer(name, table, persistent=False)
+
+    def __len__(self) -> int:
+        """The number T of terms."""
+        return next(len(table) for table in self.buffers(recurse=False))
+
+    def terms(self, start: int, stop: int) -> Self:
+        """The transform of terms ``start`` to ``stop`` alone; it shares the memory of this one."""
+        part = copy.copy(self)
+        part._buffers = {name: None if t is None else t[start:stop] for name, t in self._buffers.items()}
+        part._modules = {name: cast(Transform, module).terms(start, stop) for name, module in self._modules.items()}
+        return part
+
+    @abstractmethod
+    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        """``x = h_k(raw)``, exactly inside."""
+
+    @abstractmethod
+    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        """A raw value that is mapped to ``x`` (up to rounding; ``x`` outside goes to the nearest end of the ray)."""
+
+    @abstractmethod
+    def forward_and_log_det(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """``x`` and ``log |det ∂x/∂raw|``, of shape ``(*batch, T)`` or ``(*batch,)``, at least in float32."""
+
+    def log_abs_det(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        """``log |det ∂x/∂raw|`` alone."""
+        return self.forward_and_log_det(raw, index, parameters)[1]
+
+    def _at(self, table: Tensor, index: Tensor | None) -> Tensor:
+        """The table for all terms, or its rows for the chosen terms (one term needs no gather)."""
+        if index is None:
+            return table
+        return table[0] if len(table) == 1 else table[index]
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        def moved(table: Tensor) -> Tensor:
+            result = fn(table)
+            return result if result.dtype == table.dtype else table.to(result.device)
+
+        return cast(Self, super()._apply(moved, recurse))  # type: ignore[no-untyped-call]

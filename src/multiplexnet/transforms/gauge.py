@@ -1,0 +1,381 @@
+r"""Polyhedra: one radial map, exact by a contraction that is known before anything is computed.
+
+Around an anchor c strictly inside ``A x ≤ b`` the *gauge* of a direction q says how far the boundary is: with slacks
+``s = b − A c`` and ``w_i = a_i / s_i`` it is ``γ(q) = max(0, max_i w_i·q)``, and ``c + q`` lies inside where γ(q) < 1.
+The transform stretches every ray,
+
+    x = c + q · tanh(G) / G,    q = M z,    G = γ(q) up to rounding,
+
+which is a bijection of R^n onto the inside, bounded or not. M whitens the rows. Since G is positively homogeneous, the
+inverse and the determinant are closed: ``log|det| = (n − 1) log(tanh G / G) + log(1 − tanh² G) + log|det M|``.
+
+Everything is computed in float64 and rounded once at the end. The error δ of that rounding is bounded beforehand,
+``|δ_j| ≤ unit (|c_j| + r |q_j|) + tiny``, and taken off the slacks (the part in c) and added to the gauge (the part in
+q): then ``r G ≤ 1`` alone implies ``a_i·x < b_i`` for the floats that come out. The proof, with every rounding, is in
+``docs/guarantee.md``.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from multiplexnet.geometry.parts import Polyhedron
+from multiplexnet.transforms.base import UNIT64, Precision, Transform, exactly, precision_of
+
+__all__ = ["Gauge", "Rows", "gauge_rows"]
+
+SAFETY = 2.0**-46
+"""Taken off every slack: covers the few float64 roundings that no sum over rows or columns multiplies."""
+
+LOOSE = 8.01
+"""Rounding may carry a point at most this many times as far from a representable anchor as it was."""
+
+LIMIT = 1e100
+"""Raw values are cut here: far enough out in every direction, and no product overflows float64."""
+
+CHUNK = 2**19
+"""Row products that are held at a time (but never fewer than 1024 batch rows): they stay in the cache."""
+
+
+# --- constants of one polyhedron -------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rows:
+    """The rows of one polyhedron as seen from its anchor: row i of a direction q is ``W_i·q + E_i·|q|``.
+
+    If that is at most 1/r for all i, the rounded point ``c + r q`` satisfies every row, strictly.
+
+    Args:
+        W: ``(m, n)``, normals over what is left of the slacks.
+        E: ``(m, n)``, what rounding may add.
+    """
+
+    W: np.ndarray
+    E: np.ndarray
+
+
+def gauge_rows(
+    A: Sequence[Sequence[Fraction]], b: Sequence[Fraction], anchor: Sequence[Fraction], *, unit: float, tiny: float
+) -> Rows:
+    """The rows of ``A x ≤ b`` around a representable anchor strictly inside.
+
+    A row whose slack rounding could use up is taken *loosely*: the anchor is a number of the format, so rounding
+    never carries a coordinate further from it than a small multiple, whatever the slack.
+
+    Raises:
+        ValueError: the anchor is not strictly inside.
+    """
+    normals = np.array([[float(a) for a in row] for row in A], dtype=np.float64).reshape(len(A), len(anchor))
+    margin = [Fraction(unit) * abs(c) + Fraction(tiny) for c in anchor]
+    W, E = np.zeros_like(normals), np.zeros_like(normals)
+    relative = unit + 2 * (len(anchor) + 8) * UNIT64  # rounding of the point, and of the row products
+    for i, (row, bound) in enumerate(zip(A, b, strict=True)):
+        slack = bound - sum((a * c for a, c in zip(row, anchor, strict=True) if a), Fraction(0))
+        left = slack - sum((abs(a) * e for a, e in zip(row, margin, strict=True) if a), Fraction(0))
+        if slack <= 0:
+            raise ValueError(f"the anchor does not lie strictly inside row {i}: its slack is {float(slack):g}")
+        if left >= slack / 2:
+            W[i] = normals[i] / (float(left) * (1 - SAFETY))
+            E[i] = np.abs(W[i]) * relative
+        else:
+            E[i] = LOOSE * np.abs(normals[i]) / (float(slack) * (1 - SAFETY))
+    if not (np.isfinite(W).all() and np.isfinite(E).all()):
+        raise ValueError("a slack of the anchor is too small for float64")
+    return Rows(W, E)
+
+
+def range_rows(anchor: Sequence[Fraction], precision: Precision) -> Rows:
+    """The rows that keep every coordinate below the largest number of the format."""
+    room = [(Fraction(precision.largest) - abs(c)) * Fraction(1 - 2 * precision.unit) for c in anchor]
+    if min(room) <= 0:
+        raise ValueError("the anchor lies at the end of the format")
+    E = np.diag([(1 + precision.unit) / float(r) for r in room])
+    return Rows(np.zeros_like(E), E)
+
+
+def whitening(rows: Rows) -> np.ndarray:
+    """``√n (WᵀW)^{−1/2}``, symmetric so that raw value j belongs to output j; scales of columns are taken out first.
+
+    Directions that no row restricts keep the scale of their columns.
+    """
+    size = np.maximum(np.abs(rows.W), rows.E / LOOSE)
+    columns = size.max(axis=0, initial=0.0)
+    columns[columns == 0] = 1.0
+    scaled = np.where(rows.W != 0, rows.W, size) / columns
+    values, vectors = np.linalg.eigh(scaled.T @ scaled)
+    n = len(columns)
+    roots = np.where(values > 1e-10 * max(values.max(), 1e-300), np.sqrt(n / np.maximum(values, 1e-300)), 1.0)
+    return np.asarray(((vectors * roots) @ vectors.T) / columns[:, None])
+
+
+def gauge_tables(
+    rows: Sequence[Rows], limits: Sequence[Rows], anchors: Sequence[Sequence[Fraction]], *, tight: bool
+) -> dict[str, Tensor]:
+    """The tables of :class:`Gauge`: one row per polyhedron, padded with zeros, which have no effect.
+
+    ``rows`` holds W and a last row of zeros, whose product is the 0 in ``max(0, …)``. ``errors`` holds E row by row if
+    ``tight``, ``(T, m, n)``, and else one bound ``(T, 1, n)`` for all rows.
+    """
+    n = max(len(anchor) for anchor in anchors)
+    m = 1 + max(len(r.W) + (len(limit.W) if tight else 0) for r, limit in zip(rows, limits, strict=True))
+    tables = {
+        "anchor": np.zeros((len(rows), n)),
+        "whiten": np.zeros((len(rows), n, n)),
+        "unwhiten": np.zeros((len(rows), n, n)),
+        "rows": np.zeros((len(rows), m, n)),
+        "errors": np.zeros((len(rows), m if tight else 1, n)),
+        "log_det": np.zeros(len(rows)),
+        "dimension": np.array([float(len(anchor)) for anchor in anchors]),
+    }
+    for k, (row, limit, anchor) in enumerate(zip(rows, limits, anchors, strict=True)):
+        d, M = len(anchor), whitening(row)
+        tables["anchor"][k, :d] = [float(c) for c in anchor]
+        tables["whiten"][k, :d, :d] = M
+        tables["unwhiten"][k, :d, :d] = np.linalg.inv(M)
+        tables["log_det"][k] = np.linalg.slogdet(M)[1]
+        tables["rows"][k, : len(row.W), :d] = row.W
+        E = np.concatenate([row.E, limit.E])
+        tables["errors"][k, : len(E) if tight else 1, :d] = E if tight else E.max(axis=0, keepdims=True)
+    return {name: torch.from_numpy(table) for name, table in tables.items()}
+
+
+# --- the stacked computation -----------------------------------------------------------------------------------------
+
+
+class Tables(NamedTuple):
+    """What the map needs of every term; see :func:`gauge_tables`."""
+
+    anchor: Tensor
+    whiten: Tensor
+    rows: Tensor
+    errors: Tensor
+
+    @property
+    def tight(self) -> bool:
+        return self.errors.shape[1] > 1
+
+
+def times(matrix: Tensor, vector: Tensor, index: Tensor | None) -> Tensor:
+    """``matrix[k] @ vector``: of the only term, of the chosen terms, or of all.
+
+    ``(T, m, n)`` with ``(*batch, n) → (*batch, m)`` if T = 1 or ``index`` is given, else with
+    ``(*batch, 1 or T, n) → (*batch, T, m)``.
+    """
+    if len(matrix) == 1:
+        return vector @ matrix[0].mT
+    if index is not None:
+        return (matrix[index] @ vector.unsqueeze(-1)).squeeze(-1)
+    if vector.shape[-2] == 1:
+        flat = vector.squeeze(-2) @ matrix.flatten(0, 1).mT
+        return flat.reshape(*flat.shape[:-1], *matrix.shape[:2])
+    return torch.einsum("...tn,tmn->...tm", vector, matrix)
+
+
+def largest_row(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor, Tensor]:
+    """The largest ``W_i·q (+ E_i·|q|)`` and its position among the rows of all terms."""
+    products = times(tables.rows, q, index)
+    if tables.tight:
+        products = products + times(tables.errors, q.abs(), index)
+    value, row = products.max(-1)
+    count, m = tables.rows.shape[:2]
+    if count == 1:
+        return value, row
+    return value, row + m * (torch.arange(count, device=row.device) if index is None else index)
+
+
+def gauge(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor, Tensor]:
+    """G(q), an upper bound of 0 and of every row, and the row that is the largest."""
+    value, row = largest_row(q, index, tables)
+    return (value if tables.tight else value + times(tables.errors, q.abs(), index).squeeze(-1)), row
+
+
+def radius(G: Tensor) -> Tensor:
+    """``tanh(G) / G``, never above 1/G; 1 at 0."""
+    G = G.clamp(min=1e-8)
+    return torch.tanh(G).clamp(max=1.0) / G
+
+
+def decline(G: Tensor, floor: float) -> Tensor:
+    """The derivative of ``tanh(G) / G``, with ``floor`` added to that of tanh.
+
+    tanh is flat in float64 from G = 19 on: without the floor a network that went too far never comes back. Close to 0,
+    where the textbook form cancels, the derivative is −2G/3 and so is taken linear.
+    """
+    safe = G.clamp(min=1e-4)
+    reach = torch.tanh(safe)
+    return (1 + floor - reach * reach - reach / safe) / (safe * safe) * G
+
+
+class _Radial(torch.autograd.Function):
+    """``x = round(c + q tanh(G) / G)`` for a flat batch, chunk by chunk.
+
+    Only the largest row of each point has a gradient, so backward needs no product over all rows; it is written with
+    differentiable operations and can be differentiated again.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        z: Tensor,
+        index: Tensor | None,
+        anchor: Tensor,
+        whiten: Tensor,
+        rows: Tensor,
+        errors: Tensor,
+        dtype: torch.dtype,
+        floor: float,
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        tables = Tables(anchor, whiten, rows, errors)
+        parts = [_point(tables, dtype, *part) for part in _chunks(rows, z, index)]
+        return parts[0] if len(parts) == 1 else tuple(torch.cat(p) for p in zip(*parts, strict=True))  # type: ignore[return-value]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        z, index, _, whiten, rows, _, _, ctx.floor = inputs
+        _, G, row = output
+        ctx.mark_non_differentiable(G, row)
+        ctx.save_for_backward(z, index, whiten, rows, G, row)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        z, index, whiten, rows, G, row = ctx.saved_tensors
+        parts = [_pulled_back(whiten, rows, ctx.floor, *part) for part in _chunks(rows, z, index, grads[0], G, row)]
+        return parts[0] if len(parts) == 1 else torch.cat(parts), *[None] * 7
+
+
+def _chunks(rows: Tensor, z: Tensor, index: Tensor | None, *others: Tensor) -> list[tuple[Any, ...]]:
+    """The batch in chunks; in one piece while a graph is recorded."""
+    size = max(1024, CHUNK // (rows.shape[1] * (len(rows) if index is None else rows.shape[2])))
+    if len(z) <= size or torch.compiler.is_compiling():
+        return [(z, index, *others)]
+    slices = [slice(start, start + size) for start in range(0, len(z), size)]
+    return [(z[part], None if index is None else index[part], *(other[part] for other in others)) for part in slices]
+
+
+def _point(tables: Tables, dtype: torch.dtype, z: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
+    q = times(tables.whiten, z.double().clamp(-LIMIT, LIMIT), index)
+    G, row = gauge(q, index, tables)
+    anchor = _take(tables.anchor, index)
+    return torch.addcmul(anchor, q, radius(G).unsqueeze(-1)).to(dtype), G, row
+
+
+def _pulled_back(
+    whiten: Tensor, rows: Tensor, floor: float, z: Tensor, index: Tensor | None, grad: Tensor, G: Tensor, row: Tensor
+) -> Tensor:
+    q = times(whiten, z.double().clamp(-LIMIT, LIMIT), index)
+    w = F.embedding(row, rows.flatten(0, 1))
+    if torch.is_grad_enabled():  # to be differentiated again
+        G = exactly(G, (w * q).sum(-1))
+    g = grad.double()
+    along = (g * q).sum(-1) * decline(G, floor)
+    pulled = torch.addcmul(g * radius(G).unsqueeze(-1), w, along.unsqueeze(-1))
+    return _transposed(whiten, pulled, index, shared=z.dim() == 3 and z.shape[-2] == 1).to(z.dtype)
+
+
+def _take(table: Tensor, index: Tensor | None) -> Tensor:
+    if len(table) == 1:
+        return table[0]
+    return table if index is None else table[index]
+
+
+def _transposed(matrix: Tensor, vector: Tensor, index: Tensor | None, *, shared: bool) -> Tensor:
+    """``matrix[k]ᵀ @ vector``, summed over the terms if they share one raw value."""
+    if len(matrix) == 1:
+        return vector @ matrix[0]
+    if index is not None:
+        return (vector.unsqueeze(-2) @ matrix[index]).squeeze(-2)
+    if shared:
+        return (vector.flatten(-2) @ matrix.flatten(0, 1)).unsqueeze(-2)
+    return torch.einsum("...tm,tmn->...tn", vector, matrix)
+
+
+class Gauge(Transform):
+    """Polyhedra by the gauge map.
+
+    Args:
+        parts: one polyhedron per term; smaller ones are padded to the largest number n of outputs and m of rows.
+        dtype: of the values that come out.
+        grain: the spacing of the grid, one per part, to which the caller rounds what comes out (default: none).
+
+    Example:
+        >>> from fractions import Fraction
+        >>> rows = ((Fraction(1), Fraction(1)), (Fraction(-1), Fraction(0)), (Fraction(0), Fraction(-1)))
+        >>> bounds, quarter = (Fraction(1), Fraction(0), Fraction(0)), Fraction(1, 4)
+        >>> part = Polyhedron((), rows, bounds, (True, True, True), (quarter, quarter))
+        >>> x = Gauge([part], torch.float16)(torch.tensor([[1e4, -float("inf")]], dtype=torch.float16))
+        >>> bool((x > 0).all() and x.double().sum() < 1)
+        True
+    """
+
+    anchor: Tensor
+    whiten: Tensor
+    unwhiten: Tensor
+    rows: Tensor
+    errors: Tensor
+    log_det: Tensor
+    dimension: Tensor
+
+    def __init__(
+        self, parts: Sequence[Polyhedron], dtype: torch.dtype, *, grain: Sequence[Fraction] | None = None
+    ) -> None:
+        precision = precision_of(dtype)
+        grains = [precision.tiny + float(g) for g in grain or [Fraction(0)] * len(parts)]
+        rows = [
+            gauge_rows(part.A, part.b, part.anchor, unit=precision.unit, tiny=tiny)
+            for part, tiny in zip(parts, grains, strict=True)
+        ]
+        limits = [range_rows(p.anchor, precision) for p in parts]
+        tight = precision.unit > 1e-4 or any(((r.W == 0) & (r.E != 0)).any() for r in rows)
+        super().__init__(dtype, gauge_tables(rows, limits, [p.anchor for p in parts], tight=tight))
+        # What the derivative of tanh never falls below; float16 flushes less to zero.
+        self.floor = 2.0**-14 if dtype is torch.float16 else 1e-12
+
+    @property
+    def tables(self) -> Tables:
+        return Tables(self.anchor, self.whiten, self.rows, self.errors)
+
+    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        flat, chosen = self._flat(raw, index)
+        x: Tensor
+        x, _, _ = _Radial.apply(flat, chosen, *self.tables, self.precision.dtype, self.floor)  # type: ignore[no-untyped-call]
+        return x.reshape(self._shape(raw, index))
+
+    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        flat, chosen = self._flat(x, index)
+        d = flat.double() - _take(self.anchor, chosen)
+        G = gauge(d, chosen, self.tables)[0].clamp(1e-8, 1 - UNIT64)
+        q = d * (torch.atanh(G) / G).unsqueeze(-1)
+        return times(self.unwhiten, q, chosen).to(self.precision.dtype).reshape(self._shape(x, index))
+
+    def forward_and_log_det(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        flat, chosen = self._flat(raw, index)
+        q = times(self.whiten, flat.double().clamp(-LIMIT, LIMIT), chosen)
+        value, row = gauge(q.detach(), chosen, self.tables)
+        G = exactly(value, (F.embedding(row, self.rows.flatten(0, 1)) * q).sum(-1)).clamp(min=1e-8)
+        # log(1 − tanh² G), without cancellation
+        log_slope = 2 * (math.log(2.0) - G - F.softplus(-2 * G))
+        log_radius = torch.log(torch.tanh(G) / G)
+        log_det = (_take(self.dimension, chosen) - 1) * log_radius + log_slope + _take(self.log_det, chosen)
+        return self(raw, index), log_det.to(self.precision.computing).reshape(self._shape(raw, index)[:-1])
+
+    def _flat(self, raw: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Raw values with a single batch axis, and without a term axis if there is one term only."""
+        inner = raw.shape[-1:] if index is not None or len(self) == 1 else raw.shape[-2:]
+        flat = raw.reshape(-1, *inner)
+        return flat, None if index is None or len(self) == 1 else index.reshape(-1)
+
+    def _shape(self, raw: Tensor, index: Tensor | None) -> tuple[int, ...]:
+        return (*raw.shape[:-2], len(self), raw.shape[-1]) if index is None else tuple(raw.shape)
