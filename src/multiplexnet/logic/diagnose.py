@@ -1,0 +1,244 @@
+"""What is wrong with rules, or surprising about them, in the words of the person who wrote them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+import z3
+
+from multiplexnet.errors import ContradictionError, TermBudgetExceeded
+from multiplexnet.logic.components import Component, components, conjuncts
+from multiplexnet.logic.dnf import MAX_TERMS, Progress, compile_rules, input_ranges
+from multiplexnet.logic.formula import Atom, Linear, Or, Rule, Specification, Symbol, Variable, conjunction, disjunction
+from multiplexnet.logic.implicants import Encoder, number
+from multiplexnet.logic.normal import normal_form
+from multiplexnet.logic.smt import domain_z3, input_range_z3, to_z3, unsat_core
+from multiplexnet.logic.terms import Block, Compiled, Term
+
+__all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_input"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The exact range of one output over everything that obeys (``None``: without bound)."""
+
+    variable: Variable
+    lower: Fraction | None
+    lower_attained: bool
+    upper: Fraction | None
+    upper_attained: bool
+
+    @property
+    def is_point(self) -> bool:
+        return self.lower is not None and self.lower == self.upper
+
+
+@dataclass(frozen=True)
+class TermShape:
+    """The dimension of a term's polyhedron, and whether it is bounded (inputs and functions held fixed)."""
+
+    dimension: int
+    bounded: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that can be said about rules.
+
+    Args:
+        specification: what was written.
+        compiled: the terms; ``None`` if there are none or too many.
+        problem: why there are no terms.
+        contradiction: a smallest set of rules that contradict each other.
+        always_true: rules that say nothing.
+        implied: rules that follow from the others (each on its own: dropping two at once may change the meaning).
+        fixed: outputs that can take one value only.
+        ranges: the exact range of every output.
+        uncovered_input: an input in its declared range for which no output obeys.
+        shapes: for every term of every block its shape.
+        seconds: the time it took.
+    """
+
+    specification: Specification
+    compiled: Compiled | None = None
+    problem: str | None = None
+    contradiction: tuple[Rule, ...] = ()
+    always_true: tuple[Rule, ...] = ()
+    implied: tuple[Rule, ...] = ()
+    fixed: tuple[tuple[Variable, Fraction], ...] = ()
+    ranges: tuple[Range, ...] = ()
+    uncovered_input: tuple[tuple[Variable, Fraction], ...] | None = None
+    shapes: tuple[tuple[TermShape, ...], ...] = ()
+    seconds: float = 0.0
+
+
+def explain(
+    specification: Specification, *, max_terms: int = MAX_TERMS, progress: Progress | None = None
+) -> Explanation:
+    """The diagnosis of rules; it never raises because of what the rules say."""
+    start = time.perf_counter()
+    compiled, problem = None, None
+    try:
+        compiled = compile_rules(specification, max_terms=max_terms, progress=progress)
+    except ContradictionError as error:
+        core = unsat_core([rule.formula for rule in specification.rules], specification.variables)
+        contradiction = tuple(specification.rules[i] for i in core)
+        seconds = time.perf_counter() - start
+        return Explanation(specification, problem=str(error), contradiction=contradiction, seconds=seconds)
+    except TermBudgetExceeded as error:
+        problem = str(error)
+    always_true, implied = _superfluous(specification)
+    ranges = _ranges(specification)
+    return Explanation(
+        specification,
+        compiled,
+        problem,
+        always_true=always_true,
+        implied=implied,
+        fixed=tuple((r.variable, r.lower) for r in ranges if r.is_point and r.lower is not None),
+        ranges=ranges,
+        uncovered_input=uncovered_input(compiled) if compiled else None,
+        shapes=tuple(tuple(_shape(block, term) for term in block.terms) for block in compiled.blocks)
+        if compiled
+        else (),
+        seconds=time.perf_counter() - start,
+    )
+
+
+# --- superfluous rules ----------------------------------------------------------------------------------------------
+
+
+def _superfluous(specification: Specification) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Rules that are always true, and other rules that follow from the rest."""
+    context = z3.Context()
+    solver = z3.SimpleSolver(ctx=context)
+    solver.add(*domain_z3(specification.variables, context=context))
+    solver.add(*input_range_z3(specification.variables, context=context))
+    said = [z3.Bool(f"said{i}", context) for i in range(len(specification.rules))]
+    broken = [z3.Bool(f"broken{i}", context) for i in range(len(specification.rules))]
+    for i, rule in enumerate(specification.rules):
+        expression = to_z3(rule.formula, context=context)
+        solver.add(z3.Implies(said[i], expression), z3.Implies(broken[i], z3.Not(expression)))
+    always_true, implied = [], []
+    for i, rule in enumerate(specification.rules):
+        if solver.check(broken[i]) == z3.unsat:
+            always_true.append(rule)
+        elif solver.check(broken[i], *said[:i], *said[i + 1 :]) == z3.unsat:
+            implied.append(rule)
+    return tuple(always_true), tuple(implied)
+
+
+# --- ranges ---------------------------------------------------------------------------------------------------------
+
+
+def _ranges(specification: Specification) -> tuple[Range, ...]:
+    """The exact range of every output; a part that shares no output with it cannot matter and is left out."""
+    known = input_ranges(specification.inputs)
+    found = {}
+    for component in components(conjuncts(normal_form(specification.formula)), specification.outputs):
+        for output in component.outputs:
+            lower, upper = (_supremum(output, sign, component, known) for sign in (-1, 1))
+            found[output] = Range(output, *(_negated(lower)), *upper)
+    return tuple(found[output] for output in specification.outputs)
+
+
+def _negated(bound: tuple[Fraction | None, bool]) -> tuple[Fraction | None, bool]:
+    return (None if bound[0] is None else -bound[0], bound[1])
+
+
+def _supremum(output: Variable, sign: int, component: Component, known: Sequence[Atom]) -> tuple[Fraction | None, bool]:
+    """The least upper bound of ``sign · output`` and whether it is attained."""
+    encoder = Encoder()
+    optimiser = z3.Optimize(ctx=encoder.context)
+    optimiser.add(*map(encoder.formula, (*known, *component.conjuncts)))
+    optimiser.add(*(encoder.domain(v) for v in component.outputs if v.is_discrete))
+    goal = optimiser.maximize(sign * encoder.symbol(output))
+    if optimiser.check() != z3.sat:
+        raise AssertionError("the rules were satisfiable a moment ago")
+    infinite, value, infinitesimal = goal.upper_values()
+    if _fraction(infinite) != 0:
+        return None, False
+    return _fraction(value), _fraction(infinitesimal) == 0
+
+
+def _fraction(value: Any) -> Fraction:
+    return Fraction(value.as_long()) if z3.is_int_value(value) else Fraction(value.as_fraction())
+
+
+# --- inputs ---------------------------------------------------------------------------------------------------------
+
+
+def uncovered_input(compiled: Compiled) -> tuple[tuple[Variable, Fraction], ...] | None:
+    """An input in its declared range for which no output obeys the rules, or ``None`` if there is none.
+
+    For each block z3 decides ∃ u ∀ x ¬(φ_1 ∨ … ∨ φ_K), which is decidable in linear real arithmetic. A function value
+    counts as free: what it will be is not known here.
+    """
+    known = input_ranges(compiled.inputs)
+    for block in compiled.blocks:
+        encoder = Encoder()
+        solver = z3.SolverFor("LRA", ctx=encoder.context)
+        solver.add(*map(encoder.formula, known))
+        rows = disjunction(conjunction(term.rows) for term in _flat(block.terms))
+        body = z3.Not(encoder.formula(rows))
+        mine = [encoder.symbol(s) for s in _symbols(block) if not (isinstance(s, Variable) and s.is_input)]
+        solver.add(z3.ForAll(mine, body) if mine else body)
+        if solver.check() == z3.sat:
+            model = solver.model()
+            return tuple((v, number(model, encoder.symbol(v))) for v in compiled.inputs)
+    return None
+
+
+def _flat(terms: Sequence[Term]) -> Sequence[Term]:
+    return [part for term in terms for part in (term, *(t for b in term.blocks for t in _flat(b.terms)))]
+
+
+def _symbols(block: Block) -> list[Symbol]:
+    rows = [row for term in _flat(block.terms) for row in term.rows]
+    return list(dict.fromkeys(symbol for row in rows for symbol, _ in row.linear.terms))
+
+
+# --- shapes ---------------------------------------------------------------------------------------------------------
+
+
+def _shape(block: Block, term: Term) -> TermShape:
+    reals = [v for v in block.outputs if not v.is_discrete]
+    directions = [Atom(_direction(row.linear), _closed(row)) for row in term.rows]
+    rank = _rank([[row.linear.coefficient(v) for v in reals] for row in term.equalities])
+    return TermShape(len(reals) - rank, _only_zero(directions, reals))
+
+
+def _direction(linear: Linear) -> Linear:
+    """The part of the expression that grows with the outputs."""
+    return Linear(tuple((s, c) for s, c in linear.terms if isinstance(s, Variable) and not s.is_input))
+
+
+def _closed(row: Atom) -> Any:
+    return "==" if row.relation == "==" else "<="
+
+
+def _only_zero(directions: Sequence[Atom], reals: Sequence[Variable]) -> bool:
+    """Whether no direction but zero stays inside: the recession cone of the term is a point."""
+    encoder = Encoder()
+    solver = encoder.solver(*(encoder.formula(atom) for atom in directions if atom.linear.terms))
+    moving = [Atom(Linear.of(v) * sign, "<") for v in reals for sign in (1, -1)]
+    solver.add(encoder.formula(Or(tuple(moving))))
+    return bool(solver.check() == z3.unsat)
+
+
+def _rank(rows: list[list[Fraction]]) -> int:
+    rank, rows = 0, [row[:] for row in rows]
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        for i in range(rank + 1, len(rows)):
+            factor = rows[i][column] / rows[rank][column]
+            rows[i] = [a - factor * b for a, b in zip(rows[i], rows[rank], strict=True)]
+        rank += 1
+    return rank

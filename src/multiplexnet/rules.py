@@ -1,0 +1,246 @@
+"""``Rules``: what the user writes, and everything that can be asked of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from multiplexnet.errors import RuleSyntaxError, ShapeError
+from multiplexnet.logic.formula import Formula, Real, Specification, Variable
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+    from torch import Tensor
+
+    from multiplexnet.logic.cover import Rows
+    from multiplexnet.logic.diagnose import Explanation
+    from multiplexnet.logic.terms import Compiled
+
+    Values = TypeVar("Values", Tensor, NDArray[Any])
+
+__all__ = ["Rules"]
+
+MAX_TERMS = 4096
+Functions = Mapping[str, Callable[..., Any]]
+
+
+class Rules:
+    """Rules over a network's outputs, immutable.
+
+    Args:
+        text: one rule a line in Python's grammar, with declarations (``x: real[3]``, ``n: int[0, 9]``, ``on: bool``,
+            ``colour: {"red", "green"}``, ``limit: input[0, 100]``, ``f: function``). Without any declaration every
+            name is a real output. The text is parsed and never evaluated.
+
+    Raises:
+        RuleSyntaxError: the text cannot be read; the message names line and column and says what to do.
+
+    Example:
+        >>> rules = Rules("x >= 2 or x <= -2")
+        >>> [term.rows for term in rules.compile().blocks[0].terms] != []
+        True
+        >>> import numpy as np
+        >>> rules.satisfied(np.array([[3.0], [0.0]]))
+        array([ True, False])
+    """
+
+    def __init__(self, text: str) -> None:
+        from multiplexnet.logic.parse import parse
+
+        self._specification = parse(text)
+
+    # --- other ways in ----------------------------------------------------------------------------------------------
+
+    @classmethod
+    def from_specification(cls, specification: Specification) -> Rules:
+        """Rules that have been read already."""
+        rules = cls.__new__(cls)
+        rules._specification = specification
+        return rules
+
+    @classmethod
+    def from_z3(cls, expression: Any, *, outputs: Any = None, inputs: Any = None) -> Rules:
+        """Rules from a z3 expression or a list of them; uninterpreted functions are opaque functions.
+
+        Args:
+            expression: Boolean z3 expressions over reals, Booleans and bounded integers.
+            outputs: the outputs in order, as z3 constants or names; by default all constants that are no inputs.
+            inputs: the inputs in order, or a mapping from input to its range ``(lower, upper)``.
+        """
+        from multiplexnet.logic.from_z3 import from_z3
+
+        return cls.from_specification(from_z3(expression, outputs=outputs, inputs=inputs))
+
+    @classmethod
+    def from_smtlib(cls, text: str, *, inputs: Sequence[str] | None = None) -> Rules:
+        """Rules from an SMT-LIB 2 script: every ``assert`` is a rule."""
+        from multiplexnet.logic.smtlib import from_smtlib
+
+        return cls.from_specification(from_smtlib(text, inputs=inputs or ()))
+
+    @classmethod
+    def from_ordering(cls, text: str) -> Rules:
+        """Rules in the text format of PiShield and DRL: a line ``ordering …``, then disjunctions of linear atoms."""
+        from multiplexnet.logic.ordering import from_ordering
+
+        return cls.from_specification(from_ordering(text))
+
+    @classmethod
+    def load(cls, path: str | Path) -> Rules:
+        """Rules from a file: ``.rules`` (text), ``.smt2`` (SMT-LIB), ``.txt`` (``ordering …`` or text).
+
+        Raises:
+            FileNotFoundError, IsADirectoryError, PermissionError: as the system says.
+            RuleSyntaxError: the file is no text, has another ending, or its rules cannot be read.
+        """
+        path = Path(path)
+        readers: dict[str, Callable[[str], Rules]] = {".rules": cls, ".smt2": cls.from_smtlib, ".txt": cls._from_txt}
+        if path.suffix not in readers:
+            raise RuleSyntaxError(
+                f"{path}: a rule file ends in {', '.join(readers)}, not in {path.suffix!r}; rename it"
+            )
+        try:
+            text = path.read_text(encoding="utf-8")
+        except UnicodeDecodeError as error:
+            raise RuleSyntaxError(f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8") from None
+        return readers[path.suffix](text)
+
+    @classmethod
+    def _from_txt(cls, text: str) -> Rules:
+        return cls.from_ordering(text) if text.lstrip().startswith("ordering") else cls(text)
+
+    # --- what was written -------------------------------------------------------------------------------------------
+
+    @property
+    def specification(self) -> Specification:
+        """Variables, functions and rules as plain data."""
+        return self._specification
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        """The outputs in declared order: the columns of a tensor of shape (*batch, D)."""
+        return self._specification.outputs
+
+    @property
+    def inputs(self) -> tuple[Variable, ...]:
+        """What has to be known at run time."""
+        return self._specification.inputs
+
+    @property
+    def formula(self) -> Formula:
+        """The conjunction of all rules."""
+        return self._specification.formula
+
+    @cached_property
+    def _text(self) -> str:
+        from multiplexnet.logic.text import specification_text
+
+        return self._specification.text.strip("\n") or specification_text(self._specification)
+
+    def __str__(self) -> str:
+        return self._text
+
+    def __repr__(self) -> str:
+        outputs = ", ".join(v.name for v in self.outputs[:6]) + (", …" if len(self.outputs) > 6 else "")
+        return f"Rules({len(self._specification.rules)} rules over {outputs})"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Rules) and self._specification == other._specification
+
+    def __hash__(self) -> int:
+        return hash(self._specification)
+
+    def to_z3(self) -> Any:
+        """The rules as one z3 expression in z3's main context, the domains of discrete outputs included."""
+        import z3
+
+        from multiplexnet.logic.smt import domain_z3, to_z3
+
+        return z3.And(
+            [*domain_z3(self._specification.variables), *(to_z3(r.formula) for r in self._specification.rules)]
+        )
+
+    # --- questions --------------------------------------------------------------------------------------------------
+
+    def satisfied(self, x: Values, *, functions: Functions | None = None, **inputs: Any) -> Values:
+        """Whether each row obeys, its floats read as exact numbers: no tolerance.
+
+        Args:
+            x: outputs, shape (*batch, D), floating point.
+            functions: for every opaque function a callable.
+            inputs: for every input its values, of shape (*batch) or a number.
+
+        Returns:
+            Booleans of shape (*batch).
+        """
+        from multiplexnet.satisfaction import verdict
+
+        return verdict(self._specification, x, inputs, functions)
+
+    def violation(self, x: Values, *, functions: Functions | None = None, **inputs: Any) -> Values:
+        """How far each row is from obeying each rule, zero where it obeys. Shape (*batch, number of rules)."""
+        from multiplexnet.satisfaction import violations
+
+        return violations(self._specification, x, inputs, functions)
+
+    def compile(
+        self, *, max_terms: int = MAX_TERMS, cover: Any = None, progress: Callable[[str, int], None] | None = None
+    ) -> Compiled:
+        """The rules in disjunctive normal form: independent blocks of certified terms.
+
+        Args:
+            max_terms: the most terms that one block may have.
+            cover: rows of data (array, tensor or table, a column for every output, then for every input): instead of
+                all terms the fewest found that contain those rows that obey. Sound, and not complete.
+            progress: called with the first outputs of a block and the number of its terms so far.
+
+        Raises:
+            ContradictionError: no output obeys; names a smallest set of contradicting rules.
+            TermBudgetExceeded: a block has more than ``max_terms`` terms.
+        """
+        from multiplexnet.logic.dnf import compile_rules
+
+        rows = None if cover is None else self._rows(cover)
+        return compile_rules(self._specification, max_terms=max_terms, cover=rows, progress=progress)
+
+    def explain(self, *, max_terms: int = MAX_TERMS, progress: Callable[[str, int], None] | None = None) -> Explanation:
+        """Terms, ranges, and what is wrong or surprising: contradictions, superfluous rules, inputs without outputs."""
+        from multiplexnet.logic.diagnose import explain
+
+        return explain(self._specification, max_terms=max_terms, progress=progress)
+
+    def _rows(self, table: Any) -> Rows:
+        """Data as exact columns; rows with missing values or outside a discrete domain are left out."""
+        import numpy as np
+
+        from multiplexnet.logic.cover import Rows
+        from multiplexnet.satisfaction import satisfied
+
+        variables = (*self.outputs, *self.inputs)
+        values = self._matrix(table, [v.name for v in variables])
+        fits: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=1))
+        for i, variable in enumerate(variables):
+            if not isinstance(variable.domain, Real):
+                fits &= np.isin(values[:, i], np.array(variable.domain.values, dtype=np.float64))
+        return Rows({v: values[fits, i].copy() for i, v in enumerate(variables)}, satisfied)
+
+    def _matrix(self, table: Any, names: Sequence[str]) -> NDArray[np.float64]:
+        import numpy as np
+
+        if hasattr(table, "columns"):  # a polars or pandas table: by name
+            missing = [name for name in names if name not in list(table.columns)]
+            if missing:
+                raise ShapeError(
+                    f"cover: the table has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
+                )
+            return np.stack([np.asarray(table[name], dtype=np.float64) for name in names], axis=1)
+        values = table.detach().cpu().double().numpy() if hasattr(table, "detach") else np.asarray(table, np.float64)
+        if values.ndim != 2 or values.shape[1] != len(names):
+            raise ShapeError(
+                f"cover: expected rows of shape (N, {len(names)}), one column for each of {', '.join(names)}; "
+                f"found shape {tuple(values.shape)}"
+            )
+        return values
