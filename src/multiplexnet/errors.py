@@ -13,6 +13,7 @@ __all__ = [
     "EliminationError",
     "EqualityError",
     "MultiplexError",
+    "RecordError",
     "RuleSyntaxError",
     "TableError",
     "TermBudgetExceeded",
@@ -99,6 +100,10 @@ class InputError(MultiplexError, TypeError):
     """An input (or a function) of the rules that is missing, or one that they do not have."""
 
 
+class RecordError(MultiplexError, ValueError):
+    """A saved layer or certificate that cannot be read."""
+
+
 class TableError(MultiplexError, ValueError):
     """A table that cannot be checked against the rules: what is wrong with it and where."""
 
@@ -179,6 +184,6 @@ class EliminationError(MultiplexError, RuntimeError):
     def __init__(self, count: int, budget: int, outputs: Sequence[str]) -> None:
         self.count, self.budget, self.outputs = count, budget, tuple(outputs)
         super().__init__(
-            f"bounds of {', '.join(self.outputs)} that depend on run-time values need {count} rows (allowed: {budget}): "
+            f"bounds of {', '.join(self.outputs)} with run-time values in them need {count} rows (allowed: {budget}): "
             "tie fewer of these outputs together, or take the run-time values out of the rules that do"
         )
