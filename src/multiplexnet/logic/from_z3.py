@@ -59,6 +59,8 @@ def from_z3(
         (['x', 'y'], ['x == 0 or x >= 200', 'y <= limit'])
     """
     written = [Written(part) for rule in _expressions(rules) for part in operands(rule, z3.Z3_OP_AND)]
+    if not written and outputs is None:
+        raise RuleSyntaxError("there are no rules: give at least one z3 expression, or name the outputs")
     ranges = inputs if isinstance(inputs, Mapping) else dict.fromkeys(inputs)
     given = [_constant(name, range_) for name, range_ in ranges.items()]
     return specification(written, None if outputs is None else [_constant(name) for name in outputs], given)
@@ -66,8 +68,6 @@ def from_z3(
 
 def _expressions(rules: object) -> list[z3.BoolRef]:
     items = list(rules) if isinstance(rules, list | tuple | z3.AstVector) else [rules]
-    if not items:
-        raise RuleSyntaxError("there are no rules: give at least one z3 expression")
     for item in items:
         if not isinstance(item, z3.ExprRef):
             raise RuleSyntaxError(
@@ -221,7 +221,7 @@ def _with_ranges(
     integers = {v.name: given.get(v.name, (None, None)) for v in variables if isinstance(v.domain, Int)}
     if not integers:
         return variables
-    known = input_range_z3(variables, context=written[0].expression.ctx)
+    known = input_range_z3(variables, context=written[0].expression.ctx if written else None)
     ranges = integer_ranges(integers, formulas, [*(rule.expression for rule in written), *known])
     return [replace(v, domain=ranges.get(v.name, v.domain)) for v in variables]
 

@@ -69,10 +69,8 @@ def from_ordering(text: str) -> Specification:
     if not written:
         raise RuleSyntaxError("the text is empty: begin with a line such as `ordering y_0 y_1`")
     variables = _outputs(written[0])
-    rules = [_rule(line, variables) for line in written[1:]]
-    if not rules:
-        raise RuleSyntaxError("there are no rules after the `ordering` line: write one a line, as in y_1 - y_0 >= 0")
-    return Specification(tuple(variables.values()), tuple(rules), text=text)
+    rules = tuple(_rule(line, variables) for line in written[1:])
+    return Specification(tuple(variables.values()), rules, text=text)
 
 
 def _rule(line: _Line, outputs: Mapping[str, Variable]) -> Rule:
@@ -140,6 +138,11 @@ _RELATIONS: dict[str, tuple[Relation, int]] = {
     "=": ("==", 1),
     "==": ("==", 1),
 }
+_MISPLACED = {
+    "neg": "`neg` stands in front of a whole atom, as in `neg y_0 > 1 or y_1 > 2`",
+    "and": "there is no `and` in this format: write each part on a line of its own",
+    "not": "`not` is written `neg` in this format",
+}
 
 
 class _RuleReader:
@@ -204,8 +207,8 @@ class _RuleReader:
         token = self.token
         if token is None or token.kind != "name" or token.text == "or":
             raise self.error("a number or an output")
-        if token.text == "neg":
-            raise self.line.error("`neg` stands in front of a whole atom, as in `neg y_0 > 1 or y_1 > 2`", token)
+        if token.text in _MISPLACED and token.text not in self.outputs:
+            raise self.line.error(_MISPLACED[token.text], token)
         if token.text not in self.outputs:
             hint = nearest(token.text, self.outputs)
             raise self.line.error(f"unknown output `{token.text}`{hint}: it is not in the `ordering` line", token)

@@ -47,8 +47,8 @@ def integer_ranges(
     sides = {name: _Sides(name, *bounds) for name, bounds in known.items()}
     for atom in _outer_atoms(formulas):
         _narrow(sides, atom)
-    if missing := [s for s in sides.values() if s.lower is None or s.upper is None]:
-        _ask_z3(missing, expressions)
+    if any(s.lower is None or s.upper is None for s in sides.values()):
+        _ask_z3(list(sides.values()), expressions)
     return {name: s.range() for name, s in sides.items()}
 
 
@@ -65,6 +65,12 @@ class _Sides:
 
     def at_most(self, bound: Fraction | int) -> None:
         self.upper = bound if self.upper is None else min(self.upper, bound)
+
+    def known_z3(self, context: z3.Context) -> Iterator[z3.BoolRef]:
+        if self.lower is not None:
+            yield z3.Int(self.name, context) >= math.ceil(self.lower)
+        if self.upper is not None:
+            yield z3.Int(self.name, context) <= math.floor(self.upper)
 
     def range(self) -> Int:
         if self.lower is None or self.upper is None:
@@ -112,16 +118,17 @@ def _last(bound: Fraction, relation: Relation) -> int:
     return math.ceil(bound) - 1 if relation == "<" else math.floor(bound)
 
 
-def _ask_z3(missing: Sequence[_Sides], expressions: Sequence[z3.BoolRef]) -> None:
-    context = expressions[0].ctx
+def _ask_z3(sides: Sequence[_Sides], expressions: Sequence[z3.BoolRef]) -> None:
+    context = expressions[0].ctx if expressions else z3.main_ctx()
     optimize = z3.Optimize(ctx=context)
     optimize.set(priority="box", timeout=SECONDS * 1000)
-    optimize.add(*expressions)
-    constants = [z3.Int(s.name, context) for s in missing]
+    optimize.add(*expressions, *(bound for s in sides for bound in s.known_z3(context)))
+    open_sides = [s for s in sides if s.lower is None or s.upper is None]
+    constants = [z3.Int(s.name, context) for s in open_sides]
     least = [optimize.minimize(c) for c in constants]
     most = [optimize.maximize(c) for c in constants]
     answer = optimize.check()
-    for s, low, high in zip(missing, least, most, strict=True):
+    for s, low, high in zip(open_sides, least, most, strict=True):
         if answer == z3.unsat:  # any wide range will do: the rules contradict each other without it
             s.lower = s.lower if s.lower is not None else (s.upper or 0) - WIDEST // 2
             s.upper = s.upper if s.upper is not None else s.lower + WIDEST // 2

@@ -12,7 +12,7 @@ from multiplexnet.errors import RuleSyntaxError
 
 __all__ = ["Command", "Script", "Token"]
 
-_TOKEN = re.compile(r"""(?P<skip>\s+|;[^\n]*)|[()]|"(?:[^"]|"")*"|\|[^|\\]*\||[^\s()";|]+""")
+_TOKEN = re.compile(r"""(?P<skip>(?:\s|;[^\n]*)+)|[()]|"(?:[^"]|"")*"|\|[^|\\]*\||[^\s()";|]+""")
 
 
 @dataclass(frozen=True)

@@ -56,8 +56,8 @@ def from_smtlib(text: str, *, inputs: Sequence[str] = ()) -> Specification:
     script = Script(text)
     found = _declarations(script)
     expressions = _parsed(script)
-    if not found.asserts:
-        raise RuleSyntaxError("there are no rules: write at least one (assert …)")
+    if not found.asserts and not found.constants:
+        raise RuleSyntaxError("there are no rules: declare outputs and write at least one (assert …)")
     if len(expressions) != len(found.asserts):
         raise RuleSyntaxError(f"z3 reads {len(expressions)} assertions where the text has {len(found.asserts)}")
     written = [_written(script, *pair) for pair in zip(found.asserts, expressions, strict=True)]
@@ -198,9 +198,8 @@ def _rewritten(error: Exception, script: Script) -> RuleSyntaxError:
         return RuleSyntaxError(f"z3 cannot read the text: {message.strip()}")
     line = min(int(match[1]), len(script.lines))
     source = script.lines[line - 1]
-    return RuleSyntaxError(
-        " ".join(match[3].split()), line=line, column=min(int(match[2]), len(source)) + 1, source=source
-    )
+    column = int(match[2]) + (line > 1)  # z3 counts columns from 1 in the first line and from 0 in all others
+    return RuleSyntaxError(" ".join(match[3].split()), line=line, column=min(column, len(source) + 1), source=source)
 
 
 # --- writing --------------------------------------------------------------------------------------------------------

@@ -40,6 +40,10 @@ from multiplexnet.logic.formula import (
 
 __all__ = ["Reader", "Refused", "domain_of", "operands", "short"]
 
+LARGEST_RULE, LARGEST_NUMBER = 1_000_000, 10_000
+"""How many parts a rule and a number in it may have once what z3 shares is written out (sharing may double them at
+every step). Numbers with conditions inside are ordered by their text, which makes large ones slow."""
+
 
 class Refused(Exception):
     """Why an expression is no rule; whoever knows what the user wrote adds it."""
@@ -57,6 +61,7 @@ class Reader:
         self.variables = variables or {}
         self.functions: dict[str, int] = {}
         self._read: dict[int, Any] = {}
+        self._sizes: dict[int, int] = {}
 
     def formula(self, expression: z3.BoolRef) -> Formula:
         """The formula of a Boolean expression, which has to outlive the reader.
@@ -64,18 +69,31 @@ class Reader:
         Raises:
             Refused: it says what rules cannot say.
         """
-        stack: list[z3.ExprRef] = [expression]
+        stack: list[tuple[z3.ExprRef, list[z3.ExprRef] | None]] = [(expression, None)]
         while stack:
-            node = stack[-1]
-            if node.get_id() not in self._read:
+            node, parts = stack.pop()
+            if node.get_id() in self._read:
+                continue
+            if parts is None:
                 parts = _parts(node)
-                missing = [part for part in parts if part.get_id() not in self._read]
-                if missing:
-                    stack.extend(reversed(missing))
+                if parts:  # they come first
+                    stack.append((node, parts))
+                    stack.extend((part, None) for part in reversed(parts))
                     continue
-                self._read[node.get_id()] = self._value(node, [self._read[part.get_id()] for part in parts])
-            stack.pop()
+            self._remember(node, [part.get_id() for part in parts])
         return self._read[expression.get_id()]  # type: ignore[no-any-return]
+
+    def _remember(self, node: z3.ExprRef, parts: list[int]) -> None:
+        value, key = self._value(node, [self._read[part] for part in parts]), node.get_id()
+        plain = isinstance(value, Linear) and all(isinstance(symbol, Variable) for symbol, _ in value.terms)
+        self._read[key] = value
+        self._sizes[key] = 1 if plain else 1 + sum(self._sizes[part] for part in parts)
+        what, largest = ("number", LARGEST_NUMBER) if isinstance(value, Linear) else ("rule", LARGEST_RULE)
+        if self._sizes[key] > largest:
+            raise Refused(
+                f"with its shared parts written out this {what} has more than {largest:,} parts: "
+                "introduce a constant for what is shared"
+            )
 
     def _value(self, node: z3.ExprRef, parts: list[Any]) -> Formula | Linear:
         kind = node.decl().kind()
