@@ -10,11 +10,15 @@ from collections.abc import Sequence
 __all__ = [
     "ContradictionError",
     "CyclicFunctionError",
+    "DtypeError",
     "EliminationError",
     "EqualityError",
+    "InputError",
     "MultiplexError",
+    "PlotError",
     "RecordError",
     "RuleSyntaxError",
+    "ShapeError",
     "TableError",
     "TermBudgetExceeded",
     "ThinTermError",
@@ -102,6 +106,10 @@ class InputError(MultiplexError, TypeError):
 
 class RecordError(MultiplexError, ValueError):
     """A saved layer or certificate that cannot be read."""
+
+
+class PlotError(MultiplexError, ValueError):
+    """A picture that cannot be drawn, and why."""
 
 
 class TableError(MultiplexError, ValueError):
