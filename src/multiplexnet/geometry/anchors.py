@@ -17,7 +17,7 @@ from multiplexnet.errors import ThinTermError
 from multiplexnet.geometry import lp, simplex
 from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_two
 from multiplexnet.geometry.rows import Rows
-from multiplexnet.logic.formula import Atom, Linear, Variable
+from multiplexnet.logic.formula import Atom, Linear, Relation, Variable
 from multiplexnet.logic.text import formula_text
 
 __all__ = ["anchor", "centres", "clearance", "find_anchor", "text"]
@@ -224,17 +224,16 @@ def _global(origin: Point, size: Fraction, x: lp.Array) -> Point:
 # --- text -----------------------------------------------------------------------------------------------------------
 
 
-def text(rows: Rows, names: Sequence[str] | None = None) -> list[str]:
-    """The rows as a person writes them.
+def text(rows: Rows, names: Sequence[str] | None = None, relation: Relation | None = None) -> list[str]:
+    """The rows as a person writes them; ``relation`` replaces their own.
 
     Example:
         >>> text(Rows.of([[1, -2]], [Fraction(1, 2)], strict=[True]), ["a", "b"])
         ['a - 2*b < 0.5']
     """
     variables = [Variable(name, j) for j, name in enumerate(names or [f"x[{j}]" for j in range(rows.n)])]
-    return [
-        formula_text(
-            Atom(Linear.total(dict(zip(variables, map(Fraction, a), strict=True)), -bound), "<" if open_ else "<=")
-        )
-        for a, bound, open_ in zip(rows.A, rows.b, rows.strict, strict=True)
-    ]
+    shown = []
+    for a, bound, strict in zip(rows.A, rows.b, rows.strict, strict=True):
+        linear = Linear.total(dict(zip(variables, map(Fraction, a), strict=True)), -bound)
+        shown.append(formula_text(Atom(linear, relation or ("<" if strict else "<="))))
+    return shown

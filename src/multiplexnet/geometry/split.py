@@ -9,6 +9,7 @@ from fractions import Fraction
 from multiplexnet.errors import EqualityError, ThinTermError
 from multiplexnet.geometry.anchors import anchor
 from multiplexnet.geometry.formats import FORMATS, Format
+from multiplexnet.geometry.lattice import lattice_of
 from multiplexnet.geometry.parts import Box, Part, Polyhedron
 from multiplexnet.geometry.polyhedron import implicit_equalities
 from multiplexnet.geometry.rows import Rows
@@ -49,7 +50,9 @@ def parts_of(term: Term, outputs: Sequence[Variable], form: Format | str) -> tup
     boxes: list[_Group] = []
     for group in _groups([v for v in own if v not in constants], rows):
         (boxes if group.is_separable else groups).append(group)
-    return (*_box(boxes, constants, own, form), *(_part(group, form) for group in groups))
+    parts = [_part(group, form) for group in groups]
+    box = _box([_separable(boxes, constants, form), *(part for part in parts if isinstance(part, Box))], own)
+    return (*box, *(part for part in parts if not isinstance(part, Box)))
 
 
 # --- constants ------------------------------------------------------------------------------------------------------
@@ -160,31 +163,50 @@ def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
 
 
 def _part(group: _Group, form: Format) -> Part:
-    if group.is_parametric or any(row.relation == "==" for row in group.rows):
-        raise NotImplementedError("equalities between outputs and bounds known at run time")
-    return _polyhedron(group, form)
-
-
-def _polyhedron(group: _Group, form: Format) -> Part:
-    rows = group.system(group.rows)
+    if group.is_parametric:
+        raise NotImplementedError("bounds known at run time")
+    equalities = group.system(row for row in group.rows if row.relation == "==")
+    rows = group.system(row for row in group.rows if row.relation != "==")
     try:
-        inside = anchor(rows, form, names=[v.name for v in group.outputs])
+        return lattice_of(group.outputs, equalities, rows, form) if len(equalities) else _polyhedron(group, rows, form)
     except ThinTermError:
-        if implicit_equalities(rows):
-            raise NotImplementedError("implicit equalities") from None
-        raise
+        hidden = _with_hidden_equalities(equalities, rows)
+        if hidden is None:
+            raise
+    return lattice_of(group.outputs, *hidden, form)
+
+
+def _with_hidden_equalities(equalities: Rows, rows: Rows) -> tuple[Rows, Rows] | None:
+    """The equalities with those that the rows only imply, and the other rows; ``None`` if there are no more."""
+    reverse = Rows.of([[-c for c in a] for a in equalities.A], [-e for e in equalities.b], n=rows.n)
+    tight = {i - 2 * len(equalities) for i in implicit_equalities(equalities + reverse + rows)} & set(range(len(rows)))
+    if not tight:
+        return None
+    return equalities + rows.subset(sorted(tight)), rows.subset(i for i in range(len(rows)) if i not in tight)
+
+
+def _polyhedron(group: _Group, rows: Rows, form: Format) -> Polyhedron:
+    inside = anchor(rows, form, names=[v.name for v in group.outputs])
     A = tuple(tuple(map(Fraction, a)) for a in rows.A)
     return Polyhedron(group.outputs, A, rows.b, rows.strict, inside)
 
 
-def _box(groups: Sequence[_Group], constants: Constants, own: Sequence[Variable], form: Format) -> tuple[Box, ...]:
-    """One box of all constants and of all outputs that no row ties to another; none if there are none."""
-    intervals: dict[Variable, tuple[Fraction | None, Fraction | None]] = {v: (c, c) for v, c in constants.items()}
-    intervals |= {group.outputs[0]: _interval(group.rows, form) for group in groups}
-    members = tuple(v for v in own if v in intervals)
-    if not members:
-        return ()
-    return (Box(members, tuple(intervals[v][0] for v in members), tuple(intervals[v][1] for v in members)),)
+def _separable(groups: Sequence[_Group], constants: Constants, form: Format) -> Box:
+    """The constants, and the intervals of outputs that no row ties to another."""
+    intervals = [_interval(group.rows, form) for group in groups]
+    values = tuple(constants.values())
+    return Box(
+        (*constants, *(group.outputs[0] for group in groups)),
+        (*values, *(low for low, _ in intervals)),
+        (*values, *(high for _, high in intervals)),
+    )
+
+
+def _box(boxes: Sequence[Box], own: Sequence[Variable]) -> tuple[Box, ...]:
+    """All boxes as one, outputs in declared order; none if it is empty."""
+    ends = {v: pair for box in boxes for v, *pair in zip(box.outputs, box.lower, box.upper, strict=True)}
+    members = tuple(v for v in own if v in ends)
+    return (Box(members, tuple(ends[v][0] for v in members), tuple(ends[v][1] for v in members)),) if members else ()
 
 
 def _interval(rows: Sequence[Atom], form: Format) -> tuple[Fraction | None, Fraction | None]:
