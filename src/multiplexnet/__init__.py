@@ -10,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from multiplexnet.branches import Branches as Branches
     from multiplexnet.errors import (
         ContradictionError as ContradictionError,
     )
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from multiplexnet.errors import (
         TermBudgetExceeded as TermBudgetExceeded,
     )
+    from multiplexnet.layer import Multiplexer as Multiplexer
     from multiplexnet.rules import Rules as Rules
 
 __version__ = "0.1.0"
@@ -29,6 +31,8 @@ __version__ = "0.1.0"
 # Names load on first use: importing the package costs nothing, and a saved layer runs without z3.
 _HOME = {
     "Rules": "rules",
+    "Multiplexer": "layer",
+    "Branches": "branches",
     "ContradictionError": "errors",
     "MultiplexError": "errors",
     "RuleSyntaxError": "errors",

@@ -6,6 +6,7 @@ All derive from :class:`MultiplexError` and from the builtin that fits, so both 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import prod
 
 __all__ = [
     "ContradictionError",
@@ -16,6 +17,7 @@ __all__ = [
     "InputError",
     "MultiplexError",
     "PlotError",
+    "ProductError",
     "RecordError",
     "RuleSyntaxError",
     "ShapeError",
@@ -89,6 +91,24 @@ class TermBudgetExceeded(MultiplexError, RuntimeError):
             f"the rules over {names} have more than {max_terms} terms ({count} found so far). "
             f"Raise max_terms, or give cover=rows (data that the terms must contain: sound, but not complete), "
             f"or split the rules so that fewer outputs depend on each other."
+        )
+
+
+class ProductError(MultiplexError, RuntimeError):
+    """Several blocks whose combinations of terms are too many to be written out.
+
+    Args:
+        sizes: the number of terms of each block.
+        max_terms: the most combinations allowed.
+    """
+
+    def __init__(self, sizes: Sequence[int], max_terms: int) -> None:
+        self.sizes, self.max_terms = tuple(sizes), max_terms
+        product = " × ".join(map(str, self.sizes[:12])) + (" × …" if len(self.sizes) > 12 else "")
+        super().__init__(
+            f"the {len(self.sizes)} blocks of the rules have {product} = {prod(self.sizes)} combinations, more "
+            f"than max_terms = {max_terms}. Use branches.choices block by block, or best() and sample(), which need no "
+            "combinations, or raise max_terms"
         )
 
 

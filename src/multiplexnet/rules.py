@@ -7,7 +7,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multiplexnet.errors import RuleSyntaxError, ShapeError
+from multiplexnet.errors import InputError, RuleSyntaxError, ShapeError
 from multiplexnet.logic.formula import Formula, Real, Specification, Variable
 
 if TYPE_CHECKING:
@@ -178,13 +178,40 @@ class Rules:
         """
         from multiplexnet.satisfaction import verdict
 
-        return verdict(self._specification, x, inputs, functions)
+        return verdict(self._specification, x, self.scalar_inputs(inputs), functions)
 
     def violation(self, x: Values, *, functions: Functions | None = None, **inputs: Any) -> Values:
         """How far each row is from obeying each rule, zero where it obeys. Shape (*batch, number of rules)."""
         from multiplexnet.satisfaction import violations
 
-        return violations(self._specification, x, inputs, functions)
+        return violations(self._specification, x, self.scalar_inputs(inputs), functions)
+
+    def scalar_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
+        """Inputs by the names of their scalars: a vector ``u`` of shape (*batch, n) becomes ``u[0]`` … ``u[n-1]``.
+
+        Raises:
+            InputError: an input is missing or unknown.
+            ShapeError: a vector of another length.
+        """
+        scalars: dict[str, Any] = {}
+        vectors: dict[str, list[str]] = {}
+        for variable in self.inputs:
+            vectors.setdefault(variable.name.partition("[")[0], []).append(variable.name)
+        for name, members in vectors.items():
+            if name not in given:
+                raise InputError(f"the rules need the input {name!r}: pass {name}=…")
+            value = given[name]
+            if members == [name]:
+                scalars[name] = value
+            elif not hasattr(value, "shape") or not value.shape or value.shape[-1] != len(members):
+                raise ShapeError(f"input {name} is a vector of {len(members)}: its last dimension must be that")
+            else:
+                scalars.update({member: value[..., i] for i, member in enumerate(members)})
+        unknown = [name for name in given if name not in vectors]
+        if unknown:
+            known = ", ".join(vectors) or "none"
+            raise InputError(f"{unknown[0]!r} is no input of the rules (they declare: {known})")
+        return scalars
 
     def compile(
         self, *, max_terms: int = MAX_TERMS, cover: Any = None, progress: Callable[[str, int], None] | None = None

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
+from typing import Any
 
 from multiplexnet.logic.formula import Atom, Formula, Linear, Variable, conjunction, disjunction
 
@@ -48,6 +49,12 @@ class Term:
     def formula(self) -> Formula:
         fixed = [Atom(Linear.of(variable) - number, "==") for variable, number in self.fixed]
         return conjunction([*self.rows, *fixed, *(block.formula for block in self.blocks)])
+
+    def to_z3(self) -> Any:
+        """The term as a z3 expression in z3's main context."""
+        from multiplexnet.logic.smt import to_z3
+
+        return to_z3(self.formula)
 
     @property
     def size(self) -> int:

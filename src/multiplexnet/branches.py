@@ -1,0 +1,189 @@
+"""``Branches``: what a Multiplexer returns. The values of all terms, the choice among them, and ways to decide it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from multiplexnet.errors import ProductError
+from multiplexnet.transforms.choose import TermMaps
+from multiplexnet.transforms.known import Functions
+
+if TYPE_CHECKING:
+    from multiplexnet.objective import Prior
+
+__all__ = ["Branches", "Choice"]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The branches of one block.
+
+    Args:
+        maps: the maps h_1 … h_K of its terms.
+        raw: what they read, ``(*batch, D_b)``, or ``(*batch, K, D_b)`` if every term has values of its own.
+        logits: of the choice, ``(*batch, K)``; −inf where a term cannot be met for the inputs of a row.
+        columns: the positions of its outputs among all D.
+        inputs: the inputs of the rules, ``(*batch, I)``, if there are any.
+        functions: the torch code of their opaque functions.
+        per_term: whether every term has raw values of its own.
+    """
+
+    maps: TermMaps
+    raw: Tensor
+    logits: Tensor
+    columns: Tensor
+    inputs: Tensor | None = None
+    functions: Functions = field(default_factory=dict)
+    per_term: bool = False
+
+    @property
+    def size(self) -> int:
+        """The number K of terms."""
+        return len(self.maps)
+
+    @cached_property
+    def log_probs(self) -> Tensor:
+        """log q(k), ``(*batch, K)``."""
+        return torch.log_softmax(self.logits, -1)
+
+    @cached_property
+    def x(self) -> Tensor:
+        """The values of all terms, ``(*batch, K, D_b)``."""
+        return self.terms(0, self.size)
+
+    def terms(self, start: int, stop: int) -> Tensor:
+        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D_b)``."""
+        maps = self.maps if stop - start == self.size else self.maps.terms(start, stop)
+        raw = self.raw[..., start:stop, :] if self.per_term else self.raw
+        x: Tensor = maps(raw, inputs=self.inputs, functions=self.functions, per_term=self.per_term)
+        return x
+
+    def at(self, index: Tensor) -> Tensor:
+        """The values of the chosen terms alone: index ``(*batch,)``, result ``(*batch, D_b)``."""
+        raw = self.raw
+        if self.per_term:
+            chosen = index[..., None, None].expand(*index.shape, 1, raw.shape[-1])
+            raw = raw.gather(-2, chosen).squeeze(-2)
+        x: Tensor = self.maps(raw, index, inputs=self.inputs, functions=self.functions)
+        return x
+
+    def best_index(self) -> Tensor:
+        """The most probable term of every row; NaN counts as the least."""
+        return self._ranked().argmax(-1)
+
+    def _ranked(self) -> Tensor:
+        """The logits with NaN above −inf, so that a term that cannot be met is never chosen."""
+        logits = self.logits.double()
+        return torch.nan_to_num(logits, nan=torch.finfo(logits.dtype).min, posinf=torch.inf, neginf=-torch.inf)
+
+    def sampled_index(self, generator: torch.Generator | None = None) -> Tensor:
+        """A term drawn from q(k) for every row, as the largest logit after Gumbel noise was added."""
+        logits = self._ranked()
+        uniform = torch.rand(logits.shape, generator=generator, dtype=logits.dtype, device=logits.device)
+        return (logits - torch.log(-torch.log(uniform.clamp(1e-300, 1 - 1e-16)))).argmax(-1)
+
+
+@dataclass(frozen=True)
+class Branches:
+    """All branches of a layer: a product of independent choices, one per block.
+
+    Args:
+        choices: the blocks.
+        batch: the leading shape.
+        max_terms: how many combinations of terms are written out at most.
+
+    With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
+    a *term* is a combination of one term per block, the last block running fastest.
+    """
+
+    choices: tuple[Choice, ...]
+    batch: torch.Size
+    max_terms: int
+
+    @property
+    def size(self) -> int:
+        """The number of combinations of terms."""
+        return prod(choice.size for choice in self.choices)
+
+    @cached_property
+    def _order(self) -> Tensor:
+        """Where each output stands when the blocks are laid side by side."""
+        return torch.cat([choice.columns for choice in self.choices]).argsort()
+
+    @property
+    def x(self) -> Tensor:
+        """The values of all terms, ``(*batch, K, D)``."""
+        return self.terms(0, self._written_out())
+
+    @property
+    def logits(self) -> Tensor:
+        """The logits of the choice, ``(*batch, K)``: as given with one block, sums of log-probabilities with more."""
+        if len(self.choices) == 1:
+            return self.choices[0].logits
+        return self.log_probs
+
+    @property
+    def log_probs(self) -> Tensor:
+        """log q(k), ``(*batch, K)``."""
+        indices = self._combinations(0, self._written_out())
+        parts = [c.log_probs.index_select(-1, i) for c, i in zip(self.choices, indices, strict=True)]
+        return torch.stack(parts).sum(0)
+
+    def terms(self, start: int, stop: int) -> Tensor:
+        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D)``."""
+        if len(self.choices) == 1:
+            return self._ordered([self.choices[0].terms(start, stop)])
+        indices = self._combinations(start, stop)
+        return self._ordered([c.x.index_select(-2, i) for c, i in zip(self.choices, indices, strict=True)])
+
+    def best(self) -> Tensor:
+        """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""
+        return self.at([choice.best_index() for choice in self.choices])
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """The value of a term drawn from q(k), ``(*batch, D)``."""
+        return self.at([choice.sampled_index(generator) for choice in self.choices])
+
+    def at(self, indices: Sequence[Tensor]) -> Tensor:
+        """The value of one chosen term per block, each index ``(*batch,)``; result ``(*batch, D)``."""
+        return self._ordered([choice.at(index) for choice, index in zip(self.choices, indices, strict=True)])
+
+    def loss(self, f: Callable[[Tensor], Tensor], prior: Prior = None) -> Tensor:
+        """The marginal objective, Eq. 9 of the paper: Σ_k q(k) [f(x_k) − log p(k) + log q(k)], exactly.
+
+        Args:
+            f: maps values ``(*batch, K', D)`` of some terms to their losses ``(*batch, K')``; −log p(y | x_k), say.
+            prior: logits of p(k), ``(K,)`` or ``(*batch, K)``, trained or not; ``None`` is uniform.
+
+        Returns:
+            One loss per row, ``(*batch,)``.
+        """
+        from multiplexnet.objective import marginal_loss
+
+        return marginal_loss(self, f, prior)
+
+    def _ordered(self, parts: Sequence[Tensor]) -> Tensor:
+        if len(parts) == 1:
+            return parts[0]
+        return torch.cat(list(parts), -1).index_select(-1, self._order)
+
+    def _combinations(self, start: int, stop: int) -> list[Tensor]:
+        """For each block the terms that combinations ``start`` to ``stop`` take of it."""
+        number = torch.arange(start, stop, device=self.choices[0].logits.device)
+        indices = []
+        for choice in reversed(self.choices):
+            indices.append(number % choice.size)
+            number = number // choice.size
+        return indices[::-1]
+
+    def _written_out(self) -> int:
+        if self.size > self.max_terms and len(self.choices) > 1:
+            raise ProductError([choice.size for choice in self.choices], self.max_terms)
+        return self.size

@@ -1,0 +1,391 @@
+"""``Multiplexer``: rules as a layer that cannot break them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Self, cast
+
+import torch
+from torch import Tensor, nn
+
+from multiplexnet.branches import Branches, Choice
+from multiplexnet.errors import DtypeError, InputError, RecordError, ShapeError
+from multiplexnet.geometry.split import parts_of
+from multiplexnet.logic.formula import Variable
+from multiplexnet.logic.record import (
+    compiled_from,
+    record_of_compiled,
+    record_of_specification,
+    specification_from,
+)
+from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+from multiplexnet.rules import Rules
+from multiplexnet.transforms.base import FORMATS
+from multiplexnet.transforms.choose import Boxes, TermMaps
+from multiplexnet.transforms.separable import Separable
+
+__all__ = ["Multiplexer"]
+
+Functions = Mapping[str, Callable[..., Tensor]]
+
+
+class Multiplexer(nn.Module):
+    """Maps whatever a network says to outputs that obey the rules, exactly and always.
+
+    The rules are compiled to terms φ_1 ∨ … ∨ φ_K, each a polyhedron with a differentiable map h_k into it. A raw vector
+    holds one value per output, read by all maps, and then the logits of the choice among the terms, block by block
+    (a block with one term needs none).
+
+    Args:
+        rules: what has to hold.
+        max_terms: the most terms a block may have, and the most combinations of several blocks that are written out.
+        cover: rows of data; the fewest terms found that contain those of them that obey, instead of all terms.
+        dtype: what comes out, and what the guarantee is built for (default: torch's).
+        per_term: every term gets raw values of its own.
+        functions: for every opaque function of the rules a torch function of tensors ``(*batch,)``.
+        boxes: the map of intervals: :class:`~multiplexnet.transforms.separable.Separable` (sigmoid), or
+            ``PaperSeparable``, the paper's own.
+
+    Raises:
+        ContradictionError, TermBudgetExceeded: no terms, or too many.
+        ThinTermError, EqualityError: a term that the dtype cannot hold.
+        InputError: inputs in their declared range for which no output obeys, or functions that are missing.
+
+    Example:
+        >>> rules = Rules("x >= 2 or x <= -2")
+        >>> mux = Multiplexer(rules)
+        >>> mux.in_features, mux.out_features
+        (3, 1)
+        >>> branches = mux(torch.tensor([0.5, 1.0, -1.0]))
+        >>> branches.x.shape, bool(rules.satisfied(branches.best()))
+        (torch.Size([2, 1]), True)
+    """
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        max_terms: int = 4096,
+        cover: Any = None,
+        dtype: torch.dtype | None = None,
+        per_term: bool = False,
+        functions: Functions | None = None,
+        boxes: Boxes = Separable,
+    ) -> None:
+        compiled = rules.compile(max_terms=max_terms, cover=cover)
+        _refuse_uncovered(compiled)
+        self._start(rules, compiled, max_terms, per_term, functions or {}, boxes)
+        self._build(compiled, dtype or torch.get_default_dtype())
+
+    def _start(
+        self, rules: Rules, compiled: Compiled, max_terms: int, per_term: bool, functions: Functions, boxes: Boxes
+    ) -> None:
+        super().__init__()
+        if not rules.outputs:
+            raise ShapeError("the rules have no outputs: declare one, as in `x: real`")
+        _check_functions(rules, functions)
+        self.rules, self.max_terms, self.per_term, self._boxes = rules, max_terms, per_term, boxes
+        self._functions = dict(functions)
+        self.modules_of_functions = nn.ModuleDict({n: f for n, f in functions.items() if isinstance(f, nn.Module)})
+        self.compiled = compiled
+
+    def _build(self, compiled: Compiled, dtype: torch.dtype) -> None:
+        """Geometry and tables of all terms for one dtype; nothing changes if that is refused."""
+        if dtype not in FORMATS:
+            names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
+            raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
+        form = str(dtype).removeprefix("torch.")
+        blocks = [block for block in compiled.blocks if block.outputs]
+        maps = [
+            TermMaps(
+                [parts_of(term, block.outputs, form) for term in block.terms],
+                block.outputs,
+                dtype,
+                boxes=self._boxes,
+                inputs=compiled.inputs,
+            )
+            for block in blocks
+        ]
+        self.compiled, self.dtype = compiled, dtype
+        self.maps = nn.ModuleList(maps)
+        self.maps.train(self.training)
+        position = {variable: j for j, variable in enumerate(compiled.outputs)}
+        for b, block in enumerate(blocks):
+            columns = torch.tensor([position[v] for v in block.outputs])
+            self.register_buffer(f"columns_{b}", columns, persistent=False)
+        self._sizes = [len(block.terms) for block in blocks]
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Independent parts of the rules; logit k of a block means its k-th term."""
+        return self.compiled.blocks
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms of all blocks, in the order of the logits."""
+        return tuple(term for block in self.blocks for term in block.terms)
+
+    @property
+    def certificate(self) -> Certificate:
+        """What was proved when the rules were compiled."""
+        return self.compiled.certificate
+
+    @property
+    def complete(self) -> bool:
+        """Whether the terms contain everything that obeys the rules."""
+        return self.compiled.complete
+
+    @property
+    def out_features(self) -> int:
+        """The number D of outputs."""
+        return len(self.compiled.outputs)
+
+    @property
+    def in_features(self) -> int:
+        """The number of raw features: values, then the logits of every block with more than one term."""
+        return self._values + sum(size for size in self._sizes if size > 1)
+
+    @property
+    def _values(self) -> int:
+        if not self.per_term:
+            return self.out_features
+        widths = [self._columns(b).numel() for b in range(len(self._sizes))]
+        return sum(size * width for size, width in zip(self._sizes, widths, strict=True))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tables are."""
+        return self._columns(0).device
+
+    def _columns(self, block: int) -> Tensor:
+        return cast(Tensor, getattr(self, f"columns_{block}"))
+
+    def extra_repr(self) -> str:
+        """For ``print(module)``."""
+        sizes = " × ".join(map(str, self._sizes[:8])) + (" × …" if len(self._sizes) > 8 else "")
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, terms={sizes}, "
+            f"dtype={str(self.dtype).removeprefix('torch.')}"
+        )
+
+    # --- what it does -----------------------------------------------------------------------------------------------
+
+    def forward(self, raw: Tensor, **inputs: Any) -> Branches:
+        """The branches of every row.
+
+        Args:
+            raw: ``(*batch, in_features)`` in the dtype of the layer.
+            inputs: for every input of the rules a tensor ``(*batch,)`` (a vector input: ``(*batch, n)``) or a number.
+
+        Raises:
+            ShapeError, DtypeError, InputError: what was found and what was expected.
+        """
+        raw = self._checked(raw)
+        batch = raw.shape[:-1]
+        given = self._inputs(inputs, batch)
+        values, logits = raw[..., : self._values], raw[..., self._values :]
+        choices = tuple(self._choices(values, logits, given))
+        if given is not None and not torch.compiler.is_compiling():
+            _refuse_infeasible(choices, given, self.compiled.inputs)
+        return Branches(choices, batch, self.max_terms)
+
+    def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
+        value, logit = 0, 0
+        for b, (maps, size) in enumerate(zip(self._maps, self._sizes, strict=True)):
+            columns = self._columns(b)
+            width = columns.numel()
+            if self.per_term:
+                own = values[..., value : value + size * width].reshape(*values.shape[:-1], size, width)
+                value += size * width
+            else:
+                own = values if len(self._sizes) == 1 else values.index_select(-1, columns)
+            mine = logits[..., logit : logit + size] if size > 1 else torch.zeros_like(values[..., :1])
+            logit += size if size > 1 else 0
+            largest = torch.finfo(mine.dtype).max
+            mine = mine.clamp(-largest, largest)  # −inf is kept for terms that cannot be met
+            feasible = None if inputs is None else maps.feasible(inputs, functions=self._functions)
+            if feasible is not None:
+                mine = mine.masked_fill(~feasible, -torch.inf)
+            yield Choice(maps, own, mine, columns, inputs, self._functions, self.per_term)
+
+    @property
+    def _maps(self) -> list[TermMaps]:
+        return [cast(TermMaps, maps) for maps in self.maps]
+
+    def _checked(self, raw: Tensor) -> Tensor:
+        if raw.dim() == 0 or raw.shape[-1] != self.in_features:
+            logits = [size for size in self._sizes if size > 1]
+            why = f"{self._values} raw values" + (f" + {' + '.join(map(str, logits))} logits" if logits else "")
+            raise ShapeError(
+                f"raw has shape {tuple(raw.shape)}; its last dimension must be in_features = {self.in_features} ({why})"
+            )
+        if not raw.is_floating_point():
+            raise DtypeError(f"raw has dtype {raw.dtype}; a network's output is floating point: {self.dtype} here")
+        if raw.device != self.device:
+            raise ShapeError(f"raw is on {raw.device} and the layer on {self.device}: move one of them with .to(…)")
+        if raw.dtype != self.dtype:
+            if not torch.is_autocast_enabled(raw.device.type):
+                raise DtypeError(
+                    f"raw has dtype {raw.dtype}, but the guarantee was built for {self.dtype}: convert raw, or the "
+                    f"layer with mux.to({raw.dtype}), which builds it anew"
+                )
+            raw = raw.to(self.dtype)
+        return raw
+
+    def _inputs(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
+        """The inputs side by side, ``(*batch, I)``, in the dtype of the layer."""
+        scalars = self.rules.scalar_inputs(given)
+        if not self.compiled.inputs:
+            return None
+        columns = [self._input(variable, scalars[variable.name], batch) for variable in self.compiled.inputs]
+        return torch.stack(columns, -1)
+
+    def _input(self, variable: Variable, value: Any, batch: torch.Size) -> Tensor:
+        tensor = torch.as_tensor(value, device=self.device)
+        if not tensor.is_floating_point():
+            tensor = tensor.to(self.dtype)
+        if tensor.dtype != self.dtype:
+            raise DtypeError(f"input {variable.name} has dtype {tensor.dtype}; the layer works in {self.dtype}")
+        try:
+            tensor = tensor.expand(batch)
+        except RuntimeError:
+            raise ShapeError(
+                f"input {variable.name} has shape {tuple(tensor.shape)}; one value per row is {tuple(batch)}"
+            ) from None
+        if not torch.compiler.is_compiling():
+            _refuse_out_of_range(variable, tensor)
+        return tensor
+
+    # --- other dtypes, devices and processes ------------------------------------------------------------------------
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
+        probe = fn(torch.empty(0, dtype=self.dtype, device=self.device))
+        if probe.dtype != self.dtype and probe.dtype.is_floating_point:
+            self._build(self.compiled, probe.dtype)  # the constants of one dtype cast to another guarantee nothing
+        return cast(Self, super()._apply(fn, recurse))  # type: ignore[no-untyped-call]
+
+    def get_extra_state(self) -> Tensor:
+        """The rules and their compiled terms as JSON bytes, so that logit k keeps its meaning."""
+        record = {
+            "version": 1,
+            "specification": record_of_specification(self.rules.specification),
+            "compiled": record_of_compiled(self.compiled),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "max_terms": self.max_terms,
+            "per_term": self.per_term,
+        }
+        return torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8).clone()
+
+    def set_extra_state(self, state: Any) -> None:
+        """Takes over the terms that were saved; they must be of the same rules."""
+        record = _record(state)
+        specification = specification_from(record["specification"])
+        if specification != self.rules.specification:
+            raise RecordError("the saved layer was built from other rules than this one")
+        if record["per_term"] != self.per_term:
+            raise RecordError(f"the saved layer has per_term={record['per_term']}; build this one alike")
+        device, compiled = self.device, compiled_from(record["compiled"], specification)
+        if compiled.blocks != self.compiled.blocks:
+            self._build(compiled, self.dtype)
+            self.to(device)
+
+    @classmethod
+    def from_state(cls, state: Any, *, functions: Functions | None = None, boxes: Boxes = Separable) -> Multiplexer:
+        """The layer that was saved, without compiling anything: z3 is not needed.
+
+        Args:
+            state: a layer's ``state_dict()``, or its ``get_extra_state()``.
+            functions: as for the constructor; code is not saved.
+            boxes: as for the constructor.
+
+        Example:
+            >>> mux = Multiplexer(Rules("x >= 2 or x <= -2"))
+            >>> Multiplexer.from_state(mux.state_dict()).terms == mux.terms
+            True
+        """
+        record = _record(state["_extra_state"] if isinstance(state, Mapping) else state)
+        specification = specification_from(record["specification"])
+        compiled = compiled_from(record["compiled"], specification)
+        mux = cls.__new__(cls)
+        rules = Rules.from_specification(specification)
+        mux._start(rules, compiled, record["max_terms"], record["per_term"], functions or {}, boxes)
+        mux._build(compiled, getattr(torch, record["dtype"]))
+        return mux
+
+
+# --- refusals -------------------------------------------------------------------------------------------------------
+
+
+def _record(state: Any) -> Any:
+    try:
+        return json.loads(bytes(state.cpu().tolist()))
+    except (AttributeError, TypeError, ValueError) as error:
+        raise RecordError(f"this is not the state of a Multiplexer ({error})") from error
+
+
+def _refuse_uncovered(compiled: Compiled) -> None:
+    if not compiled.inputs:
+        return
+    from multiplexnet.logic.diagnose import uncovered_input
+
+    found = uncovered_input(compiled)
+    if found is not None:
+        point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
+        raise InputError(
+            f"for {point} no output obeys the rules: declare narrower ranges, as in `limit: input[0, 100]`, "
+            "or relax the rules"
+        )
+
+
+def _check_functions(rules: Rules, functions: Functions) -> None:
+    wanted = rules.specification.functions
+    missing = [name for name in wanted if name not in functions]
+    if missing:
+        raise InputError(f"the rules use {missing[0]!r}: give it as functions={{{missing[0]!r}: …}}")
+    unknown = [name for name in functions if name not in wanted]
+    if unknown:
+        known = ", ".join(wanted) or "none"
+        raise InputError(f"{unknown[0]!r} is no function of the rules (they declare: {known})")
+
+
+def _rows_where(mask: Tensor) -> str:
+    rows = [tuple(row) for row in mask.nonzero()[:5].tolist()]
+    text = ", ".join(str(row[0] if len(row) == 1 else row) for row in rows)
+    more = int(mask.sum()) - len(rows)
+    where = f"row {text}" if len(rows) == 1 else f"rows {text}"
+    return (where if rows[0] else "the only row") + (f" and {more} more" if more > 0 else "")
+
+
+def _refuse_out_of_range(variable: Variable, tensor: Tensor) -> None:
+    from fractions import Fraction
+
+    lower, upper = getattr(variable.domain, "lower", None), getattr(variable.domain, "upper", None)
+    outside = ~tensor.isfinite()
+    if lower is not None:
+        outside |= (
+            tensor.double() < float(lower) if Fraction(float(lower)) >= lower else tensor.double() <= float(lower)
+        )
+    if upper is not None:
+        outside |= (
+            tensor.double() > float(upper) if Fraction(float(upper)) <= upper else tensor.double() >= float(upper)
+        )
+    if bool(outside.any()):
+        low = "-inf" if lower is None else f"{float(lower):g}"
+        high = "inf" if upper is None else f"{float(upper):g}"
+        raise InputError(
+            f"input {variable.name} is outside its declared range [{low}, {high}] in {_rows_where(outside)}"
+        )
+
+
+def _refuse_infeasible(choices: tuple[Choice, ...], inputs: Tensor, variables: tuple[Variable, ...]) -> None:
+    for choice in choices:
+        nothing = choice.logits.isneginf().all(-1)
+        if bool(nothing.any()):
+            names = ", ".join(v.name for v in variables)
+            raise InputError(
+                f"for these values of {names} no term leaves room between the floats of "
+                f"{str(inputs.dtype).removeprefix('torch.')}: {_rows_where(nothing)}"
+            )
