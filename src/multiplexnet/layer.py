@@ -185,7 +185,7 @@ class Multiplexer(nn.Module):
         """
         raw = self._checked(raw)
         batch = raw.shape[:-1]
-        given = self._inputs(inputs, batch)
+        given = self.input_columns(inputs, batch)
         values, logits = raw[..., : self._values], raw[..., self._values :]
         choices = tuple(self._choices(values, logits, given))
         if given is not None and not torch.compiler.is_compiling():
@@ -212,6 +212,15 @@ class Multiplexer(nn.Module):
             yield Choice(maps, own, mine, columns, inputs, self._functions, self.per_term)
 
     @property
+    def functions(self) -> Functions:
+        """The torch code of opaque functions by name."""
+        return self._functions
+
+    def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
+        """Every block that has outputs, with the maps of its terms."""
+        return zip((block for block in self.blocks if block.outputs), self._maps, strict=True)
+
+    @property
     def _maps(self) -> list[TermMaps]:
         return [cast(TermMaps, maps) for maps in self.maps]
 
@@ -235,8 +244,29 @@ class Multiplexer(nn.Module):
             raw = raw.to(self.dtype)
         return raw
 
-    def _inputs(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
-        """The inputs side by side, ``(*batch, I)``, in the dtype of the layer."""
+    def repair(self, x0: Tensor, **inputs: Any) -> Tensor:
+        """Outputs of a network that already exists, moved into the rules where they break them.
+
+        Args:
+            x0: ``(*batch, D)`` in the dtype of the layer.
+            inputs: as for ``forward``.
+
+        Returns:
+            ``(*batch, D)``: rows that obey come back bit for bit, in others every broken block moves to a near point of
+            its nearest term. The gradient passes through unchanged.
+
+        Example:
+            >>> mux = Multiplexer(Rules("x >= 2 or x <= -2"))
+            >>> mux.repair(torch.tensor([[1.5], [-7.0]]))
+            tensor([[ 2.],
+                    [-7.]])
+        """
+        from multiplexnet.repair import repaired
+
+        return repaired(self, x0, inputs)
+
+    def input_columns(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
+        """The inputs side by side, ``(*batch, I)``, in the dtype of the layer; ``None`` if the rules have none."""
         scalars = self.rules.scalar_inputs(given)
         if not self.compiled.inputs:
             return None

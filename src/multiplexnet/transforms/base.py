@@ -24,7 +24,7 @@ from typing import Self, cast
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FORMATS", "Precision", "Transform", "exactly", "precision_of"]
+__all__ = ["FORMATS", "Precision", "Transform", "exactly", "gradient_floor", "precision_of"]
 
 FORMATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """The dtypes the guarantee is made for."""
@@ -84,6 +84,11 @@ def exactly(value: Tensor, smooth: Tensor) -> Tensor:
     return value.detach() + (smooth - smooth.detach())
 
 
+def gradient_floor(dtype: torch.dtype) -> float:
+    """What the derivative of a saturated map is raised by, so that it survives in the dtype; values do not change."""
+    return 2.0**-14 if dtype is torch.float16 else 1e-12
+
+
 class Transform(nn.Module, ABC):
     """Maps of T terms, one row of every table per term.
 
@@ -127,6 +132,10 @@ class Transform(nn.Module, ABC):
     def log_abs_det(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         """``log |det ∂x/∂raw|`` alone."""
         return self.forward_and_log_det(raw, index, parameters)[1]
+
+    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        """A point inside that is near ``x``; shapes as in ``forward``."""
+        return self.forward(self.inverse(x, index, parameters), index, parameters)
 
     def _at(self, table: Tensor, index: Tensor | None) -> Tensor:
         """The table for all terms, or its rows for the chosen terms (one term needs no gather)."""

@@ -68,6 +68,10 @@ def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
     return {name: table.to(precision.computing) for name, table in tables.items()}
 
 
+def _finite(z: Tensor) -> Tensor:
+    return z.clamp(-torch.finfo(z.dtype).max, torch.finfo(z.dtype).max)
+
+
 class _Boxed(torch.autograd.Function):
     """``clamp(base + w σ(z) + s g(s z) + f z)`` whose derivative neither stops at the clamp nor underflows.
 
@@ -89,8 +93,7 @@ class _Boxed(torch.autograd.Function):
         kinds: Kinds,
         largest: float,
     ) -> Tensor:
-        if sum(kinds) > 1:
-            z = z.clamp(-torch.finfo(z.dtype).max, torch.finfo(z.dtype).max)  # 0 · inf is NaN
+        z = _finite(z) if sum(kinds) > 1 else z  # 0 · inf is NaN
         x = torch.addcmul(base, torch.sigmoid(z), width) if kinds.interval else base
         x = torch.addcmul(x, F.softplus(sign * z), sign) if kinds.half else x
         x = torch.addcmul(x, z, free) if kinds.free else x
@@ -106,6 +109,7 @@ class _Boxed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
         z, width, sign, free, floor = ctx.saved_tensors
+        z = _finite(z) if sum(ctx.kinds) > 1 else z
         slope = floor
         if ctx.kinds.interval:
             t = torch.sigmoid(-z.abs())
@@ -165,6 +169,10 @@ class Separable(Transform):
         raw = torch.where(sign != 0, sign * inverse_softplus(distance), torch.where(free != 0, y, interval))
         return raw.to(self.precision.dtype)
 
+    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        lower, upper = self._at(self.lower, index), self._at(self.upper, index)
+        return x.to(self.precision.computing).clamp(lower, upper).to(self.precision.dtype)
+
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
@@ -206,8 +214,9 @@ class PaperSeparable(Transform):
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         lower, upper, k, interval = (self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval))
-        y = upper - F.softplus(k - F.softplus(raw.to(self.precision.computing)))
-        inside = exactly(y.clamp(lower, upper), y).to(self.precision.dtype)
+        z = _finite(raw.to(self.precision.computing))
+        y = upper - F.softplus(k - F.softplus(z))
+        inside = exactly(y.clamp(lower, upper), y + self._at(self.others.floor, index) * z).to(self.precision.dtype)
         return torch.where(interval, inside, self.others(raw, index))
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
@@ -217,6 +226,9 @@ class PaperSeparable(Transform):
         inner = k - inverse_softplus((upper - y).clamp(min=smallest))
         raw = inverse_softplus(inner.clamp(min=smallest)).to(self.precision.dtype)
         return torch.where(interval, torch.where(lower == upper, 0.0, raw), self.others.inverse(x, index))
+
+    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        return self.others.nearest(x, index)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
