@@ -24,9 +24,9 @@ __all__ = ["anchor", "centres", "clearance", "find_anchor", "text"]
 
 Point = tuple[Fraction, ...]
 
-THIN = Fraction(1, 4)
-"""The clearance from which on a set is refused as too thin."""
-COMFORTABLE = Fraction(1, 16)
+THIN = Fraction(1, 2)
+"""The clearance from which on a set is refused as too thin: rounding leaves less than half of a slack."""
+COMFORTABLE = Fraction(1, 32)
 """The clearance at which the search for a better anchor ends."""
 EXACT_SIZE = 1500
 """The largest number of coefficients for which a linear program is solved exactly to find an anchor."""
@@ -39,7 +39,7 @@ REPAIR_SWEEPS = 4
 
 
 def anchor(rows: Rows, form: Format, *, names: Sequence[str] | None = None) -> Point:
-    """A point strictly inside all rows, representable in the format, with :func:`clearance` below 1/4.
+    """A point strictly inside all rows, representable in the format, with :func:`clearance` below 1/2.
 
     Args:
         rows: a set with nonempty interior, bounded or not.
@@ -78,19 +78,19 @@ def find_anchor(rows: Rows, form: Format) -> Point | None:
 
 
 def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction | None:
-    """How much of a slack rounding can eat: ``max_i Σ_j |a_ij| (ε |c_j| + tiny) / s_i`` with ``s = b − A c``.
+    """The share of a slack that rounding eats: ``max_i Σ_j |a_ij| (ε |c_j| + tiny) / 2 s_i`` with ``s = b − A c``.
 
     The first part of μ in the contraction of the gauge map. ``None``: the point is not strictly inside.
 
     Example:
         >>> clearance(Rows.of([[1]], [1]), [Fraction(1, 2)], FORMATS["float16"])
-        Fraction(8193, 8388608)
+        Fraction(8193, 16777216)
     """
     slacks = rows.slacks(point)
     if any(s <= 0 for s in slacks):
         return None
     errors = Rows(tuple(tuple(map(abs, a)) for a in rows.A), (Fraction(0),) * len(rows), rows.strict, rows.n)
-    moved = errors.slacks([-(form.epsilon * abs(c) + form.tiny) for c in point])
+    moved = errors.slacks([-(form.epsilon * abs(c) + form.tiny) / 2 for c in point])
     return max((e / s for e, s in zip(moved, slacks, strict=True)), default=Fraction(0))
 
 
@@ -141,10 +141,10 @@ def _repaired(rows: Rows, form: Format, judged: Fraction, point: Point) -> tuple
 def _safest(rows: Rows, form: Format) -> Point | None:
     """The point that keeps the largest cube after rounding took its share, by an exact linear program.
 
-    Maximise ``t`` with ``a_i·c + (ε/THIN) |a_i|·v + t |a_i|₁ ≤ b_i`` and ``|c_j| ≤ v_j``: a point with clearance below
-    1/4 exists when ``t > 0`` is possible, up to the tiny absolute error near zero.
+    Maximise ``t`` with ``a_i·c + (ε / 2 THIN) |a_i|·v + t |a_i|₁ ≤ b_i`` and ``|c_j| ≤ v_j``: a point with clearance
+    below 1/2 exists when ``t > 0`` is possible, up to the tiny absolute error near zero.
     """
-    n, share = rows.n, form.epsilon / THIN
+    n, share = rows.n, form.epsilon / (2 * THIN)
     A: list[Sequence[Fraction | int]] = [[*a, *(share * abs(c) for c in a), sum(map(abs, a))] for a in rows.A]
     b: list[Fraction] = list(rows.b)
     for j in range(n):

@@ -29,7 +29,7 @@ from multiplexnet.logic.formula import Variable
 __all__ = ["grid_clearance", "lattice_of"]
 
 DOUBLE = FORMATS["float64"]
-AMPLE = THIN / 2
+AMPLE = THIN / 4
 """The clearance on a grid at which the search for a better anchor ends."""
 LP_MARGIN = Fraction(1, 1 << 20)
 """How much wider than a float solver says a range is taken; the rows that enforce it are added."""

@@ -70,7 +70,9 @@ class Parametric:
     ``steps`` is the triangular form that Fourier–Motzkin elimination leaves: step ``j`` bounds ``outputs[j]`` by rows
     ``(coefficients of outputs[:j], coefficients of parameters, constant, strict)``, each the affine function that is a
     lower (upper) bound. Any choice inside the bounds of step j leaves those of the later steps nonempty, as long as
-    ``guards`` (rows over the parameters alone, ``g·u ≤ h``) hold.
+    ``guards`` hold: affine functions of the parameters alone that must be ``≤ 0`` (``strict``: ``< 0``). Outputs stand
+    in the order of the steps. A part without outputs is only guards. Parts whose parameters are outputs, or functions
+    of outputs, have no guards: their rows leave room whatever those values are.
     """
 
     outputs: tuple[Variable, ...]

@@ -8,9 +8,11 @@ from fractions import Fraction
 
 from multiplexnet.errors import EqualityError, ThinTermError
 from multiplexnet.geometry.anchors import anchor
+from multiplexnet.geometry.elimination import parametric, triangular
 from multiplexnet.geometry.formats import FORMATS, Format
+from multiplexnet.geometry.functions import staged
 from multiplexnet.geometry.lattice import lattice_of
-from multiplexnet.geometry.parts import Box, Part, Polyhedron
+from multiplexnet.geometry.parts import Box, Parametric, Part, Polyhedron
 from multiplexnet.geometry.polyhedron import implicit_equalities
 from multiplexnet.geometry.rows import Rows
 from multiplexnet.logic.formula import Atom, Linear, Variable
@@ -46,13 +48,16 @@ def parts_of(term: Term, outputs: Sequence[Variable], form: Format | str) -> tup
     inner = {variable for block in term.blocks for variable in block.outputs}
     own = [variable for variable in outputs if variable not in inner]
     constants, rows = _without_constants(term, form)
+    open_ = [v for v in own if v not in constants]
+    stage = staged(open_, rows)
+    followers = {v for part in stage.later for v in part.outputs}
     groups: list[_Group] = []
     boxes: list[_Group] = []
-    for group in _groups([v for v in own if v not in constants], rows):
+    for group in _groups([v for v in open_ if v not in followers], stage.rows):
         (boxes if group.is_separable else groups).append(group)
     parts = [_part(group, form) for group in groups]
     box = _box([_separable(boxes, constants, form), *(part for part in parts if isinstance(part, Box))], own)
-    return (*box, *(part for part in parts if not isinstance(part, Box)))
+    return (*box, *(part for part in parts if not isinstance(part, Box)), *_guards(stage.rows, own), *stage.later)
 
 
 # --- constants ------------------------------------------------------------------------------------------------------
@@ -164,7 +169,7 @@ def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
 
 def _part(group: _Group, form: Format) -> Part:
     if group.is_parametric:
-        raise NotImplementedError("bounds known at run time")
+        return _parametric(group)
     equalities = group.system(row for row in group.rows if row.relation == "==")
     rows = group.system(row for row in group.rows if row.relation != "==")
     try:
@@ -176,12 +181,27 @@ def _part(group: _Group, form: Format) -> Part:
     return lattice_of(group.outputs, *hidden, form)
 
 
+def _parametric(group: _Group) -> Parametric:
+    equal = [formula_text(row) for row in group.rows if row.relation == "=="]
+    if equal:
+        raise EqualityError(equal, "equalities of outputs that run-time values bound are not supported")
+    return triangular(group.outputs, group.rows)
+
+
+def _guards(rows: Sequence[Atom], own: Sequence[Variable]) -> tuple[Parametric, ...]:
+    """What the rows ask of run-time values alone, as a part without outputs."""
+    guards = [row for row in rows if not any(s in own for s, _ in row.linear.terms)]
+    return (parametric((), guards, {}, guards),) if guards else ()
+
+
 def _with_hidden_equalities(equalities: Rows, rows: Rows) -> tuple[Rows, Rows] | None:
     """The equalities with those that the rows only imply, and the other rows; ``None`` if there are no more."""
     reverse = Rows.of([[-c for c in a] for a in equalities.A], [-e for e in equalities.b], n=rows.n)
     tight = {i - 2 * len(equalities) for i in implicit_equalities(equalities + reverse + rows)} & set(range(len(rows)))
     if not tight:
         return None
+    if any(rows.strict[i] for i in tight):
+        raise ValueError("the term is empty: a strict row of it can only hold with equality")
     return equalities + rows.subset(sorted(tight)), rows.subset(i for i in range(len(rows)) if i not in tight)
 
 
