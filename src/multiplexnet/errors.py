@@ -11,6 +11,7 @@ from math import prod
 __all__ = [
     "ContradictionError",
     "CyclicFunctionError",
+    "DomainError",
     "DtypeError",
     "EliminationError",
     "EqualityError",
@@ -130,6 +131,10 @@ class RecordError(MultiplexError, ValueError):
 
 class PlotError(MultiplexError, ValueError):
     """A picture that cannot be drawn, and why."""
+
+
+class DomainError(MultiplexError, ValueError):
+    """Rules whose outputs have another kind of domain than is asked for."""
 
 
 class TableError(MultiplexError, ValueError):

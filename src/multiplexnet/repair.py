@@ -75,7 +75,8 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
 
 def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
     """Rows that break the rules, every broken block moved into its nearest term."""
-    result = torch.nan_to_num(rows).clamp(-FAR, FAR)
+    far = min(FAR, torch.finfo(rows.dtype).max)
+    result = torch.nan_to_num(rows).clamp(-far, far)
     for block, maps in mux.block_maps():
         columns = torch.tensor([mux.compiled.outputs.index(v) for v in block.outputs], device=rows.device)
         own = result.index_select(-1, columns)
