@@ -156,6 +156,13 @@ def test_a_short_contradiction_is_preferred_to_a_long_one() -> None:
     assert unsat_core([Atom(y, "<="), Atom(n - 7, "==")]) == [1]
 
 
+def test_whatever_z3_finds_first_the_core_is_shrunk_and_made_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(smt._CoreSearch, "first", lambda self: [0, 1, 2, 3])
+    assert unsat_core(LONG_AND_SHORT) == [4, 5]
+    monkeypatch.setattr(smt._CoreSearch, "first", lambda self: [0, 1, 2, 3, 4])
+    assert unsat_core(LONG_AND_SHORT[:5]) == [0, 1, 2, 3]
+
+
 def test_without_time_for_the_smallest_the_core_is_still_minimal(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(smt, "CORE_CHECKS", 0)
     core = unsat_core(LONG_AND_SHORT)

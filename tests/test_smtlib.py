@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from oracle import proves
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.logic.formula import Int, Real
+from multiplexnet.logic.formula import Atom, Int, Linear, Real, Variable
 from multiplexnet.logic.smt import to_z3
 from multiplexnet.logic.smtlib import from_smtlib
 
@@ -51,6 +51,16 @@ def test_smtlib_means_what_z3_reads() -> None:
     assert proves(
         to_z3(from_smtlib(SCRIPT).formula) == z3.And(list(z3.parse_smt2_string(SCRIPT.partition("(check-sat)")[0])))
     )
+
+
+def test_in_a_logic_of_reals_whole_numbers_are_reals() -> None:
+    script = "(set-logic QF_LRA) (define-fun k () Real 3) (declare-const x Real) (assert (> x k))"
+    assert from_smtlib(script).rules[0].formula == Atom(-Linear.of(Variable("x", 0)) + 3, "<")
+
+
+def test_questions_and_unknown_logics_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+    from_smtlib('(set-logic QF_OURS) (declare-const x Real) (assert (> x 0)) (echo "x") (check-sat) (get-value (x))')
+    assert capfd.readouterr() == ("", "")
 
 
 def test_inputs_can_be_given_besides_the_script() -> None:
