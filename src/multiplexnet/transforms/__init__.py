@@ -13,6 +13,18 @@
 from multiplexnet.transforms.base import FORMATS, Transform
 from multiplexnet.transforms.choose import TermMaps
 from multiplexnet.transforms.gauge import Gauge
+from multiplexnet.transforms.lattice import LatticeGauge
+from multiplexnet.transforms.parametric import OneSided, ParametricGauge
 from multiplexnet.transforms.separable import PaperSeparable, Separable
 
-__all__ = ["FORMATS", "Gauge", "PaperSeparable", "Separable", "TermMaps", "Transform"]
+__all__ = [
+    "FORMATS",
+    "Gauge",
+    "LatticeGauge",
+    "OneSided",
+    "PaperSeparable",
+    "ParametricGauge",
+    "Separable",
+    "TermMaps",
+    "Transform",
+]

@@ -12,114 +12,24 @@ positions known beforehand::
 from __future__ import annotations
 
 import copy
-from bisect import bisect_left
-from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from typing import Self, TypeVar
+from typing import Self
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from multiplexnet.geometry.parts import Box, Part, Polyhedron
+from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.logic.formula import Variable
 from multiplexnet.transforms.assembly import Assembly
 from multiplexnet.transforms.base import Transform
-from multiplexnet.transforms.gauge import Gauge
+from multiplexnet.transforms.group import Given, Group, Places, groups_of, transform_of
+from multiplexnet.transforms.known import Functions, Known
 from multiplexnet.transforms.separable import Separable
 
-__all__ = ["Group", "TermMaps", "groups_of"]
+__all__ = ["TermMaps"]
 
-T = TypeVar("T")
-Places = Sequence[Sequence[int]]
 Boxes = Callable[[Sequence[Box], torch.dtype], Transform]
-
-
-class Group(nn.Module):
-    """Parts of one kind, at most one per term, and where they stand.
-
-    Args:
-        transform: the maps, one row per part.
-        terms: the terms of the parts, ascending.
-        columns: for each part the positions of its outputs among all D; a shorter part repeats its first one, which
-            has no effect.
-        count: the number K of terms of the block.
-    """
-
-    columns: Tensor
-    members: Tensor
-    entry: Tensor
-    present: Tensor
-
-    def __init__(
-        self, transform: Transform, terms: Sequence[int], columns: Sequence[Sequence[int]], count: int
-    ) -> None:
-        super().__init__()
-        self.transform, self.numbers = transform, list(terms)
-        width = max(map(len, columns))
-        padded = [[*row, *[row[0]] * (width - len(row))] for row in columns]
-        self.shared = all(row == padded[0] for row in padded)
-        self.natural = padded[0] == list(range(width))
-        members = torch.tensor(self.numbers)
-        entry, present = torch.zeros(count, dtype=torch.int64), torch.zeros(count, dtype=torch.bool)
-        entry[members], present[members] = torch.arange(len(members)), True
-        tables = {"columns": torch.tensor(padded), "members": members, "entry": entry, "present": present}
-        for name, table in tables.items():
-            self.register_buffer(name, table, persistent=False)
-
-    @property
-    def width(self) -> int:
-        return self.columns.shape[-1]
-
-    def slice(self, start: int, stop: int) -> tuple[Self, int]:
-        """The group for terms ``start`` to ``stop`` alone, and the number of its parts before them."""
-        first, last = bisect_left(self.numbers, start), bisect_left(self.numbers, stop)
-        part = copy.copy(self)
-        part._modules = {"transform": self.transform.terms(first, last)}
-        part.numbers = [number - start for number in self.numbers[first:last]]
-        part._buffers = {
-            "columns": self.columns[first:last],
-            "members": self.members[first:last] - start,
-            "entry": (self.entry[start:stop] - first).clamp(min=0),
-            "present": self.present[start:stop],
-        }
-        return part, first
-
-    def pick(self, values: Tensor, index: Tensor | None, *, per_term: bool) -> Tensor:
-        """The columns of the group: ``(*batch, 1 or T, n)`` for all terms, ``(*batch, n)`` for chosen ones."""
-        if per_term:
-            return values[..., self.members.unsqueeze(-1), self.columns]
-        if self.shared:
-            whole = self.natural and self.width == values.shape[-1]
-            own = values if whole else values.index_select(-1, self.columns[0])
-            return own if index is not None else own.unsqueeze(-2)
-        return values[..., self.columns] if index is None else values.gather(-1, self.columns[self.entry[index]])
-
-    def spread(self, per_part: Tensor, index: Tensor | None) -> Tensor:
-        """A number per part, ``(*batch, T)`` or ``(*batch,)``, as one per term; 0 for terms without a part."""
-        if index is None:
-            return torch.where(self.present, per_part.index_select(-1, self.entry), 0.0)
-        return torch.where(self.present[index], per_part, 0.0)
-
-
-def groups_of(terms: Sequence[Sequence[Part]]) -> Iterator[list[tuple[int, Part]]]:
-    """Parts other than boxes as (term, part), in groups of one kind and similar size with at most one per term."""
-    groups: dict[tuple[object, ...], list[tuple[int, Part]]] = defaultdict(list)
-    for number, parts in enumerate(terms):
-        seen: dict[tuple[object, ...], int] = defaultdict(int)
-        for part in parts:
-            if not isinstance(part, Box):
-                key = (type(part).__name__, len(part.outputs).bit_length(), len(part.A).bit_length())
-                groups[(*key, seen[key])].append((number, part))
-                seen[key] += 1
-    yield from groups.values()
-
-
-def transform_of(parts: Sequence[Part], dtype: torch.dtype) -> Transform:
-    """The transform of parts of one kind."""
-    if isinstance(parts[0], Polyhedron):
-        return Gauge([part for part in parts if isinstance(part, Polyhedron)], dtype)
-    raise NotImplementedError(type(parts[0]).__name__)
 
 
 def _boxes(terms: Sequence[Sequence[Part]], outputs: Sequence[Variable]) -> tuple[list[int], list[Box]]:
@@ -147,6 +57,7 @@ class TermMaps(nn.Module):
         terms: the parts of each term. Outputs that no part of a term mentions are free in it.
         outputs: the outputs of the block; they fix the columns of raw and x.
         dtype: of the values that come out.
+        inputs: all inputs of the rules; they fix the columns of ``inputs`` in ``forward``.
         boxes: the transform of boxes, :class:`Separable` or :class:`PaperSeparable`.
 
     Example:
@@ -168,6 +79,7 @@ class TermMaps(nn.Module):
         outputs: Sequence[Variable],
         dtype: torch.dtype,
         *,
+        inputs: Sequence[Variable] = (),
         boxes: Boxes = Separable,
     ) -> None:
         super().__init__()
@@ -176,13 +88,15 @@ class TermMaps(nn.Module):
         self.separable = boxes(own, dtype) if columns else None
         self.register_buffer("boxed", torch.tensor(columns, dtype=torch.int64), persistent=False)
         self.all_boxed = columns == list(range(len(outputs)))
-        members = list(groups_of(terms))
+        members = groups_of(terms)
         position = {variable: j for j, variable in enumerate(outputs)}
         where = [[[position[v] for v in part.outputs] for _, part in group] for group in members]
-        self.groups = nn.ModuleList(
-            Group(transform_of([part for _, part in group], dtype), [k for k, _ in group], place, len(terms))
-            for group, place in zip(members, where, strict=True)
-        )
+        self.groups = nn.ModuleList()
+        for group, place in zip(members, where, strict=True):
+            parts = [part for _, part in group]
+            symbols = [part.parameters for part in parts if isinstance(part, Parametric)]
+            known = Known(symbols, inputs, outputs, dtype) if symbols else None
+            self.groups.append(Group(transform_of(parts, dtype), [k for k, _ in group], place, len(terms), known))
         self.assembly = Assembly(*_places(members, where, columns, len(terms), len(outputs)), self._shapes(len(terms)))
 
     def _shapes(self, count: int) -> list[tuple[int, int]]:
@@ -211,43 +125,121 @@ class TermMaps(nn.Module):
         part.groups = nn.ModuleList(group for group, _ in sliced if group.numbers)
         return part
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, *, per_term: bool = False) -> Tensor:
-        """``x = h_k(raw)`` for all terms or the chosen ones; shapes as above."""
-        pieces = self._pieces(lambda transform: transform.forward, self._read(raw), index, per_term)
+    def forward(
+        self,
+        raw: Tensor,
+        index: Tensor | None = None,
+        *,
+        inputs: Tensor | None = None,
+        functions: Functions | None = None,
+        per_term: bool = False,
+    ) -> Tensor:
+        """``x = h_k(raw)`` for all terms or the chosen ones; shapes as above.
+
+        Args:
+            raw: ``(*batch, D)``, or ``(*batch, K, D)`` with ``per_term``.
+            index: ``(*batch,)``, the chosen terms.
+            inputs: ``(*batch, number of inputs)``, numbers of the format.
+            functions: torch code of the opaque functions by name.
+            per_term: whether every term has raw values of its own.
+        """
+        given = Given(inputs, functions or {})
+        pieces: list[Tensor] = []
+        for transform, own, chosen, parameters in self._calls(self._read(raw), index, given, per_term, pieces):
+            pieces.append(transform(own, chosen, parameters))
         x: Tensor = self.assembly(pieces, index)
         return x
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, *, per_term: bool = False) -> Tensor:
-        """Raw values that the terms map to ``x``, of the shapes of ``forward``."""
-        raw: Tensor = self.assembly(self._pieces(lambda transform: transform.inverse, x, index, per_term), index)
+    def inverse(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        *,
+        inputs: Tensor | None = None,
+        functions: Functions | None = None,
+        per_term: bool = False,
+    ) -> Tensor:
+        """Raw values that the terms map to ``x``; shapes as in ``forward``."""
+        given, whole = Given(inputs, functions or {}), x
+        if index is None and not per_term:
+            whole = x.unsqueeze(-2).expand(*x.shape[:-1], len(self), x.shape[-1])
+        pieces = [
+            transform.inverse(own, chosen, parameters)
+            for transform, own, chosen, parameters in self._calls(x, index, given, per_term, whole)
+        ]
+        raw: Tensor = self.assembly(pieces, index)
         return raw
 
+    def nearest(self, x: Tensor, *, inputs: Tensor | None = None, functions: Functions | None = None) -> Tensor:
+        """For every term a point of it near ``x``: ``(*batch, D)`` becomes ``(*batch, K, D)``."""
+        pieces: list[Tensor] = []
+        given = Given(inputs, functions or {})
+        for transform, own, chosen, parameters in self._calls(x, None, given, False, pieces):
+            pieces.append(transform.nearest(own, chosen, parameters))
+        near: Tensor = self.assembly(pieces, None)
+        return near
+
     def forward_and_log_det(
-        self, raw: Tensor, index: Tensor | None = None, *, per_term: bool = False
+        self,
+        raw: Tensor,
+        index: Tensor | None = None,
+        *,
+        inputs: Tensor | None = None,
+        functions: Functions | None = None,
+        per_term: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """``x`` and ``log |det ∂x/∂raw|``, ``(*batch, K)`` or ``(*batch,)``; constants do not count."""
-        pairs = self._pieces(lambda transform: transform.forward_and_log_det, self._read(raw), index, per_term)
-        log_dets = [log_det for _, log_det in pairs]
-        boxes = len(pairs) - len(self.groups)
-        total = sum(log_dets[:boxes], torch.zeros((), device=raw.device))
-        for group, log_det in zip(self._groups, log_dets[boxes:], strict=True):
-            total = total + group.spread(log_det, index)
-        return self.assembly([x for x, _ in pairs], index), total
+        given = Given(inputs, functions or {})
+        pieces: list[Tensor] = []
+        log_dets: list[Tensor] = []
+        for transform, own, chosen, parameters in self._calls(self._read(raw), index, given, per_term, pieces):
+            x, log_det = transform.forward_and_log_det(own, chosen, parameters)
+            pieces.append(x)
+            log_dets.append(log_det)
+        groups = [None] * (len(log_dets) - len(self.groups)) + self._groups
+        spread = [d if g is None else g.spread(d, index, 0.0) for g, d in zip(groups, log_dets, strict=True)]
+        return self.assembly(pieces, index), sum(spread[1:], spread[0])
+
+    def feasible(
+        self,
+        inputs: Tensor | None,
+        x: Tensor | None = None,
+        index: Tensor | None = None,
+        *,
+        functions: Functions | None = None,
+    ) -> Tensor | None:
+        """Which terms have room for these known values, ``(*batch, K)`` or with index ``(*batch,)``.
+
+        Without ``x``, the values of ``forward``, only parts that depend on inputs alone are looked at. ``None`` if
+        there is nothing to look at: no part has parameters.
+        """
+        verdict: Tensor | None = None
+        for group in self._groups:
+            if group.known is not None and (x is not None or not group.known.needs_x):
+                parameters = group.parameters_of(Given(inputs, functions or {}), x, index)
+                own = group.spread(group.transform.feasible(parameters, group.chosen(index)), index, True)  # type: ignore[operator]
+                verdict = own if verdict is None else verdict & own
+        return verdict
 
     def _read(self, raw: Tensor) -> Tensor:
         return raw if self.training else torch.nan_to_num(raw, nan=0.0, posinf=torch.inf, neginf=-torch.inf)
 
-    def _pieces(
-        self, method: Callable[[Transform], Callable[..., T]], values: Tensor, index: Tensor | None, per_term: bool
-    ) -> list[T]:
-        pieces = []
+    def _calls(
+        self, values: Tensor, index: Tensor | None, given: Given, per_term: bool, so_far: list[Tensor] | Tensor
+    ) -> Iterator[tuple[Transform, Tensor, Tensor | None, Tensor | None]]:
+        """Each transform with its columns of ``values``, its chosen rows and its known values.
+
+        ``so_far`` is x, or the list of pieces that the caller fills while this runs.
+        """
         if self.separable is not None:
             own = values if self.all_boxed else values.index_select(-1, self.boxed)
-            pieces.append(method(self.separable)(own if index is not None or per_term else own.unsqueeze(-2), index))
+            yield self.separable, own if index is not None or per_term else own.unsqueeze(-2), index, None
         for group in self._groups:
-            chosen = None if index is None else group.entry[index]
-            pieces.append(method(group.transform)(group.pick(values, index, per_term=per_term), chosen))
-        return pieces
+            x = None
+            if group.known is not None and group.known.needs_x:
+                x = so_far if isinstance(so_far, Tensor) else self.assembly(so_far, index)
+            parameters = group.parameters_of(given, x, index)
+            yield group.transform, group.pick(values, index, per_term=per_term), group.chosen(index), parameters
 
 
 def _places(

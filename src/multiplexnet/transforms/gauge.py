@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Polyhedron
-from multiplexnet.transforms.base import UNIT64, Precision, Transform, exactly, precision_of
+from multiplexnet.transforms.base import UNIT64, Precision, Transform, exactly, gradient_floor, precision_of
 
 __all__ = ["Gauge", "Rows", "gauge_rows"]
 
@@ -216,6 +216,11 @@ def decline(G: Tensor, floor: float) -> Tensor:
     return (1 + floor - reach * reach - reach / safe) / (safe * safe) * G
 
 
+def log_slope(G: Tensor) -> Tensor:
+    """``log(1 − tanh² G)``, without cancellation."""
+    return 2 * (math.log(2.0) - G - F.softplus(-2 * G))
+
+
 class _Radial(torch.autograd.Function):
     """``x = round(c + q tanh(G) / G)`` for a flat batch, chunk by chunk.
 
@@ -338,8 +343,11 @@ class Gauge(Transform):
         limits = [range_rows(p.anchor, precision) for p in parts]
         tight = precision.unit > 1e-4 or any(((r.W == 0) & (r.E != 0)).any() for r in rows)
         super().__init__(dtype, gauge_tables(rows, limits, [p.anchor for p in parts], tight=tight))
-        # What the derivative of tanh never falls below; float16 flushes less to zero.
-        self.floor = 2.0**-14 if dtype is torch.float16 else 1e-12
+        self.floor = gradient_floor(dtype)
+
+    def read(self, select: Tensor) -> None:
+        """From now on read raw values ``select @ raw``, ``select`` of shape ``(T, n, number of raw values)``."""
+        self.whiten, self.unwhiten = self.whiten @ select, select.mT @ self.unwhiten
 
     @property
     def tables(self) -> Tables:
@@ -349,14 +357,15 @@ class Gauge(Transform):
         flat, chosen = self._flat(raw, index)
         x: Tensor
         x, _, _ = _Radial.apply(flat, chosen, *self.tables, self.precision.dtype, self.floor)  # type: ignore[no-untyped-call]
-        return x.reshape(self._shape(raw, index))
+        return x.reshape(self._shape(raw, index, self.anchor.shape[-1]))
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         flat, chosen = self._flat(x, index)
         d = flat.double() - _take(self.anchor, chosen)
         G = gauge(d, chosen, self.tables)[0].clamp(1e-8, 1 - UNIT64)
         q = d * (torch.atanh(G) / G).unsqueeze(-1)
-        return times(self.unwhiten, q, chosen).to(self.precision.dtype).reshape(self._shape(x, index))
+        raw = times(self.unwhiten, q, chosen).to(self.precision.dtype)
+        return raw.reshape(self._shape(x, index, raw.shape[-1]))
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -365,11 +374,9 @@ class Gauge(Transform):
         q = times(self.whiten, flat.double().clamp(-LIMIT, LIMIT), chosen)
         value, row = gauge(q.detach(), chosen, self.tables)
         G = exactly(value, (F.embedding(row, self.rows.flatten(0, 1)) * q).sum(-1)).clamp(min=1e-8)
-        # log(1 − tanh² G), without cancellation
-        log_slope = 2 * (math.log(2.0) - G - F.softplus(-2 * G))
         log_radius = torch.log(torch.tanh(G) / G)
-        log_det = (_take(self.dimension, chosen) - 1) * log_radius + log_slope + _take(self.log_det, chosen)
-        return self(raw, index), log_det.to(self.precision.computing).reshape(self._shape(raw, index)[:-1])
+        log_det = (_take(self.dimension, chosen) - 1) * log_radius + log_slope(G) + _take(self.log_det, chosen)
+        return self(raw, index), log_det.to(self.precision.computing).reshape(self._shape(raw, index, 1)[:-1])
 
     def _flat(self, raw: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Raw values with a single batch axis, and without a term axis if there is one term only."""
@@ -377,5 +384,5 @@ class Gauge(Transform):
         flat = raw.reshape(-1, *inner)
         return flat, None if index is None or len(self) == 1 else index.reshape(-1)
 
-    def _shape(self, raw: Tensor, index: Tensor | None) -> tuple[int, ...]:
-        return (*raw.shape[:-2], len(self), raw.shape[-1]) if index is None else tuple(raw.shape)
+    def _shape(self, raw: Tensor, index: Tensor | None, width: int) -> tuple[int, ...]:
+        return (*raw.shape[:-2], len(self), width) if index is None else (*raw.shape[:-1], width)

@@ -1,0 +1,126 @@
+"""The known values u of parametric parts: inputs, outputs computed before, opaque functions of both."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from itertools import chain
+from typing import Self
+
+import torch
+from torch import Tensor, nn
+
+from multiplexnet.logic.formula import Apply, Linear, Symbol, Variable, symbols
+
+__all__ = ["Functions", "Known", "linear_value"]
+
+Functions = Mapping[str, Callable[..., Tensor]]
+Columns = Callable[[Variable], Tensor]
+
+
+def linear_value(linear: Linear, column: Columns, functions: Functions, dtype: torch.dtype) -> Tensor:
+    """The expression as a number of the dtype: a single symbol as it is, a sum in float64 and rounded once."""
+    if len(linear.terms) == 1 and linear.terms[0][1] == 1 and not linear.constant:
+        return symbol_value(linear.terms[0][0], column, functions, dtype)
+    parts = [float(c) * symbol_value(symbol, column, functions, dtype).double() for symbol, c in linear.terms]
+    return sum(parts, torch.tensor(float(linear.constant), dtype=torch.float64)).to(dtype)
+
+
+def symbol_value(symbol: Symbol, column: Columns, functions: Functions, dtype: torch.dtype) -> Tensor:
+    """The value of a variable or of an opaque function.
+
+    Raises:
+        ValueError: the function returns another shape than its arguments have.
+    """
+    if isinstance(symbol, Variable):
+        return column(symbol)
+    if not isinstance(symbol, Apply):
+        raise TypeError(f"{type(symbol).__name__} should have been removed from the rules by now")
+    arguments = _broadcast([linear_value(a, column, functions, dtype) for a in symbol.arguments])
+    value = functions[symbol.function](*arguments)
+    if value.shape != arguments[0].shape:
+        raise ValueError(
+            f"the function {symbol.function!r} returned shape {tuple(value.shape)} for arguments of shape "
+            f"{tuple(arguments[0].shape)}: it must work elementwise"
+        )
+    return value.to(dtype)
+
+
+def _broadcast(values: Sequence[Tensor]) -> list[Tensor]:
+    shape = torch.broadcast_shapes(*[value.shape for value in values])  # type: ignore[no-untyped-call]
+    return [value.expand(shape) for value in values]
+
+
+class Known(nn.Module):
+    """The parameters of a group of parts.
+
+    Args:
+        parameters: the symbols of each part.
+        inputs: all inputs; they fix the columns of the tensor of inputs.
+        outputs: the outputs of the block; they fix the columns of x.
+        dtype: of all values.
+    """
+
+    order: Tensor
+
+    def __init__(
+        self,
+        parameters: Sequence[Sequence[Symbol]],
+        inputs: Sequence[Variable],
+        outputs: Sequence[Variable],
+        dtype: torch.dtype,
+    ) -> None:
+        super().__init__()
+        self.symbols = tuple(dict.fromkeys(chain.from_iterable(parameters)))
+        self.input_columns = {variable: j for j, variable in enumerate(inputs)}
+        self.output_columns = {variable: j for j, variable in enumerate(outputs)}
+        self.dtype = dtype
+        width = max(map(len, parameters))
+        order = [[self.symbols.index(s) for s in row] + [0] * (width - len(row)) for row in parameters]
+        self.register_buffer("order", torch.tensor(order), persistent=False)
+
+    def slice(self, first: int, last: int) -> Self:
+        """The parameters of parts ``first`` to ``last`` alone."""
+        part = copy.copy(self)
+        part._buffers = {"order": self.order[first:last]}
+        return part
+
+    @property
+    def needs_x(self) -> bool:
+        """Whether outputs have to be computed before."""
+        used = {v for s in self.symbols for v in ([s] if isinstance(s, Variable) else symbols(s))}
+        return not used.isdisjoint(self.output_columns)
+
+    def forward(
+        self, inputs: Tensor | None, x: Tensor | None, functions: Functions, entry: Tensor | None, members: Tensor
+    ) -> Tensor:
+        """The parameters, ``(*batch, 1 or T, p)``, or with ``entry`` ``(*batch, p)``.
+
+        Args:
+            inputs: ``(*batch, number of inputs)``.
+            x: ``(*batch, K, D)``, or ``(*batch, D)`` with ``entry``; ``None`` while nothing is computed.
+            functions: the torch code of opaque functions by name.
+            entry: the part for each batch row, if terms were chosen.
+            members: the terms of the group.
+        """
+
+        def column(variable: Variable) -> Tensor:
+            if variable in self.output_columns:
+                assert x is not None
+                own = x[..., self.output_columns[variable]]
+                return own if entry is not None else own[..., members]
+            assert inputs is not None
+            own = inputs[..., self.input_columns[variable]]
+            return own if entry is not None else own.unsqueeze(-1)
+
+        values = [symbol_value(symbol, column, functions, self.dtype) for symbol in self.symbols]
+        table = torch.stack(_broadcast(values), -1)
+        if len(self.symbols) == 1:
+            return table.expand(*table.shape[:-1], self.order.shape[-1])
+        if len(self.order) == 1:
+            return table[..., self.order[0]]
+        if entry is not None:
+            return table.gather(-1, self.order[entry])
+        count, width = self.order.shape
+        table = table.expand(*table.shape[:-2], count, table.shape[-1])
+        return table.gather(-1, self.order.expand(*table.shape[:-2], count, width))

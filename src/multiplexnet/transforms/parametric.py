@@ -1,0 +1,284 @@
+r"""Bounds that are known at run time only: the gauge around an anchor c(u).
+
+A part ``A x + P u ≤ b`` with known u (inputs, values of opaque functions, outputs computed before) comes with its
+triangular form: bounds of x_1 by u, of x_2 by u and x_1, and so on. Taking the middle of each in turn gives an anchor
+c(u) of the format, its slacks ``s(u) = b − A c − P u`` are bounded from below with their rounding errors, and from
+there on it is the gauge map of :mod:`multiplexnet.transforms.gauge` with slacks of its own in every row of the batch.
+Where a slack cannot be shown to be positive the part is *infeasible* for this u.
+
+For one output with bounds on one side there is no need of an anchor (``x₂ > h(x₁)`` in the paper)::
+
+    x = L(u) + g(z),    L the largest lower bound, rounded up; g the softplus.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from multiplexnet.geometry.parts import Parametric
+from multiplexnet.transforms.base import UNIT64, Transform, exactly, gradient_floor
+from multiplexnet.transforms.gauge import LIMIT, LOOSE, SAFETY, log_slope, times
+from multiplexnet.transforms.separable import inverse_softplus
+
+__all__ = ["OneSided", "ParametricGauge", "is_one_sided"]
+
+
+def is_one_sided(part: Parametric) -> bool:
+    """Whether the part has one output, and bounds on one side only."""
+    return len(part.outputs) == 1 and bool(part.steps[0].lower) != bool(part.steps[0].upper)
+
+
+def _affine(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+    """``matrix @ values + constant`` and a bound of its error, that of the stored coefficients included."""
+    total = times(matrix, values, index) + constant
+    size = times(matrix.abs(), values.detach().abs(), index) + constant.abs()
+    return total, size * (1.01 * (matrix.shape[-1] + 4) * UNIT64)
+
+
+# --- one output, bounds on one side ----------------------------------------------------------------------------------
+
+
+class OneSided(Transform):
+    """``x = L(u) + softplus(z)`` above all lower bounds, or ``x = U(u) − softplus(−z)`` below all upper bounds.
+
+    Upper bounds are lower bounds of −x. The sum is moved outward by more than the rounding that follows can take
+    back: strict and exact without stepping from float to float.
+
+    Args:
+        parts: one part per term, each with bounds on one side of its only output.
+        dtype: of the values that come out.
+
+    Example: x > u in bfloat16.
+        >>> from fractions import Fraction
+        >>> from multiplexnet.geometry.parts import Bound, Step
+        >>> from multiplexnet.logic.formula import Variable
+        >>> x, u, one = Variable("x", 0), Variable("u", 1, role="input"), Fraction(1)
+        >>> step = Step((Bound((), (one,), Fraction(0), True),), ())
+        >>> part = Parametric((x,), (u,), ((-one,),), ((one,),), (Fraction(0),), (True,), (step,), ())
+        >>> transform = OneSided([part], torch.bfloat16)
+        >>> raw, limit = torch.tensor([[-1e4]]).bfloat16(), torch.tensor([[100.0]]).bfloat16()
+        >>> bool(transform(raw, parameters=limit) > limit)
+        True
+    """
+
+    sign: Tensor
+    matrix: Tensor
+    constant: Tensor
+
+    def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
+        bounds = [part.steps[0].lower or part.steps[0].upper for part in parts]
+        signs = [1.0 if part.steps[0].lower else -1.0 for part in parts]
+        m, p = max(map(len, bounds)), max(len(part.parameters) for part in parts)
+        matrix, constant = np.zeros((len(parts), m, p)), np.zeros((len(parts), m))
+        for k, (rows, sign) in enumerate(zip(bounds, signs, strict=True)):
+            for i, row in enumerate((*rows, *rows[:1] * (m - len(rows)))):
+                matrix[k, i, : len(row.parameters)] = [sign * float(c) for c in row.parameters]
+                constant[k, i] = sign * float(row.constant)
+        tables = {"sign": np.array(signs)[:, None], "matrix": matrix, "constant": constant}
+        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+
+    def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
+        """Whether the format has a number beyond the bound, ``(*batch, T)`` or ``(*batch,)``."""
+        return self._outward(self._bound(parameters, index)).squeeze(-1) < self.precision.largest
+
+    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        assert parameters is not None
+        sign, floor = self._at(self.sign, index), gradient_floor(self.precision.dtype)
+        z = sign * raw.double().clamp(-LIMIT, LIMIT)
+        y = self._bound(parameters, index) + F.softplus(z)
+        inside = exactly(self._outward(y).clamp(max=self.precision.largest), y + floor * z)
+        return (sign * inside).to(self.precision.dtype)
+
+    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        assert parameters is not None
+        sign = self._at(self.sign, index)
+        distance = sign * x.double() - self._bound(parameters, index)
+        smallest = torch.finfo(torch.float64).smallest_normal
+        return (sign * inverse_softplus(distance.clamp(min=smallest))).to(self.precision.dtype)
+
+    def forward_and_log_det(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        log_slope = -F.softplus(-self._at(self.sign, index) * raw.double()).squeeze(-1)
+        return self(raw, index, parameters), log_slope.to(self.precision.computing)
+
+    def _bound(self, parameters: Tensor, index: Tensor | None) -> Tensor:
+        """The largest bound of ``sign · x``, not below the true one, ``(*batch, T or 1, 1)``."""
+        total, error = _affine(parameters.double(), self.matrix, self._at(self.constant, index), index)
+        return (total + 2 * error).amax(-1, keepdim=True)
+
+    def _outward(self, y: Tensor) -> Tensor:
+        """A number from which rounding to the format does not come back to y."""
+        return y + 3 * self.precision.unit * y.detach().abs() + 3 * self.precision.tiny
+
+
+# --- several outputs, or bounds on both sides ------------------------------------------------------------------------
+
+
+class Frame(NamedTuple):
+    """What the gauge map needs to know of one u."""
+
+    anchor: Tensor
+    scale: Tensor
+    slack: Tensor
+    loose: Tensor
+    feasible: Tensor
+
+
+class ParametricGauge(Transform):
+    """``A x + P u ≤ b`` for u known at run time, by the gauge map around c(u).
+
+    Args:
+        parts: one part per term; smaller ones are padded.
+        dtype: of the values that come out.
+
+    Example: u < x < u + 1.
+        >>> from fractions import Fraction
+        >>> from multiplexnet.geometry.parts import Bound, Step
+        >>> from multiplexnet.logic.formula import Variable
+        >>> x, u, one, zero = Variable("x", 0), Variable("u", 1, role="input"), Fraction(1), Fraction(0)
+        >>> step = Step((Bound((), (one,), zero, True),), (Bound((), (one,), one, True),))
+        >>> part = Parametric((x,), (u,), ((-one,), (one,)), ((one,), (-one,)), (zero, one), (True, True), (step,), ())
+        >>> transform = ParametricGauge([part], torch.float32)
+        >>> transform(torch.zeros(1, 1), parameters=torch.tensor([[7.0]]))
+        tensor([[7.5000]])
+        >>> transform.feasible(torch.tensor([[7.0], [1e30]])[:, None])
+        tensor([[ True],
+                [False]])
+    """
+
+    A: Tensor
+    slack_rows: Tensor
+    b: Tensor
+    step_rows: Tensor
+    step_constants: Tensor
+    has: Tensor
+    real: Tensor
+
+    def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
+        tables = _parametric_tables(parts)
+        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+        self.floor = gradient_floor(dtype)
+
+    def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
+        """Whether the anchor is shown to lie strictly inside, ``(*batch, T)`` or ``(*batch,)``."""
+        return self._frame(parameters, index).feasible
+
+    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        frame, q = self._start(raw, index, parameters)
+        return self._point(frame, q, self._gauge(frame, q, index))
+
+    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        assert parameters is not None
+        frame = self._frame(parameters, index)
+        d = x.double() - frame.anchor
+        G = self._gauge(frame, d, index).clamp(1e-8, 1 - UNIT64)
+        q = d * (torch.atanh(G) / G).unsqueeze(-1)
+        return torch.where(frame.scale > 0, q / frame.scale, 0.0).to(self.precision.dtype)
+
+    def forward_and_log_det(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        frame, q = self._start(raw, index, parameters)
+        G = self._gauge(frame, q, index)
+        real = self._at(self.real, index)
+        safe = G.clamp(min=1e-8)
+        log_scale = torch.log(torch.where(real > 0, frame.scale, 1.0)).sum(-1)
+        log_det = (real.sum(-1) - 1) * torch.log(torch.tanh(safe) / safe) + log_slope(G) + log_scale
+        return self._point(frame, q, G), log_det.to(self.precision.computing)
+
+    def _start(self, raw: Tensor, index: Tensor | None, parameters: Tensor | None) -> tuple[Frame, Tensor]:
+        assert parameters is not None
+        frame = self._frame(parameters, index)
+        return frame, raw.double().clamp(-LIMIT, LIMIT) * frame.scale
+
+    def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
+        u = parameters.double()
+        if index is None:
+            u = u.expand(*u.shape[:-2], len(self), u.shape[-1])
+        anchor, scale = self._anchor(u, index)
+        value, error = _affine(torch.cat([anchor, u], -1), self.slack_rows, self._at(self.b, index), index)
+        loose = value - 2 * error
+        margin = times(self.A.abs(), self.precision.unit * anchor.detach().abs() + self.precision.tiny, index)
+        firm = loose - 1.01 * margin
+        feasible = (loose > 0).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
+        is_loose = firm < loose / 2
+        slack = torch.where(is_loose, loose, firm).clamp(min=1e-300) * (1 - SAFETY)
+        return Frame(anchor, scale, slack, is_loose, feasible)
+
+    def _anchor(self, u: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+        """The middle of the bounds of each output in turn, as a number of the format, and half their distance."""
+        n = self.A.shape[-1]
+        columns, scales = [u.new_zeros(u.shape[:-1])] * n, []
+        for j in range(n):
+            known = torch.cat([torch.stack(columns, -1), u], -1)
+            lower, upper = (self._end(known, side, j, index) for side in (0, 1))
+            has_lower, has_upper = self._at(self.has[:, j], index).unbind(-1)
+            # Where a bound is missing the anchor keeps a distance of 1, or what rounding needs at this size.
+            away = 2 + 32 * self.precision.unit * torch.maximum(lower.abs(), upper.abs()).detach()
+            low = torch.where(has_lower, lower, torch.where(has_upper, upper - away, -1.0))
+            high = torch.where(has_upper, upper, torch.where(has_lower, lower + away, 1.0))
+            middle = ((low + high) / 2).clamp(-self.precision.largest, self.precision.largest)
+            columns[j] = exactly(middle.to(self.precision.dtype).double(), middle)
+            scales.append((high - low).clamp(min=0) / 2)
+        return torch.stack(columns, -1), torch.stack(scales, -1) * self._at(self.real, index)
+
+    def _end(self, known: Tensor, side: int, j: int, index: Tensor | None) -> Tensor:
+        """The largest lower (side 0) or smallest upper (side 1) bound of output j; 0 where there is none."""
+        constant = self._at(self.step_constants[:, side, j], index)
+        values = times(self.step_rows[:, side, j], known, index) + constant
+        return values.amin(-1) if side else values.amax(-1)
+
+    def _gauge(self, frame: Frame, q: Tensor, index: Tensor | None) -> Tensor:
+        relative = self.precision.unit + 2 * (q.shape[-1] + 8) * UNIT64
+        size = times(self.A.abs(), q.detach().abs(), index)
+        firm = times(self.A, q, index) + relative * size
+        rows = torch.where(frame.loose, LOOSE * size, firm) / frame.slack
+        room = (self.precision.largest - frame.anchor.abs()) * (1 - 2 * self.precision.unit)
+        ranges = q.abs() * (1 + self.precision.unit) / room.clamp(min=self.precision.tiny)
+        return torch.cat([rows, ranges.detach()], -1).amax(-1).relu()
+
+    def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
+        safe = G.clamp(min=1e-8)
+        reach = torch.tanh(safe).clamp(max=1.0) + self.floor * (safe - safe.detach())
+        r = torch.where(frame.feasible, reach / safe, 0.0)
+        return (frame.anchor + q * r.unsqueeze(-1)).to(self.precision.dtype)
+
+
+def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
+    """The tables of :class:`ParametricGauge`; padding rows are 0 ≤ 1, padding outputs are in no row."""
+    count, n, p = len(parts), max(len(q.outputs) for q in parts), max(len(q.parameters) for q in parts)
+    m = max(len(part.A) for part in parts)
+    most = max(1, *(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper)))
+    tables = {
+        "A": np.zeros((count, m, n)),
+        "slack_rows": np.zeros((count, m, n + p)),
+        "b": np.ones((count, m)),
+        "step_rows": np.zeros((count, 2, n, most, n + p)),
+        "step_constants": np.zeros((count, 2, n, most)),
+        "has": np.zeros((count, n, 2), dtype=np.bool_),
+        "real": np.zeros((count, n)),
+    }
+    for k, part in enumerate(parts):
+        rows, own = len(part.A), len(part.outputs)
+        tables["real"][k, :own] = 1.0
+        tables["A"][k, :rows, :own] = [[float(a) for a in row] for row in part.A]
+        tables["slack_rows"][k, :rows, :own] = [[-float(a) for a in row] for row in part.A]
+        tables["slack_rows"][k, :rows, n : n + len(part.parameters)] = [[-float(a) for a in row] for row in part.P]
+        tables["b"][k, :rows] = [float(c) for c in part.b]
+        for j, step in enumerate(part.steps):
+            for side, bounds in enumerate((step.lower, step.upper)):
+                tables["has"][k, j, side] = bool(bounds)
+                for i, bound in enumerate((*bounds, *bounds[:1] * (most - len(bounds)))):
+                    tables["step_rows"][k, side, j, i, : len(bound.outputs)] = [float(c) for c in bound.outputs]
+                    tables["step_rows"][k, side, j, i, n : n + len(bound.parameters)] = [
+                        float(c) for c in bound.parameters
+                    ]
+                    tables["step_constants"][k, side, j, i] = float(bound.constant)
+    return tables
