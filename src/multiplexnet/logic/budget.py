@@ -7,7 +7,7 @@ from multiplexnet.logic.values import Number, Refusal, Truth, Value, Vector
 
 __all__ = ["Budget"]
 
-PARTS = 2_000_000  # what comprehensions may unfold to, beyond what stands in the text
+PARTS = 1_000_000  # what comprehensions may unfold to, beyond what stands in the text
 PARTS_PER_CHARACTER = 20  # generous: a value is charged for each time something is made of it
 LARGEST_SYMBOL = 20_000  # parts of one max, min, abs, call or if-else
 
@@ -40,14 +40,16 @@ class Budget:
         return 1
 
     def _linear(self, linear: Linear) -> int:
-        return sum(1 if isinstance(symbol, Variable) else self._symbol(symbol) for symbol, _ in linear.terms)
+        if len(linear.terms) == 1 and isinstance(linear.terms[0][0], Variable):
+            return 1  # by far the most common
+        return sum(self._symbol(symbol) for symbol, _ in linear.terms)
 
     def _symbol(self, symbol: Symbol) -> int:
+        if isinstance(symbol, Variable):
+            return 1
         if id(symbol) in self._known:
             return self._known[id(symbol)][1]
         match symbol:
-            case Variable():
-                return 1
             case Apply(_, arguments) | Max(arguments):
                 parts = sum(map(self._linear, arguments)) + len(arguments)
             case Ite(condition, then, otherwise):

@@ -19,7 +19,18 @@ from multiplexnet.logic.formula import (
     disjunction,
     negation,
 )
-from multiplexnet.logic.values import Choice, Label, Number, Refusal, Truth, Value, Vector, described, nearest, total
+from multiplexnet.logic.values import (
+    Choice,
+    Label,
+    Number,
+    Refusal,
+    Truth,
+    Value,
+    Vector,
+    described,
+    difference,
+    nearest,
+)
 
 __all__ = ["Operator", "choice_between", "comparison", "equivalence", "membership"]
 
@@ -54,7 +65,7 @@ def comparison(operator: Operator, left: Value, right: Value) -> Formula:
 def _related(relation: Relation, left: Value, right: Value) -> Formula:
     match left, right:
         case Number(a), Number(b):
-            return _atom(total([a, -b]), relation)
+            return _atom(difference(a, b), relation)
         case (Vector(), _) | (_, Vector()):
             raise Refusal(f"{described(left)} compared with {described(right)}: compare element by element with `all`")
         case (Label() | Choice(), _) | (_, Label() | Choice()):

@@ -24,19 +24,18 @@ from multiplexnet.logic.formula import Bool, Category, Int, Real, Variable
 from multiplexnet.logic.source import Statement
 from multiplexnet.logic.values import Refusal, Vector, nearest, value_of
 
-__all__ = ["declared", "inferred"]
+__all__ = ["Appearances", "declared"]
 
 MOST_VARIABLES = 200_000
 _TYPES_LISTED = 'write `real`, `int[0, 9]`, `bool`, `{"red", "green"}`, `input` or `function`'
 _SIMILAR = {"float": "real", "number": "real", "boolean": "bool", "integer": "int", "str": '{"red", "green"}'}
 
 
-def declared(statements: Iterable[Statement], budget: Budget) -> Names:
-    """What the names mean by the declarations among the statements."""
+def declared(declarations: Iterable[tuple[Statement, ast.AnnAssign]], budget: Budget) -> Names:
+    """What the names mean by these declarations."""
     names = Names()
-    for statement in statements:
-        if isinstance(statement.node, ast.AnnAssign):
-            _Declaration(statement, statement.node, names, budget).enter()
+    for statement, node in declarations:
+        _Declaration(statement, node, names, budget).enter()
     return names
 
 
@@ -162,26 +161,33 @@ def _enter(names: Names, variable: Variable, size: int | None) -> None:
 # --- without declarations -------------------------------------------------------------------------------------------
 
 
-def inferred(statements: Iterable[Statement]) -> Names:
-    """What the names mean where nothing is declared: real outputs in order of appearance.
+class Appearances:
+    """The names of undeclared rules in order of appearance: real outputs.
 
     A name that is indexed is a vector, as long as its largest literal index asks for.
     """
-    sizes: dict[str, int | None] = {}
-    first: dict[str, tuple[Statement, ast.Name]] = {}
-    for statement in statements:
-        for node, size in sorted(_uses(statement.node), key=lambda use: (use[0].lineno, use[0].col_offset)):
-            first.setdefault(node.id, (statement, node))
-            known = sizes.setdefault(node.id, size)
+
+    def __init__(self) -> None:
+        self._first: dict[str, tuple[Statement, ast.Name]] = {}
+        self._sizes: dict[str, int | None] = {}
+
+    def note(self, statement: Statement, tree: ast.Expr) -> None:
+        """Take in the names of one rule."""
+        for node, size in sorted(_uses(tree), key=lambda use: (use[0].lineno, use[0].col_offset)):
+            self._first.setdefault(node.id, (statement, node))
+            known = self._sizes.setdefault(node.id, size)
             if size is not None:
-                sizes[node.id] = max(size, known or 0)
-    names = Names()
-    for name, (statement, node) in first.items():
-        try:
-            _infer(names, name, sizes[name])
-        except Refusal as refusal:
-            raise statement.error(node, refusal.reason) from None
-    return names
+                self._sizes[node.id] = max(size, known or 0)
+
+    def names(self) -> Names:
+        """What the names mean."""
+        names = Names()
+        for name, (statement, node) in self._first.items():
+            try:
+                _infer(names, name, self._sizes[name])
+            except Refusal as refusal:
+                raise statement.error(node, refusal.reason) from None
+        return names
 
 
 def _infer(names: Names, name: str, size: int | None) -> None:
@@ -197,18 +203,23 @@ def _uses(root: ast.AST) -> Iterator[tuple[ast.Name, int | None]]:
     stack: list[tuple[ast.AST, frozenset[str]]] = [(root, frozenset())]
     while stack:
         node, bound = stack.pop()
-        children = list(ast.iter_child_nodes(node))
         match node:
-            case ast.Name(name) if name not in bound:
-                yield node, None
+            case ast.Constant():
+                continue
+            case ast.Name(name):
+                if name not in bound:
+                    yield node, None
+                continue
             case ast.Subscript(ast.Name(name) as value, index):
                 if name not in bound:
                     yield value, _size_for(index)
-                children = [index]
-            case ast.Call(ast.Name()):
-                children = children[1:]
+                stack.append((index, bound))
+                continue
             case ast.GeneratorExp() | ast.ListComp() | ast.SetComp():
                 bound |= {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
+        children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr | ast.comprehension)]
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+            del children[0]
         stack.extend((child, bound) for child in children)
 
 

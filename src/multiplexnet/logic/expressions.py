@@ -123,7 +123,8 @@ class Reader:
         self._depth += 1
         try:
             value = self._read(node)
-            self.budget.charge(value)
+            if not isinstance(node, ast.Name | ast.Constant):  # these make nothing new
+                self.budget.charge(value)
         except Refusal as refusal:
             raise self.statement.error(node, refusal.reason) from None
         except RecursionError:
@@ -185,9 +186,9 @@ class Reader:
             case bool(flag):
                 return Truth(TRUE if flag else FALSE)
             case int(digits):
-                return Number(Linear.number(exact(Fraction(digits))))
+                return Number(Linear((), exact(Fraction(digits))))
             case float():
-                return Number(Linear.number(exact(decimal(self.statement.written(node)))))
+                return Number(Linear((), exact(decimal(self.statement.written(node)))))
             case str(text):
                 return Label(text)
         raise Refusal(f"`{self.statement.written(node)}` is no number, label or truth value")
@@ -211,7 +212,8 @@ class Reader:
             chain.append((node.right, 1 if isinstance(node.op, ast.Add) else -1))
             node = node.left
         chain.append((node, 1))
-        return [self._as(amount, part) * sign for part, sign in reversed(chain)]
+        linears = ((self._as(amount, part), sign) for part, sign in reversed(chain))
+        return [linear if sign > 0 else -linear for linear, sign in linears]
 
     def _product(self, node: ast.BinOp) -> Linear:
         left, right = self._as(amount, node.left), self._as(amount, node.right)
@@ -310,6 +312,7 @@ class Reader:
         first, rest = generators[0], generators[1:]
         outer = self._scope
         for element in self._as(vector, first.iter):
+            self.budget.charge(element)
             self._scope = {**outer, **self._bound(first.target, element)}
             if all(self._filter(condition) for condition in first.ifs):
                 yield from self._unfolded(body, rest)

@@ -19,13 +19,14 @@ import warnings
 from collections.abc import Sequence
 
 from multiplexnet.logic.budget import Budget
-from multiplexnet.logic.declarations import declared, inferred
+from multiplexnet.logic.declarations import Appearances, declared
 from multiplexnet.logic.expressions import Names, Reader
 from multiplexnet.logic.formula import Rule, Specification
 from multiplexnet.logic.source import Statement, statements
 
 __all__ = ["parse"]
 
+_CODE = "this is Python code: rules are read and never run; write comparisons, as in `x >= 2`"
 _NO_STATEMENT: dict[type[ast.stmt], str] = {
     ast.Assign: "`=` assigns: write `==` for equality, or `:` to declare, as in `x: real`",
     ast.AugAssign: "`=` assigns: write `==` for equality",
@@ -59,22 +60,31 @@ def parse(text: str) -> Specification:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python's parser warns of what is refused or harmless here
         parts = statements(text)
-    budget = Budget(len(text))
-    names = _names(parts, budget)
-    rules = tuple(_rule(part, names, budget) for part in parts if not isinstance(part.node, ast.AnnAssign))
-    return Specification(tuple(names.variables), rules, tuple(names.functions), text)
+        budget = Budget(len(text))
+        names, rules = _outline(parts, budget)
+        read = tuple(_rule(part, names, budget) for part in rules)
+    return Specification(tuple(names.variables), read, tuple(names.functions), text)
 
 
-def _names(parts: Sequence[Statement], budget: Budget) -> Names:
+def _outline(parts: Sequence[Statement], budget: Budget) -> tuple[Names, list[Statement]]:
+    """What the names mean, and the statements that are rules."""
+    declarations: list[tuple[Statement, ast.AnnAssign]] = []
+    rules: list[Statement] = []
+    appearances = Appearances()
     for part in parts:
-        if not isinstance(part.node, ast.Expr | ast.AnnAssign):
-            reason = "this is Python code: rules are read and never run; write comparisons, as in `x >= 2`"
-            raise part.error(part.node, _NO_STATEMENT.get(type(part.node), reason))
-    if any(isinstance(part.node, ast.AnnAssign) for part in parts):
-        return declared(parts, budget)
-    return inferred(parts)
+        match part.tree():
+            case ast.AnnAssign() as tree:
+                declarations.append((part, tree))
+            case ast.Expr() as tree:
+                rules.append(part)
+                if not declarations:
+                    appearances.note(part, tree)
+            case tree:
+                raise part.error(tree, _NO_STATEMENT.get(type(tree), _CODE))
+    return (declared(declarations, budget) if declarations else appearances.names()), rules
 
 
 def _rule(part: Statement, names: Names, budget: Budget) -> Rule:
-    assert isinstance(part.node, ast.Expr)
-    return Rule(Reader(part, names, budget).rule(part.node.value), part.text, part.line)
+    tree = part.tree()
+    assert isinstance(tree, ast.Expr)
+    return Rule(Reader(part, names, budget).rule(tree.value), part.text, part.line)

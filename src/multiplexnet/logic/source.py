@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -23,6 +24,8 @@ _STRING = (
     r"""(?P<long>\"{3}|'{3})(?:\\.|(?!(?P=long)).)*(?:(?P=long)|\Z)|(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\n\\])*"""
 )
 _TOKEN = re.compile(rf"(?:{_STRING})(?:(?P=quote))?|\#[^\n]*|[()\[\]{{}};\n]|\\\n", re.DOTALL)
+
+_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
 
 _HINTS = tuple(
     (re.compile(pattern), reason)
@@ -50,22 +53,31 @@ class Statement:
     """One declaration or rule.
 
     Args:
-        node: its syntax tree.
         text: as written, without comments and surrounding space.
         line: 1-based line where it begins.
         column: 1-based column where it begins.
         source: all lines of the text.
     """
 
-    node: ast.stmt
     text: str
     line: int
     column: int
     source: Sequence[str]
 
-    @cached_property
-    def _bytes(self) -> list[bytes]:
-        return self.text.encode().split(b"\n")  # the columns of a syntax tree count bytes
+    def tree(self) -> ast.stmt:
+        """Its syntax tree, made anew at each call: to keep 100,000 of them costs more than to make them twice."""
+        try:
+            body = ast.parse(self.text).body
+        except SyntaxError as error:
+            raise self._explained(error) from None
+        except (RecursionError, MemoryError):
+            reason = "nested too deeply or too long a chain; split the rule, or write a long sum as `sum([a, b, …])`"
+            raise self._error(1, 1, reason) from None
+        except ValueError as error:
+            raise self._error(1, 1, f"characters that are no text ({type(error).__name__}): remove them") from None
+        if len(body) != 1:
+            raise self._error(1, 1, "more than one statement: write one rule a line")
+        return body[0]
 
     def written(self, node: ast.expr) -> str:
         """The part as the user wrote it."""
@@ -78,21 +90,28 @@ class Statement:
     def error(self, node: ast.expr | ast.stmt, reason: str) -> RuleSyntaxError:
         """The error that points at a part of this statement."""
         column = len(self._bytes[node.lineno - 1][: node.col_offset].decode())
-        return _error(self.source, *_place(self, node.lineno, column + 1), reason)
+        return self._error(node.lineno, column + 1, reason)
 
+    @cached_property
+    def _bytes(self) -> list[bytes]:
+        return self.text.encode().split(b"\n")  # the columns of a syntax tree count bytes
 
-@dataclass(frozen=True)
-class _Cut:
-    """A statement that is not yet parsed."""
+    def _error(self, line: int, column: int, reason: str) -> RuleSyntaxError:
+        """The error at a place in this statement, 1-based as in the text."""
+        return _error(self.source, self.line + line - 1, column + self.column - 1 if line == 1 else column, reason)
 
-    text: str
-    line: int
-    column: int
-
-
-def _place(cut: _Cut | Statement, line: int, column: int) -> tuple[int, int]:
-    """Line and column in the whole text of a place in a statement; all 1-based."""
-    return (cut.line + line - 1, column + cut.column - 1 if line == 1 else column)
+    def _explained(self, error: SyntaxError) -> RuleSyntaxError:
+        """What Python's parser refused, with advice where a sign of another language stands in the text."""
+        masked = re.sub(_STRING, lambda match: re.sub(r"[^\n]", " ", match[0]), self.text, flags=re.DOTALL)
+        for pattern, advice in _HINTS:
+            if found := pattern.search(masked):
+                before = self.text[: found.start()].split("\n")
+                reason = f"`{found[0].strip()}` is not part of the language: {advice}"
+                return self._error(len(before), len(before[-1]) + 1, reason)
+        lines = self.text.split("\n")
+        row = min(max(error.lineno or 1, 1), len(lines))
+        column = min(max(error.offset or 1, 1), len(lines[row - 1]) + 1)
+        return self._error(row, column, f"this cannot be read as a rule or declaration: {error.msg}")
 
 
 def _error(source: Sequence[str], line: int, column: int, reason: str) -> RuleSyntaxError:
@@ -107,7 +126,7 @@ def statements(text: str) -> list[Statement]:
     """The statements of a rule text in order.
 
     Raises:
-        RuleSyntaxError: the text is empty, or Python's grammar does not allow it.
+        RuleSyntaxError: there are none.
 
     Example:
         >>> [(s.line, s.text) for s in statements("x: real; y: real  # outputs\\nx <= y")]
@@ -119,64 +138,34 @@ def statements(text: str) -> list[Statement]:
     source = plain.split("\n")
     if "\0" in plain:
         before = plain[: plain.index("\0")].split("\n")
-        raise _error(source, len(before), len(before[-1]) + 1, "a NUL byte; this is no text file, or remove the byte")
-    cuts = list(_cuts(plain, source))
-    if not cuts:
+        raise _error(source, len(before), len(before[-1]) + 1, "a NUL byte: remove it, or give a text file")
+    found = list(_cut(plain, source))
+    if not found:
         raise _error(source, 1, 1, "no rules: the text is empty or has only comments; write one, as in `x >= 2`")
-    return [Statement(_tree(cut, source), cut.text, cut.line, cut.column, source) for cut in cuts]
+    return found
 
 
-def _cuts(text: str, source: Sequence[str]) -> Iterator[_Cut]:
-    """The text between the line ends and semicolons outside brackets, comments left out."""
+def _cut(text: str, source: Sequence[str]) -> Iterator[Statement]:
     starts = list(accumulate((len(line) + 1 for line in source), initial=0))
-    row, begin, kept, parts, depth = 0, 0, 0, list[str](), 0
-    for match in [*_TOKEN.finditer(text), None]:
-        token, at = (match[0], match.start()) if match else ("\n", len(text))
-        if token in "([{":
-            depth += 1
-        elif token in ")]}":
-            depth = max(0, depth - 1)
-        elif token[0] == "#":
+    for begin, written in _spans(text):
+        begin += len(written) - len(written.lstrip())
+        if statement := written.strip():
+            line = bisect_right(starts, begin)
+            yield Statement(statement, line, begin - starts[line - 1] + 1, source)
+
+
+def _spans(text: str) -> Iterator[tuple[int, str]]:
+    """What stands between the line ends and semicolons outside brackets, comments left out, with its position."""
+    begin, kept, parts, depth = 0, 0, list[str](), 0
+    for match in _TOKEN.finditer(text):
+        token, at = match[0], match.start()
+        if token[0] == "#":
             parts.append(text[kept:at].rstrip(" \t"))
-            kept = at + len(token)
-        elif token == "\n" and depth and match:
-            continue
-        elif token in ("\n", ";") and (not depth or not match):
-            parts.append(text[kept:at])
-            whole = "".join(parts)
-            begin += len(whole) - len(whole.lstrip())
-            while starts[row + 1] <= begin and row + 2 < len(starts):
-                row += 1
-            if whole.strip():
-                yield _Cut(whole.strip(), row + 1, begin - starts[row] + 1)
-            begin = kept = at + 1
+            kept = match.end()
+        elif token in ("\n", ";") and not depth:
+            yield begin, "".join([*parts, text[kept:at]])
+            begin = kept = match.end()
             parts = []
-
-
-def _tree(cut: _Cut, source: Sequence[str]) -> ast.stmt:
-    """The syntax tree of one statement; what Python's parser refuses is explained."""
-    try:
-        body = ast.parse(cut.text).body
-    except SyntaxError as error:
-        raise _explained(error, cut, source) from None
-    except (RecursionError, MemoryError):
-        reason = "nested too deeply or too long a chain; split the rule, or write a long sum as `sum([a, b, …])`"
-        raise _error(source, cut.line, cut.column, reason) from None
-    except ValueError as error:
-        raise _error(source, cut.line, cut.column, f"characters that are no text ({type(error).__name__})") from None
-    if len(body) != 1:
-        raise _error(source, cut.line, cut.column, "more than one statement; write one rule a line")
-    return body[0]
-
-
-def _explained(error: SyntaxError, cut: _Cut, source: Sequence[str]) -> RuleSyntaxError:
-    masked = re.sub(_STRING, lambda match: re.sub(r"[^\n]", " ", match[0]), cut.text, flags=re.DOTALL)
-    for pattern, advice in _HINTS:
-        if found := pattern.search(masked):
-            before = cut.text[: found.start()].split("\n")
-            place = _place(cut, len(before), len(before[-1]) + 1)
-            return _error(source, *place, f"`{found[0].strip()}` is not part of the language: {advice}")
-    row = min(max(error.lineno or 1, 1), cut.text.count("\n") + 1)
-    width = len(cut.text.split("\n")[row - 1])
-    column = min(max(error.offset or 1, 1), width + 1)
-    return _error(source, *_place(cut, row, column), f"this cannot be read as a rule or declaration: {error.msg}")
+        else:
+            depth = max(0, depth + (token in _OPENING) - (token in _CLOSING))
+    yield begin, "".join([*parts, text[kept:]])

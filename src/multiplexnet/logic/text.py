@@ -235,14 +235,33 @@ def _interval_text(lower: Formula, upper: Formula) -> str | None:
     """``0 < x <= 1`` for two neighbours in a conjunction that bound the same expression."""
     match lower, upper:
         case Atom(below, ("<" | "<=") as left), Atom(above, ("<" | "<=") as right):
-            if below.terms == (-above).terms and _is_bounded(above):
+            if below.terms == (-above).terms and _is_quantity(above):
                 middle = _sum_text(_parts(above))
                 return f"{number_text(below.constant)} {left} {middle} {right} {number_text(-above.constant)}"
     return None
 
 
-def _is_bounded(linear: Linear) -> bool:
-    """Whether the expression can stand between two bounds: not constant, no minus in front, no truth value."""
+def _membership_text(arguments: Sequence[Formula], operator: str = "in") -> str | None:
+    """``x in {1, 2}`` for a disjunction of such equalities."""
+    atoms = [argument for argument in arguments if isinstance(argument, Atom) and argument.relation == "=="]
+    if len(atoms) < 2 or len(atoms) < len(arguments) or len({atom.linear.terms for atom in atoms}) > 1:
+        return None
+    linear = atoms[0].linear
+    match linear.terms:
+        case ((Variable(domain=Category(labels)) as variable, Fraction(numerator=1, denominator=1)),):
+            positions = [-atom.linear.constant for atom in atoms]
+            if all(position in range(len(labels)) for position in positions):
+                chosen = ", ".join(_quoted(labels[int(position)]) for position in positions)
+                return f"{variable.name} {operator} {{{chosen}}}"
+    if not _is_quantity(linear):
+        return None
+    return (
+        f"{_sum_text(_parts(linear))} {operator} {{{', '.join(number_text(-atom.linear.constant) for atom in atoms)}}}"
+    )
+
+
+def _is_quantity(linear: Linear) -> bool:
+    """Whether the expression reads as one number: not constant, no minus in front, no truth value or label."""
     match linear.terms:
         case () | ((Variable(domain=Bool() | Category()), _),):
             return False
@@ -268,7 +287,7 @@ def formula_text(formula: Formula) -> str:
         case And(arguments):
             return " and ".join(_conjuncts(arguments)) or "True"
         case Or(arguments):
-            return " or ".join(map(formula_text, arguments)) or "False"
+            return _membership_text(arguments) or " or ".join(map(formula_text, arguments)) or "False"
         case Iff(left, right):
             return f"iff({formula_text(left)}, {formula_text(right)})"
 
@@ -281,6 +300,8 @@ def _negation_text(argument: Formula) -> str:
             return f"xor({formula_text(left)}, {formula_text(right)})"
         case Not(inner):
             return formula_text(inner)
+        case Or(arguments) if text := _membership_text(arguments, "not in"):
+            return text
     return f"not ({formula_text(argument)})"
 
 
@@ -292,7 +313,7 @@ def _conjuncts(arguments: Sequence[Formula]) -> Iterator[str]:
         if rest and (interval := _interval_text(first, rest[-1])):
             rest.pop()
             yield interval
-        elif isinstance(first, Or) and len(first.arguments) > 1:
+        elif isinstance(first, Or) and len(first.arguments) > 1 and not _membership_text(first.arguments):
             yield f"({formula_text(first)})"
         else:
             yield formula_text(first)

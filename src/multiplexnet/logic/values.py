@@ -13,11 +13,11 @@ Functions here raise :class:`Refusal` with a short reason; the reader adds the p
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
+from functools import lru_cache
 
 from multiplexnet.logic.formula import FALSE, TRUE, Atom, Bool, Category, Formula, Linear, Symbol, Variable
 
@@ -32,6 +32,7 @@ __all__ = [
     "amount",
     "decimal",
     "described",
+    "difference",
     "exact",
     "integer",
     "iterated",
@@ -180,14 +181,16 @@ def integer(value: Value) -> int:
 
 
 def iterated(value: Value) -> Value:
-    """The value, if a comprehension may run over it: constants and variables, whose repetition stays small."""
-    match value:
-        case Number(linear) if any(not isinstance(symbol, Variable) for symbol, _ in linear.terms):
-            raise Refusal("a comprehension runs over numbers, labels, variables and their sums only")
-        case Truth(formula, None) if formula not in (TRUE, FALSE):
-            raise Refusal("a comprehension runs over numbers, labels, variables and their sums only")
-        case Vector(elements):
-            return Vector(tuple(iterated(element) for element in elements))
+    """The value, if a comprehension may run over it: constants, variables, sums and rows of them stay small."""
+    for element in value.elements if isinstance(value, Vector) else (value,):
+        match element:
+            case Number(linear) if all(isinstance(symbol, Variable) for symbol, _ in linear.terms):
+                continue
+            case Truth(formula, variable) if variable or formula in (TRUE, FALSE):
+                continue
+            case Label() | Choice():
+                continue
+        raise Refusal("a comprehension runs over numbers, labels, variables, their sums and rows of these only")
     return value
 
 
@@ -201,9 +204,10 @@ def exact(fraction: Fraction) -> Fraction:
     return fraction
 
 
+@lru_cache(maxsize=1024)
 def decimal(text: str) -> Fraction:
     """The exact value of a decimal literal: ``0.1`` is 1/10."""
-    mantissa, _, exponent = re.sub("_", "", text.lower()).partition("e")
+    mantissa, _, exponent = text.lower().replace("_", "").partition("e")
     if len(mantissa) > MOST_DIGITS or len(exponent) > 8 or abs(int(exponent or 0)) > MOST_DIGITS:
         raise Refusal(f"a number of more than {MOST_DIGITS:,} digits: scale the rule to smaller numbers")
     return Fraction(mantissa) * Fraction(10) ** int(exponent or 0)
@@ -219,3 +223,11 @@ def total(linears: Iterable[Linear]) -> Linear:
             known = coefficients.get(symbol)
             coefficients[symbol] = c if known is None else exact(known + c)
     return Linear.total(coefficients, constant)
+
+
+def difference(a: Linear, b: Linear) -> Linear:
+    """``a - b``; most comparisons are with a constant, which is quick."""
+    if a.is_constant or b.is_constant:
+        exact(a.constant - b.constant)
+        return a + -b.constant if b.is_constant else -b + a.constant
+    return total([a, -b])
