@@ -74,7 +74,7 @@ class FiniteTerms(nn.Module):
         return torch.stack([q.index_select(-1, codes[:, n]) for n, q in enumerate(mine)]).sum(0)
 
     def log_probs(self, log_q: LogProbs) -> list[Tensor]:
-        """For every block log π_k, ``(*batch, K_b)``: the scores renormalised over the terms, logits for ``Branches``."""
+        """For every block log π_k, ``(*batch, K_b)``: the scores renormalised over the terms."""
         return [torch.log_softmax(scores, -1) for scores in self.scores(log_q)]
 
     def log_satisfaction(self, log_q: LogProbs) -> Tensor:
