@@ -1,7 +1,8 @@
 """The command line: ``multiplexnet explain`` and ``multiplexnet check``.
 
 Exit codes: 0 all is well; 1 rows that break the rules, rules that contradict each other, inputs without an output;
-2 input that cannot be read. With ``--json`` exactly one JSON document goes to standard output, errors included.
+2 input that cannot be read; 130 interrupted; 141 nobody reads the output. With ``--json`` exactly one JSON document
+goes to standard output, errors included.
 """
 
 from __future__ import annotations
@@ -45,7 +46,7 @@ class _BadInput(MultiplexError):
 
 @contextmanager
 def _answering(as_json: bool) -> Iterator[None]:
-    """Errors become a message and exit code 2; an interrupt and a closed pipe end the program quietly."""
+    """Errors become a message and exit code 2; a closed pipe ends the program quietly."""
     try:
         yield
         sys.stdout.flush()
@@ -54,19 +55,19 @@ def _answering(as_json: bool) -> Iterator[None]:
             print(json.dumps({"error": str(error)}))
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
-    except KeyboardInterrupt:
-        raise typer.Exit(130) from None
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it closes stdout
-        raise typer.Exit(0) from None
+        raise typer.Exit(141) from None
 
 
 def _printed(text: Callable[[], Any], data: Callable[[], dict[str, Any]], as_json: bool) -> None:
     if as_json:
         print(json.dumps(data(), ensure_ascii=False, allow_nan=False))
         return
-    console = Console(highlight=False, soft_wrap=False, width=None if sys.stdout.isatty() else 120)
-    console.print(text())
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    with console.capture() as captured:  # written below, where a closed pipe is ours to handle
+        console.print(text())
+    print(captured.get(), end="")
 
 
 @contextmanager
@@ -194,9 +195,10 @@ def explain(
         from multiplexnet.reports import explain_json, explain_text
 
         point = dict(_assignment(text) for text in at or ())
-        with Console(stderr=True).status(f"compiling {file}"):
-            options = {} if max_terms is None else {"max_terms": max_terms}
-            explanation = _load(file).explain(**options)
+        options = {} if max_terms is None else {"max_terms": max_terms}
+        rules = _load(file)
+        with Console(stderr=True).status(f"compiling {file}") as status:
+            explanation = rules.explain(**options, progress=lambda names, k: status.update(f"{names}: {k:,} terms"))
         _printed(
             lambda: explain_text(explanation, all_terms=all_terms),
             lambda: {"rules_file": str(file), **explain_json(explanation)},

@@ -7,7 +7,7 @@ gives its vertices exactly as far as the LP is exact. Nothing here decides anyth
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
 
@@ -20,11 +20,11 @@ from multiplexnet.exact import nearest
 from multiplexnet.logic.formula import Atom, Linear, Variable
 from multiplexnet.logic.terms import Block, Compiled, Term
 
-__all__ = ["Edge", "Frame", "Region", "frame_of", "outline", "regions"]
+__all__ = ["Edge", "Frame", "Region", "frame_of", "is_attained", "outline", "regions"]
 
 Floats = NDArray[np.float64]
 FAR = 1e9  # bounds beyond it count as none
-CLOSE = 1e-7  # relative to the frame: nearer points are one point
+CLOSE = 1e-7  # of the frame's width: nearer points are one point
 
 
 @dataclass(frozen=True)
@@ -85,7 +85,7 @@ def _region(label: str, term: Term, axes: Sequence[Variable], at: Mapping[Variab
     kept = [r for r in rows if {s for s, _ in r.linear.terms} & set(names) or not r.linear.terms]
     matrix = np.array([[nearest(r.linear.coefficient(v)) for v in names] for r in kept]).reshape(-1, len(names))
     right = np.array([nearest(-r.linear.constant) for r in kept])
-    length = np.linalg.norm(matrix, axis=1) if len(kept) else np.ones(0)
+    length = np.linalg.norm(matrix, axis=1)
     scale = np.where(length > 0, length, 1.0)
     matrix, right = matrix / scale[:, None], right / scale
     equal = np.array([r.relation == "==" for r in kept], dtype=np.bool_)
@@ -118,49 +118,75 @@ def _tied(rows: Sequence[Atom], axes: Sequence[Variable]) -> list[Variable]:
 
 def outline(region: Region, frame: Frame) -> list[Edge]:
     """The sides of the region inside the frame, in order; a segment has one side, a point one without length."""
-    size = float(np.max(frame[1] - frame[0]))
-    found = _projected(region, frame) if region.is_projection else _vertices(region, frame)
-    points = _ordered(_apart(found, size * CLOSE))
+    scaled = _in_unit_square(region, frame)
+    points = _ordered(_apart(_corners(scaled), CLOSE))
+    place = [frame[0] + p * (frame[1] - frame[0]) for p in points]
     if len(points) < 3:
-        return [Edge(points[0], points[-1], "closed")] if len(points) else []
-    following = [*points[1:], points[0]]
-    return [Edge(p, q, _kind(region, p, q, frame)) for p, q in zip(points, following, strict=True)]
+        return [Edge(place[0], place[-1], "closed")] if points else []
+    kinds = [_kind(scaled, p, q) for p, q in zip(points, [*points[1:], points[0]], strict=True)]
+    return [Edge(*side) for side in zip(place, [*place[1:], place[0]], kinds, strict=True)]
 
 
 def is_attained(region: Region, point: Floats, frame: Frame) -> bool:
     """Whether the point belongs to the region, not only to its closure."""
-    return _slack(region, np.eye(region.axes), point, frame) > 0
+    return _room(_in_unit_square(region, frame), np.eye(region.axes), (point - frame[0]) / (frame[1] - frame[0])) > 0
 
 
-def _kind(region: Region, p: Floats, q: Floats, frame: Frame) -> str:
-    close = CLOSE * float(np.max(frame[1] - frame[0]))
-    if any(np.all(np.abs(np.array([p, q])[:, i] - side[i]) <= close) for side in frame for i in range(len(p))):
+def _in_unit_square(region: Region, frame: Frame) -> Region:
+    """The region moved and stretched so that the frame is the unit square, rows of length one."""
+    lower, width = np.zeros(region.A.shape[1]), np.ones(region.A.shape[1])
+    lower[: region.axes], width[: region.axes] = frame[0], frame[1] - frame[0]
+
+    def moved(rows: Floats, right: Floats) -> tuple[Floats, Floats]:
+        length = np.linalg.norm(rows * width, axis=1)
+        length = np.where(length > 0, length, 1.0)
+        return rows * width / length[:, None], (right - rows @ lower) / length
+
+    A, b = moved(region.A, region.b)
+    C, d = moved(region.C, region.d)
+    return replace(region, A=A, b=b, C=C, d=d)
+
+
+def _unit_square(axes: int) -> Frame:
+    return np.zeros(axes), np.ones(axes)
+
+
+def _corners(region: Region) -> Floats:
+    square = _unit_square(region.axes)
+    return _projected(region, square) if region.is_projection else _vertices(region, square)
+
+
+def _on_frame(points: Floats) -> NDArray[np.bool_]:
+    """For every point, axis and end of the axis: whether the point lies on that side of the unit square."""
+    return np.stack([np.abs(points) <= CLOSE, np.abs(points - 1) <= CLOSE], axis=-1)
+
+
+def _kind(region: Region, p: Floats, q: Floats) -> str:
+    if _on_frame(np.array([p, q])).all(axis=0).any():
         return "frame"
     normal = np.array([q[1] - p[1], p[0] - q[0]])
     normal /= np.linalg.norm(normal)
-    return "closed" if _slack(region, normal[None, :], normal[None, :] @ p, frame) > 0 else "open"
+    return "closed" if _room(region, normal[None, :], normal[None, :] @ p) > 0 else "open"
 
 
-def _slack(region: Region, normals: Floats, level: Floats, frame: Frame) -> float:
-    """How far strict rows can be from tight where ``normals · axes = level``; 1 where there are none."""
+def _room(region: Region, normals: Floats, level: Floats) -> float:
+    """How far strict rows can be from tight where ``normals · axes = level``, less a tolerance; 1 if none is strict."""
     if not region.strict.any():
         return 1.0
-    size = float(np.max(frame[1] - frame[0]))
     width = region.A.shape[1]
-    A = np.hstack([region.A, region.strict[:, None].astype(np.float64)])
-    fixed = np.zeros((len(normals), width + 1))
-    fixed[:, : region.axes] = normals
-    C = np.vstack([np.hstack([region.C, np.zeros((len(region.C), 1))]), fixed])
-    loose = 1e-6 * size
+    there = np.zeros((len(normals), width + 1))
+    there[:, : region.axes] = normals
+    A = np.vstack([np.hstack([region.A, region.strict[:, None]]), there, -there])
+    b = np.concatenate([region.b, level, -level]) + CLOSE
     found = linprog(
         [0.0] * width + [-1.0],
-        A_ub=np.vstack([A, fixed, -fixed]),
-        b_ub=np.concatenate([region.b + loose * 1e-3, level + loose * 1e-3, -level + loose * 1e-3]),
-        A_eq=C[: len(region.C)] if len(region.C) else None,
+        A_ub=A,
+        b_ub=b,
+        A_eq=np.hstack([region.C, np.zeros((len(region.C), 1))]) if len(region.C) else None,
         b_eq=region.d if len(region.C) else None,
         bounds=[(None, None)] * width + [(None, 1.0)],
     )
-    return float(-found.fun - loose) if found.status == 0 else 0.0
+    return float(-found.fun) - 100 * CLOSE if found.status == 0 else 0.0
 
 
 def _apart(points: Floats, close: float) -> Floats:
@@ -232,7 +258,7 @@ def _projected(region: Region, frame: Frame) -> Floats:
     """The corners of the projection: sides are moved outwards until none gives."""
     first = [_support(region, s * e, frame) for e in np.eye(region.axes) for s in (1.0, -1.0)]
     found = [p for p in first if p is not None]
-    close = 1e-6 * float(np.max(frame[1] - frame[0]))
+    close = 1e-6  # frames of projections are unit squares
     points = _ordered(_apart(np.array(found).reshape(-1, region.axes), close))
     if region.axes == 1 or not points:
         return np.array(points).reshape(-1, region.axes)
@@ -254,28 +280,41 @@ def _projected(region: Region, frame: Frame) -> Floats:
 
 
 def frame_of(shown: Sequence[Region], axes: int) -> Frame:
-    """A frame that shows every corner with some room, and where sets go on without end, more; ±10 without corners."""
-    everywhere = (np.full(axes, -FAR), np.full(axes, FAR))
-    points = [_landmarks(region, everywhere) for region in shown]
-    corners = np.vstack([np.zeros((0, axes)), *points])
-    corners = corners[(np.abs(corners) < FAR / 2).all(axis=1)]
-    if not len(corners):
-        return np.full(axes, -10.0), np.full(axes, 10.0)
-    lower, upper = corners.min(axis=0), corners.max(axis=0)
-    span = upper - lower
-    flat = span <= 1e-9 * np.maximum(np.abs(upper), 1.0)
-    span = np.where(
-        flat, np.where(flat.all(), np.maximum(2.0 * np.abs(upper), 4.0), np.maximum(span.max() / 2, 1.0)), span
-    )
-    room = np.where(flat, 0.5, 0.15) * span
-    return lower - room, upper + room
+    """A frame with every corner and some room, more of it where sets go on; ±10 on an axis without corners."""
+    landmarks = [_landmarks(region) for region in shown]
+    coordinates = [np.concatenate([np.zeros(0), *(values[i] for values in landmarks)]) for i in range(axes)]
+    frame = _around(coordinates, 0.15)
+    return _around(coordinates, 0.4) if any(_touches(region, frame) for region in shown) else frame
 
 
-def _landmarks(region: Region, everywhere: Frame) -> Floats:
-    """Corners of the region; without any, the points of its boundary lines nearest to the origin."""
+def _around(coordinates: Sequence[Floats], room: float) -> Frame:
+    spans = [float(np.ptp(c)) if len(c) else 0.0 for c in coordinates]
+    sides = [_side(c, span, max(spans), room) for c, span in zip(coordinates, spans, strict=True)]
+    return np.array([side[0] for side in sides]), np.array([side[1] for side in sides])
+
+
+def _side(coordinates: Floats, span: float, widest: float, room: float) -> tuple[float, float]:
+    if not len(coordinates):
+        return -10.0, 10.0
+    if span <= 1e-9 * max(np.abs(coordinates).max(), 1.0):  # one coordinate only: as wide as the other axis
+        span, room = widest or max(2 * float(np.abs(coordinates).max()), 4.0), 0.5
+    return float(coordinates.min()) - room * span, float(coordinates.max()) + room * span
+
+
+def _touches(region: Region, frame: Frame) -> bool:
+    """Whether the region reaches the frame, and so goes on."""
+    return bool(_on_frame(_corners(_in_unit_square(region, frame))).any())
+
+
+def _landmarks(region: Region) -> list[Floats]:
+    """What to show on each axis: corners; without any, where boundary lines are nearest to the origin."""
     if region.is_projection:
-        return _projected(region, everywhere)
-    if len(corners := _vertices(region, None)):
-        return corners
-    lines, levels = np.vstack([region.A, region.C]), np.concatenate([region.b, region.d])
-    return np.asarray(lines * levels[:, None])
+        everywhere = (np.full(region.axes, -FAR), np.full(region.axes, FAR))
+        ends = [[_support(region, s * e, everywhere) for s in (1.0, -1.0)] for e in np.eye(region.axes)]
+        found = [np.array([p[i] for p in pair if p is not None]) for i, pair in enumerate(ends)]
+    elif len(corners := _vertices(region, None)):
+        found = list(corners.T)
+    else:
+        lines, levels = np.vstack([region.A, region.C]), np.concatenate([region.b, region.d])
+        found = [(lines[:, i] * levels)[lines[:, i] != 0] for i in range(region.axes)]
+    return [values[np.abs(values) < FAR / 2] for values in found]

@@ -7,12 +7,11 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
 from multiplexnet.exact import nearest
-from multiplexnet.logic.formula import Rule, Specification, Variable, conjunction
+from multiplexnet.logic.formula import Rule, Specification, Variable
 from multiplexnet.logic.terms import Block, Term
 from multiplexnet.logic.text import declaration_text, formula_text, number_text
 
@@ -47,9 +46,9 @@ def _domain(variable: Variable) -> str:
     return declaration_text(Specification((Variable("_", 0, variable.domain, variable.role),), ()))[3:]
 
 
-def _table(*columns: tuple[str, bool], title: str | None = None) -> Table:
+def _table(*columns: tuple[str, bool]) -> Table:
     """A plain table; a column is its header and whether it holds numbers."""
-    table = Table(title=title, title_justify="left", box=None, pad_edge=False, padding=(0, 2, 0, 0), title_style="bold")
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for header, is_number in columns:
         table.add_column(header, justify="right" if is_number else "left", overflow="fold", header_style="dim")
     return table
@@ -223,8 +222,8 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
     return Group(*parts)
 
 
-def _indented(text: str) -> Padding:
-    return Padding(Text(text), (0, 0, 0, 2))
+def _indented(text: str) -> Text:
+    return Text("\n".join(f"  {line}" for line in text.splitlines()))
 
 
 def _summary(specification: Specification) -> str:
@@ -239,19 +238,18 @@ def _summary(specification: Specification) -> str:
 def _block_table(block: Block, shapes: Sequence[TermShape], head: str, limit: int | None) -> RenderableType:
     names = ", ".join(v.name for v in block.outputs)
     size = f" ({_counted(block.size, 'term')} in disjunctive normal form)" if block.size != len(block.terms) else ""
-    title = f"{head}{names}: {_counted(len(block.terms), 'term')}{size}"
-    table = _table(("", True), ("term", False), ("dimension", True), ("bounded", False), title=title)
-    for k, (term, shape) in enumerate(zip(block.terms, shapes, strict=True)):
-        if limit is not None and k >= limit:
-            rest = Text(f"… and {len(block.terms) - limit:,} more terms (--all-terms shows them)", style="dim")
-            return Group(table, rest)
+    title = Text(f"{head}{names}: {_counted(len(block.terms), 'term')}{size}", style="bold")
+    table = _table(("", True), ("term", False), ("dimension", True), ("bounded", False))
+    for k, (term, shape) in enumerate(zip(block.terms[:limit], shapes[:limit], strict=True)):
         table.add_row(*_cells(k, term_text(term), shape.dimension, "yes" if shape.bounded else "no"))
-    return table
+    if not (hidden := len(block.terms[limit:]) if limit is not None else 0):
+        return Group(title, table)
+    return Group(title, table, Text(f"… and {hidden:,} more terms (--all-terms shows them)", style="dim"))
 
 
 def term_text(term: Term) -> str:
     """A term as a reader would write it, nested choices on lines of their own."""
-    plain = formula_text(conjunction(Term(term.rows, term.fixed).formula for _ in "1"))
+    plain = formula_text(Term(term.rows, term.fixed).formula)
     return "\n".join([plain, *_nested_text(term.blocks, "  ")]) if term.blocks else plain
 
 

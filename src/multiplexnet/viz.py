@@ -161,22 +161,35 @@ def _label_axes(canvas: Axes, axes: Sequence[Variable]) -> None:
 
 
 def _draw_plane(canvas: Axes, found: list[Region], colours: list[Colour], frame: Frame) -> int:
-    drawn = 0
-    for region, colour in zip(found, colours, strict=True):
-        edges = outline(region, frame)
-        drawn += bool(edges)
+    shapes = [outline(region, frame) for region in found]
+    labels: dict[bytes, list[str]] = {}
+    for region, edges, colour in zip(found, shapes, colours, strict=True):
         if not edges:
             continue
-        if len(edges) > 2:
-            _draw_polygon(canvas, edges, colour)
-        else:
-            _draw_thin(canvas, region, edges[0], colour, frame)
-        if len(found) <= MOST_LABELS:
-            _draw_label(canvas, region.label, edges)
+        same = labels.setdefault(_key(edges, frame), [])
+        same.append(region.label)
+        if len(same) == 1:  # terms that differ elsewhere are drawn once
+            _draw_shape(canvas, region, edges, colour, frame)
+    if len(found) <= MOST_LABELS:
+        _draw_labels(canvas, {_key(edges, frame): edges for edges in shapes if edges}, labels, frame)
     canvas.set_xlim(frame[0][0], frame[1][0])
     canvas.set_ylim(frame[0][1], frame[1][1])
     canvas.grid(alpha=0.25)
-    return drawn
+    return sum(map(bool, shapes))
+
+
+def _key(edges: list[Edge], frame: Frame) -> bytes:
+    """The same for the same outline."""
+    corners = np.array([edge.start for edge in edges] + [edges[0].end])
+    placed = np.rint((corners - frame[0]) / (frame[1] - frame[0]) * 1e5).astype(np.int64)
+    return np.unique(placed, axis=0).tobytes()
+
+
+def _draw_shape(canvas: Axes, region: Region, edges: list[Edge], colour: Colour, frame: Frame) -> None:
+    if len(edges) > 2:
+        _draw_polygon(canvas, edges, colour)
+    else:
+        _draw_thin(canvas, region, edges[0], colour, frame)
 
 
 def _draw_polygon(canvas: Axes, edges: list[Edge], colour: Colour) -> None:
@@ -207,15 +220,36 @@ def _on_frame(point: Any, frame: Frame) -> bool:
     return bool(((np.abs(point - frame[0]) <= close) | (np.abs(point - frame[1]) <= close)).any())
 
 
-def _draw_label(canvas: Axes, label: str, edges: list[Edge]) -> None:
-    is_thin = len(edges) < 3
-    where = (edges[0].start + edges[0].end) / 2 if is_thin else _centroid(np.array([e.start for e in edges]))
+def _draw_labels(canvas: Axes, shapes: dict[bytes, list[Edge]], labels: dict[bytes, list[str]], frame: Frame) -> None:
+    """Each label inside its shape, and away from the labels before it."""
+    placed: list[Any] = []
+    for key, edges in shapes.items():
+        spots = [(spot - frame[0]) / (frame[1] - frame[0]) for spot in _spots(edges)]
+        room = [min((np.abs(spot - other).max() for other in placed), default=1.0) for spot in spots]
+        best = next((k for k, distance in enumerate(room) if distance > 0.08), int(np.argmax(room)))
+        placed.append(spots[best])
+        side = 0 if len(edges) > 2 else -1 if spots[best][0] > 0.85 else 1
+        _draw_label(canvas, ", ".join(labels[key]), _spots(edges)[best], side)
+
+
+def _spots(edges: list[Edge]) -> list[Any]:
+    """Places for a label, the best first."""
+    if len(edges) < 3:
+        return [edges[0].start + t * (edges[0].end - edges[0].start) for t in (0.5, 0.25, 0.75, 0.125, 0.875)]
+    corners = np.array([edge.start for edge in edges])
+    centre = _centroid(corners)
+    middles = (corners + np.roll(corners, -1, axis=0)) / 2
+    return [centre, *(0.25 * centre + 0.75 * middles), *(0.4 * centre + 0.6 * corners)]
+
+
+def _draw_label(canvas: Axes, label: str, where: Any, side: int) -> None:
+    """A label on the spot, or to its left (−1) or right (1)."""
     canvas.annotate(
         label,
         (float(where[0]), float(where[1])),
-        xytext=(7, 7) if is_thin else (0, 0),
+        xytext=(7 * side, 7 * abs(side)),
         textcoords="offset points",
-        ha="left" if is_thin else "center",
+        ha=("center", "left", "right")[side],
         va="center",
         fontsize=10,
         fontweight="bold",
