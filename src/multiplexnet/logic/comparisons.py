@@ -67,14 +67,14 @@ def _related(relation: Relation, left: Value, right: Value) -> Formula:
         case Number(a), Number(b):
             return _atom(difference(a, b), relation)
         case (Vector(), _) | (_, Vector()):
-            raise Refusal(f"{described(left)} compared with {described(right)}: compare element by element with `all`")
+            raise Refusal(f"{_both(left, right)}: compare element by element with `all`")
         case (Label() | Choice(), _) | (_, Label() | Choice()):
             return _same_label(relation, left, right)
         case Truth(p), Truth(q) if relation == "==":
             return equivalence(p, q)
         case Truth(), Truth():
             raise Refusal("truth values have no order: write `implies(p, q)`, `p == q` or `p != q`")
-    raise Refusal(f"{described(left)} compared with {described(right)}: a truth value stands alone, as `p` or `not p`")
+    raise Refusal(f"{_both(left, right)}: a truth value stands alone, as `p` or `not p`")
 
 
 def _same_label(relation: Relation, left: Value, right: Value) -> Formula:
@@ -93,9 +93,13 @@ def _same_label(relation: Relation, left: Value, right: Value) -> Formula:
                 raise Refusal(f"`{a.name}` and `{b.name}` have different labels: only equal lists can be compared")
             return _atom(Linear.of(a) - Linear.of(b), "==")
     raise Refusal(
-        f"{described(left)} compared with {described(right)}: a category is compared with a label, "
+        f"{_both(left, right)}: a category is compared with a label, "
         'after `colour: {"red", "green"}` as in `colour == "red"`'
     )
+
+
+def _both(left: Value, right: Value) -> str:
+    return f"{described(left)} and {described(right)} cannot be compared"
 
 
 def membership(value: Value, collection: Value) -> Formula:

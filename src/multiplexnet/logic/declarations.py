@@ -87,6 +87,8 @@ class _Declaration:
                 return Variable(name, index, self._range(brackets), "input")
             case ast.Set(labels):
                 return Variable(name, index, Category(tuple(self._labels(labels))))
+            case ast.Name("function"):
+                raise self._error(base, "a function has no size: write `f: function`")
             case ast.Name(word):
                 hint = f" (did you mean `{_SIMILAR[word]}`?)" if word in _SIMILAR else nearest(word, TYPES)
                 raise self._error(base, f"unknown type `{word}`{hint}: {_TYPES_LISTED}")

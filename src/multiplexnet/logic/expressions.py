@@ -22,6 +22,7 @@ from multiplexnet.logic.values import (
     Value,
     Vector,
     amount,
+    counted,
     decimal,
     exact,
     integer,
@@ -69,7 +70,7 @@ _NO_RULE: dict[type[ast.expr], str] = {
     ast.Yield: "`yield`",
     ast.YieldFrom: "`yield`",
     ast.Starred: "`*` before a list",
-    ast.Dict: "a dictionary",
+    ast.Dict: "a dictionary or empty `{}`",
     ast.DictComp: "a dictionary",
     ast.Slice: "a slice",
 }
@@ -178,6 +179,8 @@ class Reader:
             return self.names.values[name]
         if name in FUNCTIONS or name in self.names.functions:
             raise Refusal(f"`{name}` is a function: call it, as in `{name}(…)`")
+        if not self.names.values and not self.names.functions:
+            raise Refusal(f"`{name}` where a constant number is needed, as in `3`")
         known = [*self._scope, *self.names.values]
         raise Refusal(f"unknown name `{name}`{nearest(name, known)}: declare it, as in `{name}: real`")
 
@@ -310,6 +313,8 @@ class Reader:
             yield self.value(body)
             return
         first, rest = generators[0], generators[1:]
+        if first.is_async:
+            raise Refusal("`async` is no part of the rule language, which is read and never run")
         outer = self._scope
         for element in self._as(vector, first.iter):
             self.budget.charge(element)
@@ -348,7 +353,7 @@ class Reader:
         if not isinstance(node.func, ast.Name):
             raise Refusal("only functions can be called, by their name, as in `max(a, b)`")
         if node.keywords:
-            raise Refusal(f"`{node.keywords[0].arg or '**'}=` in a call: write the arguments without names")
+            raise Refusal(f"`{node.keywords[0].arg or '**'}` in a call: write the arguments without names")
         name = node.func.id
         if name in FUNCTIONS:
             return self._builtin(name, node)
@@ -371,7 +376,7 @@ class Reader:
         arity = self.names.arities.setdefault(name, len(node.args))
         if not node.args or arity != len(node.args):
             wanted = f"{arity} as before" if node.args else "at least one, as in `f(x)`"
-            raise Refusal(f"`{name}` with {len(node.args)} arguments: give {wanted}")
+            raise Refusal(f"`{name}` with {counted(len(node.args), 'argument')}: give {wanted}")
         return tuple(self._as(amount, argument) for argument in node.args)
 
 

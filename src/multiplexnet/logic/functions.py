@@ -15,6 +15,7 @@ from multiplexnet.logic.values import (
     Value,
     Vector,
     amount,
+    counted,
     integer,
     number,
     total,
@@ -41,7 +42,7 @@ class Function:
 
     def __call__(self, arguments: Values) -> Value:
         if len(arguments) < self.least or (self.most is not None and len(arguments) > self.most):
-            raise Refusal(f"{len(arguments)} arguments: write {self.usage}")
+            raise Refusal(f"{counted(len(arguments), 'argument')}: write {self.usage}")
         return self.result(arguments)
 
 

@@ -111,6 +111,8 @@ class Statement:
         lines = self.text.split("\n")
         row = min(max(error.lineno or 1, 1), len(lines))
         column = min(max(error.offset or 1, 1), len(lines[row - 1]) + 1)
+        if "integer string conversion" in error.msg:
+            return self._error(row, column, "a number of thousands of digits: scale the rule to smaller numbers")
         return self._error(row, column, f"this cannot be read as a rule or declaration: {error.msg}")
 
 

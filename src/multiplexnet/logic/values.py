@@ -30,6 +30,7 @@ __all__ = [
     "Value",
     "Vector",
     "amount",
+    "counted",
     "decimal",
     "described",
     "difference",
@@ -119,6 +120,11 @@ def described(value: Value) -> str:
             return f"the category `{variable.name}`"
         case Vector(elements):
             return f"a vector of {len(elements)}"
+
+
+def counted(count: int, noun: str) -> str:
+    """``1 argument``, ``2 arguments``."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
 def nearest(word: str, known: Iterable[str]) -> str:
