@@ -86,7 +86,7 @@ class Multiplexer(nn.Module):
             raise ShapeError("the rules have no outputs: declare one, as in `x: real`")
         _check_functions(rules, functions)
         self.rules, self.max_terms, self.per_term, self._boxes = rules, max_terms, per_term, boxes
-        self._functions = dict(functions)
+        self._functions = {n: f for n, f in functions.items() if not isinstance(f, nn.Module)}
         self.modules_of_functions = nn.ModuleDict({n: f for n, f in functions.items() if isinstance(f, nn.Module)})
         self.compiled = compiled
 
@@ -186,7 +186,7 @@ class Multiplexer(nn.Module):
         raw = self._checked(raw)
         batch = raw.shape[:-1]
         given = self.input_columns(inputs, batch)
-        values, logits = raw[..., : self._values], raw[..., self._values :]
+        values, logits = raw.split_with_sizes([self._values, raw.shape[-1] - self._values], -1)
         choices = tuple(self._choices(values, logits, given))
         if given is not None and not torch.compiler.is_compiling():
             _refuse_infeasible(choices, given, self.compiled.inputs)
@@ -202,19 +202,15 @@ class Multiplexer(nn.Module):
                 value += size * width
             else:
                 own = values if len(self._sizes) == 1 else values.index_select(-1, columns)
-            mine = logits[..., logit : logit + size] if size > 1 else torch.zeros_like(values[..., :1])
+            mine = logits[..., logit : logit + size] if size > 1 else None
             logit += size if size > 1 else 0
-            largest = torch.finfo(mine.dtype).max
-            mine = mine.clamp(-largest, largest)  # −inf is kept for terms that cannot be met
-            feasible = None if inputs is None else maps.feasible(inputs, functions=self._functions)
-            if feasible is not None:
-                mine = mine.masked_fill(~feasible, -torch.inf)
-            yield Choice(maps, own, mine, columns, inputs, self._functions, self.per_term)
+            feasible = None if inputs is None else maps.feasible(inputs, functions=self.functions)
+            yield Choice(maps, own, mine, columns, feasible, inputs, self.functions, self.per_term)
 
     @property
     def functions(self) -> Functions:
         """The torch code of opaque functions by name."""
-        return self._functions
+        return {**self._functions, **dict(self.modules_of_functions.items())}
 
     def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
         """Every block that has outputs, with the maps of its terms."""
@@ -294,7 +290,9 @@ class Multiplexer(nn.Module):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         probe = fn(torch.empty(0, dtype=self.dtype, device=self.device))
         if probe.dtype != self.dtype and probe.dtype.is_floating_point:
+            device = self.device
             self._build(self.compiled, probe.dtype)  # the constants of one dtype cast to another guarantee nothing
+            super()._apply(lambda table: table.to(device), recurse)  # type: ignore[no-untyped-call]
         return cast(Self, super()._apply(fn, recurse))  # type: ignore[no-untyped-call]
 
     def get_extra_state(self) -> Tensor:
@@ -412,8 +410,8 @@ def _refuse_out_of_range(variable: Variable, tensor: Tensor) -> None:
 
 def _refuse_infeasible(choices: tuple[Choice, ...], inputs: Tensor, variables: tuple[Variable, ...]) -> None:
     for choice in choices:
-        nothing = choice.logits.isneginf().all(-1)
-        if bool(nothing.any()):
+        nothing = None if choice.feasible is None else ~choice.feasible.any(-1)
+        if nothing is not None and bool(nothing.any()):
             names = ", ".join(v.name for v in variables)
             raise InputError(
                 f"for these values of {names} no term leaves room between the floats of "
