@@ -127,6 +127,7 @@ def test_check_by_position(files: Path) -> None:
     (files / "named.csv").write_text("label,p,q,r\nyes,0,3,500\n")
     result = run("check", ACTUATOR, files / "named.csv", "--by-position", "--skip", "label")
     assert result.exit_code == 0, result.output
+    assert "columns: a = p, b = q, limit = r" in result.stdout
 
 
 def test_check_shows_numbers_that_are_short(files: Path) -> None:

@@ -258,6 +258,10 @@ def test_wrong_options(csv: Write) -> None:
         check_table(SUM, path, skip=["pp"])
     with pytest.raises(TableError, match=r"has 2 columns, and by position the rules need 3 \(c would be the last\)"):
         check_table(SUM, path, by_position=True)
+    with pytest.raises(
+        TableError, match=r"row 1, column 'w' \(read as a; --skip leaves a column out\): 'x' is not a number"
+    ):
+        check_table(SUM, csv("w,p,q,r\nx,1,2,3\n"), by_position=True)
     with pytest.raises(TableError, match=r"the rules call f\(…\), and a table has no functions"):
         check_table(parse("a: real; f: function\na <= f(a)"), path)
 

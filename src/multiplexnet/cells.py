@@ -95,13 +95,13 @@ def _decimals(cells: pl.Series, expected: str = "a number such as 12.5 or 3e-4")
 
 
 def _split(cells: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Digits as an integer and the number of decimal places; null where the cell is no plain decimal of 18 digits."""
-    digits = cells.str.replace(".", "", literal=True).cast(pl.Int64, strict=False)
-    point = cells.str.find(".", literal=True).cast(pl.Int64)
-    places = cells.str.len_bytes().cast(pl.Int64) - 1 - point
-    misplaced = cells.str.starts_with(".-") | cells.str.starts_with(".+")  # without its point a number
-    places = places.zip_with(point.is_not_null(), pl.repeat(0, len(cells), eager=True))
-    return (digits.set(misplaced, None) if misplaced.any() else digits), places
+    """Digits as an integer and the number of decimal places; null digits where the cell is no plain decimal."""
+    cell = pl.col("cell").str
+    digits = cell.replace(".", "", literal=True).cast(pl.Int64, strict=False)
+    misplaced = cell.starts_with(".-") | cell.starts_with(".+")  # without its point it would be a number
+    places = (cell.len_bytes().cast(pl.Int64) - 1 - cell.find(".", literal=True).cast(pl.Int64)).fill_null(0)
+    found = cells.alias("cell").to_frame().select(digits=pl.when(~misplaced).then(digits), places=places)
+    return found["digits"], found["places"]
 
 
 def _scientific(

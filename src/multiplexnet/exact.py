@@ -104,12 +104,13 @@ class Column:
     @cached_property
     def near(self) -> Floats:
         """``Σ parts`` in float64, without the unit."""
-        return self.parts[0] if len(self.parts) == 1 else np.sum(self.parts, axis=0)
+        return self.parts[0] if len(self.parts) == 1 else np.asarray(sum(self.parts[1:], self.parts[0]))
 
     @cached_property
     def size(self) -> Floats:
         """``Σ |parts|`` in float64: what rounding errors are relative to."""
-        return np.abs(self.parts[0]) if len(self.parts) == 1 else np.sum(np.abs(self.parts), axis=0)
+        first, *rest = map(np.abs, self.parts)
+        return np.asarray(sum(rest, first))
 
     @cached_property
     def top(self) -> float:
@@ -421,6 +422,6 @@ def select(choice: NDArray[np.intp], columns: Sequence[Column]) -> Column:
     parts = [np.zeros(len(choice)) for _ in range(max(len(column.parts) for column in columns))]
     for k, column in enumerate(columns):
         chosen = choice == k
-        for part, source in zip(parts, column.parts, strict=False):
-            np.copyto(part, source, where=chosen)
+        for i, part in enumerate(column.parts):
+            parts[i] = np.where(chosen, part, parts[i])
     return Column(tuple(parts), columns[0].unit)

@@ -100,6 +100,9 @@ def check_text(report: TableReport) -> RenderableType:
     parts: list[RenderableType] = [_verdict(report), "", _rule_table(report)]
     if any(d.violations for d in report.domains):
         parts += ["", _domain_table(report)]
+    renamed = [f"{v.name} = {name}" for v, name in report.columns if name != v.name]
+    if renamed:
+        parts += ["", Text(f"columns: {', '.join(renamed)}", style="dim")]
     if report.ignored:
         parts += ["", Text(f"ignored columns: {', '.join(report.ignored)}", style="dim")]
     return Group(*parts)

@@ -197,8 +197,8 @@ def _matched(
         )
     names = [name for name in table.names if name not in skip]
     used = set(variables(specification.formula)) | {v for v in specification.variables if _has_domain(v)}
-    if by_position:
-        return {v: name for v, name in _in_order(specification, names, table).items() if v in used}
+    if by_position:  # all of them, so that text in a number column shows a column too many
+        return _in_order(specification, names, table)
     found = {v: next((a for a in _spellings(v.name) if a in names), None) for v in specification.variables if v in used}
     if missing := [v.name for v, name in found.items() if name is None]:
         raise TableError(_missing(missing, names, table, nothing_found=len(missing) == len(found)))
@@ -291,7 +291,10 @@ class _Table:
             return column(variable, cells)
         except BadCell as bad:
             name = self.names[int(cells.name)]
-            raise TableError(f"{self.path}, row {done + bad.row + 1}, column {name!r}: {bad.reason}") from None
+            other = (
+                "" if name in _spellings(variable.name) else f" (read as {variable.name}; --skip leaves a column out)"
+            )
+            raise TableError(f"{self.path}, row {done + bad.row + 1}, column {name!r}{other}: {bad.reason}") from None
 
 
 def _csv(path: Path) -> _Table:
