@@ -173,7 +173,7 @@ def centres(rows: Rows, reach: Fraction) -> Iterator[Point]:
         yield (Fraction(0),) * rows.n
         return
     norms = [Fraction(sum(map(abs, a)) or 1) for a in rows.A]
-    A = np.array([[c / int(k) for c in a] for a, k in zip(rows.A, norms, strict=True)], dtype=np.float64)
+    A, _ = lp.unit_rows(rows.A, rows.b)
     scale = [max(Fraction(1), abs(bound) / k / 4) for bound, k in zip(rows.b, norms, strict=True)]
     found = _magnified(rows, A, norms, scale, reach)
     if found is None:

@@ -89,7 +89,7 @@ class Format:
         if value > self.max:
             return self.max
         if value < -self.max:
-            raise OverflowError(f"no number of {self.name} is at most {float(value):g}")
+            raise OverflowError(f"{self.name} ends at {float(-self.max):g}: no number of it is smaller")
         unit = self.spacing(value)
         return (value / unit).__floor__() * unit
 
@@ -111,7 +111,7 @@ class Format:
     def next_up(self, value: Fraction) -> Fraction:
         """The smallest number of the format that is larger than ``value``."""
         if value >= self.max:
-            raise OverflowError(f"no number of {self.name} is larger than {float(value):g}")
+            raise OverflowError(f"{self.name} ends at {float(self.max):g}: no number of it is larger")
         above = self.up(value)
         return above if above > value else self.up(value + self.tiny / 2)
 

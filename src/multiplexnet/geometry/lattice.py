@@ -155,8 +155,8 @@ def _cuts(found: Solutions, spread: dict[int, Fraction]) -> Rows:
 
 def _float_size(found: Solutions, pulled: Rows, i: int) -> Fraction | None:
     """The largest ``|x_i|`` a float solver sees, a little more than that; ``None`` if it looks unbounded."""
-    A = np.array(pulled.A, dtype=np.float64).reshape(len(pulled), pulled.n)
-    b, row = lp.as_floats(pulled.b), np.array(found.basis[i], dtype=np.float64)
+    A, b = lp.unit_rows(pulled.A, pulled.b) if len(pulled) else (np.zeros((0, pulled.n)), np.zeros(0))
+    row = np.array(found.basis[i], dtype=np.float64)
     ends = [lp.maximise(sign * row, A, b, reach=lp.FAR) for sign in (1.0, -1.0)]
     if any(end is None or float(np.abs(end[1]).max()) > lp.FAR / 2 for end in ends):
         return None

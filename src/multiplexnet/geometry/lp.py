@@ -7,6 +7,7 @@ chooses what is tried first. HiGHS is known to call an unbounded program infeasi
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ __all__ = [
     "maximise",
     "positive_kernel",
     "tight_rows",
+    "unit_rows",
 ]
 
 Array = NDArray[np.float64]
@@ -142,6 +144,13 @@ def analytic_centre(A: Array, b: Array, start: Array) -> Array:
             break
         x = x + direction / (1.0 + np.sqrt(decrement))
     return x
+
+
+def unit_rows(A: Sequence[Sequence[int]], b: Sequence[Fraction]) -> tuple[Array, Array]:
+    """The rows ``A x ≤ b`` as floats, each divided by the sum of its absolute coefficients, which may be huge."""
+    norms = [sum(map(abs, a)) or 1 for a in A]
+    matrix = [[c / k for c in a] for a, k in zip(A, norms, strict=True)]
+    return np.array(matrix, dtype=np.float64), as_floats([bound / k for bound, k in zip(b, norms, strict=True)])
 
 
 def as_floats(values: Sequence[Any]) -> Array:

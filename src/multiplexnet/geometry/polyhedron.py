@@ -9,8 +9,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-import numpy as np
-
 from multiplexnet.geometry import lp, simplex
 from multiplexnet.geometry.anchors import Point, anchor, centres, clearance
 from multiplexnet.geometry.linear import rank, solve
@@ -112,19 +110,27 @@ def _has_positive_combination(rows: Rows) -> bool:
 
     The weights of all rows but n independent ones are rounded to fractions, the rest solved for exactly.
     """
-    A = np.array(rows.A, dtype=np.float64)
+    A, _ = lp.unit_rows(rows.A, rows.b)
     weights = lp.positive_kernel(A.T)
     if weights is None:
         return False
     chosen = lp.independent_rows(A)
-    rounded = {i: round(weights[i] * (1 << CENTRE_BITS)) for i in set(range(len(rows))) - set(chosen)}
+    sizes = [Fraction(w) / (sum(map(abs, a)) or 1) for w, a in zip(weights.tolist(), rows.A, strict=True)]
+    scale = (1 << CENTRE_BITS) / max(sizes)
+    rounded: dict[int, int] = {i: round(sizes[i] * scale) for i in set(range(len(rows))) - set(chosen)}
     right = [-sum(rows.A[i][j] * w for i, w in rounded.items()) for j in range(rows.n)]
     rest = solve([[rows.A[i][j] for i in chosen] for j in range(rows.n)], right)
-    return rest is not None and all(w > 0 for w in (*rest, *rounded.values()))
+    return rest is not None and min(rest) > 0 and min(rounded.values(), default=1) > 0
 
 
 def is_redundant(rows: Rows, i: int, *, prefer: Sequence[int] = ()) -> bool:
-    """Whether the other rows imply row ``i``, by an exact program; ``prefer`` are rows thought to be tight there."""
+    """Whether the other rows (which some point satisfies) imply row ``i``, by an exact program.
+
+    Args:
+        rows: the system.
+        i: the row in question.
+        prefer: rows thought to be tight where row ``i`` comes nearest, to start from.
+    """
     others = [k for k in range(len(rows)) if k != i]
     place = {k: j for j, k in enumerate(others)}
     best = simplex.maximise(rows.A[i], rows.subset(others), prefer=[place[k] for k in prefer if k != i])
@@ -134,7 +140,8 @@ def is_redundant(rows: Rows, i: int, *, prefer: Sequence[int] = ()) -> bool:
         return False
     if best.value < rows.b[i] or not rows.strict[i]:
         return True
-    return any(y > 0 and rows.strict[k] for y, k in zip(best.multipliers, others, strict=True))
+    beyond = Rows.of([[-c for c in rows.A[i]]], [-rows.b[i]], n=rows.n)
+    return is_empty(rows.subset(others) + beyond)
 
 
 def without_redundant(rows: Rows) -> Rows:
@@ -144,15 +151,15 @@ def without_redundant(rows: Rows) -> Rows:
         >>> without_redundant(Rows.of([[1], [1], [-1]], [3, 2, 0])).b
         (Fraction(2, 1), Fraction(0, 1))
     """
-    A, b = np.array(rows.A, dtype=np.float64).reshape(len(rows), rows.n), lp.as_floats(rows.b)
+    A, b = lp.unit_rows(rows.A, rows.b)
     kept = list(range(len(rows)))
     for i in reversed(range(len(rows))):
         others = [k for k in kept if k != i]
-        answer = lp.maximise(A[i], A[others], b[others], reach=lp.FAR) if others else None
+        answer = lp.maximise(A[i], A[others], b[others], reach=lp.FAR)
         if answer is None or answer[0] > b[i] + lp.REDUNDANT_TOLERANCE * (1.0 + abs(b[i])):
             continue
-        current = rows.subset([*others, i])
-        if is_redundant(current, len(others), prefer=lp.tight_rows(A[others], b[others], answer[1])):
+        tight = lp.tight_rows(A[others], b[others], answer[1])
+        if is_redundant(rows.subset([*others, i]), len(others), prefer=tight):
             kept = others
     return rows.subset(kept)
 
