@@ -25,7 +25,7 @@ from multiplexnet.logic.values import (
 
 __all__ = ["FUNCTIONS", "Function"]
 
-LONGEST_RANGE = 1_000_000
+LONGEST_RANGE = 100_000
 
 T = TypeVar("T")
 Values = Sequence[Value]
