@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.errors import ProductError
+from multiplexnet.refusals import refuse_lost
 from multiplexnet.transforms.choose import TermMaps
 from multiplexnet.transforms.known import Functions
 
@@ -75,7 +76,8 @@ class Choice:
         maps = self.maps if stop - start == self.size else self.maps.terms(start, stop)
         raw = self.raw[..., start:stop, :] if self.per_term else self.raw
         x: Tensor = maps(raw, inputs=self.inputs, functions=self.functions, per_term=self.per_term)
-        return x
+        feasible = None if self.feasible is None else self.feasible[..., start:stop]
+        return self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)
 
     def at(self, index: Tensor) -> Tensor:
         """The values of the chosen terms alone: index ``(*batch,)``, result ``(*batch, D_b)``."""
@@ -84,7 +86,16 @@ class Choice:
             chosen = index[..., None, None].expand(*index.shape, 1, raw.shape[-1])
             raw = raw.gather(-2, chosen).squeeze(-2)
         x: Tensor = self.maps(raw, index, inputs=self.inputs, functions=self.functions)
-        return x
+        return self._found(x, raw, None)
+
+    def _found(self, x: Tensor, raw: Tensor, feasible: Tensor | None) -> Tensor:
+        """x, in which nothing may be NaN without a reason; terms that cannot be met are 0 instead."""
+        if self.functions:
+            expected = raw.isnan().any(-1) if self.maps.training else None
+            if feasible is not None:
+                expected = ~feasible if expected is None else expected | ~feasible
+            refuse_lost(x, expected, self.functions)
+        return x if feasible is None else x.masked_fill(~feasible.unsqueeze(-1), 0.0)
 
     def best(self) -> Tensor:
         """The values of the most probable term, ``(*batch, D_b)``."""

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from multiplexnet.branches import Branches, Choice
-from multiplexnet.errors import DtypeError, InputError, RecordError, ShapeError
+from multiplexnet.errors import DtypeError, RecordError, ShapeError
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.logic.formula import Variable
 from multiplexnet.logic.record import (
@@ -20,6 +20,13 @@ from multiplexnet.logic.record import (
     specification_from,
 )
 from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+from multiplexnet.refusals import (
+    checked_function,
+    refuse_out_of_range,
+    refuse_roomless,
+    refuse_uncovered,
+    refuse_unknown_functions,
+)
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import FORMATS
 from multiplexnet.transforms.choose import Boxes, TermMaps
@@ -74,7 +81,7 @@ class Multiplexer(nn.Module):
         boxes: Boxes = Separable,
     ) -> None:
         compiled = rules.compile(max_terms=max_terms, cover=cover)
-        _refuse_uncovered(compiled)
+        refuse_uncovered(compiled)
         self._start(rules, compiled, max_terms, per_term, functions or {}, boxes)
         self._build(compiled, dtype or torch.get_default_dtype())
 
@@ -84,7 +91,7 @@ class Multiplexer(nn.Module):
         super().__init__()
         if not rules.outputs:
             raise ShapeError("the rules have no outputs: declare one, as in `x: real`")
-        _check_functions(rules, functions)
+        refuse_unknown_functions(rules.specification.functions, functions)
         self.rules, self.max_terms, self.per_term, self._boxes = rules, max_terms, per_term, boxes
         self._functions = {n: f for n, f in functions.items() if not isinstance(f, nn.Module)}
         self.modules_of_functions = nn.ModuleDict({n: f for n, f in functions.items() if isinstance(f, nn.Module)})
@@ -188,12 +195,10 @@ class Multiplexer(nn.Module):
         given = self.input_columns(inputs, batch)
         values, logits = raw.split_with_sizes([self._values, raw.shape[-1] - self._values], -1)
         choices = tuple(self._choices(values, logits, given))
-        if given is not None and not torch.compiler.is_compiling():
-            _refuse_infeasible(choices, given, self.compiled.inputs)
         return Branches(choices, batch, self.max_terms)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
-        value, logit = 0, 0
+        value, logit, functions = 0, 0, self.functions
         for b, (maps, size) in enumerate(zip(self._maps, self._sizes, strict=True)):
             columns = self._columns(b)
             width = columns.numel()
@@ -204,13 +209,16 @@ class Multiplexer(nn.Module):
                 own = values if len(self._sizes) == 1 else values.index_select(-1, columns)
             mine = logits[..., logit : logit + size] if size > 1 else None
             logit += size if size > 1 else 0
-            feasible = None if inputs is None else maps.feasible(inputs, functions=self.functions)
-            yield Choice(maps, own, mine, columns, feasible, inputs, self.functions, self.per_term)
+            feasible = None if inputs is None else maps.feasible(inputs, functions=functions)
+            if feasible is not None:
+                refuse_roomless(feasible, self.compiled.inputs, self.dtype)
+            yield Choice(maps, own, mine, columns, feasible, inputs, functions, self.per_term)
 
     @property
     def functions(self) -> Functions:
         """The torch code of opaque functions by name."""
-        return {**self._functions, **dict(self.modules_of_functions.items())}
+        functions: dict[str, Callable[..., Tensor]] = {**self._functions, **dict(self.modules_of_functions.items())}
+        return {name: checked_function(name, f) for name, f in functions.items()}
 
     def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
         """Every block that has outputs, with the maps of its terms."""
@@ -281,9 +289,7 @@ class Multiplexer(nn.Module):
             raise ShapeError(
                 f"input {variable.name} has shape {tuple(tensor.shape)}; one value per row is {tuple(batch)}"
             ) from None
-        if not torch.compiler.is_compiling():
-            _refuse_out_of_range(variable, tensor)
-        return tensor
+        return refuse_out_of_range(variable, tensor)
 
     # --- other dtypes, devices and processes ------------------------------------------------------------------------
 
@@ -344,76 +350,8 @@ class Multiplexer(nn.Module):
         return mux
 
 
-# --- refusals -------------------------------------------------------------------------------------------------------
-
-
 def _record(state: Any) -> Any:
     try:
         return json.loads(bytes(state.cpu().tolist()))
     except (AttributeError, TypeError, ValueError) as error:
         raise RecordError(f"this is not the state of a Multiplexer ({error})") from error
-
-
-def _refuse_uncovered(compiled: Compiled) -> None:
-    if not compiled.inputs:
-        return
-    from multiplexnet.logic.diagnose import uncovered_input
-
-    found = uncovered_input(compiled)
-    if found is not None:
-        point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
-        raise InputError(
-            f"for {point} no output obeys the rules: declare narrower ranges, as in `limit: input[0, 100]`, "
-            "or relax the rules"
-        )
-
-
-def _check_functions(rules: Rules, functions: Functions) -> None:
-    wanted = rules.specification.functions
-    missing = [name for name in wanted if name not in functions]
-    if missing:
-        raise InputError(f"the rules use {missing[0]!r}: give it as functions={{{missing[0]!r}: …}}")
-    unknown = [name for name in functions if name not in wanted]
-    if unknown:
-        known = ", ".join(wanted) or "none"
-        raise InputError(f"{unknown[0]!r} is no function of the rules (they declare: {known})")
-
-
-def _rows_where(mask: Tensor) -> str:
-    rows = [tuple(row) for row in mask.nonzero()[:5].tolist()]
-    text = ", ".join(str(row[0] if len(row) == 1 else row) for row in rows)
-    more = int(mask.sum()) - len(rows)
-    where = f"row {text}" if len(rows) == 1 else f"rows {text}"
-    return (where if rows[0] else "the only row") + (f" and {more} more" if more > 0 else "")
-
-
-def _refuse_out_of_range(variable: Variable, tensor: Tensor) -> None:
-    from fractions import Fraction
-
-    lower, upper = getattr(variable.domain, "lower", None), getattr(variable.domain, "upper", None)
-    outside = ~tensor.isfinite()
-    if lower is not None:
-        outside |= (
-            tensor.double() < float(lower) if Fraction(float(lower)) >= lower else tensor.double() <= float(lower)
-        )
-    if upper is not None:
-        outside |= (
-            tensor.double() > float(upper) if Fraction(float(upper)) <= upper else tensor.double() >= float(upper)
-        )
-    if bool(outside.any()):
-        low = "-inf" if lower is None else f"{float(lower):g}"
-        high = "inf" if upper is None else f"{float(upper):g}"
-        raise InputError(
-            f"input {variable.name} is outside its declared range [{low}, {high}] in {_rows_where(outside)}"
-        )
-
-
-def _refuse_infeasible(choices: tuple[Choice, ...], inputs: Tensor, variables: tuple[Variable, ...]) -> None:
-    for choice in choices:
-        nothing = None if choice.feasible is None else ~choice.feasible.any(-1)
-        if nothing is not None and bool(nothing.any()):
-            names = ", ".join(v.name for v in variables)
-            raise InputError(
-                f"for these values of {names} no term leaves room between the floats of "
-                f"{str(inputs.dtype).removeprefix('torch.')}: {_rows_where(nothing)}"
-            )

@@ -1,0 +1,163 @@
+"""What a layer refuses at run time, and how it says so: inputs out of range, rows without room, lost values.
+
+Verdicts on tensors can only be acted on where their values can be looked at: not while a graph is recorded, not under
+``vmap``, not without data on the meta device. There the row comes out as NaN, which is no output that breaks a rule.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from multiplexnet.errors import DtypeError, InputError, ShapeError
+from multiplexnet.logic.formula import Real, Variable
+from multiplexnet.logic.terms import Compiled
+
+__all__ = [
+    "checked_function",
+    "refuse_lost",
+    "refuse_out_of_range",
+    "refuse_roomless",
+    "refuse_uncovered",
+    "refuse_unknown_functions",
+]
+
+Function = Callable[..., Tensor]
+
+
+def _anywhere(mask: Tensor) -> bool:
+    """Whether the mask holds somewhere, as far as that can be known."""
+    if torch.compiler.is_compiling():
+        return False
+    try:
+        return bool(mask.any())
+    except RuntimeError:  # vmap, the meta device
+        return False
+
+
+def _rows_where(mask: Tensor) -> str:
+    """The first rows where the mask holds, as text."""
+    rows = [tuple(row) for row in mask.nonzero()[:5].tolist()]
+    if not rows[0]:
+        return "the only row"
+    text = ", ".join(str(row[0] if len(row) == 1 else row) for row in rows)
+    more = int(mask.sum()) - len(rows)
+    return f"row {text}" if len(rows) == 1 else f"rows {text}" + (f" and {more} more" if more > 0 else "")
+
+
+# --- inputs ---------------------------------------------------------------------------------------------------------
+
+
+def refuse_uncovered(compiled: Compiled) -> None:
+    """Raises ``InputError`` if some inputs in their declared range leave no output; asks z3."""
+    if not compiled.inputs:
+        return
+    from multiplexnet.logic.diagnose import uncovered_input
+
+    found = uncovered_input(compiled)
+    if found is not None:
+        point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
+        raise InputError(
+            f"for {point} no output obeys the rules: declare narrower ranges, as in `limit: input[0, 100]`, "
+            "or relax the rules"
+        )
+
+
+def refuse_out_of_range(variable: Variable, values: Tensor) -> Tensor:
+    """The values of an input, NaN where they lie outside its domain and that could not be raised as ``InputError``."""
+    outside = ~_inside(variable, values)
+    if _anywhere(outside):
+        raise InputError(
+            f"input {variable.name} is outside its declared range {_range(variable)} in {_rows_where(outside)}"
+        )
+    return values.masked_fill(outside, torch.nan)
+
+
+def _inside(variable: Variable, values: Tensor) -> Tensor:
+    """Compared exactly: an end that float64 does not hold lies strictly between two floats."""
+    wide, domain = values.double(), variable.domain
+    inside = values.isfinite()
+    if not isinstance(domain, Real):
+        low, high = domain.values.start, domain.values.stop - 1
+        return inside & (wide >= low) & (wide <= high) & (wide == wide.round())
+    if domain.lower is not None:
+        end = float(domain.lower)
+        inside = inside & (wide >= end if Fraction(end) >= domain.lower else wide > end)
+    if domain.upper is not None:
+        end = float(domain.upper)
+        inside = inside & (wide <= end if Fraction(end) <= domain.upper else wide < end)
+    return inside
+
+
+def _range(variable: Variable) -> str:
+    domain = variable.domain
+    if not isinstance(domain, Real):
+        return f"{{{domain.values.start}, …, {domain.values.stop - 1}}}"
+    low = "-inf" if domain.lower is None else f"{float(domain.lower):g}"
+    high = "inf" if domain.upper is None else f"{float(domain.upper):g}"
+    return f"[{low}, {high}]"
+
+
+def refuse_roomless(feasible: Tensor, inputs: Sequence[Variable], dtype: torch.dtype) -> None:
+    """Raises ``InputError`` for rows in which no term can be met; ``feasible`` is ``(*batch, K)``."""
+    nothing = ~feasible.any(-1)
+    if _anywhere(nothing):
+        raise InputError(
+            f"for these values of {', '.join(v.name for v in inputs)} no term leaves room between the floats of "
+            f"{str(dtype).removeprefix('torch.')}: {_rows_where(nothing)}"
+        )
+
+
+# --- opaque functions -----------------------------------------------------------------------------------------------
+
+
+def refuse_unknown_functions(wanted: Sequence[str], functions: Mapping[str, Function]) -> None:
+    """Raises ``InputError`` unless there is code for exactly the functions of the rules."""
+    missing = [name for name in wanted if name not in functions]
+    if missing:
+        raise InputError(f"the rules use {missing[0]!r}: give it as functions={{{missing[0]!r}: …}}")
+    unknown = [name for name in functions if name not in wanted]
+    if unknown:
+        raise InputError(f"{unknown[0]!r} is no function of the rules (they declare: {', '.join(wanted) or 'none'})")
+
+
+def checked_function(name: str, function: Function) -> Function:
+    """The function, which raises unless it returns one number of the same dtype for every row."""
+
+    def checked(*arguments: Tensor) -> Tensor:
+        value = function(*arguments)
+        first = arguments[0]
+        if not isinstance(value, Tensor):
+            raise InputError(f"the function {name!r} returned {type(value).__name__}; it must return a tensor")
+        if value.shape != first.shape:
+            raise ShapeError(
+                f"the function {name!r} returned shape {tuple(value.shape)} for arguments of shape "
+                f"{tuple(first.shape)}: it must return one number for every row"
+            )
+        if value.dtype != first.dtype:
+            raise DtypeError(f"the function {name!r} returned {value.dtype} for arguments of {first.dtype}")
+        return value
+
+    return checked
+
+
+def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Function]) -> None:
+    """Raises ``InputError`` where values were lost: a function was NaN or infinite, or left no float beyond it.
+
+    Args:
+        x: ``(…, D)``.
+        expected: ``(…,)``, where NaN has another reason.
+        functions: those that might be the cause.
+    """
+    lost = x.isnan().any(-1)
+    if expected is not None:
+        lost = lost & ~expected
+    if _anywhere(lost):
+        names = ", ".join(functions)
+        raise InputError(
+            f"the rules cannot be met where {names} is NaN or infinite, or close to the largest number of "
+            f"{str(x.dtype).removeprefix('torch.')}: {_rows_where(lost)}"
+        )
