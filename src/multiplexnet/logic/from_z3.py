@@ -17,9 +17,9 @@ from typing import Any, Literal
 import z3
 
 from multiplexnet.errors import RuleSyntaxError
+from multiplexnet.logic.encoder import input_range_z3
 from multiplexnet.logic.formula import Bool, Domain, Formula, Int, Real, Rule, Specification, Variable
 from multiplexnet.logic.ranges import integer_ranges
-from multiplexnet.logic.smt import input_range_z3
 from multiplexnet.logic.text import formula_text
 from multiplexnet.logic.z3_reader import Reader, Refused, domain_of, operands, short
 

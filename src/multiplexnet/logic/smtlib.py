@@ -14,10 +14,10 @@ from fractions import Fraction
 import z3
 
 from multiplexnet.errors import RuleSyntaxError
+from multiplexnet.logic.encoder import Encoder
 from multiplexnet.logic.formula import Apply, Bool, Domain, Int, Real, Specification, Variable, symbols
 from multiplexnet.logic.from_z3 import Constant, Written, specification
 from multiplexnet.logic.script import Command, Script, Token
-from multiplexnet.logic.smt import Encoder
 
 __all__ = ["from_smtlib", "to_smtlib"]
 
