@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from datetime import date
 from decimal import Decimal
@@ -273,3 +275,8 @@ def test_truth_values_and_labels_that_are_none(csv: Write) -> None:
     assert column(on, pl.Series([True, False])).near.tolist() == [1, 0]
     labels = Variable("k", 0, Category(("1", "2")))
     assert column(labels, pl.Series([2, 1, 3])).near.tolist() == [1, 0, -1]
+
+
+def test_tables_need_neither_torch_nor_z3() -> None:
+    program = "import sys, multiplexnet.tables; sys.exit('torch' in sys.modules or 'z3' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0

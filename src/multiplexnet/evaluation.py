@@ -115,8 +115,7 @@ class Rows:
     def _evaluated(self, symbol: Symbol) -> Column:
         match symbol:
             case Max(arguments):
-                columns = self._totals(arguments)
-                return select(self._largest(columns), columns)
+                return reduce(self._larger, self._totals(arguments))
             case Ite(condition, then, otherwise):
                 return select((~_truth(condition, self)).astype(np.intp), self._totals((then, otherwise)))
             case Apply(function, arguments):
@@ -131,13 +130,9 @@ class Rows:
         self.odd |= {int(row) for _, rows in totals for row in rows}
         return [column for column, _ in totals]
 
-    def _largest(self, columns: list[Column]) -> NDArray[np.intp]:
-        choice, best = np.zeros(self.length, dtype=np.intp), columns[0]
-        for k, column in enumerate(columns[1:], start=1):
-            larger = signs([(Fraction(1), column), (Fraction(-1), best)], Fraction(0), self.length) > 0
-            choice[larger] = k
-            best = select(choice, columns[: k + 1])
-        return choice
+    def _larger(self, first: Column, second: Column) -> Column:
+        second_wins = signs([(Fraction(1), second), (Fraction(-1), first)], Fraction(0), self.length) > 0
+        return select(second_wins.astype(np.intp), [first, second])
 
     def _applied(self, function: str, arguments: tuple[Linear, ...]) -> Column:
         if function not in self.functions:

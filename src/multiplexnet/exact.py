@@ -242,14 +242,16 @@ def _two_product(a: Floats | float, b: Floats) -> tuple[Floats, Floats]:
 
 
 def expanded(parts: Sequence[Floats], factor: Floats) -> tuple[Floats, ...]:
-    """``(Σ parts) · factor`` as few parts as hold it exactly; everything an integer below 2^200."""
+    """``(Σ parts) · factor``, exactly, in few parts; all are integers below 2^200."""
     if len(parts) == 1 and np.abs(product := parts[0] * factor).max(initial=0.0) < 2.0**53:
         return (product,)
-    terms = [t for part in reversed(parts) for t in reversed(_two_product(part, factor))]
-    for _ in range(len(terms) - 1):
-        for i in range(1, len(terms)):
-            terms[i], terms[i - 1] = _two_sum(terms[i], terms[i - 1])
-    return (terms[-1], *(t for t in reversed(terms[:-1]) if t.any()))
+    first, second, *others = (t for terms in zip(*(_two_product(p, factor) for p in parts), strict=True) for t in terms)
+    high, low = _two_sum(first, second)
+    rest = []
+    for term in others:
+        low, error = _two_sum(low, term)
+        rest.append(error)
+    return (high, *(part for part in (low, *rest) if part.any()))
 
 
 def _pieces(k: int) -> list[float]:
