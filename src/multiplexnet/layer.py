@@ -342,11 +342,38 @@ class Multiplexer(nn.Module):
         """
         record = _record(state["_extra_state"] if isinstance(state, Mapping) else state)
         specification = specification_from(record["specification"])
-        compiled = compiled_from(record["compiled"], specification)
+        return cls.from_compiled(
+            Rules.from_specification(specification),
+            compiled_from(record["compiled"], specification),
+            max_terms=record["max_terms"],
+            dtype=getattr(torch, record["dtype"]),
+            per_term=record["per_term"],
+            functions=functions,
+            boxes=boxes,
+        )
+
+    @classmethod
+    def from_compiled(
+        cls,
+        rules: Rules,
+        compiled: Compiled,
+        *,
+        max_terms: int = 4096,
+        dtype: torch.dtype | None = None,
+        per_term: bool = False,
+        functions: Functions | None = None,
+        boxes: Boxes = Separable,
+    ) -> Multiplexer:
+        """The layer of rules that have been compiled already; see the constructor.
+
+        Example:
+            >>> rules = Rules("x >= 2 or x <= -2")
+            >>> Multiplexer.from_compiled(rules, rules.compile(), dtype=torch.bfloat16).dtype
+            torch.bfloat16
+        """
         mux = cls.__new__(cls)
-        rules = Rules.from_specification(specification)
-        mux._start(rules, compiled, record["max_terms"], record["per_term"], functions or {}, boxes)
-        mux._build(compiled, getattr(torch, record["dtype"]))
+        mux._start(rules, compiled, max_terms, per_term, functions or {}, boxes)
+        mux._build(compiled, dtype or torch.get_default_dtype())
         return mux
 
 

@@ -96,6 +96,10 @@ def term_losses(branches: Branches, f: Callable[[Tensor], Tensor]) -> Tensor:
     if step >= count:
         return _checked(f(branches.terms(0, count)), branches, count)
 
+    if len(branches.choices) > 1:
+        for choice in branches.choices:
+            choice.x  # noqa: B018  (kept from here on: combinations only pick from it)
+
     def chunk(start: int, stop: int) -> Tensor:
         return _checked(f(branches.terms(start, stop)), branches, stop - start)
 
