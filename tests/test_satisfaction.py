@@ -173,6 +173,18 @@ def test_decimals_in_rules_are_exact() -> None:
     assert satisfied(tenth, columns([(0.1, 0, 0), (float(np.nextafter(0.1, 0)), 0, 0)])).tolist() == [False, True]
 
 
+def test_integers_beyond_53_bits_together() -> None:
+    x, y = 2.0**53 - 3, 2.0**53 - 1
+    z = float(3 * int(x) - 2 * int(y))
+    rule = Atom(linear([3, -2, -1]), "==")
+    assert satisfied(rule, columns([(x, y, z), (x, y, z - 1), (x, y, z + 1)])).tolist() == [True, False, False]
+
+
+def test_the_largest_violation_is_not_the_least_certain_one() -> None:
+    rows = Rows({v: Column((c,)) for v, c in columns([(1e16 + 2, 1e16, 0.0), (3.0, 0.0, 0.0)]).items()})
+    assert largest_violation(Atom(linear([1, -1]), "<="), rows, np.array([0, 1])) == 3
+
+
 def test_no_row_with_nan_or_infinity_obeys() -> None:
     data = columns([(nan, 0, 0), (0, inf, 0), (0, 0, -inf), (0, 0, 0)])
     assert satisfied(TRUE, data).tolist() == [False, False, False, True]

@@ -185,6 +185,7 @@ def test_a_table_without_rows_obeys(csv: Write) -> None:
 
 WRONG: list[tuple[str, str | bytes, str]] = [
     ("text", "a,b,c\n1,2,3\n1,x,3\n", r"t\.csv, row 2, column 'b': 'x' is not a number such as 12\.5 or 3e-4"),
+    ("misplaced sign", "a,b,c\n1,2,.-5\n", r"row 1, column 'c': '\.-5' is not a number"),
     ("comma decimals", 'a,b,c\n1,2,"3,5"\n', r"row 1, column 'c': '3,5' is not a number"),
     ("empty cell", "a,b,c\n1,2,3\n1,,3\n", r"row 2, column 'b': the cell is empty: fill it in or drop the row"),
     ("blank cell", "a,b,c\n1,  ,3\n", r"row 1, column 'b': the cell is empty"),

@@ -63,7 +63,7 @@ class Rows:
         self.variables = columns
         self.functions = functions or {}
         self.length = len(next(iter(columns.values()))) if length is None else length
-        self.odd: set[int] = set()  # rows near overflow or underflow, where Max and Ite have no column
+        self.odd: set[int] = set()  # rows near overflow, where Max and Ite have no column
         self.bad = np.zeros(self.length, dtype=np.bool_)  # some function gave no finite number
         self._columns: dict[Symbol, Column] = dict(columns.items())
         self._signs: dict[Linear, Signs] = {}

@@ -12,7 +12,7 @@ The sign of ``v = constant + Σ coefficient · column`` is found in four steps, 
    ``|v̂|`` is larger than that, its sign is right.
 3. *Error-free transformations.* Products and sums with their rounding errors (Dekker, Knuth), repeated until the
    leading part outweighs the rest or the rest is zero.
-4. *Python integers*, for the few rows that are left and for magnitudes near overflow or underflow.
+4. *Python integers*, for the few rows that are left and for magnitudes near overflow.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ Weighted = Sequence[tuple[Fraction, "Column"]]
 
 UNIT_ROUNDOFF = 2.0**-53
 UNDERFLOW = 2.0**-1000  # more than all underflow in one expression can add up to
-SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**900  # inside, products and their errors neither overflow nor underflow
+SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**900  # inside, nothing here overflows or underflows
 TINY = 2.0**-1074  # the smallest positive float
 GRIDS = (0, -20)  # the powers of two that are tried for «all values are multiples of»
 PASSES = 6
@@ -264,13 +264,14 @@ def _pieces(k: int) -> list[float]:
 
 
 def _products(piece: float, part: Floats) -> tuple[list[Floats], NDArray[np.bool_]]:
-    """Doubles that add up to the product, and the rows where they do so exactly."""
-    inside = np.abs(part) < SAFE_HIGH
+    """Doubles that add up to the product, and the rows where they do so exactly.
+
+    The piece is an integer, so everything is a multiple of the smallest float and nothing can underflow.
+    """
     if abs(piece) == 1.0:
-        return [piece * part], inside
+        return [piece * part], np.abs(part) < SAFE_HIGH
     product, error = _two_product(piece, part)
-    size = np.abs(product)
-    return [product, error], inside & ((part == 0) | ((size > SAFE_LOW) & (size < SAFE_HIGH)))
+    return [product, error], np.abs(product) < SAFE_HIGH
 
 
 def _expansion(form: _Integral) -> tuple[list[Floats], NDArray[np.bool_]]:
@@ -406,7 +407,7 @@ def _error(form: _Integral, near: Floats) -> Floats:
 
 
 def total(weighted: Weighted, constant: Fraction, length: int, multiple: int = 1) -> tuple[Column, NDArray[np.intp]]:
-    """``constant + Σ coefficient · column`` as a column, and the rows (near overflow or underflow) where it is not.
+    """``constant + Σ coefficient · column`` as a column, and the rows (near overflow) where it is not.
 
     The unit of the column is 1 over a multiple of ``multiple``.
     """
