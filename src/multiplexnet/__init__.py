@@ -10,7 +10,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from multiplexnet.baselines import dl2_loss as dl2_loss
+    from multiplexnet.baselines import penalty as penalty
+    from multiplexnet.baselines import semantic_loss as semantic_loss
     from multiplexnet.branches import Branches as Branches
+    from multiplexnet.distribution import RulesDistribution as RulesDistribution
     from multiplexnet.errors import (
         ContradictionError as ContradictionError,
     )
@@ -23,6 +27,8 @@ if TYPE_CHECKING:
     from multiplexnet.errors import (
         TermBudgetExceeded as TermBudgetExceeded,
     )
+    from multiplexnet.finite import EvidenceRatio as EvidenceRatio
+    from multiplexnet.finite import FiniteTerms as FiniteTerms
     from multiplexnet.layer import Multiplexer as Multiplexer
     from multiplexnet.rules import Rules as Rules
 
@@ -33,6 +39,12 @@ _HOME = {
     "Rules": "rules",
     "Multiplexer": "layer",
     "Branches": "branches",
+    "RulesDistribution": "distribution",
+    "FiniteTerms": "finite",
+    "EvidenceRatio": "finite",
+    "dl2_loss": "baselines",
+    "penalty": "baselines",
+    "semantic_loss": "baselines",
     "ContradictionError": "errors",
     "MultiplexError": "errors",
     "RuleSyntaxError": "errors",
