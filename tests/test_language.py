@@ -493,7 +493,7 @@ def test_undeclared_text_is_explained(text: str, message: str) -> None:
 
 def test_an_error_in_a_continued_line_points_there() -> None:
     with pytest.raises(RuleSyntaxError) as caught:
-        parse("x: real\nx >= (1 +  # one\n   foo)\n")
+        parse("x: real\n    x >= (1 +  # one\n   foo)\n")
     assert (caught.value.line, caught.value.column, caught.value.source) == (3, 4, "   foo)")
 
 
@@ -521,6 +521,12 @@ LARGE: dict[str, str] = {
 def test_text_that_asks_for_too_much_is_refused(name: str) -> None:
     with pytest.raises(RuleSyntaxError):
         parse(LARGE[name])
+
+
+def test_parts_inside_one_another_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiplexnet.logic.budget.PARTS", 1_000_000)
+    with pytest.raises(RuleSyntaxError, match="inside one another"):
+        parse(LARGE["abs"])
 
 
 def test_long_texts_are_read() -> None:
