@@ -480,7 +480,7 @@ def _grid_points(part: Lattice, inside: Rows) -> list[Point]:
     for _ in range(60):
         ray = [draw.choice([draw.gauss(0, 1), 0.0]) for _ in part.anchor]
         speeds = [sum(c * d for c, d in zip(a, ray, strict=True)) for a in inside.A]
-        reach = min((float(s) / v for s, v in zip(slacks, speeds, strict=True) if v > 0), default=0.0)
+        reach = min((float(s) / v for s, v in zip(slacks, speeds, strict=True) if v > 0), default=1e30)
         length = Fraction(reach * draw.choice([1.0, 0.999, 0.5]))
         points.append(
             tuple(

@@ -173,23 +173,35 @@ def centres(rows: Rows, reach: Fraction) -> Iterator[Point]:
         yield (Fraction(0),) * rows.n
         return
     norms = [Fraction(sum(map(abs, a)) or 1) for a in rows.A]
-    A, _ = lp.unit_rows(rows.A, rows.b)
+    A, b = lp.unit_rows(rows.A, rows.b)
+    pointed = lp.has_full_rank(A)
+    if pointed and (b > MAGNIFIED).all():
+        centre, is_bounded = lp.analytic_centre(A, b, np.zeros(rows.n))
+        if is_bounded:  # no linear program needed
+            yield _global((Fraction(0),) * rows.n, Fraction(1), centre)
     scale = [max(Fraction(1), abs(bound) / k / 4) for bound, k in zip(rows.b, norms, strict=True)]
     found = _magnified(rows, A, norms, scale, reach)
     if found is None:
         return
     origin, size, x = found
-    b, widths = _local(rows, norms, origin, size), lp.as_floats([w / size for w in scale])
+    b = _local(rows, norms, origin, size)
     if not (A @ x < b).all():
         return
-    escapes, is_bounded = lp.escaping_rows(A)
-    centre = lp.analytic_centre(A[~escapes], b[~escapes], x)
+    centre, is_bounded = lp.analytic_centre(A, b, x) if pointed else (x, False)
     if not is_bounded:
-        widths[~escapes] = (b - A @ centre)[~escapes]
-        near = lp.least_norm(A, b - lp.KEPT_SLACK * widths, lp.as_floats([-o / size for o in origin]))
-        centre = x if near is None else near
+        home = lp.as_floats([-o / size for o in origin])
+        centre = _near(A, b, x, lp.as_floats([w / size for w in scale]), home)
     yield _global(origin, size, centre)
     yield _global(origin, size, x)
+
+
+def _near(A: lp.Array, b: lp.Array, x: lp.Array, widths: lp.Array, home: lp.Array) -> lp.Array:
+    """The centre of an unbounded set: the point nearest to ``home`` that keeps its distances from all rows."""
+    escapes = lp.escaping_rows(A)
+    centre, _ = lp.analytic_centre(A[~escapes], b[~escapes], x)
+    wanted = np.where(escapes, widths, b - A @ centre)
+    near = lp.least_norm(A, b - lp.KEPT_SLACK * wanted, home)
+    return x if near is None else near
 
 
 def _magnified(

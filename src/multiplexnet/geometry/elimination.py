@@ -20,7 +20,7 @@ from multiplexnet.geometry.rows import Rows
 from multiplexnet.logic.formula import Atom, Linear, Symbol, Variable
 from multiplexnet.logic.text import formula_text
 
-__all__ = ["Elimination", "eliminated", "growth", "parametric", "triangular"]
+__all__ = ["Elimination", "coefficients", "eliminated", "growth", "parametric", "triangular"]
 
 ROW_BUDGET = 2000
 """Rows beyond which elimination is given up."""
@@ -103,8 +103,8 @@ def parametric(
     return Parametric(
         tuple(order),
         parameters,
-        tuple(_coefficients(row.linear, order) for row in closed),
-        tuple(_coefficients(row.linear, parameters) for row in closed),
+        tuple(coefficients(row.linear, order) for row in closed),
+        tuple(coefficients(row.linear, parameters) for row in closed),
         tuple(-row.linear.constant for row in closed),
         tuple(row.relation == "<" for row in closed),
         tuple(_step(variable, touching[variable], order[:j], parameters) for j, variable in enumerate(order)),
@@ -154,7 +154,7 @@ def _pruned(rows: list[Atom]) -> list[Atom]:
     plain = [row for row in rows if row.relation != "=="]
     symbols = list(dict.fromkeys(s for row in plain for s, _ in row.linear.terms))
     system = Rows.of(
-        [_coefficients(row.linear, symbols) for row in plain],
+        [coefficients(row.linear, symbols) for row in plain],
         [-row.linear.constant for row in plain],
         [row.relation == "<" for row in plain],
         n=len(symbols),
@@ -175,7 +175,8 @@ def _halves(row: Atom) -> tuple[Atom, ...]:
 # --- bounds ---------------------------------------------------------------------------------------------------------
 
 
-def _coefficients(linear: Linear, symbols: Sequence[Symbol]) -> tuple[Fraction, ...]:
+def coefficients(linear: Linear, symbols: Sequence[Symbol]) -> tuple[Fraction, ...]:
+    """The coefficients of these symbols, zero where one does not occur."""
     terms = dict(linear.terms)
     return tuple(terms.get(s, Fraction(0)) for s in symbols)
 
@@ -192,4 +193,4 @@ def _step(variable: Variable, rows: Sequence[Atom], before: Sequence[Variable], 
 def _affine(row: Atom, factor: Fraction, outputs: Sequence[Variable], parameters: Sequence[Symbol]) -> Bound:
     linear = row.linear * factor
     constant, strict = linear.constant, row.relation == "<"
-    return Bound(_coefficients(linear, outputs), _coefficients(linear, parameters), constant, strict)
+    return Bound(coefficients(linear, outputs), coefficients(linear, parameters), constant, strict)

@@ -19,6 +19,7 @@ __all__ = [
     "analytic_centre",
     "chebyshev_centre",
     "escaping_rows",
+    "has_full_rank",
     "independent_rows",
     "least_norm",
     "maximise",
@@ -41,8 +42,12 @@ TIGHT_TOLERANCE = 1e-7
 """Rows with a relative slack below this are proposed as tight."""
 KEPT_SLACK = 0.9
 """The share of the slack aimed at that a point of least norm must keep."""
-NEWTON_STEPS = 40
+NEWTON_STEPS = 60
 """Newton steps towards the analytic centre."""
+NEWTON_FAR = 1e8
+"""Newton steps that lead this many times as far as the start are taken for a set without end."""
+NEWTON_REACH = 0.95
+"""The share of the way to the boundary that a Newton step may go."""
 NEWTON_DECREMENT = 1e-6
 """The squared Newton decrement at which the centre is near enough."""
 
@@ -67,22 +72,21 @@ def tight_rows(A: Array, b: Array, x: Array) -> list[int]:
     return [int(i) for i in order if slack[i] < TIGHT_TOLERANCE]
 
 
-def escaping_rows(A: Array) -> tuple[NDArray[np.bool_], bool]:
-    """The rows whose slack seems to grow for ever along some ``d`` with ``A d ≤ 0``, and whether only 0 is such a d.
+def escaping_rows(A: Array) -> NDArray[np.bool_]:
+    """Which rows have a slack that seems to grow for ever along some ``d`` with ``A d ≤ 0``.
 
     Maximise ``Σ t_i`` with ``0 ≤ t_i ≤ 1`` and ``A d + t ≤ 0``: the d form a cone, so each ``t_i`` ends at 0 or 1.
 
     Example:
         >>> escaping_rows(np.array([[1.0, -1.0], [-1.0, 1.0], [-1.0, 0.0]]))  # a strip that begins at x = 0
-        (array([False, False,  True]), False)
+        array([False, False,  True])
     """
     m, n = A.shape
     bounds = [(None, None)] * n + [(0.0, 1.0)] * m
     answer: Any = linprog(
         np.append(np.zeros(n), -np.ones(m)), A_ub=np.hstack([A, np.eye(m)]), b_ub=np.zeros(m), bounds=bounds
     )
-    escapes = np.zeros(m, dtype=bool) if answer.x is None else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
-    return escapes, not escapes.any() and int(np.linalg.matrix_rank(A)) == n
+    return np.zeros(m, dtype=bool) if answer.x is None else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
 
 
 def positive_kernel(A: Array) -> Array | None:
@@ -132,18 +136,47 @@ def least_norm(A: Array, b: Array, origin: Array) -> Array | None:
     return None if answer.x is None else np.asarray(answer.x[:n])
 
 
-def analytic_centre(A: Array, b: Array, start: Array) -> Array:
-    """The maximum of ``Σ log(b − A x)`` by damped Newton steps from a point inside; the set should be bounded."""
-    x = start
+def analytic_centre(A: Array, b: Array, start: Array) -> tuple[Array, bool]:
+    """The maximum of ``Σ log(b − A x)`` by Newton steps from a point inside, and whether the set looks bounded.
+
+    It does when the steps arrive and A has full rank. A step goes at most :data:`NEWTON_REACH` of the way to the
+    boundary and is halved until the sum grows.
+
+    Example:
+        >>> x, is_bounded = analytic_centre(np.array([[1.0], [-1.0]]), np.array([1.0, 0.0]), np.array([0.01]))
+        >>> round(float(x[0]), 3), is_bounded
+        (0.5, True)
+    """
+    x, slack = start, b - A @ start
+    regular, end = has_full_rank(A), NEWTON_FAR * (1.0 + float(np.abs(start).max(initial=0.0)))
     for _ in range(NEWTON_STEPS):
-        inverse = 1.0 / (b - A @ x)
-        gradient, weighted = A.T @ inverse, A * inverse[:, None]
-        direction = np.linalg.lstsq(weighted.T @ weighted, -gradient, rcond=None)[0]
+        gradient, weighted = A.T @ (1.0 / slack), A / slack[:, None]
+        direction = _newton_direction(weighted.T @ weighted, gradient, regular)
         decrement = -float(gradient @ direction)
         if not decrement > NEWTON_DECREMENT:
+            return x, regular and bool(np.isfinite(x).all())
+        speed = A @ direction
+        length = min(1.0, NEWTON_REACH / max(float((speed / slack).max(initial=0.0)), 1e-300))
+        while np.log1p(-length * speed / slack).sum() < 0.1 * length * decrement and length > 1e-9:
+            length /= 2
+        x, slack = x + length * direction, slack - length * speed
+        if float(np.abs(x).max(initial=0.0)) > end:
             break
-        x = x + direction / (1.0 + np.sqrt(decrement))
-    return x
+    return x, False
+
+
+def has_full_rank(A: Array) -> bool:
+    """Whether the rows seem to leave no direction in which nothing changes."""
+    return bool(len(A)) and int(np.linalg.matrix_rank(A)) == A.shape[1]
+
+
+def _newton_direction(hessian: Array, gradient: Array, regular: bool) -> Array:
+    try:
+        if regular:
+            return np.asarray(np.linalg.solve(hessian, -gradient))
+    except np.linalg.LinAlgError:  # far out along a ray, where it is singular in floats
+        pass
+    return np.asarray(np.linalg.lstsq(hessian, -gradient, rcond=None)[0])
 
 
 def unit_rows(A: Sequence[Sequence[int]], b: Sequence[Fraction]) -> tuple[Array, Array]:

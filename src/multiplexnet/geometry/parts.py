@@ -49,7 +49,9 @@ class Lattice:
     """``x = origin + basis t`` with every ``t`` a multiple of ``step`` (a power of two) and ``|t| ≤ bound``.
 
     ``origin`` and ``basis`` (one row per output, integers) are such that all arithmetic is exact in the format.
-    ``t`` obeys ``A t ≤ b`` (``strict`` rows ``<``) and ``anchor`` is a multiple of ``step`` strictly inside.
+    ``t`` obeys ``A t ≤ b`` (``strict`` rows ``<``), which implies ``|t| ≤ bound``, and ``anchor`` is a multiple of
+    ``step`` strictly inside: half a step in every coordinate takes less than half of any slack. Where the rules leave
+    an output unbounded, A has rows that bound it by what the grid can hold.
     """
 
     outputs: tuple[Variable, ...]

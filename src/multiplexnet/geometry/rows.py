@@ -74,6 +74,6 @@ class Rows:
 
 def _coprime(row: Sequence[Number], bound: Number) -> tuple[tuple[int, ...], Fraction]:
     scale = lcm(*(c.denominator for c in row))
-    whole = [int(c * scale) for c in row]
+    whole = [c.numerator * (scale // c.denominator) for c in row]
     divisor = gcd(*whole) or 1
     return tuple(c // divisor for c in whole), Fraction(bound) * Fraction(scale, divisor)

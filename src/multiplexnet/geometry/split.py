@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from multiplexnet.errors import EqualityError, ThinTermError
 from multiplexnet.geometry.anchors import anchor
-from multiplexnet.geometry.elimination import parametric, triangular
+from multiplexnet.geometry.elimination import coefficients, parametric, triangular
 from multiplexnet.geometry.formats import FORMATS, Format
 from multiplexnet.geometry.functions import staged
 from multiplexnet.geometry.lattice import lattice_of
@@ -81,9 +81,9 @@ def _is_value(linear: Linear) -> bool:
 
 
 def _substituted(row: Atom, constants: Mapping[Variable, Fraction]) -> Atom:
-    kept = {s: c for s, c in row.linear.terms if s not in constants}
-    if len(kept) == len(row.linear.terms):
+    if not constants or not any(s in constants for s, _ in row.linear.terms):
         return row
+    kept = {s: c for s, c in row.linear.terms if s not in constants}
     known = sum(
         (c * constants[s] for s, c in row.linear.terms if isinstance(s, Variable) and s in constants), Fraction(0)
     )
@@ -127,13 +127,14 @@ class _Group:
 
     @property
     def is_parametric(self) -> bool:
-        return any(symbol not in self.outputs for row in self.rows for symbol, _ in row.linear.terms)
+        own = set(self.outputs)
+        return any(symbol not in own for row in self.rows for symbol, _ in row.linear.terms)
 
     def system(self, atoms: Iterable[Atom]) -> Rows:
         """The rows over the outputs of the group."""
         chosen = list(atoms)
         return Rows.of(
-            [[row.linear.coefficient(v) for v in self.outputs] for row in chosen],
+            [coefficients(row.linear, self.outputs) for row in chosen],
             [-row.linear.constant for row in chosen],
             [row.relation == "<" for row in chosen],
             n=len(self.outputs),
@@ -142,25 +143,25 @@ class _Group:
 
 def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
     """The connected components of outputs and rows, ordered by first output; rows without outputs are left out."""
-    leader = {v: v for v in outputs}
+    place = {v: i for i, v in enumerate(outputs)}
+    tied = [[place[s] for s, _ in row.linear.terms if isinstance(s, Variable) and s in place] for row in rows]
+    leader = list(range(len(outputs)))
 
-    def root(v: Variable) -> Variable:
-        while leader[v] != v:
-            v = leader[v]
-        return v
+    def root(i: int) -> int:
+        while leader[i] != i:
+            leader[i] = i = leader[leader[i]]
+        return i
 
-    def tied(row: Atom) -> list[Variable]:
-        return [s for s, _ in row.linear.terms if isinstance(s, Variable) and s in leader]
-
-    for row in rows:
-        roots = sorted({root(v) for v in tied(row)}, key=lambda v: v.index)
-        leader |= dict.fromkeys(roots[1:], roots[0]) if roots else {}
-    members: dict[Variable, tuple[list[Variable], list[Atom]]] = {root(v): ([], []) for v in outputs}
-    for v in outputs:
-        members[root(v)][0].append(v)
-    for row in rows:
-        if tied(row):
-            members[root(tied(row)[0])][1].append(row)
+    for first, *others in filter(None, tied):
+        for other in others:
+            low, high = sorted((root(first), root(other)))
+            leader[high] = low
+    members: dict[int, tuple[list[Variable], list[Atom]]] = {root(i): ([], []) for i in leader}
+    for i, v in enumerate(outputs):
+        members[root(i)][0].append(v)
+    for row, indices in zip(rows, tied, strict=True):
+        if indices:
+            members[root(indices[0])][1].append(row)
     return [_Group(tuple(vs), tuple(atoms)) for vs, atoms in members.values()]
 
 
