@@ -21,6 +21,8 @@ if TYPE_CHECKING:
 
 __all__ = ["Branches", "Choice"]
 
+Loss = Callable[[Tensor], Tensor]
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -154,7 +156,7 @@ class Branches:
     @property
     def x(self) -> Tensor:
         """The values of all terms, ``(*batch, K, D)``."""
-        return self.terms(0, self._written_out())
+        return self.terms(0, self.written_out())
 
     @property
     def logits(self) -> Tensor:
@@ -166,20 +168,18 @@ class Branches:
     @property
     def log_probs(self) -> Tensor:
         """log q(k), ``(*batch, K)``."""
-        indices = self._combinations(0, self._written_out())
-        parts = [c.log_probs.index_select(-1, i) for c, i in zip(self.choices, indices, strict=True)]
-        return torch.stack(parts).sum(0)
+        return self.joint([choice.log_probs for choice in self.choices])
 
     def terms(self, start: int, stop: int) -> Tensor:
         """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D)``."""
         if len(self.choices) == 1:
-            return self._ordered([self.choices[0].terms(start, stop)])
-        indices = self._combinations(start, stop)
-        return self._ordered([c.x.index_select(-2, i) for c, i in zip(self.choices, indices, strict=True)])
+            return self.ordered([self.choices[0].terms(start, stop)])
+        indices = self._of_blocks(torch.arange(start, stop, device=self.choices[0].raw.device))
+        return self.ordered([c.x.index_select(-2, i) for c, i in zip(self.choices, indices, strict=True)])
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""
-        return self._ordered([choice.best() for choice in self.choices])
+        return self.ordered([choice.best() for choice in self.choices])
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """The value of a term drawn from q(k), ``(*batch, D)``."""
@@ -187,37 +187,68 @@ class Branches:
 
     def at(self, indices: Sequence[Tensor]) -> Tensor:
         """The value of one chosen term per block, each index ``(*batch,)``; result ``(*batch, D)``."""
-        return self._ordered([choice.at(index) for choice, index in zip(self.choices, indices, strict=True)])
+        return self.ordered([choice.at(index) for choice, index in zip(self.choices, indices, strict=True)])
 
-    def loss(self, f: Callable[[Tensor], Tensor], prior: Prior = None) -> Tensor:
-        """The marginal objective, Eq. 9 of the paper: Σ_k q(k) [f(x_k) − log p(k) + log q(k)], exactly.
+    def at_combination(self, index: Tensor) -> Tensor:
+        """The value of one chosen combination of terms, index ``(*batch,)``; result ``(*batch, D)``."""
+        return self.at(self._of_blocks(index))
+
+    def loss(self, f: Loss, prior: Prior = None, estimator: Callable[[Branches, Loss], Tensor] | None = None) -> Tensor:
+        """The marginal objective, Eq. 9 of the paper: Σ_k q(k) [f(x_k) − log p(k) + log q(k)].
 
         Args:
-            f: maps values ``(*batch, K', D)`` of some terms to their losses ``(*batch, K')``; −log p(y | x_k), say.
-            prior: logits of p(k), ``(K,)`` or ``(*batch, K)``, trained or not; ``None`` is uniform.
+            f: maps values ``(*batch, K', D)`` of some terms to their losses ``(*batch, K')``; −log p(y | x_k), say. If
+                it returns ``(*batch, K', D)``, one loss per output, they are summed, and with several blocks no
+                combination of terms is ever formed.
+            prior: logits of p(k), ``(K,)`` or ``(*batch, K)``, trained or not; ``None`` is uniform. With several blocks
+                a list of these, one per block, or logits of all combinations.
+            estimator: one of :mod:`multiplexnet.estimators` for the expected loss; ``None`` sums exactly.
 
         Returns:
             One loss per row, ``(*batch,)``.
+
+        Raises:
+            ProductError: several blocks with too many combinations, and neither of the ways around them.
         """
         from multiplexnet.objective import marginal_loss
 
-        return marginal_loss(self, f, prior)
+        return marginal_loss(self, f, prior, estimator)
 
-    def _ordered(self, parts: Sequence[Tensor]) -> Tensor:
+    def evidence_loss(self, f: Loss, prior: Prior = None) -> Tensor:
+        """−log Σ_k p(k) e^{−f(x_k)}: the least that ``loss`` can be, with the optimal q(k) ∝ p(k) e^{−f(x_k)}.
+
+        The logits do not matter here (but for terms that cannot be met); arguments as for ``loss``.
+        """
+        from multiplexnet.objective import evidence_loss
+
+        return evidence_loss(self, f, prior)
+
+    def ordered(self, parts: Sequence[Tensor]) -> Tensor:
+        """Values of the blocks, each ``(…, D_b)``, as values of all outputs ``(…, D)``."""
         if len(parts) == 1:
             return parts[0]
         return torch.cat(list(parts), -1).index_select(-1, self._order)
 
-    def _combinations(self, start: int, stop: int) -> list[Tensor]:
-        """For each block the terms that combinations ``start`` to ``stop`` take of it."""
-        number = torch.arange(start, stop, device=self.choices[0].raw.device)
+    def joint(self, parts: Sequence[Tensor]) -> Tensor:
+        """Numbers of the terms of each block, ``(…, K_b)`` or ``(…, 1)``, summed for all combinations: ``(…, K)``."""
+        indices = self._of_blocks(torch.arange(self.written_out(), device=self.choices[0].raw.device))
+        picked = [p.index_select(-1, i) if p.shape[-1] > 1 else p for p, i in zip(parts, indices, strict=True)]
+        return sum(picked[1:], picked[0])
+
+    def _of_blocks(self, combination: Tensor) -> list[Tensor]:
+        """For each block the terms that these combinations take of it."""
         indices = []
         for choice in reversed(self.choices):
-            indices.append(number % choice.size)
-            number = number // choice.size
+            indices.append(combination % choice.size)
+            combination = combination // choice.size
         return indices[::-1]
 
-    def _written_out(self) -> int:
+    def written_out(self) -> int:
+        """The number of combinations of terms.
+
+        Raises:
+            ProductError: it is more than ``max_terms``.
+        """
         if self.size > self.max_terms and len(self.choices) > 1:
             raise ProductError([choice.size for choice in self.choices], self.max_terms)
         return self.size

@@ -108,8 +108,9 @@ class ProductError(MultiplexError, RuntimeError):
         product = " × ".join(map(str, self.sizes[:12])) + (" × …" if len(self.sizes) > 12 else "")
         super().__init__(
             f"the {len(self.sizes)} blocks of the rules have {product} = {prod(self.sizes)} combinations, more "
-            f"than max_terms = {max_terms}. Use branches.choices block by block, or best() and sample(), which need no "
-            "combinations, or raise max_terms"
+            f"than max_terms = {max_terms}. best() and sample() need no combinations; for a loss, "
+            "let it return one value per output (a sum over outputs is exact block by block), or give an estimator, or "
+            "raise max_terms"
         )
 
 

@@ -4,11 +4,14 @@ Eq. 9: L = Σ_k q(k) [ℓ_k − log p(k) + log q(k)], an upper bound on −log �
 terms are computed, and computed again when the gradient is taken, so that no ``(*batch, K, D)`` tensor ever exists. The
 sum itself knows its gradient: with a_k = ℓ_k − log p(k) + log q(k) it is ∂L/∂ℓ_k = q(k), ∂L/∂log p(k) = −q(k) and
 ∂L/∂logit_k = q(k) (a_k − L).
+
+Over several blocks the sum runs over all combinations of their terms; a loss that is itself a sum over outputs needs no
+combinations, and any other may be estimated (:mod:`multiplexnet.estimators`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -18,23 +21,74 @@ from torch.utils.checkpoint import checkpoint
 from multiplexnet.errors import ShapeError
 
 if TYPE_CHECKING:
-    from multiplexnet.branches import Branches
+    from multiplexnet.branches import Branches, Choice
 
-__all__ = ["Prior", "marginal_loss"]
+__all__ = ["Prior", "evidence_loss", "marginal_loss"]
 
-Prior = Tensor | None
+Prior = Tensor | Sequence[Tensor | None] | None
+Loss = Callable[[Tensor], Tensor]
+Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
 CHUNK = 1 << 18
 """How many values of x are held at once."""
 
 
-def marginal_loss(branches: Branches, f: Callable[[Tensor], Tensor], prior: Prior = None) -> Tensor:
+def marginal_loss(
+    branches: Branches, f: Loss, prior: Prior = None, estimator: Callable[[Branches, Loss], Tensor] | None = None
+) -> Tensor:
     """Σ_k q(k) [f(x_k) − log p(k) + log q(k)] for every row; see :meth:`Branches.loss`."""
-    logits = branches.logits
-    log_p = _log_prior(prior, logits, branches.masked)
-    losses = term_losses(branches, f)
+    if estimator is None:
+        return _reduced(branches, f, prior, _marginal)
+    zeros = [torch.zeros_like(choice.logits) for choice in branches.choices]
+    priors = _priors(branches, prior)
+    logits = [choice.logits for choice in branches.choices]
+    divergence = [_marginal(*given) for given in zip(zeros, logits, priors, strict=True)]
+    return estimator(branches, lambda x: _summed(f(x), x)) + torch.stack(divergence).sum(0)
+
+
+def evidence_loss(branches: Branches, f: Loss, prior: Prior = None) -> Tensor:
+    """−log Σ_k p(k) e^{−f(x_k)}, what the marginal loss bounds from above; see :meth:`Branches.evidence_loss`."""
+    return _reduced(branches, f, prior, _evidence)
+
+
+def _marginal(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
     result: Tensor = _Marginal.apply(losses, logits, log_p)  # type: ignore[no-untyped-call]
     return result
+
+
+def _evidence(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
+    possible = (log_p - losses).masked_fill(logits.isneginf(), -torch.inf)
+    return -torch.logsumexp(possible, -1)
+
+
+def _reduced(branches: Branches, f: Loss, prior: Prior, reduction: Reduction) -> Tensor:
+    """The reduction over all combinations of terms, or block by block if the loss is a sum over outputs."""
+    if len(branches.choices) == 1:
+        (log_p,) = _priors(branches, prior)
+        return reduction(term_losses(branches, f), branches.logits, log_p)
+    if not _is_additive(branches, f):
+        return reduction(term_losses(branches, f), branches.logits, _joint_prior(branches, prior))
+    blocks = zip(branches.choices, _priors(branches, prior), strict=True)
+    return torch.stack([reduction(_block_losses(branches, f, c), c.logits, p) for c, p in blocks]).sum(0)
+
+
+def _is_additive(branches: Branches, f: Loss) -> bool:
+    """Whether the loss keeps the axis of the outputs, as a sum over outputs that is not yet summed does."""
+    with torch.no_grad():
+        x = branches.best().unsqueeze(-2)
+        return f(x).shape == x.shape
+
+
+def _block_losses(branches: Branches, f: Loss, choice: Choice) -> Tensor:
+    """For each term of one block what its outputs cost, ``(*batch, K_b)``; the other outputs stand anywhere."""
+    rest = branches.best().detach().unsqueeze(-2)
+
+    def chunk(start: int, stop: int) -> Tensor:
+        own = choice.terms(start, stop)
+        x = rest.expand(*own.shape[:-1], rest.shape[-1]).index_copy(-1, choice.columns, own)
+        return f(x).index_select(-1, choice.columns).sum(-1)
+
+    return _chunked(chunk, choice.size, rest.numel())
 
 
 class _Marginal(torch.autograd.Function):
@@ -69,7 +123,25 @@ def _parts(losses: Tensor, logits: Tensor, log_p: Tensor) -> tuple[Tensor, Tenso
     return q, (losses - log_p + log_q).masked_fill(q == 0, 0.0)
 
 
-def _log_prior(prior: Prior, logits: Tensor, masked: bool) -> Tensor:
+def _priors(branches: Branches, prior: Prior) -> list[Tensor]:
+    """log p(k) of every block."""
+    given = [prior] * len(branches.choices) if prior is None else [prior] if isinstance(prior, Tensor) else list(prior)
+    if len(given) != len(branches.choices):
+        raise ShapeError(f"prior: the rules have {len(branches.choices)} blocks; give the logits of each in a list")
+    return [
+        _log_prior(p, choice.logits, choice.feasible is not None)
+        for choice, p in zip(branches.choices, given, strict=True)
+    ]
+
+
+def _joint_prior(branches: Branches, prior: Prior) -> Tensor:
+    """log p(k) of every combination of terms: given as such, or the sum over the blocks."""
+    if isinstance(prior, Tensor):
+        return _log_prior(prior, branches.logits, branches.masked)
+    return branches.joint(_priors(branches, prior))
+
+
+def _log_prior(prior: Tensor | None, logits: Tensor, masked: bool) -> Tensor:
     """log p(k) over the terms that can be met, of a shape that broadcasts to ``(*batch, K)``."""
     count = logits.shape[-1]
     if prior is None:
@@ -88,21 +160,35 @@ def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
     return short and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
 
 
-def term_losses(branches: Branches, f: Callable[[Tensor], Tensor]) -> Tensor:
+def term_losses(branches: Branches, f: Loss) -> Tensor:
     """The losses f(x_k) of all terms, ``(*batch, K)``, a chunk of terms at a time."""
-    count = branches.size
-    width = sum(choice.columns.numel() for choice in branches.choices) * max(1, branches.batch.numel())
-    step = max(1, CHUNK // max(1, width))
-    if step >= count:
-        return _checked(f(branches.terms(0, count)), branches, count)
-
     if len(branches.choices) > 1:
         for choice in branches.choices:
             choice.x  # noqa: B018  (kept from here on: combinations only pick from it)
 
     def chunk(start: int, stop: int) -> Tensor:
-        return _checked(f(branches.terms(start, stop)), branches, stop - start)
+        x = branches.terms(start, stop)
+        return _checked(_summed(f(x), x), branches, stop - start)
 
+    width = sum(choice.columns.numel() for choice in branches.choices) * max(1, branches.batch.numel())
+    return _chunked(chunk, branches.written_out(), width)
+
+
+def _summed(losses: Tensor, x: Tensor) -> Tensor:
+    return losses.sum(-1) if losses.shape == x.shape else losses
+
+
+def _chunked(chunk: Callable[[int, int], Tensor], count: int, width: int) -> Tensor:
+    """``chunk(start, stop)`` of all terms side by side; several chunks are computed anew when the gradient is taken.
+
+    Args:
+        chunk: losses ``(*batch, stop − start)``.
+        count: the number of terms.
+        width: how many values one term has in the whole batch.
+    """
+    step = max(1, CHUNK // max(1, width))
+    if step >= count:
+        return chunk(0, count)
     bounds = [(start, min(start + step, count)) for start in range(0, count, step)]
     return torch.cat([_again(chunk, *bound) if torch.is_grad_enabled() else chunk(*bound) for bound in bounds], -1)
 
