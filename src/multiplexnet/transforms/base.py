@@ -24,13 +24,16 @@ from typing import Self, cast
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FORMATS", "Precision", "Transform", "exactly", "gradient_floor", "precision_of"]
+__all__ = ["FORMATS", "Precision", "Transform", "exactly", "finite", "gradient_floor", "precision_of"]
 
 FORMATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """The dtypes the guarantee is made for."""
 
 UNIT64 = 2.0**-53
 """Half the distance from 1 to the next float64: the relative error of one rounding."""
+
+LIMIT = 2.0**100
+"""Raw values are cut here: far enough out in every direction, and a float32 number, as ONNX needs it."""
 
 
 @dataclass(frozen=True)
@@ -74,6 +77,12 @@ def precision_of(dtype: torch.dtype) -> Precision:
     tiny = 2.0**-24 if dtype is torch.float16 else info.smallest_normal
     half = dtype in (torch.bfloat16, torch.float16)
     return Precision(dtype, unit, tiny, info.max, torch.float32 if half else dtype)
+
+
+def finite(raw: Tensor) -> Tensor:
+    """Raw values in float64, cut at ±LIMIT (in float32 already, which is faster, unless it is beyond the dtype)."""
+    wide = raw.double() if raw.dtype is torch.float16 else raw
+    return wide.clamp(-LIMIT, LIMIT).double()
 
 
 def exactly(value: Tensor, smooth: Tensor) -> Tensor:

@@ -29,7 +29,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Polyhedron
-from multiplexnet.transforms.base import UNIT64, Precision, Transform, exactly, gradient_floor, precision_of
+from multiplexnet.transforms.base import UNIT64, Precision, Transform, exactly, finite, gradient_floor, precision_of
 
 __all__ = ["Gauge", "Rows", "gauge_rows"]
 
@@ -38,9 +38,6 @@ SAFETY = 2.0**-46
 
 LOOSE = 8.01
 """Rounding may carry a point at most this many times as far from a representable anchor as it was."""
-
-LIMIT = 1e100
-"""Raw values are cut here: far enough out in every direction, and no product overflows float64."""
 
 CHUNK = 2**19
 """Row products that are held at a time (but never fewer than 1024 batch rows): they stay in the cache."""
@@ -165,6 +162,14 @@ class Tables(NamedTuple):
         return self.errors.shape[1] > 1
 
 
+class Grid(NamedTuple):
+    """What :class:`LatticeGauge` does to every point t of the map: ``origin + basis · (t rounded to the grid)``."""
+
+    step: Tensor
+    origin: Tensor
+    basis: Tensor
+
+
 def times(matrix: Tensor, vector: Tensor, index: Tensor | None) -> Tensor:
     """``matrix[k] @ vector``: of the only term, of the chosen terms, or of all.
 
@@ -200,9 +205,9 @@ def gauge(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor, Tens
 
 
 def radius(G: Tensor) -> Tensor:
-    """``tanh(G) / G``, never above 1/G; 1 at 0."""
+    """``tanh(G) / G``; 1 at 0. Like all of float64 it may be off by a few roundings, which ``SAFETY`` covers."""
     G = G.clamp(min=1e-8)
-    return torch.tanh(G).clamp(max=1.0) / G
+    return torch.tanh(G) / G
 
 
 def decline(G: Tensor, floor: float) -> Tensor:
@@ -238,25 +243,30 @@ class _Radial(torch.autograd.Function):
         whiten: Tensor,
         rows: Tensor,
         errors: Tensor,
+        step: Tensor | None,
+        origin: Tensor | None,
+        basis: Tensor | None,
         dtype: torch.dtype,
         floor: float,
-    ) -> tuple[Tensor, Tensor, Tensor]:
+    ) -> tuple[Tensor, ...]:
         tables = Tables(anchor, whiten, rows, errors)
-        parts = [_point(tables, dtype, *part) for part in _chunks(rows, z, index)]
-        return parts[0] if len(parts) == 1 else tuple(torch.cat(p) for p in zip(*parts, strict=True))  # type: ignore[return-value]
+        grid = None if step is None or origin is None or basis is None else Grid(step, origin, basis)
+        parts = [_point(tables, grid, dtype, *part) for part in _chunks(rows, z, index)]
+        return parts[0] if len(parts) == 1 else tuple(torch.cat(p) for p in zip(*parts, strict=True))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        z, index, _, whiten, rows, _, _, ctx.floor = inputs
-        _, G, row = output
-        ctx.mark_non_differentiable(G, row)
-        ctx.save_for_backward(z, index, whiten, rows, G, row)
+        z, index, _, whiten, rows, _, _, _, basis, _, ctx.floor = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(z, index, whiten, rows, basis, *output[1:])
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        z, index, whiten, rows, G, row = ctx.saved_tensors
-        parts = [_pulled_back(whiten, rows, ctx.floor, *part) for part in _chunks(rows, z, index, grads[0], G, row)]
-        return parts[0] if len(parts) == 1 else torch.cat(parts), *[None] * 7
+        z, index, whiten, rows, basis, *saved = ctx.saved_tensors
+        parts = [
+            _pulled_back(whiten, rows, basis, ctx.floor, *part) for part in _chunks(rows, z, index, grads[0], *saved)
+        ]
+        return parts[0] if len(parts) == 1 else torch.cat(parts), *[None] * 10
 
 
 def _chunks(rows: Tensor, z: Tensor, index: Tensor | None, *others: Tensor) -> list[tuple[Any, ...]]:
@@ -268,23 +278,42 @@ def _chunks(rows: Tensor, z: Tensor, index: Tensor | None, *others: Tensor) -> l
     return [(z[part], None if index is None else index[part], *(other[part] for other in others)) for part in slices]
 
 
-def _point(tables: Tables, dtype: torch.dtype, z: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
-    q = times(tables.whiten, z.double().clamp(-LIMIT, LIMIT), index)
+def _point(
+    tables: Tables, grid: Grid | None, dtype: torch.dtype, z: Tensor, index: Tensor | None
+) -> tuple[Tensor, ...]:
+    """x, and what backward needs: G, the largest row and q."""
+    q = times(tables.whiten, finite(z), index)
     G, row = gauge(q, index, tables)
-    anchor = _take(tables.anchor, index)
-    return torch.addcmul(anchor, q, radius(G).unsqueeze(-1)).to(dtype), G, row
+    x = torch.addcmul(_take(tables.anchor, index), q, radius(G).unsqueeze(-1))
+    if grid is not None:
+        step = _take(grid.step, index)
+        x = _take(grid.origin, index) + times(grid.basis, torch.round(x / step) * step, index)
+    return x.to(dtype), G, row, q
 
 
 def _pulled_back(
-    whiten: Tensor, rows: Tensor, floor: float, z: Tensor, index: Tensor | None, grad: Tensor, G: Tensor, row: Tensor
+    whiten: Tensor,
+    rows: Tensor,
+    basis: Tensor | None,
+    floor: float,
+    z: Tensor,
+    index: Tensor | None,
+    grad: Tensor,
+    G: Tensor,
+    row: Tensor,
+    q: Tensor,
 ) -> Tensor:
-    q = times(whiten, z.double().clamp(-LIMIT, LIMIT), index)
+    """The gradient in z: ``Mᵀ (r g + r′ (g·q) w)`` with r = tanh(G)/G, g the gradient in x and w the largest row."""
     w = F.embedding(row, rows.flatten(0, 1))
     if torch.is_grad_enabled():  # to be differentiated again
+        q = times(whiten, finite(z), index)
         G = exactly(G, (w * q).sum(-1))
     g = grad.double()
+    g = g if basis is None else _transposed(basis, g, index, shared=False)
     along = (g * q).sum(-1) * decline(G, floor)
     pulled = torch.addcmul(g * radius(G).unsqueeze(-1), w, along.unsqueeze(-1))
+    if z.dtype is not torch.float64:
+        pulled, whiten = pulled.float(), whiten.float()
     return _transposed(whiten, pulled, index, shared=z.dim() == 3 and z.shape[-2] == 1).to(z.dtype)
 
 
@@ -354,10 +383,14 @@ class Gauge(Transform):
         return Tables(self.anchor, self.whiten, self.rows, self.errors)
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        return self.on_grid(raw, index, None, self.precision.dtype)
+
+    def on_grid(self, raw: Tensor, index: Tensor | None, grid: Grid | None, dtype: torch.dtype) -> Tensor:
+        """The map, followed by what ``grid`` says, as numbers of the dtype."""
         flat, chosen = self._flat(raw, index)
         x: Tensor
-        x, _, _ = _Radial.apply(flat, chosen, *self.tables, self.precision.dtype, self.floor)  # type: ignore[no-untyped-call]
-        return x.reshape(self._shape(raw, index, self.anchor.shape[-1]))
+        x, *_ = _Radial.apply(flat, chosen, *self.tables, *(grid or (None,) * 3), dtype, self.floor)  # type: ignore[no-untyped-call]
+        return x.reshape(self._shape(raw, index, x.shape[-1]))
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         flat, chosen = self._flat(x, index)
@@ -371,7 +404,7 @@ class Gauge(Transform):
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         flat, chosen = self._flat(raw, index)
-        q = times(self.whiten, flat.double().clamp(-LIMIT, LIMIT), chosen)
+        q = times(self.whiten, finite(flat), chosen)
         value, row = gauge(q.detach(), chosen, self.tables)
         G = exactly(value, (F.embedding(row, self.rows.flatten(0, 1)) * q).sum(-1)).clamp(min=1e-8)
         log_radius = torch.log(torch.tanh(G) / G)

@@ -22,8 +22,8 @@ import torch
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Lattice, Polyhedron
-from multiplexnet.transforms.base import Transform, exactly, gradient_floor
-from multiplexnet.transforms.gauge import Gauge, times
+from multiplexnet.transforms.base import Transform, gradient_floor
+from multiplexnet.transforms.gauge import Gauge, Grid, times
 
 __all__ = ["LatticeGauge"]
 
@@ -98,7 +98,7 @@ class LatticeGauge(Transform):
         self.gauge.floor = gradient_floor(dtype)
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
-        return self._on_lattice(self.gauge(raw, index), index)
+        return self.gauge.on_grid(raw, index, Grid(self.step, self.origin, self.basis), self.precision.dtype)
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         t = times(self.coordinates, x.double() - self._at(self.origin, index), index)
@@ -109,10 +109,4 @@ class LatticeGauge(Transform):
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """``x`` and the log-determinant of t in the d raw values that it reads."""
-        t, log_det = self.gauge.forward_and_log_det(raw, index)
-        return self._on_lattice(t, index), log_det.to(self.precision.computing)
-
-    def _on_lattice(self, t: Tensor, index: Tensor | None) -> Tensor:
-        step = self._at(self.step, index)
-        snapped = exactly(torch.round(t / step) * step, t)
-        return (self._at(self.origin, index) + times(self.basis, snapped, index)).to(self.precision.dtype)
+        return self(raw, index), self.gauge.log_abs_det(raw, index).to(self.precision.computing)

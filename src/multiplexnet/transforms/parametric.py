@@ -22,9 +22,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Parametric
-from multiplexnet.transforms.base import UNIT64, Transform, exactly, gradient_floor
-from multiplexnet.transforms.gauge import LIMIT, LOOSE, SAFETY, log_slope, times
-from multiplexnet.transforms.separable import inverse_softplus
+from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor
+from multiplexnet.transforms.functions import inverse_softplus, softplus
+from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
 
 __all__ = ["OneSided", "ParametricGauge", "is_one_sided"]
 
@@ -90,8 +90,8 @@ class OneSided(Transform):
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         assert parameters is not None
         sign, floor = self._at(self.sign, index), gradient_floor(self.precision.dtype)
-        z = sign * raw.double().clamp(-LIMIT, LIMIT)
-        y = self._bound(parameters, index) + F.softplus(z)
+        z = sign * finite(raw)
+        y = self._bound(parameters, index) + softplus(z)
         inside = exactly(self._outward(y).clamp(max=self.precision.largest), y + floor * z)
         return (sign * inside).to(self.precision.dtype)
 
@@ -196,7 +196,7 @@ class ParametricGauge(Transform):
     def _start(self, raw: Tensor, index: Tensor | None, parameters: Tensor | None) -> tuple[Frame, Tensor]:
         assert parameters is not None
         frame = self._frame(parameters, index)
-        return frame, raw.double().clamp(-LIMIT, LIMIT) * frame.scale
+        return frame, finite(raw) * frame.scale
 
     def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
         u = parameters.double()

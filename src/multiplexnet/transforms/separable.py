@@ -11,7 +11,7 @@ With the softplus g(z) = log(1 + e^z) and the sigmoid σ = g′ (Section 3 of th
 
 One formula without branches serves all kinds, with a width w = b − a, a sign s and f ∈ {0, 1} that are zero where a
 kind does not apply: ``x = base + w σ(z) + s g(s z) + f z``. The result is clamped to the bounds, which are numbers of
-the format: so it is exact.
+the format: so it is exact. (Intervals by themselves need no clamp; see ``_widths``.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Box
-from multiplexnet.transforms.base import Precision, Transform, exactly, precision_of
+from multiplexnet.transforms.base import LIMIT, Precision, Transform, exactly, precision_of
+from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, portable_softplus, softplus
 
 __all__ = ["PaperSeparable", "Separable"]
 
@@ -35,11 +36,8 @@ class Kinds(NamedTuple):
     interval: bool
     half: bool
     free: bool
-
-
-def inverse_softplus(y: Tensor) -> Tensor:
-    """``log(e^y − 1)``, written so that it neither overflows nor loses small y."""
-    return y + torch.log(-torch.expm1(-y))
+    signed: bool
+    """Whether anything but lower half-lines occurs."""
 
 
 def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
@@ -53,9 +51,7 @@ def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
     below = lower.isinf() & ~free & (upper > -largest / 2)
     interval = ~(free | above | below)
     lower, upper = lower.clamp(min=-largest), upper.clamp(max=largest)
-    # A width beyond the numbers in which we compute is cut: such a map ends early, inside.
-    width = torch.where(interval, upper - lower, 0.0).clamp(max=torch.finfo(precision.computing).max)
-    smallest = float(torch.finfo(precision.dtype).smallest_normal)
+    width = _widths(lower, upper, precision.computing) * interval
     tables = {
         "lower": lower,
         "upper": upper,
@@ -63,20 +59,29 @@ def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
         "width": width,
         "sign": above.double() - below.double(),
         "free": free.double(),
-        "floor": torch.where(lower == upper, 0.0, smallest),
     }
     return {name: table.to(precision.computing) for name, table in tables.items()}
 
 
-def _finite(z: Tensor) -> Tensor:
-    return z.clamp(-torch.finfo(z.dtype).max, torch.finfo(z.dtype).max)
+def _widths(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Tensor:
+    """Widths w with ``lower + w ≤ upper`` as computed in the dtype; beyond its largest number they are cut.
+
+    Rounding is monotone, so ``lower + w σ`` then lies in the interval for any ``0 ≤ σ ≤ 1``.
+    """
+    low, high = lower.to(dtype), upper.to(dtype)
+    width = (upper - lower).clamp(max=torch.finfo(dtype).max).to(dtype)
+    while (low + width > high).any():
+        width = torch.where(low + width > high, torch.nextafter(width, torch.zeros_like(width)), width)
+    return width.double()
 
 
 class _Boxed(torch.autograd.Function):
     """``clamp(base + w σ(z) + s g(s z) + f z)`` whose derivative neither stops at the clamp nor underflows.
 
-    autograd's own σ′ = σ(1 − σ) is 0 in float32 from z = 17 on; here it is t(1 − t) with t = σ(−|z|), plus the
-    smallest normal number of the format, so that a gradient survives in float16 too.
+    ``portable`` computes the value in float64, so that an exported layer gives the same bits.
+
+    autograd's own σ′ = σ(1 − σ) is 0 in float32 from z = 17 on; here it is t(1 − t) with t = σ(−|z|), where t is at
+    least the smallest normal number of the format (``floor``), so that a gradient survives in float16 too.
     """
 
     generate_vmap_rule = True
@@ -84,41 +89,53 @@ class _Boxed(torch.autograd.Function):
     @staticmethod
     def forward(
         z: Tensor,
+        lower: Tensor,
         upper: Tensor,
         base: Tensor,
         width: Tensor,
         sign: Tensor,
         free: Tensor,
-        floor: Tensor,
         kinds: Kinds,
-        largest: float,
+        floor: float,
+        portable: bool,
     ) -> Tensor:
-        z = _finite(z) if sum(kinds) > 1 else z  # 0 · inf is NaN
-        x = torch.addcmul(base, torch.sigmoid(z), width) if kinds.interval else base
-        x = torch.addcmul(x, F.softplus(sign * z), sign) if kinds.half else x
-        x = torch.addcmul(x, z, free) if kinds.free else x
-        # A finite lower end needs no clamp: rounding is monotone, so lower + (something ≥ 0) stays at or above lower.
-        x = torch.minimum(x, upper) if kinds.interval else x
-        return x.clamp(-largest, largest) if kinds.half or kinds.free else x
+        if portable:
+            z, base, width, sign, free = (t.double() for t in (z, base, width, sign, free))
+        sigma, g = (portable_sigmoid, portable_softplus) if portable else (torch.sigmoid, F.softplus)
+        x = torch.addcmul(base, sigma(z), width) if kinds.interval else base
+        if kinds.half:
+            x = torch.addcmul(x, g(sign * _cut(z)), sign) if kinds.signed else x + g(z)
+        x = torch.addcmul(x, z.clamp(lower, upper), free) if kinds.free else x
+        return x.clamp(lower, upper) if kinds.half or kinds.free else x
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        z, _, _, width, sign, free, floor, ctx.kinds, _ = inputs
-        ctx.save_for_backward(z, width, sign, free, floor)
+        z, _, _, _, width, sign, free, ctx.kinds, ctx.floor, _ = inputs
+        ctx.save_for_backward(z, width, sign, free)
 
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
-        z, width, sign, free, floor = ctx.saved_tensors
-        z = _finite(z) if sum(ctx.kinds) > 1 else z
-        slope = floor
-        if ctx.kinds.interval:
-            t = torch.sigmoid(-z.abs())
-            slope = torch.addcmul(slope, torch.addcmul(t, t, t, value=-1), width)
-        if ctx.kinds.half:
-            slope = torch.addcmul(slope, torch.sigmoid(sign * z), sign.abs())
-        if ctx.kinds.free:
-            slope = slope + free
-        return grad[0] * slope, *[None] * 8
+        z, width, sign, free = ctx.saved_tensors
+        kinds, g = ctx.kinds, grad[0]
+        pulled: list[Tensor] = []
+        if kinds.interval:
+            t = _raised(torch.sigmoid(-z.abs()), ctx.floor)
+            pulled.append(torch.ops.aten.sigmoid_backward(g, t) * width)
+        if kinds.half:
+            t = _raised(torch.sigmoid(sign * _cut(z) if kinds.signed else z), ctx.floor)
+            pulled.append(g * (t * sign.abs() if kinds.signed else t))
+        if kinds.free:
+            pulled.append(g * free)
+        return sum(pulled[1:], pulled[0]), *[None] * 9
+
+
+def _raised(t: Tensor, floor: float) -> Tensor:
+    return t.clamp(min=floor) if floor > 1e-30 else t
+
+
+def _cut(z: Tensor) -> Tensor:
+    """``z``, finite, since 0 · inf is NaN; the ends are float32 numbers, as ONNX needs them."""
+    return z.clamp(-LIMIT, LIMIT)
 
 
 class Separable(Transform):
@@ -142,19 +159,19 @@ class Separable(Transform):
     width: Tensor
     sign: Tensor
     free: Tensor
-    floor: Tensor
 
     def __init__(self, parts: Sequence[Box], dtype: torch.dtype) -> None:
         super().__init__(dtype, _tables(parts, precision_of(dtype)))
-        half, free = bool(self.sign.any()), bool(self.free.any())
+        half, free, signed = bool(self.sign.any()), bool(self.free.any()), bool((self.sign != 1).any())
         interval = bool(((self.sign == 0) & (self.free == 0)).any())
-        self.kinds = Kinds(interval, half, free)
+        self.kinds = Kinds(interval, half, free, signed)
+        self.floor = float(torch.finfo(dtype).smallest_normal)
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
-        constants = (self.upper, self.base, self.width, self.sign, self.free, self.floor)
+        constants = (self.lower, self.upper, self.base, self.width, self.sign, self.free)
         rows = [self._at(table, index) for table in constants]
         z = raw.to(self.precision.computing)
-        x: Tensor = _Boxed.apply(z, *rows, self.kinds, self.precision.largest)  # type: ignore[no-untyped-call]
+        x: Tensor = _Boxed.apply(z, *rows, self.kinds, self.floor, not self.training)  # type: ignore[no-untyped-call]
         return x.to(self.precision.dtype)
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
@@ -208,20 +225,21 @@ class PaperSeparable(Transform):
     def __init__(self, parts: Sequence[Box], dtype: torch.dtype) -> None:
         others = Separable(parts, dtype)
         interval = (others.sign == 0) & (others.free == 0)
-        k = inverse_softplus(others.width.double()).to(others.width.dtype)
-        super().__init__(dtype, {"lower": others.lower, "upper": others.upper, "k": k, "interval": interval})
+        k = inverse_softplus(others.width.double())
+        ends = {"lower": others.lower.double(), "upper": others.upper.double()}
+        super().__init__(dtype, {**ends, "k": k, "interval": interval})
         self.others = others
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         lower, upper, k, interval = (self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval))
-        z = _finite(raw.to(self.precision.computing))
-        y = upper - F.softplus(k - F.softplus(z))
-        inside = exactly(y.clamp(lower, upper), y + self._at(self.others.floor, index) * z).to(self.precision.dtype)
+        z = _cut(raw.double())
+        y = upper - softplus(k - softplus(z))
+        inside = exactly(y.clamp(lower, upper), y + self.others.floor * z).to(self.precision.dtype)
         return torch.where(interval, inside, self.others(raw, index))
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         lower, upper, k, interval = (self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval))
-        y = x.to(self.precision.computing)
+        y = x.double()
         smallest = torch.finfo(y.dtype).smallest_normal
         inner = k - inverse_softplus((upper - y).clamp(min=smallest))
         raw = inverse_softplus(inner.clamp(min=smallest)).to(self.precision.dtype)
@@ -237,7 +255,9 @@ class PaperSeparable(Transform):
 
     def log_slopes(self, raw: Tensor, index: Tensor | None = None) -> Tensor:
         """``log ∂x_j/∂raw_j`` of every column; 0 for a constant."""
-        z = raw.to(self.precision.computing)
+        z = raw.double()
         k, interval = self._at(self.k, index), self._at(self.interval, index)
-        paper = -F.softplus(F.softplus(z) - k) - F.softplus(-z)
-        return torch.where(interval & k.isfinite(), paper, self.others.log_slopes(raw, index))
+        paper = -softplus(softplus(z) - k) - softplus(-z)
+        return torch.where(
+            interval & k.isfinite(), paper.to(self.precision.computing), self.others.log_slopes(raw, index)
+        )

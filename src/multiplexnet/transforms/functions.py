@@ -1,0 +1,64 @@
+"""Elementary functions that give the same bits everywhere.
+
+Libraries differ in the last bits of ``sigmoid`` and ``softplus`` (onnxruntime has no float64 softplus at all). Built in
+float64 from exp, log and arithmetic, they differ by some 1e-16, which is gone after rounding to a smaller format.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+__all__ = ["inverse_softplus", "portable_sigmoid", "portable_softplus", "softplus"]
+
+
+def portable_sigmoid(z: Tensor) -> Tensor:
+    """``1 / (1 + e^−z)`` for float64."""
+    return 1 / (1 + torch.exp(-z))
+
+
+def portable_softplus(z: Tensor) -> Tensor:
+    """``log(1 + e^z)`` for float64, as ``max(z, 0) + log1p(t)`` with ``t = e^−|z|``.
+
+    log1p(t) = t · log(w)/(w − 1) with w = 1 + t as rounded (Kahan), and t where w is 1.
+    """
+    t = torch.exp(-z.abs())
+    w = 1 + t
+    return z.relu() + torch.where(w == 1, t, t * (torch.log(w) / (w - 1)))
+
+
+class _Softplus(torch.autograd.Function):
+    """:func:`portable_softplus` with the derivative σ."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(z: Tensor) -> Tensor:
+        return portable_softplus(z)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> Tensor:
+        (z,) = ctx.saved_tensors
+        return grad[0] * torch.sigmoid(z)
+
+
+def softplus(z: Tensor) -> Tensor:
+    """``log(1 + e^z)`` for float64, the same everywhere, differentiable any number of times.
+
+    Example:
+        >>> softplus(torch.tensor([-800.0, 0.0, 800.0], dtype=torch.float64)).tolist()
+        [0.0, 0.6931471805599453, 800.0]
+    """
+    value: Tensor = _Softplus.apply(z)  # type: ignore[no-untyped-call]
+    return value
+
+
+def inverse_softplus(y: Tensor) -> Tensor:
+    """``log(e^y − 1)``, written so that it neither overflows nor loses small y."""
+    return y + torch.log(-torch.expm1(-y))
