@@ -149,20 +149,30 @@ def _bracketed(coefficient: Fraction, text: str) -> _Part:
 
 def _max_part(arguments: Sequence[Linear], coefficient: Fraction) -> _Part:
     """``max``, or where it reads better ``abs`` or ``min`` with the opposite sign."""
-    if len(arguments) == 2 and arguments[0] == -arguments[1]:
-        inner = max(arguments, key=_leads)
-        return _Part(coefficient, f"abs({linear_text(inner)})", f"abs({linear_text(inner)})")
-    if not any(_leads(argument) for argument in arguments if argument.terms):
-        text = f"min({_arguments([-argument for argument in arguments])})"
-        return _Part(-coefficient, text, text)
-    text = f"max({_arguments(arguments)})"
+    if _is_abs(arguments):
+        text = f"abs({linear_text(max(arguments, key=_leads))})"
+    elif _is_min(arguments):
+        text, coefficient = f"min({_arguments([-argument for argument in arguments])})", -coefficient
+    else:
+        text = f"max({_arguments(arguments)})"
     return _Part(coefficient, text, text)
+
+
+def _is_abs(arguments: Sequence[Linear]) -> bool:
+    return len(arguments) == 2 and arguments[0] == -arguments[1]
+
+
+def _is_min(arguments: Sequence[Linear]) -> bool:
+    return not _is_abs(arguments) and not any(_leads(argument) for argument in arguments if argument.terms)
 
 
 def _leads(linear: Linear) -> bool:
     """Whether the expression begins without a minus."""
-    parts = _parts(linear)
-    return not parts or parts[0].coefficient > 0
+    if not linear.terms:
+        return True
+    symbol, coefficient = linear.terms[0]
+    turned = isinstance(symbol, Max) and _is_min(symbol.arguments)
+    return (coefficient > 0) != turned
 
 
 def _arguments(arguments: Iterable[Linear]) -> str:
