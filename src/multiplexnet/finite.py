@@ -82,13 +82,16 @@ class FiniteTerms(nn.Module):
         return torch.stack([torch.logsumexp(scores, -1) for scores in self.scores(log_q)]).sum(0)
 
     def marginals(self, log_q: LogProbs) -> list[Tensor]:
-        """log P(y_n = v | the rules hold) for every output, each ``(*batch, V_n)``."""
+        """log P(y_n = v | the rules hold) for every output, each ``(*batch, V_n)``; −inf for values that never obey."""
         found: dict[Variable, Tensor] = {}
         for b, log_pi in enumerate(self.log_probs(log_q)):
             for n, variable in enumerate(self.blocks[b].outputs):
-                size = _size(variable)
-                one_hot = nn.functional.one_hot(self.codes(b)[:, n], size).to(log_pi.dtype)
-                found[variable] = (log_pi.exp() @ one_hot).log()
+                codes = self.codes(b)[:, n]
+                values = [log_pi[..., codes == v] for v in range(_size(variable))]
+                nothing = log_pi.new_full(log_pi.shape[:-1], -torch.inf)
+                found[variable] = torch.stack(
+                    [torch.logsumexp(own, -1) if own.shape[-1] else nothing for own in values], -1
+                )
         return [found[variable] for variable in self.outputs]
 
     def _columns(self, log_q: LogProbs) -> Sequence[Tensor]:
@@ -109,8 +112,11 @@ class EvidenceRatio(nn.Module):
     L = − mean_b log Σ_k p(k) Π_n q(c_kn | x_n) / p̄(c_kn),   p̄(y) = mean of q(y | x) over the batch,
 
     which is −log p(x_1 … x_N) / Π p(x_n) under the mixture of terms with p(x | y) = q(y | x) p(x) / p(y). Gradients
-    flow through p̄. A constant or collapsed classifier gives 0; a perfect labelling gives −log of the number of equally
-    likely terms. −log Z alone is content with labels that collapse to one term.
+    flow through p̄. A constant or collapsed classifier gives 0; a perfect labelling of equally likely terms gives
+    :attr:`best`, which is −log 100 for the addition of two digits. −log Z alone, the semantic loss, is content with
+    labels that collapse to one term.
+
+    Whether the rules can tell the labels apart at all is what :func:`~multiplexnet.symmetry.symmetries` says.
 
     Args:
         terms: the obeying assignments.
@@ -119,6 +125,10 @@ class EvidenceRatio(nn.Module):
         marginal: names of the outputs whose batch means make p̄ (default: all that share the classifier). Leave out
             an output whose labels are not distributed as the classifier's labels are.
 
+    Raises:
+        ShapeError: names that do not fit the outputs.
+        DomainError: outputs with different domains that are to share a classifier.
+
     Example:
         >>> ratio = EvidenceRatio(FiniteTerms(Rules("a: bool; b: bool; a == b")))
         >>> perfect = torch.eye(2).log().unsqueeze(1).expand(2, 2, 2)      # rows (a, b) = (0, 0) and (1, 1)
@@ -126,35 +136,43 @@ class EvidenceRatio(nn.Module):
         (-0.6931, -0.6931, 1.0)
     """
 
+    best: float
+    """The loss of a perfect labelling of rows in which all terms are equally frequent."""
+
     def __init__(
         self, terms: FiniteTerms, *, classifier: Sequence[str] | None = None, marginal: Sequence[str] | None = None
     ) -> None:
         super().__init__()
         self.terms = terms
-        names = [str(v.domain) for v in terms.outputs] if classifier is None else list(classifier)
-        if len(names) != len(terms.outputs):
-            raise ShapeError(f"classifier has {len(names)} names; the rules have {len(terms.outputs)} outputs")
-        wanted = {v.name for v in terms.outputs} if marginal is None else set(marginal)
-        unknown = wanted - {v.name for v in terms.outputs}
+        names = [variable.name for variable in terms.outputs]
+        wanted = names if marginal is None else list(marginal)
+        unknown = [name for name in wanted if name not in names]
         if unknown:
-            raise ShapeError(f"marginal: {sorted(unknown)[0]!r} is no output of the rules")
-        members = [[m for m, other in enumerate(names) if other == name] for name in names]
-        self._reference = [[m for m in group if terms.outputs[m].name in wanted] or group for group in members]
+            raise ShapeError(f"marginal: {unknown[0]!r} is no output of the rules ({', '.join(names)})")
+        groups = sharing(terms.outputs, classifier)
+        reference = {m: [n for n in group if names[n] in wanted] or group for group in groups for m in group}
+        self._reference = [reference[m] for m in range(len(names))]
+        self.best = self._best()
 
-    @property
-    def best(self) -> float:
-        """The value of a perfect labelling when all terms are equally likely."""
-        return -log(len(self.terms))
+    def _best(self) -> float:
+        """−Σ_k p(k) log [p(k) / Π_n p̄(c_kn)], with p̄ as the labels of equally likely terms make it."""
+        even = [torch.zeros(_size(v), dtype=torch.float64) for v in self.terms.outputs]
+        share = [log_p.exp() for log_p in self.terms.marginals(even)]
+        means = [torch.stack([share[n] for n in members]).mean(0).log() for members in self._reference]
+        return sum(float(scores.mean()) + log(len(scores)) for scores in self.terms.scores(means))
 
     def success(self, loss: Tensor) -> Tensor:
-        """The loss between collapse (0) and a perfect labelling (1): a meter that needs no labels."""
-        return loss / self.best
+        """The loss between collapse (0) and a perfect labelling (1): a meter that needs no labels.
+
+        Rules that say nothing of their outputs together have nothing to be learned from: always 0.
+        """
+        return loss / self.best if self.best < -1e-12 else torch.zeros_like(loss)
 
     def forward(self, log_q: LogProbs, log_prior: Sequence[Tensor] | None = None) -> Tensor:
         """The loss of a batch, a scalar.
 
         Args:
-            log_q: log-probabilities of the labels, ``(batch, N, V)`` or N tensors ``(batch, V_n)``.
+            log_q: log-probabilities of the labels, ``(*batch, N, V)`` or N tensors ``(*batch, V_n)``.
             log_prior: log p(k) for every block, ``(K_b,)``; default uniform.
         """
         columns = self.terms._columns(log_q)
@@ -164,6 +182,27 @@ class EvidenceRatio(nn.Module):
         priors = log_prior or [torch.full_like(s[0], -log(s.shape[-1])) for s in scores]
         ratios = [torch.logsumexp(s + p, -1) for s, p in zip(scores, priors, strict=True)]
         return -torch.stack(ratios).sum(0).mean()
+
+
+def sharing(outputs: Sequence[Variable], classifier: Sequence[str] | None) -> list[list[int]]:
+    """The positions of outputs that share a classifier: those of one name, or by default of one domain.
+
+    Raises:
+        ShapeError: not one name for every output.
+        DomainError: outputs of one name with different domains.
+    """
+    names = [v.domain for v in outputs] if classifier is None else list(classifier)
+    if len(names) != len(outputs):
+        raise ShapeError(f"classifier has {len(names)} names; the rules have {len(outputs)} outputs")
+    groups: dict[object, list[int]] = {}
+    for n, (variable, name) in enumerate(zip(outputs, names, strict=True)):
+        group = groups.setdefault(name, [])
+        if group and outputs[group[0]].domain != variable.domain:
+            raise DomainError(
+                f"classifier {name!r} is to label {outputs[group[0]].name} and {variable.name}, whose domains differ"
+            )
+        group.append(n)
+    return list(groups.values())
 
 
 def _codes(block: Block) -> Tensor:
