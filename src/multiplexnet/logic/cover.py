@@ -11,64 +11,46 @@ import numpy as np
 import z3
 from numpy.typing import NDArray
 
-from multiplexnet.logic.formula import Atom, Formula, Symbol, Variable
-from multiplexnet.logic.implicants import Encoder, Found, Implicants, Literals
+from multiplexnet.logic.formula import Atom, Formula, Variable
+from multiplexnet.logic.implicants import Found, Implicants, Literals
+from multiplexnet.logic.points import Bools, Table
+from multiplexnet.logic.solver import Sandbox
 
 __all__ = ["Rows", "covering", "irredundant"]
-
-Bools = NDArray[np.bool_]
-CERTAIN = 1e-9
-"""Relative size from which the sign of a float64 dot product with a witness is beyond doubt."""
 
 
 # --- covers of a formula --------------------------------------------------------------------------------------------
 
 
-def irredundant(found: Sequence[Found], known: Sequence[Formula]) -> list[Literals]:
+def irredundant(sandbox: Sandbox, found: Sequence[Found], table: Table, known: Sequence[Formula]) -> list[Literals]:
     """The implicants without those that the others cover together, given what is known.
 
-    An implicant whose witness lies in no other one is needed, which floats can tell; only the rest is asked of z3.
+    An implicant whose witness lies in no other one is needed; only the rest is asked of z3.
     """
-    encoder = Encoder()
-    solver = encoder.solver(*map(encoder.formula, known))
-    outside = [z3.Bool(f"outside{k}", encoder.context) for k in range(len(found))]
-    for name, implicant in zip(outside, found, strict=True):
-        absent = [z3.Not(encoder.formula(atom)) for atom in implicant.literals]
-        solver.add(z3.Implies(name, z3.Or([z3.BoolVal(False, encoder.context), *absent])))
-    alive = set(range(len(found)))
-    for k in np.flatnonzero(~_surely_needed(found)).tolist():
-        inside = [encoder.proxy(atom, solver) for atom in found[k].literals]
-        if solver.check(*inside, *(outside[j] for j in sorted(alive - {k}))) == z3.unsat:
-            alive.remove(k)
-    return [found[k].literals for k in sorted(alive)]
+    needed = _surely_needed(found, table)
+    doubtful = np.flatnonzero(~needed).tolist()
+    questions = sandbox.questions(known)
+    questions.solver.add(*(sandbox.absent(found[k].literals) for k in np.flatnonzero(needed).tolist()))
+    outside = {k: z3.Bool(f"outside{k}", sandbox.context) for k in doubtful}
+    for k, name in outside.items():
+        questions.solver.add(z3.Implies(name, sandbox.absent(found[k].literals)))
+    handles = [outside[k].as_ast() for k in doubtful]
+    for i, k in enumerate(doubtful):
+        if questions.answer(found[k].literals, handles[i + 1 :]) is not False:
+            questions.solver.add(outside[k])
+            needed[k] = True
+    return [found[k].literals for k in np.flatnonzero(needed).tolist()]
 
 
-def _surely_needed(found: Sequence[Found]) -> Bools:
-    """Which witnesses certainly lie outside all other implicants. (*, K) Booleans."""
-    symbols: dict[Symbol, int] = {}
-    for implicant in found:
-        for symbol in implicant.witness:
-            symbols.setdefault(symbol, len(symbols))
-    points = np.zeros((len(found), len(symbols)))
-    for k, implicant in enumerate(found):
-        for symbol, value in implicant.witness.items():
-            points[k, symbols[symbol]] = float(value)
-    false = {atom: _surely_false(atom, points, symbols) for implicant in found for atom in implicant.literals}
-    needed = np.ones(len(found), dtype=np.bool_)
-    for j, implicant in enumerate(found):
-        excluded = reduce(np.logical_or, (false[atom] for atom in implicant.literals), np.zeros(len(found), np.bool_))
-        excluded[j] = True
-        needed &= excluded
-    return needed
+def _surely_needed(found: Sequence[Found], table: Table) -> Bools:
+    """Which witnesses lie outside all other implicants. Shape (K,)."""
+    true = np.stack([implicant.true for implicant in found])
+    times = sum(_inside(true, implicant.literals, table).astype(np.int64) for implicant in found)
+    return np.asarray(times == 1)
 
 
-def _surely_false(atom: Atom, points: NDArray[np.float64], symbols: Mapping[Symbol, int]) -> Bools:
-    columns = [symbols[symbol] for symbol, _ in atom.linear.terms]
-    products = points[:, columns] * np.array([float(c) for _, c in atom.linear.terms])
-    constant = float(atom.linear.constant)
-    values, sizes = products.sum(axis=1) + constant, np.abs(products).sum(axis=1) + abs(constant)
-    distance = np.abs(values) if atom.relation == "==" else values
-    return np.asarray(distance > CERTAIN * sizes)
+def _inside(true: Bools, literals: Literals, table: Table) -> Bools:
+    return np.asarray(true[:, [table.place[atom] for atom in literals]].all(axis=1))
 
 
 # --- covers of data -------------------------------------------------------------------------------------------------
@@ -136,14 +118,10 @@ def covering(engine: Implicants, formula: Formula, rows: Rows) -> list[Literals]
     while open_rows.any():
         row = int(np.argmax(open_rows))
         order = _most_excluding_first(holds, open_rows.copy())
-        literals = engine.prime(_at_row(holds, row), order)
+        literals = engine.prime(np.array([holds(atom)[row] for atom in engine.table.atoms], dtype=np.bool_), order)
         found[literals] = inside(literals)
         open_rows &= ~found[literals]
     return _fewest(found, len(rows))
-
-
-def _at_row(holds: Callable[[Atom], Bools], row: int) -> Callable[[Atom], bool]:
-    return lambda atom: bool(holds(atom)[row])
 
 
 def _most_excluding_first(holds: Callable[[Atom], Bools], wanted: Bools) -> Callable[[Literals], Sequence[Atom]]:

@@ -14,9 +14,9 @@ from multiplexnet.errors import ContradictionError, TermBudgetExceeded
 from multiplexnet.logic.components import Component, components, conjuncts
 from multiplexnet.logic.dnf import MAX_TERMS, Progress, compile_rules, input_ranges
 from multiplexnet.logic.formula import Atom, Linear, Or, Rule, Specification, Symbol, Variable, conjunction, disjunction
-from multiplexnet.logic.implicants import Encoder, number
 from multiplexnet.logic.normal import normal_form
 from multiplexnet.logic.smt import domain_z3, input_range_z3, to_z3, unsat_core
+from multiplexnet.logic.solver import Sandbox
 from multiplexnet.logic.terms import Block, Compiled, Term
 
 __all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_input"]
@@ -152,11 +152,11 @@ def _negated(bound: tuple[Fraction | None, bool]) -> tuple[Fraction | None, bool
 
 def _supremum(output: Variable, sign: int, component: Component, known: Sequence[Atom]) -> tuple[Fraction | None, bool]:
     """The least upper bound of ``sign · output`` and whether it is attained."""
-    encoder = Encoder()
-    optimiser = z3.Optimize(ctx=encoder.context)
-    optimiser.add(*map(encoder.formula, (*known, *component.conjuncts)))
-    optimiser.add(*(encoder.domain(v) for v in component.outputs if v.is_discrete))
-    goal = optimiser.maximize(sign * encoder.symbol(output))
+    sandbox = Sandbox()
+    optimiser = z3.Optimize(ctx=sandbox.context)
+    optimiser.add(*map(sandbox.formula, (*known, *component.conjuncts)))
+    optimiser.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
+    goal = optimiser.maximize(sign * sandbox.symbol(output))
     if optimiser.check() != z3.sat:
         raise AssertionError("the rules were satisfiable a moment ago")
     infinite, value, infinitesimal = goal.upper_values()
@@ -180,16 +180,16 @@ def uncovered_input(compiled: Compiled) -> tuple[tuple[Variable, Fraction], ...]
     """
     known = input_ranges(compiled.inputs)
     for block in compiled.blocks:
-        encoder = Encoder()
-        solver = z3.SolverFor("LRA", ctx=encoder.context)
-        solver.add(*map(encoder.formula, known))
+        sandbox = Sandbox()
+        solver = z3.SolverFor("LRA", ctx=sandbox.context)
+        solver.add(*map(sandbox.formula, known))
         rows = disjunction(conjunction(term.rows) for term in _flat(block.terms))
-        body = z3.Not(encoder.formula(rows))
-        mine = [encoder.symbol(s) for s in _symbols(block) if not (isinstance(s, Variable) and s.is_input)]
+        body = z3.Not(sandbox.formula(rows))
+        mine = [sandbox.symbol(s) for s in _symbols(block) if not (isinstance(s, Variable) and s.is_input)]
         solver.add(z3.ForAll(mine, body) if mine else body)
         if solver.check() == z3.sat:
-            model = solver.model()
-            return tuple((v, number(model, encoder.symbol(v))) for v in compiled.inputs)
+            model = sandbox.model(solver)
+            return tuple((v, model.number(v)) for v in compiled.inputs)
     return None
 
 
@@ -223,10 +223,10 @@ def _closed(row: Atom) -> Any:
 
 def _only_zero(directions: Sequence[Atom], reals: Sequence[Variable]) -> bool:
     """Whether no direction but zero stays inside: the recession cone of the term is a point."""
-    encoder = Encoder()
-    solver = encoder.solver(*(encoder.formula(atom) for atom in directions if atom.linear.terms))
+    sandbox = Sandbox()
+    solver = sandbox.solver(*(sandbox.formula(atom) for atom in directions if atom.linear.terms))
     moving = [Atom(Linear.of(v) * sign, "<") for v in reals for sign in (1, -1)]
-    solver.add(encoder.formula(Or(tuple(moving))))
+    solver.add(sandbox.formula(Or(tuple(moving))))
     return bool(solver.check() == z3.unsat)
 
 

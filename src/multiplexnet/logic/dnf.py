@@ -23,10 +23,11 @@ from multiplexnet.logic.certify import certificate
 from multiplexnet.logic.components import Component, components, conjuncts
 from multiplexnet.logic.cover import Rows, covering, irredundant
 from multiplexnet.logic.formula import FALSE, TRUE, Atom, Formula, Linear, Real, Specification, Variable, conjunction
-from multiplexnet.logic.implicants import Encoder, Implicants, Literals, number
+from multiplexnet.logic.implicants import Implicants, Literals
 from multiplexnet.logic.normal import normal_form, substitute
-from multiplexnet.logic.rows import Tidy, row_order
+from multiplexnet.logic.rows import Tidy, has_interior, row_order
 from multiplexnet.logic.smt import satisfiable, unsat_core
+from multiplexnet.logic.solver import Sandbox
 from multiplexnet.logic.terms import Block, Compiled, Term
 
 __all__ = ["MAX_TERMS", "compile_rules"]
@@ -58,10 +59,11 @@ def compile_rules(
         TermBudgetExceeded: a block has too many terms.
     """
     start = time.perf_counter()
-    _refuse_contradiction(specification)
+    parts = components(conjuncts(normal_form(specification.formula)), specification.outputs)
+    _refuse_contradiction(specification, parts)
     ranges = input_ranges(specification.inputs)
     blocks, covered = [], None
-    for component in components(conjuncts(normal_form(specification.formula)), specification.outputs):
+    for component in parts:
         compiler = _BlockCompiler(component, ranges, max_terms, progress)
         blocks.append(compiler.block() if cover is None else compiler.covering_block(cover))
     found = Compiled(specification.outputs, specification.inputs, _without_trivial(blocks), certificate=None)  # type: ignore[arg-type]
@@ -84,10 +86,18 @@ def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
     return tuple(atoms)
 
 
-def _refuse_contradiction(specification: Specification) -> None:
-    if satisfiable(specification.formula, specification.variables) is None:
+def _refuse_contradiction(specification: Specification, parts: Sequence[Component]) -> None:
+    doubtful = [part for component in parts if not _surely_satisfiable(component) for part in component.conjuncts]
+    if doubtful and satisfiable(conjunction(doubtful), specification.variables) is None:
         core = unsat_core([rule.formula for rule in specification.rules], specification.variables)
         raise ContradictionError([(specification.rules[i].line, specification.rules[i].text) for i in core])
+
+
+def _surely_satisfiable(component: Component) -> bool:
+    """Whether a point of one large conjunction over outputs was found in floats: z3 would take its time."""
+    rows = [part for part in component.conjuncts if isinstance(part, Atom)]
+    over_inputs = any(isinstance(s, Variable) and s.is_input for row in rows for s, _ in row.linear.terms)
+    return len(rows) == len(component.conjuncts) and not over_inputs and has_interior(rows)
 
 
 def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -106,7 +116,8 @@ class _BlockCompiler:
     _cache: dict[Formula, list[Literals]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._tidy = Tidy(self.ranges)
+        self._sandbox = Sandbox()
+        self._tidy = Tidy(self._sandbox, self.ranges)
         self._discrete = tuple(v for v in self.component.outputs if v.is_discrete)
         self._formula = conjunction(self.component.conjuncts)
 
@@ -125,7 +136,7 @@ class _BlockCompiler:
         for values, group in obeying.groups(self._discrete):
             rest = substitute(self._formula, dict(values))
             background, goal = _split(rest)
-            engine = Implicants(goal, [*self.ranges, *background])
+            engine = Implicants(self._sandbox, goal, [*self.ranges, *background])
             terms += [Term(self._tidy.rows(literals, background), values) for literals in covering(engine, goal, group)]
         if not terms:  # no row obeys: any single term is sound
             terms = [self._first_term()]
@@ -136,7 +147,7 @@ class _BlockCompiler:
     def _first_term(self) -> Term:
         fixed, rest = next(self._cases())
         background, goal = _split(rest)
-        found = Implicants(goal, [*self.ranges, *background]).next()
+        found = Implicants(self._sandbox, goal, [*self.ranges, *background]).next()
         return Term(self._tidy.rows(found.literals if found else (), background), fixed)
 
     def _cases(self) -> Iterator[tuple[Values, Formula]]:
@@ -144,13 +155,13 @@ class _BlockCompiler:
         if not self._discrete:
             yield (), self._formula
             return
-        encoder = Encoder()
-        solver = encoder.solver(*map(encoder.formula, (*self.ranges, self._formula)))
-        solver.add(*map(encoder.domain, self._discrete))
-        constants = [encoder.symbol(variable) for variable in self._discrete]
+        sandbox = self._sandbox
+        solver = sandbox.solver(*map(sandbox.formula, (*self.ranges, self._formula)))
+        solver.add(*map(sandbox.domain, self._discrete))
+        constants = [sandbox.symbol(variable) for variable in self._discrete]
         while solver.check() == z3.sat:
-            model = solver.model()
-            numbers = [number(model, constant) for constant in constants]
+            model = sandbox.model(solver)
+            numbers = [model.number(variable) for variable in self._discrete]
             values = tuple(zip(self._discrete, numbers, strict=True))
             solver.add(z3.Or([c != int(n) for c, n in zip(constants, numbers, strict=True)]))
             yield values, substitute(self._formula, dict(values))
@@ -165,10 +176,12 @@ class _BlockCompiler:
         if goal == TRUE:
             return [self._tidy.rows((), background)]
         # overlapping implicants are thinned afterwards, so the search may find somewhat more than the budget
-        found = Implicants(goal, [*self.ranges, *background]).all(budget=2 * budget + 64, progress=self._report)
+        known, more = [*self.ranges, *background], 2 * budget + 64
+        engine = Implicants(self._sandbox, goal, known)
+        found = engine.all(budget=more, progress=self._report)
         if found is None:
-            raise self._exceeded(2 * budget + 64)
-        kept = irredundant(found, [*self.ranges, *background])
+            raise self._exceeded(more)
+        kept = irredundant(self._sandbox, found, engine.table, known)
         if len(kept) > budget:
             raise self._exceeded(len(kept))
         return [self._tidy.rows(literals, background) for literals in kept]

@@ -1,7 +1,9 @@
 """The rows of a term, exactly: no row follows from the others, and every equality is written as one.
 
-Rows with the same left side are compared by their numbers; the rest is asked of z3. A question that z3 does not answer
-within a fixed amount of work leaves the row where it is: a row too many costs time and is never wrong.
+Rows with the same left side are compared by their numbers. The rest falls into groups that share no variable; in each
+of them a point proves most rows needed (:mod:`~multiplexnet.logic.witness`), and z3 is asked about those that are left.
+A question that z3 does not answer within a fixed amount of work leaves the row where it is: a row too many costs time
+and is never wrong.
 """
 
 from __future__ import annotations
@@ -9,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-import z3
-
-from multiplexnet.logic.formula import And, Atom, Formula, Or, Symbol
-from multiplexnet.logic.implicants import Encoder, Literals
+from multiplexnet.logic.formula import And, Atom, Formula, Or, Symbol, Variable
 from multiplexnet.logic.normal import canonical, opposite
+from multiplexnet.logic.solver import Questions, Sandbox
+from multiplexnet.logic.witness import Inequalities, without_equalities
 
-__all__ = ["Tidy", "row_order"]
+__all__ = ["Tidy", "has_interior", "row_order"]
 
-WORK = 2_000_000
-"""z3's ``rlimit`` for one question; unlike a time limit it gives the same answer on every machine."""
+WORK = 1_000_000
+"""z3's ``rlimit`` for one question."""
+LARGE = 1_500
+"""The number of coefficients from which an LP in floats is tried before z3."""
+
+Group = tuple[Atom, ...]
 
 
 def row_order(row: Atom) -> tuple[object, ...]:
@@ -55,68 +60,107 @@ def _strength(row: Atom) -> tuple[Any, bool]:
     return (row.linear.constant, row.relation == "<")
 
 
+def groups(rows: Iterable[Atom]) -> list[Group]:
+    """The rows in the finest groups that share no symbol."""
+    found: list[tuple[set[Symbol], list[Atom]]] = []
+    for row in rows:
+        mentioned, members = {symbol for symbol, _ in row.linear.terms}, [row]
+        apart = []
+        for symbols, others in found:
+            if symbols.isdisjoint(mentioned):
+                apart.append((symbols, others))
+            else:
+                mentioned, members = symbols | mentioned, others + members
+        found = [*apart, (mentioned, members)]
+    return [tuple(members) for _, members in found]
+
+
+def has_interior(rows: Sequence[Atom]) -> bool:
+    """Whether rows that are many, and dense, certainly have a common point with room in all inequalities."""
+    large = sum(len(row.linear.terms) for row in rows) > LARGE
+    return large and Inequalities(tuple(without_equalities(rows)[0])).interior_point() is not None
+
+
 class Tidy:
     """Brings the rows of terms over one background into their final form.
 
     Args:
+        sandbox: where z3 is asked.
         known: what holds anyway and is no row of any term (the ranges of the inputs).
     """
 
-    def __init__(self, known: Sequence[Formula] = ()) -> None:
-        self._encoder = Encoder()
-        self._solver = self._encoder.solver(*(self._encoder.formula(part) for part in known))
-        self._solver.set("rlimit", WORK)
+    def __init__(self, sandbox: Sandbox, known: Sequence[Atom] = ()) -> None:
+        self._sandbox, self._known = sandbox, tuple(known)
+        self._questions: Questions | None = None
+        self._done: dict[Group, Group] = {}
 
-    def rows(self, literals: Literals, background: Sequence[Atom] = ()) -> Literals:
+    def rows(self, literals: Sequence[Atom], background: Sequence[Atom] = ()) -> Group:
         """The rows of the term ``literals ∧ background``: literals a prime implicant where the background holds."""
-        rows = tightest([*literals, *background])
-        equalities = self._implicit_equalities(rows)
-        if equalities:
-            rows = tightest([*rows, *equalities])
-            suspects = rows
-        else:
-            suspects = [row for row in rows if row not in literals]
-        for row in sorted(suspects, key=row_order, reverse=True):
-            rest = [other for other in rows if other is not row]
-            if self._follows(row, rest):
-                rows = rest
-        return tuple(sorted(rows, key=row_order))
+        found: list[Atom] = []
+        for group in groups(tightest([*literals, *background])):
+            if _plain(group):
+                found += group
+            else:
+                if group not in self._done:
+                    self._done[group] = self._final(group, set(literals))
+                found += self._done[group]
+        return tuple(sorted(found, key=row_order))
 
-    def _implicit_equalities(self, rows: Sequence[Atom]) -> list[Atom]:
+    def _final(self, group: Group, literals: set[Atom]) -> Group:
+        needed = self._needed(group)
+        if needed is None:  # no point has room in all rows: some of them hide equalities
+            group = tuple(tightest([*group, *self._implicit_equalities(group)]))
+            needed = set()
+        else:
+            needed |= literals
+        for row in sorted(set(group) - needed, key=row_order, reverse=True):
+            rest = tuple(other for other in group if other is not row)
+            if self._refuted(opposite(row), rest):
+                group = rest
+        return group
+
+    def _needed(self, group: Group) -> set[Atom] | None:
+        """Rows of the group that a point proves needed; ``None`` if no point has room in all inequalities."""
+        eliminated, independent = without_equalities([*group, *self._known])
+        linears = Inequalities(tuple(eliminated))
+        inequalities = [row for row in group if row.relation != "=="]
+        large = sum(len(row.linear.terms) for row in group) > LARGE
+        centre = linears.interior_point() if large else None
+        if centre is None:
+            if self._answer([*group, *(_strictly(row) for row in inequalities)]) is not True:
+                return None
+            centre = linears.point(self._sandbox.model(self._asked.solver).point(linears.symbols))
+        needed = {row for row, sure in zip(inequalities, linears.needed(centre), strict=False) if sure}
+        return needed.union(independent)  # where there is room, an equality is needed unless others imply it
+
+    def _implicit_equalities(self, rows: Group) -> list[Atom]:
         """Equalities that inequalities only imply together, like x ≤ y and y ≤ x."""
-        loose = [row for row in rows if row.relation == "<="]
-        if not loose or self._answer([*rows, *(_strictly(row) for row in loose)]) == z3.sat:
-            return []
-        tight = [row for row in loose if self._answer([*rows, _strictly(row)]) == z3.unsat]
+        tight = [row for row in rows if row.relation == "<=" and self._answer([*rows, _strictly(row)]) is False]
         return [atom for row in tight if isinstance(atom := canonical(row.linear, "=="), Atom)]
 
-    def _follows(self, row: Atom, rest: Sequence[Atom]) -> bool:
-        return self._refuted(opposite(row), _tied(row, rest))
-
-    def _refuted(self, formula: Formula, rows: Sequence[Atom]) -> bool:
+    def _refuted(self, formula: Formula, rows: Group) -> bool:
         match formula:
             case Atom():
-                return bool(self._answer([*rows, formula]) == z3.unsat)
+                return self._answer([*rows, formula]) is False
             case Or(arguments):
                 return all(self._refuted(argument, rows) for argument in arguments)
         return formula != And(())
 
-    def _answer(self, rows: Sequence[Atom]) -> Any:
-        return self._solver.check(*(self._encoder.proxy(row, self._solver) for row in rows))
+    @property
+    def _asked(self) -> Questions:
+        if self._questions is None:
+            self._questions = self._sandbox.questions(self._known, work=WORK)
+        return self._questions
+
+    def _answer(self, rows: Sequence[Atom]) -> bool | None:
+        return self._asked.answer(rows)
+
+
+def _plain(group: Group) -> bool:
+    """Whether the rows speak of one output alone: their numbers have settled all that there is to settle."""
+    mentioned = {symbol for row in group for symbol, _ in row.linear.terms}
+    return len(mentioned) == 1 and not any(isinstance(s, Variable) and s.is_input for s in mentioned)
 
 
 def _strictly(row: Atom) -> Atom:
     return Atom(row.linear, "<")
-
-
-def _tied(row: Atom, rest: Sequence[Atom]) -> list[Atom]:
-    """The rows that share variables with this one, directly or through others."""
-    reached = {symbol for symbol, _ in row.linear.terms}
-    left, tied, grown = list(rest), list[Atom](), True
-    while grown:
-        near = [other for other in left if any(symbol in reached for symbol, _ in other.linear.terms)]
-        left = [other for other in left if other not in near]
-        reached.update(symbol for other in near for symbol, _ in other.linear.terms)
-        tied += near
-        grown = bool(near)
-    return tied
