@@ -165,7 +165,7 @@ class Rules:
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def satisfied(self, x: Values, *, functions: Functions | None = None, **inputs: Any) -> Values:
+    def satisfied(self, x: Values, /, *, functions: Functions | None = None, **inputs: Any) -> Values:
         """Whether each row obeys, its floats read as exact numbers: no tolerance.
 
         Args:
@@ -180,7 +180,7 @@ class Rules:
 
         return verdict(self._specification, x, self.scalar_inputs(inputs), functions)
 
-    def violation(self, x: Values, *, functions: Functions | None = None, **inputs: Any) -> Values:
+    def violation(self, x: Values, /, *, functions: Functions | None = None, **inputs: Any) -> Values:
         """How far each row is from obeying each rule, zero where it obeys. Shape (*batch, number of rules)."""
         from multiplexnet.satisfaction import violations
 
