@@ -78,7 +78,7 @@ _NO_RULE: dict[type[ast.expr], str] = {
 
 @dataclass(frozen=True)
 class Names:
-    """What the names of a text stand for; ``arities`` remembers how often each function's arguments were counted."""
+    """What the names of a text stand for; ``arities``: how many arguments each function was first given."""
 
     values: dict[str, Value] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
