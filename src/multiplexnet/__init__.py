@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from multiplexnet.finite import FiniteTerms as FiniteTerms
     from multiplexnet.layer import Multiplexer as Multiplexer
     from multiplexnet.rules import Rules as Rules
+    from multiplexnet.symmetry import symmetries as symmetries
 
 __version__ = "0.1.0"
 
@@ -42,6 +43,7 @@ _HOME = {
     "RulesDistribution": "distribution",
     "FiniteTerms": "finite",
     "EvidenceRatio": "finite",
+    "symmetries": "symmetry",
     "dl2_loss": "baselines",
     "penalty": "baselines",
     "semantic_loss": "baselines",
