@@ -129,6 +129,7 @@ class Branches:
         choices: the blocks.
         batch: the leading shape.
         max_terms: how many combinations of terms are written out at most.
+        order: where each output stands when the blocks are laid side by side, if that is known already.
 
     With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
     a *term* is a combination of one term per block, the last block running fastest.
@@ -137,6 +138,7 @@ class Branches:
     choices: tuple[Choice, ...]
     batch: torch.Size
     max_terms: int
+    order: Tensor | None = None
 
     @property
     def size(self) -> int:
@@ -150,7 +152,8 @@ class Branches:
 
     @cached_property
     def _order(self) -> Tensor:
-        """Where each output stands when the blocks are laid side by side."""
+        if self.order is not None:
+            return self.order
         return torch.cat([choice.columns for choice in self.choices]).argsort()
 
     @property

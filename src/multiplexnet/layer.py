@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Self, cast
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any, Literal, Self, cast
 
 import torch
 from torch import Tensor, nn
 
 from multiplexnet.branches import Branches, Choice
 from multiplexnet.errors import DtypeError, RecordError, ShapeError
+from multiplexnet.geometry.nearest import nearest_parts
+from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
-from multiplexnet.logic.formula import Variable
+from multiplexnet.logic.formula import Atom, Variable
 from multiplexnet.logic.record import (
     compiled_from,
     record_of_compiled,
@@ -35,6 +38,24 @@ from multiplexnet.transforms.separable import Separable
 __all__ = ["Multiplexer"]
 
 Functions = Mapping[str, Callable[..., Tensor]]
+Equality = Literal["exact", "nearest"]
+
+
+def _joined(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, those that are a single box as one block: they cost one map together instead of one each."""
+    boxes = [block for block in blocks if len(block.terms) == 1 and _is_box(block.terms[0])]
+    if len(boxes) < 2:
+        return list(blocks)
+    outputs = sorted((v for block in boxes for v in block.outputs), key=lambda v: v.index)
+    terms = [block.terms[0] for block in boxes]
+    rows, fixed = (row for term in terms for row in term.rows), (pair for term in terms for pair in term.fixed)
+    joined = Block(tuple(outputs), (Term(tuple(rows), tuple(fixed)),))
+    return sorted([joined, *(block for block in blocks if block not in boxes)], key=lambda b: b.outputs[0].index)
+
+
+def _is_box(term: Term) -> bool:
+    symbols = [[symbol for symbol, _ in row.linear.terms] for row in term.rows]
+    return not term.blocks and all(len(s) == 1 and isinstance(s[0], Variable) and not s[0].is_input for s in symbols)
 
 
 class Multiplexer(nn.Module):
@@ -53,6 +74,9 @@ class Multiplexer(nn.Module):
         functions: for every opaque function of the rules a torch function of tensors ``(*batch,)``.
         boxes: the map of intervals: :class:`~multiplexnet.transforms.separable.Separable` (sigmoid), or
             ``PaperSeparable``, the paper's own.
+        equality: ``"exact"`` refuses an equality that no binary float can meet (3x = 1); ``"nearest"`` moves its
+            right-hand side to the nearest that floats can meet, which then holds exactly; ``mux.moved`` says by how
+            much.
 
     Raises:
         ContradictionError, TermBudgetExceeded: no terms, or too many.
@@ -69,6 +93,8 @@ class Multiplexer(nn.Module):
         (torch.Size([2, 1]), True)
     """
 
+    order: Tensor
+
     def __init__(
         self,
         rules: Rules,
@@ -79,20 +105,31 @@ class Multiplexer(nn.Module):
         per_term: bool = False,
         functions: Functions | None = None,
         boxes: Boxes = Separable,
+        equality: Equality = "exact",
     ) -> None:
+        if equality not in ("exact", "nearest"):
+            raise ValueError(f'equality = {equality!r}; it is "exact" or "nearest"')
         compiled = rules.compile(max_terms=max_terms, cover=cover)
         refuse_uncovered(compiled)
-        self._start(rules, compiled, max_terms, per_term, functions or {}, boxes)
+        self._start(rules, compiled, max_terms, per_term, functions or {}, boxes, equality)
         self._build(compiled, dtype or torch.get_default_dtype())
 
     def _start(
-        self, rules: Rules, compiled: Compiled, max_terms: int, per_term: bool, functions: Functions, boxes: Boxes
+        self,
+        rules: Rules,
+        compiled: Compiled,
+        max_terms: int,
+        per_term: bool,
+        functions: Functions,
+        boxes: Boxes,
+        equality: Equality,
     ) -> None:
         super().__init__()
         if not rules.outputs:
             raise ShapeError("the rules have no outputs: declare one, as in `x: real`")
         refuse_unknown_functions(rules.specification.functions, functions)
-        self.rules, self.max_terms, self.per_term, self._boxes = rules, max_terms, per_term, boxes
+        self.rules, self.max_terms, self.per_term = rules, max_terms, per_term
+        self._boxes, self._equality = boxes, equality
         self._functions = {n: f for n, f in functions.items() if not isinstance(f, nn.Module)}
         self.modules_of_functions = nn.ModuleDict({n: f for n, f in functions.items() if isinstance(f, nn.Module)})
         self.compiled = compiled
@@ -103,32 +140,39 @@ class Multiplexer(nn.Module):
             names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
             raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
         form = str(dtype).removeprefix("torch.")
-        blocks = [block for block in compiled.blocks if block.outputs]
+        blocks = _joined([block for block in compiled.blocks if block.outputs])
+        parts = {"exact": _exact_parts, "nearest": nearest_parts}[self._equality]
+        found = [[parts(term, block.outputs, form) for term in block.terms] for block in blocks]
         maps = [
             TermMaps(
-                [parts_of(term, block.outputs, form) for term in block.terms],
+                [own for own, _ in terms],
                 block.outputs,
                 dtype,
                 boxes=self._boxes,
                 inputs=compiled.inputs,
             )
-            for block in blocks
+            for block, terms in zip(blocks, found, strict=True)
         ]
         self.compiled, self.dtype = compiled, dtype
+        self.moved = {row: distance for terms in found for _, moved in terms for row, distance in moved.items()}
         self.maps = nn.ModuleList(maps)
         self.maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
-        for b, block in enumerate(blocks):
-            columns = torch.tensor([position[v] for v in block.outputs])
-            self.register_buffer(f"columns_{b}", columns, persistent=False)
-        self._sizes = [len(block.terms) for block in blocks]
+        columns = [torch.tensor([position[v] for v in block.outputs]) for block in blocks]
+        for b, own in enumerate(columns):
+            self.register_buffer(f"columns_{b}", own, persistent=False)
+        self.register_buffer("order", torch.cat(columns).argsort(), persistent=False)
+        self._blocks, self._sizes = tuple(blocks), [len(block.terms) for block in blocks]
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Independent parts of the rules; logit k of a block means its k-th term."""
-        return self.compiled.blocks
+        """Independent parts of the rules; logit k of a block means its k-th term.
+
+        Outputs that are merely bounded, without any choice, are one block together.
+        """
+        return self._blocks
 
     @property
     def terms(self) -> tuple[Term, ...]:
@@ -195,7 +239,7 @@ class Multiplexer(nn.Module):
         given = self.input_columns(inputs, batch)
         values, logits = raw.split_with_sizes([self._values, raw.shape[-1] - self._values], -1)
         choices = tuple(self._choices(values, logits, given))
-        return Branches(choices, batch, self.max_terms)
+        return Branches(choices, batch, self.max_terms, self.order)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
         value, logit, functions = 0, 0, self.functions
@@ -222,7 +266,7 @@ class Multiplexer(nn.Module):
 
     def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
         """Every block that has outputs, with the maps of its terms."""
-        return zip((block for block in self.blocks if block.outputs), self._maps, strict=True)
+        return zip(self.blocks, self._maps, strict=True)
 
     @property
     def _maps(self) -> list[TermMaps]:
@@ -308,6 +352,7 @@ class Multiplexer(nn.Module):
             "specification": record_of_specification(self.rules.specification),
             "compiled": record_of_compiled(self.compiled),
             "dtype": str(self.dtype).removeprefix("torch."),
+            "equality": self._equality,
             "max_terms": self.max_terms,
             "per_term": self.per_term,
         }
@@ -350,6 +395,7 @@ class Multiplexer(nn.Module):
             per_term=record["per_term"],
             functions=functions,
             boxes=boxes,
+            equality=record["equality"],
         )
 
     @classmethod
@@ -363,6 +409,7 @@ class Multiplexer(nn.Module):
         per_term: bool = False,
         functions: Functions | None = None,
         boxes: Boxes = Separable,
+        equality: Equality = "exact",
     ) -> Multiplexer:
         """The layer of rules that have been compiled already; see the constructor.
 
@@ -372,9 +419,13 @@ class Multiplexer(nn.Module):
             torch.bfloat16
         """
         mux = cls.__new__(cls)
-        mux._start(rules, compiled, max_terms, per_term, functions or {}, boxes)
+        mux._start(rules, compiled, max_terms, per_term, functions or {}, boxes, equality)
         mux._build(compiled, dtype or torch.get_default_dtype())
         return mux
+
+
+def _exact_parts(term: Term, outputs: tuple[Variable, ...], form: str) -> tuple[tuple[Part, ...], dict[Atom, Fraction]]:
+    return parts_of(term, outputs, form), {}
 
 
 def _record(state: Any) -> Any:
