@@ -1,0 +1,286 @@
+"""What a layer costs: time against a bare softplus, memory and time for many terms, seconds to set it up.
+
+    python benchmarks/layer.py [--quick] [--json] [--only NAME]
+
+The layer's ``best()`` and ``softplus`` of a tensor of the same shape ``(B, D)`` as its outputs run in turn, one thread,
+forward alone (eval, no gradient) and forward with backward (training); the table gives the ratio of the medians. Times
+are processor times, which other programs on the machine disturb less than the clock. Rule files of tabular data come
+from the folder in the environment variable MULTIPLEXNET_DATA (``tabular/*/constraints.txt``); without it they are left
+out. Many terms are boxes in ten dimensions that are handed to the layer as they are: to find 10,000 terms is the
+compiler's business (benchmarks/compile.py), to run them the layer's.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from random import Random
+from statistics import median
+from time import process_time
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from multiplexnet.layer import Multiplexer
+from multiplexnet.logic.formula import Atom, Linear, Rule, Specification, Variable
+from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+from multiplexnet.rules import Rules
+
+BATCHES = (1024, 16384)
+DTYPES = (torch.float32, torch.float64)
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rules, and the multiples of a softplus to reach forward and backward."""
+
+    name: str
+    rules: Callable[[], Rules]
+    goal: float | None = None
+    slow: bool = False
+
+
+@dataclass(frozen=True)
+class Cost:
+    """One row of the first table; times in milliseconds, ratios to softplus."""
+
+    name: str
+    dtype: str
+    batch: int
+    forward: float
+    forward_ratio: float
+    both: float
+    both_ratio: float
+    goal: float | None
+    setup_seconds: float
+
+
+@dataclass(frozen=True)
+class Many:
+    """One row of the second table; memory as a share of one tensor of all values of all terms."""
+
+    terms: int
+    setup_seconds: float
+    best_ms: float
+    step_seconds: float
+    step_memory: float
+
+
+# --- rules ----------------------------------------------------------------------------------------------------------
+
+
+def polytope(n: int, m: int) -> Callable[[], Rules]:
+    """m dense inequalities around the origin, coefficients with three decimals."""
+
+    def row(random: Random) -> str:
+        return " + ".join(f"{random.gauss(0, 1):.3f}*x[{j}]" for j in range(n)) + f" <= {random.uniform(1, 10):.3f}"
+
+    def rules() -> Rules:
+        random = Random(0)
+        return Rules("\n".join([f"x: real[{n}]", *(row(random) for _ in range(m))]))
+
+    return rules
+
+
+def eight_boxes() -> Rules:
+    corners = [(x, y) for x in (-9, -3, 3, 9) for y in (-3, 3)]
+    return Rules(" or ".join(f"({x} <= x <= {x} + 2 and {y} <= y <= {y} + 2)" for x, y in corners))
+
+
+CASES = (
+    Case("box 10", lambda: Rules("x: real[10]\nall(-1 <= v <= 3 for v in x)"), 2),
+    Case("decimal box 10", lambda: Rules("x: real[10]\nall(-0.1 < v < 3.3 for v in x)"), 2),
+    Case("chain 20", lambda: Rules("q: real[20]\nall(q[i] <= q[i + 1] for i in range(19))"), 6),
+    Case("simplex 10", lambda: Rules("w: real[10]\nall(v >= 0 for v in w)\nsum(w) == 1"), 6),
+    Case("polytope n=10 m=30", polytope(10, 30), 10),
+    Case("polytope n=50 m=200", polytope(50, 200), 10),
+    Case("polytope n=200 m=1000", polytope(200, 1000), 16, slow=True),
+    Case("8 boxes in 2-D, best()", eight_boxes, 20),
+)
+
+
+def files() -> Iterator[Case]:
+    """The rule files of tabular data, if the environment says where they are."""
+    folder = os.environ.get("MULTIPLEXNET_DATA", "")
+    for name in ("heloc", "url"):
+        path = Path(folder) / "tabular" / name / "constraints.txt"
+        if folder and path.exists():
+            yield Case(f"{name} rules", lambda path=path: Rules.load(path))  # type: ignore[misc]
+        else:
+            print(
+                f"{name} rules left out: set MULTIPLEXNET_DATA to a folder with {'/'.join(path.parts[-3:])}",
+                file=sys.stderr,
+            )
+
+
+def boxes(count: int, width: int = 10) -> tuple[Rules, Compiled]:
+    """Rules that are already in disjunctive normal form, without asking a solver."""
+    random = Random(0)
+    outputs = tuple(Variable(f"x[{j}]", j) for j in range(width))
+
+    def term() -> Term:
+        low = [random.randint(-100, 100) for _ in outputs]
+        rows = [
+            (Atom(-Linear.of(v) + a, "<="), Atom(Linear.of(v) - a - 5, "<=")) for v, a in zip(outputs, low, strict=True)
+        ]
+        return Term(tuple(row for pair in rows for row in pair))
+
+    block = Block(outputs, tuple(term() for _ in range(count)))
+    specification = Specification(outputs, (Rule(block.formula, f"{count} boxes"),))
+    return Rules.from_specification(specification), Compiled(outputs, (), (block,), Certificate(True, True, "given", 0))
+
+
+# --- measuring ------------------------------------------------------------------------------------------------------
+
+
+def turns(*actions: Callable[[], object], seconds: float) -> list[float]:
+    """The median processor time of each action in seconds; they take turns."""
+    for action in actions:
+        action()
+    times: list[list[float]] = [[] for _ in actions]
+    start = process_time()
+    while process_time() - start < seconds or len(times[0]) < 5:
+        for action, own in zip(actions, times, strict=True):
+            before = process_time()
+            action()
+            own.append(process_time() - before)
+    return [median(own) for own in times]
+
+
+def cost(case: Case, mux: Multiplexer, setup: float, batch: int, seconds: float) -> Cost:
+    raw = torch.randn(batch, mux.in_features, dtype=mux.dtype)
+    z = torch.randn(batch, mux.out_features, dtype=mux.dtype)
+    gradient = torch.randn_like(z)
+
+    def both(f: Callable[[Tensor], Tensor], leaf: Tensor) -> Callable[[], None]:
+        leaf = leaf.clone().requires_grad_()
+
+        def step() -> None:
+            leaf.grad = None
+            f(leaf).backward(gradient)  # type: ignore[no-untyped-call]
+
+        return step
+
+    def best(raw: Tensor) -> Tensor:
+        x: Tensor = mux(raw).best()
+        return x
+
+    mux.eval()
+    with torch.no_grad():
+        own, bare = turns(lambda: best(raw), lambda: F.softplus(z), seconds=seconds)
+    mux.train()
+    own_both, bare_both = turns(both(best, raw), both(F.softplus, z), seconds=seconds)
+    dtype = str(mux.dtype).removeprefix("torch.")
+    return Cost(
+        case.name, dtype, batch, own * 1e3, own / bare, own_both * 1e3, own_both / bare_both, case.goal, setup
+    )  # fmt: skip
+
+
+def costs(cases: Sequence[Case], seconds: float) -> Iterator[Cost]:
+    for case in cases:
+        start = process_time()
+        mux = Multiplexer(case.rules(), dtype=DTYPES[0])
+        setup = process_time() - start
+        for dtype in DTYPES:
+            mux = mux.to(dtype)
+            for batch in BATCHES:
+                yield cost(case, mux, setup, batch, seconds)
+
+
+def peak_bytes(action: Callable[[], object]) -> int:
+    """The most that torch held at once during the action, beyond what it held before."""
+    with torch.profiler.profile(profile_memory=True) as profile:
+        action()
+    assert profile.profiler is not None
+    alive, peak = 0, 0
+    for event in profile.profiler.kineto_results.events():
+        if event.name() == "[memory]":
+            alive += event.nbytes()
+            peak = max(peak, alive)
+    return peak
+
+
+def many(count: int, batch: int = 1024, width: int = 10) -> Many:
+    rules, compiled = boxes(count, width)
+    start = process_time()
+    mux = Multiplexer.from_compiled(rules, compiled, dtype=torch.float32)
+    setup = process_time() - start
+    raw = torch.randn(batch, mux.in_features, requires_grad=True)
+    target = torch.randn(batch, 1, width)
+
+    def step() -> None:
+        raw.grad = None
+        mux(raw).loss(lambda x: (x - target).square().sum(-1)).mean().backward()
+
+    (seconds,) = turns(step, seconds=0)
+    raw.grad = None
+    memory = peak_bytes(step) / (4 * batch * count * width)
+    mux.eval()
+    with torch.no_grad():
+        (best,) = turns(lambda: mux(raw).best(), seconds=0.5)
+    return Many(count, setup, best * 1e3, seconds, memory)
+
+
+# --- showing --------------------------------------------------------------------------------------------------------
+
+HEADS = {
+    Cost: ("rules", "dtype", "batch", "forward ms", "× softplus", "both ms", "× softplus", "goal", "set-up s"),
+    Many: ("terms (boxes in 10-D, batch 1,024)", "set-up s", "best() ms", "step s", "step memory / (B, K, D)"),
+}
+
+
+def cells(row: Cost | Many) -> list[str]:
+    if isinstance(row, Many):
+        numbers = (row.setup_seconds, row.best_ms, row.step_seconds, row.step_memory)
+        return [f"{row.terms:,}", *(f"{number:.2f}" for number in numbers)]
+    goal = "" if row.goal is None else f"≤ {row.goal:g}"
+    return [
+        row.name, row.dtype, f"{row.batch:,}", f"{row.forward:.3f}", f"{row.forward_ratio:.1f}",
+        f"{row.both:.3f}", f"{row.both_ratio:.1f}", goal, f"{row.setup_seconds:.2f}",
+    ]  # fmt: skip
+
+
+def show(kind: type[Cost] | type[Many], rows: Sequence[Cost | Many]) -> None:
+    try:
+        from rich.console import Console
+        from rich.table import Table
+    except ImportError:
+        for columns in [list(HEADS[kind]), *map(cells, rows)]:
+            print("  ".join(columns))
+        return
+    table = Table(*HEADS[kind])
+    for row in rows:
+        table.add_row(*cells(row))
+    Console(width=130).print(table)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--quick", action="store_true", help="short measurements, without what takes long to set up")
+    parser.add_argument("--json", action="store_true", help="one line of JSON per row instead of tables")
+    parser.add_argument("--only", default="", help="rules whose name contains this ('terms': the second table)")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    torch.manual_seed(0)
+    chosen = [c for c in (*CASES, *files()) if options.only in c.name and not (options.quick and c.slow)]
+    counts = [] if options.only not in "terms" else [100, 1000] if options.quick else [100, 1000, 10_000]
+    first = list(costs(chosen, 0.1 if options.quick else 1.0))
+    second = [many(count) for count in counts]
+    if options.json:
+        rows: list[Cost | Many] = [*first, *second]
+        print("\n".join(json.dumps(asdict(row)) for row in rows))
+        return
+    if first:
+        show(Cost, first)
+    if second:
+        show(Many, second)
+
+
+if __name__ == "__main__":
+    main()
