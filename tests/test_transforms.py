@@ -19,7 +19,7 @@ from multiplexnet.geometry.parts import Bound, Box, Lattice, Parametric, Part, P
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.logic.formula import Apply, Atom, Linear, Relation, Variable
 from multiplexnet.logic.terms import Term
-from multiplexnet.transforms import FORMATS, Gauge, PaperSeparable, Separable, TermMaps, Transform
+from multiplexnet.transforms import FORMATS, Gauge, LatticeGauge, PaperSeparable, Separable, TermMaps, Transform
 from multiplexnet.transforms import gauge as gauge_module
 
 Row = tuple[Sequence[float | Fraction | int], Relation, float | Fraction | int]
@@ -326,6 +326,20 @@ def test_log_determinant_agrees_with_autograd(case: Case) -> None:
         own = None if u is None else u[i]
         J = torch.autograd.functional.jacobian(lambda z, own=own: maps(z, inputs=own).squeeze(-2), raw[i])  # type: ignore[no-untyped-call]
         torch.testing.assert_close(log_det[i], torch.linalg.slogdet(J)[1], rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("case", LATTICES, ids=str)
+def test_log_determinant_of_lattice_coordinates(case: Case) -> None:
+    (part,) = case.parts(torch.float64)
+    assert isinstance(part, Lattice)
+    transform = LatticeGauge([part], torch.float64)
+    basis = torch.tensor(part.basis, dtype=torch.float64)
+    raw = torch.randn(case.n, dtype=torch.float64)
+    J = torch.autograd.functional.jacobian(lambda z: transform(z[None])[0], raw)  # type: ignore[no-untyped-call]
+    read = [j for j in range(case.n) if J[:, j].any()]
+    assert len(read) == basis.shape[1]
+    expected = torch.linalg.slogdet(torch.linalg.pinv(basis) @ J[:, read])[1]
+    torch.testing.assert_close(transform.log_abs_det(raw[None])[0], expected, rtol=1e-5, atol=1e-5)
 
 
 @pytest.mark.parametrize(("case", "dtype"), EACH)

@@ -163,9 +163,8 @@ class Tables(NamedTuple):
 
 
 class Grid(NamedTuple):
-    """What :class:`LatticeGauge` does to every point t of the map: ``origin + basis · (t rounded to the grid)``."""
+    """What a lattice makes of every point t of the map: ``origin + basis · (t rounded to integers)``."""
 
-    step: Tensor
     origin: Tensor
     basis: Tensor
 
@@ -210,15 +209,16 @@ def radius(G: Tensor) -> Tensor:
     return torch.tanh(G) / G
 
 
-def decline(G: Tensor, floor: float) -> Tensor:
-    """The derivative of ``tanh(G) / G``, with ``floor`` added to that of tanh.
+def radius_and_decline(G: Tensor, floor: float) -> tuple[Tensor, Tensor]:
+    """``tanh(G) / G`` for the gradient, and its derivative, with ``floor`` added to that of tanh.
 
     tanh is flat in float64 from G = 19 on: without the floor a network that went too far never comes back. Close to 0,
-    where the textbook form cancels, the derivative is −2G/3 and so is taken linear.
+    where the textbook form of the derivative cancels, it is −2G/3 and so is taken linear.
     """
     safe = G.clamp(min=1e-4)
     reach = torch.tanh(safe)
-    return (1 + floor - reach * reach - reach / safe) / (safe * safe) * G
+    r = reach / safe
+    return r, (1 + floor - reach * reach - r) / (safe * safe) * G
 
 
 def log_slope(G: Tensor) -> Tensor:
@@ -243,20 +243,19 @@ class _Radial(torch.autograd.Function):
         whiten: Tensor,
         rows: Tensor,
         errors: Tensor,
-        step: Tensor | None,
         origin: Tensor | None,
         basis: Tensor | None,
         dtype: torch.dtype,
         floor: float,
     ) -> tuple[Tensor, ...]:
         tables = Tables(anchor, whiten, rows, errors)
-        grid = None if step is None or origin is None or basis is None else Grid(step, origin, basis)
+        grid = None if origin is None or basis is None else Grid(origin, basis)
         parts = [_point(tables, grid, dtype, *part) for part in _chunks(rows, z, index)]
         return parts[0] if len(parts) == 1 else tuple(torch.cat(p) for p in zip(*parts, strict=True))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        z, index, _, whiten, rows, _, _, _, basis, _, ctx.floor = inputs
+        z, index, _, whiten, rows, _, _, basis, _, ctx.floor = inputs
         ctx.mark_non_differentiable(*output[1:])
         ctx.save_for_backward(z, index, whiten, rows, basis, *output[1:])
 
@@ -266,7 +265,7 @@ class _Radial(torch.autograd.Function):
         parts = [
             _pulled_back(whiten, rows, basis, ctx.floor, *part) for part in _chunks(rows, z, index, grads[0], *saved)
         ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts), *[None] * 10
+        return parts[0] if len(parts) == 1 else torch.cat(parts), *[None] * 9
 
 
 def _chunks(rows: Tensor, z: Tensor, index: Tensor | None, *others: Tensor) -> list[tuple[Any, ...]]:
@@ -286,8 +285,8 @@ def _point(
     G, row = gauge(q, index, tables)
     x = torch.addcmul(_take(tables.anchor, index), q, radius(G).unsqueeze(-1))
     if grid is not None:
-        step = _take(grid.step, index)
-        x = _take(grid.origin, index) + times(grid.basis, torch.round(x / step) * step, index)
+        t, origin = torch.round(x), _take(grid.origin, index)
+        x = torch.addmm(origin, t, grid.basis[0].mT) if len(grid.basis) == 1 else origin + times(grid.basis, t, index)
     return x.to(dtype), G, row, q
 
 
@@ -310,8 +309,9 @@ def _pulled_back(
         G = exactly(G, (w * q).sum(-1))
     g = grad.double()
     g = g if basis is None else _transposed(basis, g, index, shared=False)
-    along = (g * q).sum(-1) * decline(G, floor)
-    pulled = torch.addcmul(g * radius(G).unsqueeze(-1), w, along.unsqueeze(-1))
+    r, decline = radius_and_decline(G, floor)
+    along = (g * q).sum(-1) * decline
+    pulled = torch.addcmul(g * r.unsqueeze(-1), w, along.unsqueeze(-1))
     if z.dtype is not torch.float64:
         pulled, whiten = pulled.float(), whiten.float()
     return _transposed(whiten, pulled, index, shared=z.dim() == 3 and z.shape[-2] == 1).to(z.dtype)
@@ -389,7 +389,7 @@ class Gauge(Transform):
         """The map, followed by what ``grid`` says, as numbers of the dtype."""
         flat, chosen = self._flat(raw, index)
         x: Tensor
-        x, *_ = _Radial.apply(flat, chosen, *self.tables, *(grid or (None,) * 3), dtype, self.floor)  # type: ignore[no-untyped-call]
+        x, *_ = _Radial.apply(flat, chosen, *self.tables, *(grid or (None, None)), dtype, self.floor)  # type: ignore[no-untyped-call]
         return x.reshape(self._shape(raw, index, x.shape[-1]))
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:

@@ -4,9 +4,9 @@ The solutions of the equalities that a format holds well are ``x = origin + basi
 grid of spacing ``step``, ``|t| ≤ bound``. The gauge map finds t among the inequalities, t is rounded to the grid, and
 from there on every sum is exact in float64 and the result is a number of the format: ten weights sum to exactly 1.
 
-That rounding is treated like any other: half a step in every coordinate is taken off the slacks beforehand, and a row
-too narrow for that is taken loosely, since the anchor lies on the grid. Its gradient is passed on as if it were not
-there.
+The gauge works in units of a step, so that the grid is the integers. Rounding to it is treated like any other: half a
+step in every coordinate is taken off the slacks beforehand, and a row too narrow for that is taken loosely, since the
+anchor lies on the grid. The gradient is passed on as if nothing had been rounded.
 
 The d coordinates of t read the raw values of d outputs, those whose rows of the basis are independent; the raw values
 of the other outputs have no effect, so that the map from d values to the set is one to one.
@@ -14,6 +14,7 @@ of the other outputs have no effect, so that the map from d values to the set is
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -28,12 +29,32 @@ from multiplexnet.transforms.gauge import Gauge, Grid, times
 __all__ = ["LatticeGauge"]
 
 
-def bounded(part: Lattice) -> Polyhedron:
-    """The inequalities on t, those of ``|t| ≤ bound`` among them."""
+def in_steps(part: Lattice) -> Polyhedron:
+    """The inequalities on t in units of a step, with those of ``|t| ≤ bound`` that do not follow from the others."""
     d = len(part.anchor)
-    unit = [tuple(Fraction(int(i == j)) for i in range(d)) for j in range(d)]
-    A = (*part.A, *unit, *(tuple(-c for c in row) for row in unit))
-    return Polyhedron((), A, (*part.b, *(part.bound,) * (2 * d)), (*part.strict, *(False,) * (2 * d)), part.anchor)
+    lower, upper = ranges(part)
+    bounds = [(j, 1) for j in range(d) if upper[j] is None or upper[j] > part.bound]  # type: ignore[operator]
+    bounds += [(j, -1) for j in range(d) if lower[j] is None or lower[j] < -part.bound]  # type: ignore[operator]
+    rows = (*part.A, *(tuple(Fraction(sign * (i == j)) for i in range(d)) for j, sign in bounds))
+    A = tuple(tuple(a * part.step for a in row) for row in rows)
+    b, strict = (*part.b, *(part.bound,) * len(bounds)), (*part.strict, *(False,) * len(bounds))
+    return Polyhedron((), A, b, strict, tuple(c / part.step for c in part.anchor))
+
+
+def ranges(part: Lattice) -> tuple[list[Fraction | None], list[Fraction | None]]:
+    """Bounds of every t_j that follow from one row and the bounds of the other coordinates, found in two rounds."""
+    d = len(part.anchor)
+    ends: tuple[list[Fraction | None], list[Fraction | None]] = ([None] * d, [None] * d)
+    for _ in range(2):
+        for row, bound in zip(part.A, part.b, strict=True):
+            least = [None if a and ends[a < 0][i] is None else a * (ends[a < 0][i] or 0) for i, a in enumerate(row)]
+            for j, a in enumerate(row):
+                rest = [value for i, value in enumerate(least) if i != j]
+                if a and None not in rest:
+                    limit = (bound - sum(value for value in rest if value is not None)) / a
+                    old = ends[a > 0][j]
+                    ends[a > 0][j] = limit if old is None else min(old, limit) if a > 0 else max(old, limit)
+    return ends
 
 
 def independent(basis: np.ndarray) -> list[int]:
@@ -73,32 +94,27 @@ class LatticeGauge(Transform):
     origin: Tensor
     basis: Tensor
     coordinates: Tensor
-    step: Tensor
 
     def __init__(self, parts: Sequence[Lattice], dtype: torch.dtype) -> None:
         n, d = max(len(part.origin) for part in parts), max(len(part.anchor) for part in parts)
-        tables = {
-            "origin": np.zeros((len(parts), n)),
-            "basis": np.zeros((len(parts), n, d)),
-            "coordinates": np.zeros((len(parts), d, n)),
-            "step": np.array([[float(part.step)] for part in parts]),
-        }
-        select = np.zeros((len(parts), d, n))
+        shape = (len(parts), n, d)
+        origin, basis, select = np.zeros(shape[:2]), np.zeros(shape), np.zeros((len(parts), d, n))
         for k, part in enumerate(parts):
             check_exact(part)
             rows, columns = len(part.origin), len(part.anchor)
-            basis = np.array(part.basis, dtype=np.float64).reshape(rows, columns)
-            tables["origin"][k, :rows] = [float(c) for c in part.origin]
-            tables["basis"][k, :rows, :columns] = basis
-            tables["coordinates"][k, :columns, :rows] = np.linalg.pinv(basis)
-            select[k, range(columns), independent(basis)] = 1.0
+            own = np.array(part.basis, dtype=np.float64).reshape(rows, columns)
+            origin[k, :rows] = [float(c) for c in part.origin]
+            basis[k, :rows, :columns] = own * float(part.step)
+            select[k, range(columns), independent(own)] = 1.0
+        tables = {"origin": origin, "basis": basis, "coordinates": np.linalg.pinv(basis)}
         super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
-        self.gauge = Gauge([bounded(p) for p in parts], torch.float64, grain=[part.step / 2 for part in parts])
+        self.gauge = Gauge([in_steps(part) for part in parts], torch.float64, grain=[Fraction(1, 2)] * len(parts))
         self.gauge.read(torch.from_numpy(select))
+        self.gauge.log_det += torch.tensor([len(part.anchor) * math.log(part.step) for part in parts])
         self.gauge.floor = gradient_floor(dtype)
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
-        return self.gauge.on_grid(raw, index, Grid(self.step, self.origin, self.basis), self.precision.dtype)
+        return self.gauge.on_grid(raw, index, Grid(self.origin, self.basis), self.precision.dtype)
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         t = times(self.coordinates, x.double() - self._at(self.origin, index), index)
