@@ -36,6 +36,9 @@ __all__ = ["Gauge", "Rows", "gauge_rows"]
 SAFETY = 2.0**-46
 """Taken off every slack: covers the few float64 roundings that no sum over rows or columns multiplies."""
 
+LEAST_SLACK = Fraction(1, 2**900)
+"""Below this, underflow in float64 would matter."""
+
 LOOSE = 8.01
 """Rounding may carry a point at most this many times as far from a representable anchor as it was."""
 
@@ -81,13 +84,13 @@ def gauge_rows(
         left = slack - sum((abs(a) * e for a, e in zip(row, margin, strict=True) if a), Fraction(0))
         if slack <= 0:
             raise ValueError(f"the anchor does not lie strictly inside row {i}: its slack is {float(slack):g}")
+        if slack < LEAST_SLACK:
+            raise ValueError(f"the slack of the anchor in row {i} is too small for float64")
         if left >= slack / 2:
             W[i] = normals[i] / (float(left) * (1 - SAFETY))
             E[i] = np.abs(W[i]) * relative
         else:
             E[i] = LOOSE * np.abs(normals[i]) / (float(slack) * (1 - SAFETY))
-    if not (np.isfinite(W).all() and np.isfinite(E).all()):
-        raise ValueError("a slack of the anchor is too small for float64")
     return Rows(W, E)
 
 
