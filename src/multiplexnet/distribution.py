@@ -13,7 +13,8 @@ read none, equalities leave the d coordinates t of their lattice ``x = origin + 
 one with respect to dt, Lebesgue measure on the affine subspace in which a cell of its integer directions has volume 1:
 for weights that sum to 1 that is dx_1 … dx_{n−1}, as for ``torch.distributions.Dirichlet``. With r = 0 it is a
 probability. Where terms of different dimensions overlap, only those of the lowest count at a point: the others give the
-lower-dimensional set no mass.
+lower-dimensional set no mass. A map reaches as far as its format does, which for equalities without bounds is some half
+of the digits (:mod:`multiplexnet.geometry.lattice`): a density asked for beyond that means nothing.
 """
 
 from __future__ import annotations
@@ -265,7 +266,7 @@ class _Factor:
         z, log_det = self._mapped_back(x, counted, choice)
         scores = choice.log_probs.to(log_det.dtype) + self._base_log_prob(z, log_det.dtype) - log_det
         somewhere = counted.any(-1)
-        # The log-sum-exp of nothing is −inf without a gradient: rows outside all terms are left out of it.
+        # The log-sum-exp of nothing has a NaN for its gradient: rows outside all terms are left out of it.
         masked = scores.masked_fill(~counted, -torch.inf).masked_fill(~somewhere.unsqueeze(-1), 0.0)
         return torch.logsumexp(masked, -1).masked_fill(~somewhere, -torch.inf)
 
