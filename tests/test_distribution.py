@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 import torch
+from corpus import CASES, by_name
 from torch import Tensor
 from torch.distributions import (
     Bernoulli,
@@ -368,6 +369,32 @@ def test_branches_have_the_gradient_of_an_expectation() -> None:
     assert estimate.item() == pytest.approx(exact.item(), abs=0.02)
     (found,), (expected,) = torch.autograd.grad(estimate, logits), torch.autograd.grad(exact, logits)
     torch.testing.assert_close(found, expected, atol=0.02, rtol=0)
+
+
+NAMES = [c.name for c in CASES if c.satisfiable and c.name not in {"third", "decimal_sum", "input_equality"}]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_samples_of_every_case_lie_in_the_support(name: str) -> None:
+    rules = Rules(by_name(name).text)
+    code: dict[str, Callable[..., Tensor]] = {"h": torch.sin, "f": lambda x, y: x * y - 1}
+    functions = {f: code[f] for f in rules.specification.functions}
+    mux = Multiplexer(rules, dtype=DOUBLE, functions=functions)
+    p = RulesDistribution(mux, normal(mux.out_features), inputs=_middle_inputs(rules))
+    x = p.sample((32,))
+    assert p.support.check(x).all()
+    assert p.log_prob(x).isfinite().all()
+
+
+def _middle_inputs(rules: Rules) -> dict[str, Tensor]:
+    """The middle of the range of every input."""
+    columns: dict[str, list[float]] = {}
+    for variable in rules.inputs:
+        lower, upper = (getattr(variable.domain, end, None) for end in ("lower", "upper"))
+        middle = float(lower + upper) / 2 if lower is not None and upper is not None else 0.0
+        columns.setdefault(variable.name.partition("[")[0], []).append(middle)
+    names = {variable.name for variable in rules.inputs}
+    return {name: tensor(*column) if name not in names else tensor(*column)[0] for name, column in columns.items()}
 
 
 # --- gradients -------------------------------------------------------------------------------------------------------
