@@ -78,7 +78,7 @@ def gauge_rows(
     normals = np.array([[float(a) for a in row] for row in A], dtype=np.float64).reshape(len(A), len(anchor))
     margin = [Fraction(unit) * abs(c) + Fraction(tiny) for c in anchor]
     W, E = np.zeros_like(normals), np.zeros_like(normals)
-    relative = unit + 2 * (len(anchor) + 8) * UNIT64  # rounding of the point, and of the row products
+    relative = unit + 4 * (len(anchor) + 8) * UNIT64  # rounding of the point, and of the row products
     for i, (row, bound) in enumerate(zip(A, b, strict=True)):
         slack = bound - sum((a * c for a, c in zip(row, anchor, strict=True) if a), Fraction(0))
         left = slack - sum((abs(a) * e for a, e in zip(row, margin, strict=True) if a), Fraction(0))
@@ -274,7 +274,7 @@ class _Radial(torch.autograd.Function):
 def _chunks(rows: Tensor, z: Tensor, index: Tensor | None, *others: Tensor) -> list[tuple[Any, ...]]:
     """The batch in chunks; in one piece while a graph is recorded."""
     size = max(1024, CHUNK // (rows.shape[1] * (len(rows) if index is None else rows.shape[2])))
-    if len(z) <= size or torch.compiler.is_compiling():
+    if torch.compiler.is_compiling() or z.shape[0] <= size:
         return [(z, index, *others)]
     slices = [slice(start, start + size) for start in range(0, len(z), size)]
     return [(z[part], None if index is None else index[part], *(other[part] for other in others)) for part in slices]

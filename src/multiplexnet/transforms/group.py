@@ -15,6 +15,7 @@ from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.logic.formula import Variable, symbols
 from multiplexnet.transforms.base import Transform
 from multiplexnet.transforms.gauge import Gauge
+from multiplexnet.transforms.guards import Guards
 from multiplexnet.transforms.known import Functions, Known
 from multiplexnet.transforms.lattice import LatticeGauge
 from multiplexnet.transforms.parametric import OneSided, ParametricGauge, is_one_sided
@@ -56,13 +57,18 @@ class Group(nn.Module):
         super().__init__()
         self.transform, self.numbers, self.known = transform, list(terms), known
         width = max(map(len, columns))
-        padded = [[*row, *[row[0]] * (width - len(row))] for row in columns]
+        padded = [[*row, *row[:1] * (width - len(row))] for row in columns]
         self.shared = all(row == padded[0] for row in padded)
         self.natural = padded[0] == list(range(width))
         members = torch.tensor(self.numbers)
         entry, present = torch.zeros(count, dtype=torch.int64), torch.zeros(count, dtype=torch.bool)
         entry[members], present[members] = torch.arange(len(members)), True
-        tables = {"columns": torch.tensor(padded), "members": members, "entry": entry, "present": present}
+        tables = {
+            "columns": torch.tensor(padded, dtype=torch.int64),
+            "members": members,
+            "entry": entry,
+            "present": present,
+        }
         for name, table in tables.items():
             self.register_buffer(name, table, persistent=False)
 
@@ -142,6 +148,8 @@ def groups_of(terms: Sequence[Sequence[Part]]) -> list[list[tuple[int, Part]]]:
 
 
 def _kind(part: Part) -> str:
+    if isinstance(part, Parametric) and not part.outputs:
+        return "Guards"
     return "OneSided" if isinstance(part, Parametric) and is_one_sided(part) else type(part).__name__
 
 
@@ -152,5 +160,6 @@ def transform_of(parts: Sequence[Part], dtype: torch.dtype) -> Transform:
         "Lattice": LatticeGauge,
         "Parametric": ParametricGauge,
         "OneSided": OneSided,
+        "Guards": Guards,
     }
     return kinds[_kind(parts[0])](parts, dtype)

@@ -4,7 +4,7 @@ A part ``A x + P u ≤ b`` with known u (inputs, values of opaque functions, out
 triangular form: bounds of x_1 by u, of x_2 by u and x_1, and so on. Taking the middle of each in turn gives an anchor
 c(u) of the format, its slacks ``s(u) = b − A c − P u`` are bounded from below with their rounding errors, and from
 there on it is the gauge map of :mod:`multiplexnet.transforms.gauge` with slacks of its own in every row of the batch.
-Where a slack cannot be shown to be positive the part is *infeasible* for this u.
+Where a slack cannot be shown to be positive the part is *infeasible* for this u, and NaN comes out.
 
 For one output with bounds on one side there is no need of an anchor (``x₂ > h(x₁)`` in the paper)::
 
@@ -91,9 +91,11 @@ class OneSided(Transform):
         assert parameters is not None
         sign, floor = self._at(self.sign, index), gradient_floor(self.precision.dtype)
         z = sign * finite(raw)
-        y = self._bound(parameters, index) + softplus(z)
+        bound = self._bound(parameters, index)
+        y = bound + softplus(z)
         inside = exactly(self._outward(y).clamp(max=self.precision.largest), y + floor * z)
-        return (sign * inside).to(self.precision.dtype)
+        room = self._outward(bound) < self.precision.largest
+        return torch.where(room, sign * inside, torch.nan).to(self.precision.dtype)
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         assert parameters is not None
@@ -236,7 +238,7 @@ class ParametricGauge(Transform):
         return values.amin(-1) if side else values.amax(-1)
 
     def _gauge(self, frame: Frame, q: Tensor, index: Tensor | None) -> Tensor:
-        relative = self.precision.unit + 2 * (q.shape[-1] + 8) * UNIT64
+        relative = self.precision.unit + 4 * (q.shape[-1] + 8) * UNIT64
         size = times(self.A.abs(), q.detach().abs(), index)
         firm = times(self.A, q, index) + relative * size
         rows = torch.where(frame.loose, LOOSE * size, firm) / frame.slack
@@ -247,8 +249,8 @@ class ParametricGauge(Transform):
     def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
         safe = G.clamp(min=1e-8)
         reach = torch.tanh(safe).clamp(max=1.0) + self.floor * (safe - safe.detach())
-        r = torch.where(frame.feasible, reach / safe, 0.0)
-        return (frame.anchor + q * r.unsqueeze(-1)).to(self.precision.dtype)
+        x = frame.anchor + q * (reach / safe).unsqueeze(-1)
+        return torch.where(frame.feasible.unsqueeze(-1), x, torch.nan).to(self.precision.dtype)
 
 
 def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
