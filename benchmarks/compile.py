@@ -15,6 +15,7 @@ import argparse
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from statistics import mean
@@ -89,7 +90,7 @@ def random_formula(atoms: int, variables: int = 8) -> Callable[[int], Rules]:
         parts = min(size, random.randint(2, 4))
         cuts = [0, *sorted(random.sample(range(1, size), parts - 1)), size]
         join = random.choice([" and ", " or "])
-        return "(" + join.join(formula(random, b - a) for a, b in zip(cuts, cuts[1:], strict=False)) + ")"
+        return "(" + join.join(formula(random, b - a) for a, b in pairwise(cuts)) + ")"
 
     return lambda seed: Rules(f"x: real[{variables}]\n{formula(Random(seed), atoms)}")
 

@@ -2,8 +2,8 @@
 
 Rows with the same left side are compared by their numbers. The rest falls into groups that share no variable; in each
 of them a point proves most rows needed (:mod:`~multiplexnet.logic.witness`), and z3 is asked about those that are left.
-A question that z3 does not answer within a fixed amount of work leaves the row where it is: a row too many costs time
-and is never wrong.
+Where z3 would take minutes, rows are left as they are: in a large dense group with room inside, and when a question is
+not answered within a fixed amount of work. A row too many costs time and is never wrong.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ __all__ = ["Tidy", "has_interior", "row_order"]
 
 WORK = 1_000_000
 """z3's ``rlimit`` for one question."""
-LARGE = 1_500
-"""The number of coefficients from which an LP in floats is tried before z3."""
+DENSE = 5
+"""Variables in a row, on average, from which z3's exact simplex is slow."""
+LARGE, HUGE = 100, 400
+"""Coefficients of a dense group from which an LP in floats is tried before z3, and from which z3 is not asked."""
 
 Group = tuple[Atom, ...]
 
@@ -77,8 +79,12 @@ def groups(rows: Iterable[Atom]) -> list[Group]:
 
 def has_interior(rows: Sequence[Atom]) -> bool:
     """Whether rows that are many, and dense, certainly have a common point with room in all inequalities."""
-    large = sum(len(row.linear.terms) for row in rows) > LARGE
-    return large and Inequalities(tuple(without_equalities(rows)[0])).interior_point() is not None
+    return _dense(rows) and Inequalities(tuple(without_equalities(rows)[0])).interior_point() is not None
+
+
+def _dense(rows: Sequence[Atom], size: int = LARGE) -> bool:
+    coefficients = sum(len(row.linear.terms) for row in rows)
+    return coefficients > max(size, DENSE * len(rows))
 
 
 class Tidy:
@@ -124,8 +130,9 @@ class Tidy:
         eliminated, independent = without_equalities([*group, *self._known])
         linears = Inequalities(tuple(eliminated))
         inequalities = [row for row in group if row.relation != "=="]
-        large = sum(len(row.linear.terms) for row in group) > LARGE
-        centre = linears.interior_point() if large else None
+        centre = linears.interior_point() if _dense(group) else None
+        if centre is not None and _dense(group, HUGE):
+            return set(group)
         if centre is None:
             if self._answer([*group, *(_strictly(row) for row in inequalities)]) is not True:
                 return None
