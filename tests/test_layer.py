@@ -459,6 +459,20 @@ def test_terms_that_cannot_be_met_are_never_chosen(value: float) -> None:
     assert not masked.all(-1).any()
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+def test_cases_by_inputs_are_told_apart_exactly(dtype: torch.dtype) -> None:
+    """At the very end of a case, and at the floats around it."""
+    rules = Rules("x: real; u: input[-10, 10]\nimplies(u >= 0.1, x >= 1)\nimplies(u < 0.1, x <= -1)")
+    mux = Multiplexer(rules, dtype=dtype)
+    end = torch.tensor(0.1, dtype=dtype)
+    ends = [end, torch.nextafter(end, end + 1), torch.nextafter(end, end - 1)]
+    u = torch.stack([*ends, *(torch.tensor(v, dtype=dtype) for v in (0, 0.125, -10, 10))])
+    raw = torch.randn(len(u), mux.in_features, dtype=dtype)
+    branches = mux(raw, u=u)
+    check(mux, branches, {"u": u})
+    assert branches.best().squeeze(-1).ge(1).tolist() == [Fraction(v) >= Fraction(1, 10) for v in u.double().tolist()]
+
+
 def test_inputs_out_of_range_are_named_by_row() -> None:
     mux = layer("input_two_sided").eval()
     raw = torch.zeros(8, mux.in_features)

@@ -88,6 +88,8 @@ class Choice:
             chosen = index[..., None, None].expand(*index.shape, 1, raw.shape[-1])
             raw = raw.gather(-2, chosen).squeeze(-2)
         x: Tensor = self.maps(raw, index, inputs=self.inputs, functions=self.functions)
+        if self.feasible is not None:  # refused already, unless a graph is being recorded
+            x = x.masked_fill(~self.feasible.gather(-1, index.unsqueeze(-1)), torch.nan)
         return self._found(x, raw, None)
 
     def _found(self, x: Tensor, raw: Tensor, feasible: Tensor | None) -> Tensor:

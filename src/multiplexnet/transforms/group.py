@@ -57,7 +57,7 @@ class Group(nn.Module):
         super().__init__()
         self.transform, self.numbers, self.known = transform, list(terms), known
         width = max(map(len, columns))
-        padded = [[*row, *row[:1] * (width - len(row))] for row in columns]
+        padded = [[*row, *list(row[:1]) * (width - len(row))] for row in columns]
         self.shared = all(row == padded[0] for row in padded)
         self.natural = padded[0] == list(range(width))
         members = torch.tensor(self.numbers)

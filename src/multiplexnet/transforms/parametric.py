@@ -257,7 +257,7 @@ def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
     """The tables of :class:`ParametricGauge`; padding rows are 0 ≤ 1, padding outputs are in no row."""
     count, n, p = len(parts), max(len(q.outputs) for q in parts), max(len(q.parameters) for q in parts)
     m = max(len(part.A) for part in parts)
-    most = max(1, *(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper)))
+    most = max([1, *(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper))])
     tables = {
         "A": np.zeros((count, m, n)),
         "slack_rows": np.zeros((count, m, n + p)),

@@ -1,0 +1,103 @@
+"""Guards: what a term asks of run-time values alone, ``u ≤ 4`` or ``limit > 2 total``.
+
+A guard has no outputs, so there is nothing to map: it only decides whether its term can be met. A guard over one value
+is decided exactly, with the float64 numbers on both sides of its end. A guard over several values is decided up to the
+rounding of float64, and where that leaves doubt the term counts as one that cannot be met.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from fractions import Fraction
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multiplexnet.geometry.parts import Bound, Parametric
+from multiplexnet.transforms.base import UNIT64, Transform
+from multiplexnet.transforms.gauge import times
+
+__all__ = ["Guards"]
+
+
+def down(value: Fraction) -> float:
+    """The largest float64 that is at most ``value``."""
+    near = float(value)
+    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
+
+
+def interval(bound: Bound) -> tuple[int, float, float] | None:
+    """The values that ``c u + d ≤ 0`` (``< 0``) leaves to a single u: its position and the ends, both included."""
+    used = [j for j, c in enumerate(bound.parameters) if c]
+    if len(used) != 1:
+        return None
+    c = bound.parameters[used[0]]
+    end = -bound.constant / c
+    last = down(end if c > 0 else -end)  # the last float64 on the allowed side, seen from below
+    if bound.strict and last == (end if c > 0 else -end):
+        last = math.nextafter(last, -math.inf)
+    return (used[0], -math.inf, last) if c > 0 else (used[0], -last, math.inf)
+
+
+class Guards(Transform):
+    """Terms that depend on the values of parameters, and on nothing else.
+
+    Args:
+        parts: one part without outputs per term; ``guards`` are the rows that count.
+        dtype: of the values.
+
+    Example: u ≤ 4.
+        >>> from multiplexnet.logic.formula import Variable
+        >>> u, four = Variable("u", 0, role="input"), Bound((), (Fraction(1),), Fraction(-4), False)
+        >>> guards = Guards([Parametric((), (u,), (), (), (), (), (), (four,))], torch.float32)
+        >>> guards.feasible(torch.tensor([[4.0], [4.001]])[:, None]).tolist()
+        [[True], [False]]
+    """
+
+    lower: Tensor
+    upper: Tensor
+    matrix: Tensor
+    constant: Tensor
+
+    def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
+        p, m = max(len(part.parameters) for part in parts), max(len(part.guards) for part in parts)
+        lower, upper = np.full((len(parts), p), -np.inf), np.full((len(parts), p), np.inf)
+        matrix, constant = np.zeros((len(parts), m, p)), np.full((len(parts), m), -1.0)
+        for k, part in enumerate(parts):
+            for i, bound in enumerate(part.guards):
+                alone = interval(bound)
+                if alone is None:
+                    matrix[k, i, : len(bound.parameters)] = [float(c) for c in bound.parameters]
+                    constant[k, i] = float(bound.constant)
+                else:
+                    j, low, high = alone
+                    lower[k, j], upper[k, j] = max(lower[k, j], low), min(upper[k, j], high)
+        tables = {"lower": lower, "upper": upper, "matrix": matrix, "constant": constant}
+        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+
+    def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
+        """Whether every guard is shown to hold, ``(*batch, T)`` or ``(*batch,)``."""
+        u = parameters.double()
+        if index is None:
+            u = u.expand(*u.shape[:-2], len(self), u.shape[-1])
+        alone = (u >= self._at(self.lower, index)) & (u <= self._at(self.upper, index))
+        constant = self._at(self.constant, index)
+        total = times(self.matrix, u, index) + constant
+        size = times(self.matrix.abs(), u.abs(), index) + constant.abs()
+        error = size * (2.02 * (u.shape[-1] + 4) * UNIT64)
+        return alone.all(-1) & (total + error < 0).all(-1)
+
+    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        shape = raw.shape[:-1] if index is not None else (*raw.shape[:-2], len(self))
+        return raw.expand(*shape, 0).to(self.precision.dtype)
+
+    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        return self.forward(x, index)
+
+    def forward_and_log_det(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        x = self(raw, index)
+        return x, x.sum(-1).to(self.precision.computing)
