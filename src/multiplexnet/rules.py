@@ -47,10 +47,12 @@ class Rules:
         array([ True, False])
     """
 
+    _specification: Specification
+
     def __init__(self, text: str) -> None:
         from multiplexnet.logic.parse import parse
 
-        self._specification = parse(text)
+        vars(self)["_specification"] = parse(text)
 
     # --- other ways in ----------------------------------------------------------------------------------------------
 
@@ -58,7 +60,7 @@ class Rules:
     def from_specification(cls, specification: Specification) -> Rules:
         """Rules that have been read already."""
         rules = cls.__new__(cls)
-        rules._specification = specification
+        vars(rules)["_specification"] = specification
         return rules
 
     @classmethod
@@ -153,15 +155,17 @@ class Rules:
     def __hash__(self) -> int:
         return hash(self._specification)
 
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"Rules cannot be changed: {name} is read-only; make new Rules")
+
+    def __delattr__(self, name: str) -> None:
+        raise AttributeError(f"Rules cannot be changed: {name} is read-only; make new Rules")
+
     def to_z3(self) -> Any:
         """The rules as one z3 expression in z3's main context, the domains of discrete outputs included."""
-        import z3
+        from multiplexnet.logic.encoder import specification_z3
 
-        from multiplexnet.logic.smt import domain_z3, to_z3
-
-        return z3.And(
-            [*domain_z3(self._specification.variables), *(to_z3(r.formula) for r in self._specification.rules)]
-        )
+        return specification_z3(self._specification)
 
     # --- questions --------------------------------------------------------------------------------------------------
 

@@ -31,12 +31,13 @@ from multiplexnet.logic.formula import (
     Or,
     Real,
     Relation,
+    Specification,
     Symbol,
     Variable,
     _children,
 )
 
-__all__ = ["Encoder", "constant_z3", "domain_z3", "input_range_z3", "number_z3", "to_z3"]
+__all__ = ["Encoder", "constant_z3", "domain_z3", "input_range_z3", "number_z3", "specification_z3", "to_z3"]
 
 
 def to_z3(formula: Formula, *, context: z3.Context | None = None) -> z3.BoolRef:
@@ -52,6 +53,12 @@ def to_z3(formula: Formula, *, context: z3.Context | None = None) -> z3.BoolRef:
         Or(2*x <= 1, on)
     """
     return Encoder(context).formula(formula)
+
+
+def specification_z3(specification: Specification) -> z3.BoolRef:
+    """All rules, and the domains of the discrete variables, as one expression in z3's main context."""
+    rules = [to_z3(rule.formula) for rule in specification.rules]
+    return z3.And([*domain_z3(specification.variables), *rules])
 
 
 def constant_z3(variable: Variable, *, context: z3.Context | None = None) -> z3.ExprRef:
