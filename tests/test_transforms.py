@@ -500,6 +500,21 @@ def test_compiles_as_one_graph(case: Case, backend: str) -> None:
     assert raw.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("case", [BOXES[-1], PAPER[-1], POLYHEDRA[6], LATTICES[0], *PARAMETRIC[2:4]], ids=str)
+@pytest.mark.parametrize("dtype", FORMATS, ids=name_of)
+def test_autocast_changes_nothing(case: Case, dtype: torch.dtype) -> None:
+    maps, raw = case.maps(dtype), raws(case.n, dtype).requires_grad_()
+    u = case.known(len(raw), dtype)
+    x = maps(raw, inputs=u)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        same = maps(raw, inputs=u)
+        same.double().mean().backward()
+    assert torch.equal(same, x)
+    assert same.dtype == dtype
+    assert raw.grad is not None
+    assert raw.grad.isfinite().all()
+
+
 # --- the checks have teeth -------------------------------------------------------------------------------------------
 
 

@@ -17,14 +17,24 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import Self, cast
+from functools import lru_cache, wraps
+from typing import ParamSpec, Self, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["FORMATS", "Precision", "Transform", "exactly", "finite", "gradient_floor", "precision_of"]
+__all__ = [
+    "FORMATS",
+    "Precision",
+    "Transform",
+    "exactly",
+    "finite",
+    "gradient_floor",
+    "in_full_precision",
+    "precision_of",
+]
 
 FORMATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """The dtypes the guarantee is made for."""
@@ -91,6 +101,26 @@ def exactly(value: Tensor, smooth: Tensor) -> Tensor:
     The usual straight-through sum ``smooth + (value - smooth).detach()`` rounds, and so misses ``value``.
     """
     return value.detach() + (smooth - smooth.detach())
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
+    """The function without autocast, which would change the dtypes that the proofs speak of."""
+
+    @wraps(function)
+    def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
+        on = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
+        if not on:
+            return function(*args, **kwargs)
+        with ExitStack() as stack:
+            for device in on:
+                stack.enter_context(torch.autocast(device, enabled=False))
+            return function(*args, **kwargs)
+
+    return wrapped
 
 
 def gradient_floor(dtype: torch.dtype) -> float:

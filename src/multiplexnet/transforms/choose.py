@@ -22,7 +22,7 @@ from torch import Tensor, nn
 from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.logic.formula import Variable
 from multiplexnet.transforms.assembly import Assembly
-from multiplexnet.transforms.base import Transform
+from multiplexnet.transforms.base import Transform, in_full_precision
 from multiplexnet.transforms.group import Given, Group, Places, groups_of, transform_of
 from multiplexnet.transforms.known import Functions, Known
 from multiplexnet.transforms.separable import Separable
@@ -125,6 +125,7 @@ class TermMaps(nn.Module):
         part.groups = nn.ModuleList(group for group, _ in sliced if group.numbers)
         return part
 
+    @in_full_precision
     def forward(
         self,
         raw: Tensor,
@@ -150,6 +151,7 @@ class TermMaps(nn.Module):
         x: Tensor = self.assembly(pieces, index)
         return x
 
+    @in_full_precision
     def inverse(
         self,
         x: Tensor,
@@ -170,6 +172,7 @@ class TermMaps(nn.Module):
         raw: Tensor = self.assembly(pieces, index)
         return raw
 
+    @in_full_precision
     def nearest(self, x: Tensor, *, inputs: Tensor | None = None, functions: Functions | None = None) -> Tensor:
         """For every term a point of it near ``x``: ``(*batch, D)`` becomes ``(*batch, K, D)``."""
         pieces: list[Tensor] = []
@@ -179,6 +182,7 @@ class TermMaps(nn.Module):
         near: Tensor = self.assembly(pieces, None)
         return near
 
+    @in_full_precision
     def forward_and_log_det(
         self,
         raw: Tensor,
@@ -200,6 +204,7 @@ class TermMaps(nn.Module):
         spread = [d if g is None else g.spread(d, index, 0.0) for g, d in zip(groups, log_dets, strict=True)]
         return self.assembly(pieces, index), sum(spread[1:], spread[0])
 
+    @in_full_precision
     def feasible(
         self,
         inputs: Tensor | None,

@@ -29,7 +29,16 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Polyhedron
-from multiplexnet.transforms.base import UNIT64, Precision, Transform, exactly, finite, gradient_floor, precision_of
+from multiplexnet.transforms.base import (
+    UNIT64,
+    Precision,
+    Transform,
+    exactly,
+    finite,
+    gradient_floor,
+    in_full_precision,
+    precision_of,
+)
 
 __all__ = ["Gauge", "Rows", "gauge_rows"]
 
@@ -263,6 +272,7 @@ class _Radial(torch.autograd.Function):
         ctx.save_for_backward(z, index, whiten, rows, basis, *output[1:])
 
     @staticmethod
+    @in_full_precision
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         z, index, whiten, rows, basis, *saved = ctx.saved_tensors
         parts = [
