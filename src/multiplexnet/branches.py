@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -53,7 +52,7 @@ class Choice:
         """The number K of terms."""
         return len(self.maps)
 
-    @cached_property
+    @property
     def logits(self) -> Tensor:
         """Of the choice, ``(*batch, K)``: finite or NaN, and −inf exactly where a term cannot be met."""
         if self.given is None:
@@ -63,12 +62,12 @@ class Choice:
             logits = self.given.clamp(-largest, largest)
         return logits if self.feasible is None else logits.masked_fill(~self.feasible, -torch.inf)
 
-    @cached_property
+    @property
     def log_probs(self) -> Tensor:
         """log q(k), ``(*batch, K)``."""
         return torch.log_softmax(self.logits, -1)
 
-    @cached_property
+    @property
     def x(self) -> Tensor:
         """The values of all terms, ``(*batch, K, D_b)``."""
         return self.terms(0, self.size)
@@ -145,14 +144,14 @@ class Branches:
     @property
     def size(self) -> int:
         """The number of combinations of terms."""
-        return prod(choice.size for choice in self.choices)
+        return prod([choice.size for choice in self.choices])
 
     @property
     def masked(self) -> bool:
         """Whether some terms may be impossible for some rows."""
         return any(choice.feasible is not None for choice in self.choices)
 
-    @cached_property
+    @property
     def _order(self) -> Tensor:
         if self.order is not None:
             return self.order
@@ -175,12 +174,16 @@ class Branches:
         """log q(k), ``(*batch, K)``."""
         return self.joint([choice.log_probs for choice in self.choices])
 
-    def terms(self, start: int, stop: int) -> Tensor:
-        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D)``."""
+    def terms(self, start: int, stop: int, values: Sequence[Tensor] | None = None) -> Tensor:
+        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D)``.
+
+        With several blocks these are picked from ``values``, the values of all terms of each block, if given.
+        """
         if len(self.choices) == 1:
             return self.ordered([self.choices[0].terms(start, stop)])
         indices = self._of_blocks(torch.arange(start, stop, device=self.choices[0].raw.device))
-        return self.ordered([c.x.index_select(-2, i) for c, i in zip(self.choices, indices, strict=True)])
+        values = [choice.x for choice in self.choices] if values is None else values
+        return self.ordered([x.index_select(-2, i) for x, i in zip(values, indices, strict=True)])
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""

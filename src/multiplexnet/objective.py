@@ -162,12 +162,10 @@ def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
 
 def term_losses(branches: Branches, f: Loss) -> Tensor:
     """The losses f(x_k) of all terms, ``(*batch, K)``, a chunk of terms at a time."""
-    if len(branches.choices) > 1:
-        for choice in branches.choices:
-            choice.x  # noqa: B018  (kept from here on: combinations only pick from it)
+    values = [choice.x for choice in branches.choices] if len(branches.choices) > 1 else None
 
     def chunk(start: int, stop: int) -> Tensor:
-        x = branches.terms(start, stop)
+        x = branches.terms(start, stop, values)
         return _checked(_summed(f(x), x), branches, stop - start)
 
     width = sum(choice.columns.numel() for choice in branches.choices) * max(1, branches.batch.numel())

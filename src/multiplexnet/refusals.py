@@ -125,11 +125,18 @@ def refuse_unknown_functions(wanted: Sequence[str], functions: Mapping[str, Func
 
 
 def checked_function(name: str, function: Function) -> Function:
-    """The function, which raises unless it returns one number of the same dtype for every row."""
+    """The function, which raises unless it returns one number of the same dtype for every row.
+
+    Autocast is off while it runs: the rules hold for the function as evaluated in the dtype of the layer.
+    """
 
     def checked(*arguments: Tensor) -> Tensor:
-        value = function(*arguments)
         first = arguments[0]
+        if first.device.type != "meta" and torch.is_autocast_enabled(first.device.type):
+            with torch.autocast(first.device.type, enabled=False):
+                value = function(*arguments)
+        else:
+            value = function(*arguments)
         if not isinstance(value, Tensor):
             raise InputError(f"the function {name!r} returned {type(value).__name__}; it must return a tensor")
         if value.shape != first.shape:
