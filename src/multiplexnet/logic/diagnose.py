@@ -13,7 +13,20 @@ import z3
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
 from multiplexnet.logic.components import Component, components, conjuncts
 from multiplexnet.logic.dnf import MAX_TERMS, Progress, compile_rules, input_ranges
-from multiplexnet.logic.formula import Atom, Linear, Or, Rule, Specification, Symbol, Variable, conjunction, disjunction
+from multiplexnet.logic.formula import (
+    Atom,
+    Formula,
+    Linear,
+    Or,
+    Relation,
+    Rule,
+    Specification,
+    Symbol,
+    Variable,
+    conjunction,
+    disjunction,
+)
+from multiplexnet.logic.implicants import atoms
 from multiplexnet.logic.normal import normal_form
 from multiplexnet.logic.smt import domain_z3, input_range_z3, to_z3, unsat_core
 from multiplexnet.logic.solver import Sandbox
@@ -102,9 +115,7 @@ def explain(
         fixed=tuple((r.variable, r.lower) for r in ranges if r.is_point and r.lower is not None),
         ranges=ranges,
         uncovered_input=uncovered_input(compiled) if compiled else None,
-        shapes=tuple(tuple(_shape(block, term) for term in block.terms) for block in compiled.blocks)
-        if compiled
-        else (),
+        shapes=tuple(map(_Shapes().block, compiled.blocks)) if compiled else (),
         seconds=time.perf_counter() - start,
     )
 
@@ -140,8 +151,9 @@ def _ranges(specification: Specification) -> tuple[Range, ...]:
     known = input_ranges(specification.inputs)
     found = {}
     for component in components(conjuncts(normal_form(specification.formula)), specification.outputs):
+        sandbox = Sandbox()
         for output in component.outputs:
-            lower, upper = (_supremum(output, sign, component, known) for sign in (-1, 1))
+            lower, upper = (_supremum(sandbox, output, sign, component, known) for sign in (-1, 1))
             found[output] = Range(output, *(_negated(lower)), *upper)
     return tuple(found[output] for output in specification.outputs)
 
@@ -150,9 +162,10 @@ def _negated(bound: tuple[Fraction | None, bool]) -> tuple[Fraction | None, bool
     return (None if bound[0] is None else -bound[0], bound[1])
 
 
-def _supremum(output: Variable, sign: int, component: Component, known: Sequence[Atom]) -> tuple[Fraction | None, bool]:
+def _supremum(
+    sandbox: Sandbox, output: Variable, sign: int, component: Component, known: Sequence[Atom]
+) -> tuple[Fraction | None, bool]:
     """The least upper bound of ``sign · output`` and whether it is attained."""
-    sandbox = Sandbox()
     optimiser = z3.Optimize(ctx=sandbox.context)
     optimiser.add(*map(sandbox.formula, (*known, *component.conjuncts)))
     optimiser.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
@@ -180,12 +193,15 @@ def uncovered_input(compiled: Compiled) -> tuple[tuple[Variable, Fraction], ...]
     """
     known = input_ranges(compiled.inputs)
     for block in compiled.blocks:
+        formula = _without_discrete(block, {})
+        found = list(dict.fromkeys(symbol for atom in atoms(formula) for symbol, _ in atom.linear.terms))
+        if not any(_is_input(symbol) for symbol in found):
+            continue  # no block is empty
         sandbox = Sandbox()
         solver = z3.SolverFor("LRA", ctx=sandbox.context)
         solver.add(*map(sandbox.formula, known))
-        rows = disjunction(conjunction(term.rows) for term in _flat(block.terms))
-        body = z3.Not(sandbox.formula(rows))
-        mine = [sandbox.symbol(s) for s in _symbols(block) if not (isinstance(s, Variable) and s.is_input)]
+        body = z3.Not(sandbox.formula(formula))
+        mine = [sandbox.symbol(symbol) for symbol in found if not _is_input(symbol)]
         solver.add(z3.ForAll(mine, body) if mine else body)
         if solver.check() == z3.sat:
             model = sandbox.model(solver)
@@ -193,23 +209,54 @@ def uncovered_input(compiled: Compiled) -> tuple[tuple[Variable, Fraction], ...]
     return None
 
 
-def _flat(terms: Sequence[Term]) -> Sequence[Term]:
-    return [part for term in terms for part in (term, *(t for b in term.blocks for t in _flat(b.terms)))]
+def _is_input(symbol: Symbol) -> bool:
+    return isinstance(symbol, Variable) and symbol.is_input
 
 
-def _symbols(block: Block) -> list[Symbol]:
-    rows = [row for term in _flat(block.terms) for row in term.rows]
-    return list(dict.fromkeys(symbol for row in rows for symbol, _ in row.linear.terms))
+def _without_discrete(block: Block, done: dict[int, Formula]) -> Formula:
+    """What the block asks of everything but its discrete outputs, which it fixes itself."""
+    if id(block) not in done:
+        done[id(block)] = disjunction(
+            conjunction([*term.rows, *(_without_discrete(inner, done) for inner in term.blocks)])
+            for term in block.terms
+        )
+    return done[id(block)]
 
 
 # --- shapes ---------------------------------------------------------------------------------------------------------
 
 
-def _shape(block: Block, term: Term) -> TermShape:
-    reals = [v for v in block.outputs if not v.is_discrete]
-    directions = [Atom(_direction(row.linear), _closed(row)) for row in term.rows]
-    rank = _rank([[row.linear.coefficient(v) for v in reals] for row in term.equalities])
-    return TermShape(len(reals) - rank, _only_zero(directions, reals))
+class _Shapes:
+    """The shapes of terms; of one that goes on in inner blocks: the largest that its choices have together."""
+
+    def __init__(self) -> None:
+        self._questions = Sandbox().questions()
+        self._done: dict[int, TermShape] = {}
+
+    def block(self, block: Block) -> tuple[TermShape, ...]:
+        return tuple(self._term(block, term) for term in block.terms)
+
+    def _term(self, block: Block, term: Term) -> TermShape:
+        inner = {output for part in term.blocks for output in part.outputs}
+        reals = [v for v in block.outputs if not v.is_discrete and v not in inner]
+        rank = _rank([[row.linear.coefficient(v) for v in reals] for row in term.equalities])
+        rest = [self._largest(part) for part in term.blocks]
+        return TermShape(
+            len(reals) - rank + sum(shape.dimension for shape in rest),
+            all(shape.bounded for shape in rest) and self._only_zero(term, reals),
+        )
+
+    def _largest(self, block: Block) -> TermShape:
+        if id(block) not in self._done:
+            shapes = self.block(block)
+            self._done[id(block)] = TermShape(max(s.dimension for s in shapes), all(s.bounded for s in shapes))
+        return self._done[id(block)]
+
+    def _only_zero(self, term: Term, reals: Sequence[Variable]) -> bool:
+        """Whether no direction but zero stays inside: the recession cone of the term is a point."""
+        directions = [Atom(_direction(row.linear), _closed(row)) for row in term.rows]
+        moving = Or(tuple(Atom(Linear.of(v) * sign, "<") for v in reals for sign in (1, -1)))
+        return self._questions.answer([*(atom for atom in directions if atom.linear.terms), moving]) is False
 
 
 def _direction(linear: Linear) -> Linear:
@@ -217,17 +264,8 @@ def _direction(linear: Linear) -> Linear:
     return Linear(tuple((s, c) for s, c in linear.terms if isinstance(s, Variable) and not s.is_input))
 
 
-def _closed(row: Atom) -> Any:
+def _closed(row: Atom) -> Relation:
     return "==" if row.relation == "==" else "<="
-
-
-def _only_zero(directions: Sequence[Atom], reals: Sequence[Variable]) -> bool:
-    """Whether no direction but zero stays inside: the recession cone of the term is a point."""
-    sandbox = Sandbox()
-    solver = sandbox.solver(*(sandbox.formula(atom) for atom in directions if atom.linear.terms))
-    moving = [Atom(Linear.of(v) * sign, "<") for v in reals for sign in (1, -1)]
-    solver.add(sandbox.formula(Or(tuple(moving))))
-    return bool(solver.check() == z3.unsat)
 
 
 def _rank(rows: list[list[Fraction]]) -> int:

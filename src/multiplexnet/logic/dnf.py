@@ -78,11 +78,15 @@ def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
     """The declared ranges of the inputs as atoms."""
     atoms = []
     for variable in inputs:
-        if isinstance(variable.domain, Real):
-            if variable.domain.lower is not None:
-                atoms.append(Atom(-Linear.of(variable) + variable.domain.lower, "<="))
-            if variable.domain.upper is not None:
-                atoms.append(Atom(Linear.of(variable) - variable.domain.upper, "<="))
+        domain = variable.domain
+        if isinstance(domain, Real):
+            lower, upper = domain.lower, domain.upper
+        else:
+            lower, upper = Fraction(domain.values[0]), Fraction(domain.values[-1])
+        if lower is not None:
+            atoms.append(Atom(-Linear.of(variable) + lower, "<="))
+        if upper is not None:
+            atoms.append(Atom(Linear.of(variable) - upper, "<="))
     return tuple(atoms)
 
 
