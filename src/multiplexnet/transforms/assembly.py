@@ -11,6 +11,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from multiplexnet.transforms.base import rows_of
+
 __all__ = ["Assembly"]
 
 
@@ -50,6 +52,7 @@ class Assembly(nn.Module):
         }
         for name, table in tables.items():
             self.register_buffer(name, table, persistent=False)
+        self.count = len(shapes)
         # If one piece already has every value in its place, there is nothing to do.
         natural = torch.arange(len(self.all_terms), device=piece.device)
         self.in_place = len(shapes) == 1 and torch.equal(self.all_terms, natural)
@@ -63,10 +66,13 @@ class Assembly(nn.Module):
             return pieces[0]
         if index is None:
             flat = torch.cat([piece.flatten(-2) for piece in pieces], -1)
-            x = flat.index_select(-1, self.all_terms.clamp(max=flat.shape[-1] - 1))
+            x = flat.index_select(-1, self._present(self.all_terms, pieces, flat))
             return x.reshape(*flat.shape[:-1], *self.piece.shape)
         flat = torch.cat(list(pieces), -1)
-        return flat.gather(-1, self.one_term[index].clamp(max=flat.shape[-1] - 1))
+        return flat.gather(-1, rows_of(self._present(self.one_term, pieces, flat), index))
+
+    def _present(self, positions: Tensor, pieces: Sequence[Tensor], flat: Tensor) -> Tensor:
+        return positions if len(pieces) == self.count else positions.clamp(max=flat.shape[-1] - 1)
 
     def slice(self, start: int, stop: int, first: Sequence[int], shapes: Sequence[tuple[int, int]]) -> Assembly:
         """The assembly of terms ``start`` to ``stop``.

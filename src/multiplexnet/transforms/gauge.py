@@ -33,11 +33,13 @@ from multiplexnet.transforms.base import (
     UNIT64,
     Precision,
     Transform,
+    applied,
     exactly,
     finite,
     gradient_floor,
     in_full_precision,
     precision_of,
+    rows_of,
 )
 
 __all__ = ["Gauge", "Rows", "gauge_rows"]
@@ -190,7 +192,7 @@ def times(matrix: Tensor, vector: Tensor, index: Tensor | None) -> Tensor:
     if len(matrix) == 1:
         return vector @ matrix[0].mT
     if index is not None:
-        return (matrix[index] @ vector.unsqueeze(-1)).squeeze(-1)
+        return (rows_of(matrix, index) @ vector.unsqueeze(-1)).squeeze(-1)
     if vector.shape[-2] == 1:
         flat = vector.squeeze(-2) @ matrix.flatten(0, 1).mT
         return flat.reshape(*flat.shape[:-1], *matrix.shape[:2])
@@ -333,7 +335,7 @@ def _pulled_back(
 def _take(table: Tensor, index: Tensor | None) -> Tensor:
     if len(table) == 1:
         return table[0]
-    return table if index is None else table[index]
+    return table if index is None else rows_of(table, index)
 
 
 def _transposed(matrix: Tensor, vector: Tensor, index: Tensor | None, *, shared: bool) -> Tensor:
@@ -341,7 +343,7 @@ def _transposed(matrix: Tensor, vector: Tensor, index: Tensor | None, *, shared:
     if len(matrix) == 1:
         return vector @ matrix[0]
     if index is not None:
-        return (vector.unsqueeze(-2) @ matrix[index]).squeeze(-2)
+        return (vector.unsqueeze(-2) @ rows_of(matrix, index)).squeeze(-2)
     if shared:
         return (vector.flatten(-2) @ matrix.flatten(0, 1)).unsqueeze(-2)
     return torch.einsum("...tm,tmn->...tn", vector, matrix)
@@ -402,7 +404,7 @@ class Gauge(Transform):
         """The map, followed by what ``grid`` says, as numbers of the dtype."""
         flat, chosen = self._flat(raw, index)
         x: Tensor
-        x, *_ = _Radial.apply(flat, chosen, *self.tables, *(grid or (None, None)), dtype, self.floor)  # type: ignore[no-untyped-call]
+        x, *_ = applied(_Radial, flat, chosen, *self.tables, *(grid or (None, None)), dtype, self.floor)
         return x.reshape(self._shape(raw, index, x.shape[-1]))
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:

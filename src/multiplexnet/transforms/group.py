@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.logic.formula import Variable, symbols
-from multiplexnet.transforms.base import Transform
+from multiplexnet.transforms.base import Transform, rows_of
 from multiplexnet.transforms.gauge import Gauge
 from multiplexnet.transforms.guards import Guards
 from multiplexnet.transforms.known import Functions, Known
@@ -99,7 +99,9 @@ class Group(nn.Module):
             whole = self.natural and self.width == values.shape[-1]
             own = values if whole else values.index_select(-1, self.columns[0])
             return own if index is not None else own.unsqueeze(-2)
-        return values[..., self.columns] if index is None else values.gather(-1, self.columns[self.entry[index]])
+        return (
+            values[..., self.columns] if index is None else values.gather(-1, rows_of(self.columns, self.entry[index]))
+        )
 
     def chosen(self, index: Tensor | None) -> Tensor | None:
         """The rows of the table for chosen terms; the first for terms without a part."""

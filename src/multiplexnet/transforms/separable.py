@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Box
-from multiplexnet.transforms.base import LIMIT, Precision, Transform, exactly, precision_of
+from multiplexnet.transforms.base import LIMIT, Precision, Transform, applied, exactly, precision_of
 from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, portable_softplus, softplus
 
 __all__ = ["PaperSeparable", "Separable"]
@@ -169,9 +169,11 @@ class Separable(Transform):
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         constants = (self.lower, self.upper, self.base, self.width, self.sign, self.free)
-        rows = [self._at(table, index) for table in constants]
+        interval, half, free, _ = self.kinds
+        needed = (half or free, half or free, True, interval, half, free)
+        rows = [self._at(table, index) if used else table for table, used in zip(constants, needed, strict=True)]
         z = raw.to(self.precision.computing)
-        x: Tensor = _Boxed.apply(z, *rows, self.kinds, self.floor, not self.training)  # type: ignore[no-untyped-call]
+        x: Tensor = applied(_Boxed, z, *rows, self.kinds, self.floor, not self.training)
         return x.to(self.precision.dtype)
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
