@@ -123,6 +123,16 @@ def test_additive_and_joint_losses_agree_where_both_work() -> None:
     assert torch.allclose(gradient(apart, raw), gradient(together, raw))
 
 
+def test_logits_of_masked_blocks_get_their_gradient() -> None:
+    rules = mx.Rules("x: real; y: real; u: input[0, 3]\nx <= -1 or 1 <= x <= u\ny <= -1 or y >= u")
+    mux = mx.Multiplexer(rules, dtype=torch.float64)
+    raw = torch.zeros(4, mux.in_features, dtype=torch.float64, requires_grad=True)
+    u = torch.tensor([0.5, 1.5, 2.0, 3.0], dtype=torch.float64)
+    (gradient,) = torch.autograd.grad(mux(raw, u=u).loss(lambda x: (x - 0.7).square()).sum(), raw)
+    assert (gradient[1:, 2:] != 0).all()
+    assert (gradient[0, 2:4] == 0).all()  # there is nothing to choose
+
+
 @pytest.mark.parametrize("text", [ONE_BLOCK, TWO_BLOCKS])
 def test_the_evidence_is_the_loss_of_the_best_choice(text: str) -> None:
     branches, _, _ = branches_of(text)

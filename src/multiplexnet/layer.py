@@ -214,6 +214,9 @@ class Multiplexer(nn.Module):
     def _columns(self, block: int) -> Tensor:
         return cast(Tensor, getattr(self, f"columns_{block}"))
 
+    def __repr__(self) -> str:
+        return f"Multiplexer({self.extra_repr()})"
+
     def extra_repr(self) -> str:
         """For ``print(module)``."""
         sizes = " × ".join(map(str, self._sizes[:8])) + (" × …" if len(self._sizes) > 8 else "")
@@ -224,7 +227,7 @@ class Multiplexer(nn.Module):
 
     # --- what it does -----------------------------------------------------------------------------------------------
 
-    def forward(self, raw: Tensor, **inputs: Any) -> Branches:
+    def forward(self, raw: Tensor, /, **inputs: Any) -> Branches:
         """The branches of every row.
 
         Args:
@@ -292,7 +295,7 @@ class Multiplexer(nn.Module):
             raw = raw.to(self.dtype)
         return raw
 
-    def repair(self, x0: Tensor, **inputs: Any) -> Tensor:
+    def repair(self, x0: Tensor, /, **inputs: Any) -> Tensor:
         """Outputs of a network that already exists, moved into the rules where they break them.
 
         Args:

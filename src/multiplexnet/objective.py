@@ -66,22 +66,17 @@ def _reduced(branches: Branches, f: Loss, prior: Prior, reduction: Reduction) ->
     if len(branches.choices) == 1:
         (log_p,) = _priors(branches, prior)
         return reduction(term_losses(branches, f), branches.logits, log_p)
-    if not _is_additive(branches, f):
+    anywhere = branches.best().detach().unsqueeze(-2)
+    with torch.no_grad():
+        is_additive = f(anywhere).shape == anywhere.shape  # one loss per output, not yet summed
+    if not is_additive:
         return reduction(term_losses(branches, f), branches.logits, _joint_prior(branches, prior))
     blocks = zip(branches.choices, _priors(branches, prior), strict=True)
-    return torch.stack([reduction(_block_losses(branches, f, c), c.logits, p) for c, p in blocks]).sum(0)
+    return torch.stack([reduction(_block_losses(f, c, anywhere), c.logits, p) for c, p in blocks]).sum(0)
 
 
-def _is_additive(branches: Branches, f: Loss) -> bool:
-    """Whether the loss keeps the axis of the outputs, as a sum over outputs that is not yet summed does."""
-    with torch.no_grad():
-        x = branches.best().unsqueeze(-2)
-        return f(x).shape == x.shape
-
-
-def _block_losses(branches: Branches, f: Loss, choice: Choice) -> Tensor:
-    """For each term of one block what its outputs cost, ``(*batch, K_b)``; the other outputs stand anywhere."""
-    rest = branches.best().detach().unsqueeze(-2)
+def _block_losses(f: Loss, choice: Choice, rest: Tensor) -> Tensor:
+    """For each term of one block what its outputs cost, ``(*batch, K_b)``; the other outputs stay as in ``rest``."""
 
     def chunk(start: int, stop: int) -> Tensor:
         own = choice.terms(start, stop)

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import prod
 from typing import Any
 
@@ -37,6 +38,11 @@ class Term:
     fixed: tuple[tuple[Variable, Fraction], ...] = ()
     blocks: tuple[Block, ...] = ()
 
+    def __repr__(self) -> str:
+        from multiplexnet.logic.text import formula_text
+
+        return f"Term({formula_text(self.formula)})"
+
     @property
     def equalities(self) -> tuple[Atom, ...]:
         return tuple(row for row in self.rows if row.relation == "==")
@@ -45,7 +51,7 @@ class Term:
     def inequalities(self) -> tuple[Atom, ...]:
         return tuple(row for row in self.rows if row.relation != "==")
 
-    @property
+    @cached_property
     def formula(self) -> Formula:
         fixed = [Atom(Linear.of(variable) - number, "==") for variable, number in self.fixed]
         return conjunction([*self.rows, *fixed, *(block.formula for block in self.blocks)])
@@ -56,7 +62,7 @@ class Term:
 
         return to_z3(self.formula)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of plain terms that this one stands for."""
         return prod(block.size for block in self.blocks)
@@ -74,11 +80,11 @@ class Block:
     outputs: tuple[Variable, ...]
     terms: tuple[Term, ...]
 
-    @property
+    @cached_property
     def formula(self) -> Formula:
         return disjunction(term.formula for term in self.terms)
 
-    @property
+    @cached_property
     def size(self) -> int:
         """The number of plain terms in disjunctive normal form."""
         return sum(term.size for term in self.terms)

@@ -273,6 +273,8 @@ def _product(node: z3.ExprRef, parts: list[Any]) -> Linear:
 
 
 def _quotient(node: z3.ExprRef, parts: list[Any]) -> Linear:
+    if len(parts) != 2:
+        raise Refused(f"`{short(node)}`: a quotient has two operands, this one has {len(parts)}")
     left, right = parts
     if not right.is_constant:
         raise Refused(f"`{short(node)}` divides by `{short(node.arg(1))}`: rules are linear, divide by numbers only")
