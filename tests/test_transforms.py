@@ -462,6 +462,21 @@ def test_an_opaque_function_of_an_output_bounds_the_next() -> None:
             assert broken([([-1, 1], "<", -1)], values) == 0
 
 
+@pytest.mark.parametrize("dtype", FORMATS, ids=name_of)
+def test_an_infeasible_part_says_so_and_harms_no_gradient(dtype: torch.dtype) -> None:
+    case = next(c for c in PARAMETRIC if c.name == "a pair below an input")
+    maps, raw = case.maps(dtype), raws(2, dtype).requires_grad_()
+    u = torch.linspace(-3, 3, len(raw)).to(dtype).unsqueeze(-1).requires_grad_()  # y < u, y > x + 2, x ≥ −u: u > 1
+    feasible = maps.feasible(u)
+    assert feasible is not None
+    assert torch.equal(feasible.squeeze(-1), u.squeeze(-1) > 1)
+    x = maps(raw, inputs=u)
+    assert bool(x[~feasible].isnan().all())
+    assert checked(case, x[feasible], u[feasible.squeeze(-1)]) == 0
+    gradients = torch.autograd.grad(torch.where(feasible.unsqueeze(-1), x, 0).double().mean(), (raw, u))
+    assert all(bool(g.isfinite().all()) for g in gradients)
+
+
 # --- NaN, dtypes, copies ---------------------------------------------------------------------------------------------
 
 

@@ -211,7 +211,8 @@ class ParametricGauge(Transform):
         firm = loose - 1.01 * margin
         feasible = (loose > 0).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
         is_loose = firm < loose / 2
-        slack = torch.where(is_loose, loose, firm).clamp(min=1e-300) * (1 - SAFETY)
+        # An infeasible part gets slacks of 1: its values are not used, and their gradients, times 0, must be finite.
+        slack = torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0) * (1 - SAFETY)
         return Frame(anchor, scale, slack, is_loose, feasible)
 
     def _anchor(self, u: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -248,7 +249,8 @@ class ParametricGauge(Transform):
 
     def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
         safe = G.clamp(min=1e-8)
-        reach = torch.tanh(safe).clamp(max=1.0) + self.floor * (safe - safe.detach())
+        # The added zero keeps a gradient where tanh is flat; relative to G, lest it swamp the gradient in u.
+        reach = torch.tanh(safe).clamp(max=1.0) + self.floor * (safe / safe.detach() - 1)
         x = frame.anchor + q * (reach / safe).unsqueeze(-1)
         return torch.where(frame.feasible.unsqueeze(-1), x, torch.nan).to(self.precision.dtype)
 
