@@ -240,7 +240,8 @@ class Multiplexer(nn.Module):
         raw = self._checked(raw)
         batch = raw.shape[:-1]
         given = self.input_columns(inputs, batch)
-        values, logits = raw.split_with_sizes([self._values, raw.shape[-1] - self._values], -1)
+        sizes = [self._values, raw.shape[-1] - self._values]
+        values, logits = raw.split_with_sizes(sizes, -1) if sizes[1] else (raw, raw)  # without logits: no copy backward
         choices = tuple(self._choices(values, logits, given))
         return Branches(choices, batch, self.max_terms, self.order)
 
