@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import prod
 from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from multiplexnet.errors import ProductError
+from multiplexnet.errors import NestedError, ProductError
 from multiplexnet.refusals import refuse_lost
 from multiplexnet.transforms.choose import TermMaps
 from multiplexnet.transforms.known import Functions
@@ -21,6 +21,14 @@ if TYPE_CHECKING:
 __all__ = ["Branches", "Choice"]
 
 Loss = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A choice that has to be made as well if a certain term is chosen."""
+
+    term: int
+    choice: Choice
 
 
 @dataclass(frozen=True)
@@ -36,6 +44,7 @@ class Choice:
         inputs: the inputs of the rules, ``(*batch, I)``, if there are any.
         functions: the torch code of their opaque functions.
         per_term: whether every term has raw values of its own.
+        inner: choices that terms go on with; their outputs are among those of this block.
     """
 
     maps: TermMaps
@@ -46,11 +55,22 @@ class Choice:
     inputs: Tensor | None = None
     functions: Functions = field(default_factory=dict)
     per_term: bool = False
+    inner: tuple[Inner, ...] = ()
 
     @property
     def size(self) -> int:
         """The number K of terms."""
         return len(self.maps)
+
+    def with_inner(self, inner: Sequence[Inner]) -> Choice:
+        """The choice whose terms go on with these; a term that cannot be finished cannot be met either."""
+        feasible = self.feasible
+        for part in inner:
+            if part.choice.feasible is not None:
+                others = torch.arange(self.size, device=self.raw.device) != part.term
+                finished = part.choice.feasible.any(-1, keepdim=True) | others
+                feasible = finished if feasible is None else feasible & finished
+        return replace(self, inner=tuple(inner), feasible=feasible)
 
     @property
     def logits(self) -> Tensor:
@@ -102,6 +122,8 @@ class Choice:
 
     def best(self) -> Tensor:
         """The values of the most probable term, ``(*batch, D_b)``."""
+        if self.inner:
+            return self.settled(Choice.best_index)[0]
         return self.terms(0, 1).squeeze(-2) if self.size == 1 else self.at(self.best_index())
 
     def best_index(self) -> Tensor:
@@ -109,6 +131,27 @@ class Choice:
         if self.given is None or self.feasible is not None:
             return self._ranked().max(-1).indices
         return self.given.max(-1).indices  # half the time of argmax
+
+    def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """The values of a term drawn from q, inner choices included, and log q of all that was drawn, ``(*batch,)``."""
+        return self.settled(lambda choice: choice.sampled_index(generator))
+
+    def settled(
+        self, decide: Callable[[Choice], Tensor], done: dict[int, tuple[Tensor, Tensor]] | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """The values and the log-probability of what ``decide`` chooses here and in all inner choices."""
+        done = {} if done is None else done
+        if id(self) not in done:
+            index = decide(self)
+            x, log_q = self.at(index), self.log_probs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+            for part in self.inner:
+                value, more = part.choice.settled(decide, done)
+                here = index == part.term
+                places = torch.searchsorted(self.columns, part.choice.columns)
+                x = torch.where(here.unsqueeze(-1), x.index_copy(-1, places, value), x)
+                log_q = torch.where(here, log_q + more, log_q)
+            done[id(self)] = x, log_q
+        return done[id(self)]
 
     def _ranked(self) -> Tensor:
         """The logits with NaN above −inf, so that a term that cannot be met is never chosen."""
@@ -191,7 +234,12 @@ class Branches:
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """The value of a term drawn from q(k), ``(*batch, D)``."""
-        return self.at([choice.sampled_index(generator) for choice in self.choices])
+        return self.draw(generator)[0]
+
+    def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """The value of a term drawn from q(k), ``(*batch, D)``, and log q of what was drawn, ``(*batch,)``."""
+        drawn = [choice.draw(generator) for choice in self.choices]
+        return self.ordered([x for x, _ in drawn]), torch.stack([log_q for _, log_q in drawn]).sum(0)
 
     def at(self, indices: Sequence[Tensor]) -> Tensor:
         """The value of one chosen term per block, each index ``(*batch,)``; result ``(*batch, D)``."""
@@ -257,6 +305,8 @@ class Branches:
         Raises:
             ProductError: it is more than ``max_terms``.
         """
+        if any(choice.inner for choice in self.choices):
+            raise NestedError("all terms written out")
         if self.size > self.max_terms and len(self.choices) > 1:
             raise ProductError([choice.size for choice in self.choices], self.max_terms)
         return self.size

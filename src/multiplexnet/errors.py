@@ -17,6 +17,7 @@ __all__ = [
     "EqualityError",
     "InputError",
     "MultiplexError",
+    "NestedError",
     "PlotError",
     "ProductError",
     "RecordError",
@@ -111,6 +112,21 @@ class ProductError(MultiplexError, RuntimeError):
             f"than max_terms = {max_terms}. best() and sample() need no combinations; for a loss, "
             "let it return one value per output (a sum over outputs is exact block by block), or give an estimator, or "
             "raise max_terms"
+        )
+
+
+class NestedError(MultiplexError, RuntimeError):
+    """Something that needs plain terms was asked of rules whose terms go on in inner blocks.
+
+    Args:
+        wanted: what was asked for.
+    """
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(
+            f"the rules have too many plain terms and were decomposed, so there are no {wanted}: use best() and "
+            "sample(), and for learning a loss that returns one value per output, or the estimator ScoreFunction; "
+            "or raise max_terms"
         )
 
 

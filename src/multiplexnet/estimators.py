@@ -16,12 +16,13 @@ Each is called with :class:`~multiplexnet.branches.Branches` and a loss that map
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 from torch import Tensor
 
 from multiplexnet.branches import Branches, Choice
+from multiplexnet.errors import NestedError
 from multiplexnet.transforms.base import exactly
 
 __all__ = ["Concrete", "Estimator", "ScoreFunction", "StraightThrough", "TopTerms"]
@@ -53,9 +54,9 @@ class ScoreFunction(Estimator):
         self.samples, self.generator = samples, generator
 
     def __call__(self, branches: Branches, f: Loss) -> Tensor:
-        draws = [[c.sampled_index(self.generator) for c in branches.choices] for _ in range(self.samples)]
-        losses = f(torch.stack([branches.at(draw) for draw in draws], -2))
-        log_q = torch.stack([_log_prob(branches.choices, draw) for draw in draws], -1)
+        draws = [branches.draw(self.generator) for _ in range(self.samples)]
+        losses = f(torch.stack([x for x, _ in draws], -2))
+        log_q = torch.stack([log_q for _, log_q in draws], -1)
         return _scored(losses, log_q, _others(losses)).mean(-1)
 
 
@@ -114,6 +115,8 @@ class Concrete(Estimator):
         self.temperature, self.generator = temperature, generator
 
     def __call__(self, branches: Branches, f: Loss) -> Tensor:
+        if any(choice.inner for choice in branches.choices):
+            raise NestedError("relaxed choices")
         return f(branches.ordered([self._value(choice) for choice in branches.choices]).unsqueeze(-2)).squeeze(-1)
 
     def _value(self, choice: Choice) -> Tensor:
@@ -144,11 +147,6 @@ def _gumbel(like: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def _drawn(log_q: Tensor, generator: torch.Generator | None) -> Tensor:
     return (log_q + _gumbel(log_q, generator)).argmax(-1)
-
-
-def _log_prob(choices: Sequence[Choice], draw: Sequence[Tensor]) -> Tensor:
-    parts = [c.log_probs.gather(-1, k.unsqueeze(-1)).squeeze(-1) for c, k in zip(choices, draw, strict=True)]
-    return torch.stack(parts).sum(0)
 
 
 def _others(losses: Tensor) -> Tensor:

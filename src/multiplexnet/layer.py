@@ -10,8 +10,8 @@ from typing import Any, Literal, Self, cast
 import torch
 from torch import Tensor, nn
 
-from multiplexnet.branches import Branches, Choice
-from multiplexnet.errors import DtypeError, RecordError, ShapeError
+from multiplexnet.branches import Branches, Choice, Inner
+from multiplexnet.errors import DtypeError, NestedError, RecordError, ShapeError
 from multiplexnet.geometry.nearest import nearest_parts
 from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
@@ -56,6 +56,17 @@ def _joined(blocks: Sequence[Block]) -> list[Block]:
 def _is_box(term: Term) -> bool:
     symbols = [[symbol for symbol, _ in row.linear.terms] for row in term.rows]
     return not term.blocks and all(len(s) == 1 and isinstance(s[0], Variable) and not s[0].is_input for s in symbols)
+
+
+def _with_inner(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, then those that their terms go on in, each once however often it is shared."""
+    found, seen = list(blocks), {id(block) for block in blocks}
+    for block in found:  # it grows while we walk
+        for inner in (inner for term in block.terms for inner in term.blocks):
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                found.append(inner)
+    return found
 
 
 class Multiplexer(nn.Module):
@@ -140,7 +151,8 @@ class Multiplexer(nn.Module):
             names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
             raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
         form = str(dtype).removeprefix("torch.")
-        blocks = _joined([block for block in compiled.blocks if block.outputs])
+        outer = _joined([block for block in compiled.blocks if block.outputs])
+        blocks = _with_inner(outer)
         parts = {"exact": _exact_parts, "nearest": nearest_parts}[self._equality]
         found = [[parts(term, block.outputs, form) for term in block.terms] for block in blocks]
         maps = [
@@ -161,8 +173,12 @@ class Multiplexer(nn.Module):
         columns = [torch.tensor([position[v] for v in block.outputs]) for block in blocks]
         for b, own in enumerate(columns):
             self.register_buffer(f"columns_{b}", own, persistent=False)
-        self.register_buffer("order", torch.cat(columns).argsort(), persistent=False)
-        self._blocks, self._sizes = tuple(blocks), [len(block.terms) for block in blocks]
+        self.register_buffer("order", torch.cat(columns[: len(outer)]).argsort(), persistent=False)
+        number = {id(block): b for b, block in enumerate(blocks)}
+        self._inner = [
+            [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks] for block in blocks
+        ]
+        self._blocks, self._sizes = tuple(outer), [len(block.terms) for block in blocks]
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -242,7 +258,10 @@ class Multiplexer(nn.Module):
         given = self.input_columns(inputs, batch)
         sizes = [self._values, raw.shape[-1] - self._values]
         values, logits = raw.split_with_sizes(sizes, -1) if sizes[1] else (raw, raw)  # without logits: no copy backward
-        choices = tuple(self._choices(values, logits, given))
+        choices = self._linked(list(self._choices(values, logits, given)))
+        for choice in choices:
+            if choice.feasible is not None:
+                refuse_roomless(choice.feasible, self.compiled.inputs, self.dtype)
         return Branches(choices, batch, self.max_terms, self.order)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
@@ -258,9 +277,25 @@ class Multiplexer(nn.Module):
             mine = logits[..., logit : logit + size] if size > 1 else None
             logit += size if size > 1 else 0
             feasible = None if inputs is None else maps.feasible(inputs, functions=functions)
-            if feasible is not None:
-                refuse_roomless(feasible, self.compiled.inputs, self.dtype)
             yield Choice(maps, own, mine, columns, feasible, inputs, functions, self.per_term)
+
+    def _linked(self, nodes: list[Choice]) -> tuple[Choice, ...]:
+        """The choices of the outer blocks, each with the inner ones of its terms; shared ones stay shared."""
+        if not self.is_nested:
+            return tuple(nodes)
+        done: dict[int, Choice] = {}
+
+        def linked(b: int) -> Choice:
+            if b not in done:
+                done[b] = nodes[b].with_inner([Inner(term, linked(child)) for term, child in self._inner[b]])
+            return done[b]
+
+        return tuple(linked(b) for b in range(len(self._blocks)))
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether some terms go on in inner blocks, as they do when the rules have more plain terms than max_terms."""
+        return any(self._inner)
 
     @property
     def functions(self) -> Functions:
@@ -270,6 +305,8 @@ class Multiplexer(nn.Module):
 
     def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
         """Every block that has outputs, with the maps of its terms."""
+        if self.is_nested:
+            raise NestedError("maps of plain terms")
         return zip(self.blocks, self._maps, strict=True)
 
     @property
@@ -371,7 +408,7 @@ class Multiplexer(nn.Module):
         if record["per_term"] != self.per_term:
             raise RecordError(f"the saved layer has per_term={record['per_term']}; build this one alike")
         device, compiled = self.device, compiled_from(record["compiled"], specification)
-        if compiled.blocks != self.compiled.blocks:
+        if record["compiled"]["blocks"] != record_of_compiled(self.compiled)["blocks"]:
             self._build(compiled, self.dtype)
             self.to(device)
 

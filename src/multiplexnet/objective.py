@@ -12,6 +12,7 @@ combinations, and any other may be estimated (:mod:`multiplexnet.estimators`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -39,10 +40,8 @@ def marginal_loss(
     """Σ_k q(k) [f(x_k) − log p(k) + log q(k)] for every row; see :meth:`Branches.loss`."""
     if estimator is None:
         return _reduced(branches, f, prior, _marginal)
-    zeros = [torch.zeros_like(choice.logits) for choice in branches.choices]
-    priors = _priors(branches, prior)
-    logits = [choice.logits for choice in branches.choices]
-    divergence = [_marginal(*given) for given in zip(zeros, logits, priors, strict=True)]
+    blocks = zip(branches.choices, _priors(branches, prior), strict=True)
+    divergence = [_nested(choice, log_p, _marginal, _no_losses, {}) for choice, log_p in blocks]
     return estimator(branches, lambda x: _summed(f(x), x)) + torch.stack(divergence).sum(0)
 
 
@@ -63,7 +62,8 @@ def _evidence(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
 
 def _reduced(branches: Branches, f: Loss, prior: Prior, reduction: Reduction) -> Tensor:
     """The reduction over all combinations of terms, or block by block if the loss is a sum over outputs."""
-    if len(branches.choices) == 1:
+    nested = any(choice.inner for choice in branches.choices)
+    if len(branches.choices) == 1 and not nested:
         (log_p,) = _priors(branches, prior)
         return reduction(term_losses(branches, f), branches.logits, log_p)
     anywhere = branches.best().detach().unsqueeze(-2)
@@ -72,16 +72,45 @@ def _reduced(branches: Branches, f: Loss, prior: Prior, reduction: Reduction) ->
     if not is_additive:
         return reduction(term_losses(branches, f), branches.logits, _joint_prior(branches, prior))
     blocks = zip(branches.choices, _priors(branches, prior), strict=True)
-    return torch.stack([reduction(_block_losses(f, c, anywhere), c.logits, p) for c, p in blocks]).sum(0)
+    own, done = partial(_block_losses, f, anywhere), dict[int, Tensor]()
+    return torch.stack([_nested(choice, p, reduction, own, done) for choice, p in blocks]).sum(0)
 
 
-def _block_losses(f: Loss, choice: Choice, rest: Tensor) -> Tensor:
-    """For each term of one block what its outputs cost, ``(*batch, K_b)``; the other outputs stay as in ``rest``."""
+def _nested(
+    choice: Choice, log_p: Tensor, reduction: Reduction, own: Callable[[Choice], Tensor], done: dict[int, Tensor]
+) -> Tensor:
+    """The reduction over the terms of a choice; a term costs its ``own`` losses and what its inner choices cost.
+
+    Inner choices have uniform priors. ``done`` holds those that several terms share.
+    """
+    if id(choice) not in done:
+        losses = own(choice)
+        for part in choice.inner:
+            inner = _log_prior(None, part.choice.logits, part.choice.feasible is not None)
+            more = _nested(part.choice, inner, reduction, own, done)
+            here = torch.arange(choice.size, device=losses.device) == part.term
+            losses = losses + torch.where(here, more.unsqueeze(-1), 0.0)
+        done[id(choice)] = reduction(losses, choice.logits, log_p)
+    return done[id(choice)]
+
+
+def _no_losses(choice: Choice) -> Tensor:
+    return torch.zeros_like(choice.logits)
+
+
+def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
+    """For each term of one block what its outputs cost, ``(*batch, K_b)``; the other outputs stay as in ``rest``.
+
+    Outputs that a term leaves to inner choices do not count.
+    """
+    counts = torch.ones(choice.size, len(choice.columns), dtype=rest.dtype, device=rest.device)
+    for part in choice.inner:
+        counts[part.term, torch.searchsorted(choice.columns, part.choice.columns)] = 0.0
 
     def chunk(start: int, stop: int) -> Tensor:
         own = choice.terms(start, stop)
         x = rest.expand(*own.shape[:-1], rest.shape[-1]).index_copy(-1, choice.columns, own)
-        return f(x).index_select(-1, choice.columns).sum(-1)
+        return (f(x).index_select(-1, choice.columns) * counts[start:stop]).sum(-1)
 
     return _chunked(chunk, choice.size, rest.numel())
 
