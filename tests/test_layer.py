@@ -18,6 +18,9 @@ import pytest
 import torch
 import z3
 from corpus import CASES, by_name
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from strategies import VARIABLES, formulas
 from torch import Tensor, nn
 
 from multiplexnet.branches import Branches
@@ -32,7 +35,7 @@ from multiplexnet.errors import (
     ThinTermError,
 )
 from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Real, Variable, holds
+from multiplexnet.logic.formula import Formula, Real, Rule, Specification, Variable, holds
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.separable import PaperSeparable
 
@@ -165,8 +168,8 @@ def check(mux: Multiplexer, branches: Branches, given: Mapping[str, Tensor]) -> 
     assert terms.shape == (*branches.batch, branches.size, mux.out_features)
     possible = torch.ones(terms.shape[:-1], dtype=torch.bool)
     if given:
-        assert len(branches.choices) == 1
-        possible = ~branches.logits.isneginf()
+        impossible = branches.joint([choice.logits.isneginf().double() for choice in branches.choices])
+        possible &= impossible == 0
     each = {
         name: value.unsqueeze(len(branches.batch)).expand(*possible.shape, *value.shape[len(branches.batch) :])[
             possible
@@ -257,6 +260,24 @@ def test_training_with_a_large_rate_stays_inside(name: str) -> None:
         assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
         optimiser.step()
     check(mux, mux(head(h), **given), given)
+
+
+@settings(max_examples=30, deadline=None, derandomize=True)
+@given(formula=formulas(depth=0, max_leaves=5), dtype=st.sampled_from(DTYPES))
+def test_random_rules_are_kept_or_refused(formula: Formula, dtype: torch.dtype) -> None:
+    """Every kind of variable, every connective: an exception with a reason, or rows that obey."""
+    rules = Rules.from_specification(Specification(VARIABLES, (Rule(formula, "random"),)))
+    try:
+        mux = Multiplexer(rules, dtype=dtype)
+    except (ContradictionError, InputError, ThinTermError, EqualityError):
+        return
+    raw = raws(mux.in_features, dtype, rows=2)
+    given = inputs_of(rules, raw.shape[:-1], dtype)
+    try:
+        branches = mux.eval()(raw, **given)
+    except InputError:  # a term has no width for just this input
+        return
+    check(mux, branches, given)
 
 
 PAPER = {
@@ -717,7 +738,7 @@ def test_a_state_of_other_rules_is_refused() -> None:
 
 def test_the_layer_tells_what_it_is() -> None:
     mux = layer("paper_sum_or")
-    assert repr(mux).startswith("Multiplexer(\n  in_features=5, out_features=3, terms=2, dtype=float32")
+    assert repr(mux) == "Multiplexer(in_features=5, out_features=3, terms=2, dtype=float32)"
     assert mux.complete
     assert mux.certificate.sound
     assert [term.to_z3() for term in mux.terms]
