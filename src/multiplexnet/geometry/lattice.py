@@ -107,7 +107,10 @@ def _lattice(
     for (inside, step, bound), anchor in chain(ample, scarce):
         if anchor is not None:
             A = tuple(tuple(map(Fraction, a)) for a in inside.A)
-            return Lattice(tuple(outputs), found.origin, found.basis, step, bound, A, inside.b, inside.strict, anchor)
+            cuts = len(inside) - len(pulled)
+            return Lattice(
+                tuple(outputs), found.origin, found.basis, step, bound, A, inside.b, inside.strict, anchor, cuts
+            )
     return None
 
 

@@ -51,7 +51,7 @@ class Lattice:
     ``origin`` and ``basis`` (one row per output, integers) are such that all arithmetic is exact in the format.
     ``t`` obeys ``A t ≤ b`` (``strict`` rows ``<``), which implies ``|t| ≤ bound``, and ``anchor`` is a multiple of
     ``step`` strictly inside: half a step in every coordinate takes less than half of any slack. Where the rules leave
-    an output unbounded, A has rows that bound it by what the grid can hold.
+    an output unbounded, A ends with ``cuts`` rows that bound it by what the grid can hold.
     """
 
     outputs: tuple[Variable, ...]
@@ -63,6 +63,7 @@ class Lattice:
     b: tuple[Fraction, ...]
     strict: tuple[bool, ...]
     anchor: tuple[Fraction, ...]
+    cuts: int = 0
 
 
 @dataclass(frozen=True)

@@ -114,15 +114,28 @@ def range_rows(anchor: Sequence[Fraction], precision: Precision) -> Rows:
     return Rows(np.zeros_like(E), E)
 
 
-def whitening(rows: Rows) -> np.ndarray:
+class Scale(NamedTuple):
+    """What the size of a raw value is measured by.
+
+    Args:
+        rows: how many of the rows, from the first on, count; the others merely keep the map within a format.
+        unit: the length of a column that none of these rows mentions.
+    """
+
+    rows: int
+    unit: float = 1.0
+
+
+def whitening(rows: Rows, scale: Scale) -> np.ndarray:
     """``√n (WᵀW)^{−1/2}``, symmetric so that raw value j belongs to output j; scales of columns are taken out first.
 
     Directions that no row restricts keep the scale of their columns.
     """
-    size = np.maximum(np.abs(rows.W), rows.E / LOOSE)
+    W, E = rows.W[: scale.rows], rows.E[: scale.rows]
+    size = np.maximum(np.abs(W), E / LOOSE)
     columns = size.max(axis=0, initial=0.0)
-    columns[columns == 0] = 1.0
-    scaled = np.where(rows.W != 0, rows.W, size) / columns
+    columns[columns == 0] = 1.0 / scale.unit
+    scaled = np.where(W != 0, W, size) / columns
     values, vectors = np.linalg.eigh(scaled.T @ scaled)
     n = len(columns)
     roots = np.where(values > 1e-10 * max(values.max(), 1e-300), np.sqrt(n / np.maximum(values, 1e-300)), 1.0)
@@ -130,7 +143,12 @@ def whitening(rows: Rows) -> np.ndarray:
 
 
 def gauge_tables(
-    rows: Sequence[Rows], limits: Sequence[Rows], anchors: Sequence[Sequence[Fraction]], *, tight: bool
+    rows: Sequence[Rows],
+    limits: Sequence[Rows],
+    anchors: Sequence[Sequence[Fraction]],
+    scales: Sequence[Scale],
+    *,
+    tight: bool,
 ) -> dict[str, Tensor]:
     """The tables of :class:`Gauge`: one row per polyhedron, padded with zeros, which have no effect.
 
@@ -148,8 +166,8 @@ def gauge_tables(
         "log_det": np.zeros(len(rows)),
         "dimension": np.array([float(len(anchor)) for anchor in anchors]),
     }
-    for k, (row, limit, anchor) in enumerate(zip(rows, limits, anchors, strict=True)):
-        d, M = len(anchor), whitening(row)
+    for k, (row, limit, anchor, scale) in enumerate(zip(rows, limits, anchors, scales, strict=True)):
+        d, M = len(anchor), whitening(row, scale)
         tables["anchor"][k, :d] = [float(c) for c in anchor]
         tables["whiten"][k, :d, :d] = M
         tables["unwhiten"][k, :d, :d] = np.linalg.inv(M)
@@ -356,6 +374,7 @@ class Gauge(Transform):
         parts: one polyhedron per term; smaller ones are padded to the largest number n of outputs and m of rows.
         dtype: of the values that come out.
         grain: the spacing of the grid, one per part, to which the caller rounds what comes out (default: none).
+        scales: what raw values are measured by, one per part (default: by all rows).
 
     Example:
         >>> from fractions import Fraction
@@ -376,7 +395,12 @@ class Gauge(Transform):
     dimension: Tensor
 
     def __init__(
-        self, parts: Sequence[Polyhedron], dtype: torch.dtype, *, grain: Sequence[Fraction] | None = None
+        self,
+        parts: Sequence[Polyhedron],
+        dtype: torch.dtype,
+        *,
+        grain: Sequence[Fraction] | None = None,
+        scales: Sequence[Scale] | None = None,
     ) -> None:
         precision = precision_of(dtype)
         grains = [precision.tiny + float(g) for g in grain or [Fraction(0)] * len(parts)]
@@ -386,7 +410,8 @@ class Gauge(Transform):
         ]
         limits = [range_rows(p.anchor, precision) for p in parts]
         tight = precision.unit > 1e-4 or any(((r.W == 0) & (r.E != 0)).any() for r in rows)
-        super().__init__(dtype, gauge_tables(rows, limits, [p.anchor for p in parts], tight=tight))
+        scales = scales or [Scale(len(part.A)) for part in parts]
+        super().__init__(dtype, gauge_tables(rows, limits, [p.anchor for p in parts], scales, tight=tight))
         self.floor = gradient_floor(dtype)
 
     def read(self, select: Tensor) -> None:

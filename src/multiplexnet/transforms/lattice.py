@@ -24,7 +24,7 @@ from torch import Tensor
 
 from multiplexnet.geometry.parts import Lattice, Polyhedron
 from multiplexnet.transforms.base import Transform, gradient_floor
-from multiplexnet.transforms.gauge import Gauge, Grid, times
+from multiplexnet.transforms.gauge import Gauge, Grid, Scale, times
 
 __all__ = ["LatticeGauge"]
 
@@ -108,7 +108,9 @@ class LatticeGauge(Transform):
             select[k, range(columns), independent(own)] = 1.0
         tables = {"origin": origin, "basis": basis, "coordinates": np.linalg.pinv(basis)}
         super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
-        self.gauge = Gauge([in_steps(part) for part in parts], torch.float64, grain=[Fraction(1, 2)] * len(parts))
+        scales = [Scale(len(part.A) - part.cuts, 1 / float(part.step)) for part in parts]
+        halves = [Fraction(1, 2)] * len(parts)
+        self.gauge = Gauge([in_steps(part) for part in parts], torch.float64, grain=halves, scales=scales)
         self.gauge.read(torch.from_numpy(select))
         self.gauge.log_det += torch.tensor([len(part.anchor) * math.log(part.step) for part in parts])
         self.gauge.floor = gradient_floor(dtype)
