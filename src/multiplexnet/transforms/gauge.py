@@ -53,6 +53,9 @@ LEAST_SLACK = Fraction(1, 2**900)
 LOOSE = 8.01
 """Rounding may carry a point at most this many times as far from a representable anchor as it was."""
 
+PROJECTION_STEPS = 100
+"""Steps of the projection that :meth:`Gauge.nearest` begins with; what is missing then the ray makes up for."""
+
 CHUNK = 2**19
 """Row products that are held at a time (but never fewer than 1024 batch rows): they stay in the cache."""
 
@@ -258,6 +261,24 @@ def log_slope(G: Tensor) -> Tensor:
     return 2 * (math.log(2.0) - G - F.softplus(-2 * G))
 
 
+def projected(d: Tensor, rows: Tensor) -> Tensor:
+    """The points nearest to ``d``, ``(*batch, T, n)``, where ``rows @ d ≤ 1``, ``(T, m, n)``, up to some digits.
+
+    The dual of the projection, min_{λ ≥ 0} ½|Wᵀλ|² − λ·(W d − 1) with rows of length 1, by accelerated gradient steps
+    (FISTA); rows of zeros have no effect.
+    """
+    length = rows.norm(dim=-1).clamp(min=1e-300)
+    W, bound = rows / length.unsqueeze(-1), torch.where(length > 1e-300, 1 / length, 1.0)
+    step = 1 / torch.linalg.matrix_norm(W, 2).clamp(min=1.0).square().unsqueeze(-1)
+    surplus = torch.einsum("...tn,tmn->...tm", d, W) - bound
+    old = ahead = torch.zeros_like(surplus)
+    for k in range(PROJECTION_STEPS):
+        back = torch.einsum("...tm,tmn->...tn", ahead, W)
+        new = (ahead - step * (torch.einsum("...tn,tmn->...tm", back, W) - surplus)).clamp(min=0)
+        old, ahead = new, new + (k / (k + 3)) * (new - old)
+    return d - torch.einsum("...tm,tmn->...tn", old, W)
+
+
 class _Radial(torch.autograd.Function):
     """``x = round(c + q tanh(G) / G)`` for a flat batch, chunk by chunk.
 
@@ -439,6 +460,14 @@ class Gauge(Transform):
         q = d * (torch.atanh(G) / G).unsqueeze(-1)
         raw = times(self.unwhiten, q, chosen).to(self.precision.dtype)
         return raw.reshape(self._shape(x, index, raw.shape[-1]))
+
+    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        """The projection of ``x`` onto the closure, up to some digits, and from there the ray towards the anchor."""
+        if index is not None:
+            return super().nearest(x, index, parameters)
+        d = x.double() - self.anchor
+        near: Tensor = self(self.inverse(self.anchor + projected(d, self.rows)))
+        return near
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
