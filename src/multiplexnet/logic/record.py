@@ -54,9 +54,10 @@ def record_of_specification(specification: Specification) -> Record:
 
 def record_of_compiled(compiled: Compiled) -> Record:
     """Blocks, terms and certificate as a record; variables stand for themselves by their position."""
-    certificate = compiled.certificate
+    certificate, writer = compiled.certificate, _Writer()
     return {
-        "blocks": [_block(block) for block in compiled.blocks],
+        "blocks": [writer.block(block) for block in compiled.blocks],
+        "inner": writer.inner,
         "complete": compiled.complete,
         "covered": None if compiled.covered is None else str(compiled.covered),
         "certificate": [certificate.sound, certificate.complete, certificate.solver, certificate.checks],
@@ -75,16 +76,29 @@ def _domain(domain: Domain) -> Record:
             return ["category", *labels]
 
 
-def _block(block: Block) -> Record:
-    return {"outputs": [v.index for v in block.outputs], "terms": [_term(term) for term in block.terms]}
+class _Writer:
+    """Blocks as records; those inside terms go to a list, each once however often it is shared, inner ones first."""
 
+    def __init__(self) -> None:
+        self.inner: list[Record] = []
+        self._numbers: dict[int, int] = {}
 
-def _term(term: Term) -> Record:
-    return {
-        "rows": [_formula(row) for row in term.rows],
-        "fixed": [[v.index, str(value)] for v, value in term.fixed],
-        "blocks": [_block(block) for block in term.blocks],
-    }
+    def block(self, block: Block) -> Record:
+        return {"outputs": [v.index for v in block.outputs], "terms": [self._term(term) for term in block.terms]}
+
+    def _term(self, term: Term) -> Record:
+        return {
+            "rows": [_formula(row) for row in term.rows],
+            "fixed": [[v.index, str(value)] for v, value in term.fixed],
+            "blocks": [self._number(block) for block in term.blocks],
+        }
+
+    def _number(self, block: Block) -> int:
+        if id(block) not in self._numbers:
+            record = self.block(block)
+            self._numbers[id(block)] = len(self.inner)
+            self.inner.append(record)
+        return self._numbers[id(block)]
 
 
 def _linear(linear: Linear) -> Record:
@@ -146,6 +160,8 @@ def compiled_from(record: Record, specification: Specification) -> Compiled:
     """
     try:
         reader = _Reader(specification.variables)
+        for inner in record["inner"]:
+            reader.inner.append(reader.block(inner))
         return Compiled(
             specification.outputs,
             specification.inputs,
@@ -171,6 +187,7 @@ def _domain_from(record: Record) -> Domain:
 class _Reader:
     def __init__(self, variables: Sequence[Variable]) -> None:
         self._variables = variables
+        self.inner: list[Block] = []
 
     def block(self, record: Record) -> Block:
         outputs = tuple(self._variables[index] for index in record["outputs"])
@@ -179,7 +196,7 @@ class _Reader:
     def _term(self, record: Record) -> Term:
         rows = tuple(self._atom(row) for row in record["rows"])
         fixed = tuple((self._variables[index], Fraction(value)) for index, value in record["fixed"])
-        return Term(rows, fixed, tuple(map(self.block, record["blocks"])))
+        return Term(rows, fixed, tuple(self.inner[number] for number in record["blocks"]))
 
     def _atom(self, record: Record) -> Atom:
         relation, linear = record
