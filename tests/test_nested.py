@@ -1,0 +1,131 @@
+"""Layers of rules whose terms go on in inner blocks: the same promises, and the same sums."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from fractions import Fraction
+
+import pytest
+import torch
+from torch import Tensor
+
+import multiplexnet as mx
+from multiplexnet.branches import Choice
+from multiplexnet.estimators import ScoreFunction
+from multiplexnet.logic.formula import Atom, Linear, Variable
+from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+
+RULES = mx.Rules(
+    """
+    on: bool; x: real; y: real; z: real
+    implies(on, z >= 3)
+    implies(not on, z == 0)
+    x <= -1 or x >= 1
+    implies(not on, y <= -2 or y >= 2)
+    implies(on, 0 <= y <= 1)
+    """
+)
+
+
+def at_least(variable: Variable, bound: int) -> Atom:
+    return Atom(-Linear.of(variable) + bound, "<=")
+
+
+def at_most(variable: Variable, bound: int) -> Atom:
+    return Atom(Linear.of(variable) - bound, "<=")
+
+
+@pytest.fixture
+def compiled() -> Compiled:
+    on, x, y, z = RULES.outputs
+    inner_x = Block((x,), (Term((at_most(x, -1),)), Term((at_least(x, 1),))))  # shared by both terms
+    inner_y = Block((y,), (Term((at_most(y, -2),)), Term((at_least(y, 2),))))
+    zero = Atom(Linear.of(z), "==")
+    off = Term((zero,), ((on, Fraction(0)),), (inner_x, inner_y))
+    running = Term((at_least(y, 0), at_most(y, 1), at_least(z, 3)), ((on, Fraction(1)),), (inner_x,))
+    block = Block((on, x, y, z), (off, running))
+    return Compiled(RULES.outputs, (), (block,), Certificate(True, True, "by hand", 0))
+
+
+@pytest.fixture
+def mux(compiled: Compiled) -> mx.Multiplexer:
+    return mx.Multiplexer.from_compiled(RULES, compiled, dtype=torch.float64)
+
+
+def test_every_choice_has_its_logits(mux: mx.Multiplexer) -> None:
+    assert mux.in_features == 4 + 2 + 2 + 2  # values; off or running; both sides of x; both sides of y
+    assert mux.is_nested
+
+
+@pytest.mark.parametrize("scale", [1.0, 30.0, 1e4, 1e30, float("inf")])
+def test_whatever_is_chosen_obeys(mux: mx.Multiplexer, scale: float) -> None:
+    raw = torch.sign(torch.randn(200, mux.in_features)) if scale == float("inf") else torch.randn(200, mux.in_features)
+    branches = mux.eval()((raw * scale).double())
+    assert RULES.satisfied(branches.best()).all()
+    assert RULES.satisfied(branches.sample()).all()
+
+
+def paths(choice: Choice, values: dict[int, Tensor]) -> Iterator[tuple[dict[int, Tensor], Tensor]]:
+    """Every way to choose, with the values (by column) and log q it has."""
+    for k in range(choice.size):
+        own = choice.terms(k, k + 1).squeeze(-2)
+        settled = dict(zip(choice.columns.tolist(), own.unbind(-1), strict=True)) | {}
+        found = [({**values, **settled}, choice.log_probs[..., k])]
+        for part in (part for part in choice.inner if part.term == k):
+            found = [(more, log_q + rest) for so_far, log_q in found for more, rest in paths(part.choice, so_far)]
+        yield from found
+
+
+def test_probabilities_of_all_paths_sum_to_one(mux: mx.Multiplexer) -> None:
+    branches = mux(torch.randn(5, mux.in_features).double())
+    (choice,) = branches.choices
+    total = torch.stack([log_q for _, log_q in paths(choice, {})]).logsumexp(0)
+    assert torch.allclose(total, torch.zeros_like(total))
+
+
+def test_a_sum_over_outputs_is_exact(mux: mx.Multiplexer) -> None:
+    raw = torch.randn(5, mux.in_features).double().requires_grad_()
+    branches = mux(raw)
+    target = torch.tensor([0.0, 1.5, -2.5, 3.5]).double()
+    loss = branches.loss(lambda x: (x - target).square())
+    (choice,) = branches.choices
+    half = torch.tensor(0.5).double().log()
+    expected = torch.zeros(5).double()
+    for values, log_q in paths(choice, {}):
+        x = torch.stack([values[j] for j in range(4)], -1)
+        log_p = (2 if float(x[0, 0].detach()) == 1 else 3) * half  # one choice on top, one or two inside
+        expected = expected + log_q.exp() * ((x - target).square().sum(-1) + log_q - log_p)
+    assert torch.allclose(loss, expected)
+    ours, theirs = (torch.autograd.grad(value.sum(), raw, retain_graph=True)[0] for value in (loss, expected))
+    assert torch.allclose(ours, theirs)
+
+
+def test_the_score_function_is_unbiased(mux: mx.Multiplexer) -> None:
+    raw = torch.randn(1, mux.in_features).double().requires_grad_()
+    branches = mux(raw.expand(20_000, -1))
+    target = torch.tensor([0.0, 1.5, -2.5, 3.5]).double()
+    exact = branches.loss(lambda x: (x - target).square()).mean()
+    estimate = branches.loss(
+        lambda x: (x - target).square().sum(-1), estimator=ScoreFunction(3, generator=torch.Generator().manual_seed(0))
+    ).mean()
+    ours, theirs = (torch.autograd.grad(value, raw, retain_graph=True)[0] for value in (exact, estimate))
+    assert torch.allclose(exact, estimate, rtol=0.02)
+    assert torch.allclose(ours, theirs, atol=0.2, rtol=0.05)
+
+
+def test_a_saved_layer_shares_what_was_shared(mux: mx.Multiplexer) -> None:
+    again = mx.Multiplexer.from_state(mux.state_dict())
+    raw = torch.randn(7, mux.in_features).double()
+    assert again.in_features == mux.in_features
+    assert torch.equal(again(raw).best(), mux(raw).best())
+
+
+def test_what_needs_plain_terms_is_refused(mux: mx.Multiplexer) -> None:
+    branches = mux(torch.zeros(mux.in_features).double())
+    for ask in (
+        lambda: branches.x,
+        lambda: branches.loss(lambda x: x.sum(-1)),
+        lambda: mux.repair(torch.zeros(4).double()),
+    ):
+        with pytest.raises(mx.MultiplexError, match="were decomposed"):
+            ask()
