@@ -189,7 +189,9 @@ class Encoder:
     def _multiple(self, symbol: Symbol, factor: Fraction, *, integer: bool) -> z3.ArithRef:
         key = id(symbol), factor, integer
         if key not in self._multiples:
-            part = self._done(symbol) if integer else _as_real(self._done(symbol))
+            part = self._done(symbol)
+            if not integer and id(symbol) not in self._reals:
+                part = _as_real(part)
             number = self.number(factor, integer=integer)
             self._multiples[key] = part if factor == 1 else _of_many(z3.Z3_mk_mul, [number, part])
         return self._multiples[key]
