@@ -129,3 +129,20 @@ def test_what_needs_plain_terms_is_refused(mux: mx.Multiplexer) -> None:
     ):
         with pytest.raises(mx.MultiplexError, match="were decomposed"):
             ask()
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["on: bool[30]\nsum(on) <= 3", "on: bool[20]\nany(o for o in on)"],
+)
+def test_rules_with_too_many_plain_terms_become_layers_all_the_same(text: str) -> None:
+    rules = mx.Rules(text)
+    with pytest.raises(mx.TermBudgetExceeded):
+        rules.compile(max_terms=500)
+    mux = mx.Multiplexer(rules, max_terms=500).eval()
+    assert mux.is_nested
+    assert mux.certificate.sound
+    assert mux.complete
+    branches = mux(30 * torch.randn(50, mux.in_features))
+    assert rules.satisfied(branches.best()).all()
+    assert rules.satisfied(branches.sample()).all()

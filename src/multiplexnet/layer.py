@@ -120,7 +120,7 @@ class Multiplexer(nn.Module):
     ) -> None:
         if equality not in ("exact", "nearest"):
             raise ValueError(f'equality = {equality!r}; it is "exact" or "nearest"')
-        compiled = rules.compile(max_terms=max_terms, cover=cover)
+        compiled = rules.compile(max_terms=max_terms, cover=cover, nested=True)
         refuse_uncovered(compiled)
         self._start(rules, compiled, max_terms, per_term, functions or {}, boxes, equality)
         self._build(compiled, dtype or torch.get_default_dtype())

@@ -218,7 +218,12 @@ class Rules:
         return scalars
 
     def compile(
-        self, *, max_terms: int = MAX_TERMS, cover: Any = None, progress: Callable[[str, int], None] | None = None
+        self,
+        *,
+        max_terms: int = MAX_TERMS,
+        cover: Any = None,
+        nested: bool = False,
+        progress: Callable[[str, int], None] | None = None,
     ) -> Compiled:
         """The rules in disjunctive normal form: independent blocks of certified terms.
 
@@ -226,6 +231,8 @@ class Rules:
             max_terms: the most terms that one block may have.
             cover: rows of data (array, tensor or table, a column for every output, then for every input): instead of
                 all terms the fewest found that contain those rows that obey. Sound, and not complete.
+            nested: whether a term may leave a part of its outputs to inner blocks, ``term.blocks``, where a block has
+                too many plain terms; rules that are sparse or that count then often fit.
             progress: called with the first outputs of a block and the number of its terms so far.
 
         Raises:
@@ -235,7 +242,7 @@ class Rules:
         from multiplexnet.logic.dnf import compile_rules
 
         rows = None if cover is None else self._rows(cover)
-        return compile_rules(self._specification, max_terms=max_terms, cover=rows, progress=progress)
+        return compile_rules(self._specification, max_terms=max_terms, cover=rows, nested=nested, progress=progress)
 
     def explain(self, *, max_terms: int = MAX_TERMS, progress: Callable[[str, int], None] | None = None) -> Explanation:
         """Terms, ranges, and what is wrong or surprising: contradictions, superfluous rules, inputs without outputs."""

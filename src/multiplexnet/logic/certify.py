@@ -6,11 +6,15 @@ divided by the size of their first coefficient, rules and terms alike, so that z
 * *Sound*: every term implies the rules. Conjuncts that lie in one block are checked term by term; one that several
   blocks share is checked against all of them at once.
 * *Complete*: the rules imply the disjunction of the terms of every block.
+
+Of a decomposed block the search also says what formula each inner block stands for. These are claims, and nothing is
+taken on trust: that a block is equivalent to its formula is proved from the claims on the blocks inside its terms, from
+the innermost outwards.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,33 +22,73 @@ import z3
 
 from multiplexnet.logic.components import conjuncts
 from multiplexnet.logic.encoder import Encoder, domain_z3, input_range_z3
-from multiplexnet.logic.formula import And, Atom, Formula, Iff, Not, Or, Specification, conjunction, negation, variables
+from multiplexnet.logic.formula import (
+    And,
+    Atom,
+    Formula,
+    Iff,
+    Not,
+    Or,
+    Specification,
+    Variable,
+    conjunction,
+    disjunction,
+    negation,
+    variables,
+)
 from multiplexnet.logic.solver import Questions
 from multiplexnet.logic.terms import Block, Certificate, Term
 
 __all__ = ["certificate"]
 
 
-def certificate(specification: Specification, blocks: Sequence[Block], *, complete: bool) -> Certificate:
+Claims = Mapping[int, tuple[Block, Formula]]
+"""Blocks by their identity, with the formula that each is said to be equivalent to."""
+
+
+def certificate(
+    specification: Specification, blocks: Sequence[Block], *, complete: bool, claims: Claims | None = None
+) -> Certificate:
     """What a fresh solver proves of the blocks.
+
+    Args:
+        specification: the rules.
+        blocks: what they were compiled to.
+        complete: whether the terms must contain every point that obeys.
+        claims: formulas that decomposed blocks are equivalent to.
 
     Raises:
         AssertionError: a term does not imply the rules, or (``complete``) the terms miss a point that obeys. Both are
             errors of the compiler, never of the user.
     """
-    checker = _Checker(specification)
+    checker = _Checker(specification, claims or {})
     parts = _parts(specification, blocks)
+    if not all(checker.keeps_its_claim(block) for block in _claimed(blocks, claims or {})):
+        raise AssertionError("an inner block is not what it is said to be")
     for i, block in enumerate(blocks):
         own = [part.formula for part in parts if part.blocks == {i}]
-        if not checker.all_imply(block.terms, own):
+        if not checker.all_imply(block, own):
             raise AssertionError("a term does not imply the rules")
     for part in parts:
-        if len(part.blocks) != 1 and not checker.imply([blocks[i].formula for i in part.blocks], part.formula):
+        together = [checker.formula(blocks[i]) for i in part.blocks]
+        if len(part.blocks) != 1 and not checker.imply(together, part.formula):
             raise AssertionError("the terms do not imply a rule that several blocks share")
     covers = all(_covers(checker, parts, i, block) for i, block in enumerate(blocks))
     if complete and not covers:
         raise AssertionError("the terms do not contain every point that obeys the rules")
     return Certificate(sound=True, complete=covers, solver=f"z3 {z3.get_version_string()}", checks=checker.checks)
+
+
+def _claimed(blocks: Iterable[Block], claims: Claims) -> list[Block]:
+    """The blocks, inner ones too, of which something is claimed, each once."""
+    found: dict[int, Block] = {}
+    stack = list(blocks)
+    while stack:
+        block = stack.pop()
+        if id(block) not in found:
+            found[id(block)] = block
+            stack.extend(inner for term in block.terms for inner in term.blocks)
+    return [block for block in found.values() if id(block) in claims]
 
 
 @dataclass(frozen=True)
@@ -69,51 +113,73 @@ def _parts(specification: Specification, blocks: Sequence[Block]) -> list[_Part]
 def _covers(checker: _Checker, parts: Sequence[_Part], i: int, block: Block) -> bool:
     """Whether the rules imply the block; those that speak of it nearly always do, without the others."""
     near = [part.formula for part in parts if i in part.blocks]
-    return checker.imply(near, block.formula) or (
-        len(near) < len(parts) and checker.imply([part.formula for part in parts], block.formula)
+    said = checker.formula(block)
+    return checker.imply(near, said) or (
+        len(near) < len(parts) and checker.imply([part.formula for part in parts], said)
     )
 
 
 class _Checker:
     """Asks a fresh solver what implies what, where every variable is in its domain."""
 
-    def __init__(self, specification: Specification) -> None:
+    def __init__(self, specification: Specification, claims: Claims) -> None:
         self._context = z3.Context()
         self._encoder = Encoder(self._context)
+        self._claims = claims
         self._scaled: dict[int, tuple[Formula, Formula]] = {}  # holds the formula, so that its id stays its own
         self._atoms: dict[Atom, Atom] = {}
-        named = specification.variables
-        self._domains = [
-            *domain_z3(named, context=self._context),
-            *input_range_z3(named, context=self._context),
-        ]
+        self._variables = specification.variables
         self.checks = 0
 
-    def imply(self, premises: Iterable[Formula], conclusion: Formula) -> bool:
+    def formula(self, block: Block) -> Formula:
+        """What the block stands for: its claim, or its terms written out."""
+        if id(block) in self._claims:
+            return self._claims[id(block)][1]
+        return disjunction(map(self._term, block.terms))
+
+    def _term(self, term: Term) -> Formula:
+        plain = Term(term.rows, term.fixed)
+        return conjunction([plain.formula, *map(self.formula, term.blocks)])
+
+    def keeps_its_claim(self, block: Block) -> bool:
+        """Whether the block is equivalent to what is claimed of it, if the blocks in its terms are."""
+        claim, outputs = self.formula(block), [*block.outputs, *(v for v in self._variables if v.is_input)]
+        terms = [self._term(term) for term in block.terms]
+        return self._all_imply(terms, [claim], outputs) and self.imply([claim], disjunction(terms), outputs)
+
+    def all_imply(self, block: Block, conclusions: Sequence[Formula]) -> bool:
+        """Whether every term of the block implies all of the conclusions."""
+        said = [self.formula(block)] if id(block) in self._claims else map(self._term, block.terms)
+        return self._all_imply(said, conclusions, self._variables)
+
+    def imply(
+        self, premises: Iterable[Formula], conclusion: Formula, variables: Sequence[Variable] | None = None
+    ) -> bool:
         """Whether the premises together imply the conclusion."""
         self.checks += 1
-        solver = self._solver()
+        solver = self._solver(self._variables if variables is None else variables)
         for premise in premises:
             solver.add(self._written(premise))
         solver.add(*map(self._written, conjuncts(_denied(conclusion))))
         return bool(solver.check() == z3.unsat)
 
-    def all_imply(self, terms: Iterable[Term], conclusions: Sequence[Formula]) -> bool:
-        """Whether every one of the terms implies all of the conclusions."""
+    def _all_imply(
+        self, premises: Iterable[Formula], conclusions: Sequence[Formula], variables: Sequence[Variable]
+    ) -> bool:
         if not conclusions:
             return True
-        solver = self._solver()
+        solver = self._solver(variables)
         solver.add(z3.Not(self._written(And(tuple(conclusions)))))
         questions = Questions(self._written, solver)
-        for term in terms:
+        for premise in premises:
             self.checks += 1
-            if questions.answer(conjuncts(term.formula)) is not False:
+            if questions.answer(conjuncts(premise)) is not False:
                 return False
         return True
 
-    def _solver(self) -> Any:
+    def _solver(self, variables: Sequence[Variable]) -> Any:
         solver = z3.SimpleSolver(ctx=self._context)
-        solver.add(*self._domains)
+        solver.add(*domain_z3(variables, context=self._context), *input_range_z3(variables, context=self._context))
         return solver
 
     def _written(self, formula: Formula) -> Any:

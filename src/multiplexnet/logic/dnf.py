@@ -20,6 +20,7 @@ import z3
 
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
 from multiplexnet.logic.certify import certificate
+from multiplexnet.logic.circuit import Circuit, OverBudget
 from multiplexnet.logic.components import Component, components, conjuncts
 from multiplexnet.logic.cover import Rows, covering, irredundant
 from multiplexnet.logic.formula import FALSE, TRUE, Atom, Formula, Linear, Real, Specification, Variable, conjunction
@@ -34,6 +35,8 @@ __all__ = ["MAX_TERMS", "compile_rules"]
 
 MAX_TERMS = 4096
 """How many terms a block may have unless told otherwise."""
+QUICK = 256
+"""Plain terms that are looked for before a block is decomposed, where that is allowed."""
 
 Progress = Callable[[str, int], None]
 Values = tuple[tuple[Variable, Fraction], ...]
@@ -44,6 +47,7 @@ def compile_rules(
     *,
     max_terms: int = MAX_TERMS,
     cover: Rows | None = None,
+    nested: bool = False,
     progress: Progress | None = None,
 ) -> Compiled:
     """The rules as blocks of certified terms.
@@ -52,6 +56,8 @@ def compile_rules(
         specification: what was written.
         max_terms: the most terms that one block may have.
         cover: rows of data, one column per variable; the fewest terms found that contain those of them that obey.
+        nested: whether terms may go on in inner blocks (see :mod:`~multiplexnet.logic.circuit`) where there are too
+            many plain ones; whoever reads the terms has to follow them.
         progress: called with the name of a block and the number of its terms so far.
 
     Raises:
@@ -62,12 +68,16 @@ def compile_rules(
     parts = components(conjuncts(normal_form(specification.formula)), specification.outputs)
     _refuse_contradiction(specification, parts)
     ranges = input_ranges(specification.inputs)
-    blocks, covered = [], None
+    blocks, covered, claims = [], None, dict[int, tuple[Block, Formula]]()
     for component in parts:
         compiler = _BlockCompiler(component, ranges, max_terms, progress)
-        blocks.append(compiler.block() if cover is None else compiler.covering_block(cover))
+        if cover is not None:
+            blocks.append(compiler.covering_block(cover))
+        else:
+            blocks.append(compiler.nested_block() if nested else compiler.block())
+        claims |= compiler.claims
     found = Compiled(specification.outputs, specification.inputs, _without_trivial(blocks), certificate=None)  # type: ignore[arg-type]
-    proof = certificate(specification, found.blocks, complete=cover is None)
+    proof = certificate(specification, found.blocks, complete=cover is None, claims=claims)
     if cover is not None:
         covered = cover.share(specification.formula, found.formula)
     seconds = time.perf_counter() - start
@@ -117,6 +127,7 @@ class _BlockCompiler:
     ranges: tuple[Atom, ...]
     max_terms: int
     progress: Progress | None = None
+    claims: dict[int, tuple[Block, Formula]] = field(default_factory=dict)
     _cache: dict[Formula, list[Literals]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -125,13 +136,46 @@ class _BlockCompiler:
         self._discrete = tuple(v for v in self.component.outputs if v.is_discrete)
         self._formula = conjunction(self.component.conjuncts)
 
-    def block(self) -> Block:
+    def block(self, budget: int | None = None) -> Block:
+        budget = self.max_terms if budget is None else budget
         terms: list[Term] = []
         for fixed, rest in self._cases():
-            terms += [Term(rows, fixed) for rows in self._real_terms(rest, self.max_terms - len(terms))]
-            if len(terms) > self.max_terms:
+            terms += [Term(rows, fixed) for rows in self._real_terms(rest, budget - len(terms))]
+            if len(terms) > budget:
                 raise self._exceeded(len(terms))
         return self._sorted(terms)
+
+    def nested_block(self) -> Block:
+        """The plain block, or a decomposed one if that has too many terms."""
+        try:
+            return self.block(min(QUICK, self.max_terms))
+        except TermBudgetExceeded:
+            decomposed = self._decomposed()
+        if decomposed is not None and decomposed.size > self.max_terms:
+            return decomposed
+        try:
+            return self.block()
+        except TermBudgetExceeded:
+            if decomposed is None:
+                raise
+            return decomposed
+
+    def _decomposed(self) -> Block | None:
+        questions = self._sandbox.questions((*self.ranges, *self.component.conjuncts))
+        questions.solver.add(*map(self._sandbox.domain, self._discrete))
+        circuit = Circuit(questions, lambda rows: self._tidy.rows((), rows), self._some, self.max_terms)
+        try:
+            block = circuit.block(self.component)
+        except OverBudget:
+            return None
+        self.claims.update(circuit.claims)
+        return block
+
+    def _some(self, formula: Formula, budget: int) -> list[Literals] | None:
+        try:
+            return self._enumerated(formula, budget, more=2 * budget)
+        except TermBudgetExceeded:
+            return None
 
     def covering_block(self, data: Rows) -> Block:
         """Terms that contain the rows of the data that obey."""
@@ -172,15 +216,16 @@ class _BlockCompiler:
 
     def _real_terms(self, formula: Formula, budget: int) -> list[Literals]:
         if formula not in self._cache:
-            self._cache[formula] = self._enumerated(formula, budget)
+            # overlapping implicants are thinned afterwards, so the search may find somewhat more than the budget
+            self._cache[formula] = self._enumerated(formula, budget, more=2 * budget + 64)
         return self._cache[formula]
 
-    def _enumerated(self, formula: Formula, budget: int) -> list[Literals]:
+    def _enumerated(self, formula: Formula, budget: int, *, more: int) -> list[Literals]:
+        """The plain terms of a formula over real outputs; ``more`` implicants may be found before they are thinned."""
         background, goal = _split(formula)
         if goal == TRUE:
             return [self._tidy.rows((), background)]
-        # overlapping implicants are thinned afterwards, so the search may find somewhat more than the budget
-        known, more = [*self.ranges, *background], 2 * budget + 64
+        known = [*self.ranges, *background]
         engine = Implicants(self._sandbox, goal, known)
         found = engine.all(budget=more, progress=self._report)
         if found is None:
