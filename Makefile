@@ -21,9 +21,14 @@ lint: $(VENV)/.ready
 demo: $(VENV)/.ready
 	mkdir -p out
 	$(BIN)/multiplexnet explain examples/actuator.rules --plot out/actuator.png --axes a b
+	$(BIN)/python examples/11_mixed_types.py
+	$(BIN)/python examples/10_actuators.py
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/compile.py
+	$(BIN)/python benchmarks/check.py
+	$(BIN)/python benchmarks/layer.py
+	$(BIN)/python benchmarks/objective.py
 
 clean:
 	rm -rf $(VENV) out

@@ -92,6 +92,7 @@ class TermBudgetExceeded(MultiplexError, RuntimeError):
         super().__init__(
             f"the rules over {names} have more than {max_terms} terms ({count} found so far). "
             f"Raise max_terms, or give cover=rows (data that the terms must contain: sound, but not complete), "
+            f"or let terms go on in inner blocks with compile(nested=True), which a Multiplexer tries by itself, "
             f"or split the rules so that fewer outputs depend on each other."
         )
 

@@ -44,6 +44,8 @@ __all__ = ["Circuit", "OverBudget", "kept_terms"]
 
 DEPTH = 150
 """How many cases may lie inside each other."""
+SPARE = 3
+"""How many times the terms that are kept may be tried: some of them are merged into others."""
 PLAIN = 8
 """Up to so many plain terms a component over real outputs stays in one piece."""
 
@@ -104,7 +106,10 @@ class Circuit:
         Raises:
             OverBudget: it takes more terms than allowed, or more cases inside each other.
         """
-        return self._block(Component(component.outputs, tuple(simplified(component.conjuncts) or ())), 0)
+        block = self._block(Component(component.outputs, tuple(simplified(component.conjuncts) or ())), 0)
+        if (count := kept_terms([block])) > self._max_terms:
+            raise OverBudget(count)
+        return block
 
     def _block(self, component: Component, depth: int) -> Block:
         key = component.outputs, frozenset(component.conjuncts)
@@ -118,7 +123,7 @@ class Circuit:
 
     def _term(self, rows: Iterable[Atom], fixed: Iterable[Fixed] = (), blocks: Sequence[Block] = ()) -> Term:
         self._count += 1
-        if self._count > self._max_terms:
+        if self._count > SPARE * self._max_terms:
             raise OverBudget(self._count)
         values = sorted(fixed, key=lambda item: item[0].index)
         return Term(tuple(sorted(rows, key=row_order)), tuple(values), tuple(blocks))

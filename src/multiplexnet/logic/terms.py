@@ -10,7 +10,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from math import prod
@@ -41,7 +41,8 @@ class Term:
     def __repr__(self) -> str:
         from multiplexnet.logic.text import formula_text
 
-        return f"Term({formula_text(self.formula)})"
+        own = formula_text(replace(self, blocks=()).formula)
+        return f"Term({own}, and {len(self.blocks)} inner blocks)" if self.blocks else f"Term({own})"
 
     @property
     def equalities(self) -> tuple[Atom, ...]:
