@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from fractions import Fraction
 from functools import cache
 from math import inf, log, nan
@@ -35,15 +35,6 @@ TRIANGLE = "0 <= x <= y and y <= 1"
 SIMPLEX = "w: real[3]\nw[0] + w[1] + w[2] == 1\nall(w[i] >= 0 for i in range(3))"
 ACTUATOR = "a == 0 or 2 < a < 4"
 MIXED = 'mode: {"slow", "fast"}; p: real\n0 <= p <= 10\nimplies(mode == "fast", p <= 4)'
-
-
-@pytest.fixture(autouse=True)
-def _seed() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 @cache

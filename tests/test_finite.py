@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from fractions import Fraction
 from itertools import product
 from math import inf, log
@@ -26,15 +25,6 @@ TEXTS = [
     "a: bool; b: bool; c: bool; d: bool\na or b\nimplies(c, d)",  # two blocks
     'colour: {"red", "green", "blue"}; n: int[-1, 2]; on: bool\nimplies(colour == "red", n >= 1 and on)',
 ]
-
-
-@pytest.fixture(autouse=True)
-def _seed() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 def values(variable: Variable) -> range:

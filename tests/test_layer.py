@@ -7,7 +7,7 @@ import json
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from fractions import Fraction
 from functools import cache
 from math import inf, nan
@@ -63,15 +63,6 @@ def name_of(dtype: torch.dtype) -> str:
 
 def ids(value: object) -> str:
     return name_of(value) if isinstance(value, torch.dtype) else str(value)
-
-
-@pytest.fixture(autouse=True)
-def _seed() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    torch.manual_seed(0)
-    yield
-    torch.set_num_threads(threads)
 
 
 @cache

@@ -19,11 +19,6 @@ from multiplexnet.rules import Rules
 Loss = Callable[[Tensor], Tensor]
 
 
-@pytest.fixture(autouse=True)
-def _seed() -> None:
-    torch.manual_seed(0)
-
-
 def layer(name: str) -> Multiplexer:
     return Multiplexer(Rules(by_name(name).text), dtype=torch.float64)
 
