@@ -6,7 +6,7 @@ the rows of the case; each other one becomes an inner block, found in the same w
 that equal rests are compiled once and shared::
 
     at most 3 of 30 Booleans:  on[0] is 0 → at most 3 of the other 29
-                               on[0] is 1 → at most 2 of the other 29      …  120 blocks instead of 4,526 terms
+                               on[0] is 1 → at most 2 of the other 29      …  84 blocks of two instead of 4,526 terms
 
 How far it carries (terms kept for terms written out; more in ``benchmarks/compile.py``): it is made for rules that are
 sparse, or that only count. What cannot fall apart, such as six outputs that must all keep their distance from each
