@@ -1,12 +1,15 @@
 """Specifications and compiled terms as JSON-able records, exact numbers included, and back.
 
 A saved layer carries these, so that it loads without a solver and logit k keeps its meaning. Records are lists, dicts,
-strings and whole numbers; reading one runs no code.
+strings and whole numbers. Reading one runs no code, takes nothing for what it does not look like, and ends in
+:class:`~multiplexnet.errors.RecordError` or in data that fits together.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
@@ -31,12 +34,27 @@ from multiplexnet.logic.formula import (
     Specification,
     Symbol,
     Variable,
+    symbols,
 )
 from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
 
-__all__ = ["compiled_from", "record_of_compiled", "record_of_specification", "specification_from"]
+__all__ = [
+    "Reader",
+    "Writer",
+    "atom_record",
+    "compiled_from",
+    "number_from",
+    "record_of_compiled",
+    "record_of_specification",
+    "specification_from",
+    "variable_record",
+    "variables_from",
+]
 
 Record = Any
+
+LONGEST = 10_000
+"""Characters of a number in a record."""
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -45,7 +63,7 @@ Record = Any
 def record_of_specification(specification: Specification) -> Record:
     """Everything that was written, as a record."""
     return {
-        "variables": [[v.name, v.role, _domain(v.domain)] for v in specification.variables],
+        "variables": [variable_record(v) for v in specification.variables],
         "functions": list(specification.functions),
         "rules": [[r.text, r.line, _formula(r.formula)] for r in specification.rules],
         "text": specification.text,
@@ -54,7 +72,7 @@ def record_of_specification(specification: Specification) -> Record:
 
 def record_of_compiled(compiled: Compiled) -> Record:
     """Blocks, terms and certificate as a record; variables stand for themselves by their position."""
-    certificate, writer = compiled.certificate, _Writer()
+    certificate, writer = compiled.certificate, Writer()
     return {
         "blocks": [writer.block(block) for block in compiled.blocks],
         "inner": writer.inner,
@@ -62,6 +80,11 @@ def record_of_compiled(compiled: Compiled) -> Record:
         "covered": None if compiled.covered is None else str(compiled.covered),
         "certificate": [certificate.sound, certificate.complete, certificate.solver, certificate.checks],
     }
+
+
+def variable_record(variable: Variable) -> Record:
+    """Name, role and domain of a variable; its position is its place in a list."""
+    return [variable.name, variable.role, _domain(variable.domain)]
 
 
 def _domain(domain: Domain) -> Record:
@@ -76,7 +99,7 @@ def _domain(domain: Domain) -> Record:
             return ["category", *labels]
 
 
-class _Writer:
+class Writer:
     """Blocks as records; those inside terms go to a list, each once however often it is shared, inner ones first."""
 
     def __init__(self) -> None:
@@ -88,7 +111,7 @@ class _Writer:
 
     def _term(self, term: Term) -> Record:
         return {
-            "rows": [_formula(row) for row in term.rows],
+            "rows": [atom_record(row) for row in term.rows],
             "fixed": [[v.index, str(value)] for v, value in term.fixed],
             "blocks": [self._number(block) for block in term.blocks],
         }
@@ -99,6 +122,11 @@ class _Writer:
             self._numbers[id(block)] = len(self.inner)
             self.inner.append(record)
         return self._numbers[id(block)]
+
+
+def atom_record(atom: Atom) -> Record:
+    """One comparison as a record."""
+    return [atom.relation, _linear(atom.linear)]
 
 
 def _linear(linear: Linear) -> Record:
@@ -119,8 +147,8 @@ def _symbol(symbol: Symbol) -> Record:
 
 def _formula(formula: Formula) -> Record:
     match formula:
-        case Atom(linear, relation):
-            return [relation, _linear(linear)]
+        case Atom():
+            return atom_record(formula)
         case Not(argument):
             return ["not", _formula(argument)]
         case And(arguments):
@@ -134,98 +162,240 @@ def _formula(formula: Formula) -> Record:
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
+@contextmanager
+def _reading(what: str) -> Iterator[None]:
+    """What is wrong with a record becomes a ``RecordError``."""
+    try:
+        yield
+    except RecordError:
+        raise
+    except RecursionError:
+        raise RecordError(f"this is no record of {what} (it is nested too deeply); save the layer again") from None
+    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        raise RecordError(f"this is no record of {what} ({error}); save the layer again") from error
+
+
 def specification_from(record: Record) -> Specification:
     """The specification that was recorded.
 
     Raises:
         RecordError: the record is not one.
     """
-    try:
-        variables = tuple(
-            Variable(name, index, _domain_from(domain), role)
-            for index, (name, role, domain) in enumerate(record["variables"])
+    with _reading("rules"):
+        variables = variables_from(record["variables"])
+        reader = Reader(variables)
+        rules = tuple(
+            Rule(reader.formula(formula), _text(text), None if line is None else _whole(line))
+            for text, line, formula in record["rules"]
         )
-        reader = _Reader(variables)
-        rules = tuple(Rule(reader.formula(formula), text, line) for text, line, formula in record["rules"])
-        return Specification(variables, rules, tuple(record["functions"]), record["text"])
-    except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise RecordError(f"this is no record of rules ({error}); save the layer again") from error
+        functions = tuple(map(_text, record["functions"]))
+        if unknown := reader.functions - set(functions):
+            raise ValueError(f"{min(unknown)!r} is no function of the rules")
+        return Specification(variables, rules, functions, _text(record["text"]))
 
 
 def compiled_from(record: Record, specification: Specification) -> Compiled:
     """The compiled terms that were recorded for this specification.
 
     Raises:
-        RecordError: the record is not one.
+        RecordError: the record is not one, or its blocks do not fit together.
     """
-    try:
-        reader = _Reader(specification.variables)
-        for inner in record["inner"]:
-            reader.inner.append(reader.block(inner))
+    with _reading("compiled rules"):
+        reader = Reader(specification.variables, specification.functions)
+        blocks = reader.blocks(record["blocks"], record["inner"])
+        sound, complete, solver, checks = record["certificate"]
         return Compiled(
             specification.outputs,
             specification.inputs,
-            tuple(map(reader.block, record["blocks"])),
-            Certificate(*record["certificate"]),
-            complete=record["complete"],
-            covered=None if record["covered"] is None else Fraction(record["covered"]),
+            blocks,
+            Certificate(_flag(sound), _flag(complete), _text(solver), _whole(checks)),
+            complete=_flag(record["complete"]),
+            covered=None if record["covered"] is None else number_from(record["covered"]),
         )
-    except (KeyError, IndexError, TypeError, ValueError, ZeroDivisionError) as error:
-        raise RecordError(f"this is no record of compiled rules ({error}); save the layer again") from error
+
+
+def variables_from(records: Record) -> tuple[Variable, ...]:
+    """The variables of a list of :func:`variable_record`."""
+    found = []
+    for index, (name, role, domain) in enumerate(_items(records)):
+        if role not in ("output", "input"):
+            raise ValueError(f"unknown role {role!r}")
+        found.append(Variable(_text(name), index, _domain_from(domain), role))
+    if len({variable.name for variable in found}) < len(found):
+        raise ValueError("two variables have the same name")
+    return tuple(found)
 
 
 def _domain_from(record: Record) -> Domain:
-    kind, *rest = record
+    kind, *rest = _items(record)
     if kind == "real":
-        lower, upper = (None if end is None else Fraction(end) for end in rest)
+        lower, upper = (None if end is None else number_from(end) for end in rest)
         return Real(lower, upper)
     if kind == "int":
-        return Int(*map(int, rest))
-    return Category(tuple(map(str, rest))) if kind == "category" else Bool()
+        first, last = map(_whole, rest)
+        if first > last:
+            raise ValueError(f"an empty range of integers, {first} to {last}")
+        return Int(first, last)
+    if kind == "category":
+        if not rest:
+            raise ValueError("a category without labels")
+        return Category(tuple(map(_text, rest)))
+    if kind != "bool" or rest:
+        raise ValueError(f"unknown domain {kind!r}")
+    return Bool()
 
 
-class _Reader:
-    def __init__(self, variables: Sequence[Variable]) -> None:
-        self._variables = variables
-        self.inner: list[Block] = []
+_NUMBER = re.compile(r"-?[0-9]+(?:/[0-9]+)?", re.ASCII)
 
-    def block(self, record: Record) -> Block:
-        outputs = tuple(self._variables[index] for index in record["outputs"])
-        return Block(outputs, tuple(map(self._term, record["terms"])))
 
-    def _term(self, record: Record) -> Term:
-        rows = tuple(self._atom(row) for row in record["rows"])
-        fixed = tuple((self._variables[index], Fraction(value)) for index, value in record["fixed"])
-        return Term(rows, fixed, tuple(self.inner[number] for number in record["blocks"]))
+def number_from(record: Record) -> Fraction:
+    """An exact number ``"p"`` or ``"p/q"``; exponents are refused, since ``1e999999999`` would fill the memory."""
+    if not isinstance(record, str) or len(record) > LONGEST or not _NUMBER.fullmatch(record):
+        raise ValueError(f"{str(record)[:40]!r} is no exact number")
+    return Fraction(record)
 
-    def _atom(self, record: Record) -> Atom:
-        relation, linear = record
+
+def _whole(record: Record) -> int:
+    if type(record) is not int:
+        raise TypeError(f"{record!r} is no whole number")
+    return record
+
+
+def _flag(record: Record) -> bool:
+    if type(record) is not bool:
+        raise TypeError(f"{record!r} is neither true nor false")
+    return record
+
+
+def _text(record: Record) -> str:
+    if not isinstance(record, str):
+        raise TypeError(f"{record!r} is no text")
+    return record
+
+
+def _items(record: Record) -> list[Record]:
+    if not isinstance(record, list):
+        raise TypeError(f"{str(record)[:40]!r} is no list")
+    return record
+
+
+class Reader:
+    """Reads what was written of formulas and terms over some variables.
+
+    Args:
+        variables: by position.
+        functions: the opaque functions that may occur; ``None``: any, and ``functions`` collects them.
+    """
+
+    def __init__(self, variables: Sequence[Variable], functions: Sequence[str] | None = None) -> None:
+        self._variables, self._allowed = variables, functions
+        self.functions: set[str] = set()
+        self._inner: list[Block] = []
+
+    def blocks(self, records: Record, inner: Record) -> tuple[Block, ...]:
+        """Blocks that hold every output once, and the inner ones they go on in.
+
+        Raises:
+            ValueError, TypeError: something does not fit.
+        """
+        for record in _items(inner):
+            self._inner.append(self._block(record))
+        found = tuple(map(self._block, _items(records)))
+        placed = [v for block in found for v in block.outputs]
+        if sorted(v.index for v in placed) != [v.index for v in self._variables if not v.is_input]:
+            raise ValueError("the blocks do not hold every output once")
+        return found
+
+    def _block(self, record: Record) -> Block:
+        if not isinstance(record, dict) or set(record) != {"outputs", "terms"}:
+            raise TypeError("a block has outputs and terms")
+        outputs = tuple(map(self.variable, _items(record["outputs"])))
+        if len(set(outputs)) < len(outputs) or any(v.is_input for v in outputs):
+            raise ValueError("the outputs of a block are not different outputs")
+        terms = tuple(self._term(term, outputs) for term in _items(record["terms"]))
+        if not terms:
+            raise ValueError("a block without terms")
+        return Block(outputs, terms)
+
+    def _term(self, record: Record, outputs: Sequence[Variable]) -> Term:
+        if not isinstance(record, dict) or set(record) != {"rows", "fixed", "blocks"}:
+            raise TypeError("a term has rows, fixed values and blocks")
+        rows = tuple(self.atom(row) for row in _items(record["rows"]))
+        fixed = tuple((self.variable(index), number_from(value)) for index, value in _items(record["fixed"]))
+        numbers = [_whole(number) for number in _items(record["blocks"])]
+        if any(not 0 <= number < len(self._inner) for number in numbers):
+            raise IndexError("an inner block that comes later, or not at all")
+        term = Term(rows, fixed, tuple(self._inner[number] for number in numbers))
+        self._check(term, outputs)
+        return term
+
+    def _check(self, term: Term, outputs: Sequence[Variable]) -> None:
+        """Inner outputs lie apart; the discrete others are fixed once; rows speak of real others and of inputs."""
+        inner = [v for block in term.blocks for v in block.outputs]
+        own = set(outputs) - set(inner)
+        if len(set(inner)) < len(inner) or not set(inner) <= set(outputs):
+            raise ValueError("inner blocks that share outputs, or have outputs of other blocks")
+        discrete = {v for v in own if v.is_discrete}
+        if len(term.fixed) != len(discrete) or {v for v, _ in term.fixed} != discrete:
+            raise ValueError("a term does not fix each of its discrete outputs once")
+        if any(value not in v.domain.values for v, value in term.fixed if not isinstance(v.domain, Real)):
+            raise ValueError("a discrete output is fixed outside its domain")
+        named = {s for row in term.rows for s in symbols(row)}
+        if any(isinstance(s, Variable) and not s.is_input and s not in own for s in named):
+            raise ValueError("a row speaks of an output that is not its own")
+        if any(isinstance(s, Max | Ite) for s in named):
+            raise ValueError("a row with a maximum or a condition in it")
+
+    def variable(self, record: Record) -> Variable:
+        """The variable at a position."""
+        if not 0 <= _whole(record) < len(self._variables):
+            raise IndexError(f"there is no variable {record}")
+        return self._variables[record]
+
+    def atom(self, record: Record) -> Atom:
+        """One comparison."""
+        relation, linear = _items(record)
         if relation not in ("<=", "<", "=="):
-            raise ValueError(f"unknown relation {relation!r}")
-        return Atom(self._linear(linear), relation)
+            raise ValueError(f"unknown relation {str(relation)[:40]!r}")
+        return Atom(self.linear(linear), relation)
 
-    def _linear(self, record: Record) -> Linear:
-        constant, *terms = record
-        return Linear(tuple((self._symbol(s), Fraction(c)) for s, c in terms), Fraction(constant))
+    def linear(self, record: Record) -> Linear:
+        """A linear expression; its symbols come in canonical order, each once, with a coefficient that is not 0."""
+        constant, *terms = _items(record)
+        pairs = [(self._symbol(s), number_from(c)) for s, c in map(_items, terms)]
+        found = Linear.total(dict(pairs), number_from(constant))
+        if found.terms != tuple(pairs):
+            raise ValueError("a linear expression out of order")
+        return found
 
     def _symbol(self, record: Record) -> Symbol:
-        if isinstance(record, int):
-            return self._variables[record]
+        if not isinstance(record, list):
+            return self.variable(record)
         kind, *rest = record
         if kind == "apply":
-            return Apply(rest[0], tuple(map(self._linear, rest[1:])))
+            name, *arguments = rest
+            if not arguments or (self._allowed is not None and name not in self._allowed):
+                raise ValueError(f"unknown function {str(name)[:40]!r}")
+            self.functions.add(_text(name))
+            return Apply(name, tuple(map(self.linear, arguments)))
         if kind == "max":
-            return Max(tuple(map(self._linear, rest)))
+            if len(rest) < 2:
+                raise ValueError("a maximum of fewer than two")
+            return Max(tuple(map(self.linear, rest)))
         if kind == "if":
-            return Ite(self.formula(rest[0]), self._linear(rest[1]), self._linear(rest[2]))
-        raise ValueError(f"unknown symbol {kind!r}")
+            condition, then, otherwise = rest
+            return Ite(self.formula(condition), self.linear(then), self.linear(otherwise))
+        raise ValueError(f"unknown symbol {str(kind)[:40]!r}")
 
     def formula(self, record: Record) -> Formula:
-        kind, *rest = record
+        """A formula."""
+        kind, *rest = _items(record)
         if kind == "not":
-            return Not(self.formula(rest[0]))
+            (argument,) = rest
+            return Not(self.formula(argument))
         if kind in ("and", "or"):
             return (And if kind == "and" else Or)(tuple(map(self.formula, rest)))
         if kind == "iff":
-            return Iff(self.formula(rest[0]), self.formula(rest[1]))
-        return self._atom(record)
+            left, right = rest
+            return Iff(self.formula(left), self.formula(right))
+        return self.atom(record)
