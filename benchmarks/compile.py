@@ -22,29 +22,30 @@ from statistics import mean
 from time import perf_counter
 
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
-from multiplexnet.logic.terms import Block
+from multiplexnet.logic.circuit import kept_terms
 from multiplexnet.rules import Rules
 
 
 @dataclass(frozen=True)
 class Family:
-    """Rules of one kind; ``goal`` is the time to reach in seconds on an idle machine."""
+    """Rules of one kind; ``goal`` are seconds to reach on an idle machine, ``nested`` allows decomposition."""
 
     name: str
     rules: Callable[[int], Rules]
     goal: float | None = None
     seeds: int = 1
     quick: bool = True
-    max_terms: int = 8192
+    nested: bool = False
+    max_terms: int = 4096
 
 
 @dataclass(frozen=True)
 class Measurement:
-    """One compilation; ``stored`` are the terms that are kept, ``terms`` the largest block, written out."""
+    """One compilation: ``terms`` of the largest block written out, ``kept`` in all blocks, shared ones once."""
 
     blocks: int
     terms: int
-    stored: int
+    kept: int
     seconds: float
     proved: bool
 
@@ -132,8 +133,28 @@ def at_most(k: int, n: int) -> Callable[[int], Rules]:
     return lambda _: Rules(f"on: bool[{n}]\nsum(on) <= {k}")
 
 
-def chain(n: int) -> Callable[[int], Rules]:
-    return lambda _: Rules(f"x: real[{n}]\nall(implies(x[i] > 0, x[i + 1] > 0) for i in range({n - 1}))")
+def at_least_one(n: int) -> Callable[[int], Rules]:
+    return lambda _: Rules(f"on: bool[{n}]\nsum(on) >= 1")
+
+
+def knapsack(n: int, limit: int) -> Callable[[int], Rules]:
+    return lambda _: Rules(f"on: bool[{n}]\nsum((i + 1)*on[i] for i in range({n})) <= {limit}")
+
+
+def colours(n: int) -> Callable[[int], Rules]:
+    return lambda _: Rules(f'c: {{"r", "g", "b"}}[{n}]\nall(c[i] != c[i + 1] for i in range({n - 1}))')
+
+
+def actuators(n: int, k: int) -> Callable[[int], Rules]:
+    """Each off or within its range, at most k on."""
+    each = f"all((200 < a[i] < 400) if on[i] else a[i] == 0 for i in range({n}))"
+    return lambda _: Rules(f"on: bool[{n}]; a: real[{n}]\n{each}\nsum(on) <= {k}")
+
+
+def steps(n: int) -> Callable[[int], Rules]:
+    """Two-sided outputs, each of which says something about the next."""
+    after = f"all(implies(x[i] >= 1, x[i + 1] >= 1 or x[i + 1] <= -5) for i in range({n - 1}))"
+    return lambda _: Rules(f"x: real[{n}]\nall(v <= -1 or v >= 1 for v in x)\n{after}")
 
 
 FAMILIES = (
@@ -146,6 +167,13 @@ FAMILIES = (
     Family("20 rules «if … and … then …», 10 variables", if_then(20, 10), 20.0, seeds=3, quick=False),
     Family("dense polytope, n = 10, m = 30", dense_polytope(10, 30), 1.0),
     Family("dense polytope, n = 50, m = 200", dense_polytope(50, 200), 1.0),
+    Family("at least 1 of 20 Booleans", at_least_one(20), nested=True),
+    Family("at most 3 of 30 Booleans", at_most(3, 30), nested=True),
+    Family("at most 5 of 100 Booleans", at_most(5, 100), nested=True, quick=False),
+    Family("24 Booleans that weigh at most 100", knapsack(24, 100), nested=True, quick=False),
+    Family("60 colours in a row", colours(60), nested=True),
+    Family("30 actuators, at most 4 on", actuators(30, 4), nested=True),
+    Family("40 two-sided steps", steps(40), nested=True),
 )
 
 
@@ -162,29 +190,19 @@ def files() -> Iterator[Family]:
 # --- measuring ------------------------------------------------------------------------------------------------------
 
 
-def stored(blocks: Sequence[Block]) -> int:
-    """Terms that are kept, shared ones once."""
-    seen: dict[int, Block] = {}
-    stack = list(blocks)
-    while stack:
-        block = stack.pop()
-        if id(block) not in seen:
-            seen[id(block)] = block
-            stack.extend(inner for term in block.terms for inner in term.blocks)
-    return sum(len(block.terms) for block in seen.values())
-
-
 def measure(family: Family, seed: int) -> Measurement | None:
     rules = family.rules(seed)
     start = perf_counter()
     try:
-        compiled = rules.compile(max_terms=family.max_terms)
+        compiled = rules.compile(max_terms=family.max_terms, nested=family.nested)
     except (ContradictionError, TermBudgetExceeded):
         return None
     seconds = perf_counter() - start
     proof = compiled.certificate
     terms = max((block.size for block in compiled.blocks), default=0)
-    return Measurement(len(compiled.blocks), terms, stored(compiled.blocks), seconds, proof.sound and proof.complete)
+    return Measurement(
+        len(compiled.blocks), terms, kept_terms(compiled.blocks), seconds, proof.sound and proof.complete
+    )
 
 
 def line(family: Family, seeds: int) -> tuple[str, ...]:
@@ -193,14 +211,14 @@ def line(family: Family, seeds: int) -> tuple[str, ...]:
         return (family.name, "", f"over {family.max_terms}", "", "", "", "")
     goal = "" if family.goal is None else f"{family.goal:g}"
     proved = "yes" if all(m.proved for m in found) else "NO"
-    columns = ([m.blocks for m in found], [m.terms for m in found], [m.stored for m in found])
+    columns = ([m.blocks for m in found], [m.terms for m in found], [m.kept for m in found])
     seconds = [m.seconds for m in found]
     name = family.name if len(found) == 1 else f"{family.name} ({len(found)} of {seeds} seeds)"
     return (name, *map(_whole, columns), _pair(seconds, "{:.2f}"), goal, proved)
 
 
 def _whole(values: Sequence[int]) -> str:
-    return _pair(values, "{:,.0f}")
+    return _pair(values, "{:,.0f}" if max(values) < 10**9 else "{:.1e}")
 
 
 def _pair(values: Sequence[float], pattern: str) -> str:
@@ -215,15 +233,16 @@ HEAD = ("rules", "blocks", "terms of the largest block", "terms kept", "seconds"
 def show(lines: Iterator[tuple[str, ...]]) -> None:
     try:
         from rich.console import Console
+        from rich.live import Live
         from rich.table import Table
     except ImportError:
         for columns in [HEAD, *lines]:
-            print("  ".join(columns))
+            print("  ".join(columns), flush=True)
         return
     table = Table(*HEAD)
-    for columns in lines:
-        table.add_row(*columns)
-    Console(width=150).print(table)
+    with Live(table, console=Console(width=150)):
+        for columns in lines:
+            table.add_row(*columns)
 
 
 def main() -> None:

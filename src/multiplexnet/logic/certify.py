@@ -69,9 +69,8 @@ def certificate(
         own = [part.formula for part in parts if part.blocks == {i}]
         if not checker.all_imply(block, own):
             raise AssertionError("a term does not imply the rules")
-    for part in parts:
-        together = [checker.formula(blocks[i]) for i in part.blocks]
-        if len(part.blocks) != 1 and not checker.imply(together, part.formula):
+    for part in (part for part in parts if len(part.blocks) != 1):
+        if not checker.imply([checker.formula(blocks[i]) for i in part.blocks], part.formula):
             raise AssertionError("the terms do not imply a rule that several blocks share")
     covers = all(_covers(checker, parts, i, block) for i, block in enumerate(blocks))
     if complete and not covers:

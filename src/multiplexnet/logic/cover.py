@@ -25,32 +25,30 @@ __all__ = ["Rows", "covering", "irredundant"]
 def irredundant(sandbox: Sandbox, found: Sequence[Found], table: Table, known: Sequence[Formula]) -> list[Literals]:
     """The implicants without those that the others cover together, given what is known.
 
-    An implicant whose witness lies in no other one is needed; only the rest is asked of z3.
+    An implicant whose witness lies in no other one is needed; z3 is asked about the rest.
     """
-    needed = _surely_needed(found, table)
+    literals = np.zeros((len(found), len(table.atoms)), dtype=np.float32)
+    for k, implicant in enumerate(found):
+        literals[k, [table.place[atom] for atom in implicant.literals]] = 1
+    needed = _surely_needed(np.stack([implicant.true for implicant in found]), literals)
     doubtful = np.flatnonzero(~needed).tolist()
     questions = sandbox.questions(known)
     questions.solver.add(*(sandbox.absent(found[k].literals) for k in np.flatnonzero(needed).tolist()))
-    outside = {k: z3.Bool(f"outside{k}", sandbox.context) for k in doubtful}
-    for k, name in outside.items():
+    outside = [z3.Bool(f"outside{k}", sandbox.context) for k in doubtful]
+    for k, name in zip(doubtful, outside, strict=True):
         questions.solver.add(z3.Implies(name, sandbox.absent(found[k].literals)))
-    handles = [outside[k].as_ast() for k in doubtful]
+    handles = [name.as_ast() for name in outside]
     for i, k in enumerate(doubtful):
         if questions.answer(found[k].literals, handles[i + 1 :]) is not False:
-            questions.solver.add(outside[k])
+            questions.solver.add(outside[i])
             needed[k] = True
     return [found[k].literals for k in np.flatnonzero(needed).tolist()]
 
 
-def _surely_needed(found: Sequence[Found], table: Table) -> Bools:
+def _surely_needed(true: Bools, literals: NDArray[np.float32]) -> Bools:
     """Which witnesses lie outside all other implicants. Shape (K,)."""
-    true = np.stack([implicant.true for implicant in found])
-    times = sum(_inside(true, implicant.literals, table).astype(np.int64) for implicant in found)
-    return np.asarray(times == 1)
-
-
-def _inside(true: Bools, literals: Literals, table: Table) -> Bools:
-    return np.asarray(true[:, [table.place[atom] for atom in literals]].all(axis=1))
+    broken = (~true).astype(np.float32) @ literals.T  # how many literals of implicant j fail at witness k
+    return np.asarray((broken == 0).sum(axis=1) == 1)
 
 
 # --- covers of data -------------------------------------------------------------------------------------------------
