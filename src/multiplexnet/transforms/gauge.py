@@ -72,10 +72,12 @@ class Rows:
     Args:
         W: ``(m, n)``, normals over what is left of the slacks.
         E: ``(m, n)``, what rounding may add.
+        room: what is left of each slack (of a row taken loosely: the slack).
     """
 
     W: np.ndarray
     E: np.ndarray
+    room: Sequence[float] = ()
 
 
 def gauge_rows(
@@ -91,7 +93,7 @@ def gauge_rows(
     """
     normals = np.array([[float(a) for a in row] for row in A], dtype=np.float64).reshape(len(A), len(anchor))
     margin = [Fraction(unit) * abs(c) + Fraction(tiny) for c in anchor]
-    W, E = np.zeros_like(normals), np.zeros_like(normals)
+    W, E, room = np.zeros_like(normals), np.zeros_like(normals), list[float]()
     relative = unit + 4 * (len(anchor) + 8) * UNIT64  # rounding of the point, and of the row products
     for i, (row, bound) in enumerate(zip(A, b, strict=True)):
         slack = bound - sum((a * c for a, c in zip(row, anchor, strict=True) if a), Fraction(0))
@@ -101,11 +103,13 @@ def gauge_rows(
         if slack < LEAST_SLACK:
             raise ValueError(f"the slack of the anchor in row {i} is too small for float64")
         if left >= slack / 2:
-            W[i] = normals[i] / (float(left) * (1 - SAFETY))
+            room.append(float(left))
+            W[i] = normals[i] / (room[i] * (1 - SAFETY))
             E[i] = np.abs(W[i]) * relative
         else:
-            E[i] = LOOSE * np.abs(normals[i]) / (float(slack) * (1 - SAFETY))
-    return Rows(W, E)
+            room.append(float(slack))
+            E[i] = LOOSE * np.abs(normals[i]) / (room[i] * (1 - SAFETY))
+    return Rows(W, E, room)
 
 
 def range_rows(anchor: Sequence[Fraction], precision: Precision) -> Rows:
