@@ -21,7 +21,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("exact", "evaluation", "satisfaction", "geometry"),
     ("rules",),
     ("transforms",),
-    ("refusals", "objective", "branches", "repair"),
+    ("refusals", "objective", "branches", "repair", "certificate"),
     ("layer",),
     ("laws", "distribution", "estimators", "finite", "symmetry", "baselines"),
     ("cells", "tables", "planar", "viz", "reports", "cli", "__main__"),
@@ -30,6 +30,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
 
 HOMES = {
     "z3": ("logic",),
+    "cvc5": ("certificate.questions",),
     "scipy": ("logic.witness", "geometry", "planar"),
     "polars": ("cells", "tables", "cli"),
     "matplotlib": ("viz", "cli"),

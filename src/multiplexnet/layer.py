@@ -11,6 +11,8 @@ import torch
 from torch import Tensor, nn
 
 from multiplexnet.branches import Branches, Choice, Inner
+from multiplexnet.certificate.document import Certificate
+from multiplexnet.certificate.issue import Made, issued
 from multiplexnet.errors import DtypeError, NestedError, RecordError, ShapeError
 from multiplexnet.geometry.nearest import nearest_parts
 from multiplexnet.geometry.parts import Part
@@ -22,9 +24,10 @@ from multiplexnet.logic.record import (
     record_of_specification,
     specification_from,
 )
-from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+from multiplexnet.logic.terms import Block, Compiled, Term
 from multiplexnet.refusals import (
     checked_function,
+    refuse_changed,
     refuse_out_of_range,
     refuse_roomless,
     refuse_uncovered,
@@ -105,6 +108,7 @@ class Multiplexer(nn.Module):
     """
 
     order: Tensor
+    _certificate: Certificate | None
 
     def __init__(
         self,
@@ -150,23 +154,12 @@ class Multiplexer(nn.Module):
         if dtype not in FORMATS:
             names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
             raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
-        form = str(dtype).removeprefix("torch.")
         outer = _joined([block for block in compiled.blocks if block.outputs])
         blocks = _with_inner(outer)
-        parts = {"exact": _exact_parts, "nearest": nearest_parts}[self._equality]
-        found = [[parts(term, block.outputs, form) for term in block.terms] for block in blocks]
-        maps = [
-            TermMaps(
-                [own for own, _ in terms],
-                block.outputs,
-                dtype,
-                boxes=self._boxes,
-                inputs=compiled.inputs,
-            )
-            for block, terms in zip(blocks, found, strict=True)
-        ]
-        self.compiled, self.dtype = compiled, dtype
-        self.moved = {row: distance for terms in found for _, moved in terms for row, distance in moved.items()}
+        made = self._made(blocks, dtype)
+        maps = self._tables(made, compiled, dtype)
+        self.compiled, self.dtype, self._certificate = compiled, dtype, None
+        self.moved = {row: distance for own in made for _, moved in own.terms for row, distance in moved.items()}
         self.maps = nn.ModuleList(maps)
         self.maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
@@ -179,6 +172,23 @@ class Multiplexer(nn.Module):
             [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks] for block in blocks
         ]
         self._blocks, self._sizes = tuple(outer), [len(block.terms) for block in blocks]
+
+    def _made(self, blocks: Sequence[Block], dtype: torch.dtype) -> list[Made]:
+        form = str(dtype).removeprefix("torch.")
+        parts = {"exact": _exact_parts, "nearest": nearest_parts}[self._equality]
+        return [Made(block, [parts(term, block.outputs, form) for term in block.terms]) for block in blocks]
+
+    def _tables(self, made: Sequence[Made], compiled: Compiled, dtype: torch.dtype) -> list[TermMaps]:
+        return [
+            TermMaps(
+                [parts for parts, _ in own.terms],
+                own.block.outputs,
+                dtype,
+                boxes=self._boxes,
+                inputs=compiled.inputs,
+            )
+            for own in made
+        ]
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -197,8 +207,16 @@ class Multiplexer(nn.Module):
 
     @property
     def certificate(self) -> Certificate:
-        """What was proved when the rules were compiled."""
-        return self.compiled.certificate
+        """What is known of this layer, as a document that ``multiplexnet certify`` checks without the compiler.
+
+        Raises:
+            RecordError: the tables in memory are not those that the terms give.
+        """
+        if self._certificate is None:
+            made = self._made(_with_inner(self._blocks), self.dtype)
+            refuse_changed(self.maps, nn.ModuleList(self._tables(made, self.compiled, self.dtype)))
+            self._certificate = issued(self.rules.specification, self.compiled, made, self.dtype, self._equality)
+        return self._certificate
 
     @property
     def complete(self) -> bool:

@@ -10,14 +10,15 @@ from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from multiplexnet.errors import DtypeError, InputError, ShapeError
+from multiplexnet.errors import DtypeError, InputError, RecordError, ShapeError
 from multiplexnet.logic.formula import Real, Variable
 from multiplexnet.logic.terms import Compiled
 
 __all__ = [
     "checked_function",
+    "refuse_changed",
     "refuse_lost",
     "refuse_out_of_range",
     "refuse_roomless",
@@ -167,4 +168,19 @@ def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Func
         raise InputError(
             f"the rules cannot be met where {names} is NaN or infinite, or close to the largest number of "
             f"{str(x.dtype).removeprefix('torch.')}: {_rows_where(lost)}"
+        )
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+def refuse_changed(tables: nn.Module, fresh: nn.Module) -> None:
+    """Raises ``RecordError`` unless the tables in memory are, bit for bit, those that were just made from the terms."""
+    found, expected = dict(tables.named_buffers()), dict(fresh.named_buffers())
+    different = found.keys() ^ expected.keys()
+    different |= {name for name in found.keys() & expected.keys() if not torch.equal(found[name].cpu(), expected[name])}
+    if different:
+        raise RecordError(
+            f"the table {min(different)} of this layer is not the one that its terms give: it was changed after the "
+            "layer was built, so nothing can be said of it; build the layer anew"
         )

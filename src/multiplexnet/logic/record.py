@@ -43,12 +43,17 @@ __all__ = [
     "Writer",
     "atom_record",
     "compiled_from",
+    "flag_from",
+    "list_from",
     "number_from",
+    "reading",
     "record_of_compiled",
     "record_of_specification",
     "specification_from",
+    "text_from",
     "variable_record",
     "variables_from",
+    "whole_from",
 ]
 
 Record = Any
@@ -116,6 +121,10 @@ class Writer:
             "blocks": [self._number(block) for block in term.blocks],
         }
 
+    def number_of(self, block: Block) -> int | None:
+        """The place of a block in the list of inner ones, if it is one of them."""
+        return self._numbers.get(id(block))
+
     def _number(self, block: Block) -> int:
         if id(block) not in self._numbers:
             record = self.block(block)
@@ -163,16 +172,16 @@ def _formula(formula: Formula) -> Record:
 
 
 @contextmanager
-def _reading(what: str) -> Iterator[None]:
+def reading(what: str, advice: str = "save the layer again") -> Iterator[None]:
     """What is wrong with a record becomes a ``RecordError``."""
     try:
         yield
     except RecordError:
         raise
     except RecursionError:
-        raise RecordError(f"this is no record of {what} (it is nested too deeply); save the layer again") from None
+        raise RecordError(f"this is no record of {what} (it is nested too deeply); {advice}") from None
     except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
-        raise RecordError(f"this is no record of {what} ({error}); save the layer again") from error
+        raise RecordError(f"this is no record of {what} ({error}); {advice}") from error
 
 
 def specification_from(record: Record) -> Specification:
@@ -181,17 +190,17 @@ def specification_from(record: Record) -> Specification:
     Raises:
         RecordError: the record is not one.
     """
-    with _reading("rules"):
+    with reading("rules"):
         variables = variables_from(record["variables"])
         reader = Reader(variables)
         rules = tuple(
-            Rule(reader.formula(formula), _text(text), None if line is None else _whole(line))
+            Rule(reader.formula(formula), text_from(text), None if line is None else whole_from(line))
             for text, line, formula in record["rules"]
         )
-        functions = tuple(map(_text, record["functions"]))
+        functions = tuple(map(text_from, record["functions"]))
         if unknown := reader.functions - set(functions):
             raise ValueError(f"{min(unknown)!r} is no function of the rules")
-        return Specification(variables, rules, functions, _text(record["text"]))
+        return Specification(variables, rules, functions, text_from(record["text"]))
 
 
 def compiled_from(record: Record, specification: Specification) -> Compiled:
@@ -200,7 +209,7 @@ def compiled_from(record: Record, specification: Specification) -> Compiled:
     Raises:
         RecordError: the record is not one, or its blocks do not fit together.
     """
-    with _reading("compiled rules"):
+    with reading("compiled rules"):
         reader = Reader(specification.variables, specification.functions)
         blocks = reader.blocks(record["blocks"], record["inner"])
         sound, complete, solver, checks = record["certificate"]
@@ -208,8 +217,8 @@ def compiled_from(record: Record, specification: Specification) -> Compiled:
             specification.outputs,
             specification.inputs,
             blocks,
-            Certificate(_flag(sound), _flag(complete), _text(solver), _whole(checks)),
-            complete=_flag(record["complete"]),
+            Certificate(flag_from(sound), flag_from(complete), text_from(solver), whole_from(checks)),
+            complete=flag_from(record["complete"]),
             covered=None if record["covered"] is None else number_from(record["covered"]),
         )
 
@@ -217,29 +226,29 @@ def compiled_from(record: Record, specification: Specification) -> Compiled:
 def variables_from(records: Record) -> tuple[Variable, ...]:
     """The variables of a list of :func:`variable_record`."""
     found = []
-    for index, (name, role, domain) in enumerate(_items(records)):
+    for index, (name, role, domain) in enumerate(list_from(records)):
         if role not in ("output", "input"):
             raise ValueError(f"unknown role {role!r}")
-        found.append(Variable(_text(name), index, _domain_from(domain), role))
+        found.append(Variable(text_from(name), index, _domain_from(domain), role))
     if len({variable.name for variable in found}) < len(found):
         raise ValueError("two variables have the same name")
     return tuple(found)
 
 
 def _domain_from(record: Record) -> Domain:
-    kind, *rest = _items(record)
+    kind, *rest = list_from(record)
     if kind == "real":
         lower, upper = (None if end is None else number_from(end) for end in rest)
         return Real(lower, upper)
     if kind == "int":
-        first, last = map(_whole, rest)
+        first, last = map(whole_from, rest)
         if first > last:
             raise ValueError(f"an empty range of integers, {first} to {last}")
         return Int(first, last)
     if kind == "category":
         if not rest:
             raise ValueError("a category without labels")
-        return Category(tuple(map(_text, rest)))
+        return Category(tuple(map(text_from, rest)))
     if kind != "bool" or rest:
         raise ValueError(f"unknown domain {kind!r}")
     return Bool()
@@ -255,25 +264,29 @@ def number_from(record: Record) -> Fraction:
     return Fraction(record)
 
 
-def _whole(record: Record) -> int:
+def whole_from(record: Record) -> int:
+    """A whole number."""
     if type(record) is not int:
         raise TypeError(f"{record!r} is no whole number")
     return record
 
 
-def _flag(record: Record) -> bool:
+def flag_from(record: Record) -> bool:
+    """True or false."""
     if type(record) is not bool:
         raise TypeError(f"{record!r} is neither true nor false")
     return record
 
 
-def _text(record: Record) -> str:
+def text_from(record: Record) -> str:
+    """A text."""
     if not isinstance(record, str):
         raise TypeError(f"{record!r} is no text")
     return record
 
 
-def _items(record: Record) -> list[Record]:
+def list_from(record: Record) -> list[Record]:
+    """A list."""
     if not isinstance(record, list):
         raise TypeError(f"{str(record)[:40]!r} is no list")
     return record
@@ -285,12 +298,14 @@ class Reader:
     Args:
         variables: by position.
         functions: the opaque functions that may occur; ``None``: any, and ``functions`` collects them.
+
+    ``inner`` holds the inner blocks that were read, by number.
     """
 
     def __init__(self, variables: Sequence[Variable], functions: Sequence[str] | None = None) -> None:
         self._variables, self._allowed = variables, functions
         self.functions: set[str] = set()
-        self._inner: list[Block] = []
+        self.inner: list[Block] = []
 
     def blocks(self, records: Record, inner: Record) -> tuple[Block, ...]:
         """Blocks that hold every output once, and the inner ones they go on in.
@@ -298,9 +313,9 @@ class Reader:
         Raises:
             ValueError, TypeError: something does not fit.
         """
-        for record in _items(inner):
-            self._inner.append(self._block(record))
-        found = tuple(map(self._block, _items(records)))
+        for record in list_from(inner):
+            self.inner.append(self._block(record))
+        found = tuple(map(self._block, list_from(records)))
         placed = [v for block in found for v in block.outputs]
         if sorted(v.index for v in placed) != [v.index for v in self._variables if not v.is_input]:
             raise ValueError("the blocks do not hold every output once")
@@ -309,10 +324,10 @@ class Reader:
     def _block(self, record: Record) -> Block:
         if not isinstance(record, dict) or set(record) != {"outputs", "terms"}:
             raise TypeError("a block has outputs and terms")
-        outputs = tuple(map(self.variable, _items(record["outputs"])))
+        outputs = tuple(map(self.variable, list_from(record["outputs"])))
         if len(set(outputs)) < len(outputs) or any(v.is_input for v in outputs):
             raise ValueError("the outputs of a block are not different outputs")
-        terms = tuple(self._term(term, outputs) for term in _items(record["terms"]))
+        terms = tuple(self._term(term, outputs) for term in list_from(record["terms"]))
         if not terms:
             raise ValueError("a block without terms")
         return Block(outputs, terms)
@@ -320,12 +335,12 @@ class Reader:
     def _term(self, record: Record, outputs: Sequence[Variable]) -> Term:
         if not isinstance(record, dict) or set(record) != {"rows", "fixed", "blocks"}:
             raise TypeError("a term has rows, fixed values and blocks")
-        rows = tuple(self.atom(row) for row in _items(record["rows"]))
-        fixed = tuple((self.variable(index), number_from(value)) for index, value in _items(record["fixed"]))
-        numbers = [_whole(number) for number in _items(record["blocks"])]
-        if any(not 0 <= number < len(self._inner) for number in numbers):
+        rows = tuple(self.atom(row) for row in list_from(record["rows"]))
+        fixed = tuple((self.variable(index), number_from(value)) for index, value in list_from(record["fixed"]))
+        numbers = [whole_from(number) for number in list_from(record["blocks"])]
+        if any(not 0 <= number < len(self.inner) for number in numbers):
             raise IndexError("an inner block that comes later, or not at all")
-        term = Term(rows, fixed, tuple(self._inner[number] for number in numbers))
+        term = Term(rows, fixed, tuple(self.inner[number] for number in numbers))
         self._check(term, outputs)
         return term
 
@@ -348,21 +363,21 @@ class Reader:
 
     def variable(self, record: Record) -> Variable:
         """The variable at a position."""
-        if not 0 <= _whole(record) < len(self._variables):
+        if not 0 <= whole_from(record) < len(self._variables):
             raise IndexError(f"there is no variable {record}")
         return self._variables[record]
 
     def atom(self, record: Record) -> Atom:
         """One comparison."""
-        relation, linear = _items(record)
+        relation, linear = list_from(record)
         if relation not in ("<=", "<", "=="):
             raise ValueError(f"unknown relation {str(relation)[:40]!r}")
         return Atom(self.linear(linear), relation)
 
     def linear(self, record: Record) -> Linear:
         """A linear expression; its symbols come in canonical order, each once, with a coefficient that is not 0."""
-        constant, *terms = _items(record)
-        pairs = [(self._symbol(s), number_from(c)) for s, c in map(_items, terms)]
+        constant, *terms = list_from(record)
+        pairs = [(self._symbol(s), number_from(c)) for s, c in map(list_from, terms)]
         found = Linear.total(dict(pairs), number_from(constant))
         if found.terms != tuple(pairs):
             raise ValueError("a linear expression out of order")
@@ -376,7 +391,7 @@ class Reader:
             name, *arguments = rest
             if not arguments or (self._allowed is not None and name not in self._allowed):
                 raise ValueError(f"unknown function {str(name)[:40]!r}")
-            self.functions.add(_text(name))
+            self.functions.add(text_from(name))
             return Apply(name, tuple(map(self.linear, arguments)))
         if kind == "max":
             if len(rest) < 2:
@@ -389,7 +404,7 @@ class Reader:
 
     def formula(self, record: Record) -> Formula:
         """A formula."""
-        kind, *rest = _items(record)
+        kind, *rest = list_from(record)
         if kind == "not":
             (argument,) = rest
             return Not(self.formula(argument))

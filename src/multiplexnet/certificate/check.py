@@ -1,0 +1,302 @@
+"""The check of a certificate: every statement in it proved again, by a second solver and in exact fractions.
+
+Nothing of the compiler is used and nothing the certificate says is taken on trust:
+
+* the hashes belong to what they stand beside;
+* the rules, read from their text, declare the variables of the certificate;
+* *sound*: every term implies the rules; *complete*: the rules imply the disjunction of the terms (if it is claimed, and
+  only if it is true);
+* the constants of the error bound are those of the format;
+* of every term the parts together keep to the term, and the term implies the parts: what the layer computes is the
+  term, up to what the format cannot hold;
+* every anchor is strictly inside, and what is left of every slack is what the certificate says.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from multiplexnet.certificate.document import Certificate, hashes
+from multiplexnet.certificate.formats import Format
+from multiplexnet.certificate.maps import Made, layer_from, own_rows
+from multiplexnet.certificate.parts import Part
+from multiplexnet.certificate.questions import Answer, Writer
+from multiplexnet.certificate.rules import Reading, read
+from multiplexnet.errors import RecordError
+from multiplexnet.logic.formula import Atom, Variable
+from multiplexnet.logic.record import (
+    Reader,
+    flag_from,
+    list_from,
+    number_from,
+    reading,
+    text_from,
+    variables_from,
+    whole_from,
+)
+from multiplexnet.logic.terms import Block, Term
+
+__all__ = ["Report", "Statement", "checked"]
+
+ADVICE = "ask for the certificate again"
+
+
+@dataclass(frozen=True)
+class Statement:
+    """Something that a certificate claims, and what became of it.
+
+    Args:
+        text: the claim.
+        holds: whether it was proved.
+        why: what is wrong, if something is.
+        point: values of the variables where the claim fails, if the solver gave some.
+    """
+
+    text: str
+    holds: bool
+    why: str = ""
+    point: Mapping[str, Fraction] | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found.
+
+    Args:
+        statements: in the order of the check.
+        sha256: the hash of the document.
+        solver: name and version of the solver that was asked.
+        questions: how often it was asked.
+        moved: how far equalities were moved at most (``equality="nearest"``); 0 if none was.
+    """
+
+    statements: tuple[Statement, ...]
+    sha256: str
+    solver: str
+    questions: int
+    moved: Fraction = Fraction(0)
+
+    @property
+    def certified(self) -> bool:
+        return all(statement.holds for statement in self.statements)
+
+
+def checked(certificate: Certificate, *, rules: tuple[str, str] | None = None) -> Report:
+    """Check everything that a certificate says.
+
+    Args:
+        certificate: the document.
+        rules: language and text of the rules that it should be about, if the reader holds them.
+
+    Raises:
+        MissingSolver: cvc5 is not installed.
+        RecordError, RuleSyntaxError: the certificate does not fit together, or its rules cannot be read.
+
+    Example:
+        >>> import multiplexnet as mx
+        >>> certificate = mx.Multiplexer(mx.Rules("x >= 2 or x <= -2")).certificate
+        >>> checked(certificate).certified, checked(certificate, rules=("rules", "x >= 1")).certified
+        (True, False)
+    """
+    return _Check(certificate).report(rules)
+
+
+class _Check:
+    """One certificate under check."""
+
+    def __init__(self, certificate: Certificate) -> None:
+        self.certificate, data = certificate, certificate.data
+        with reading("a certificate", ADVICE):
+            self.variables = variables_from(data["rules"]["variables"])
+            self.functions = tuple(map(text_from, list_from(data["rules"]["functions"])))
+            self.written = text_from(data["rules"]["language"]), text_from(data["rules"]["text"])
+            reader = Reader(self.variables, self.functions)
+            self.blocks = reader.blocks(data["terms"]["blocks"], data["terms"]["inner"])
+            self.layer = layer_from(data["layer"], reader, self.blocks)
+            self.complete = _complete(data["proved"])
+
+    def report(self, rules: tuple[str, str] | None) -> Report:
+        """All statements, those about the rules of the reader last."""
+        own = read(*self.written, self.variables)
+        statements = [
+            self._hashes(),
+            *self._about(own),
+            self._constants(),
+            *map(self._made(own.writer), self.layer.made),
+        ]
+        asked = own.writer.questions
+        if rules is not None and rules != self.written:
+            try:
+                given = read(*rules, self.variables)
+            except RecordError as error:
+                statements.append(Statement("the rules given: the same variables", False, str(error)))
+            else:
+                statements += [replace(s, text=f"the rules given: {s.text}") for s in self._about(given)]
+                asked += given.writer.questions
+        elif rules is not None:
+            statements.append(Statement("the rules given are those of the certificate, letter by letter", True))
+        moved = max((abs(d) for own in self.layer.made for d in own.moved), default=Fraction(0))
+        solver = f"cvc5 {own.writer.cvc5.__version__}"
+        return Report(tuple(statements), self.certificate.sha256, solver, asked, moved)
+
+    def _hashes(self) -> Statement:
+        said, found = self.certificate.data["sha256"], hashes(self.certificate.data)
+        wrong = [name for name in found if said[name] != found[name]]
+        return Statement("the hashes are those of the document", not wrong, f"not that of {', '.join(wrong)}")
+
+    def _about(self, rules: Reading) -> Iterator[Statement]:
+        """What is claimed of the terms and some rules."""
+        same = rules.variables == self.variables and rules.functions == self.functions
+        why = "the text declares others, or in another order, or with other domains"
+        yield Statement("the variables and functions are those that the rules declare", same, why)
+        if not same:
+            return
+        if rules.ranged:
+            bounds = [bound for v in rules.ranged for bound in rules.writer.domain(v)]
+            answer = rules.writer.implied(rules.rules, rules.writer.all_of(bounds))
+            yield _said("the rules keep every integer in its range", answer)
+            rules.writer.assume(rules.ranged)
+        yield from Meaning(rules, self.blocks).statements(self.complete)
+
+    def _constants(self) -> Statement:
+        wrong = [name for name, number in self.layer.form.bound.items() if self.layer.bound[name] != number]
+        text = f"the constants of the error bound are those of {self.layer.dtype}"
+        return Statement(text, not wrong, f"not {', '.join(wrong)}")
+
+    def _made(self, writer: Writer) -> Callable[[Made], Statement]:
+        def statement(made: Made) -> Statement:
+            names = _names(made.block.outputs)
+            text = f"what the layer computes for {names} is inside its terms, all of them, with the margins it says"
+            for k, (term, parts) in enumerate(made.terms):
+                for why, point in _faults(term, parts, self.layer.form, writer):
+                    return Statement(text, False, f"term {k}: {why}", point)
+            return Statement(text, True)
+
+        return statement
+
+
+def _complete(record: Mapping[str, Any]) -> bool:
+    """Whether completeness is claimed; what else is said about the first proof is history and cannot be checked."""
+    if flag_from(record["sound"]) is not True:
+        raise ValueError("it does not claim that its terms are sound")
+    text_from(record["solver"]), text_from(record["version"]), whole_from(record["questions"])
+    if record["covered"] is not None and not 0 <= number_from(record["covered"]) <= 1:
+        raise ValueError("a share that is none")
+    return flag_from(record["complete"])
+
+
+def _said(text: str, answer: Answer) -> Statement:
+    why = "" if answer.proved else "cvc5 gave no answer" if answer.point is None else "it fails at a point"
+    return Statement(text, answer.proved, why, answer.point)
+
+
+def _names(outputs: Sequence[Variable]) -> str:
+    names = [v.name for v in outputs]
+    return ", ".join(names[:4]) + (f" … {names[-1]} ({len(names)} outputs)" if len(names) > 4 else "")
+
+
+# --- terms ----------------------------------------------------------------------------------------------------------
+
+
+class Meaning:
+    """What the terms of some blocks and some rules have to do with each other.
+
+    Args:
+        rules: the rules.
+        blocks: the outer blocks.
+    """
+
+    def __init__(self, rules: Reading, blocks: Sequence[Block]) -> None:
+        self.rules, self.blocks, self.writer = rules, blocks, rules.writer
+        self._written: dict[int, Any] = {}
+        home = {v.name: i for i, block in enumerate(blocks) for v in block.outputs}
+        self.parts = [(part, frozenset(home[n] for n in rules.mentioned(part) if n in home)) for part in rules.rules]
+
+    def statements(self, complete: bool) -> Iterator[Statement]:
+        """Soundness block by block, what several blocks share, completeness."""
+        for i, block in enumerate(self.blocks):
+            own = [part for part, places in self.parts if places == {i}]
+            yield self._sound(block, own) if block.outputs else self._inputs_alone(block)
+        for part, places in self.parts:
+            if len(places) != 1:
+                answer = self.writer.implied([self._block(self.blocks[i]) for i in places], part)
+                yield _said("sound: the blocks together imply a rule that they share", answer)
+        missed = next((answer for answer in map(self._covers, range(len(self.blocks))) if not answer.proved), None)
+        if complete:
+            text = "complete: the terms contain every point that obeys the rules"
+            yield _said(text, missed or Answer(True))
+        else:
+            text = "as the certificate says, the terms do not contain every point that obeys the rules"
+            yield Statement(text, missed is not None, "they do contain every such point")
+
+    def _sound(self, block: Block, own: Sequence[Any]) -> Statement:
+        text = f"sound: every term over {_names(block.outputs)} implies the rules"
+        conclusion = self.writer.all_of(own)
+        for k, term in enumerate(block.terms if own else ()):
+            answer = self.writer.implied([self._term(term)], conclusion)
+            if not answer.proved:
+                return replace(_said(text, answer), why=f"term {k} does not")
+        return Statement(text, True)
+
+    def _inputs_alone(self, block: Block) -> Statement:
+        return _said(
+            "inputs in their ranges obey what the rules ask of them", self.writer.implied([], self._block(block))
+        )
+
+    def _covers(self, i: int) -> Answer:
+        """Whether the rules imply a block; those that speak of it nearly always do."""
+        near = [part for part, places in self.parts if i in places]
+        said = self._block(self.blocks[i])
+        answer = self.writer.implied(near, said)
+        if answer.proved or len(near) == len(self.parts):
+            return answer
+        return self.writer.implied([part for part, _ in self.parts], said)
+
+    def _block(self, block: Block) -> Any:
+        if id(block) not in self._written:
+            self._written[id(block)] = self.writer.any_of(map(self._term, block.terms))
+        return self._written[id(block)]
+
+    def _term(self, term: Term) -> Any:
+        own = [*map(self.writer.formula, own_rows(term)), *map(self._block, term.blocks)]
+        return self.writer.all_of(own)
+
+
+# --- layer ----------------------------------------------------------------------------------------------------------
+
+
+def _faults(
+    term: Term, parts: Sequence[Part], form: Format, writer: Writer
+) -> Iterator[tuple[str, Mapping[str, Fraction] | None]]:
+    """What is wrong with the parts of a term, and where."""
+    for part in parts:
+        names = _names(part.outputs)
+        for why in part.faults(form):
+            yield f"the part over {names}: {why}", None
+            return
+        yield from _unproved(f"the part over {names} may leave the format", part.keeps(), part.holds(form), writer)
+    rows = own_rows(term)
+    kept = [atom for part in parts for atom in part.keeps()]
+    needed = [atom for part in parts for atom in part.needs(form)]
+    yield from _unproved("its parts may leave it", kept, rows, writer)
+    yield from _unproved("its parts leave out points of it", rows, needed, writer)
+
+
+def _unproved(
+    why: str, premises: Sequence[Atom], conclusions: Sequence[Atom], writer: Writer
+) -> Iterator[tuple[str, Mapping[str, Fraction] | None]]:
+    """Nothing if the premises imply the conclusions; those that stand among the premises need no proof."""
+    known = set(map(_normal, premises))
+    open_ = [atom for atom in conclusions if _normal(atom) not in known]
+    if open_:
+        answer = writer.implied(map(writer.formula, premises), writer.all_of(map(writer.formula, open_)))
+        if not answer.proved:
+            yield why if answer.point is not None else f"{why}: cvc5 gave no answer", answer.point
+
+
+def _normal(atom: Atom) -> Atom:
+    """The same comparison with a first coefficient of size 1."""
+    return Atom(atom.linear * (1 / abs(atom.linear.terms[0][1])), atom.relation) if atom.linear.terms else atom

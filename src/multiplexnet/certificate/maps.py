@@ -1,0 +1,123 @@
+"""What a certificate says of the layer: dtype, constants, and for every block the parts of its terms."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+from multiplexnet.certificate.formats import FORMATS, Format
+from multiplexnet.certificate.parts import Part, part_from
+from multiplexnet.logic.formula import Atom, Linear
+from multiplexnet.logic.record import Reader, list_from, number_from, text_from, whole_from
+from multiplexnet.logic.terms import Block, Term
+
+__all__ = ["Layer", "Made", "layer_from", "own_rows"]
+
+
+@dataclass(frozen=True)
+class Made:
+    """What the layer made of one block.
+
+    Args:
+        block: the block; of several that are one for the layer, all of them together.
+        terms: each with its equalities as they hold in the layer, and its parts.
+        moved: by how much the right-hand sides of equalities were moved.
+    """
+
+    block: Block
+    terms: tuple[tuple[Term, tuple[Part, ...]], ...]
+    moved: tuple[Fraction, ...]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """The whole layer: dtype, constants of the error bound, blocks."""
+
+    dtype: str
+    bound: Mapping[str, Fraction]
+    made: tuple[Made, ...]
+
+    @property
+    def form(self) -> Format:
+        """The float format of the dtype."""
+        return FORMATS[self.dtype]
+
+
+def own_rows(term: Term) -> list[Atom]:
+    """What a term says by itself, its inner blocks left aside."""
+    return [*term.rows, *(Atom(Linear.of(v) - value, "==") for v, value in term.fixed)]
+
+
+def layer_from(record: Mapping[str, Any], reader: Reader, blocks: Sequence[Block]) -> Layer:
+    """The layer that a record describes; every block, inner ones too, belongs to it once.
+
+    Raises:
+        KeyError, IndexError, TypeError, ValueError: it is no record of a layer with these blocks.
+    """
+    dtype, equality = text_from(record["dtype"]), text_from(record["equality"])
+    if dtype not in FORMATS or equality not in ("exact", "nearest"):
+        raise ValueError("an unknown dtype, or an unknown way with equalities")
+    bound = {name: number_from(number) for name, number in record["bound"].items()}
+    if bound.keys() != FORMATS[dtype].bound.keys():
+        raise ValueError("other constants than those of the error bound")
+    seen: list[tuple[str, int]] = []
+    made = []
+    for entry in list_from(record["maps"]):
+        if not isinstance(entry, dict) or set(entry) != {"blocks", "inner", "terms"}:
+            raise TypeError("a map has blocks, inner and terms")
+        places = [whole_from(place) for place in list_from(entry["blocks"])]
+        inner = [] if entry["inner"] is None else [whole_from(entry["inner"])]
+        seen += [*(("outer", place) for place in places), *(("inner", number) for number in inner)]
+        found = [blocks[place] for place in places] + [reader.inner[number] for number in inner]
+        made.append(_made(_joined(found), entry["terms"], reader, may_move=equality == "nearest"))
+    outer = [("outer", i) for i, block in enumerate(blocks) if block.outputs]
+    if sorted(seen) != sorted([*outer, *(("inner", i) for i in range(len(reader.inner)))]):
+        raise ValueError("the layer does not hold every block once")
+    return Layer(dtype, bound, tuple(made))
+
+
+def _joined(blocks: Sequence[Block]) -> Block:
+    """Several blocks of one term each as one block."""
+    if len(blocks) == 1:
+        return blocks[0]
+    if not blocks or any(len(block.terms) > 1 or block.terms[0].blocks for block in blocks):
+        raise ValueError("blocks of several terms are not one block")
+    terms = [block.terms[0] for block in blocks]
+    rows, fixed = (row for term in terms for row in term.rows), (pair for term in terms for pair in term.fixed)
+    return Block(tuple(v for block in blocks for v in block.outputs), (Term(tuple(rows), tuple(fixed)),))
+
+
+def _made(block: Block, records: Any, reader: Reader, *, may_move: bool) -> Made:
+    if len(list_from(records)) != len(block.terms):
+        raise ValueError("the layer has another number of terms than the rules")
+    terms: list[tuple[Term, tuple[Part, ...]]] = []
+    distances: list[Fraction] = []
+    for term, record in zip(block.terms, records, strict=True):
+        if not isinstance(record, dict) or set(record) != {"parts", "moved"}:
+            raise TypeError("a term of a layer has parts and moved equalities")
+        parts = tuple(part_from(part, reader) for part in list_from(record["parts"]))
+        inner = {v for own in term.blocks for v in own.outputs}
+        placed = [v.index for part in parts for v in part.outputs]
+        if sorted(placed) != sorted(v.index for v in block.outputs if v not in inner):
+            raise ValueError("the parts of a term do not hold its outputs once")
+        moved = {whole_from(i): number_from(constant) for i, constant in map(list_from, list_from(record["moved"]))}
+        if moved and not may_move:
+            raise ValueError("a moved equality in a layer that moves none")
+        distances += [constant - _equality(term, i).linear.constant for i, constant in moved.items()]
+        terms.append((_with_moved(term, moved), parts))
+    return Made(block, tuple(terms), tuple(distances))
+
+
+def _equality(term: Term, i: int) -> Atom:
+    if not 0 <= i < len(term.rows) or term.rows[i].relation != "==":
+        raise ValueError("a moved row that is no equality")
+    return term.rows[i]
+
+
+def _with_moved(term: Term, moved: Mapping[int, Fraction]) -> Term:
+    rows = list(term.rows)
+    for i, constant in moved.items():
+        rows[i] = Atom(Linear(rows[i].linear.terms, constant), "==")
+    return replace(term, rows=tuple(rows))

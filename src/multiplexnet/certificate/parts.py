@@ -1,0 +1,339 @@
+"""The parts of a term as a certificate describes them, and what each of them claims.
+
+Every part says three things: what its outputs *keep* to (a formula in x), what the term must *imply* so that nothing of
+it is lost, and numbers that must be what exact arithmetic makes of the others (:meth:`Part.faults`).
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from multiplexnet.certificate.formats import FORMATS, Format, grid, power
+from multiplexnet.certificate.margins import Affine, Inside, Margins, margins, solved
+from multiplexnet.logic.formula import Apply, Atom, Linear, Symbol, Variable, symbols
+from multiplexnet.logic.record import Reader, list_from, number_from, whole_from
+
+__all__ = ["Part", "part_from"]
+
+Formulas = list[Atom]
+
+
+class Part(ABC):
+    """Some outputs of a term and how the layer computes them."""
+
+    outputs: tuple[Variable, ...]
+
+    @abstractmethod
+    def keeps(self) -> Formulas:
+        """What holds of every value that the part computes."""
+
+    @abstractmethod
+    def needs(self, form: Format) -> Formulas:
+        """What the term has to imply: then the part leaves nothing out but what the format cannot hold."""
+
+    @abstractmethod
+    def faults(self, form: Format) -> Iterator[str]:
+        """What exact arithmetic finds wrong."""
+
+    def holds(self, form: Format) -> Formulas:
+        """What has to follow from :meth:`keeps` alone."""
+        return []
+
+
+def part_from(record: Any, reader: Reader) -> Part:
+    """The part that a record describes.
+
+    Raises:
+        KeyError, IndexError, TypeError, ValueError: it is no record of a part.
+    """
+    kinds: dict[str, type[Box | Polyhedron | Lattice | Parametric]] = {
+        "box": Box,
+        "polyhedron": Polyhedron,
+        "lattice": Lattice,
+        "parametric": Parametric,
+    }
+    if not isinstance(record, dict) or not isinstance(record.get("kind"), str) or record["kind"] not in kinds:
+        raise ValueError("a part of unknown kind")
+    kind = kinds[record["kind"]]
+    names = {"kind", *kind.__dataclass_fields__}
+    if "margins" in names:
+        names = names - {"margins"} | {"room", "loose"}
+    if set(record) != names:
+        raise ValueError(f"a {record['kind']} has exactly {', '.join(sorted(names))}")
+    return kind.of(record, reader)
+
+
+def _outputs(record: Mapping[str, Any], reader: Reader) -> tuple[Variable, ...]:
+    found = tuple(map(reader.variable, list_from(record["outputs"])))
+    if any(v.is_input for v in found) or len(set(found)) < len(found):
+        raise ValueError("the outputs of a part are not different outputs")
+    return found
+
+
+def _numbers(record: Any, count: int) -> tuple[Fraction, ...]:
+    found = tuple(map(number_from, list_from(record)))
+    if len(found) != count:
+        raise ValueError(f"{len(found)} numbers where {count} belong")
+    return found
+
+
+def _margins(record: Mapping[str, Any]) -> Margins:
+    room = tuple(map(number_from, list_from(record["room"])))
+    return Margins(room, tuple(map(whole_from, list_from(record["loose"]))))
+
+
+def _rows(record: Any, reader: Reader, allowed: Sequence[Variable] | None) -> tuple[Atom, ...]:
+    """Inequalities over the allowed variables (``None``: over anything)."""
+    found = tuple(map(reader.atom, list_from(record)))
+    named = {s for row in found for s in symbols(row)}
+    if allowed is not None and not named <= set(allowed):
+        raise ValueError("a row of a part speaks of something else than its outputs")
+    if any(row.relation == "==" for row in found) or not all(isinstance(s, Variable | Apply) for s in named):
+        raise ValueError("a row of a part is no plain inequality")
+    return found
+
+
+def _vectors(rows: Sequence[Atom], variables: Sequence[Variable]) -> list[tuple[list[Fraction], Fraction]]:
+    return [([row.linear.coefficient(v) for v in variables], -row.linear.constant) for row in rows]
+
+
+def _said(found: Margins, said: Margins) -> Iterator[str]:
+    if found != said:
+        yield "what is left of its slacks is not what the certificate says"
+
+
+def _at_most(symbol: Variable, bound: Fraction, sign: int = 1, *, strict: bool = False) -> Atom:
+    """``sign · x ≤ bound``."""
+    return Atom(Linear.of(symbol) * sign - bound, "<" if strict else "<=")
+
+
+@dataclass(frozen=True)
+class Box(Part):
+    """Intervals, their ends rounded inward to numbers of the format."""
+
+    outputs: tuple[Variable, ...]
+    lower: tuple[Fraction | None, ...]
+    upper: tuple[Fraction | None, ...]
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], reader: Reader) -> Box:
+        """From a record."""
+        outputs = _outputs(record, reader)
+        ends = [
+            tuple(None if end is None else number_from(end) for end in list_from(record[side]))
+            for side in ("lower", "upper")
+        ]
+        if any(len(side) != len(outputs) for side in ends):
+            raise ValueError("a box has two ends for every output")
+        return cls(outputs, *ends)
+
+    def _ends(self) -> Iterator[tuple[Variable, Fraction, int]]:
+        """Output, end and side of every bound."""
+        for side, ends in ((-1, self.lower), (1, self.upper)):
+            yield from ((v, end, side) for v, end in zip(self.outputs, ends, strict=True) if end is not None)
+
+    def keeps(self) -> Formulas:
+        return [_at_most(v, side * end, side) for v, end, side in self._ends()]
+
+    def needs(self, form: Format) -> Formulas:
+        """The next number outside is outside the term."""
+        return [
+            _at_most(v, side * (form.after(end) if side > 0 else form.before(end)), side, strict=True)
+            for v, end, side in self._ends()
+            if abs(end) < form.largest
+        ]
+
+    def faults(self, form: Format) -> Iterator[str]:
+        for v, end, _ in self._ends():
+            if not form.holds(end):
+                yield f"the end {end} of {v.name} is no number of the format"
+        for v, low, high in zip(self.outputs, self.lower, self.upper, strict=True):
+            if low is not None and high is not None and low > high:
+                yield f"the interval of {v.name} is empty"
+
+
+@dataclass(frozen=True)
+class Parametric(Part):
+    """Rows with inputs or functions in them: anchor and margins are computed, and checked, at run time."""
+
+    outputs: tuple[Variable, ...]
+    rows: tuple[Atom, ...]
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], reader: Reader) -> Parametric:
+        """From a record."""
+        return cls(_outputs(record, reader), _rows(record["rows"], reader, None))
+
+    def keeps(self) -> Formulas:
+        return list(self.rows)
+
+    def needs(self, form: Format) -> Formulas:
+        return list(self.rows)
+
+    def faults(self, form: Format) -> Iterator[str]:
+        return iter(())
+
+
+@dataclass(frozen=True)
+class Polyhedron(Part):
+    """Rows around an anchor strictly inside."""
+
+    outputs: tuple[Variable, ...]
+    rows: tuple[Atom, ...]
+    anchor: tuple[Fraction, ...]
+    margins: Margins
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], reader: Reader) -> Polyhedron:
+        """From a record."""
+        outputs = _outputs(record, reader)
+        rows = _rows(record["rows"], reader, outputs)
+        return cls(outputs, rows, _numbers(record["anchor"], len(outputs)), _margins(record))
+
+    def keeps(self) -> Formulas:
+        return list(self.rows)
+
+    def needs(self, form: Format) -> Formulas:
+        return list(self.rows)
+
+    def faults(self, form: Format) -> Iterator[str]:
+        if not all(form.holds(c) and abs(c) < form.largest for c in self.anchor):
+            yield "its anchor is no point of the format"
+        try:
+            found = margins(_vectors(self.rows, self.outputs), self.anchor, form.unit, form.tiny)
+        except (Inside, OverflowError) as error:
+            yield f"its anchor is not strictly inside: {error}"
+        else:
+            yield from _said(found, self.margins)
+
+
+@dataclass(frozen=True)
+class Lattice(Part):
+    """Solutions of equalities, ``x = origin + basis t`` with t on a grid, around an anchor on it.
+
+    ``rows`` are those of the term, ``cuts`` what the format asks for besides, ``ends`` those of the bounds of t that
+    are rows of their own. All of them speak of t.
+    """
+
+    outputs: tuple[Variable, ...]
+    origin: tuple[Fraction, ...]
+    basis: tuple[tuple[Fraction, ...], ...]
+    step: Fraction
+    bound: Fraction
+    rows: tuple[Atom, ...]
+    cuts: tuple[Atom, ...]
+    ends: tuple[tuple[int, int], ...]
+    anchor: tuple[Fraction, ...]
+    margins: Margins
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], reader: Reader) -> Lattice:
+        """From a record."""
+        outputs = _outputs(record, reader)
+        width = len(list_from(record["anchor"]))
+        t = [Variable(f"t[{j}]", j) for j in range(width)]
+        basis = tuple(_numbers(row, width) for row in list_from(record["basis"]))
+        step, bound = number_from(record["step"]), number_from(record["bound"])
+        ends = tuple((whole_from(j), whole_from(sign)) for j, sign in map(list_from, list_from(record["ends"])))
+        if len(basis) != len(outputs) or step <= 0 or bound <= 0 or not width:
+            raise ValueError("a lattice without a basis, a step or a bound")
+        if any(not 0 <= j < width or sign not in (1, -1) for j, sign in ends):
+            raise ValueError("a bound of a coordinate that the lattice does not have")
+        return cls(
+            outputs,
+            _numbers(record["origin"], len(outputs)),
+            basis,
+            step,
+            bound,
+            _rows(record["rows"], Reader(t), t),
+            _rows(record["cuts"], Reader(t), t),
+            ends,
+            _numbers(record["anchor"], width),
+            _margins(record),
+        )
+
+    @property
+    def _t(self) -> list[Variable]:
+        return [Variable(f"t[{j}]", j) for j in range(len(self.anchor))]
+
+    def _kept_in_t(self) -> list[Atom]:
+        ends = [_at_most(self._t[j], self.bound, sign) for j, sign in self.ends]
+        return [*self.rows, *self.cuts, *ends]
+
+    def _in_x(self, rows: Sequence[Atom]) -> Formulas:
+        """Rows over t as rows over x, for x of the lattice."""
+        place = {v: j for j, v in enumerate(self._t)}
+        coordinates, _ = solved(self.origin, self.basis)
+        linear = [self._linear(affine) for affine in coordinates]
+        found = []
+        for row in rows:
+            total: dict[Symbol, Fraction] = {}
+            constant = row.linear.constant
+            for symbol, c in row.linear.terms:
+                assert isinstance(symbol, Variable)
+                constant += c * linear[place[symbol]].constant
+                for s, d in linear[place[symbol]].terms:
+                    total[s] = total.get(s, Fraction(0)) + c * d
+            found.append(Atom(Linear.total(total, constant), row.relation))
+        return found
+
+    def _linear(self, affine: Affine) -> Linear:
+        return Linear.total({self.outputs[i]: c for i, c in affine[0].items()}, affine[1])
+
+    def _span(self) -> Formulas:
+        return [Atom(self._linear(affine), "==") for affine in solved(self.origin, self.basis)[1]]
+
+    def keeps(self) -> Formulas:
+        return [*self._span(), *self._in_x(self._kept_in_t())]
+
+    def needs(self, form: Format) -> Formulas:
+        return [*self._span(), *self._in_x(self.rows)]
+
+    def holds(self, form: Format) -> Formulas:
+        """``|t| ≤ bound``, and every x is a number of the format."""
+        t = [_at_most(v, self.bound, sign) for v in self._t for sign in (1, -1)]
+        largest = [min(power(form.p) * g, form.largest) for g in self._grids()]
+        pairs = zip(self.outputs, largest, strict=True)
+        return [*self._in_x(t), *(_at_most(v, size, sign) for v, size in pairs for sign in (1, -1))]
+
+    def _grids(self) -> list[Fraction]:
+        """What every x_i is a multiple of."""
+        return [
+            min([grid(c) for c in (origin, *(c * self.step for c in row)) if c], default=Fraction(1))
+            for origin, row in zip(self.origin, self.basis, strict=True)
+        ]
+
+    def faults(self, form: Format) -> Iterator[str]:
+        dyadic = [self.step, *self.origin]
+        if any(c.denominator & (c.denominator - 1) for c in dyadic) or self.step != grid(self.step):
+            yield "its step is no power of two, or its origin no binary number"
+            return
+        if any(c.denominator != 1 for row in self.basis for c in row):
+            yield "its basis is not made of integers"
+            return
+        if any((c / self.step).denominator != 1 for c in self.anchor):
+            yield "its anchor is not on the grid"
+        if any(g < form.smallest for g in self._grids()):
+            yield "its grid is finer than the format"
+        grain = min([self.step, *(Fraction(1, c.denominator) for c in self.origin)])
+        sizes = [abs(o) + self.bound * sum(map(abs, row)) for o, row in zip(self.origin, self.basis, strict=True)]
+        if max(sizes) > power(53) * grain:
+            yield "its sums are rounded in float64"
+        if any(row.relation != "<=" for row in self.cuts):
+            yield "a cut is strict"
+        yield from self._margin_faults()
+
+    def _margin_faults(self) -> Iterator[str]:
+        double = FORMATS["float64"]
+        rows = [([c * self.step for c in a], b) for a, b in _vectors(self._kept_in_t(), self._t)]
+        tiny = Fraction(float(double.tiny) + 0.5)
+        try:
+            found = margins(rows, [c / self.step for c in self.anchor], double.unit, tiny)
+        except (Inside, OverflowError) as error:
+            yield f"its anchor is not strictly inside: {error}"
+        else:
+            yield from _said(found, self.margins)
