@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench clean
+.PHONY: demo test lint bench peers clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -24,6 +24,17 @@ demo: $(VENV)/.ready
 	$(BIN)/python examples/11_mixed_types.py
 	$(BIN)/python examples/10_actuators.py
 
+PEERS := .venv-peers
+$(PEERS)/.ready: pyproject.toml constraints.txt benchmarks/peers-requirements.txt
+	$(PYTHON) -m venv $(PEERS)
+	$(PEERS)/bin/python -m pip install --quiet -c constraints.txt -r benchmarks/peers-requirements.txt -e '.[cli]'
+	$(PEERS)/bin/python -m pip install --quiet --no-deps --no-build-isolation rayen==0.0.5 qpth==0.0.18
+	touch $@
+
+# Beside other libraries, in an environment of their own; PEERS_ARGS='--only rayen --sets box' measures a part.
+peers: $(PEERS)/.ready
+	$(PEERS)/bin/python benchmarks/peers.py $(PEERS_ARGS)
+
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/compile.py
 	$(BIN)/python benchmarks/check.py
@@ -31,4 +42,4 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/objective.py
 
 clean:
-	rm -rf $(VENV) out
+	rm -rf $(VENV) $(PEERS) out

@@ -1,0 +1,281 @@
+"""The sets that all peers are asked for, and an exact verdict on their outputs that shares no code with any of them.
+
+A set is a formula over the outputs x_0, x_1, … in exact fractions. From the one formula come the rules that
+``multiplexnet`` reads, the matrices and the text that the others read, and the verdict: float64 with a bound on its
+rounding error where that decides, fractions where it does not. There is no tolerance.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["All", "Any_", "Atom", "Formula", "Set", "chosen_sets", "excess", "obeying"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+HALF = Fraction(1, 2)
+
+
+@dataclass(frozen=True)
+class Atom:
+    """Σ c_i x_i ⋈ bound + slope · limit, where limit is an input and ⋈ one of <=, <, ==."""
+
+    coefficients: tuple[tuple[int, Fraction], ...]
+    relation: str
+    bound: Fraction
+    slope: Fraction = Fraction(0)
+
+
+@dataclass(frozen=True)
+class All:
+    """All of them hold."""
+
+    parts: tuple[Formula, ...]
+
+
+@dataclass(frozen=True)
+class Any_:
+    """One of them holds at least."""
+
+    parts: tuple[Formula, ...]
+
+
+Formula = Atom | All | Any_
+
+
+@dataclass(frozen=True)
+class Set:
+    """A formula over some outputs.
+
+    Args:
+        name: what the tables call it.
+        width: the number D of outputs.
+        formula: what has to hold.
+        whole: the outputs that are whole numbers, with their ranges.
+        limits: the range of the input ``limit``, if there is one.
+    """
+
+    name: str
+    width: int
+    formula: Formula
+    whole: tuple[tuple[int, int, int], ...] = ()
+    limits: tuple[int, int] | None = None
+
+    @property
+    def rows(self) -> tuple[Atom, ...]:
+        """The rows of a polyhedron; none if the set is something else."""
+        parts = self.formula.parts if isinstance(self.formula, All) else (self.formula,)
+        atoms = tuple(part for part in parts if isinstance(part, Atom))
+        return atoms if len(atoms) == len(parts) and not self.whole else ()
+
+    @property
+    def rules(self) -> str:
+        """The set in the language of multiplexnet."""
+        whole = {i: f"int[{low}, {high}]" for i, low, high in self.whole}
+        declared = [f"x{i}: {whole.get(i, 'real')}" for i in range(self.width)]
+        if self.limits:
+            declared.append(f"limit: input[{self.limits[0]}, {self.limits[1]}]")
+        parts = self.formula.parts if isinstance(self.formula, All) else (self.formula,)
+        return "\n".join([*declared, *map(_text, parts)])
+
+    def matrices(self, relations: str) -> tuple[Floats, Floats]:
+        """A and b of the rows with one of these relations, as floats."""
+        rows = [row for row in self.rows if row.relation in relations.split()]
+        a = np.zeros((len(rows), self.width))
+        for k, row in enumerate(rows):
+            for i, c in row.coefficients:
+                a[k, i] = float(c)
+        return a, np.array([float(row.bound) for row in rows])
+
+    def slopes(self) -> Floats:
+        """How much the right-hand side of every row that is not an equality grows with the input."""
+        return np.array([float(row.slope) for row in self.rows if row.relation != "=="])
+
+
+def _text(formula: Formula) -> str:
+    if isinstance(formula, Atom):
+        left = " + ".join(f"{_number(c)}*x{i}" for i, c in formula.coefficients)
+        return f"{left} {formula.relation} {_number(formula.bound)} + {_number(formula.slope)}" + (
+            "*limit" if formula.slope else ""
+        )
+    word = " and " if isinstance(formula, All) else " or "
+    return "(" + word.join(map(_text, formula.parts)) + ")"
+
+
+def _number(value: Fraction) -> str:
+    return f"({value.numerator}/{value.denominator})" if value.denominator > 1 else f"({value.numerator})"
+
+
+# --- the sets -------------------------------------------------------------------------------------------------------
+
+
+def atom(coefficients: dict[int, Any], relation: str, bound: Any, slope: int = 0) -> Atom:
+    exact = tuple((i, Fraction(c)) for i, c in coefficients.items())
+    if relation in (">=", ">"):
+        exact, relation, bound, slope = tuple((i, -c) for i, c in exact), "<" + relation[1:], -Fraction(bound), -slope
+    return Atom(exact, relation, Fraction(bound), Fraction(slope))
+
+
+def between(i: int, low: Any, high: Any) -> list[Atom]:
+    return [atom({i: 1}, ">=", low), atom({i: 1}, "<=", high)]
+
+
+def every(*parts: Formula | Sequence[Formula]) -> All:
+    flat = [[part] if isinstance(part, Atom | All | Any_) else part for part in parts]
+    return All(tuple(part for group in flat for part in group))
+
+
+def box(width: int) -> Set:
+    return Set(f"box {width}", width, every(*(between(i, "-0.1", "3.3") for i in range(width))))
+
+
+def chain(width: int) -> Set:
+    return Set(f"chain {width}", width, every(*(atom({i: 1, i + 1: -1}, "<=", 0) for i in range(width - 1))))
+
+
+def simplex(width: int) -> Set:
+    whole = atom(dict.fromkeys(range(width), 1), "==", 1)
+    return Set(f"simplex {width}", width, every([atom({i: 1}, ">=", 0) for i in range(width)], whole))
+
+
+def polytope(width: int, rows: int) -> Set:
+    """The polytopes of benchmarks/layer.py: dense rows around the origin, coefficients with three decimals."""
+    random = Random(0)
+    atoms = [
+        atom({j: f"{random.gauss(0, 1):.3f}" for j in range(width)}, "<=", f"{random.uniform(1, 10):.3f}")
+        for _ in range(rows)
+    ]
+    return Set(f"polytope {width}/{rows}", width, every(atoms))
+
+
+def eight_boxes() -> Set:
+    corners = [(x, y) for x in (-9, -3, 3, 9) for y in (-3, 3)]
+    boxes = (every(between(0, x, x + 2), between(1, y, y + 2)) for x, y in corners)
+    return Set("8 boxes", 2, Any_(tuple(boxes)))
+
+
+def budget(width: int) -> Set:
+    """Bounds that are known only at run time."""
+    rows = [[atom({i: 1}, ">=", 0), atom({i: 1}, "<=", 0, slope=1)] for i in range(width)]
+    return Set("bound from input", width, every(*rows), limits=(1, 1000))
+
+
+def whole_and_real() -> Set:
+    """A whole number n from 0 to 5, and a real number from n to n + 1/2."""
+    rows = [atom({0: 1, 1: -1}, "<=", 0), atom({1: 1, 0: -1}, "<=", HALF)]
+    return Set("whole + real", 2, every(rows), whole=((0, 0, 5),))
+
+
+def balance(parts: int) -> Set:
+    """Some parts and their sum, all from 0 to 100."""
+    total = atom({**dict.fromkeys(range(parts), 1), parts: -1}, "==", 0)
+    return Set("equality", parts + 1, every(*(between(i, 0, 100) for i in range(parts + 1)), total))
+
+
+def from_file(name: str, path: Path) -> Set:
+    """A file of PiShield and DRL: a line with the ordering, then a clause a line, atoms with «or» between them."""
+    ordering, *lines = path.read_text().strip().splitlines()
+    clauses = [Any_(tuple(_parsed(part) for part in line.split(" or "))) for line in lines]
+    simple = [clause.parts[0] if len(clause.parts) == 1 else clause for clause in clauses]
+    return Set(name, len(ordering.split()) - 1, every(simple))
+
+
+def _parsed(text: str) -> Atom:
+    negated, body = text.strip().startswith("neg "), text.strip().removeprefix("neg ")
+    left, relation, bound = re.split(r"(>=|>)", body)
+    found = re.findall(r"([+-]?)\s*([\d.]*)\s*\*?\s*y_(\d+)", left)
+    coefficients = {int(i): Fraction(sign + (number or "1")) for sign, number, i in found}
+    if negated:  # not (a >= b) is -a > -b
+        coefficients = {i: -c for i, c in coefficients.items()}
+        return atom(coefficients, {">=": ">", ">": ">="}[relation], -Fraction(bound.strip()))
+    return atom(coefficients, relation, Fraction(bound.strip()))
+
+
+def chosen_sets() -> list[Set]:
+    """All sets; the rule file only if the environment variable MULTIPLEXNET_DATA says where it is."""
+    sets = [
+        box(10), chain(20), simplex(10), polytope(10, 30), polytope(50, 200), eight_boxes(), budget(10),
+        whole_and_real(), balance(4),
+    ]  # fmt: skip
+    path = Path(os.environ.get("MULTIPLEXNET_DATA", "")) / "tabular" / "heloc" / "constraints.txt"
+    if os.environ.get("MULTIPLEXNET_DATA") and path.exists():
+        sets.insert(6, from_file("heloc rules", path))
+    return sets
+
+
+# --- the verdict ----------------------------------------------------------------------------------------------------
+
+
+def obeying(given: Set, x: Floats, limit: Floats | None) -> Bools:
+    """Which rows of x, ``(N, D)``, lie in the set, exactly; NaN and infinities never do."""
+    finite: Bools = np.asarray(np.isfinite(x).all(-1))
+    safe = np.where(finite[:, None], x, 0.0)
+    result = finite & _holds(given.formula, safe, limit)
+    for i, low, high in given.whole:
+        result &= (safe[:, i] == np.floor(safe[:, i])) & (low <= safe[:, i]) & (safe[:, i] <= high)
+    return np.asarray(result)
+
+
+def _holds(formula: Formula, x: Floats, limit: Floats | None) -> Bools:
+    if isinstance(formula, Atom):
+        return _atom_holds(formula, x, limit)
+    parts = [_holds(part, x, limit) for part in formula.parts]
+    return np.asarray(np.all(parts, 0) if isinstance(formula, All) else np.any(parts, 0))
+
+
+def _atom_holds(given: Atom, x: Floats, limit: Floats | None) -> Bools:
+    terms = _summands(given, x, limit)
+    with np.errstate(over="ignore", invalid="ignore"):
+        value, size = terms.sum(-1), np.abs(terms).sum(-1)
+        # Each summand has two roundings (of its coefficient and of the product), the sum one per summand.
+        sure: Bools = np.abs(value) > (terms.shape[-1] + 4) * 2.0**-52 * size + 1e-290
+    result: Bools = np.asarray(sure & (value < 0) & (given.relation != "=="), dtype=np.bool_)
+    for row in np.flatnonzero(np.logical_not(sure)):
+        result[row] = _exactly(given, x[row], None if limit is None else limit[row])
+    return result
+
+
+def _summands(given: Atom, x: Floats, limit: Floats | None) -> Floats:
+    """Whose sum is to be compared with zero: ``(N, n)``."""
+    with np.errstate(over="ignore"):
+        columns = [float(c) * x[:, i] for i, c in given.coefficients]
+        known = 0.0 if limit is None else -float(given.slope) * limit
+    columns += [np.full(len(x), -float(given.bound)), known + np.zeros(len(x))]
+    return np.stack(columns, -1)
+
+
+def _exactly(given: Atom, x: Floats, limit: float | None) -> bool:
+    value = sum((c * Fraction(float(x[i])) for i, c in given.coefficients), -given.bound)
+    if limit is not None:
+        value -= given.slope * Fraction(float(limit))
+    return value == 0 if given.relation == "==" else value < 0 if given.relation == "<" else value <= 0
+
+
+def excess(given: Set, x: Floats, limit: Floats | None) -> float:
+    """By how much the worst row misses the set's comparisons, in long doubles; NaN and infinities are left out."""
+    finite = np.isfinite(x).all(-1)
+    misses = _misses(given.formula, x[finite].astype(np.longdouble), None if limit is None else limit[finite])
+    return float(misses.max(initial=0.0))
+
+
+def _misses(formula: Formula, x: NDArray[np.longdouble], limit: Floats | None) -> NDArray[np.longdouble]:
+    if isinstance(formula, Atom):
+        known = 0.0 if limit is None else _long(formula.slope) * limit
+        value = sum((_long(c) * x[:, i] for i, c in formula.coefficients), -_long(formula.bound) - known)
+        return np.abs(value) if formula.relation == "==" else np.maximum(value, 0)
+    parts = np.stack([_misses(part, x, limit) for part in formula.parts])
+    return np.asarray(parts.max(0) if isinstance(formula, All) else parts.min(0))
+
+
+def _long(value: Fraction) -> np.longdouble:
+    return np.longdouble(value.numerator) / np.longdouble(value.denominator)
