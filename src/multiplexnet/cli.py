@@ -1,8 +1,8 @@
-"""The command line: ``multiplexnet explain`` and ``multiplexnet check``.
+"""The command line: ``multiplexnet explain``, ``multiplexnet check`` and ``multiplexnet certify``.
 
-Exit codes: 0 all is well; 1 rows that break the rules, rules that contradict each other, inputs without an output;
-2 input that cannot be read; 130 interrupted; 141 nobody reads the output. With ``--json`` exactly one JSON document
-goes to standard output, errors included.
+Exit codes: 0 all is well; 1 rows that break the rules, rules that contradict each other, inputs without an output, a
+certificate that is refuted; 2 input that cannot be read; 130 interrupted; 141 nobody reads the output. With ``--json``
+exactly one JSON document goes to standard output, errors included.
 """
 
 from __future__ import annotations
@@ -228,3 +228,34 @@ def _draw(compiled: Any, path: Path, axes: Sequence[str] | None, at: dict[str, F
     except OSError as error:
         raise _BadInput(f"{path} cannot be written: {error.strerror or error}") from None
     print(f"drawn: {path}", file=sys.stderr)
+
+
+# --- certify --------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def certify(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What mux.certificate.save wrote.", show_default=False)],
+    as_json: AsJson = False,
+    rules: Annotated[
+        Path | None, typer.Option(metavar="RULES", help="A rule file that the certificate should be about.")
+    ] = None,
+) -> None:
+    """Check the certificate in FILE again, without the compiler. Exit code 0: certified; 1: refuted; 2: unreadable."""
+    with _answering(as_json):
+        from rich.text import Text
+
+        from multiplexnet.certificate.check import checked
+        from multiplexnet.certificate.document import Certificate
+        from multiplexnet.certificate.report import report_json, report_text
+        from multiplexnet.certificate.rules import written
+
+        try:
+            certificate, given = Certificate.load(file), None if rules is None else written(rules)
+        except OSError as error:
+            raise _BadInput(f"{error.filename or file} cannot be read: {error.strerror or error}") from None
+        report = checked(certificate, rules=given)
+        data = {"certificate_file": str(file), **report_json(report)}
+        _printed(lambda: Text(report_text(report)), lambda: data, as_json)
+        if not report.certified:
+            raise typer.Exit(1)

@@ -6,9 +6,12 @@
     issue       the certificate of a layer
     rules       rules as written → formulas for cvc5
     questions   cvc5: does this imply that?
-    formats     float formats and the constants of the error bound, once more
+    formats     float formats and the constants of the error bound, a second time
     margins     anchors and margins, recomputed in fractions
-    check       all statements of a certificate, proved or refuted
+    parts       what the parts of a term claim
+    maps        what is said of the layer: the parts of all terms
+    check       every statement proved or refuted
+    report      what the check found
 """
 
 from multiplexnet.certificate.document import Certificate

@@ -145,13 +145,13 @@ class _Check:
     def _hashes(self) -> Statement:
         said, found = self.certificate.data["sha256"], hashes(self.certificate.data)
         wrong = [name for name in found if said[name] != found[name]]
-        return Statement("the hashes are those of the document", not wrong, f"not that of {', '.join(wrong)}")
+        return _decided("the hashes are those of the document", not wrong, f"not that of {', '.join(wrong)}")
 
     def _about(self, rules: Reading) -> Iterator[Statement]:
         """What is claimed of the terms and some rules."""
         same = rules.variables == self.variables and rules.functions == self.functions
         why = "the text declares others, or in another order, or with other domains"
-        yield Statement("the variables and functions are those that the rules declare", same, why)
+        yield _decided("the variables and functions are those that the rules declare", same, why)
         if not same:
             return
         if rules.ranged:
@@ -164,7 +164,7 @@ class _Check:
     def _constants(self) -> Statement:
         wrong = [name for name, number in self.layer.form.bound.items() if self.layer.bound[name] != number]
         text = f"the constants of the error bound are those of {self.layer.dtype}"
-        return Statement(text, not wrong, f"not {', '.join(wrong)}")
+        return _decided(text, not wrong, f"not {', '.join(wrong)}")
 
     def _made(self, writer: Writer) -> Callable[[Made], Statement]:
         def statement(made: Made) -> Statement:
@@ -186,6 +186,10 @@ def _complete(record: Mapping[str, Any]) -> bool:
     if record["covered"] is not None and not 0 <= number_from(record["covered"]) <= 1:
         raise ValueError("a share that is none")
     return flag_from(record["complete"])
+
+
+def _decided(text: str, holds: bool, why: str) -> Statement:
+    return Statement(text, holds, "" if holds else why)
 
 
 def _said(text: str, answer: Answer) -> Statement:
@@ -230,7 +234,7 @@ class Meaning:
             yield _said(text, missed or Answer(True))
         else:
             text = "as the certificate says, the terms do not contain every point that obeys the rules"
-            yield Statement(text, missed is not None, "they do contain every such point")
+            yield _decided(text, missed is not None, "they do contain every such point")
 
     def _sound(self, block: Block, own: Sequence[Any]) -> Statement:
         text = f"sound: every term over {_names(block.outputs)} implies the rules"
@@ -238,7 +242,8 @@ class Meaning:
         for k, term in enumerate(block.terms if own else ()):
             answer = self.writer.implied([self._term(term)], conclusion)
             if not answer.proved:
-                return replace(_said(text, answer), why=f"term {k} does not")
+                said = _said(text, answer)
+                return said if answer.point is None else replace(said, why=f"term {k} does not")
         return Statement(text, True)
 
     def _inputs_alone(self, block: Block) -> Statement:

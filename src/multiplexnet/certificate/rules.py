@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from multiplexnet.certificate.questions import Writer, configured, cvc5
@@ -15,7 +16,7 @@ from multiplexnet.logic.ordering import from_ordering
 from multiplexnet.logic.parse import parse
 from multiplexnet.logic.script import Command, Script
 
-__all__ = ["LANGUAGES", "Reading", "read"]
+__all__ = ["LANGUAGES", "Reading", "read", "written"]
 
 LANGUAGES = ("rules", "ordering", "smtlib")
 DEEPEST = 2_000
@@ -63,6 +64,24 @@ def read(language: str, text: str, variables: Sequence[Variable]) -> Reading:
     if language not in LANGUAGES:
         raise RecordError(f"rules in the language {language[:40]!r}: this program reads {', '.join(LANGUAGES)}")
     return _specification(parse(text) if language == "rules" else from_ordering(text))
+
+
+def written(path: Path) -> tuple[str, str]:
+    """Language and text of a rule file.
+
+    Raises:
+        OSError: as the system says.
+        RuleSyntaxError: it is no text, or has an unknown ending.
+    """
+    languages = {".rules": "rules", ".smt2": "smtlib", ".txt": "rules"}
+    if path.suffix not in languages:
+        raise RuleSyntaxError(f"{path}: a rule file ends in {', '.join(languages)}, not in {path.suffix!r}; rename it")
+    try:
+        text = path.read_text(encoding="utf-8")
+    except UnicodeDecodeError as error:
+        raise RuleSyntaxError(f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8") from None
+    is_ordering = path.suffix == ".txt" and text.lstrip().startswith("ordering")
+    return "ordering" if is_ordering else languages[path.suffix], text
 
 
 def _specification(found: Specification) -> Reading:
