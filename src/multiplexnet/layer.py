@@ -20,9 +20,12 @@ from multiplexnet.geometry.split import parts_of
 from multiplexnet.logic.formula import Atom, Variable
 from multiplexnet.logic.record import (
     compiled_from,
+    flag_from,
+    reading,
     record_of_compiled,
     record_of_specification,
     specification_from,
+    whole_from,
 )
 from multiplexnet.logic.terms import Block, Compiled, Term
 from multiplexnet.refusals import (
@@ -420,19 +423,23 @@ class Multiplexer(nn.Module):
     def set_extra_state(self, state: Any) -> None:
         """Takes over the terms that were saved; they must be of the same rules."""
         record = _record(state)
-        specification = specification_from(record["specification"])
-        if specification != self.rules.specification:
-            raise RecordError("the saved layer was built from other rules than this one")
-        if record["per_term"] != self.per_term:
-            raise RecordError(f"the saved layer has per_term={record['per_term']}; build this one alike")
-        device, compiled = self.device, compiled_from(record["compiled"], specification)
-        if record["compiled"]["blocks"] != record_of_compiled(self.compiled)["blocks"]:
-            self._build(compiled, self.dtype)
-            self.to(device)
+        with reading("a layer"):
+            specification = specification_from(record["specification"])
+            if specification != self.rules.specification:
+                raise RecordError("the saved layer was built from other rules than this one")
+            if record["per_term"] != self.per_term:
+                raise RecordError(f"the saved layer has per_term={record['per_term']}; build this one alike")
+            device, compiled = self.device, compiled_from(record["compiled"], specification)
+            if record["compiled"]["blocks"] != record_of_compiled(self.compiled)["blocks"]:
+                self._build(compiled, self.dtype)
+                self.to(device)
 
     @classmethod
     def from_state(cls, state: Any, *, functions: Functions | None = None, boxes: Boxes = Separable) -> Multiplexer:
         """The layer that was saved, without compiling anything: z3 is not needed.
+
+        Terms are taken as they were saved. Whether they are those of the rules, if a stranger saved them, is what the
+        layer's certificate and ``multiplexnet certify`` tell.
 
         Args:
             state: a layer's ``state_dict()``, or its ``get_extra_state()``.
@@ -444,18 +451,21 @@ class Multiplexer(nn.Module):
             >>> Multiplexer.from_state(mux.state_dict()).terms == mux.terms
             True
         """
-        record = _record(state["_extra_state"] if isinstance(state, Mapping) else state)
-        specification = specification_from(record["specification"])
-        return cls.from_compiled(
-            Rules.from_specification(specification),
-            compiled_from(record["compiled"], specification),
-            max_terms=record["max_terms"],
-            dtype=getattr(torch, record["dtype"]),
-            per_term=record["per_term"],
-            functions=functions,
-            boxes=boxes,
-            equality=record["equality"],
-        )
+        record = _record(state.get("_extra_state") if isinstance(state, Mapping) else state)
+        with reading("a layer"):
+            specification = specification_from(record["specification"])
+            if record["equality"] not in ("exact", "nearest"):
+                raise ValueError("an unknown way with equalities")
+            return cls.from_compiled(
+                Rules.from_specification(specification),
+                compiled_from(record["compiled"], specification),
+                max_terms=whole_from(record["max_terms"]),
+                dtype={str(dtype): dtype for dtype in FORMATS}[f"torch.{record['dtype']}"],
+                per_term=flag_from(record["per_term"]),
+                functions=functions,
+                boxes=boxes,
+                equality=record["equality"],
+            )
 
     @classmethod
     def from_compiled(
@@ -488,7 +498,13 @@ def _exact_parts(term: Term, outputs: tuple[Variable, ...], form: str) -> tuple[
 
 
 def _record(state: Any) -> Any:
+    """The record in a saved state: JSON bytes, which run nothing."""
+    if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.dim() != 1:
+        raise RecordError("this is not the state of a Multiplexer: its _extra_state is a vector of bytes")
     try:
-        return json.loads(bytes(state.cpu().tolist()))
-    except (AttributeError, TypeError, ValueError) as error:
-        raise RecordError(f"this is not the state of a Multiplexer ({error})") from error
+        record = json.loads(state.cpu().numpy().tobytes())
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"this is not the state of a Multiplexer ({error})") from None
+    if not isinstance(record, dict) or record.get("version") != 1:
+        raise RecordError("this is not the state of a Multiplexer: a record of version 1 is expected")
+    return record

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.errors import RecordError
+from multiplexnet.errors import MultiplexError, RecordError
 from multiplexnet.logic.formula import (
     And,
     Apply,
@@ -176,11 +176,11 @@ def reading(what: str, advice: str = "save the layer again") -> Iterator[None]:
     """What is wrong with a record becomes a ``RecordError``."""
     try:
         yield
-    except RecordError:
+    except MultiplexError:
         raise
     except RecursionError:
         raise RecordError(f"this is no record of {what} (it is nested too deeply); {advice}") from None
-    except (KeyError, IndexError, TypeError, ValueError, AttributeError, ArithmeticError) as error:
+    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, AssertionError) as error:
         raise RecordError(f"this is no record of {what} ({error}); {advice}") from error
 
 
