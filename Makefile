@@ -27,8 +27,9 @@ demo: $(VENV)/.ready
 PEERS := .venv-peers
 $(PEERS)/.ready: pyproject.toml constraints.txt benchmarks/peers-requirements.txt
 	$(PYTHON) -m venv $(PEERS)
-	$(PEERS)/bin/python -m pip install --quiet -c constraints.txt -r benchmarks/peers-requirements.txt -e '.[cli]'
+	$(PEERS)/bin/python -m pip install --quiet setuptools==65.5.1 wheel==0.45.1
 	$(PEERS)/bin/python -m pip install --quiet --no-deps --no-build-isolation rayen==0.0.5 qpth==0.0.18
+	$(PEERS)/bin/python -m pip install --quiet -c constraints.txt -r benchmarks/peers-requirements.txt -e '.[cli]'
 	touch $@
 
 # Beside other libraries, in an environment of their own; PEERS_ARGS='--only rayen --sets box' measures a part.
