@@ -34,6 +34,10 @@ REFINEMENTS = 3
 """How often a float centre is sought again in coordinates magnified around the last one."""
 MAGNIFIED = 1e-3
 """The radius below which it is."""
+NEARBY = 1e4
+"""How far from the origin a centre is sought first, in units of the numbers in the rows, and by what that grows."""
+NEARLY = 1e-6
+"""What a linear program may miss the largest radius, or its bounds, by."""
 REPAIR_SWEEPS = 4
 """Sweeps over the coordinates that try the neighbours on the grid of the format."""
 
@@ -66,7 +70,7 @@ def find_anchor(rows: Rows, form: Format) -> Point | None:
     """The anchor, or ``None`` where :func:`anchor` would raise."""
     best: tuple[Fraction, Point] | None = None
     for candidate in _candidates(rows, form):
-        judged = clearance(rows, candidate, form)
+        judged = clearance(rows, candidate, form) if max(map(abs, candidate)) < form.max else None
         if judged is None or (best is not None and judged >= best[0]):
             continue
         best = (judged, candidate)
@@ -212,7 +216,7 @@ def _magnified(
     for _ in range(REFINEMENTS + 1):
         widths = lp.as_floats([min(w / size, Fraction(10**6)) for w in scale])
         limit = float(min(reach / size, Fraction(10) ** 15))
-        found = lp.chebyshev_centre(A, _local(rows, norms, origin, size), widths, limit)
+        found = _largest_cube(A, _local(rows, norms, origin, size), widths, limit)
         if found is None:
             return None
         radius, x = found
@@ -222,6 +226,17 @@ def _magnified(
         origin = _global(origin, size, x)
         size = size * power_of_two(ceil(np.log2(max(thickness, 1e-8))) + 2)
     return origin, size, x
+
+
+def _largest_cube(A: lp.Array, b: lp.Array, widths: lp.Array, limit: float) -> tuple[float, lp.Array] | None:
+    """The largest cube, the nearest to the origin of those as large as it: far out floats have no digits left."""
+    near = NEARBY * float(max(1.0, np.abs(b).max(), widths.max()))
+    while near < limit:
+        found = lp.chebyshev_centre(A, b, widths, near)
+        if found is not None and (found[0] >= 1 - NEARLY or np.abs(found[1]).max() < (1 - NEARLY) * near):
+            return found
+        near *= NEARBY
+    return lp.chebyshev_centre(A, b, widths, limit)
 
 
 def _local(rows: Rows, norms: list[Fraction], origin: Point, size: Fraction) -> lp.Array:

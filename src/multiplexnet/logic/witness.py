@@ -146,13 +146,17 @@ class Inequalities:
         m, n = A.shape
         with np.errstate(all="ignore"):
             W = A / -(A @ centre + b)[:, None]
-            if not 0 < m <= MOST_ROWS or not np.isfinite(W).all():
+            size = np.abs(W).max(
+                initial=0.0
+            )  # taken out: squares of 2⁻¹⁰⁰⁰ are zero in floats, those of 2¹⁰⁰⁰ infinite
+            if not 0 < m <= MOST_ROWS or not np.isfinite(W).all() or not size:
                 return np.zeros(m, dtype=np.bool_)
+            W = W / size
             square = W.T @ W
             inverse = np.linalg.solve(square + RIDGE * np.trace(square) * np.eye(n), W.T).T
             weights, products = self._contest(W @ inverse.T)
             own, _, best = _winners(products)
-            points = centre + (2 / (own + np.maximum(best, 0)))[:, None] * (weights @ inverse)
+            points = centre + (2 / (own + np.maximum(best, 0)) / size)[:, None] * (weights @ inverse)
         found = signs(self.linears, self.symbols, points)
         return np.asarray((found == np.where(np.eye(m, dtype=np.bool_), 1, -1)).all(axis=1))
 

@@ -53,6 +53,9 @@ LEAST_SLACK = Fraction(1, 2**900)
 LOOSE = 8.01
 """Rounding may carry a point at most this many times as far from a representable anchor as it was."""
 
+FURTHEST = 2.0**900
+"""The most that a raw value of 1 may mean: times the largest raw value it is still a float64 number."""
+
 PROJECTION_STEPS = 100
 """Steps of the projection that :meth:`Gauge.nearest` begins with; what is missing then the ray makes up for."""
 
@@ -127,10 +130,12 @@ class Scale(NamedTuple):
     Args:
         rows: how many of the rows, from the first on, count; the others merely keep the map within a format.
         unit: the length of a column that none of these rows mentions.
+        reach: the most that a raw value of 1 may mean; rows may leave more room than the format has numbers.
     """
 
     rows: int
     unit: float = 1.0
+    reach: float = math.inf
 
 
 def whitening(rows: Rows, scale: Scale) -> np.ndarray:
@@ -146,7 +151,8 @@ def whitening(rows: Rows, scale: Scale) -> np.ndarray:
     values, vectors = np.linalg.eigh(scaled.T @ scaled)
     n = len(columns)
     roots = np.where(values > 1e-10 * max(values.max(), 1e-300), np.sqrt(n / np.maximum(values, 1e-300)), 1.0)
-    return np.asarray(((vectors * roots) @ vectors.T) / columns[:, None])
+    M = np.asarray(((vectors * roots) @ vectors.T) / columns[:, None])
+    return M * min(1.0, scale.reach / max(float(np.abs(M).max(initial=0.0)), 1e-300))
 
 
 def gauge_tables(
@@ -435,7 +441,7 @@ class Gauge(Transform):
         ]
         limits = [range_rows(p.anchor, precision) for p in parts]
         tight = precision.unit > 1e-4 or any(((r.W == 0) & (r.E != 0)).any() for r in rows)
-        scales = scales or [Scale(len(part.A)) for part in parts]
+        scales = scales or [Scale(len(part.A), reach=min(precision.largest / 8, FURTHEST)) for part in parts]
         super().__init__(dtype, gauge_tables(rows, limits, [p.anchor for p in parts], scales, tight=tight))
         self.floor = gradient_floor(dtype)
 

@@ -108,7 +108,9 @@ class LatticeGauge(Transform):
             select[k, range(columns), independent(own)] = 1.0
         tables = {"origin": origin, "basis": basis, "coordinates": np.linalg.pinv(basis)}
         super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
-        scales = [Scale(len(part.A) - part.cuts, 1 / float(part.step)) for part in parts]
+        scales = [
+            Scale(len(part.A) - part.cuts, 1 / float(part.step), float(part.bound / part.step) / 8) for part in parts
+        ]
         halves = [Fraction(1, 2)] * len(parts)
         self.gauge = Gauge([in_steps(part) for part in parts], torch.float64, grain=halves, scales=scales)
         self.gauge.read(torch.from_numpy(select))

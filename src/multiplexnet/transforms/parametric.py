@@ -93,7 +93,8 @@ class OneSided(Transform):
         z = sign * finite(raw)
         bound = self._bound(parameters, index)
         y = bound + softplus(z)
-        inside = exactly(self._outward(y).clamp(max=self.precision.largest), y + floor * z)
+        largest = self.precision.largest  # a bound below all numbers of the format leaves all of them
+        inside = exactly(self._outward(y).clamp(-largest, largest), y + floor * z)
         room = self._outward(bound) < self.precision.largest
         return torch.where(room, sign * inside, torch.nan).to(self.precision.dtype)
 
