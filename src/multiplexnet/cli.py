@@ -259,3 +259,42 @@ def certify(
         _printed(lambda: Text(report_text(report)), lambda: data, as_json)
         if not report.certified:
             raise typer.Exit(1)
+
+
+# --- campaign -------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def campaign(
+    formulas: Annotated[int, typer.Option(min=1, help="Random formulas to try, at least.")] = 1000,
+    rows: Annotated[int, typer.Option(min=0, help="Rows to judge exactly, in all dtypes together, at least.")] = 0,
+    seed: Annotated[int, typer.Option(help="Of everything: a trial is a function of seed and number alone.")] = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
+    output: Annotated[Path, typer.Option(metavar="FILE", help="The summary, saved as it grows.")] = Path(
+        "campaign.json"
+    ),
+    resume: Annotated[bool, typer.Option("--resume", help="Go on from the summary in --output.")] = False,
+    regressions: Annotated[
+        Path | None, typer.Option(metavar="FOLDER", help="Save what fails here, shrunk, for the tests to replay.")
+    ] = None,
+) -> None:
+    """Attack the guarantee with random rules and extreme raw values. Exit code 1: something was violated."""
+    with _answering(False):
+        from multiplexnet.campaign.run import Plan, Summary
+        from multiplexnet.campaign.run import campaign as run
+
+        plan = Plan(formulas, rows or 1000 * formulas, seed)
+        columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
+        with Progress(*columns, console=Console(stderr=True)) as bar:
+            task = bar.add_task("", total=plan.formulas)
+
+            def told(summary: Summary) -> None:
+                text = f"{summary.formulas:,} formulas, {summary.rows:,} rows, {len(summary.violations)} violations"
+                bar.update(task, completed=summary.formulas, description=text)
+
+            done = run(plan, output=output, resume=resume, jobs=jobs, regressions=regressions, progress=told)
+        print(json.dumps({k: v for k, v in done.record().items() if k != "what was violated"}, indent=1))
+        for violation in done.violations:
+            print(f"violated: {violation['check']}: seed {seed}, number {violation['index']}: {violation['what']}")
+        if done.violations:
+            raise typer.Exit(1)

@@ -1,0 +1,53 @@
+"""What goes into the layers: raw values of every size, and inputs within their declared ranges."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from math import inf, isfinite, nan
+
+import torch
+from torch import Tensor
+
+from multiplexnet.campaign.sentences import Declared
+
+__all__ = ["input_values", "raw_rows"]
+
+WIDE = (0.0, 1.0, -3.3, 202.0, 1e4, -6e4)
+"""Inputs without a declared range."""
+
+
+def raw_rows(
+    count: int, width: int, dtype: torch.dtype, generator: torch.Generator, *, with_nan: bool = False
+) -> Tensor:
+    """Rows of N(0, 1), N(0, 30²), ±1e4, ±1e30, N(0, 1e30²), ±inf, subnormal, zero, and all of these mixed."""
+    z = torch.randn(count, width, generator=generator, dtype=torch.float64)
+    sign = z.sign()
+    tiny = torch.finfo(dtype).smallest_normal * torch.rand(count, width, generator=generator, dtype=torch.float64)
+    kinds = torch.stack([z, 30 * z, 1e4 * sign, 1e30 * sign, 1e30 * z, inf * sign, tiny * sign, 0 * z])
+    chosen = torch.randint(len(kinds) + 4, (count, 1), generator=generator).expand(count, width)
+    each = torch.randint(len(kinds), (count, width), generator=generator)
+    mixed = torch.where(chosen < len(kinds), chosen, each)
+    raw = kinds.gather(0, mixed.unsqueeze(0)).squeeze(0)
+    if with_nan:
+        raw = raw.masked_fill(torch.rand(count, width, generator=generator) < 0.02, nan)
+    return raw.to(dtype)
+
+
+def input_values(declared: Declared, dtype: torch.dtype, generator: torch.Generator) -> list[float]:
+    """A few numbers of the dtype within the declared range, its ends or the numbers next to them included."""
+    if declared.lower is None or declared.upper is None:
+        return _numbers(WIDE, dtype)
+    low, high = declared.lower, declared.upper
+    shares = [0.0, 1.0, 0.5, *torch.rand(3, generator=generator, dtype=torch.float64).tolist()]
+    offers = [float(low + (high - low) * Fraction(share)) for share in shares]
+    tensor = torch.tensor(_numbers(offers, dtype), dtype=dtype)
+    inward = torch.nextafter(tensor, torch.full_like(tensor, float((low + high) / 2)))
+    found = [
+        value for value in (*tensor.tolist(), *inward.tolist()) if isfinite(value) and low <= Fraction(value) <= high
+    ]
+    return sorted(set(found))
+
+
+def _numbers(values: Sequence[float], dtype: torch.dtype) -> list[float]:
+    return [float(value) for value in torch.tensor(values, dtype=torch.float64).to(dtype).tolist()]

@@ -1,0 +1,428 @@
+"""One sentence through the whole road: text, terms, certificate, four layers, rows; every step checked by other code.
+
+A trial ends in an :class:`Outcome`: what was counted on the way, and the violations that were found. A refusal, one of
+the library's own exceptions, is no violation; it is counted by what was refused and in which dtype.
+"""
+
+from __future__ import annotations
+
+import traceback
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from math import prod
+from random import Random
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from multiplexnet.branches import Branches
+from multiplexnet.campaign.compiling import CompileChecks
+from multiplexnet.campaign.graphs import same_in_graphs
+from multiplexnet.campaign.raws import input_values, raw_rows
+from multiplexnet.campaign.reaching import unreached
+from multiplexnet.campaign.sentences import Sentence
+from multiplexnet.campaign.solver import Meaning
+from multiplexnet.campaign.variants import sentence as numbered
+from multiplexnet.campaign.verdict import Judge
+from multiplexnet.errors import (
+    ContradictionError,
+    InputError,
+    MultiplexError,
+    ThinTermError,
+)
+from multiplexnet.layer import Multiplexer
+from multiplexnet.logic.diagnose import uncovered_input
+from multiplexnet.logic.formula import Atom
+from multiplexnet.logic.terms import Compiled
+from multiplexnet.rules import Rules
+
+__all__ = ["DTYPES", "Outcome", "Trial", "Violation", "trial"]
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+MAX_TERMS = 256
+GRAPHS_EVERY = 250
+"""Every so many trials the layer is also compiled and exported by torch, which takes seconds."""
+
+
+@dataclass(frozen=True)
+class Violation:
+    """Something that must not happen.
+
+    Args:
+        check: which check found it.
+        what: in words.
+        dtype: of the layer, if there was one.
+        raw: the raw row, as numbers, if it takes one.
+        inputs: the inputs of that row.
+        training: whether the layer was in training mode.
+    """
+
+    check: str
+    what: str
+    dtype: str | None = None
+    raw: tuple[float, ...] | None = None
+    inputs: tuple[float, ...] = ()
+    training: bool = False
+
+
+@dataclass
+class Outcome:
+    """What came of one trial."""
+
+    kind: str
+    counts: Counter[str] = field(default_factory=Counter)
+    violations: list[Violation] = field(default_factory=list)
+    suspicious: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+def name_of(dtype: torch.dtype) -> str:
+    """``float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def trial(seed: int, index: int, rows: int) -> Outcome:
+    """The trial with this number: about ``rows`` rows are asked of the layers that can be built."""
+    graphs = index % GRAPHS_EVERY == GRAPHS_EVERY - 1
+    return Trial(numbered(seed, index), rows, random=Random(f"{seed}/{index}/trial"), graphs=graphs).run()
+
+
+class Trial:
+    """One sentence, and all that is asked of it.
+
+    Args:
+        sentence: the rules.
+        rows: how many rows the four layers are asked for together.
+        random: decides on everything that is drawn.
+        graphs: whether compiled and exported layers are compared as well.
+        given: raw rows (and inputs) to be tried besides, by dtype.
+    """
+
+    def __init__(
+        self,
+        sentence: Sentence,
+        rows: int,
+        *,
+        random: Random,
+        graphs: bool = False,
+        given: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]] | None = None,
+    ) -> None:
+        self.sentence, self.rows, self.random, self.graphs = sentence, rows, random, graphs
+        self.given = given or {}
+        self.outcome = Outcome(sentence.kind)
+        self.judge = Judge(sentence)
+        self.generator = torch.Generator().manual_seed(random.getrandbits(60))
+
+    def run(self) -> Outcome:
+        """The outcome; whatever goes wrong is in it."""
+        start = perf_counter()
+        try:
+            self._road()
+        except Exception:
+            self._found("crash", traceback.format_exc(limit=-4))
+        self.outcome.seconds = perf_counter() - start
+        self.outcome.counts["verdicts in floats"] += self.judge.in_floats
+        self.outcome.counts["verdicts in integers"] += self.judge.in_integers
+        return self.outcome
+
+    # --- bookkeeping --------------------------------------------------------------------------------------------------
+
+    def _found(self, check: str, what: str, **more: Any) -> None:
+        self.outcome.violations.append(Violation(check, what, **more))
+
+    def _checked(self, check: str, count: int = 1) -> None:
+        self.outcome.counts[f"check: {check}"] += count
+
+    def _refused(self, where: str, error: MultiplexError) -> None:
+        self.outcome.counts[f"refused: {where}: {type(error).__name__}"] += 1
+
+    # --- the road -----------------------------------------------------------------------------------------------------
+
+    def _road(self) -> None:
+        rules = Rules(str(self.sentence))
+        meaning = Meaning(self.sentence)
+        compiled = self._compiled(rules, meaning)
+        if compiled is None:
+            return
+        self._compile_checks(rules, compiled, meaning)
+        if not self._covered(compiled, meaning):
+            return
+        built = False
+        for dtype in DTYPES:
+            mux = self._layer(rules, compiled, dtype, meaning)
+            if mux is not None:
+                built = True
+                self._forward(mux)
+        self.outcome.counts["sentences with a layer"] += built
+        self.outcome.counts["unanswered by z3"] += meaning.unanswered
+
+    def _compiled(self, rules: Rules, meaning: Meaning) -> Compiled | None:
+        """The terms; ``None`` if there are none, or too many. z3 and the compiler have to agree on which."""
+        model = meaning.model()
+        try:
+            compiled = rules.compile(max_terms=MAX_TERMS, nested=True)
+        except ContradictionError:
+            compiled = None
+        except MultiplexError as error:
+            self._refused("compile", error)
+            return None
+        said = "z3 does not know" if model is None else f"z3 finds {model or 'nothing'}"
+        self._checked("emptiness")
+        self.outcome.counts["empty"] += compiled is None
+        if model is not None and (model is False) != (compiled is None):
+            self._found("emptiness", f"the compiler finds {'nothing' if compiled is None else 'terms'}, {said}")
+        known = self.sentence.satisfiable
+        if known is not None and known != (compiled is not None):
+            self._found("emptiness", f"known to be {'' if known else 'un'}satisfiable, {said}")
+        if isinstance(model, dict):
+            self._checked("the judge accepts z3's points", self._judge_agrees(model))
+        return compiled
+
+    def _judge_agrees(self, model: Mapping[str, Fraction]) -> int:
+        """Whether the judge agrees with z3 on z3's own point, where floats hold it."""
+        row = [float(model[d.name]) for d in self.sentence.declared]
+        if any(Fraction(value) != model[d.name] for value, d in zip(row, self.sentence.declared, strict=True)):
+            return 0
+        if not self.judge(np.array([row]))[0]:
+            self._found("judge", f"z3's point {row} breaks the rules")
+        return 1
+
+    def _compile_checks(self, rules: Rules, compiled: Compiled, meaning: Meaning) -> None:
+        checks = CompileChecks(self.sentence, rules, compiled, meaning, self.random)
+        for check, wrong in checks.run():
+            self._checked(check)
+            if wrong:
+                self._found(check, wrong)
+
+    def _covered(self, compiled: Compiled, meaning: Meaning) -> bool:
+        """Whether all inputs in their ranges leave an output, as the library says; z3 is asked about single ones."""
+        if not self.sentence.inputs:
+            return True
+        uncovered = uncovered_input(compiled)
+        if uncovered is not None:
+            self.outcome.counts["refused: layer: InputError"] += 1
+            point = {v.name: value for v, value in uncovered}
+            self._checked("uncovered inputs")
+            if meaning.model(*meaning.at(point)) not in (False, None):
+                self._found("uncovered inputs", f"said to leave no output: {point}")
+            return False
+        for _ in range(2):
+            point = {d.name: self._input(d) for d in self.sentence.inputs}
+            self._checked("uncovered inputs")
+            if meaning.model(*meaning.at(point)) is False:
+                self._found("uncovered inputs", f"said to leave an output: {point}")
+        return True
+
+    def _input(self, declared: Any) -> Fraction:
+        low = Fraction(-100) if declared.lower is None else declared.lower
+        high = Fraction(100) if declared.upper is None else declared.upper
+        share = self.random.choice([Fraction(0), Fraction(1), Fraction(self.random.randint(0, 64), 64)])
+        return Fraction(low + (high - low) * share)
+
+    def _layer(self, rules: Rules, compiled: Compiled, dtype: torch.dtype, meaning: Meaning) -> Multiplexer | None:
+        try:
+            return Multiplexer.from_compiled(rules, compiled, max_terms=MAX_TERMS, dtype=dtype)
+        except MultiplexError as error:
+            self._refused(name_of(dtype), error)
+            if isinstance(error, ThinTermError):
+                self._checked("refused as thin, and it is")
+                if self._has_room(error, dtype, meaning):
+                    self.outcome.counts[f"suspicious: {name_of(dtype)}: refused as thin, yet wide"] += 1
+                    self.outcome.suspicious.append(f"{name_of(dtype)}: {' and '.join(error.rows)}")
+            return None
+
+    def _has_room(self, error: ThinTermError, dtype: torch.dtype, meaning: Meaning) -> bool:
+        """Whether the refused rows are plainly wide: a cube many spacings wide, well inside the format."""
+        try:
+            formulas = [rule.formula for rule in Rules("\n".join(error.rows)).specification.rules]
+        except MultiplexError:
+            return False
+        info, atoms = torch.finfo(dtype), [formula for formula in formulas if isinstance(formula, Atom)]
+        for exponent in (0, 8, 14):
+            half_width = Fraction(64 * info.eps) * 2**exponent
+            if meaning.room(atoms, half_width, Fraction(2**exponent)):
+                return True
+        return False
+
+    # --- rows ---------------------------------------------------------------------------------------------------------
+
+    def _forward(self, mux: Multiplexer) -> None:
+        share = max(self.rows // len(DTYPES), 8)
+        size = prod(len(block.terms) for block in mux.blocks)
+        written = not mux.is_nested and size <= 32
+        half = share // 2
+        if written:
+            self._terms(mux, max(8, half // size))
+        self._best(mux, half if written else share)
+        self._gradients(mux, written)
+        if mux.dtype is torch.float64:
+            self._verdicts_agree(mux)
+        if mux.dtype is torch.float64 and not mux.is_nested:
+            self._reach(mux)
+        if self.graphs and mux.dtype is torch.float32:
+            self._in_graphs(mux)
+
+    def _batch(self, mux: Multiplexer, count: int, *, with_nan: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
+        """Raw rows and inputs, those that were given first."""
+        raw = raw_rows(count, mux.in_features, mux.dtype, self.generator, with_nan=with_nan)
+        pairs = [pair for pair in self.given.get(name_of(mux.dtype), ()) if len(pair[0]) == mux.in_features]
+        given = {
+            d.name: self._drawn_inputs(input_values(d, mux.dtype, self.generator), count, mux.dtype)
+            for d in self.sentence.inputs
+        }
+        if pairs:
+            raw = torch.cat([torch.tensor([r for r, _ in pairs], dtype=torch.float64).to(mux.dtype), raw])
+            for i, name in enumerate(given):
+                first = torch.tensor([u[i] for _, u in pairs], dtype=torch.float64).to(mux.dtype)
+                given[name] = torch.cat([first, given[name]])
+        return raw, given
+
+    def _drawn_inputs(self, values: Sequence[float], count: int, dtype: torch.dtype) -> Tensor:
+        if not values:
+            return torch.zeros(0, dtype=dtype)
+        pool = torch.tensor(values, dtype=torch.float64).to(dtype)
+        return pool[torch.randint(len(pool), (count,), generator=self.generator)]
+
+    def _branches(self, mux: Multiplexer, raw: Tensor, given: dict[str, Tensor]) -> list[tuple[Branches, Tensor, Any]]:
+        """What the layer says, for all rows at once; if some inputs leave no room, for each of them by itself."""
+        if any(len(values) == 0 for values in given.values()):
+            self.outcome.counts[f"refused: {name_of(mux.dtype)}: no input is a number of the dtype"] += 1
+            return []
+        try:
+            return [(mux(raw, **given), raw, given)]
+        except InputError as error:
+            self._refused(f"forward {name_of(mux.dtype)}", error)
+        table = torch.stack(list(given.values()), -1)
+        found = []
+        for values in torch.unique(table, dim=0):
+            here = (table == values).all(-1)
+            own, own_raw = {name: column[here] for name, column in given.items()}, raw[here]
+            try:
+                found.append((mux(own_raw, **own), own_raw, own))
+            except InputError as error:
+                self._refused(f"inputs {name_of(mux.dtype)}", error)
+        return found
+
+    def _terms(self, mux: Multiplexer, count: int) -> None:
+        """Every term of every row, in training."""
+        mux.train()
+        for branches, raw, given in self._branches(mux, *self._batch(mux, count)):
+            x = branches.x
+            possible = possible_terms(branches)
+            n, k = possible.shape
+            columns = {name: value.unsqueeze(-1).expand(n, k) for name, value in given.items()}
+            where = torch.arange(n).unsqueeze(-1).expand(n, k)[possible]
+            own = {name: column[possible] for name, column in columns.items()}
+            self._judged("rows of all terms", mux, x[possible], own, raw, where)
+
+    def _best(self, mux: Multiplexer, count: int) -> None:
+        """The best term, or a sample, of every row, in ``eval()``; NaN among the raw values."""
+        mux.eval()
+        for branches, raw, given in self._branches(mux, *self._batch(mux, count, with_nan=True)):
+            sampled = self.random.random() < 0.25
+            x = branches.sample(self.generator) if sampled else branches.best()
+            self._judged("rows in eval", mux, x, given, raw, torch.arange(len(raw)))
+
+    def _judged(
+        self, check: str, mux: Multiplexer, x: Tensor, given: Mapping[str, Tensor], raw: Tensor, where: Tensor
+    ) -> None:
+        """The exact verdict on every row; ``where`` says which raw row each came from."""
+        rows = self._rows(x, given)
+        name = name_of(mux.dtype)
+        self.outcome.counts[f"rows: {name}"] += len(rows)
+        self._checked(check)
+        if x.dtype != mux.dtype:
+            self._found(check, f"the layer of {mux.dtype} returns {x.dtype}")
+        wrong = np.flatnonzero(~self.judge(rows))
+        if self.sentence.point is not None:
+            only = np.array([float(value) for value in self.sentence.point])
+            wrong = np.union1d(wrong, np.flatnonzero((rows != only).any(axis=1)))
+        if len(wrong):
+            first = int(wrong[0])
+            self._found(
+                check,
+                f"{len(wrong)} of {len(rows)} rows break the rules; the first is {rows[first].tolist()}",
+                dtype=name,
+                raw=tuple(raw[int(where[first])].double().tolist()),
+                inputs=tuple(rows[first].tolist()[len(self.sentence.outputs) :]),
+                training=mux.training,
+            )
+
+    def _rows(self, x: Tensor, given: Mapping[str, Tensor]) -> NDArray[np.float64]:
+        """Outputs and inputs as float64 rows in declared order."""
+        outputs = dict(zip((d.name for d in self.sentence.outputs), x.detach().double().unbind(-1), strict=True))
+        columns = outputs | {name: value.double() for name, value in given.items()}
+        return torch.stack([columns[d.name] for d in self.sentence.declared], -1).numpy()
+
+    # --- what else a layer promises -----------------------------------------------------------------------------------
+
+    def _gradients(self, mux: Multiplexer, written: bool) -> None:
+        """Finite for raw values of every size."""
+        mux.train()
+        for branches, raw, _ in self._branches(mux, *self._gradient_batch(mux)):
+            x = branches.x if written else branches.best()
+            x = torch.where(possible_terms(branches).unsqueeze(-1), x, 0.0) if written else x
+            weight = torch.rand(x.shape, generator=self.generator, dtype=torch.float64) * 2 - 1
+            if not x.requires_grad:
+                continue
+            (gradient,) = torch.autograd.grad((x.double() * weight).mean(), raw)
+            self._checked("finite gradients")
+            if not gradient.isfinite().all():
+                row = int((~gradient.isfinite()).any(-1).nonzero()[0, 0])
+                self._found(
+                    "finite gradients",
+                    f"the gradient of row {row} is {gradient[row].tolist()}",
+                    dtype=name_of(mux.dtype),
+                    raw=tuple(raw[row].detach().double().tolist()),
+                )
+
+    def _gradient_batch(self, mux: Multiplexer) -> tuple[Tensor, dict[str, Tensor]]:
+        raw, given = self._batch(mux, 16)
+        return raw.requires_grad_(), given
+
+    def _verdicts_agree(self, mux: Multiplexer) -> None:
+        """``Rules.satisfied`` and the judge say the same of rows inside, of their neighbours and of others."""
+        mux.eval()
+        for branches, _, given in self._branches(mux, *self._batch(mux, 24)):
+            x = branches.best()
+            near = [torch.nextafter(x, torch.full_like(x, side)) for side in (-np.inf, np.inf)]
+            other = 4 * torch.randn(x.shape, generator=self.generator, dtype=torch.float64)
+            offers = torch.cat([x, *near, other, other.round()])
+            own = {name: value.repeat(5) for name, value in given.items()}
+            own_verdict = self.judge(self._rows(offers, own))
+            verdict = mux.rules.satisfied(offers, **own).numpy()
+            self._checked("Rules.satisfied agrees")
+            self.outcome.counts["points judged inside"] += int(own_verdict.sum())
+            self.outcome.counts["points judged outside"] += int((~own_verdict).sum())
+            if not np.array_equal(verdict, own_verdict):
+                row = offers[int(np.flatnonzero(verdict != own_verdict)[0])].tolist()
+                self._found("Rules.satisfied agrees", f"it does not on {row}")
+
+    def _reach(self, mux: Multiplexer) -> None:
+        mux.eval()
+        missed, tried = unreached(mux, self.sentence, self.random, self.judge)
+        self._checked("points are reached", tried)
+        if missed:
+            self._found("points are reached", missed, dtype=name_of(mux.dtype))
+
+    def _in_graphs(self, mux: Multiplexer) -> None:
+        mux.eval()
+        for _, raw, given in self._branches(mux, *self._batch(mux, 40)):
+            for graph, wrong, x in same_in_graphs(mux, raw, given, inductor=self.random.random() < 0.25):
+                self._checked(f"same in a graph: {graph}")
+                if wrong:
+                    self._found("same in a graph", f"{graph}: {wrong}", dtype=name_of(mux.dtype))
+                if x is not None:
+                    self._judged(f"rows of a graph: {graph}", mux, x, given, raw, torch.arange(len(raw)))
+
+
+def possible_terms(branches: Branches) -> Tensor:
+    """Which terms can be met in which rows, ``(*batch, K)``."""
+    impossible = branches.joint([choice.logits.isneginf().double() for choice in branches.choices])
+    return impossible == 0
