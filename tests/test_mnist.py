@@ -41,7 +41,7 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fit:
 
 @pytest.fixture
 def model() -> mnist.M2:
-    return mnist.M2(mnist.label_net("mlp", 1.0), mx.Rules(mnist.ADDITION))
+    return mnist.M2(mnist.label_net("mlp", 1.0), mnist.finite_terms(mnist.ADDITION))
 
 
 def test_quadruples_obey_the_rule_and_their_addends_are_uniform() -> None:
@@ -69,7 +69,7 @@ def test_the_free_energy_is_that_of_the_hundred_sums(model: mnist.M2) -> None:
 
 
 def test_without_the_rule_it_is_that_of_four_single_images() -> None:
-    free = mnist.M2(mnist.label_net("mlp", 1.0), mx.Rules(mnist.DIGITS))
+    free = mnist.M2(mnist.label_net("mlp", 1.0), mnist.finite_terms(mnist.DIGITS))
     log_q, costs = torch.randn(3, 4, 10).log_softmax(-1), torch.rand(3, 4, 10)
     single = (log_q.exp() * (costs + log_q + math.log(10))).sum((-1, -2))
     torch.testing.assert_close(free.free_energy(log_q, costs), single)
@@ -142,7 +142,7 @@ def test_ablations_write_to_a_file_of_their_own(fit: Fit, ablation: str) -> None
     assert not Path("results/mnist.jsonl").exists()
 
 
-@pytest.mark.parametrize("stop", [1, 3, 6, 9, 11])
+@pytest.mark.parametrize("stop", [1, 6, 9])
 def test_a_killed_run_ends_with_the_same_line(fit: Fit, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Two attempts at phase A of four steps each, two epochs, and phase B of four; killed in each epoch or between."""
     options = (*MLP, *SHORT, "--restarts", "1", "--stuck", "-9")
@@ -175,11 +175,15 @@ def test_two_processes_train_both_phases(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif("MULTIPLEXNET_DATA" not in os.environ, reason="set MULTIPLEXNET_DATA to a folder with mnist/")
-def test_real_digits_are_named_by_the_rule_alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Phase A of the MLP in small, and a few steps of phase B: more than nine images in ten are labelled right."""
-    monkeypatch.chdir(tmp_path)
-    options = ["--quick", "--quadruples", "8192", "--label-epochs", "4", "--epochs", "1", "--batch", "256"]
-    harness.command(mnist.Settings, mnist.main, options)
-    (line,) = harness.read(Path("out/mnist.jsonl"))
-    assert line["accuracy_a"] > 0.9
-    assert line["evidence_a"] < -3.9
+def test_real_digits_are_named_by_the_rule_alone(tmp_path: Path) -> None:
+    """Half a phase A of the MLP: more than nine test images in ten have their own label, and the meter says so."""
+    images, labels, test, test_labels = data.mnist()
+    digits, held_out = mnist.Digits(images[:55000], labels[:55000]), mnist.Digits(images[55000:], labels[55000:])
+    settings = mnist.Settings(checkpoints=tmp_path, results=tmp_path, quadruples=10240, label_epochs=4)
+    with harness.Results("mnist", settings).run({"seed": 0}) as run:
+        plan = mnist.phases("multiplexnet", "none")
+        net, evidence, restarts = mnist.learned_labels(run, "mlp", plan, digits, held_out, settings)
+        right, _ = mnist.accuracy(mnist.all_labels(net, mnist.Digits(test, test_labels), run.device), test_labels)
+    assert right > 0.9
+    assert evidence < -3.9
+    assert restarts == 0
