@@ -74,7 +74,7 @@ class Rules:
         """
         from multiplexnet.logic.from_z3 import from_z3
 
-        return cls.from_specification(from_z3(expression, outputs=outputs, inputs=inputs))
+        return cls.from_specification(from_z3(expression, outputs=outputs, inputs=inputs or ()))
 
     @classmethod
     def from_smtlib(cls, text: str, *, inputs: Sequence[str] | None = None) -> Rules:

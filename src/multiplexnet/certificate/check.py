@@ -22,7 +22,7 @@ from typing import Any
 from multiplexnet.certificate.document import Certificate, hashes
 from multiplexnet.certificate.formats import Format
 from multiplexnet.certificate.maps import Made, layer_from, own_rows
-from multiplexnet.certificate.parts import Part
+from multiplexnet.certificate.parts import Box, Part
 from multiplexnet.certificate.questions import Answer, Writer
 from multiplexnet.certificate.rules import Reading, read
 from multiplexnet.errors import RecordError
@@ -277,6 +277,11 @@ def _faults(
     term: Term, parts: Sequence[Part], form: Format, writer: Writer
 ) -> Iterator[tuple[str, Mapping[str, Fraction] | None]]:
     """What is wrong with the parts of a term, and where."""
+    constant = {pair for part in parts if isinstance(part, Box) for pair in part.constants()}
+    for variable, value in term.fixed:  # to the solver its values are whole numbers, to the layer they are not
+        if (variable, value) not in constant:
+            yield f"{variable.name} is not the constant {value}", None
+            return
     for part in parts:
         names = _names(part.outputs)
         for why in part.faults(form):

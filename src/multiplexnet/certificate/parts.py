@@ -17,7 +17,7 @@ from multiplexnet.certificate.margins import Affine, Inside, Margins, margins, s
 from multiplexnet.logic.formula import Apply, Atom, Linear, Symbol, Variable, symbols
 from multiplexnet.logic.record import Reader, list_from, number_from, whole_from
 
-__all__ = ["Part", "part_from"]
+__all__ = ["Box", "Part", "part_from"]
 
 Formulas = list[Atom]
 
@@ -130,6 +130,12 @@ class Box(Part):
         if any(len(side) != len(outputs) for side in ends):
             raise ValueError("a box has two ends for every output")
         return cls(outputs, *ends)
+
+    def constants(self) -> Iterator[tuple[Variable, Fraction]]:
+        """The outputs that have one value, and this value."""
+        for v, low, high in zip(self.outputs, self.lower, self.upper, strict=True):
+            if low is not None and low == high:
+                yield v, low
 
     def _ends(self) -> Iterator[tuple[Variable, Fraction, int]]:
         """Output, end and side of every bound."""
