@@ -12,6 +12,7 @@ from torch import Tensor
 
 from multiplexnet.errors import NestedError, ProductError
 from multiplexnet.refusals import refuse_lost
+from multiplexnet.transforms.base import in_full_precision
 from multiplexnet.transforms.choose import TermMaps
 from multiplexnet.transforms.known import Functions
 
@@ -279,6 +280,7 @@ class Branches:
 
         return evidence_loss(self, f, prior)
 
+    @in_full_precision
     def ordered(self, parts: Sequence[Tensor]) -> Tensor:
         """Values of the blocks, each ``(…, D_b)``, as values of all outputs ``(…, D)``."""
         if len(parts) == 1:

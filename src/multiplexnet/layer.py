@@ -37,7 +37,7 @@ from multiplexnet.refusals import (
     refuse_unknown_functions,
 )
 from multiplexnet.rules import Rules
-from multiplexnet.transforms.base import FORMATS
+from multiplexnet.transforms.base import FORMATS, in_full_precision
 from multiplexnet.transforms.choose import Boxes, TermMaps
 from multiplexnet.transforms.separable import Separable
 
@@ -375,6 +375,7 @@ class Multiplexer(nn.Module):
 
         return repaired(self, x0, inputs)
 
+    @in_full_precision
     def input_columns(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
         """The inputs side by side, ``(*batch, I)``, in the dtype of the layer; ``None`` if the rules have none."""
         scalars = self.rules.scalar_inputs(given)
