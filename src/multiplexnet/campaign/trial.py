@@ -32,6 +32,7 @@ from multiplexnet.campaign.variants import sentence as numbered
 from multiplexnet.campaign.verdict import Judge
 from multiplexnet.errors import (
     ContradictionError,
+    EqualityError,
     InputError,
     MultiplexError,
     ThinTermError,
@@ -46,6 +47,8 @@ __all__ = ["DTYPES", "Outcome", "Trial", "Violation", "trial"]
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 MAX_TERMS = 256
+COPIED = 0.1
+"""The share of layers that are cast, saved and run under autocast as well."""
 GRAPHS_EVERY = 250
 """Every so many trials the layer is also compiled and exported by torch, which takes seconds."""
 
@@ -259,12 +262,15 @@ class Trial:
         half = share // 2
         if written:
             self._terms(mux, max(8, half // size))
+        self._beyond(mux)
         self._best(mux, half if written else share)
         self._gradients(mux, written)
         if mux.dtype is torch.float64:
             self._verdicts_agree(mux)
         if mux.dtype is torch.float64 and not mux.is_nested:
             self._reach(mux)
+        if self.random.random() < COPIED:
+            self._copies(mux)
         if self.graphs and mux.dtype is torch.float32:
             self._in_graphs(mux)
 
@@ -410,6 +416,42 @@ class Trial:
         self._checked("points are reached", tried)
         if missed:
             self._found("points are reached", missed, dtype=name_of(mux.dtype))
+
+    def _copies(self, mux: Multiplexer) -> None:
+        """Cast from another dtype, saved and loaded, under autocast: the same bits."""
+        mux.eval()
+        start = torch.float32 if mux.dtype is torch.float64 else torch.float64
+        for branches, raw, given in self._branches(mux, *self._batch(mux, 16)):
+            expected = branches.best()
+            found = {"loaded": Multiplexer.from_state(mux.state_dict()).eval()(raw, **given).best()}
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                found["under autocast"] = mux(raw, **given).best()
+            try:
+                other = Multiplexer.from_compiled(mux.rules, mux.compiled, max_terms=MAX_TERMS, dtype=start)
+                found["cast"] = other.to(mux.dtype).eval()(raw, **given).best()
+            except (ThinTermError, EqualityError):  # in the dtype that it would be cast from
+                pass
+            for name, x in found.items():
+                self._checked(f"the same bits: {name}")
+                if x.dtype != expected.dtype or not torch.equal(x, expected):
+                    self._found(f"the same bits: {name}", "they are not", dtype=name_of(mux.dtype))
+
+    def _beyond(self, mux: Multiplexer) -> None:
+        """An input outside its declared range is refused."""
+        raw, given = self._batch(mux, 2)
+        for d in self.sentence.inputs:
+            if d.upper is None or not all(len(values) for values in given.values()):
+                continue
+            beyond = torch.tensor([float(d.upper) + max(1.0, abs(float(d.upper)))] * 2, dtype=torch.float64).to(
+                mux.dtype
+            )
+            self._checked("inputs out of range are refused")
+            try:
+                mux(raw, **{**given, d.name: beyond})
+            except InputError as error:
+                if "outside its declared range" in str(error):
+                    continue
+            self._found("inputs out of range are refused", f"{d} takes {beyond[0]}", dtype=name_of(mux.dtype))
 
     def _in_graphs(self, mux: Multiplexer) -> None:
         mux.eval()
