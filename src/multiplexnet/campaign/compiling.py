@@ -45,11 +45,21 @@ class CompileChecks:
         compiled: what the library made of them.
         meaning: the sentence in z3.
         random: decides what is looked at.
+        thorough: whether the checks that are made now and then are all made.
     """
 
-    def __init__(self, sentence: Sentence, rules: Rules, compiled: Compiled, meaning: Meaning, random: Random) -> None:
+    def __init__(
+        self,
+        sentence: Sentence,
+        rules: Rules,
+        compiled: Compiled,
+        meaning: Meaning,
+        random: Random,
+        *,
+        thorough: bool = False,
+    ) -> None:
         self.sentence, self.rules, self.compiled = sentence, rules, compiled
-        self.meaning, self.random = meaning, random
+        self.meaning, self.random, self.thorough = meaning, random, thorough
         self.plain = not any(term.blocks for _, term in compiled.terms)
 
     def run(self) -> Iterator[Finding]:
@@ -59,11 +69,11 @@ class CompileChecks:
         if self.plain:
             yield from self._primes()
             yield from self._irredundant()
-            if self.random.random() < TAMPERED:
+            if self.random.random() < TAMPERED or self.thorough:
                 yield from self._tampered()
         if self.sentence.twin is not None:
             yield from self._same_as_twin(self.sentence.twin)
-        elif self.random.random() < AGAIN:
+        elif self.random.random() < AGAIN or self.thorough:
             yield from self._again()
 
     # --- meaning ------------------------------------------------------------------------------------------------------

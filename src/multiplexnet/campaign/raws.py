@@ -34,19 +34,25 @@ def raw_rows(
     return raw.to(dtype)
 
 
-def input_values(declared: Declared, dtype: torch.dtype, generator: torch.Generator) -> list[float]:
-    """A few numbers of the dtype within the declared range, its ends or the numbers next to them included."""
+def input_values(
+    declared: Declared, dtype: torch.dtype, generator: torch.Generator, constants: Sequence[Fraction] = ()
+) -> list[float]:
+    """A few numbers of the dtype within the declared range, its ends or the numbers next to them included.
+
+    ``constants`` are numbers that the rules compare inputs with: they and their neighbours are tried as well.
+    """
+    edges = torch.tensor(_numbers([float(c) for c in constants], dtype), dtype=dtype)
+    close = [v for side in (-inf, inf) for v in torch.nextafter(edges, torch.full_like(edges, side)).tolist()]
+    near = [value for value in (*edges.tolist(), *close) if isfinite(value)]
     if declared.lower is None or declared.upper is None:
-        return _numbers(WIDE, dtype)
+        return sorted({*(v for v in _numbers(WIDE, dtype) if isfinite(v)), *near})
     low, high = declared.lower, declared.upper
     shares = [0.0, 1.0, 0.5, *torch.rand(3, generator=generator, dtype=torch.float64).tolist()]
     offers = [float(low + (high - low) * Fraction(share)) for share in shares]
     tensor = torch.tensor(_numbers(offers, dtype), dtype=dtype)
     inward = torch.nextafter(tensor, torch.full_like(tensor, float((low + high) / 2)))
-    found = [
-        value for value in (*tensor.tolist(), *inward.tolist()) if isfinite(value) and low <= Fraction(value) <= high
-    ]
-    return sorted(set(found))
+    found = {value for value in (*tensor.tolist(), *inward.tolist(), *near) if isfinite(value)}
+    return sorted(value for value in found if low <= Fraction(value) <= high)
 
 
 def _numbers(values: Sequence[float], dtype: torch.dtype) -> list[float]:

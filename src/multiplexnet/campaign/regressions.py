@@ -25,7 +25,7 @@ def small(sentence: Sentence, violation: Violation, rows: int = ROWS) -> tuple[S
 
     def fails(candidate: Sentence) -> bool:
         given = {violation.dtype: [(violation.raw, violation.inputs)]} if violation.dtype and violation.raw else None
-        outcome = Trial(candidate, rows, random=Random(0), given=given).run()
+        outcome = Trial(candidate, rows, random=Random(0), given=given, thorough=True).run()
         same = [v for v in outcome.violations if v.check == violation.check and _crash(v) == _crash(violation)]
         if same:
             failures[candidate] = same[0]
@@ -69,4 +69,4 @@ def replayed(record: dict[str, Any], *, road: Callable[..., Trial] = Trial) -> O
     if record["dtype"] and record["raw"]:
         pair = [float.fromhex(value) for value in record["raw"]], [float.fromhex(value) for value in record["inputs"]]
         given = {record["dtype"]: [pair]}
-    return road(Sentence.from_record(record["sentence"]), ROWS, random=Random(0), given=given).run()
+    return road(Sentence.from_record(record["sentence"]), ROWS, random=Random(0), given=given, thorough=True).run()

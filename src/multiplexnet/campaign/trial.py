@@ -26,7 +26,7 @@ from multiplexnet.campaign.compiling import CompileChecks
 from multiplexnet.campaign.graphs import same_in_graphs
 from multiplexnet.campaign.raws import input_values, raw_rows
 from multiplexnet.campaign.reaching import unreached
-from multiplexnet.campaign.sentences import Sentence
+from multiplexnet.campaign.sentences import COMPARISONS, Sentence
 from multiplexnet.campaign.solver import Meaning
 from multiplexnet.campaign.variants import sentence as numbered
 from multiplexnet.campaign.verdict import Judge
@@ -42,11 +42,14 @@ from multiplexnet.logic.diagnose import uncovered_input
 from multiplexnet.logic.formula import Atom
 from multiplexnet.logic.terms import Compiled
 from multiplexnet.rules import Rules
+from multiplexnet.transforms.separable import PaperSeparable, Separable
 
 __all__ = ["DTYPES", "Outcome", "Trial", "Violation", "trial"]
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 MAX_TERMS = 256
+PAPER = 0.15
+"""The share of layers that map intervals as the paper does."""
 COPIED = 0.1
 """The share of layers that are cast, saved and run under autocast as well."""
 GRAPHS_EVERY = 250
@@ -105,6 +108,7 @@ class Trial:
         random: decides on everything that is drawn.
         graphs: whether compiled and exported layers are compared as well.
         given: raw rows (and inputs) to be tried besides, by dtype.
+        thorough: whether the checks that trials make now and then are all made.
     """
 
     def __init__(
@@ -115,11 +119,13 @@ class Trial:
         random: Random,
         graphs: bool = False,
         given: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]] | None = None,
+        thorough: bool = False,
     ) -> None:
         self.sentence, self.rows, self.random, self.graphs = sentence, rows, random, graphs
-        self.given = given or {}
+        self.given, self.thorough = given or {}, thorough
         self.outcome = Outcome(sentence.kind)
         self.judge = Judge(sentence)
+        self.edges = _edges(sentence)
         self.generator = torch.Generator().manual_seed(random.getrandbits(60))
 
     def run(self) -> Outcome:
@@ -197,7 +203,7 @@ class Trial:
         return 1
 
     def _compile_checks(self, rules: Rules, compiled: Compiled, meaning: Meaning) -> None:
-        checks = CompileChecks(self.sentence, rules, compiled, meaning, self.random)
+        checks = CompileChecks(self.sentence, rules, compiled, meaning, self.random, thorough=self.thorough)
         for check, wrong in checks.run():
             self._checked(check)
             if wrong:
@@ -230,9 +236,12 @@ class Trial:
 
     def _layer(self, rules: Rules, compiled: Compiled, dtype: torch.dtype, meaning: Meaning) -> Multiplexer | None:
         try:
-            return Multiplexer.from_compiled(rules, compiled, max_terms=MAX_TERMS, dtype=dtype)
+            boxes = PaperSeparable if self.random.random() < PAPER else Separable
+            return Multiplexer.from_compiled(rules, compiled, max_terms=MAX_TERMS, dtype=dtype, boxes=boxes)
         except MultiplexError as error:
             self._refused(name_of(dtype), error)
+            if self.sentence.point is not None:  # made of numbers that every format holds
+                self._found("single points are kept", str(error), dtype=name_of(dtype))
             if isinstance(error, ThinTermError):
                 self._checked("refused as thin, and it is")
                 if self._has_room(error, dtype, meaning):
@@ -269,7 +278,7 @@ class Trial:
             self._verdicts_agree(mux)
         if mux.dtype is torch.float64 and not mux.is_nested:
             self._reach(mux)
-        if self.random.random() < COPIED:
+        if self.random.random() < COPIED or self.thorough:
             self._copies(mux)
         if self.graphs and mux.dtype is torch.float32:
             self._in_graphs(mux)
@@ -279,7 +288,7 @@ class Trial:
         raw = raw_rows(count, mux.in_features, mux.dtype, self.generator, with_nan=with_nan)
         pairs = [pair for pair in self.given.get(name_of(mux.dtype), ()) if len(pair[0]) == mux.in_features]
         given = {
-            d.name: self._drawn_inputs(input_values(d, mux.dtype, self.generator), count, mux.dtype)
+            d.name: self._drawn_inputs(input_values(d, mux.dtype, self.generator, self.edges), count, mux.dtype)
             for d in self.sentence.inputs
         }
         if pairs:
@@ -423,11 +432,14 @@ class Trial:
         start = torch.float32 if mux.dtype is torch.float64 else torch.float64
         for branches, raw, given in self._branches(mux, *self._batch(mux, 16)):
             expected = branches.best()
-            found = {"loaded": Multiplexer.from_state(mux.state_dict()).eval()(raw, **given).best()}
+            loaded = Multiplexer.from_state(mux.state_dict(), boxes=mux._boxes)
+            found = {"loaded": loaded.eval()(raw, **given).best()}
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 found["under autocast"] = mux(raw, **given).best()
             try:
-                other = Multiplexer.from_compiled(mux.rules, mux.compiled, max_terms=MAX_TERMS, dtype=start)
+                other = Multiplexer.from_compiled(
+                    mux.rules, mux.compiled, max_terms=MAX_TERMS, dtype=start, boxes=mux._boxes
+                )
                 found["cast"] = other.to(mux.dtype).eval()(raw, **given).best()
             except (ThinTermError, EqualityError):  # in the dtype that it would be cast from
                 pass
@@ -462,6 +474,18 @@ class Trial:
                     self._found("same in a graph", f"{graph}: {wrong}", dtype=name_of(mux.dtype))
                 if x is not None:
                     self._judged(f"rows of a graph: {graph}", mux, x, given, raw, torch.arange(len(raw)))
+
+
+def _edges(sentence: Sentence) -> list[Fraction]:
+    """Numbers that an input by itself is compared with."""
+    names = {d.name for d in sentence.inputs}
+    return [
+        node.parts[1].value
+        for rule in sentence.rules
+        for node in rule.walk()
+        if node.op in COMPARISONS and node.parts[0].op == "variable" and node.parts[0].value in names
+        if isinstance(node.parts[1].value, Fraction) and node.parts[1].op == "number"
+    ]
 
 
 def possible_terms(branches: Branches) -> Tensor:
