@@ -37,7 +37,7 @@ class Found:
 def markdown(data: dict[str, Any]) -> str:
     """All tables."""
     found = Found(data)
-    loads = [cell["load"] for cell in data["cells"]]
+    loads = [cell["load"] for cell in data["cells"] if "load" in cell]
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
     double = ", ".join(name for name, dtype in data["dtypes"].items() if dtype == "float64" and name in found.peers)
     parts = [

@@ -1,6 +1,6 @@
 """This library beside its peers: time, exact violations, dead gradients, set-up, and behaviour as a torch module.
 
-    python benchmarks/peers.py [--only PEER] [--sets NAME] [--render] [--results FOLDER]
+    python benchmarks/peers.py [--only PEER] [--sets NAME] [--missing] [--render] [--results FOLDER]
 
 Needs the packages of benchmarks/peers-requirements.txt (``make peers`` installs them in an environment of their own)
 and writes peers.json, peers.md and peers.png. Every pair of a peer and a set runs in a process of its own, one thread,
@@ -48,10 +48,10 @@ from torch import Tensor
 
 RESULTS = Path(__file__).parent / "results"
 BATCHES = (16384, 1024, 128, 16)
-SOME = 128  # rows that are judged of a layer that is too slow for the largest batch
+SOME, FEW = 128, 16  # rows N(0, 10²), and extreme ones, that are judged of a layer too slow for the largest batch
 RAWS = {"N(0,10)": 10.0, "1e4": 1e4, "1e30": 1e30}
 TOOLS = ("empty batch", "deepcopy", "pickle", "vmap", "export", "compile")
-STEPS = ("time", *RAWS, *TOOLS)
+PASSES = (("time", *RAWS), TOOLS)
 SECONDS, GIGABYTES = 60.0, 4.0
 
 
@@ -134,7 +134,8 @@ class Cell:
     # --- outputs and gradients ----------------------------------------------------------------------------------------
 
     def rows(self, kind: str) -> dict[str, Any]:
-        raw, *limit = self.raw(self.batch if self.batch == BATCHES[0] else min(self.batch, SOME), kind)
+        slow = self.batch < BATCHES[0]
+        raw, *limit = self.raw((SOME if kind == "N(0,10)" else FEW) if slow else self.batch, kind)
         known = limit[0].double().numpy() if limit else None
         self.layer.eval()
         with torch.no_grad():
@@ -257,19 +258,25 @@ def work(peer: Peer, given: Set, batch: int, steps: Sequence[str], out: io.TextI
 # --- all of them, each watched ----------------------------------------------------------------------------------------
 
 
-def measured(peer: Peer, given: Set) -> dict[str, Any]:
-    """What became of every step; steps that are stopped do not stop the others."""
-    reason = peer.cannot(given)
-    cell: dict[str, Any] = {"peer": peer.name, "set": given.name, "load": round(os.getloadavg()[0], 2)}
-    if reason:
-        return cell | {"cannot": reason}
-    left, batch = [step for step in STEPS if peer.own_module or step not in TOOLS], BATCHES[0]
+def measured(peer: Peer, given: Set, steps: Sequence[str], known: dict[str, Any]) -> dict[str, Any]:
+    """What is known with what became of these steps; those that are stopped do not stop the others."""
+    if reason := peer.cannot(given):
+        return {"peer": peer.name, "set": given.name, "cannot": reason}
+    left = [step for step in steps if peer.own_module or step not in TOOLS]
+    if not left or (isinstance(known.get("set-up"), str) and "time" not in left):
+        return known
+    load, earlier = round(os.getloadavg()[0], 2), known.get("time", {})
+    batch = earlier["batch"] if "time" not in left and isinstance(earlier, dict) else BATCHES[0]
+    kept = {name: value for name, value in known.items() if name not in (*left, "set-up")}
+    cell: dict[str, Any] = {"peer": peer.name, "set": given.name, **kept}
+    if "time" in left:
+        cell["load"] = load
     while left:
         done, stopped = watched(peer, given, batch, left)
         cell |= {line["step"]: line["result"] for line in done}
         cell["peak_gb"] = max([cell.get("peak_gb", 0.0), *(line.get("peak_gb", 0.0) for line in done)])
         batch = min([batch, *(line["batch"] for line in done if "batch" in line)])
-        left = [step for step in left if step not in cell]
+        left = [step for step in left if step not in {line["step"] for line in done}]
         if stopped is None or "set-up" not in cell or isinstance(cell["set-up"], str):
             cell.setdefault("set-up", stopped)
             break
@@ -349,6 +356,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="peers whose name contains this; what is known of others is kept")
     parser.add_argument("--sets", default="", help="sets whose name contains this; what is known of others is kept")
+    parser.add_argument("--missing", action="store_true", help="measure only what is not known yet")
     parser.add_argument("--render", action="store_true", help="measure nothing, write the tables and the picture again")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder to write to")
     options = parser.parse_args()
@@ -356,17 +364,17 @@ def main() -> None:
     path = options.results / "peers.json"
     known = json.loads(path.read_text())["cells"] if path.exists() else []
     cells = {(cell["peer"], cell["set"]): cell for cell in known}
-    if not options.render:
-        for given in chosen_sets():
-            for peer in PEERS:
-                if options.only in peer.name and options.sets in given.name:
-                    start = time.monotonic()
-                    cells[peer.name, given.name] = measured(peer, given)
-                    print(f"{given.name:18} {peer.name:20} {time.monotonic() - start:6.1f} s", file=sys.stderr)
-                    ordered = [
-                        cells[p.name, s.name] for s in chosen_sets() for p in PEERS if (p.name, s.name) in cells
-                    ]  # fmt: skip
-                    path.write_text(json.dumps({**surroundings(), "cells": ordered}, indent=1) + "\n")
+    pairs = [(peer, given) for given in chosen_sets() for peer in PEERS]
+    wanted = [(p, s) for p, s in pairs if options.only in p.name and options.sets in s.name and not options.render]
+    for own in PASSES:
+        for peer, given in wanted:
+            start, key = time.monotonic(), (peer.name, given.name)
+            before = cells.get(key, {})
+            left = [step for step in own if not (options.missing and step in before)]
+            cells[key] = measured(peer, given, left, before)
+            print(f"{given.name:18} {peer.name:20} {time.monotonic() - start:6.1f} s", file=sys.stderr, flush=True)
+            ordered = [cells[p.name, s.name] for p, s in pairs if (p.name, s.name) in cells]
+            path.write_text(json.dumps({**surroundings(), "cells": ordered}, indent=1) + "\n")
     from peer_tables import draw, markdown
 
     found = json.loads(path.read_text())
