@@ -219,16 +219,16 @@ def scales(random: Random) -> Sentence:
 
 def ends(random: Random) -> Sentence:
     """Bounds near the largest and the smallest numbers of the formats."""
-    names = reals(random, 2)
     largest = random.choice([Fraction(65504), Fraction(2) ** 127, Fraction(2) ** 1000])
     tiny = random.choice([Fraction(1, 2**24), Fraction(1, 2**126), Fraction(1, 2**149), Fraction(1, 2**133)])
     bound = random.choice([largest, tiny]) * Fraction(random.randint(1, 16), 8)
-    centre = {name: Fraction(0) for name in names}
-    if random.random() < 0.5:
-        node = linear(random, names, numbers=lambda r: Fraction(r.choice([-1, 1])))
-        return over(names, [true_at(random, node, centre, bound) for _ in range(2)], satisfiable=True)
-    rules = [Node(random.choice([">", ">="]), (variable(names[0]), number(random.choice([-1, 1]) * bound)))]
-    return over(names, rules, satisfiable=True)
+    if random.random() < 0.6:
+        centre = {"x": Fraction(0), "y": Fraction(0)}
+        node = total(*(_multiple(Fraction(random.choice([-1, 1])), name) for name in centre))
+        rows = [true_at(random, node, centre, bound) for _ in range(random.randint(1, 2))]
+        return over(list(centre), rows, satisfiable=True)
+    rules = [Node(random.choice([">", ">="]), (variable("x"), number(random.choice([-1, 1]) * bound)))]
+    return over(reals(random, 2), rules, satisfiable=True)
 
 
 # --- equalities -----------------------------------------------------------------------------------------------------
@@ -388,7 +388,7 @@ def inputs(random: Random) -> Sentence:
         own = [product(nonzero(random), variable(d.name)) for d in known if random.random() < 0.8]
         return total(*own, number(small(random)))
 
-    match random.choice(["sided", "between", "tied", "cases"]):
+    match random.choice(["sided", "between", "tied", "cases", "cancelled"]):
         case "sided":
             rules = [Node(random.choice(["<", "<=", ">", ">="]), (variable(name), bound())) for name in names]
         case "between":
@@ -398,6 +398,14 @@ def inputs(random: Random) -> Sentence:
             rules = [Node(random.choice(["<", "<="]), (lower, node)), Node("<", (node, upper))]
         case "tied":
             rules = [Node(random.choice(["<", "<=", ">="]), (linear(random, names), bound())) for _ in range(2)]
+        case "cancelled":  # u/3 − v/7 is 0 at the ends of both ranges, and some 10⁻¹² in floats
+            size = Fraction(10) ** random.randint(0, 3)
+            known = [Declared("u", "input", Fraction(0), 3 * size), Declared("v", "input", Fraction(0), 7 * size)]
+            difference = [product(Fraction(1, 3), variable("u")), product(Fraction(-1, 7), variable("v"))]
+            rules = [Node(random.choice(["<", "<=", ">", ">="]), (linear(random, names, most=1), total(*difference)))]
+            if random.random() < 0.5:
+                above = total(*difference, number(abs(nonzero(random))))
+                rules = [Node("<", (total(*difference), variable("x"))), Node("<=", (variable("x"), above))]
         case _:
             decides = compared(random, variable(known[0].name), number(small(random)), equal=0)
             first = Node(random.choice(["<", ">="]), (variable(names[0]), bound()))

@@ -18,17 +18,20 @@ from multiplexnet.campaign.solver import Meaning
 from multiplexnet.campaign.verdict import Judge
 from multiplexnet.errors import InputError
 from multiplexnet.layer import Multiplexer
+from multiplexnet.logic.formula import Variable
 from multiplexnet.logic.terms import Term
 
 __all__ = ["unreached"]
 
-CLOSE = 1e-6
-"""By how much of its size, or of the numbers in the rows (at least of 1), a point may be missed."""
+CLOSE, CLOSE_ON_GRID = 1e-6, 1e-3
+"""By how much of its size, or of the numbers in the rows (at least of 1), a point may be missed; solutions of
+equalities lie on a grid, which spends half of its digits on how far it goes."""
+ROOM = Fraction(1, 2**30)
+"""The share of the numbers in a row that its slack has to be: where it is less, rounding has its say."""
 FURTHEST = 10**6
 """How far out points are asked for, in units of the numbers in the rows."""
 AROUND = 64
-"""Solutions of equalities lie on a grid, which ends where the digits of the format do: they are asked for within so
-many times the size of the point that raw values of zero lead to."""
+"""Solutions of equalities are asked for within so many times the size of the point that raw values of zero lead to."""
 LARGEST = 2.0**90
 """Sets with larger numbers in them are left out: raw values are cut at 2¹⁰⁰."""
 
@@ -54,13 +57,24 @@ def unreached(mux: Multiplexer, sentence: Sentence, random: Random, judge: Judge
         row = torch.stack([columns[d.name] for d in sentence.declared], -1).numpy()
         if not any(term.equalities for term in terms) and not judge(np.asarray(row))[0]:
             return "", 0  # what floats make of the point, or of the inputs, lies outside
+        if not _has_room(terms, {name: Fraction(float(column)) for name, column in columns.items()}):
+            return "", 0
         reached = mux(_raw_for(mux, wanted, inputs, chosen), **given).best()
     except InputError:
         return "", 0
     off = float((reached - wanted).abs().max()) / max(float(wanted.abs().max()), size)
-    if off <= CLOSE:
+    if off <= (CLOSE_ON_GRID if any(term.equalities for term in terms) else CLOSE):
         return "", 1
     return f"{wanted[0].tolist()} is missed by {off:g} of its size: {reached[0].tolist()} (inputs {given})", 1
+
+
+def _has_room(terms: list[Term], point: dict[str, Fraction]) -> bool:
+    """Whether rounding the numbers in the inequalities takes up little of their slacks."""
+    for row in (row for term in terms for row in term.inequalities):
+        parts = [c * point[s.name] for s, c in row.linear.terms if isinstance(s, Variable)]
+        if -sum(parts, row.linear.constant) < ROOM * sum(map(abs, parts)):
+            return False
+    return True
 
 
 def _centre(mux: Multiplexer, chosen: list[int], given: dict[str, Tensor]) -> Tensor:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
+from pathlib import Path
 from random import Random
 from time import perf_counter
 from typing import Any
@@ -133,8 +134,8 @@ class Trial:
         start = perf_counter()
         try:
             self._road()
-        except Exception:
-            self._found("crash", traceback.format_exc(limit=-4))
+        except Exception as error:
+            self._found("crash", _told(error))
         self.outcome.seconds = perf_counter() - start
         self.outcome.counts["verdicts in floats"] += self.judge.in_floats
         self.outcome.counts["verdicts in integers"] += self.judge.in_integers
@@ -474,6 +475,13 @@ class Trial:
                     self._found("same in a graph", f"{graph}: {wrong}", dtype=name_of(mux.dtype))
                 if x is not None:
                     self._judged(f"rows of a graph: {graph}", mux, x, given, raw, torch.arange(len(raw)))
+
+
+def _told(error: Exception) -> str:
+    """An exception and the last places on its way, without the folders of this machine."""
+    frames = traceback.extract_tb(error.__traceback__)[-4:]
+    places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+    return f"{', '.join(places)}\n{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
 
 def _edges(sentence: Sentence) -> list[Fraction]:
