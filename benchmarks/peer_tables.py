@@ -47,8 +47,8 @@ def markdown(data: dict[str, Any]) -> str:
         f"load of the machine {min(loads)} to {max(loads)}. float32, batch 16,384; {double} in float64, as in "
         "their examples. «–»: the set is beyond the peer, see below.",
         "## Forward and backward, as a multiple of softplus",
-        "In brackets the batch where 16,384 rows take too long. Where there is a choice among terms, `best()` and then "
-        "the loss marginalised over all of them.",
+        "In brackets the batch where 16,384 rows take too long; times are then compared per row. With a choice "
+        "among terms, `best()` and then the loss marginalised over all of them.",
         table(found, time_cell),
         *faster(found),
         "## Rows that violate, in per cent, exactly",

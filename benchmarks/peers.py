@@ -9,7 +9,9 @@ in a fresh process.
 
 * *time*: forward and backward in training, as a multiple of ``softplus`` on a tensor of the outputs' shape and dtype;
   they run in turn, processor times, medians. The batch is 16,384 rows, or the largest of 1,024, 128 and 16 that takes
-  less than some 2 s a step. The sets and the verdict are in benchmarks/peer_sets.py, the layers in peer_layers.py.
+  less than some 2 s a step; then times are compared per row with softplus on 16,384 rows, because on a small tensor
+  most of its time is the call (``same_shape`` in the JSON is the ratio on the small one). The sets and the verdict are
+  in benchmarks/peer_sets.py, the layers in peer_layers.py.
 * *violations*: the share of rows outside the set, their floats read as exact numbers, tolerance zero, for raw values
   N(0, 10²), and of random sign and size 0.5 to 1 times 1e4 and 1e30; and by how much the worst row misses.
 * *dead gradients*: the share of entries of the raw values' gradient that are exactly zero, there.
@@ -101,8 +103,9 @@ class Cell:
                 break
             rows = more
         self.batch = rows
-        own, bare = turns(self.step(rows), self.bare(rows), seconds=1.0)
-        result = {"batch": rows, "ms": own * 1e3, "softplus_ms": bare * 1e3, "ratio": own / bare}
+        own, bare, full = turns(self.step(rows), self.bare(rows), self.bare(BATCHES[0]), seconds=1.0)
+        ratio = own / full * BATCHES[0] / rows
+        result = {"batch": rows, "ms": own * 1e3, "softplus_ms": bare * 1e3, "ratio": ratio, "same_shape": own / bare}
         if type(self.layer).objective is not Layer.objective and self.given.rows == ():
             own, bare = turns(self.step(rows, marginal=True), self.bare(rows), seconds=1.0)
             result |= {"marginal_ms": own * 1e3, "marginal_ratio": own / bare}
