@@ -22,7 +22,7 @@ from typing import Any
 from multiplexnet.certificate.document import Certificate, hashes
 from multiplexnet.certificate.formats import Format
 from multiplexnet.certificate.maps import Made, layer_from, own_rows
-from multiplexnet.certificate.parts import Box, Part
+from multiplexnet.certificate.parts import Box, Part, is_coprime
 from multiplexnet.certificate.questions import Answer, Writer
 from multiplexnet.certificate.rules import Reading, read
 from multiplexnet.errors import RecordError
@@ -115,6 +115,9 @@ class _Check:
             self.written = text_from(data["rules"]["language"]), text_from(data["rules"]["text"])
             reader = Reader(self.variables, self.functions)
             self.blocks = reader.blocks(data["terms"]["blocks"], data["terms"]["inner"])
+            terms = (term for block in (*self.blocks, *reader.inner) for term in block.terms)
+            if not all(is_coprime(row) for term in terms for row in term.rows):
+                raise ValueError("a row of a term whose coefficients are not coprime integers")
             self.layer = layer_from(data["layer"], reader, self.blocks)
             self.complete = _complete(data["proved"])
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import gcd, lcm
 from typing import Any
 
 import torch
@@ -158,13 +159,14 @@ def _part(part: Part, dtype: torch.dtype) -> dict[str, Any]:
             precision = precision_of(dtype)
             rows = gauge_rows(part.A, part.b, part.anchor, unit=precision.unit, tiny=precision.tiny)
             atoms = _atoms(part.outputs, part.A, part.b, part.strict)
-            anchor = {"anchor": [str(c) for c in part.anchor], **_margins(rows)}
+            anchor = {"anchor": [str(c) for c in part.anchor], **_margins(part, rows)}
             return {"kind": "polyhedron", "outputs": outputs, "rows": atoms, **anchor}
         case Lattice():
             return {"kind": "lattice", "outputs": outputs, **_lattice(part)}
         case Parametric():
-            both = [(*a, *p) for a, p in zip(part.A, part.P, strict=True)]
-            atoms = _atoms((*part.outputs, *part.parameters), both, part.b, part.strict)
+            both = [_coprime((*a, *p), b) for a, p, b in zip(part.A, part.P, part.b, strict=True)]
+            symbols = (*part.outputs, *part.parameters)
+            atoms = _atoms(symbols, [row for row, _ in both], [bound for _, bound in both], part.strict)
             return {"kind": "parametric", "outputs": outputs, "rows": atoms}
 
 
@@ -172,29 +174,55 @@ def _end(end: Fraction | None) -> str | None:
     return None if end is None else str(end)
 
 
-def _margins(rows: Rows) -> dict[str, Any]:
-    """What is left of every slack, as the float64 that the layer divides by, and the rows that are taken loosely."""
+def _margins(part: Polyhedron, rows: Rows) -> dict[str, Any]:
+    """Slacks, what is left of each as the float64 that the layer divides by, and the rows that are taken loosely."""
+    products = (sum((c * x for c, x in zip(a, part.anchor, strict=True) if c), Fraction(0)) for a in part.A)
+    slacks = [str(b - product) for b, product in zip(part.b, products, strict=True)]
     loose = [i for i, (w, e) in enumerate(zip(rows.W, rows.E, strict=True)) if e.any() and not w.any()]
-    return {"room": [str(Fraction(float(r))) for r in rows.room], "loose": loose}
+    return {"slack": slacks, "room": [str(Fraction(float(r))) for r in rows.room], "loose": loose}
 
 
 def _lattice(part: Lattice) -> dict[str, Any]:
     double = precision_of(torch.float64)
-    whole, count = in_steps(part), len(part.A) - part.cuts
+    count, d = len(part.A) - part.cuts, len(part.anchor)
+    used = in_steps(part)  # with those of the bounds of t that do not follow from its other rows
+    ends = [next([j, 1 if a > 0 else -1] for j, a in enumerate(row) if a) for row in used.A[len(part.A) :]]
+    bounds = tuple(tuple(sign * part.step * (i == j) for i in range(d)) for j in range(d) for sign in (1, -1))
+    n = len(part.A)
+    whole = Polyhedron((), used.A[:n] + bounds, used.b[:n] + (part.bound,) * len(bounds), (), used.anchor)
     rows = gauge_rows(whole.A, whole.b, whole.anchor, unit=double.unit, tiny=double.tiny + 0.5)
-    t = tuple(Variable(f"t[{j}]", j) for j in range(len(part.anchor)))
-    ends = [next([j, 1 if a > 0 else -1] for j, a in enumerate(row) if a) for row in whole.A[len(part.A) :]]
+    t = tuple(Variable(f"t[{j}]", j) for j in range(d))
     return {
         "origin": [str(c) for c in part.origin],
         "basis": [[str(c) for c in row] for row in part.basis],
         "step": str(part.step),
         "bound": str(part.bound),
         "rows": _atoms(t, part.A[:count], part.b[:count], part.strict[:count]),
-        "cuts": _atoms(t, part.A[count:], part.b[count:], part.strict[count:]),
+        "cuts": _cuts(part, count),
         "ends": ends,
         "anchor": [str(c) for c in part.anchor],
-        **_margins(rows),
+        **_margins(whole, rows),
     }
+
+
+def _cuts(part: Lattice, first: int) -> list[list[Any]]:
+    """The outputs that the last rows keep within ± a size, by two coprime rows ``±basis · t ≤ size ∓ origin`` each."""
+    found: list[list[Any]] = []
+    for k in range(first, len(part.A), 2):
+        for i in range(found[-1][0] + 1 if found else 0, len(part.origin)):
+            divisor, origin = gcd(*part.basis[i]), part.origin[i]
+            size = part.b[k] * divisor + origin
+            same = divisor and all(a * divisor == c for a, c in zip(part.A[k], part.basis[i], strict=True))
+            if same and size == part.b[k + 1] * divisor - origin:
+                found.append([i, str(size)])
+                break
+    return found
+
+
+def _coprime(row: Sequence[Fraction], bound: Fraction) -> tuple[list[Fraction], Fraction]:
+    scale = lcm(*(c.denominator for c in row))
+    factor = Fraction(scale, gcd(*(int(c * scale) for c in row)) or 1)
+    return [c * factor for c in row], bound * factor
 
 
 def _atoms(

@@ -16,8 +16,9 @@ Row = tuple[Sequence[Fraction], Fraction]
 
 @dataclass(frozen=True)
 class Margins:
-    """What is left of every slack once rounding took its share, and the rows that are taken loosely instead."""
+    """Slacks, what is left of each once rounding took its share, and the rows that are taken loosely instead."""
 
+    slack: tuple[Fraction, ...]
     room: tuple[Fraction, ...]
     loose: tuple[int, ...]
 
@@ -27,16 +28,16 @@ class Inside(Exception):
 
 
 def margins(rows: Sequence[Row], anchor: Sequence[Fraction], unit: Fraction, tiny: Fraction) -> Margins:
-    """The margins of rows around an anchor, each as the float64 that the layer divides by.
+    """The margins of rows around an anchor.
 
-    ``s = b − a·c`` and ``left = s − Σ |a_j| (unit |c_j| + tiny)``; a row with ``left < s / 2`` is loose, and its margin
-    is ``s``.
+    ``s = b − a·c`` and ``left = s − Σ |a_j| (unit |c_j| + tiny)``. The room is ``left`` as the float64 that the layer
+    divides by; a row with ``left < s / 2`` is loose, and its room is ``s``.
 
     Raises:
         Inside: a slack is not positive, or below what float64 can work with.
     """
     error = [unit * abs(c) + tiny for c in anchor]
-    room, loose = [], []
+    slacks, room, loose = [], [], []
     for i, (a, b) in enumerate(rows):
         slack = b - sum((x * c for x, c in zip(a, anchor, strict=True) if x), Fraction(0))
         if slack < SLACK:
@@ -45,8 +46,9 @@ def margins(rows: Sequence[Row], anchor: Sequence[Fraction], unit: Fraction, tin
         if left < slack / 2:
             loose.append(i)
             left = slack
+        slacks.append(slack)
         room.append(Fraction(float(left)))
-    return Margins(tuple(room), tuple(loose))
+    return Margins(tuple(slacks), tuple(room), tuple(loose))
 
 
 def _short(number: Fraction) -> str:

@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from math import gcd
 from typing import Any
 
 from multiplexnet.certificate.formats import FORMATS, Format, grid, power
@@ -17,7 +18,7 @@ from multiplexnet.certificate.margins import Affine, Inside, Margins, margins, s
 from multiplexnet.logic.formula import Apply, Atom, Linear, Symbol, Variable, symbols
 from multiplexnet.logic.record import Reader, list_from, number_from, whole_from
 
-__all__ = ["Box", "Part", "part_from"]
+__all__ = ["Box", "Part", "is_coprime", "part_from"]
 
 Formulas = list[Atom]
 
@@ -61,7 +62,7 @@ def part_from(record: Any, reader: Reader) -> Part:
     kind = kinds[record["kind"]]
     names = {"kind", *kind.__dataclass_fields__}
     if "margins" in names:
-        names = names - {"margins"} | {"room", "loose"}
+        names = names - {"margins"} | {"slack", "room", "loose"}
     if set(record) != names:
         raise ValueError(f"a {record['kind']} has exactly {', '.join(sorted(names))}")
     return kind.of(record, reader)
@@ -82,8 +83,8 @@ def _numbers(record: Any, count: int) -> tuple[Fraction, ...]:
 
 
 def _margins(record: Mapping[str, Any]) -> Margins:
-    room = tuple(map(number_from, list_from(record["room"])))
-    return Margins(room, tuple(map(whole_from, list_from(record["loose"]))))
+    slack, room = (tuple(map(number_from, list_from(record[name]))) for name in ("slack", "room"))
+    return Margins(slack, room, tuple(map(whole_from, list_from(record["loose"]))))
 
 
 def _rows(record: Any, reader: Reader, allowed: Sequence[Variable] | None) -> tuple[Atom, ...]:
@@ -94,7 +95,16 @@ def _rows(record: Any, reader: Reader, allowed: Sequence[Variable] | None) -> tu
         raise ValueError("a row of a part speaks of something else than its outputs")
     if any(row.relation == "==" for row in found) or not all(isinstance(s, Variable | Apply) for s in named):
         raise ValueError("a row of a part is no plain inequality")
+    if not all(map(is_coprime, found)):
+        raise ValueError("a row of a part whose coefficients are not coprime integers")
     return found
+
+
+def is_coprime(row: Atom) -> bool:
+    """Whether the coefficients are coprime integers, so that there is one way to write the row."""
+    coefficients = [c for _, c in row.linear.terms]
+    whole = all(c.denominator == 1 for c in coefficients)
+    return whole and (not coefficients or gcd(*(c.numerator for c in coefficients)) == 1)
 
 
 def _vectors(rows: Sequence[Atom], variables: Sequence[Variable]) -> list[tuple[list[Fraction], Fraction]]:
@@ -221,8 +231,8 @@ class Polyhedron(Part):
 class Lattice(Part):
     """Solutions of equalities, ``x = origin + basis t`` with t on a grid, around an anchor on it.
 
-    ``rows`` are those of the term, ``cuts`` what the format asks for besides, ``ends`` those of the bounds of t that
-    are rows of their own. All of them speak of t.
+    ``rows`` over t are those of the term; ``cuts`` keep an output within ± some size, as the format asks for; ``ends``
+    are those of the bounds ``±t_j ≤ bound`` that do not follow from all these.
     """
 
     outputs: tuple[Variable, ...]
@@ -231,7 +241,7 @@ class Lattice(Part):
     step: Fraction
     bound: Fraction
     rows: tuple[Atom, ...]
-    cuts: tuple[Atom, ...]
+    cuts: tuple[tuple[int, Fraction], ...]
     ends: tuple[tuple[int, int], ...]
     anchor: tuple[Fraction, ...]
     margins: Margins
@@ -245,6 +255,9 @@ class Lattice(Part):
         basis = tuple(_numbers(row, width) for row in list_from(record["basis"]))
         step, bound = number_from(record["step"]), number_from(record["bound"])
         ends = tuple((whole_from(j), whole_from(sign)) for j, sign in map(list_from, list_from(record["ends"])))
+        cuts = tuple((whole_from(i), number_from(size)) for i, size in map(list_from, list_from(record["cuts"])))
+        if any(not 0 <= i < len(outputs) for i, _ in cuts):
+            raise ValueError("a cut of an output that the lattice does not have")
         if len(basis) != len(outputs) or step <= 0 or bound <= 0 or not width:
             raise ValueError("a lattice without a basis, a step or a bound")
         if any(not 0 <= j < width or sign not in (1, -1) for j, sign in ends):
@@ -256,7 +269,7 @@ class Lattice(Part):
             step,
             bound,
             _rows(record["rows"], Reader(t), t),
-            _rows(record["cuts"], Reader(t), t),
+            cuts,
             ends,
             _numbers(record["anchor"], width),
             _margins(record),
@@ -266,9 +279,21 @@ class Lattice(Part):
     def _t(self) -> list[Variable]:
         return [Variable(f"t[{j}]", j) for j in range(len(self.anchor))]
 
+    def _cut_rows(self) -> list[Atom]:
+        """``±x_i ≤ size`` over t, with coprime coefficients."""
+        found = []
+        for i, size in self.cuts:
+            factor = Fraction(1, gcd(*(c.numerator for c in self.basis[i])) or 1)
+            x = Linear.total(dict(zip(self._t, self.basis[i], strict=True)), self.origin[i])
+            found += [Atom((x * sign - size) * factor, "<=") for sign in (1, -1)]
+        return found
+
+    def _bounds(self) -> list[Atom]:
+        return [_at_most(v, self.bound, sign) for v in self._t for sign in (1, -1)]
+
     def _kept_in_t(self) -> list[Atom]:
         ends = [_at_most(self._t[j], self.bound, sign) for j, sign in self.ends]
-        return [*self.rows, *self.cuts, *ends]
+        return [*self.rows, *self._cut_rows(), *ends]
 
     def _in_x(self, rows: Sequence[Atom]) -> Formulas:
         """Rows over t as rows over x, for x of the lattice."""
@@ -301,10 +326,9 @@ class Lattice(Part):
 
     def holds(self, form: Format) -> Formulas:
         """``|t| ≤ bound``, and every x is a number of the format."""
-        t = [_at_most(v, self.bound, sign) for v in self._t for sign in (1, -1)]
         largest = [min(power(form.p) * g, form.largest) for g in self._grids()]
         pairs = zip(self.outputs, largest, strict=True)
-        return [*self._in_x(t), *(_at_most(v, size, sign) for v, size in pairs for sign in (1, -1))]
+        return [*self._in_x(self._bounds()), *(_at_most(v, size, sign) for v, size in pairs for sign in (1, -1))]
 
     def _grids(self) -> list[Fraction]:
         """What every x_i is a multiple of."""
@@ -321,6 +345,11 @@ class Lattice(Part):
         if any(c.denominator != 1 for row in self.basis for c in row):
             yield "its basis is not made of integers"
             return
+        try:
+            solved(self.origin, self.basis)
+        except ValueError as error:
+            yield f"its points are not unique: {error}"
+            return
         if any((c / self.step).denominator != 1 for c in self.anchor):
             yield "its anchor is not on the grid"
         if any(g < form.smallest for g in self._grids()):
@@ -329,13 +358,12 @@ class Lattice(Part):
         sizes = [abs(o) + self.bound * sum(map(abs, row)) for o, row in zip(self.origin, self.basis, strict=True)]
         if max(sizes) > power(53) * grain:
             yield "its sums are rounded in float64"
-        if any(row.relation != "<=" for row in self.cuts):
-            yield "a cut is strict"
         yield from self._margin_faults()
 
     def _margin_faults(self) -> Iterator[str]:
         double = FORMATS["float64"]
-        rows = [([c * self.step for c in a], b) for a, b in _vectors(self._kept_in_t(), self._t)]
+        said = [*self.rows, *self._cut_rows(), *self._bounds()]
+        rows = [([c * self.step for c in a], b) for a, b in _vectors(said, self._t)]
         tiny = Fraction(float(double.tiny) + 0.5)
         try:
             found = margins(rows, [c / self.step for c in self.anchor], double.unit, tiny)

@@ -114,14 +114,14 @@ class _Declaration:
         return Fraction(lower), Fraction(upper)
 
     def _labels(self, nodes: Sequence[ast.expr]) -> list[str]:
-        labels: list[str] = []
+        labels: dict[str, None] = {}
         for node in nodes:
             if not (isinstance(node, ast.Constant) and isinstance(node.value, str)):
                 raise self._error(node, 'labels are strings in quotes, as in `{"red", "green"}`')
             if node.value in labels:
                 raise self._error(node, f'the label "{node.value}" stands twice: remove one')
-            labels.append(node.value)
-        return labels
+            labels[node.value] = None
+        return list(labels)
 
     def _size(self, node: ast.expr) -> int:
         if isinstance(node, ast.Tuple):
