@@ -282,6 +282,11 @@ def points(random: Random) -> Sentence:
     names = reals(random)
     centre = {name: dyadic(random) for name in names}
     rules: list[Node] = []
+    point = tuple(centre[name] for name in names)
+    if random.random() < 0.3:  # a corner, cut off at its vertex
+        parts = [product(random.randint(1, 3), total(variable(name), number(-centre[name]))) for name in names]
+        rules = [*(Node(">=", (part, number(0))) for part in parts), Node("<=", (total(*parts), number(0)))]
+        return replace(over(names, rules, satisfiable=True), point=point)
     for i, name in enumerate(names):
         left, right = variable(name), number(centre[name])
         match random.choice(["equal", "squeezed", "through", "abs"]):
@@ -294,7 +299,6 @@ def points(random: Random) -> Sentence:
             case _:
                 mixed = total(left, *(product(random.randint(1, 3), variable(other)) for other in names[:i]))
                 rules.append(Node("==", (mixed, number(value_at(mixed, centre)))))
-    point = tuple(centre[name] for name in names)
     return replace(over(names, rules, satisfiable=True), point=point)
 
 

@@ -1,0 +1,319 @@
+"""Faults planted on purpose: each safeguard is switched off in turn, and the campaign has to find that out.
+
+    python benchmarks/faults.py [--only NAME] [--formulas N] [--results FOLDER]
+
+A fault is a patch of one or two functions. While it is in force the trials of the campaign run from number 0 on, as in
+``multiplexnet campaign --seed 0``, until one of them reports a violation; without any fault the first hundred of them
+report none. faults.json and faults.md say after how many formulas and seconds each fault was found, and by which check.
+A second line of defence cannot be noticed while the first one holds: it is left out alone to show that, and, where both
+can be, together with the first.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import asdict, dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+from time import perf_counter, process_time
+from typing import Any
+from unittest.mock import patch
+
+import numpy as np
+import torch
+from torch import Tensor
+
+import multiplexnet.campaign.trial as trial_module
+from multiplexnet import exact, refusals
+from multiplexnet.campaign.run import versions
+from multiplexnet.campaign.trial import Outcome, trial
+from multiplexnet.geometry import split
+from multiplexnet.geometry.formats import Format
+from multiplexnet.layer import Multiplexer
+from multiplexnet.logic import certify, dnf
+from multiplexnet.logic.formula import Atom
+from multiplexnet.logic.implicants import Implicants
+from multiplexnet.logic.rows import Tidy
+from multiplexnet.logic.terms import Block
+from multiplexnet.transforms import gauge, guards, lattice, parametric, separable
+from multiplexnet.transforms.choose import TermMaps
+from multiplexnet.transforms.guards import Guards
+from multiplexnet.transforms.parametric import OneSided, ParametricGauge
+
+SEED = 0
+ROWS = 1000
+"""That each trial asks for."""
+MOST_FORMULAS, MOST_SECONDS = 400, 600.0
+"""When the search for a fault is given up."""
+QUIET = 100
+"""Trials that a second line of defence is left out for, and that find nothing without any fault."""
+
+Patch = tuple[Any, str, Any]
+"""An object, the name of its attribute, and what stands there instead."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """One safeguard, and how it is switched off.
+
+    Args:
+        name: of the safeguard.
+        what: what is done instead.
+        patches: made when the fault is planted.
+        second_line: why it cannot be noticed alone, if it cannot.
+    """
+
+    name: str
+    what: str
+    patches: Callable[[], Sequence[Patch]]
+    second_line: str = ""
+
+
+# --- the faults -----------------------------------------------------------------------------------------------------
+
+
+def _contraction() -> Sequence[Patch]:
+    honest = gauge.gauge_rows
+
+    def rows(*arguments: Any, unit: float, tiny: float) -> gauge.Rows:
+        return honest(*arguments, unit=0.0, tiny=0.0)
+
+    return [(gauge, "gauge_rows", rows), (gauge, "SAFETY", 0.0)]
+
+
+def _contraction_at_run_time() -> Sequence[Patch]:
+    honest = ParametricGauge.__init__
+
+    def start(self: ParametricGauge, *arguments: Any) -> None:
+        honest(self, *arguments)
+        self.precision = replace(self.precision, unit=0.0, tiny=0.0)
+
+    return [(ParametricGauge, "__init__", start)]
+
+
+def _nearest_bound(bound: Fraction, row: Atom, form: Format, side: int) -> Fraction:
+    return form.nearest(bound)
+
+
+def _strictness() -> Sequence[Patch]:
+    honest = split._inward
+
+    def closed(bound: Fraction, row: Atom, form: Format, side: int) -> Fraction:
+        return honest(bound, replace(row, relation="<="), form, side)
+
+    return [(split, "_inward", closed)]
+
+
+def _unsorted(self: Any, terms: Any) -> Block:
+    return Block(self.component.outputs, tuple(dict.fromkeys(terms)))
+
+
+def _clamp() -> Sequence[Patch]:
+    honest = separable._tables
+
+    def open_ended(*arguments: Any) -> dict[str, Tensor]:
+        tables = honest(*arguments)
+        inf = torch.full_like(tables["lower"], torch.inf)
+        return {**tables, "lower": -inf, "upper": inf}
+
+    return [(separable, "_tables", open_ended)]
+
+
+def _widths(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Tensor:
+    return (upper - lower).clamp(max=torch.finfo(dtype).max).to(dtype).double()
+
+
+def _straight_through(value: Tensor, smooth: Tensor) -> Tensor:
+    return smooth + (value - smooth).detach()
+
+
+def _no_range_rows(anchor: Sequence[Fraction], precision: Any) -> gauge.Rows:
+    nothing = np.zeros((len(anchor), len(anchor)))
+    return gauge.Rows(nothing, nothing)
+
+
+def _without_error(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+    total = gauge.times(matrix, values, index) + constant
+    return total, torch.zeros_like(total)
+
+
+def _all_hold() -> Sequence[Patch]:
+    honest = Guards.feasible
+
+    def feasible(self: Guards, parameters: Tensor, index: Tensor | None = None) -> Tensor:
+        return torch.ones_like(honest(self, parameters, index))
+
+    return [(Guards, "feasible", feasible)]
+
+
+def _uncast() -> Sequence[Patch]:
+    honest = Multiplexer._build
+
+    def build(self: Multiplexer, compiled: Any, dtype: torch.dtype) -> None:
+        if "dtype" in vars(self):
+            self.dtype = dtype
+        else:
+            honest(self, compiled, dtype)
+
+    return [(Multiplexer, "_build", build)]
+
+
+def _float_signs(form: Any) -> tuple[Any, Any]:
+    return np.sign(form.value).astype(np.int8), form.value
+
+
+FAULTS = (
+    Fault("contraction", "the gauge map leaves nothing for rounding", _contraction),
+    Fault("contraction at run time", "nor does it where bounds are inputs", _contraction_at_run_time),
+    Fault("loose rows", "rounding is taken to carry a point no further than it was", lambda: [
+        (gauge, "LOOSE", 1.0), (parametric, "LOOSE", 1.0)]),
+    Fault("range rows", "the gauge map may leave the format", lambda: [(gauge, "range_rows", _no_range_rows)]),
+    Fault("inward rounding", "bounds are rounded to nearest", lambda: [(split, "_inward", _nearest_bound)]),
+    Fault("strictness", "< is taken for <= in boxes", _strictness),
+    Fault("widths", "an interval is lower + (upper − lower) σ", lambda: [(separable, "_widths", _widths)]),
+    Fault("clamp", "half-lines and free outputs are not clamped to the format", _clamp),
+    Fault("exact straight-through", "smooth + (value − smooth) instead of value + (smooth − smooth)", lambda: [
+        (separable, "exactly", _straight_through)]),
+    Fault("lattice", "solutions of equalities are not rounded to their grid", lambda: [
+        (torch, "round", lambda t: t)]),
+    Fault("outward step", "bounds on one side are met without a step for rounding", lambda: [
+        (OneSided, "_outward", lambda self, y: y)]),
+    Fault("errors of slacks", "slacks at run time are taken as computed", lambda: [
+        (parametric, "_affine", _without_error)]),
+    Fault("cut of raw values", "infinite raw values go into the maps", lambda: [
+        (gauge, "finite", lambda raw: raw.double()), (parametric, "finite", lambda raw: raw.double()),
+        (separable, "_cut", lambda z: z)]),
+    Fault("reach of raw values", "raw values are measured by rows of any size", lambda: [
+        (gauge, "FURTHEST", torch.inf)]),
+    Fault("NaN in eval", "NaN is not read as 0", lambda: [(TermMaps, "_read", lambda self, raw: raw)]),
+    Fault("mask", "terms without room for the inputs are not masked", lambda: [
+        (TermMaps, "feasible", lambda self, *arguments, **options: None)]),
+    Fault("guards", "conditions on inputs are not looked at", _all_hold),
+    Fault("ends of guards", "they end at the nearest float", lambda: [(guards, "down", float)]),
+    Fault("range of inputs", "inputs outside their range are let in", lambda: [
+        (refusals, "_inside", lambda variable, values: torch.ones_like(values, dtype=torch.bool))]),
+    Fault("uncovered inputs", "inputs that leave no output are not looked for", lambda: [
+        (trial_module, "uncovered_input", lambda compiled: None)]),
+    Fault("contradictions", "they are not looked for", lambda: [
+        (dnf, "_refuse_contradiction", lambda specification, parts: None)]),
+    Fault("prime implicants", "literals that are not needed stay", lambda: [
+        (Implicants, "_shrunk", lambda self, literals: literals)]),
+    Fault("irredundant cover", "terms that are not needed stay", lambda: [
+        (dnf, "irredundant", lambda sandbox, found, table, known: [implicant.literals for implicant in found])]),
+    Fault("term order", "terms stay as they were found", lambda: [(dnf._BlockCompiler, "_sorted", _unsorted)]),
+    Fault("certificate", "every implication is believed", lambda: [
+        (certify._Checker, "imply", lambda self, *arguments: True),
+        (certify._Checker, "_all_imply", lambda self, *arguments: True)]),
+    Fault("exact verdict", "Rules.satisfied decides by the signs of floats", lambda: [
+        (exact, "_signs_and_values", _float_signs)]),
+    Fault("cast", "a layer keeps its tables when it is cast", _uncast),
+    Fault("autocast", "it is left on inside the layer", lambda: [
+        (torch, "is_autocast_enabled", lambda *arguments: False)]),
+    Fault("implicit equalities", "flat terms keep their inequalities", lambda: [
+        (Tidy, "_implicit_equalities", lambda self, rows: [])],
+        "the geometry finds them again when the set proves too thin"),
+    Fault("hidden equalities", "the geometry does not look for them", lambda: [
+        (split, "_with_hidden_equalities", lambda *arguments: None)],
+        "the compiler has written them down as equalities"),
+    Fault("implicit and hidden equalities", "both", lambda: [
+        (Tidy, "_implicit_equalities", lambda self, rows: []),
+        (split, "_with_hidden_equalities", lambda *arguments: None)]),
+    Fault("exactness of the grid", "sums on the lattice are not checked to be exact", lambda: [
+        (lattice, "check_exact", lambda part: None)],
+        "the geometry chooses the step of the grid so that they are"),
+)  # fmt: skip
+"""Every safeguard that can be switched off."""
+
+
+# --- the hunt -------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def planted(fault: Fault) -> Iterator[None]:
+    """The fault in force."""
+    with ExitStack() as stack:
+        for target, name, instead in fault.patches():
+            stack.enter_context(patch.object(target, name, instead))
+        yield
+
+
+@dataclass(frozen=True)
+class Hunt:
+    """What came of the trials with one fault in force."""
+
+    name: str
+    what: str
+    found: bool
+    formulas: int
+    seconds: float
+    cpu_seconds: float
+    check: str = ""
+    example: str = ""
+    second_line: str = ""
+
+
+def hunted(fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, int], Outcome] = trial) -> Hunt:
+    """Trials from number 0 on until one reports a violation, or there were enough of them."""
+    start, cpu = perf_counter(), process_time()
+    most = min(most, QUIET) if fault.second_line else most
+    check = example = ""
+    number = 0
+    with planted(fault):
+        while not check and number < most and perf_counter() - start < MOST_SECONDS:
+            outcome = run(SEED, number, ROWS)
+            number += 1
+            if outcome.violations:
+                first = outcome.violations[0]
+                check, example = first.check, first.what.strip().splitlines()[-1][:200]
+    seconds, cpu = round(perf_counter() - start, 1), round(process_time() - cpu, 1)
+    return Hunt(fault.name, fault.what, bool(check), number, seconds, cpu, check, example, fault.second_line)
+
+
+NOTHING = Fault("none", "nothing is switched off", lambda: [])
+
+
+def table(hunts: Sequence[Hunt]) -> str:
+    """The findings as Markdown."""
+    lines = [
+        "Written by `python benchmarks/faults.py`; trials as in `multiplexnet campaign --seed 0`, from number 0 on.",
+        "",
+        "| safeguard | switched off: | found by | formulas | seconds | of processor |",
+        "| --- | --- | --- | --- | --- | --- |",
+    ]
+    for hunt in hunts:
+        found = hunt.check if hunt.found else "nothing"
+        why = f" (second line: {hunt.second_line})" if hunt.second_line else ""
+        lines.append(
+            f"| {hunt.name} | {hunt.what}{why} | {found} | {hunt.formulas} | {hunt.seconds} | {hunt.cpu_seconds} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser.add_argument("--only", nargs="*", help="names of safeguards")
+    parser.add_argument("--formulas", type=int, default=MOST_FORMULAS, help="give up after so many")
+    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    chosen = [fault for fault in FAULTS if not options.only or fault.name in options.only]
+    hunts = []
+    for fault in (replace(NOTHING, second_line="there is nothing to find"), *chosen):
+        hunts.append(hunted(fault, options.formulas))
+        print(json.dumps(asdict(hunts[-1]), ensure_ascii=False), flush=True)
+        if not options.only:
+            _write(options.results, hunts)
+
+
+def _write(folder: Path, hunts: Sequence[Hunt]) -> None:
+    folder.mkdir(exist_ok=True)
+    record = {"command": "python benchmarks/faults.py", **versions(), "rows": ROWS, "hunts": [asdict(h) for h in hunts]}
+    (folder / "faults.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    (folder / "faults.md").write_text(table(hunts), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
