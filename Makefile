@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench peers clean
+.PHONY: demo test lint bench campaign faults peers clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -35,6 +35,17 @@ $(PEERS)/.ready: pyproject.toml constraints.txt benchmarks/peers-requirements.tx
 # Beside other libraries, in an environment of their own; PEERS_ARGS='--only rayen --sets box' measures a part.
 peers: $(PEERS)/.ready
 	$(PEERS)/bin/python benchmarks/peers.py $(PEERS_ARGS)
+
+# 10,000 random formulas, 10,000,000 rows: an hour or more. It goes on where it was interrupted (rm out/campaign.json to
+# start anew); benchmarks/results/campaign.json is the summary of one run.
+campaign: $(VENV)/.ready
+	mkdir -p out
+	$(BIN)/multiplexnet campaign --formulas 10000 --rows 10000000 --seed 0 \
+		--output out/campaign.json --regressions tests/regressions --resume
+
+# Every safeguard switched off in turn: does the campaign notice?
+faults: $(VENV)/.ready
+	$(BIN)/python benchmarks/faults.py
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/compile.py
