@@ -105,7 +105,7 @@ class Rules:
                 f"{path}: a rule file ends in {', '.join(readers)}, not in {path.suffix!r}; rename it"
             )
         try:
-            text = path.read_text(encoding="utf-8")
+            text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
             raise RuleSyntaxError(f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8") from None
         return readers[path.suffix](text)

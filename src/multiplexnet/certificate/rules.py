@@ -77,7 +77,7 @@ def written(path: Path) -> tuple[str, str]:
     if path.suffix not in languages:
         raise RuleSyntaxError(f"{path}: a rule file ends in {', '.join(languages)}, not in {path.suffix!r}; rename it")
     try:
-        text = path.read_text(encoding="utf-8")
+        text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise RuleSyntaxError(f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8") from None
     is_ordering = path.suffix == ".txt" and text.lstrip().startswith("ordering")

@@ -169,8 +169,15 @@ def _named_inputs(script: Script, value: Token) -> Iterator[tuple[str, Fraction 
         position = match.end()
 
 
+_END = re.compile(r"[+-]?(?:\d+/\d+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)", re.ASCII)
+
+
 def _bound(text: str | None) -> Fraction | None:
-    return Fraction(text.strip()) if text is not None and text.strip() else None
+    if text is None or not text.strip():
+        return None
+    if not _END.fullmatch(text.strip()):
+        raise ValueError(text)
+    return Fraction(text.strip())
 
 
 def _parsed(script: Script) -> list[z3.BoolRef]:

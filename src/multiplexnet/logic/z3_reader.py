@@ -37,12 +37,17 @@ from multiplexnet.logic.formula import (
     maximum,
     negation,
 )
+from multiplexnet.logic.values import MOST_DIGITS
 
 __all__ = ["Reader", "Refused", "domain_of", "operands", "short"]
 
 LARGEST_RULE, LARGEST_NUMBER = 1_000_000, 10_000
 """How many parts a rule and a number in it may have once what z3 shares is written out (sharing may double them at
 every step). Numbers with conditions inside are ordered by their text, which makes large ones slow."""
+
+
+_MOST_BITS = (10**MOST_DIGITS).bit_length()
+_TOO_LONG = f"a number of more than {MOST_DIGITS:,} digits: scale the rule to smaller numbers"
 
 
 class Refused(Exception):
@@ -101,7 +106,7 @@ class Reader:
             return self._apply(node, parts) if parts else self._constant(node)
         if kind not in _READ:
             raise Refused(f"`{short(node)}`: rules have no operator {node.decl().name()}")
-        return _READ[kind](node, parts)
+        return _of_size(_READ[kind](node, parts))
 
     def _constant(self, node: z3.ExprRef) -> Formula | Linear:
         name, domain = node.decl().name(), domain_of(node)
@@ -260,6 +265,22 @@ def _difference(node: z3.ExprRef, parts: list[Any]) -> Linear:
     return _sum(node, [parts[0], *(-part for part in parts[1:])])
 
 
+def _numeral(node: z3.ExprRef) -> Linear:
+    text = node.as_string()
+    if max(map(len, text.split("/"))) > MOST_DIGITS:
+        raise Refused(_TOO_LONG)
+    return Linear.number(Fraction(text))
+
+
+def _of_size(value: Formula | Linear) -> Formula | Linear:
+    """The value, unless its numbers are of a size that cannot be worked with: squaring makes them so in few steps."""
+    if isinstance(value, Linear):
+        for number in (value.constant, *(c for _, c in value.terms)):
+            if max(number.numerator.bit_length(), number.denominator.bit_length()) > _MOST_BITS:
+                raise Refused(_TOO_LONG)
+    return value
+
+
 def _product(node: z3.ExprRef, parts: list[Any]) -> Linear:
     varying = [(part, factor) for part, factor in zip(parts, node.children(), strict=True) if not part.is_constant]
     if len(varying) > 1:
@@ -289,7 +310,7 @@ def _folded(advice: str) -> Callable[[z3.ExprRef, list[Any]], Linear]:
     def number(node: z3.ExprRef, parts: list[Any]) -> Linear:
         result = z3.simplify(node)
         if all(part.is_constant for part in parts) and (z3.is_int_value(result) or z3.is_rational_value(result)):
-            return Linear.number(Fraction(result.as_string()))
+            return _numeral(result)
         raise Refused(f"`{short(node)}`: {advice}")
 
     return number
@@ -336,7 +357,7 @@ _READ: dict[int, Callable[[z3.ExprRef, list[Any]], Formula | Linear]] = {
     z3.Z3_OP_LT: _compare("<"),
     z3.Z3_OP_GE: _compare("<=", turned=True),
     z3.Z3_OP_GT: _compare("<", turned=True),
-    z3.Z3_OP_ANUM: lambda node, parts: Linear.number(Fraction(node.as_string())),
+    z3.Z3_OP_ANUM: lambda node, parts: _numeral(node),
     z3.Z3_OP_AGNUM: _refuse("this number is irrational; write a fraction near it"),
     z3.Z3_OP_ADD: _sum,
     z3.Z3_OP_SUB: _difference,
