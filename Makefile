@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench campaign faults peers clean
+.PHONY: demo test lint bench campaign faults fuzz peers clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -52,6 +52,9 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/check.py
 	$(BIN)/python benchmarks/layer.py
 	$(BIN)/python benchmarks/objective.py
+
+fuzz: $(VENV)/.ready
+	$(BIN)/python benchmarks/fuzz.py --minutes 60
 
 clean:
 	rm -rf $(VENV) $(PEERS) out

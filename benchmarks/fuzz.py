@@ -189,7 +189,25 @@ def _read_state(state: bytes) -> object:
     return Multiplexer.from_state({"_extra_state": torch.frombuffer(bytearray(state or b" "), dtype=torch.uint8)})
 
 
-def _reader_of_tables(folder: Path) -> Callable[[tuple[str, str]], object]:
+def _bytes(text: str, dice: random.Random) -> bytes:
+    """A text as a file in which some bytes are wrong."""
+    data = bytearray(mutated(text, dice).encode(errors="surrogatepass"))
+    for _ in range(dice.choice((0, 1, 3))):
+        data.insert(dice.randint(0, len(data)), dice.randrange(256))
+    return bytes(data)
+
+
+def _reader_of_files(folder: Path) -> Callable[[bytes], object]:
+    def read(data: bytes) -> object:
+        suffix = ".smt2" if b"(declare" in data else ".txt" if data.startswith(b"ordering") else ".rules"
+        path = (folder / "file").with_suffix(suffix)
+        path.write_bytes(data)
+        return Rules.load(path)
+
+    return read
+
+
+def _reader_of_tables(folder: Path) -> Callable[[str], object]:
     specification = Rules('x: real; n: int[0, 9]; on: bool; c: {"a", "b"}; u: input[0, 1]\nx >= n; implies(on, x > u)')
 
     def read(text: str) -> object:
@@ -197,7 +215,7 @@ def _reader_of_tables(folder: Path) -> Callable[[tuple[str, str]], object]:
         path.write_bytes(text.encode(errors="surrogatepass"))
         return check_table(specification.specification, path)
 
-    return read  # type: ignore[return-value]
+    return read
 
 
 TABLES = (
@@ -218,7 +236,8 @@ def targets(folder: Path) -> list[Target]:
         Rules(case.text) for case in CASES if case.satisfiable and len(case.text) < 120 and "function" not in case.text
     ]
     layers = []
-    for rules in small[::4]:
+    from_smtlib = [Rules.from_smtlib(to_smtlib(rules.specification)) for rules in small[::12]]
+    for rules in [*small[::4], *from_smtlib]:
         try:
             layers.append(Multiplexer(rules))
         except MultiplexError:
@@ -235,7 +254,8 @@ def targets(folder: Path) -> list[Target]:
         Target("rules", texts, mutated, Rules, share=6),
         Target("smtlib", scripts, mutated, Rules.from_smtlib, share=3),
         Target("ordering", ordering, mutated, Rules.from_ordering, share=2),
-        Target("table", TABLES, mutated, _reader_of_tables(folder), share=2),  # type: ignore[arg-type]
+        Target("file", [*texts, *scripts, *ordering], _bytes, _reader_of_files(folder), share=2),
+        Target("table", TABLES, mutated, _reader_of_tables(folder), share=2),
         Target("certificate", certificates, _forged, _read_certificate, share=3),
         Target("state", states, _state, _read_state, share=3),
     ]
