@@ -226,8 +226,8 @@ TABLES = (
 )
 
 
-def targets(folder: Path) -> list[Target]:
-    """All readers with their seeds."""
+def targets(folder: Path, every: int = 4) -> list[Target]:
+    """All readers with their seeds; layers are built of one in ``every`` rules of the corpus."""
     sys.path.insert(0, str(HERE.parent / "tests"))
     from corpus import CASES
 
@@ -236,8 +236,8 @@ def targets(folder: Path) -> list[Target]:
         Rules(case.text) for case in CASES if case.satisfiable and len(case.text) < 120 and "function" not in case.text
     ]
     layers = []
-    from_smtlib = [Rules.from_smtlib(to_smtlib(rules.specification)) for rules in small[::12]]
-    for rules in [*small[::4], *from_smtlib]:
+    from_smtlib = [Rules.from_smtlib(to_smtlib(rules.specification)) for rules in small[:: 3 * every]]
+    for rules in [*small[::every], *from_smtlib]:
         try:
             layers.append(Multiplexer(rules))
         except MultiplexError:
@@ -290,18 +290,19 @@ def tried(target: Target, dice: random.Random, slow: float) -> dict[str, Any] | 
     return None if finding is None else {"reader": target.name, **finding, "input": shown[:2000]}
 
 
-def fuzzed(seconds: float, seed: int, slow: float, most: int | None = None) -> dict[str, Any]:
+def fuzzed(seconds: float, seed: int, slow: float, *, most: int | None = None, every: int = 4) -> dict[str, Any]:
     """Fuzz for some seconds (or ``most`` runs) and give the summary."""
     dice, start = random.Random(seed), time.perf_counter()
     findings: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
-        all_targets = targets(Path(folder))
+        all_targets = targets(Path(folder), every)
         weights = [target.share for target in all_targets]
         while time.perf_counter() - start < seconds and (most is None or sum(t.runs for t in all_targets) < most):
             (target,) = dice.choices(all_targets, weights)
             found = tried(target, dice, slow)
-            if found is not None:
-                findings.setdefault(f"{found['reader']} {found['where']}", found)
+            if found is not None and (place := f"{found['reader']} {found['where']}") not in findings:
+                findings[place] = found
+                print(f"{place}: {found['error']}", file=sys.stderr, flush=True)
     return {
         "command": f"python benchmarks/fuzz.py --minutes {seconds / 60:g} --seed {seed}",
         "multiplexnet": multiplexnet.__version__,
@@ -333,8 +334,6 @@ def main() -> None:
     summary = fuzzed(60 * options.minutes, options.seed, options.slow)
     options.output.parent.mkdir(parents=True, exist_ok=True)
     options.output.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
-    for finding in summary["findings"]:
-        print(f"{finding['reader']}, {finding['where']}: {finding['error']}")
     print(f"{summary['runs']:,} runs, {len(summary['findings'])} findings: {options.output}")
     if summary["findings"]:
         sys.exit(1)

@@ -199,7 +199,7 @@ class _RuleReader:
 
     def number(self, token: _Token) -> Fraction:
         digits, _, exponent = token.text.lower().partition("e")
-        if len(digits) > _LONGEST or abs(int(exponent or 0)) > _LONGEST:
+        if len(digits) > _LONGEST or len(exponent) > _LONGEST or abs(int(exponent or 0)) > _LONGEST:
             raise self.line.error("this number is out of range", token)
         return Fraction(token.text)
 
