@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 import multiplexnet as mx
 
-TINY = ("--sizes", "20", "--validation", "30", "--test", "40", "--importance", "5", "--prior", "50", "--draws", "2")
+TINY = ("--sizes", "20", "--validation", "30", "--test", "40", "--importance", "50", "--prior", "50", "--draws", "2")
 Fit = Callable[..., list[dict[str, Any]]]
 
 
@@ -144,24 +144,44 @@ def test_every_method_writes_its_line_and_the_pictures(fit: Fit, capsys: pytest.
     assert "figures/synthetic_curves.png" in printed
 
 
+@pytest.fixture
+def bounds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
+    """Say what the validation bound will be after each of the next epochs; None is Ctrl-C."""
+    monkeypatch.setattr(synthetic, "figures", lambda *_: [])
+
+    def say(*values: float | None) -> None:
+        following = iter(values)
+
+        def validated(*_: Any) -> float:
+            if (value := next(following)) is None:
+                raise KeyboardInterrupt
+            return value
+
+        monkeypatch.setattr(synthetic, "validated", validated)
+
+    return say
+
+
+def test_ours_takes_the_best_epoch_and_the_published_recipe_the_last(fit: Fit, bounds: Callable[..., None]) -> None:
+    for method, counts in (("multiplexnet", True), ("vae", False)):
+        lines = []
+        for values in ((2.0, 1.0), (1.0, 2.0)):
+            bounds(*values)
+            lines.append(fit("--methods", method, "--epochs", "2")[-1])
+        assert (lines[0]["elbo"] != lines[1]["elbo"]) == counts
+
+
 @pytest.mark.parametrize("method", ["multiplexnet", "multiplexnet-density"])
-def test_a_killed_run_ends_with_the_same_line(fit: Fit, method: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    options = ("--methods", method, "--epochs", "4")
+def test_a_killed_run_ends_with_the_same_line(fit: Fit, method: str, bounds: Callable[..., None]) -> None:
+    options = ("--methods", method, "--epochs", "3")
+    bounds(1.0, 2.0, 3.0)
     whole = fit(*options)
     Path("results/synthetic.jsonl").unlink()
-    validated = synthetic.validated
-    calls = iter([False, False, True])
-
-    def killed(*arguments: Any) -> float:
-        if next(calls):
-            raise KeyboardInterrupt
-        return validated(*arguments)
-
-    monkeypatch.setattr(synthetic, "validated", killed)
+    bounds(1.0, None)
     with pytest.raises(SystemExit) as ended:
         fit(*options)
     assert ended.value.code == 130
-    monkeypatch.setattr(synthetic, "validated", validated)
+    bounds(2.0, 3.0)
     assert fit(*options, "--resume") == whole
 
 
@@ -178,6 +198,6 @@ def test_two_processes_write_one_line(tmp_path: Path) -> None:
     script = [synthetic.__file__, *TINY, "--seeds", "3", "--methods", "multiplexnet", "--epochs", "1"]
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", *script]
     folders = ["--results", "results", "--figures", "figures"]
-    subprocess.run([*launch, *folders], cwd=tmp_path, check=True, capture_output=True, timeout=120)
+    subprocess.run([*launch, *folders], cwd=tmp_path, check=True, capture_output=True, timeout=600)
     (line,) = (tmp_path / "results" / "synthetic.jsonl").read_text().splitlines()
     assert json.loads(line)["satisfied"] == 1.0
