@@ -46,7 +46,7 @@ from multiplexnet.transforms.parametric import OneSided, ParametricGauge
 SEED = 0
 ROWS = 1000
 """That each trial asks for."""
-MOST_FORMULAS, MOST_SECONDS = 400, 600.0
+MOST_FORMULAS, MOST_SECONDS = 1000, 3000.0
 """When the search for a fault is given up."""
 QUIET = 100
 """Trials that a second line of defence is left out for, and that find nothing without any fault."""
