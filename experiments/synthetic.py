@@ -35,6 +35,7 @@ import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.patches import Polygon
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 from torch import Tensor, nn
@@ -588,17 +589,18 @@ def runs(results: harness.Results, settings: Settings, method: Method, n: int) -
 
 def table(results: harness.Results, settings: Settings) -> Table:
     """Means over the seeds, with standard deviations."""
-    names = ("N", "method", "−ELBO", "NLL", "obey: posterior", "prior", "s a run")
-    shown = Table(title="Six rectangles: test data, nats (less is better), means over seeds")
+    names = ("N", "method", "−ELBO", "NLL", "recon. %", "prior %", "s")
+    title = "Six rectangles: nats on test data (less is better), % that obey"
+    shown = Table(title=title, box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     for number, name in enumerate(names):
-        shown.add_column(name, justify="left" if number == 1 else "right", no_wrap=number == 1)
+        shown.add_column(name, justify="left" if number == 1 else "right", no_wrap=True)
     for n in settings.sizes:
         for method in settings.methods:
             lines = list(runs(results, settings, method, n))
             columns = {name: [line[name] for line in lines] for name in lines[0]}
-            shares = [f"{100 * mean(columns[name]):.2f} %" for name in ("satisfied", "prior_satisfied")]
+            shares = [f"{100 * mean(columns[name]):.1f}" for name in ("satisfied", "prior_satisfied")]
             spread = [spreads(columns[name]) for name in ("elbo", "nll")]
-            shown.add_row(str(n), method, *spread, *shares, f"{mean(columns['seconds']):.1f}")
+            shown.add_row(str(n), method, *spread, *shares, f"{mean(columns['seconds']):.0f}")
         shown.add_section()
     shown.caption = f"No method can have less than {entropy():.3f}, the entropy of the truth."
     return shown
@@ -606,7 +608,7 @@ def table(results: harness.Results, settings: Settings) -> Table:
 
 def spreads(values: Sequence[float]) -> str:
     """Mean and standard deviation, as text."""
-    return f"{mean(values):.2f}" + (f" ± {stdev(values):.2f}" if len(values) > 1 else "")
+    return f"{mean(values):.2f}" + (f"±{stdev(values):.2f}" if len(values) > 1 else "")
 
 
 def figures(results: harness.Results, settings: Settings) -> Iterator[Path]:
