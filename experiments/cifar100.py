@@ -23,7 +23,14 @@ from torch.nn import functional as F
 # --- settings --------------------------------------------------------------------------------------------------------
 
 Method = Literal[
-    "vanilla", "superclass", "hierarchical", "dl2", "multiplexnet-paper", "multiplexnet", "multiplexnet-superclass"
+    "vanilla",
+    "vanilla-superclass",
+    "superclass",
+    "hierarchical",
+    "dl2",
+    "multiplexnet-paper",
+    "multiplexnet",
+    "multiplexnet-superclass",
 ]
 Backbone = Literal["features", "wrn-28-10", "wrn-10-1"]
 
@@ -221,7 +228,7 @@ def main(settings: Settings) -> None:
 
 # --- results ---------------------------------------------------------------------------------------------------------
 
-BASELINES = ("vanilla", "dl2", "hierarchical")
+BASELINES = ("vanilla", "vanilla-superclass", "dl2", "hierarchical")
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
@@ -259,8 +266,9 @@ def report(settings: Settings, results: harness.Results) -> None:
             values = list(by_seed(lines, method, name).values())
             cells.append("{:.2f} ± {:.2f}".format(*mean_and_error(values)) if values else "–")
         over = [paired(lines, method, baseline, "coarse") for baseline in BASELINES if baseline != method]
-        differences = ", ".join("–" if pair is None else "{:+.2f} ± {:.2f}".format(*pair) for pair in over)
-        print(f"{method:24} {cells[0]:>14} {cells[1]:>14} {cells[2]:>14}   {differences if 'mu' in method else ''}")
+        ours = method.startswith("multiplexnet")
+        differences = ["–" if pair is None else "{:+.2f} ± {:.2f}".format(*pair) for pair in over if ours]
+        print(f"{method:24} {cells[0]:>14} {cells[1]:>14} {cells[2]:>14}   {', '.join(differences)}".rstrip())
 
 
 def draw(settings: Settings, results: harness.Results) -> None:

@@ -1,4 +1,4 @@
-"""Classes in super-classes: the rules that hold them together, and seven ways to learn them.
+"""Classes in super-classes: the rules that hold them together, and eight ways to learn them.
 
 The rules are a disjunction of terms, one per super-class, that bound logits by an opaque function of the others,
 ``bound(…) = log(α / (1 − α)) + logsumexp(…)``. The paper asks it of each class of a super-class by itself, which is
@@ -162,6 +162,13 @@ class Vanilla(Head):
         return F.cross_entropy(z, fine, reduction="none")
 
 
+class VanillaSuperclass(Vanilla):
+    """The same with half a cross-entropy of the super-class added: what that alone is worth."""
+
+    def loss(self, z: Tensor, fine: Tensor) -> Tensor:
+        return super().loss(z, fine) + half(self.hierarchy, z, fine)
+
+
 class Superclass(Head):
     """Cross-entropy of the super-classes, and nothing about classes."""
 
@@ -244,8 +251,6 @@ class Tied(Head):
     super-class a class is as probable as before, and ``−log p(fine | coarse)`` stands outside of the sum over terms.
     """
 
-    superclass_weight = 0.0
-
     def __init__(self, hierarchy: Hierarchy, alpha: float) -> None:
         super().__init__(hierarchy, alpha)
         self.mux = mx.Multiplexer(group_rules(hierarchy), functions={"bound": Bound(alpha)})
@@ -257,10 +262,7 @@ class Tied(Head):
 
     def loss(self, z: Tensor, fine: Tensor) -> Tensor:
         coarse = self.hierarchy.parent[fine]
-        loss = self.branches(z).loss(lambda s: cost(s, coarse)) - picked(self.hierarchy.within(z), fine)
-        if self.superclass_weight:
-            loss = loss + self.superclass_weight * F.cross_entropy(self.hierarchy.logits(z), coarse, reduction="none")
-        return loss
+        return self.branches(z).loss(lambda s: cost(s, coarse)) - picked(self.hierarchy.within(z), fine)
 
     def logits(self, z: Tensor) -> Tensor:
         best = self.branches(z).best().double()
@@ -270,7 +272,13 @@ class Tied(Head):
 class TiedSuperclass(Tied):
     """The same with half a cross-entropy of the super-class added."""
 
-    superclass_weight = 0.5
+    def loss(self, z: Tensor, fine: Tensor) -> Tensor:
+        return super().loss(z, fine) + half(self.hierarchy, z, fine)
+
+
+def half(hierarchy: Hierarchy, z: Tensor, fine: Tensor) -> Tensor:
+    """Half a cross-entropy of the super-class, from logits of the classes."""
+    return 0.5 * F.cross_entropy(hierarchy.logits(z), hierarchy.parent[fine], reduction="none")
 
 
 def picked(values: Tensor, label: Tensor) -> Tensor:
@@ -287,6 +295,7 @@ def cost(logits: Tensor, label: Tensor) -> Tensor:
 
 HEADS: dict[str, type[Head]] = {
     "vanilla": Vanilla,
+    "vanilla-superclass": VanillaSuperclass,
     "superclass": Superclass,
     "hierarchical": Hierarchical,
     "dl2": DL2,

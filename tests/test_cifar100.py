@@ -256,6 +256,15 @@ def test_dl2_asks_every_super_class_for_much_or_little(hierarchy: Hierarchy) -> 
     torch.testing.assert_close(loss, F.cross_entropy(z, fine, reduction="none") + extra)
 
 
+@pytest.mark.parametrize("method", ["vanilla", "multiplexnet"])
+def test_half_a_cross_entropy_of_the_super_class_is_added(method: str, hierarchy: Hierarchy) -> None:
+    z, fine = torch.randn(50, 12), torch.randint(12, (50,))
+    p = torch.stack([z.softmax(-1)[:, i == PARENT].sum(-1) for i in range(4)], -1)
+    extra = -0.5 * p[torch.arange(50), PARENT[fine]].log()
+    more, less = (HEADS[name](hierarchy, 0.95).loss(z, fine) for name in (f"{method}-superclass", method))
+    torch.testing.assert_close(more - less, extra, rtol=1e-4, atol=1e-5)
+
+
 def test_hierarchical_decides_the_super_class_first(hierarchy: Hierarchy) -> None:
     z = torch.zeros(1, 16)
     z[0, 7], z[0, 12 + 1], z[0, 2] = 9.0, 5.0, 1.0  # class 7 belongs to 3, but super-class 1 leads
