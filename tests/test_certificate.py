@@ -336,7 +336,7 @@ PART = ("layer", "maps", 0, "terms", 0, "parts", 0)
         ("boxes", ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0), "819/4096", "its parts may leave it"),
         ("boxes", ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0), "1/16", "its parts leave out points of it"),
         ("boxes", ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0), "1/10", "is no number of the format"),
-        ("lattice", (*PART, "basis", 0, 0), "2", "term 0: "),
+        ("lattice", (*PART, "basis", 0, 0, 1), "2", "term 0: "),
         ("lattice", (*PART, "origin", 0), "1/2", "term 0: "),
         ("lattice", (*PART, "step"), "1/3", "its step is no power of two"),
         (
@@ -394,7 +394,7 @@ def _margins(part: dict[str, Any]) -> tuple[list[str], list[str]]:
     """What a forger would write for the margins of another lattice."""
     found: Any = part_from(part, Reader([Variable(f"x[{i}]", i) for i in range(3)]))
     rows = [
-        ([row.linear.coefficient(v) * found.step for v in found._t], -row.linear.constant)
+        ({v.index: row.linear.coefficient(v) * found.step for v in found._t}, -row.linear.constant)
         for row in [*found.rows, *found._cut_rows(), *found._bounds()]
     ]
     made = margins(rows, [c / found.step for c in found.anchor], CHECKED["float64"].unit, Fraction(1, 2))
@@ -470,11 +470,12 @@ def test_coordinates_of_a_lattice(n: int, d: int, draw: st.DataObject) -> None:
     t = draw.draw(st.lists(small, min_size=d, max_size=d))
     x = [o + sum(c * v for c, v in zip(row, t, strict=True)) for o, row in zip(origin, basis, strict=True)]
     rank = int(np.linalg.matrix_rank(np.array(basis, dtype=float)))
+    sparse = [{j: c for j, c in enumerate(row) if c} for row in basis]
     if rank < d:
         with pytest.raises(ValueError, match="not independent"):
-            solved(origin, basis)
+            solved(origin, sparse, d)
         return
-    coordinates, zero = solved(origin, basis)
+    coordinates, zero = solved(origin, sparse, d)
     value = [sum((c * x[i] for i, c in affine[0].items()), affine[1]) for affine in (*coordinates, *zero)]
     assert value == [*t, *[0] * (n - d)]
     normals = np.array([[float(affine[0].get(i, 0)) for i in range(n)] for affine in zero]).reshape(n - d, n)

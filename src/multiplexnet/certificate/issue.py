@@ -194,7 +194,7 @@ def _lattice(part: Lattice) -> dict[str, Any]:
     t = tuple(Variable(f"t[{j}]", j) for j in range(d))
     return {
         "origin": [str(c) for c in part.origin],
-        "basis": [[str(c) for c in row] for row in part.basis],
+        "basis": [[[j, str(c)] for j, c in enumerate(row) if c] for row in part.basis],
         "step": str(part.step),
         "bound": str(part.bound),
         "rows": _atoms(t, part.A[:count], part.b[:count], part.strict[:count]),

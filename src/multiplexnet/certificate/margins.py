@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from multiplexnet.certificate.formats import SLACK
 
-__all__ = ["Inside", "Margins", "margins", "solved"]
+__all__ = ["Inside", "Margins", "Sparse", "margins", "solved"]
 
-Row = tuple[Sequence[Fraction], Fraction]
+Sparse = Mapping[int, Fraction]
+"""Coefficients that are not 0, by position."""
+Row = tuple[Sparse, Fraction]
 """``(a, b)`` of a row ``a·x ≤ b``."""
 
 
@@ -39,10 +41,10 @@ def margins(rows: Sequence[Row], anchor: Sequence[Fraction], unit: Fraction, tin
     error = [unit * abs(c) + tiny for c in anchor]
     slacks, room, loose = [], [], []
     for i, (a, b) in enumerate(rows):
-        slack = b - sum((x * c for x, c in zip(a, anchor, strict=True) if x), Fraction(0))
+        slack = b - sum((x * anchor[j] for j, x in a.items()), Fraction(0))
         if slack < SLACK:
             raise Inside(f"its slack in row {i} is {_short(slack)}")
-        left = slack - sum((abs(x) * e for x, e in zip(a, error, strict=True) if x), Fraction(0))
+        left = slack - sum((abs(x) * error[j] for j, x in a.items()), Fraction(0))
         if left < slack / 2:
             loose.append(i)
             left = slack
@@ -62,7 +64,7 @@ Affine = tuple[dict[int, Fraction], Fraction]
 """``Σ coefficient · x_i + constant`` by the positions i."""
 
 
-def solved(origin: Sequence[Fraction], basis: Sequence[Sequence[Fraction]]) -> tuple[list[Affine], list[Affine]]:
+def solved(origin: Sequence[Fraction], basis: Sequence[Sparse], width: int) -> tuple[list[Affine], list[Affine]]:
     """For ``x = origin + basis t``: every t_j as an affine function of x, and those functions that are 0 at all such x.
 
     Gauss–Jordan elimination, one output after the other, those with the fewest coordinates first: where an output is
@@ -71,11 +73,10 @@ def solved(origin: Sequence[Fraction], basis: Sequence[Sequence[Fraction]]) -> t
     Raises:
         ValueError: the coordinates of a point are not unique.
     """
-    width = len(basis[0]) if basis else 0
     known: dict[int, tuple[dict[int, Fraction], Affine]] = {}  # t_j = Σ over unknown t_k, and an affine function of x
     zero: list[Affine] = []
-    for i in sorted(range(len(basis)), key=lambda i: sum(map(bool, basis[i]))):
-        rest, own = _substituted({j: c for j, c in enumerate(basis[i]) if c}, ({i: Fraction(-1)}, origin[i]), known)
+    for i in sorted(range(len(basis)), key=lambda i: len(basis[i])):
+        rest, own = _substituted(basis[i], ({i: Fraction(-1)}, origin[i]), known)
         if not rest:
             zero.append(own)
             continue
@@ -92,7 +93,7 @@ def solved(origin: Sequence[Fraction], basis: Sequence[Sequence[Fraction]]) -> t
 
 
 def _substituted(
-    unknown: dict[int, Fraction], affine: Affine, known: dict[int, tuple[dict[int, Fraction], Affine]]
+    unknown: Sparse, affine: Affine, known: dict[int, tuple[dict[int, Fraction], Affine]]
 ) -> tuple[dict[int, Fraction], Affine]:
     """``Σ unknown · t + affine`` with the known t put in."""
     left, total, constant = dict[int, Fraction](), dict(affine[0]), affine[1]

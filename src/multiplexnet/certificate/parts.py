@@ -10,11 +10,12 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import gcd
 from typing import Any
 
 from multiplexnet.certificate.formats import FORMATS, Format, grid, power
-from multiplexnet.certificate.margins import Affine, Inside, Margins, margins, solved
+from multiplexnet.certificate.margins import Affine, Inside, Margins, Sparse, margins, solved
 from multiplexnet.logic.formula import Apply, Atom, Linear, Symbol, Variable, symbols
 from multiplexnet.logic.record import Reader, list_from, number_from, whole_from
 
@@ -82,6 +83,15 @@ def _numbers(record: Any, count: int) -> tuple[Fraction, ...]:
     return found
 
 
+def _sparse(record: Any, width: int) -> Sparse:
+    """Coefficients ``[[position, number], …]``, positions ascending, numbers not 0."""
+    pairs = [(whole_from(j), number_from(c)) for j, c in map(list_from, list_from(record))]
+    places = [j for j, _ in pairs]
+    if places != sorted(set(places)) or not all(0 <= j < width and c for j, c in pairs):
+        raise ValueError("a row of a basis out of order")
+    return dict(pairs)
+
+
 def _margins(record: Mapping[str, Any]) -> Margins:
     slack, room = (tuple(map(number_from, list_from(record[name]))) for name in ("slack", "room"))
     return Margins(slack, room, tuple(map(whole_from, list_from(record["loose"]))))
@@ -107,8 +117,12 @@ def is_coprime(row: Atom) -> bool:
     return whole and (not coefficients or gcd(*(c.numerator for c in coefficients)) == 1)
 
 
-def _vectors(rows: Sequence[Atom], variables: Sequence[Variable]) -> list[tuple[list[Fraction], Fraction]]:
-    return [([row.linear.coefficient(v) for v in variables], -row.linear.constant) for row in rows]
+def _vectors(
+    rows: Sequence[Atom], variables: Sequence[Variable], scale: Fraction = Fraction(1)
+) -> list[tuple[Sparse, Fraction]]:
+    """The rows ``a·x ≤ b`` as ``(a · scale, b)``."""
+    place: dict[Symbol, int] = {v: j for j, v in enumerate(variables)}
+    return [({place[s]: c * scale for s, c in row.linear.terms}, -row.linear.constant) for row in rows]
 
 
 def _said(found: Margins, said: Margins) -> Iterator[str]:
@@ -237,7 +251,7 @@ class Lattice(Part):
 
     outputs: tuple[Variable, ...]
     origin: tuple[Fraction, ...]
-    basis: tuple[tuple[Fraction, ...], ...]
+    basis: tuple[Sparse, ...]
     step: Fraction
     bound: Fraction
     rows: tuple[Atom, ...]
@@ -252,7 +266,7 @@ class Lattice(Part):
         outputs = _outputs(record, reader)
         width = len(list_from(record["anchor"]))
         t = [Variable(f"t[{j}]", j) for j in range(width)]
-        basis = tuple(_numbers(row, width) for row in list_from(record["basis"]))
+        basis = tuple(_sparse(row, width) for row in list_from(record["basis"]))
         step, bound = number_from(record["step"]), number_from(record["bound"])
         ends = tuple((whole_from(j), whole_from(sign)) for j, sign in map(list_from, list_from(record["ends"])))
         cuts = tuple((whole_from(i), number_from(size)) for i, size in map(list_from, list_from(record["cuts"])))
@@ -275,7 +289,7 @@ class Lattice(Part):
             _margins(record),
         )
 
-    @property
+    @cached_property
     def _t(self) -> list[Variable]:
         return [Variable(f"t[{j}]", j) for j in range(len(self.anchor))]
 
@@ -283,8 +297,8 @@ class Lattice(Part):
         """``±x_i ≤ size`` over t, with coprime coefficients."""
         found = []
         for i, size in self.cuts:
-            factor = Fraction(1, gcd(*(c.numerator for c in self.basis[i])) or 1)
-            x = Linear.total(dict(zip(self._t, self.basis[i], strict=True)), self.origin[i])
+            factor = Fraction(1, gcd(*(c.numerator for c in self.basis[i].values())) or 1)
+            x = Linear.total({self._t[j]: c for j, c in self.basis[i].items()}, self.origin[i])
             found += [Atom((x * sign - size) * factor, "<=") for sign in (1, -1)]
         return found
 
@@ -295,11 +309,14 @@ class Lattice(Part):
         ends = [_at_most(self._t[j], self.bound, sign) for j, sign in self.ends]
         return [*self.rows, *self._cut_rows(), *ends]
 
+    @cached_property
+    def _solved(self) -> tuple[list[Affine], list[Affine]]:
+        return solved(self.origin, self.basis, len(self.anchor))
+
     def _in_x(self, rows: Sequence[Atom]) -> Formulas:
         """Rows over t as rows over x, for x of the lattice."""
         place = {v: j for j, v in enumerate(self._t)}
-        coordinates, _ = solved(self.origin, self.basis)
-        linear = [self._linear(affine) for affine in coordinates]
+        linear = [self._linear(affine) for affine in self._solved[0]]
         found = []
         for row in rows:
             total: dict[Symbol, Fraction] = {}
@@ -316,7 +333,7 @@ class Lattice(Part):
         return Linear.total({self.outputs[i]: c for i, c in affine[0].items()}, affine[1])
 
     def _span(self) -> Formulas:
-        return [Atom(self._linear(affine), "==") for affine in solved(self.origin, self.basis)[1]]
+        return [Atom(self._linear(affine), "==") for affine in self._solved[1]]
 
     def keeps(self) -> Formulas:
         return [*self._span(), *self._in_x(self._kept_in_t())]
@@ -333,7 +350,7 @@ class Lattice(Part):
     def _grids(self) -> list[Fraction]:
         """What every x_i is a multiple of."""
         return [
-            min([grid(c) for c in (origin, *(c * self.step for c in row)) if c], default=Fraction(1))
+            min([grid(c) for c in (origin, *(c * self.step for c in row.values())) if c], default=Fraction(1))
             for origin, row in zip(self.origin, self.basis, strict=True)
         ]
 
@@ -342,11 +359,11 @@ class Lattice(Part):
         if any(c.denominator & (c.denominator - 1) for c in dyadic) or self.step != grid(self.step):
             yield "its step is no power of two, or its origin no binary number"
             return
-        if any(c.denominator != 1 for row in self.basis for c in row):
+        if any(c.denominator != 1 for row in self.basis for c in row.values()):
             yield "its basis is not made of integers"
             return
         try:
-            solved(self.origin, self.basis)
+            self._solved  # noqa: B018
         except ValueError as error:
             yield f"its points are not unique: {error}"
             return
@@ -355,7 +372,9 @@ class Lattice(Part):
         if any(g < form.smallest for g in self._grids()):
             yield "its grid is finer than the format"
         grain = min([self.step, *(Fraction(1, c.denominator) for c in self.origin)])
-        sizes = [abs(o) + self.bound * sum(map(abs, row)) for o, row in zip(self.origin, self.basis, strict=True)]
+        sizes = [
+            abs(o) + self.bound * sum(map(abs, row.values())) for o, row in zip(self.origin, self.basis, strict=True)
+        ]
         if max(sizes) > power(53) * grain:
             yield "its sums are rounded in float64"
         yield from self._margin_faults()
@@ -363,7 +382,7 @@ class Lattice(Part):
     def _margin_faults(self) -> Iterator[str]:
         double = FORMATS["float64"]
         said = [*self.rows, *self._cut_rows(), *self._bounds()]
-        rows = [([c * self.step for c in a], b) for a, b in _vectors(said, self._t)]
+        rows = _vectors(said, self._t, self.step)
         tiny = Fraction(float(double.tiny) + 0.5)
         try:
             found = margins(rows, [c / self.step for c in self.anchor], double.unit, tiny)
