@@ -254,10 +254,17 @@ class Tied(Head):
     def __init__(self, hierarchy: Hierarchy, alpha: float) -> None:
         super().__init__(hierarchy, alpha)
         self.mux = mx.Multiplexer(group_rules(hierarchy), functions={"bound": Bound(alpha)})
+        winners = self.mux(torch.zeros(self.mux.in_features)).x.argmax(-1)
+        self.register_buffer("winners", winners, persistent=False)
+
+    winners: Tensor
+    """The super-class that wins in each term: the compiler is free to order terms as it likes."""
 
     def branches(self, z: Tensor) -> mx.Branches:
         s = self.hierarchy.logits(z)
-        branches: mx.Branches = self.mux(torch.cat([s, s], -1))  # values, then the choice
+        branches: mx.Branches = self.mux(
+            torch.cat([s, s.index_select(-1, self.winners)], -1)
+        )  # values, then the choice
         return branches
 
     def loss(self, z: Tensor, fine: Tensor) -> Tensor:
