@@ -1,6 +1,6 @@
 """This library beside its peers: time, exact violations, dead gradients, set-up, and behaviour as a torch module.
 
-    python benchmarks/peers.py [--only PEER] [--sets NAME] [--missing] [--render] [--results FOLDER]
+    python benchmarks/peers.py [--only PEER …] [--sets NAME] [--missing] [--render] [--results FOLDER]
 
 Needs the packages of benchmarks/peers-requirements.txt (``make peers`` installs them in an environment of their own)
 and writes peers.json, peers.md and peers.png. Every pair of a peer and a set runs in a process of its own, one thread,
@@ -357,7 +357,7 @@ def main() -> None:
             work(peer, given, int(batch), steps, out)
         return
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", default="", help="peers whose name contains this; what is known of others is kept")
+    parser.add_argument("--only", nargs="*", help="these peers; what is known of others is kept")
     parser.add_argument("--sets", default="", help="sets whose name contains this; what is known of others is kept")
     parser.add_argument("--missing", action="store_true", help="measure only what is not known yet")
     parser.add_argument("--render", action="store_true", help="measure nothing, write the tables and the picture again")
@@ -368,7 +368,8 @@ def main() -> None:
     known = json.loads(path.read_text())["cells"] if path.exists() else []
     cells = {(cell["peer"], cell["set"]): cell for cell in known}
     pairs = [(peer, given) for given in chosen_sets() for peer in PEERS]
-    wanted = [(p, s) for p, s in pairs if options.only in p.name and options.sets in s.name and not options.render]
+    names = options.only or [peer.name for peer in PEERS]
+    wanted = [(p, s) for p, s in pairs if p.name in names and options.sets in s.name and not options.render]
     for own in PASSES:
         for peer, given in wanted:
             start, key = time.monotonic(), (peer.name, given.name)

@@ -138,6 +138,23 @@ class RulesDistribution(Distribution):
             drawn = [factor.sample(Size(sample_shape), self.batch_shape) for factor in self._factors]
             return self._branches([choice for choice, _ in drawn], shape).at([index for _, index in drawn])
 
+    def samples(self, count: int, *, chunk: int = 1 << 16) -> Iterator[Tensor]:
+        """``count`` values one chunk after the other, ``(at most chunk, *batch, D)``: memory stays flat, however many.
+
+        Raises:
+            ShapeError: a chunk of no rows, or a count below zero.
+
+        Example:
+            >>> from multiplexnet import Multiplexer, Rules
+            >>> base = torch.distributions.Normal(torch.zeros(1), 1.0)
+            >>> p = RulesDistribution(Multiplexer(Rules("x >= 2 or x <= -2")), base)
+            >>> [len(x) for x in p.samples(100_000, chunk=40_000)]
+            [40000, 40000, 20000]
+        """
+        if count < 0 or chunk < 1:
+            raise ShapeError(f"{count} samples in chunks of {chunk}: the count is 0 or more, a chunk 1 or more")
+        return (self.sample((min(chunk, count - start),)) for start in range(0, count, chunk))
+
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """As :meth:`sample`, with gradients to the base, if no block has a choice between terms.
 
