@@ -44,7 +44,7 @@ from multiplexnet.transforms.guards import Guards
 from multiplexnet.transforms.parametric import OneSided, ParametricGauge
 
 SEED = 0
-ROWS = 1000
+ROWS = 400
 """That each trial asks for."""
 MOST_FORMULAS, MOST_SECONDS = 1000, 3000.0
 """When the search for a fault is given up."""
