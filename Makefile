@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench campaign faults fuzz peers clean
+.PHONY: demo test lint bench campaign faults fuzz peers scale clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -46,6 +46,10 @@ campaign: $(VENV)/.ready
 # Every safeguard switched off in turn: does the campaign notice?
 faults: $(VENV)/.ready
 	$(BIN)/python benchmarks/faults.py
+
+# What size costs, up to files of 10,000,000 rows.
+scale: $(VENV)/.ready
+	$(BIN)/python benchmarks/scale.py
 
 bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/compile.py
