@@ -34,8 +34,9 @@ from multiplexnet.cli import app
 from multiplexnet.errors import EqualityError, InputError, MultiplexError, RecordError, ThinTermError
 from multiplexnet.geometry.formats import FORMATS
 from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Apply, Atom, Formula, Linear, Variable, holds
-from multiplexnet.logic.record import Reader
+from multiplexnet.logic.formula import Apply, Atom, Formula, Linear, Variable, conjunction, holds
+from multiplexnet.logic.record import Reader, variables_from
+from multiplexnet.logic.smt import equivalent
 from multiplexnet.rules import Rules
 from multiplexnet.transforms import PaperSeparable
 from multiplexnet.transforms.base import precision_of
@@ -125,11 +126,14 @@ def test_rules_from_everywhere(rules: Callable[[], Rules], language: str) -> Non
 
 
 def test_rules_with_inner_blocks() -> None:
-    for text in (
-        "on: bool[8]; a: real[8]\nall((200 < a[i] < 400) if on[i] else a[i] == 0 for i in range(8))\nsum(on) <= 3",
-        'c: {"r", "g", "b"}[7]\nall(c[i] != c[i + 1] for i in range(6))',
+    for most, text in (
+        (
+            20,
+            "on: bool[6]; a: real[6]\nall((200 < a[i] < 400) if on[i] else a[i] == 0 for i in range(6))\nsum(on) <= 2",
+        ),
+        (36, 'c: {"r", "g", "b"}[6]\nall(c[i] != c[i + 1] for i in range(5))'),
     ):
-        mux = layer(text, max_terms=45)
+        mux = layer(text, max_terms=most)
         assert mux.is_nested
         assert certified(mux.certificate)
 
@@ -275,7 +279,7 @@ def others(value: Any) -> list[Any]:
     return [*map(str, [*near, number * 2, -number, number / 3]), None, "1e999999999", f"{number}/0"]
 
 
-@settings(max_examples=120)
+@settings(max_examples=80)
 @given(st.sampled_from(list(EXAMPLES)), st.data())
 def test_a_changed_leaf_is_found(name: str, draw: st.DataObject) -> None:
     data = json.loads(issued(name))
@@ -285,7 +289,7 @@ def test_a_changed_leaf_is_found(name: str, draw: st.DataObject) -> None:
     tampered = changed(data, path, value)
     assert outcome(tampered, forged=False) != "certified"  # the hashes tell
     if outcome(tampered) == "certified":
-        assert path in HISTORY or same_rules(name, path, value), (path, old, value)
+        assert path in HISTORY or same_rules(name, path, value) or same_terms(data, tampered), (path, old, value)
 
 
 def same_rules(name: str, path: Path_, value: Any) -> bool:
@@ -299,6 +303,18 @@ def same_rules(name: str, path: Path_, value: Any) -> bool:
     else:
         new, old = Rules(value), Rules(json.loads(issued(name))["rules"]["text"])
     return proves(meaning(new.specification) == meaning(old.specification))
+
+
+def same_terms(data: Any, tampered: Any) -> bool:
+    """Whether changed terms say the same, by z3: as ``2*x + y <= u`` does where x is 0."""
+    if any(data[name] != tampered[name] for name in ("rules", "layer", "proved")):
+        return False
+    variables = variables_from(data["rules"]["variables"])
+    before, after = (
+        conjunction(block.formula for block in Reader(variables).blocks(own["blocks"], own["inner"]))
+        for own in (data["terms"], tampered["terms"])
+    )
+    return equivalent(before, after, variables)
 
 
 def test_what_happened_once_is_told_and_not_proved() -> None:
@@ -420,7 +436,7 @@ def test_other_rules_are_no_forgery_but_other_rules() -> None:
 # --- the checker's own arithmetic ------------------------------------------------------------------------------------
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(formulas(depth=2), points())
 def test_cvc5_reads_formulas_as_they_are_meant(formula: Formula, point: dict[Variable, Fraction]) -> None:
     writer = Writer(VARIABLES)
