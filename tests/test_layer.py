@@ -603,6 +603,32 @@ def test_a_function_is_asked_only_where_it_counts() -> None:
     assert ((x[:, 0] <= -1) & (x[:, 1] == 0) | (x[:, 0] >= 1) & (x[:, 1] > x[:, 0].log())).all()
 
 
+@pytest.mark.parametrize("per_term", [False, True])
+def test_one_call_serves_all_terms(per_term: bool) -> None:
+    """Terms that differ only in what the function reads; the values are those of terms computed one by one."""
+    calls = []
+
+    def bound(*others: Tensor) -> Tensor:
+        calls.append(others[0].shape)
+        return torch.stack(others, -1).double().logsumexp(-1).to(others[0].dtype)
+
+    terms = ["x[0] > bound(x[2], x[3]) and x[1] > bound(x[2], x[3])", "x[2] > bound(x[0], x[1])"]
+    rules = Rules(
+        f"x: real[4]; bound: function\n{' or '.join(f'({term})' for term in [*terms, 'x[3] > bound(x[0], x[2])'])}"
+    )
+    mux = Multiplexer(rules, functions={"bound": bound}, per_term=per_term)
+    raw = torch.randn(20, mux.in_features)
+    branches = mux(raw)
+    x = branches.x
+    assert len(calls) <= 2, "the first output of each term, then the second of the first term"
+    for k in range(3):
+        calls.clear()
+        index = torch.full((20,), k)
+        torch.testing.assert_close(branches.at([index]), x[:, k], rtol=0, atol=0)
+        torch.testing.assert_close(branches.terms(k, k + 1)[:, 0], x[:, k], rtol=0, atol=0)
+        assert rules.satisfied(x[:, k], functions={"bound": bound}).all()
+
+
 # --- other dtypes ----------------------------------------------------------------------------------------------------
 
 

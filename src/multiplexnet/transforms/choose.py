@@ -92,11 +92,13 @@ class TermMaps(nn.Module):
         position = {variable: j for j, variable in enumerate(outputs)}
         where = [[[position[v] for v in part.outputs] for _, part in group] for group in members]
         self.groups = nn.ModuleList()
+        found: dict[object, int] = {}  # groups that know the same share a number, and compute it once
         for group, place in zip(members, where, strict=True):
-            parts = [part for _, part in group]
-            symbols = [part.parameters for part in parts if isinstance(part, Parametric)]
-            known = Known(symbols, inputs, outputs, dtype) if symbols else None
-            self.groups.append(Group(transform_of(parts, dtype), [k for k, _ in group], place, len(terms), known))
+            parts, numbers = [part for _, part in group], [k for k, _ in group]
+            symbols = tuple(part.parameters for part in parts if isinstance(part, Parametric))
+            number = found.setdefault((symbols, tuple(numbers)), len(found))
+            known = Known(symbols, inputs, outputs, dtype, number) if symbols else None
+            self.groups.append(Group(transform_of(parts, dtype), numbers, place, len(terms), known))
         self.assembly = Assembly(*_places(members, where, columns, len(terms), len(outputs)), self._shapes(len(terms)))
 
     def _shapes(self, count: int) -> list[tuple[int, int]]:
@@ -239,11 +241,15 @@ class TermMaps(nn.Module):
         if self.separable is not None:
             own = values if self.all_boxed else values.index_select(-1, self.boxed)
             yield self.separable, own if index is not None or per_term else own.unsqueeze(-2), index, None
+        found: dict[int, Tensor | None] = {}
         for group in self._groups:
-            x = None
-            if group.known is not None and group.known.needs_x:
-                x = so_far if isinstance(so_far, Tensor) else self.assembly(so_far, index)
-            parameters = group.parameters_of(given, x, index)
+            number = -1 if group.known is None else group.known.number
+            if number not in found:
+                x = None
+                if group.known is not None and group.known.needs_x:
+                    x = so_far if isinstance(so_far, Tensor) else self.assembly(so_far, index)
+                found[number] = group.parameters_of(given, x, index)
+            parameters = found[number]
             yield group.transform, group.pick(values, index, per_term=per_term), group.chosen(index), parameters
 
 

@@ -37,10 +37,14 @@ def symbol_value(symbol: Symbol, column: Columns, functions: Functions, dtype: t
     if not isinstance(symbol, Apply):
         raise TypeError(f"{type(symbol).__name__} should have been removed from the rules by now")
     arguments = _broadcast([linear_value(a, column, functions, dtype) for a in symbol.arguments])
-    value = functions[symbol.function](*arguments)
+    return _applied(symbol.function, arguments, functions, dtype)
+
+
+def _applied(name: str, arguments: Sequence[Tensor], functions: Functions, dtype: torch.dtype) -> Tensor:
+    value = functions[name](*arguments)
     if value.shape != arguments[0].shape:
         raise ValueError(
-            f"the function {symbol.function!r} returned shape {tuple(value.shape)} for arguments of shape "
+            f"the function {name!r} returned shape {tuple(value.shape)} for arguments of shape "
             f"{tuple(arguments[0].shape)}: it must work elementwise"
         )
     return value.to(dtype)
@@ -51,6 +55,23 @@ def _broadcast(values: Sequence[Tensor]) -> list[Tensor]:
     return [value.expand(shape) for value in values]
 
 
+def _one_call(parameters: Sequence[Sequence[Symbol]], columns: Mapping[Variable, int]) -> tuple[str, Tensor] | None:
+    """The function f and the columns ``(T, n)`` of its arguments, if each part knows one f(x_i, x_j, …) of outputs.
+
+    Such values differ only in what f reads: one call finds them all, where symbol by symbol each of up to T calls
+    would be made for all T parts.
+    """
+    calls = [row[0] for row in parameters if len(row) == 1 and isinstance(row[0], Apply)]
+    if len(calls) < len(parameters) or len({(call.function, len(call.arguments)) for call in calls}) > 1:
+        return None
+    if not calls[0].arguments:
+        return None
+    plain = {Linear.of(variable): column for variable, column in columns.items()}
+    if not all(argument in plain for call in calls for argument in call.arguments):
+        return None
+    return calls[0].function, torch.tensor([[plain[argument] for argument in call.arguments] for call in calls])
+
+
 class Known(nn.Module):
     """The parameters of a group of parts.
 
@@ -59,9 +80,11 @@ class Known(nn.Module):
         inputs: all inputs; they fix the columns of the tensor of inputs.
         outputs: the outputs of the block; they fix the columns of x.
         dtype: of all values.
+        number: groups with the same number know the same values.
     """
 
     order: Tensor
+    arguments: Tensor | None
 
     def __init__(
         self,
@@ -69,8 +92,10 @@ class Known(nn.Module):
         inputs: Sequence[Variable],
         outputs: Sequence[Variable],
         dtype: torch.dtype,
+        number: int = 0,
     ) -> None:
         super().__init__()
+        self.number = number
         self.symbols = tuple(dict.fromkeys(chain.from_iterable(parameters)))
         self.input_columns = {variable: j for j, variable in enumerate(inputs)}
         self.output_columns = {variable: j for j, variable in enumerate(outputs)}
@@ -78,11 +103,14 @@ class Known(nn.Module):
         width = max(map(len, parameters))
         order = [[self.symbols.index(s) for s in row] + [0] * (width - len(row)) for row in parameters]
         self.register_buffer("order", torch.tensor(order), persistent=False)
+        call = _one_call(parameters, self.output_columns)
+        self.function = None if call is None else call[0]
+        self.register_buffer("arguments", None if call is None else call[1], persistent=False)
 
     def slice(self, first: int, last: int) -> Self:
         """The parameters of parts ``first`` to ``last`` alone."""
         part = copy.copy(self)
-        part._buffers = {"order": self.order[first:last]}
+        part._buffers = {name: b if b is None else b[first:last] for name, b in self._buffers.items()}
         return part
 
     @property
@@ -103,6 +131,12 @@ class Known(nn.Module):
             entry: the part for each batch row, if terms were chosen.
             members: the terms of the group.
         """
+
+        if self.function is not None and self.arguments is not None:
+            assert x is not None
+            own, where = (x.index_select(-2, members), self.arguments) if entry is None else (x, self.arguments[entry])
+            arguments = own.gather(-1, where.expand(*own.shape[:-1], where.shape[-1])).unbind(-1)
+            return _applied(self.function, arguments, functions, self.dtype).unsqueeze(-1)
 
         def column(variable: Variable) -> Tensor:
             if variable in self.output_columns:
