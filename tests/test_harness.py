@@ -13,6 +13,7 @@ from typing import Any
 import data
 import harness
 import pytest
+import tables
 import torch
 import toy_experiment as toy
 
@@ -156,3 +157,12 @@ def test_images_are_read_as_they_were_written(nowhere: Path, monkeypatch: pytest
     (pictures, fine, coarse), _ = data.cifar100(nowhere)
     assert pictures.flatten().tolist() == [i % 251 for i in range(3072)]
     assert (fine.tolist(), coarse.tolist()) == ([99], [4])
+
+
+# --- tables ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_tables_of_the_readme_are_those_of_the_results() -> None:
+    text = tables.README.read_text(encoding="utf-8")
+    assert tables.filled(text) == text, "run python experiments/tables.py"
+    assert text.count("<!-- end -->") == len(tables.TABLES)

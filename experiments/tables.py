@@ -1,0 +1,182 @@
+"""Write the tables of results into README.md, from the lines of JSON: ``python experiments/tables.py``.
+
+A table stands between ``<!-- NAME -->`` and ``<!-- end -->``; nothing between them is written by hand.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from statistics import mean, stdev
+from typing import Any
+
+import harness
+
+Line = dict[str, Any]
+RESULTS = harness.HERE / "results"
+README = harness.HERE / "README.md"
+
+PUBLISHED = {
+    ("vae", 100): "14.7 / 9.30",
+    ("vae", 250): "10.5 / 6.46",
+    ("vae", 500): "5.48 / 4.99",
+    ("vae", 1000): "4.91 / 4.78",
+    ("dl2", 100): "17.5 / 12.4",
+    ("dl2", 250): "13.3 / 8.8",
+    ("dl2", 500): "7.9 / 5.6",
+    ("dl2", 1000): "5.36 / 4.87",
+    ("multiplexnet-paper", 100): "8.7 / 5.65",
+    ("multiplexnet-paper", 250): "6.9 / 4.97",
+    ("multiplexnet-paper", 500): "5.60 / 4.50",
+    ("multiplexnet-paper", 1000): "5.22 / 4.40",
+}
+"""−ELBO and NLL of the authors' code, 5 seeds, with the constants that their figures leave out."""
+
+PAPER_CIFAR = {
+    "vanilla": "75.0 / 84.0 / 83.8",
+    "superclass": "– / 83.2 / –",
+    "hierarchical": "71.2 / 84.7 / 100 (assumed)",
+    "dl2": "75.3 / 84.3 / 85.8",
+    "multiplexnet-paper": "74.4 / 85.4 / 100",
+}
+"""Fine, super-class, satisfied, of a WRN-28-10, as printed in the paper."""
+
+
+def spread(values: Sequence[float], digits: int) -> str:
+    """Mean and standard error."""
+    if not values:
+        return "–"
+    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
+    return f"{mean(values):.{digits}f} ± {error:.{digits}f}"
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Markdown."""
+    lines = [head, ["---"] * len(head), *rows]
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
+
+
+def chosen(lines: Iterable[Line], **key: Any) -> list[Line]:
+    """The lines with these values."""
+    return [line for line in lines if all(line.get(name) == value for name, value in key.items())]
+
+
+def values(lines: Iterable[Line], name: str, scale: float = 1.0) -> list[float]:
+    """One value of each line that has it."""
+    return [scale * line[name] for line in lines if line.get(name) is not None]
+
+
+def first_seen(lines: Iterable[Line], name: str) -> list[Any]:
+    """The different values of a field, in order of appearance."""
+    return list(dict.fromkeys(line[name] for line in lines))
+
+
+# --- the experiments -------------------------------------------------------------------------------------------------
+
+
+def synthetic() -> str:
+    """Bounds and satisfaction, by number of rows and method."""
+    lines = harness.read(RESULTS / "synthetic.jsonl")
+    order = ["vae", "dl2", "multiplexnet-paper", "multiplexnet", "multiplexnet-density"]
+    rows = []
+    for n in sorted(first_seen(lines, "n")):
+        for method in order:
+            own = chosen(lines, method=method, n=n)
+            rows.append(
+                [
+                    str(n),
+                    method,
+                    spread(values(own, "elbo"), 2),
+                    spread(values(own, "nll"), 2),
+                    spread(values(own, "satisfied", 100), 1),
+                    spread(values(own, "prior_satisfied", 100), 1),
+                    PUBLISHED.get((method, n), ""),
+                    str(len(own)),
+                ]
+            )
+    head = ["N", "method", "−ELBO", "NLL", "reconstructions satisfied %", "prior samples satisfied %"]
+    return table([*head, "original: −ELBO / NLL", "seeds"], rows)
+
+
+def mnist() -> str:
+    """Accuracy without labels, by label net."""
+    lines = harness.read(RESULTS / "mnist.jsonl")
+    rows = []
+    for method in first_seen(lines, "method"):
+        for encoder in first_seen(lines, "encoder"):
+            own = chosen(lines, method=method, encoder=encoder)
+            found = values(own, "accuracy", 100)
+            if found:
+                span = f"{min(found):.2f} – {max(found):.2f}"
+                goal = {"mlp": 98.0, "cnn": 99.0}[encoder]
+                reached = f"{sum(value >= goal for value in found)} of {len(found)}"
+                seconds = f"{mean(values(own, 'seconds')):.0f}"
+                paper = "97.5 ± 0.3, the best 5 of 20 seeds" if (method, encoder) == ("multiplexnet", "mlp") else ""
+                elbo = spread(values(own, "elbo"), 1)
+                rows.append([method, encoder, spread(found, 2), span, f"{goal:g} %: {reached}", elbo, seconds, paper])
+    return table(["method", "encoder", "accuracy %", "span", "at least", "−ELBO", "seconds a run", "paper"], rows)
+
+
+def ablations() -> str:
+    """What is lost when one ingredient is left out."""
+    lines = harness.read(RESULTS / "mnist-ablations.jsonl")
+    whole = chosen(harness.read(RESULTS / "mnist.jsonl"), method="multiplexnet", encoder="mlp")
+    rows = []
+    for name, own in [("nothing", whole), *((a, chosen(lines, ablation=a)) for a in first_seen(lines, "ablation"))]:
+        found = values(own, "accuracy", 100)
+        reached = f"{sum(value >= 95 for value in found)} of {len(found)}"
+        rows.append([name, reached, ", ".join(f"{value:.1f}" for value in sorted(found, reverse=True))])
+    return table(["left out", "seeds above 95 %", "accuracy %, each seed"], rows)
+
+
+def cifar100() -> str:
+    """Accuracy and satisfaction on frozen features, with paired differences."""
+    lines = chosen(harness.read(RESULTS / "cifar100.jsonl"), backbone="features")
+    rows = []
+    for method in first_seen(lines, "method"):
+        own = chosen(lines, method=method)
+        three = [values(own, name) for name in ("fine", "coarse", "satisfied")]
+        cells = [spread(found, 2) for found in three]
+        rows.append([method, *cells, *(_paired(lines, method, base) for base in BASES), PAPER_CIFAR.get(method, "")])
+    head = ["method", "fine %", "super-class %", "satisfied %", *(f"super-class over {base}" for base in BASES)]
+    return table([*head, "paper, another network: fine / super-class / satisfied"], rows)
+
+
+BASES = ("vanilla", "dl2", "hierarchical")
+
+
+def _paired(lines: Sequence[Line], method: str, base: str) -> str:
+    """The mean difference over equal seeds, with its standard error."""
+    if not method.startswith("multiplexnet"):
+        return ""
+    theirs = {line["seed"]: line["coarse"] for line in chosen(lines, method=base)}
+    own = chosen(lines, method=method)
+    differences = [line["coarse"] - theirs[line["seed"]] for line in own if line["seed"] in theirs]
+    return spread(differences, 2) if differences else ""
+
+
+TABLES: dict[str, Callable[[], str]] = {
+    "synthetic": synthetic,
+    "mnist": mnist,
+    "mnist-ablations": ablations,
+    "cifar100": cifar100,
+}
+
+
+def filled(text: str) -> str:
+    """The text with every table made anew."""
+
+    def made(found: re.Match[str]) -> str:
+        return f"<!-- {found[1]} -->\n{TABLES[found[1]]()}\n<!-- end -->"
+
+    return re.sub(r"<!-- ([\w-]+) -->\n.*?<!-- end -->", made, text, flags=re.DOTALL)
+
+
+def main(path: Path = README) -> None:
+    """Fill in the tables of a file."""
+    path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
