@@ -21,8 +21,7 @@ lint: $(VENV)/.ready
 demo: $(VENV)/.ready
 	mkdir -p out
 	$(BIN)/multiplexnet explain examples/actuator.rules --plot out/actuator.png --axes a b
-	$(BIN)/python examples/11_mixed_types.py
-	$(BIN)/python examples/10_actuators.py
+	$(BIN)/python experiments/synthetic.py --quick
 
 PEERS := .venv-peers
 $(PEERS)/.ready: pyproject.toml constraints.txt benchmarks/peers-requirements.txt
