@@ -21,6 +21,7 @@ DOCUMENTS = [
     ROOT / "CONTRIBUTING.md",
     *sorted(ROOT.glob("docs/**/*.md")),
     ROOT / "examples/README.md",
+    ROOT / "experiments/README.md",
 ]
 FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>[\w-]*)[^\n]*\n(?P<body>.*?)^(?P=indent)```", re.MULTILINE | re.DOTALL
@@ -125,3 +126,13 @@ def test_the_gallery_of_the_readme_shows_the_rules_of_the_examples() -> None:
     for path, rules in rows:
         example = (ROOT / path).read_text(encoding="utf-8")
         assert [rule for rule in rules.split("; ") if rule not in example] == []
+
+
+def test_the_readme_quotes_the_comparison_as_it_was_measured() -> None:
+    measured = (ROOT / "benchmarks/results/peers.md").read_text(encoding="utf-8")
+    quoted = re.findall(
+        r"<!-- peers: (.*?) -->\n(.*?)<!-- end -->", (ROOT / "README.md").read_text(encoding="utf-8"), re.S
+    )
+    assert len(quoted) == 2
+    for title, table in quoted:
+        assert table in measured.split(f"## {title}\n")[1]
