@@ -53,18 +53,23 @@ def files(tmp_path: Path) -> Path:
 # --- check ----------------------------------------------------------------------------------------------------------
 
 
+def unwrapped(text: str) -> str:
+    """The text on one line: where it is broken depends on the length of the path in it."""
+    return " ".join(text.split())
+
+
 def test_check_says_that_all_obey(files: Path) -> None:
     result = run("check", ACTUATOR, files / "good.csv")
     assert result.exit_code == 0
     assert "2 rows checked" in result.stdout
-    assert "all obey the rules." in result.stdout
+    assert "all obey the rules." in unwrapped(result.stdout)
 
 
 def test_check_names_rule_rows_and_amount(files: Path) -> None:
     result = run("check", ACTUATOR, files / "bad.csv")
     assert result.exit_code == 1
     assert "4 rows checked" in result.stdout
-    assert "3 do not obey the rules." in result.stdout
+    assert "3 do not obey the rules." in unwrapped(result.stdout)
     lines = result.stdout.splitlines()
     (first,) = [line.split() for line in lines if "200 < a" in line]
     assert first[0] == "7"
