@@ -69,6 +69,7 @@ class Common:
     results: Path | None = option(None, "folder of NAME.jsonl; experiments/results without it")
     figures: Path | None = option(None, "folder of the pictures; experiments/figures without it")
     checkpoints: Path = option(OUT / "checkpoints", "folder of unfinished and of kept states")
+    threads: int = option(1, "of torch on a CPU; with more, small tensors only take longer")
     data: Path | None = option(None, "folder of the data sets; else $MULTIPLEXNET_DATA, else a cache folder")
 
     def for_quick(self) -> Self:
@@ -129,6 +130,7 @@ def _shown(value: Any) -> str:
 def command(settings: type[S], main: Callable[[S], None], argv: Sequence[str] | None = None) -> None:
     """Run ``main`` with the settings of the command line; what the user can mend becomes one line and exit code 1."""
     chosen = parsed(settings, argv)
+    torch.set_num_threads(chosen.threads)
     try:
         main(chosen)
     except ExperimentError as error:
