@@ -4,8 +4,8 @@
 
 Needs the packages of benchmarks/peers-requirements.txt (``make peers`` installs them in an environment of their own)
 and writes peers.json, peers.md and peers.png. Every pair of a peer and a set runs in a process of its own, one thread,
-in steps; a step that takes more than 60 s of processor time or 4 GB is stopped and said so, and the next one starts
-in a fresh process.
+in steps; a step that takes more than 60 s of processor time or 4 GB, or hangs for 300 s, is stopped and said so, and the
+next one starts in a fresh process.
 
 * *time*: forward and backward in training, as a multiple of ``softplus`` on a tensor of the outputs' shape and dtype;
   they run in turn, processor times, medians. The batch is 16,384 rows, or the largest of 1,024, 128 and 16 that takes
@@ -55,6 +55,7 @@ RAWS = {"N(0,10)": 10.0, "1e4": 1e4, "1e30": 1e30}
 TOOLS = ("empty batch", "deepcopy", "pickle", "vmap", "export", "compile")
 PASSES = (("time", *RAWS), TOOLS)
 SECONDS, GIGABYTES = 60.0, 4.0
+SILENT = 300.0  # by the clock: a step that waits for something uses no processor time
 
 
 # --- one peer and one set, in a process of its own --------------------------------------------------------------------
@@ -302,16 +303,18 @@ def watched(peer: Peer, given: Set, batch: int, steps: Sequence[str]) -> tuple[l
     )  # fmt: skip
     os.close(write)
     os.set_blocking(read, False)
-    text, start, stopped = "", 0.0, None
+    text, start, stopped, heard = "", 0.0, None, time.monotonic()
     with os.fdopen(read, "rb") as pipe:
         while process.poll() is None and stopped is None:
             time.sleep(0.02)
             seconds, gigabytes = used(process.pid)
             if new := pipe.read():
                 text += new.decode()
-                start = seconds  # a step is done: the next one has its own time
+                start, heard = seconds, time.monotonic()  # a step is done: the next one has its own time
             if seconds - start > SECONDS:
                 stopped = f"stopped after {SECONDS:g} s"
+            elif time.monotonic() - heard > SILENT:
+                stopped = f"hangs: nothing in {SILENT:g} s"
             elif gigabytes > GIGABYTES:
                 stopped = f"stopped at {GIGABYTES:g} GB"
         if stopped:
