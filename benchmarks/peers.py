@@ -4,8 +4,8 @@
 
 Needs the packages of benchmarks/peers-requirements.txt (``make peers`` installs them in an environment of their own)
 and writes peers.json, peers.md and peers.png. Every pair of a peer and a set runs in a process of its own, one thread,
-in steps; a step that takes more than 60 s of processor time or 4 GB, or hangs for 300 s, is stopped and said so, and the
-next one starts in a fresh process.
+in steps; a step that takes more than 60 s of processor time or 4 GB, or hangs for 300 s, is stopped and said so, and
+the next one starts in a fresh process.
 
 * *time*: forward and backward in training, as a multiple of ``softplus`` on a tensor of the outputs' shape and dtype;
   they run in turn, processor times, medians. The batch is 16,384 rows, or the largest of 1,024, 128 and 16 that takes
