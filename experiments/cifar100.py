@@ -6,7 +6,6 @@ The third experiment of the paper. Rules and methods are in ``superclasses.py``,
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -231,22 +230,15 @@ def main(settings: Settings) -> None:
 BASELINES = ("vanilla", "vanilla-superclass", "dl2", "hierarchical")
 
 
-def mean_and_error(values: Sequence[float]) -> tuple[float, float]:
-    """The mean and its standard error (not a number if there is one value alone)."""
-    tensor = torch.tensor(values, dtype=torch.float64)
-    return float(tensor.mean()), float(tensor.std() / math.sqrt(len(values))) if len(values) > 1 else math.nan
-
-
 def by_seed(lines: Sequence[dict[str, Any]], method: str, name: str) -> dict[int, float]:
     """One number of a method for every seed that has it."""
     return {line["seed"]: line[name] for line in lines if line["method"] == method and line[name] is not None}
 
 
-def paired(lines: Sequence[dict[str, Any]], method: str, baseline: str, name: str) -> tuple[float, float] | None:
-    """Mean and standard error of the difference between two methods over the seeds that both have."""
+def paired(lines: Sequence[dict[str, Any]], method: str, baseline: str, name: str) -> list[float]:
+    """The differences between two methods over the seeds that both have."""
     ours, theirs = by_seed(lines, method, name), by_seed(lines, baseline, name)
-    seeds = sorted(ours.keys() & theirs.keys())
-    return mean_and_error([ours[seed] - theirs[seed] for seed in seeds]) if seeds else None
+    return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
 
 
 def comparable(settings: Settings, results: harness.Results) -> tuple[list[dict[str, Any]], list[str]]:
@@ -261,13 +253,11 @@ def report(settings: Settings, results: harness.Results) -> None:
     lines, methods = comparable(settings, results)
     print(f"{'':24} {'fine':>14} {'super-class':>14} {'satisfied':>14}   super-class, over " + ", ".join(BASELINES))
     for method in methods:
-        cells = []
-        for name in ("fine", "coarse", "satisfied"):
-            values = list(by_seed(lines, method, name).values())
-            cells.append("{:.2f} ± {:.2f}".format(*mean_and_error(values)) if values else "–")
+        names = ("fine", "coarse", "satisfied")
+        cells = [harness.spread(list(by_seed(lines, method, name).values())) for name in names]
         over = [paired(lines, method, baseline, "coarse") for baseline in BASELINES if baseline != method]
         ours = method.startswith("multiplexnet")
-        differences = ["–" if pair is None else "{:+.2f} ± {:.2f}".format(*pair) for pair in over if ours]
+        differences = [harness.spread(found, sign="+") for found in over if ours]
         print(f"{method:24} {cells[0]:>14} {cells[1]:>14} {cells[2]:>14}   {', '.join(differences)}".rstrip())
 
 

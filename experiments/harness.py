@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import MISSING, dataclass, field, fields, replace
 from pathlib import Path
+from statistics import mean, stdev
 from time import perf_counter
 from typing import Any, Literal, Protocol, Self, TypeVar
 
@@ -146,6 +147,14 @@ def command(settings: type[S], main: Callable[[S], None], argv: Sequence[str] | 
 def read(path: Path) -> list[dict[str, Any]]:
     """The lines of a results file; none where there is no file."""
     return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+
+
+def spread(values: Sequence[float], digits: int = 2, sign: str = "") -> str:
+    """The mean and its standard error; the mean alone of one value, a dash of none."""
+    if not values:
+        return "–"
+    error = f" ± {stdev(values) / math.sqrt(len(values)):.{digits}f}" if len(values) > 1 else ""
+    return f"{mean(values):{sign}.{digits}f}{error}"
 
 
 @contextmanager

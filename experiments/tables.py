@@ -8,10 +8,11 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
-from statistics import mean, median, stdev
+from statistics import mean, median
 from typing import Any
 
 import harness
+from harness import spread
 
 Line = dict[str, Any]
 RESULTS = harness.HERE / "results"
@@ -41,14 +42,6 @@ PAPER_CIFAR = {
     "multiplexnet-paper": "74.4 / 85.4 / 100",
 }
 """Fine, super-class, satisfied, of a WRN-28-10, as printed in the paper."""
-
-
-def spread(values: Sequence[float], digits: int) -> str:
-    """Mean and standard error."""
-    if not values:
-        return "–"
-    error = stdev(values) / len(values) ** 0.5 if len(values) > 1 else 0.0
-    return f"{mean(values):.{digits}f} ± {error:.{digits}f}"
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -167,7 +160,7 @@ def _paired(lines: Sequence[Line], method: str, base: str) -> str:
     theirs = {line["seed"]: line["coarse"] for line in chosen(lines, method=base)}
     own = chosen(lines, method=method)
     differences = [line["coarse"] - theirs[line["seed"]] for line in own if line["seed"] in theirs]
-    return spread(differences, 2) if differences else ""
+    return spread(differences) if differences else ""
 
 
 TABLES: dict[str, Callable[[], str]] = {

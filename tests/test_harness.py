@@ -162,6 +162,12 @@ def test_images_are_read_as_they_were_written(nowhere: Path, monkeypatch: pytest
 # --- tables ----------------------------------------------------------------------------------------------------------
 
 
+def test_a_mean_comes_with_its_standard_error_where_it_has_one() -> None:
+    assert harness.spread([1.0, 1.5, 0.5], sign="+") == "+1.00 ± 0.29"  # 0.5 / √3
+    assert harness.spread([2.25], 1) == "2.2"
+    assert harness.spread([]) == "–"
+
+
 def test_the_tables_of_the_readme_are_those_of_the_results() -> None:
     text = tables.README.read_text(encoding="utf-8")
     assert tables.filled(text) == text, "run python experiments/tables.py"
