@@ -24,7 +24,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("refusals", "objective", "branches", "repair", "certificate"),
     ("layer",),
     ("laws", "distribution", "estimators", "finite", "symmetry", "baselines", "campaign"),
-    ("cells", "tables", "planar", "viz", "reports", "cli", "__main__"),
+    ("cells", "table_files", "tables", "planar", "viz", "reports", "cli", "__main__"),
 )
 """From rules to command line; a file imports from its own stage and the stages before it."""
 
@@ -32,7 +32,7 @@ HOMES = {
     "z3": ("logic", "campaign"),  # which asks it in words of its own
     "cvc5": ("certificate.questions",),
     "scipy": ("logic.witness", "geometry", "planar"),
-    "polars": ("cells", "tables", "cli"),
+    "polars": ("cells", "table_files", "tables", "cli"),
     "matplotlib": ("viz", "cli"),
     "typer": ("cli",),
     "rich": ("cli", "reports"),

@@ -14,7 +14,7 @@ from random import Random
 import polars as pl
 import pytest
 
-from multiplexnet import tables
+from multiplexnet import table_files, tables
 from multiplexnet.cells import BadCell, column
 from multiplexnet.errors import TableError
 from multiplexnet.logic.formula import Bool, Category, Specification, Variable, holds
@@ -125,6 +125,35 @@ def test_chunks_do_not_matter(csv: Write, monkeypatch: pytest.MonkeyPatch) -> No
     assert len(seen) > 10
 
 
+@pytest.mark.parametrize("block", [1, 7, 64, 1 << 22])
+@pytest.mark.parametrize("line_end", ["\n", "\r\n"])
+def test_blocks_of_bytes_do_not_matter(csv: Write, monkeypatch: pytest.MonkeyPatch, block: int, line_end: str) -> None:
+    """Quoted cells hold commas, quotes and line ends; blocks are cut between rows, wherever their ends fall."""
+    random = Random(0)
+    rows = [[random.choice(["1", "0.5", '"2"', '"-3"']) for _ in "ab"] for _ in range(50)]
+    notes = [random.choice(["", "é", '"a, b"', '"one\ntwo"', '"she said ""no""\n\n"', '"""\n"""']) for _ in rows]
+    lines = [f"{a},{note},{b}" for (a, b), note in zip(rows, notes, strict=True)]
+    path = csv(line_end.join(['a,"a ""note""\nof mine",b', *lines]))
+    monkeypatch.setattr(table_files, "BLOCK", block)
+    report = check_table(parse("a: real; b: real\na <= b"), path)
+    broken = [Fraction(a.strip('"')) > Fraction(b.strip('"')) for a, b in rows]
+    assert (report.rows, report.rules[0].violations) == (50, sum(broken))
+    assert report.rules[0].first_row == broken.index(True) + 1
+    assert report.ignored == ('a "note"\nof mine',)
+    longest = max(frame.height for frame in table_files.TableFile.open(path).frames([0]))
+    assert longest <= 1 + block // 3, "a block of bytes is what is held"
+
+
+def test_slices_of_parquet_do_not_matter(parquet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    a = pl.Series(range(100))
+    path = parquet(a=a, b=50 - a, c=pl.repeat(50, 100, eager=True))
+    whole = check_table(SUM, path)
+    assert [rule.violations for rule in whole.rules] == [0, 74]
+    monkeypatch.setattr(table_files, "SLICE", 7)
+    assert check_table(SUM, path) == whole
+    assert [frame.height for frame in table_files.TableFile.open(path).frames([2])] == [7] * 14 + [2]
+
+
 def test_strict_comparisons_fail_by_nothing(csv: Write) -> None:
     report = check_table(parse("a < 1; a != 2\na != a + 1"), csv("a\n1\n2\n"))
     assert [r.largest for r in report.rules] == [1, 0, None]
@@ -203,7 +232,10 @@ WRONG: list[tuple[str, str | bytes, str]] = [
         r"no columns 'a', 'b', 'c'\. Its columns: p, q, r\. Rename them, or .*--by-position",
     ),
     ("semicolons", "a;b;c\n1;2;3\n", r"Cells seem to be separated by ';': commas are expected"),
-    ("long row", "a,b,c\n1,2,3\n1,2,3,4\n", r"t\.csv cannot be read: "),
+    ("long row", "a,b,c\n1,2,3\n1,2,3,4\n", r"t\.csv cannot be read: a row has more cells than the header has names"),
+    ("open quote", 'a,b,c\n1,2,"3\n1,2,3\n', r"t\.csv cannot be read: line 2 opens a quote that is never closed"),
+    ("open quote in the header", 'a,b,"c\n1,2,3\n', r"t\.csv cannot be read: line 1 opens a quote"),
+    ("carriage returns", "a,b,c\r1,2,3\r", r"t\.csv cannot be read: its header is not CSV"),
     (
         "latin-1",
         "a,b,c\n1,2,\xe9\n".encode("latin-1"),
@@ -216,6 +248,22 @@ WRONG: list[tuple[str, str | bytes, str]] = [
 @pytest.mark.parametrize(("text", "message"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
 def test_wrong_csv(csv: Write, text: str | bytes, message: str) -> None:
     with pytest.raises(TableError, match=message):
+        check_table(SUM, csv(text))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ('a,b,c\n1,2,"3\n' + "1,2,3\n" * 500, "it opens a quote that is never closed"),
+        ('a,b,"c\n' + "1,2,3\n" * 500, "it opens a quote that is never closed"),
+        ("a,b,c\n" + "1" * 3000, "it has no line ends"),
+    ],
+)
+def test_a_row_that_does_not_end(csv: Write, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+    """It must not fill the memory."""
+    monkeypatch.setattr(table_files, "BLOCK", 64)
+    monkeypatch.setattr(table_files, "LONGEST", 1 << 10)
+    with pytest.raises(TableError, match=rf"t\.csv cannot be read: {message}"):
         check_table(SUM, csv(text))
 
 

@@ -142,7 +142,8 @@ def check(
     """Which rows of TABLE break which rules, exactly. Exit code 0: none; 1: some; 2: bad input."""
     with _answering(as_json):
         from multiplexnet.reports import check_json, check_text
-        from multiplexnet.tables import check_table, estimated_rows
+        from multiplexnet.table_files import estimated_rows
+        from multiplexnet.tables import check_table
 
         specification: Specification = _load(file).specification
         with _progress(estimated_rows(table)) as update:

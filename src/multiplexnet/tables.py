@@ -6,9 +6,7 @@ A row *obeys* when every rule holds, every discrete value lies in its domain and
 
 from __future__ import annotations
 
-import csv
 import re
-from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
@@ -24,8 +22,9 @@ from multiplexnet.errors import TableError
 from multiplexnet.evaluation import Bools, Rows, in_domain, largest_violation, truth
 from multiplexnet.exact import Column, nearest
 from multiplexnet.logic.formula import Real, Rule, Specification, Variable, variables
+from multiplexnet.table_files import TableFile
 
-__all__ = ["DomainReport", "RuleReport", "TableReport", "check_table", "estimated_rows"]
+__all__ = ["DomainReport", "RuleReport", "TableReport", "check_table"]
 
 CHUNK = 1 << 16
 
@@ -121,10 +120,10 @@ def check_table(
             f"the rules call {specification.functions[0]}(…), and a table has no functions: "
             f"check such rules in Python, with rules.satisfied(…)"
         )
-    table = _Table.open(Path(path))
+    table = TableFile.open(Path(path))
     chosen = _matched(specification, table, by_position=by_position, skip=skip)
     tally = _Tally(specification)
-    for rows in table.chunks(chosen):
+    for rows in _chunks(table, chosen):
         tally.add(rows)
         if progress is not None:
             progress(tally.rows)
@@ -188,7 +187,7 @@ def _has_domain(variable: Variable) -> bool:
 
 
 def _matched(
-    specification: Specification, table: _Table, *, by_position: bool, skip: Sequence[str]
+    specification: Specification, table: TableFile, *, by_position: bool, skip: Sequence[str]
 ) -> dict[Variable, str]:
     """The column of every variable that matters."""
     if unknown := [name for name in skip if name not in table.names]:
@@ -210,7 +209,7 @@ def _spellings(name: str) -> list[str]:
     return [name, f"{element[1]}_{element[2]}", f"{element[1]}{element[2]}"] if element else [name]
 
 
-def _in_order(specification: Specification, names: list[str], table: _Table) -> dict[Variable, str]:
+def _in_order(specification: Specification, names: list[str], table: TableFile) -> dict[Variable, str]:
     declared = specification.variables
     numbers = [re.search(r"(\d+)\]?$", v.name) for v in declared]
     positions = [int(n[1]) for n in numbers if n]
@@ -224,7 +223,7 @@ def _in_order(specification: Specification, names: list[str], table: _Table) -> 
     return {v: names[p] for v, p in zip(declared, positions, strict=True)}
 
 
-def _missing(missing: list[str], names: list[str], table: _Table, *, nothing_found: bool) -> str:
+def _missing(missing: list[str], names: list[str], table: TableFile, *, nothing_found: bool) -> str:
     one = len(missing) == 1
     listed = ", ".join(repr(name) + _nearest_name(name, names) for name in missing[:5])
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
@@ -245,99 +244,25 @@ def _some(names: Sequence[str]) -> str:
     return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
 
 
-# --- files ----------------------------------------------------------------------------------------------------------
+# --- rows -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True)
-class _Table:
-    """A file, its column names, and a way to read it in chunks."""
-
-    path: Path
-    names: tuple[str, ...]
-    frame: pl.LazyFrame  # its columns are called 0, 1, …: names in files can be anything
-
-    @staticmethod
-    def open(path: Path) -> _Table:
-        if path.is_dir():
-            raise TableError(f"{path} is a directory: give a .csv or .parquet file")
-        if not path.exists():
-            raise TableError(f"{path}: there is no such file")
-        if path.suffix.lower() not in (".csv", ".parquet"):
-            raise TableError(f"{path}: only .csv and .parquet files can be checked")
-        try:
-            return _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise TableError(f"{path} cannot be read: {_reason(error)}") from None
-
-    def chunks(self, chosen: dict[Variable, str]) -> Iterator[Rows]:
-        """Rows of exact numbers, a chunk at a time."""
-        position = {v: str(self.names.index(name)) for v, name in chosen.items()}
-        wanted = self.frame.select(list(dict.fromkeys(position.values())) or pl.first())
-        done = 0
-        for frame in self._batches(wanted):
-            for start in range(0, frame.height, CHUNK):
-                part = frame.slice(start, CHUNK)
-                yield Rows({v: self._column(v, part[p], done) for v, p in position.items()}, length=part.height)
-                done += part.height
-
-    def _batches(self, frame: pl.LazyFrame) -> Iterator[pl.DataFrame]:
-        try:
-            yield from frame.collect_batches(chunk_size=CHUNK)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise TableError(f"{self.path} cannot be read: {_reason(error)}") from None
-
-    def _column(self, variable: Variable, cells: pl.Series, done: int) -> Column:
-        try:
-            return column(variable, cells)
-        except BadCell as bad:
-            name = self.names[int(cells.name)]
-            other = (
-                "" if name in _spellings(variable.name) else f" (read as {variable.name}; --skip leaves a column out)"
-            )
-            raise TableError(f"{self.path}, row {done + bad.row + 1}, column {name!r}{other}: {bad.reason}") from None
+def _chunks(table: TableFile, chosen: dict[Variable, str]) -> Iterator[Rows]:
+    """Rows of exact numbers, a chunk at a time."""
+    position = {v: table.names.index(name) for v, name in chosen.items()}
+    done = 0
+    for frame in table.frames(list(dict.fromkeys(position.values())) or [0]):
+        for start in range(0, frame.height, CHUNK):
+            part = frame.slice(start, CHUNK)
+            columns = {v: _column(table, v, part[str(p)], done) for v, p in position.items()}
+            yield Rows(columns, length=part.height)
+            done += part.height
 
 
-def _csv(path: Path) -> _Table:
+def _column(table: TableFile, variable: Variable, cells: pl.Series, done: int) -> Column:
     try:
-        with path.open(encoding="utf-8-sig", newline="") as file:
-            header = next(csv.reader(file), None)
-    except (UnicodeDecodeError, csv.Error):
-        raise TableError(f"{path} cannot be read: it is not UTF-8 text; save it as UTF-8") from None
-    if not header:
-        raise TableError(f"{path} is empty: a header with column names is expected")
-    names = tuple(name.strip() for name in header)
-    _refuse_doubled(path, names)
-    return _Table(path, names, _numbered(pl.scan_csv(path, infer_schema=False, glob=False)))
-
-
-def _parquet(path: Path) -> _Table:
-    if path.stat().st_size == 0:
-        raise TableError(f"{path} is empty: a Parquet file is expected")
-    frame = pl.scan_parquet(path, glob=False)
-    return _Table(path, tuple(frame.collect_schema().names()), _numbered(frame))
-
-
-def _numbered(frame: pl.LazyFrame) -> pl.LazyFrame:
-    return frame.select(pl.col(name).alias(str(i)) for i, name in enumerate(frame.collect_schema().names()))
-
-
-def _refuse_doubled(path: Path, names: Sequence[str]) -> None:
-    if doubled := [name for name, count in Counter(names).items() if count > 1]:
-        raise TableError(f"{path}: the column name {doubled[0]!r} appears twice: rename one of them")
-
-
-def _reason(error: Exception) -> str:
-    reason = str(error).strip().split("\n", 1)[0]
-    return "it is not UTF-8 text; save it as UTF-8" if "utf" in reason.lower() else reason
-
-
-def estimated_rows(path: Path) -> int | None:
-    """About how many rows the file has, without reading it."""
-    try:
-        if path.suffix.lower() == ".parquet":
-            return int(pl.scan_parquet(path, glob=False).select(pl.len()).collect().item())
-        with path.open("rb") as file:
-            sample = file.read(1 << 16)
-        return path.stat().st_size * sample.count(b"\n") // max(len(sample), 1)
-    except (OSError, pl.exceptions.PolarsError):
-        return None
+        return column(variable, cells)
+    except BadCell as bad:
+        name = table.names[int(cells.name)]
+        other = "" if name in _spellings(variable.name) else f" (read as {variable.name}; --skip leaves a column out)"
+        raise TableError(f"{table.path}, row {done + bad.row + 1}, column {name!r}{other}: {bad.reason}") from None

@@ -1,0 +1,185 @@
+"""CSV and Parquet files a block at a time, so that a file of any length is read in the memory of one block.
+
+A CSV file is read as bytes and cut at line ends outside quotes; a Parquet file is read by slices of rows. Columns of
+the frames are called ``0``, ``1``, …: names in files can be anything.
+"""
+
+from __future__ import annotations
+
+import csv
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from io import BytesIO
+from pathlib import Path
+from typing import BinaryIO
+
+import polars as pl
+
+from multiplexnet.errors import TableError
+
+__all__ = ["TableFile", "estimated_rows"]
+
+BLOCK = 1 << 20  # bytes of a CSV file
+SLICE = 1 << 17  # rows of a Parquet file
+LONGEST = 1 << 26  # bytes of one row of a CSV file, before a quote that nobody closes has filled the memory
+
+
+@dataclass(frozen=True)
+class TableFile:
+    """A file and its column names.
+
+    Args:
+        path: the file.
+        names: the names of its columns.
+        read: yields frames of the columns at the given positions, named by them.
+    """
+
+    path: Path
+    names: tuple[str, ...]
+    read: Callable[[Sequence[int]], Iterator[pl.DataFrame]]
+
+    @staticmethod
+    def open(path: Path) -> TableFile:
+        """Reads the names.
+
+        Raises:
+            TableError: there is no such file, or it is not a table.
+        """
+        if path.is_dir():
+            raise TableError(f"{path} is a directory: give a .csv or .parquet file")
+        if not path.exists():
+            raise TableError(f"{path}: there is no such file")
+        if path.suffix.lower() not in (".csv", ".parquet"):
+            raise TableError(f"{path}: only .csv and .parquet files can be checked")
+        try:
+            return _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise TableError(f"{path} cannot be read: {_reason(error)}") from None
+
+    def frames(self, positions: Sequence[int]) -> Iterator[pl.DataFrame]:
+        """The columns at these positions, a block of rows at a time.
+
+        Raises:
+            TableError: the file is damaged.
+        """
+        try:
+            yield from self.read(positions)
+        except (OSError, pl.exceptions.PolarsError) as error:
+            raise TableError(f"{self.path} cannot be read: {_reason(error)}") from None
+
+
+def estimated_rows(path: Path) -> int | None:
+    """About how many rows the file has, without reading it."""
+    try:
+        if path.suffix.lower() == ".parquet":
+            return _count(pl.scan_parquet(path, glob=False))
+        with path.open("rb") as file:
+            sample = file.read(1 << 16)
+        return path.stat().st_size * sample.count(b"\n") // max(len(sample), 1)
+    except (OSError, pl.exceptions.PolarsError):
+        return None
+
+
+def _reason(error: Exception) -> str:
+    reason = str(error).strip().split("\n", 1)[0]
+    if "more fields than defined" in reason:
+        return "a row has more cells than the header has names; put quotes around cells with commas"
+    return "it is not UTF-8 text; save it as UTF-8" if "utf" in reason.lower() else reason
+
+
+# --- Parquet --------------------------------------------------------------------------------------------------------
+
+
+def _parquet(path: Path) -> TableFile:
+    if path.stat().st_size == 0:
+        raise TableError(f"{path} is empty: a Parquet file is expected")
+    frame = pl.scan_parquet(path, glob=False)
+    names = frame.collect_schema().names()
+
+    def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
+        wanted = frame.select(pl.col(names[p]).alias(str(p)) for p in positions)
+        for start in range(0, _count(frame), SLICE):
+            yield wanted.slice(start, SLICE).collect()
+
+    return TableFile(path, tuple(names), read)
+
+
+def _count(frame: pl.LazyFrame) -> int:
+    return int(frame.select(pl.len()).collect().item())
+
+
+# --- CSV ------------------------------------------------------------------------------------------------------------
+
+
+def _csv(path: Path) -> TableFile:
+    with path.open("rb") as file:
+        names = _names(path, _first_row(path, file))
+    if doubled := [name for name, count in Counter(names).items() if count > 1]:
+        raise TableError(f"{path}: the column name {doubled[0]!r} appears twice: rename one of them")
+    numbers = ",".join(map(str, range(len(names)))).encode() + b"\n"
+
+    def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
+        columns = [str(p) for p in positions]
+        with path.open("rb") as file:
+            header = _first_row(path, file)
+            for rows in _whole_rows(path, file, line=header.count(b"\n") + 1):
+                yield pl.read_csv(BytesIO(numbers + rows), infer_schema=False, columns=columns)
+
+    return TableFile(path, names, read)
+
+
+def _first_row(path: Path, file: BinaryIO) -> bytes:
+    row = file.readline(LONGEST)
+    while row.count(b'"') % 2 and (line := file.readline(LONGEST)):
+        row = _short_enough(path, row + line)
+    return _closed(path, row, 1)
+
+
+def _names(path: Path, header: bytes) -> tuple[str, ...]:
+    try:
+        names = next(csv.reader([header.decode("utf-8-sig")]), [])
+    except UnicodeDecodeError:
+        raise TableError(f"{path} cannot be read: it is not UTF-8 text; save it as UTF-8") from None
+    except csv.Error as error:
+        raise TableError(f"{path} cannot be read: its header is not CSV ({error})") from None
+    if not names:
+        raise TableError(f"{path} is empty: a header with column names is expected")
+    return tuple(name.strip() for name in names)
+
+
+def _whole_rows(path: Path, file: BinaryIO, line: int) -> Iterator[bytes]:
+    """The rest of the file, which begins with that line, in blocks of whole rows."""
+    rest = b""
+    while block := file.read(BLOCK):
+        rest += block
+        if end := _end_of_rows(rest):
+            yield rest[:end]
+            line += rest.count(b"\n", 0, end)
+        rest = _short_enough(path, rest[end:])
+    if rest:
+        yield _closed(path, rest, line)
+
+
+def _end_of_rows(text: bytes) -> int:
+    """Where the last whole row ends, in text that begins with one: at a line end after an even number of quotes."""
+    quotes, end = text.count(b'"'), len(text)
+    while (line_end := text.rfind(b"\n", 0, end)) >= 0:
+        quotes -= text.count(b'"', line_end, end)
+        if quotes % 2 == 0:
+            return line_end + 1
+        end = line_end
+    return 0
+
+
+def _short_enough(path: Path, row: bytes) -> bytes:
+    if len(row) < LONGEST:
+        return row
+    what = "opens a quote that is never closed" if b'"' in row else "has no line ends"
+    raise TableError(f"{path} cannot be read: it {what} (one row is longer than {LONGEST >> 20} MB)")
+
+
+def _closed(path: Path, row: bytes, line: int) -> bytes:
+    if row.count(b'"') % 2 == 0:
+        return row
+    raise TableError(f"{path} cannot be read: line {line} opens a quote that is never closed")
