@@ -2,11 +2,11 @@
 
     python benchmarks/fuzz.py --minutes 60 --seed 0
 
-Seeds are texts that can be read: the rules of the corpus in the three languages, tables, certificates and saved layers
-made from them. Each is changed at random (characters, words and lines dropped, doubled, swapped, replaced by what has
-hurt parsers before; in JSON also single leaves and whole branches) and given to its reader. Whatever comes out but a
-result or a ``MultiplexError`` is a finding, and so is a text that takes longer than ``--slow`` seconds of processor
-time. The summary goes to ``benchmarks/results/fuzz.json``.
+Seeds are what can be read: the rules of the corpus in the three languages, tables, certificates and saved layers made
+from them. Each is changed at random (characters, words and lines dropped, doubled, swapped, replaced by what has hurt
+parsers before; in JSON also single leaves and whole branches, in binary files bits and bytes) and given to its reader.
+Whatever comes out but a result or a ``MultiplexError`` is a finding, and so is an input that takes longer than
+``--slow`` seconds of processor time. The summary goes to ``benchmarks/results/fuzz.json``.
 """
 
 from __future__ import annotations
@@ -22,9 +22,11 @@ import traceback
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
+import polars as pl
 import torch
 
 import multiplexnet
@@ -191,10 +193,24 @@ def _read_state(state: bytes) -> object:
 
 def _bytes(text: str, dice: random.Random) -> bytes:
     """A text as a file in which some bytes are wrong."""
-    data = bytearray(mutated(text, dice).encode(errors="surrogatepass"))
-    for _ in range(dice.choice((0, 1, 3))):
-        data.insert(dice.randint(0, len(data)), dice.randrange(256))
-    return bytes(data)
+    data = mutated(text, dice).encode(errors="surrogatepass")
+    return data if dice.random() < 0.3 else _damaged(data, dice)
+
+
+def _damaged(data: bytes, dice: random.Random) -> bytes:
+    """Bytes changed, inserted and cut out, bits flipped."""
+    changed = bytearray(data)
+    for _ in range(dice.choice((1, 1, 2, 5))):
+        at, kind = dice.randint(0, len(changed)), dice.randrange(4)
+        if kind == 0:
+            del changed[at : at + dice.choice((1, 4, 100))]
+        elif kind == 1:
+            changed[at:at] = dice.randbytes(dice.choice((1, 1, 4, 8)))
+        elif kind == 2:
+            changed[at : at + 1] = dice.randbytes(1)
+        elif at < len(changed):
+            changed[at] ^= 1 << dice.randrange(8)
+    return bytes(changed)
 
 
 def _reader_of_files(folder: Path) -> Callable[[bytes], object]:
@@ -207,12 +223,12 @@ def _reader_of_files(folder: Path) -> Callable[[bytes], object]:
     return read
 
 
-def _reader_of_tables(folder: Path) -> Callable[[str], object]:
+def _reader_of_tables(folder: Path, name: str) -> Callable[[bytes], object]:
     specification = Rules('x: real; n: int[0, 9]; on: bool; c: {"a", "b"}; u: input[0, 1]\nx >= n; implies(on, x > u)')
 
-    def read(text: str) -> object:
-        path = folder / "table.csv"
-        path.write_bytes(text.encode(errors="surrogatepass"))
+    def read(data: bytes) -> object:
+        path = folder / name
+        path.write_bytes(data)
         return check_table(specification.specification, path)
 
     return read
@@ -224,6 +240,21 @@ TABLES = (
     "u;x;n\n1;2;3\n",
     "id,x,n,on,c,u\r\n1,12345678901234567890.5,9,1,b,0.1\r\n",
 )
+
+
+def _parquet_files() -> list[bytes]:
+    columns: dict[str, Any] = {"x": [1.5, 2e3] * 20, "n": [1, 2] * 20, "on": [True, False] * 20, "c": ["a", "b"] * 20}
+    usual = pl.DataFrame({**columns, "u": [0.5, 1.0] * 20})
+    other = usual.with_columns(
+        pl.col("x").cast(pl.Decimal(10, 2)), pl.col("n").cast(pl.UInt8), pl.col("on").cast(pl.Int64),
+        pl.col("c").cast(pl.Categorical), pl.col("u").cast(pl.Float32), lists=pl.concat_list("n", "n"),
+    )  # fmt: skip
+    files = []
+    for frame in (usual, other):
+        for compressed in (True, False):
+            frame.write_parquet(file := BytesIO(), compression="zstd" if compressed else "uncompressed")
+            files.append(file.getvalue())
+    return files
 
 
 def targets(folder: Path, every: int = 4) -> list[Target]:
@@ -255,7 +286,8 @@ def targets(folder: Path, every: int = 4) -> list[Target]:
         Target("smtlib", scripts, mutated, Rules.from_smtlib, share=3),
         Target("ordering", ordering, mutated, Rules.from_ordering, share=2),
         Target("file", [*texts, *scripts, *ordering], _bytes, _reader_of_files(folder), share=2),
-        Target("table", TABLES, mutated, _reader_of_tables(folder), share=2),
+        Target("csv", TABLES, _bytes, _reader_of_tables(folder, "table.csv"), share=2),
+        Target("parquet", _parquet_files(), _damaged, _reader_of_tables(folder, "table.parquet"), share=2),
         Target("certificate", certificates, _forged, _read_certificate, share=3),
         Target("state", states, _state, _read_state, share=3),
     ]
@@ -275,7 +307,9 @@ def tried(target: Target, dice: random.Random, slow: float) -> dict[str, Any] | 
     except MultiplexError as error:
         target.refused[type(error).__name__] += 1
         str(error)
-    except Exception as error:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # what extensions raise in a panic is no Exception
         where = traceback.extract_tb(error.__traceback__)[-1]
         finding = {
             "error": f"{type(error).__name__}: {str(error)[:200]}",

@@ -33,6 +33,7 @@ HOMES = {
     "cvc5": ("certificate.questions",),
     "scipy": ("logic.witness", "geometry", "planar"),
     "polars": ("cells", "table_files", "tables", "cli"),
+    "pyarrow": ("table_files",),
     "matplotlib": ("viz", "cli"),
     "typer": ("cli",),
     "rich": ("cli", "reports"),

@@ -144,12 +144,12 @@ def test_blocks_of_bytes_do_not_matter(csv: Write, monkeypatch: pytest.MonkeyPat
     assert longest <= 1 + block // 3, "a block of bytes is what is held"
 
 
-def test_slices_of_parquet_do_not_matter(parquet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_parquet_do_not_matter(parquet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     a = pl.Series(range(100))
     path = parquet(a=a, b=50 - a, c=pl.repeat(50, 100, eager=True))
     whole = check_table(SUM, path)
     assert [rule.violations for rule in whole.rules] == [0, 74]
-    monkeypatch.setattr(table_files, "SLICE", 7)
+    monkeypatch.setattr(table_files, "BATCH", 7)
     assert check_table(SUM, path) == whole
     assert [frame.height for frame in table_files.TableFile.open(path).frames([2])] == [7] * 14 + [2]
 
@@ -291,6 +291,21 @@ def test_a_damaged_parquet_file(parquet: Write) -> None:
         check_table(SUM, path)
 
 
+def test_parquet_files_with_any_byte_wrong(tmp_path: Path) -> None:
+    """They are read or refused; some of them end the process of readers that believe what a file says of itself."""
+    random, path = Random(0), tmp_path / "t.parquet"
+    pl.DataFrame({"a": [0.5, 1.5], "b": [1, 2], "c": ["1.5", "3.5"]}).write_parquet(path, compression="uncompressed")
+    content = path.read_bytes()
+    refused = 0
+    for at in range(len(content)):
+        path.write_bytes(content[:at] + random.randbytes(1) + content[at + 1 :])
+        try:
+            check_table(SUM, path)
+        except TableError:
+            refused += 1
+    assert 0 < refused < len(content)
+
+
 def test_wrong_parquet_columns(parquet: Write) -> None:
     one = pl.Series([1.0])
     with pytest.raises(
@@ -326,6 +341,8 @@ def test_truth_values_and_labels_that_are_none(csv: Write) -> None:
     assert column(labels, pl.Series([2, 1, 3])).near.tolist() == [1, 0, -1]
 
 
-def test_tables_need_neither_torch_nor_z3() -> None:
-    program = "import sys, multiplexnet.tables; sys.exit('torch' in sys.modules or 'z3' in sys.modules)"
+def test_tables_need_neither_torch_nor_z3_nor_pyarrow_before_they_are_read() -> None:
+    program = (
+        "import sys, multiplexnet.tables; sys.exit(any(name in sys.modules for name in ('torch', 'z3', 'pyarrow')))"
+    )
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0

@@ -1,7 +1,8 @@
 """CSV and Parquet files a block at a time, so that a file of any length is read in the memory of one block.
 
-A CSV file is read as bytes and cut at line ends outside quotes; a Parquet file is read by slices of rows. Columns of
-the frames are called ``0``, ``1``, …: names in files can be anything.
+A CSV file is read as bytes and cut at line ends outside quotes, and polars takes its cells apart. A Parquet file is
+read by pyarrow: polars's own reader ends the process on some damaged files. Columns of the frames are called ``0``,
+``1``, …: names in files can be anything.
 """
 
 from __future__ import annotations
@@ -9,19 +10,23 @@ from __future__ import annotations
 import csv
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from io import BytesIO
 from pathlib import Path
-from typing import BinaryIO
+from typing import TYPE_CHECKING, BinaryIO
 
 import polars as pl
 
 from multiplexnet.errors import TableError
 
+if TYPE_CHECKING:
+    import pyarrow.parquet
+
 __all__ = ["TableFile", "estimated_rows"]
 
 BLOCK = 1 << 20  # bytes of a CSV file
-SLICE = 1 << 17  # rows of a Parquet file
+BATCH = 1 << 16  # rows of a Parquet file
 LONGEST = 1 << 26  # bytes of one row of a CSV file, before a quote that nobody closes has filled the memory
 
 
@@ -52,10 +57,8 @@ class TableFile:
             raise TableError(f"{path}: there is no such file")
         if path.suffix.lower() not in (".csv", ".parquet"):
             raise TableError(f"{path}: only .csv and .parquet files can be checked")
-        try:
+        with _own_errors(path):
             return _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise TableError(f"{path} cannot be read: {_reason(error)}") from None
 
     def frames(self, positions: Sequence[int]) -> Iterator[pl.DataFrame]:
         """The columns at these positions, a block of rows at a time.
@@ -63,29 +66,46 @@ class TableFile:
         Raises:
             TableError: the file is damaged.
         """
-        try:
-            yield from self.read(positions)
-        except (OSError, pl.exceptions.PolarsError) as error:
-            raise TableError(f"{self.path} cannot be read: {_reason(error)}") from None
+        frames = self.read(positions)
+        while True:
+            with _own_errors(self.path):
+                frame = next(frames, None)
+            if frame is None:
+                return
+            yield frame
 
 
 def estimated_rows(path: Path) -> int | None:
     """About how many rows the file has, without reading it."""
     try:
         if path.suffix.lower() == ".parquet":
-            return _count(pl.scan_parquet(path, glob=False))
+            return int(_opened(path).metadata.num_rows)
         with path.open("rb") as file:
             sample = file.read(1 << 16)
         return path.stat().st_size * sample.count(b"\n") // max(len(sample), 1)
-    except (OSError, pl.exceptions.PolarsError):
+    except (OSError, ValueError):
         return None
 
 
-def _reason(error: Exception) -> str:
+@contextmanager
+def _own_errors(path: Path) -> Iterator[None]:
+    """What polars and pyarrow say about a damaged file, as our own error."""
+    try:
+        yield
+    except (OSError, ValueError, NotImplementedError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+        raise TableError(f"{path} cannot be read: {_reason(error)}") from None
+
+
+def _reason(error: BaseException) -> str:
     reason = str(error).strip().split("\n", 1)[0]
     if "more fields than defined" in reason:
         return "a row has more cells than the header has names; put quotes around cells with commas"
     return "it is not UTF-8 text; save it as UTF-8" if "utf" in reason.lower() else reason
+
+
+def _refuse_doubled(path: Path, names: Sequence[str]) -> None:
+    if doubled := [name for name, count in Counter(names).items() if count > 1]:
+        raise TableError(f"{path}: the column name {doubled[0]!r} appears twice: rename one of them")
 
 
 # --- Parquet --------------------------------------------------------------------------------------------------------
@@ -94,19 +114,22 @@ def _reason(error: Exception) -> str:
 def _parquet(path: Path) -> TableFile:
     if path.stat().st_size == 0:
         raise TableError(f"{path} is empty: a Parquet file is expected")
-    frame = pl.scan_parquet(path, glob=False)
-    names = frame.collect_schema().names()
+    names = tuple(_opened(path).schema_arrow.names)
+    _refuse_doubled(path, names)
 
     def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
-        wanted = frame.select(pl.col(names[p]).alias(str(p)) for p in positions)
-        for start in range(0, _count(frame), SLICE):
-            yield wanted.slice(start, SLICE).collect()
+        wanted = {names[p]: str(p) for p in positions}
+        for batch in _opened(path).iter_batches(BATCH, columns=list(wanted), use_threads=False):
+            batch.validate(full=True)  # text is UTF-8, offsets lie inside: polars takes them on trust
+            yield pl.DataFrame([pl.Series(wanted[name], batch.column(name)) for name in wanted])
 
-    return TableFile(path, tuple(names), read)
+    return TableFile(path, names, read)
 
 
-def _count(frame: pl.LazyFrame) -> int:
-    return int(frame.select(pl.len()).collect().item())
+def _opened(path: Path) -> pyarrow.parquet.ParquetFile:
+    from pyarrow.parquet import ParquetFile  # only those who have such files wait for it
+
+    return ParquetFile(path, pre_buffer=False)
 
 
 # --- CSV ------------------------------------------------------------------------------------------------------------
@@ -115,8 +138,7 @@ def _count(frame: pl.LazyFrame) -> int:
 def _csv(path: Path) -> TableFile:
     with path.open("rb") as file:
         names = _names(path, _first_row(path, file))
-    if doubled := [name for name, count in Counter(names).items() if count > 1]:
-        raise TableError(f"{path}: the column name {doubled[0]!r} appears twice: rename one of them")
+    _refuse_doubled(path, names)
     numbers = ",".join(map(str, range(len(names)))).encode() + b"\n"
 
     def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
