@@ -38,10 +38,11 @@ from multiplexnet.logic.formula import Atom
 from multiplexnet.logic.implicants import Implicants
 from multiplexnet.logic.rows import Tidy
 from multiplexnet.logic.terms import Block
-from multiplexnet.transforms import gauge, guards, lattice, parametric, separable
+from multiplexnet.transforms import gauge, guards, intervals, lattice, parametric, separable
 from multiplexnet.transforms.choose import TermMaps
 from multiplexnet.transforms.guards import Guards
-from multiplexnet.transforms.parametric import OneSided, ParametricGauge
+from multiplexnet.transforms.intervals import Intervals
+from multiplexnet.transforms.parametric import ParametricGauge
 
 SEED = 0
 ROWS = 400
@@ -179,12 +180,15 @@ FAULTS = (
         (separable, "exactly", _straight_through)]),
     Fault("lattice", "solutions of equalities are not rounded to their grid", lambda: [
         (torch, "round", lambda t: t)]),
-    Fault("outward step", "bounds on one side are met without a step for rounding", lambda: [
-        (OneSided, "_outward", lambda self, y: y)]),
-    Fault("errors of slacks", "slacks at run time are taken as computed", lambda: [
-        (parametric, "_affine", _without_error)]),
+    Fault("outward step", "ends that are inputs are met without a step for rounding", lambda: [
+        (Intervals, "_outward", lambda self, y: y)]),
+    Fault("strictness at run time", "< is taken for <= where ends are inputs", lambda: [
+        (intervals, "_above", lambda y, ends, strict: y >= ends)]),
+    Fault("errors of slacks", "slacks and ends at run time are taken as computed", lambda: [
+        (parametric, "affine", _without_error), (intervals, "affine", _without_error)]),
     Fault("cut of raw values", "infinite raw values go into the maps", lambda: [
         (gauge, "finite", lambda raw: raw.double()), (parametric, "finite", lambda raw: raw.double()),
+        (intervals, "finite", lambda raw: raw.double()),
         (separable, "_cut", lambda z: z)]),
     Fault("reach of raw values", "raw values are measured by rows of any size", lambda: [
         (gauge, "FURTHEST", torch.inf)]),

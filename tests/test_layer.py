@@ -321,6 +321,18 @@ def test_rules_without_outputs() -> None:
         Multiplexer(Rules("u: input[0, 1]\nu >= 0"))
 
 
+@pytest.mark.parametrize("dtype", DTYPES, ids=ids)
+def test_inputs_may_close_an_interval(dtype: torch.dtype) -> None:
+    """Ends that are inputs belong to the set, and a set of one point is that point."""
+    rules = Rules("x: real; y: real; u: input[0, 10]\n0 <= x <= u; u <= y <= 2*u")
+    mux = Multiplexer(rules, dtype=dtype)
+    raw = torch.tensor([[-1e4, -1e4], [0.0, 0.0], [1e4, 1e4]], dtype=dtype)
+    assert mux(raw, u=0.0).best().tolist() == [[0.0, 0.0]] * 3
+    assert mux(raw, u=5.0).best().tolist() == [[0.0, 5.0], [2.5, 7.5], [5.0, 10.0]]
+    smallest = torch.finfo(dtype).smallest_normal
+    assert rules.satisfied(mux(raw, u=smallest).best(), u=torch.tensor(smallest, dtype=dtype)).all()
+
+
 def test_inputs_that_leave_no_output() -> None:
     with pytest.raises(InputError, match=r"for total = .* no output obeys the rules: declare narrower ranges"):
         Multiplexer(Rules(by_name("input_equality").text))

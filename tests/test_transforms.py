@@ -154,7 +154,19 @@ def known_at_run_time() -> list[Case]:
     )
     open_pair: tuple[Row, ...] = (([1, -1, 0], "<", -2), ([0, -1, 1], "<", 0))
     open_steps = (Step((), ()), Step((bound((1,), (0,), 2), bound((0,), (1,), 0)), ()))
+    box: tuple[Row, ...] = (
+        ([-1, 0, 0, 1, 0], "<", 0),
+        ([1, 0, 0, 0, -1], "<=", 0),
+        ([0, -3, 0, 2, 0], "<", -1),
+        ([0, 0, 10, 0, -1], "<", 0),
+    )
+    box_steps = (
+        Step((bound((), (1, 0), 0),), (Bound((), (ZERO, ONE), ZERO, False),)),
+        Step((Bound((ZERO,), (Fraction(2, 3), ZERO), Fraction(1, 3), True),), ()),
+        Step((), (Bound((ZERO, ZERO), (ZERO, TENTH), ZERO, True),)),
+    )
     return [
+        Case("a box of inputs", box, 3, 2, parametric=parametric(3, box, box_steps)),
         Case("above an input", above, 1, 1, parametric=parametric(1, above, [above_step])),
         Case("below an input", below, 1, 1, parametric=parametric(1, below, [below_step])),
         Case("between inputs", inside, 1, 2, parametric=parametric(1, inside, [inside_step])),

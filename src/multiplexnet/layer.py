@@ -60,8 +60,10 @@ def _joined(blocks: Sequence[Block]) -> list[Block]:
 
 
 def _is_box(term: Term) -> bool:
+    """Whether every row bounds one output, by a number or by inputs."""
     symbols = [[symbol for symbol, _ in row.linear.terms] for row in term.rows]
-    return not term.blocks and all(len(s) == 1 and isinstance(s[0], Variable) and not s[0].is_input for s in symbols)
+    others = [[s for s in row if not (isinstance(s, Variable) and s.is_input)] for row in symbols]
+    return not term.blocks and all(len(s) == 1 and isinstance(s[0], Variable) for s in others)
 
 
 def _with_inner(blocks: Sequence[Block]) -> list[Block]:
@@ -386,8 +388,8 @@ class Multiplexer(nn.Module):
 
     def _input(self, variable: Variable, value: Any, batch: torch.Size) -> Tensor:
         tensor = torch.as_tensor(value, device=self.device)
-        if not tensor.is_floating_point():
-            tensor = tensor.to(self.dtype)
+        if isinstance(value, float) or not tensor.is_floating_point():  # Python's numbers have no dtype of their own
+            tensor = torch.as_tensor(value, dtype=self.dtype, device=self.device)
         if tensor.dtype != self.dtype:
             raise DtypeError(f"input {variable.name} has dtype {tensor.dtype}; the layer works in {self.dtype}")
         try:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
 from multiplexnet.errors import EqualityError, ThinTermError
 from multiplexnet.geometry.anchors import anchor
-from multiplexnet.geometry.elimination import coefficients, parametric, triangular
+from multiplexnet.geometry.elimination import coefficients, eliminated, parametric, triangular
 from multiplexnet.geometry.formats import FORMATS, Format
 from multiplexnet.geometry.functions import staged
 from multiplexnet.geometry.lattice import lattice_of
 from multiplexnet.geometry.parts import Box, Parametric, Part, Polyhedron
 from multiplexnet.geometry.polyhedron import implicit_equalities
 from multiplexnet.geometry.rows import Rows
-from multiplexnet.logic.formula import Atom, Linear, Variable
+from multiplexnet.logic.formula import Atom, Linear, Symbol, Variable
 from multiplexnet.logic.terms import Term
 from multiplexnet.logic.text import formula_text
 
 __all__ = ["parts_of"]
 
 Constants = dict[Variable, Fraction]
+
+WIDEST = 32
+"""Inputs of one part whose outputs have nothing else in common."""
 
 
 def parts_of(term: Term, outputs: Sequence[Variable], form: Format | str) -> tuple[Part, ...]:
@@ -51,11 +54,12 @@ def parts_of(term: Term, outputs: Sequence[Variable], form: Format | str) -> tup
     open_ = [v for v in own if v not in constants]
     stage = staged(open_, rows)
     followers = {v for part in stage.later for v in part.outputs}
-    groups: list[_Group] = []
     boxes: list[_Group] = []
+    intervals: list[_Group] = []
+    groups: list[_Group] = []
     for group in _groups([v for v in open_ if v not in followers], stage.rows):
-        (boxes if group.is_separable else groups).append(group)
-    parts = [_part(group, form) for group in groups]
+        (boxes if group.is_separable else intervals if group.has_inputs_for_ends else groups).append(group)
+    parts = [*_intervals(intervals), *(_part(group, form) for group in groups)]
     box = _box([_separable(boxes, constants, form), *(part for part in parts if isinstance(part, Box))], own)
     return (*box, *(part for part in parts if not isinstance(part, Box)), *_guards(stage.rows, own), *stage.later)
 
@@ -127,8 +131,19 @@ class _Group:
 
     @property
     def is_parametric(self) -> bool:
-        own = set(self.outputs)
-        return any(symbol not in own for row in self.rows for symbol, _ in row.linear.terms)
+        return bool(self.known)
+
+    @property
+    def has_inputs_for_ends(self) -> bool:
+        """Whether it is one output between affine functions of inputs."""
+        known = self.known
+        inputs = bool(known) and all(isinstance(symbol, Variable) and symbol.is_input for symbol in known)
+        return inputs and len(self.outputs) == 1 and all(row.relation != "==" for row in self.rows)
+
+    @property
+    def known(self) -> set[Symbol]:
+        """What stands in the rows beside the outputs."""
+        return {s for row in self.rows for s, _ in row.linear.terms}.difference(self.outputs)
 
     def system(self, atoms: Iterable[Atom]) -> Rows:
         """The rows over the outputs of the group."""
@@ -187,6 +202,27 @@ def _parametric(group: _Group) -> Parametric:
     if equal:
         raise EqualityError(equal, "equalities of outputs that run-time values bound are not supported")
     return triangular(group.outputs, group.rows)
+
+
+def _intervals(groups: Iterable[_Group]) -> Iterator[Parametric]:
+    """Outputs that only inputs bound, as few parts, each with a handful of inputs."""
+    bundle: list[_Group] = []
+    inputs: set[Symbol] = set()
+    for group in groups:
+        if bundle and len(inputs | group.known) > WIDEST:
+            yield _bundled(bundle)
+            bundle, inputs = [], set()
+        bundle.append(group)
+        inputs |= group.known
+    if bundle:
+        yield _bundled(bundle)
+
+
+def _bundled(groups: Sequence[_Group]) -> Parametric:
+    found = {group.outputs[0]: eliminated(group.outputs[0], group.rows) for group in groups}
+    touching = {output: elimination.touching for output, elimination in found.items()}
+    guards = [row for elimination in found.values() for row in elimination.rest]
+    return parametric(tuple(found), [row for group in groups for row in group.rows], touching, guards)
 
 
 def _guards(rows: Sequence[Atom], own: Sequence[Variable]) -> tuple[Parametric, ...]:

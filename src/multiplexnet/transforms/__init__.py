@@ -13,15 +13,16 @@
 from multiplexnet.transforms.base import FORMATS, Transform
 from multiplexnet.transforms.choose import TermMaps
 from multiplexnet.transforms.gauge import Gauge
+from multiplexnet.transforms.intervals import Intervals
 from multiplexnet.transforms.lattice import LatticeGauge
-from multiplexnet.transforms.parametric import OneSided, ParametricGauge
+from multiplexnet.transforms.parametric import ParametricGauge
 from multiplexnet.transforms.separable import PaperSeparable, Separable
 
 __all__ = [
     "FORMATS",
     "Gauge",
+    "Intervals",
     "LatticeGauge",
-    "OneSided",
     "PaperSeparable",
     "ParametricGauge",
     "Separable",

@@ -16,9 +16,10 @@ from multiplexnet.logic.formula import Variable, symbols
 from multiplexnet.transforms.base import Transform, rows_of
 from multiplexnet.transforms.gauge import Gauge
 from multiplexnet.transforms.guards import Guards
+from multiplexnet.transforms.intervals import Intervals, are_intervals
 from multiplexnet.transforms.known import Functions, Known
 from multiplexnet.transforms.lattice import LatticeGauge
-from multiplexnet.transforms.parametric import OneSided, ParametricGauge, is_one_sided
+from multiplexnet.transforms.parametric import ParametricGauge
 
 __all__ = ["Given", "Group", "Places", "groups_of", "transform_of"]
 
@@ -152,7 +153,7 @@ def groups_of(terms: Sequence[Sequence[Part]]) -> list[list[tuple[int, Part]]]:
 def _kind(part: Part) -> str:
     if isinstance(part, Parametric) and not part.outputs:
         return "Guards"
-    return "OneSided" if isinstance(part, Parametric) and is_one_sided(part) else type(part).__name__
+    return "Intervals" if isinstance(part, Parametric) and are_intervals(part) else type(part).__name__
 
 
 def transform_of(parts: Sequence[Part], dtype: torch.dtype) -> Transform:
@@ -161,7 +162,7 @@ def transform_of(parts: Sequence[Part], dtype: torch.dtype) -> Transform:
         "Polyhedron": Gauge,
         "Lattice": LatticeGauge,
         "Parametric": ParametricGauge,
-        "OneSided": OneSided,
+        "Intervals": Intervals,
         "Guards": Guards,
     }
     return kinds[_kind(parts[0])](parts, dtype)

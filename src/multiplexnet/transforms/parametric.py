@@ -1,14 +1,10 @@
-r"""Bounds that are known at run time only: the gauge around an anchor c(u).
+r"""Outputs that bound each other and are bounded at run time: the gauge around an anchor c(u).
 
 A part ``A x + P u ≤ b`` with known u (inputs, values of opaque functions, outputs computed before) comes with its
 triangular form: bounds of x_1 by u, of x_2 by u and x_1, and so on. Taking the middle of each in turn gives an anchor
 c(u) of the format, its slacks ``s(u) = b − A c − P u`` are bounded from below with their rounding errors, and from
 there on it is the gauge map of :mod:`multiplexnet.transforms.gauge` with slacks of its own in every row of the batch.
 Where a slack cannot be shown to be positive the part is *infeasible* for this u, and NaN comes out.
-
-For one output with bounds on one side there is no need of an anchor (``x₂ > h(x₁)`` in the paper)::
-
-    x = L(u) + g(z),    L the largest lower bound, rounded up; g the softplus.
 """
 
 from __future__ import annotations
@@ -18,110 +14,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Parametric
 from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor
-from multiplexnet.transforms.functions import inverse_softplus, softplus
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
+from multiplexnet.transforms.intervals import affine
 
-__all__ = ["OneSided", "ParametricGauge", "is_one_sided"]
-
-
-def is_one_sided(part: Parametric) -> bool:
-    """Whether the part has one output, and bounds on one side only."""
-    return len(part.outputs) == 1 and bool(part.steps[0].lower) != bool(part.steps[0].upper)
-
-
-def _affine(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
-    """``matrix @ values + constant`` and a bound of its error, that of the stored coefficients included."""
-    total = times(matrix, values, index) + constant
-    size = times(matrix.abs(), values.detach().abs(), index) + constant.abs()
-    return total, size * (1.01 * (matrix.shape[-1] + 4) * UNIT64)
-
-
-# --- one output, bounds on one side ----------------------------------------------------------------------------------
-
-
-class OneSided(Transform):
-    """``x = L(u) + softplus(z)`` above all lower bounds, or ``x = U(u) − softplus(−z)`` below all upper bounds.
-
-    Upper bounds are lower bounds of −x. The sum is moved outward by more than the rounding that follows can take
-    back: strict and exact without stepping from float to float.
-
-    Args:
-        parts: one part per term, each with bounds on one side of its only output.
-        dtype: of the values that come out.
-
-    Example: x > u in bfloat16.
-        >>> from fractions import Fraction
-        >>> from multiplexnet.geometry.parts import Bound, Step
-        >>> from multiplexnet.logic.formula import Variable
-        >>> x, u, one = Variable("x", 0), Variable("u", 1, role="input"), Fraction(1)
-        >>> step = Step((Bound((), (one,), Fraction(0), True),), ())
-        >>> part = Parametric((x,), (u,), ((-one,),), ((one,),), (Fraction(0),), (True,), (step,), ())
-        >>> transform = OneSided([part], torch.bfloat16)
-        >>> raw, limit = torch.tensor([[-1e4]]).bfloat16(), torch.tensor([[100.0]]).bfloat16()
-        >>> bool(transform(raw, parameters=limit) > limit)
-        True
-    """
-
-    sign: Tensor
-    matrix: Tensor
-    constant: Tensor
-
-    def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        bounds = [part.steps[0].lower or part.steps[0].upper for part in parts]
-        signs = [1.0 if part.steps[0].lower else -1.0 for part in parts]
-        m, p = max(map(len, bounds)), max(len(part.parameters) for part in parts)
-        matrix, constant = np.zeros((len(parts), m, p)), np.zeros((len(parts), m))
-        for k, (rows, sign) in enumerate(zip(bounds, signs, strict=True)):
-            for i, row in enumerate((*rows, *rows[:1] * (m - len(rows)))):
-                matrix[k, i, : len(row.parameters)] = [sign * float(c) for c in row.parameters]
-                constant[k, i] = sign * float(row.constant)
-        tables = {"sign": np.array(signs)[:, None], "matrix": matrix, "constant": constant}
-        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
-
-    def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
-        """Whether the format has a number beyond the bound, ``(*batch, T)`` or ``(*batch,)``."""
-        return self._outward(self._bound(parameters, index)).squeeze(-1) < self.precision.largest
-
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
-        assert parameters is not None
-        sign, floor = self._at(self.sign, index), gradient_floor(self.precision.dtype)
-        z = sign * finite(raw)
-        bound = self._bound(parameters, index)
-        y = bound + softplus(z)
-        largest = self.precision.largest  # a bound below all numbers of the format leaves all of them
-        inside = exactly(self._outward(y).clamp(-largest, largest), y + floor * z)
-        room = self._outward(bound) < self.precision.largest
-        return torch.where(room, sign * inside, torch.nan).to(self.precision.dtype)
-
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
-        assert parameters is not None
-        sign = self._at(self.sign, index)
-        distance = sign * x.double() - self._bound(parameters, index)
-        smallest = torch.finfo(torch.float64).smallest_normal
-        return (sign * inverse_softplus(distance.clamp(min=smallest))).to(self.precision.dtype)
-
-    def forward_and_log_det(
-        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
-    ) -> tuple[Tensor, Tensor]:
-        log_slope = -F.softplus(-self._at(self.sign, index) * raw.double()).squeeze(-1)
-        return self(raw, index, parameters), log_slope.to(self.precision.computing)
-
-    def _bound(self, parameters: Tensor, index: Tensor | None) -> Tensor:
-        """The largest bound of ``sign · x``, not below the true one, ``(*batch, T or 1, 1)``."""
-        total, error = _affine(parameters.double(), self.matrix, self._at(self.constant, index), index)
-        return (total + 2 * error).amax(-1, keepdim=True)
-
-    def _outward(self, y: Tensor) -> Tensor:
-        """A number from which rounding to the format does not come back to y."""
-        return y + 3 * self.precision.unit * y.detach().abs() + 3 * self.precision.tiny
-
-
-# --- several outputs, or bounds on both sides ------------------------------------------------------------------------
+__all__ = ["ParametricGauge"]
 
 
 class Frame(NamedTuple):
@@ -206,7 +106,7 @@ class ParametricGauge(Transform):
         if index is None:
             u = u.expand(*u.shape[:-2], len(self), u.shape[-1])
         anchor, scale = self._anchor(u, index)
-        value, error = _affine(torch.cat([anchor, u], -1), self.slack_rows, self._at(self.b, index), index)
+        value, error = affine(torch.cat([anchor, u], -1), self.slack_rows, self._at(self.b, index), index)
         loose = value - 2 * error
         margin = times(self.A.abs(), self.precision.unit * anchor.detach().abs() + self.precision.tiny, index)
         firm = loose - 1.01 * margin

@@ -1,0 +1,215 @@
+r"""Boxes whose ends are known at run time only: ``L_j(u) ≤ x_j ≤ U_j(u)``, every output on its own.
+
+Both ends are maxima of affine functions, of x_j and of −x_j, evaluated in float64 and moved inward by their rounding
+errors. Between them lies the same map as in :mod:`multiplexnet.transforms.separable`, and what it gives is clamped to
+numbers of the format that are shown to be inside::
+
+    x = L σ(−z) + U σ(z)      or with one end alone (x₂ > h(x₁) in the paper)      x = L + g(z),   x = U − g(−z)
+
+σ the sigmoid, g the softplus. Where no number of the format can be shown to be inside the part is *infeasible* for this
+u, and NaN comes out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multiplexnet.geometry.parts import Bound, Parametric
+from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor
+from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, softplus
+from multiplexnet.transforms.gauge import times
+
+__all__ = ["Intervals", "affine", "are_intervals"]
+
+STEEP = 700.0
+"""Where the sigmoid is cut, lest its exponential overflow."""
+
+
+def are_intervals(part: Parametric) -> bool:
+    """Whether the part has outputs, and none of them bounds another."""
+    bounds = [bound for step in part.steps for bound in (*step.lower, *step.upper)]
+    return bool(part.outputs) and not any(any(bound.outputs) for bound in bounds)
+
+
+def affine(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+    """``matrix @ values + constant`` and a bound of its error, that of the stored coefficients included."""
+    total = times(matrix, values, index) + constant
+    size = times(matrix.abs(), values.detach().abs(), index) + constant.abs()
+    return total, size * (1.01 * (matrix.shape[-1] + 4) * UNIT64)
+
+
+class Frame(NamedTuple):
+    """What u leaves for each output, ``(*batch, T, n)``: the ends in float64, and the first numbers inside them."""
+
+    lower: Tensor
+    upper: Tensor
+    first: Tensor
+    last: Tensor
+
+
+class Intervals(Transform):
+    """``L_j(u) ≤ x_j ≤ U_j(u)`` for u known at run time; one of the ends may be missing.
+
+    Args:
+        parts: one part per term, no output of which bounds another; smaller ones are padded.
+        dtype: of the values that come out.
+
+    Example: x > u in bfloat16.
+        >>> from fractions import Fraction
+        >>> from multiplexnet.geometry.parts import Step
+        >>> from multiplexnet.logic.formula import Variable
+        >>> x, u, one = Variable("x", 0), Variable("u", 1, role="input"), Fraction(1)
+        >>> step = Step((Bound((), (one,), Fraction(0), True),), ())
+        >>> part = Parametric((x,), (u,), ((-one,),), ((one,),), (Fraction(0),), (True,), (step,), ())
+        >>> transform = Intervals([part], torch.bfloat16)
+        >>> raw, limit = torch.tensor([[-1e4]]).bfloat16(), torch.tensor([[100.0]]).bfloat16()
+        >>> bool(transform(raw, parameters=limit) > limit)
+        True
+    """
+
+    rows: Tensor
+    constants: Tensor
+    rounds: Tensor
+    has: Tensor
+    strict: Tensor
+    real: Tensor
+
+    def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
+        tables = _tables(parts)
+        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+        both = self.has.all(1)
+        self.any_both, self.any_one = bool(both.any()), bool((~both).any())
+        self.exact = not self.rounds.any()
+        # Ends that are inputs or numbers of the format, and belong to the set, are the first and last numbers inside.
+        same = torch.equal(self.constants, self._rounded(self.constants))
+        self.attained = self.exact and same and not self.strict.any() and bool((self.rows.abs() <= 1).all())
+        self.floor = gradient_floor(dtype)
+
+    def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
+        """Whether every output has a number that is shown to be inside, ``(*batch, T)`` or ``(*batch,)``."""
+        frame = self._frame(parameters, index)
+        return (frame.first <= frame.last).all(-1)
+
+    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        assert parameters is not None
+        return self._point(finite(raw), self._frame(parameters, index), index)
+
+    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        assert parameters is not None
+        frame, y = self._frame(parameters, index), x.double()
+        has_lower, has_upper = self._at(self.has, index).unbind(-2)
+        smallest = torch.finfo(torch.float64).smallest_normal
+        above, below = (d.clamp(min=smallest) for d in (y - frame.lower, frame.upper - y))
+        between = torch.log(above) - torch.log(below)
+        one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
+        return torch.where(has_lower & has_upper, between, one).to(self.precision.dtype)
+
+    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        assert parameters is not None
+        frame = self._frame(parameters, index)
+        inside = x.double().clamp(frame.first, frame.last)
+        return torch.where(frame.first <= frame.last, inside, torch.nan).to(self.precision.dtype)
+
+    def forward_and_log_det(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        assert parameters is not None
+        z, frame = finite(raw), self._frame(parameters, index)
+        has_lower, has_upper = self._at(self.has, index).unbind(-2)
+        # d g(z)/dz = σ(z), d (−g(−z))/dz = σ(−z), and an interval has both factors.
+        width = (frame.upper - frame.lower).clamp(min=torch.finfo(torch.float64).smallest_normal)
+        log_slopes = torch.where(has_lower & has_upper, torch.log(width), 0.0)
+        log_slopes = log_slopes - torch.where(has_lower, softplus(-z), 0.0) - torch.where(has_upper, softplus(z), 0.0)
+        log_det = (log_slopes * self._at(self.real, index)).sum(-1)
+        return self._point(z, frame, index), log_det.to(self.precision.computing)
+
+    def _point(self, z: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
+        has_lower, has_upper = self._at(self.has, index).unbind(-2)
+        if self.any_both:
+            steep = z.clamp(-STEEP, STEEP)
+            y = frame.lower * portable_sigmoid(-steep) + frame.upper * portable_sigmoid(steep)
+        if self.any_one:
+            one = torch.where(has_lower, frame.lower + softplus(z), frame.upper - softplus(-z))
+            y = torch.where(has_lower & has_upper, y, one) if self.any_both else one
+        inside = exactly(y.clamp(frame.first, frame.last), y + self.floor * z)
+        return torch.where(frame.first <= frame.last, inside, torch.nan).to(self.precision.dtype)
+
+    def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
+        ends = self._ends(parameters.double(), index)
+        if self.attained and parameters.dtype is self.precision.dtype:
+            inside = ends.detach()
+            if self.any_one:
+                inside = torch.where(self._at(self.has, index), inside, -self.precision.largest)
+        else:
+            inside = self._inside(ends.detach(), index)
+        return Frame(ends[..., 0, :], -ends[..., 1, :], inside[..., 0, :], -inside[..., 1, :])
+
+    def _ends(self, u: Tensor, index: Tensor | None) -> Tensor:
+        """The largest lower bounds of x and of −x, ``(*batch, T, 2, n)``, not below the true ones; 0 for none."""
+        constants = self._at(self.constants, index)
+        if self.exact:
+            total = times(self.rows, u, index) + constants
+        else:
+            total, error = affine(u, self.rows, constants, index)
+            total = total + 2 * error * self._at(self.rounds, index)
+        sides, n = self.has.shape[1:]
+        return total.reshape(*total.shape[:-1], sides, n, total.shape[-1] // (sides * n)).amax(-1)
+
+    def _inside(self, ends: Tensor, index: Tensor | None) -> Tensor:
+        """Numbers of the format beyond the ends: the nearest if it is, one some steps away, or the middle of both."""
+        has, strict = self._at(self.has, index), self._at(self.strict, index)
+        near = self._rounded(ends)
+        beyond = torch.where(_above(near, ends, strict), near, self._rounded(self._outward(ends)))
+        middle = self._rounded(ends[..., :1, :] / 2 - ends[..., 1:, :] / 2)
+        pair = torch.cat([middle, -middle], -2)
+        between = (_above(pair, ends, strict) | ~has).all(-2, keepdim=True)
+        beyond = torch.where(between, torch.minimum(beyond, pair), beyond)
+        return torch.where(has, beyond, -torch.inf).clamp(min=-self.precision.largest)
+
+    def _rounded(self, y: Tensor) -> Tensor:
+        return y.to(self.precision.dtype).double()
+
+    def _outward(self, y: Tensor) -> Tensor:
+        """A number from which rounding to the format does not come back to y."""
+        return y + 3 * self.precision.unit * y.abs() + 3 * self.precision.tiny
+
+
+def _above(y: Tensor, ends: Tensor, strict: Tensor) -> Tensor:
+    return (y > ends) | (~strict & (y == ends))
+
+
+def _tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
+    """The tables of :class:`Intervals`: bounds of x, then of −x, one block per output."""
+    count, n, p = len(parts), max(len(q.outputs) for q in parts), max(len(q.parameters) for q in parts)
+    m = max(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper))
+    rows, constants, rounds = np.zeros((count, 2, n, m, p)), np.zeros((count, 2, n, m)), np.zeros((count, 2, n, m))
+    has, strict = np.zeros((count, 2, n), dtype=np.bool_), np.zeros((count, 2, n), dtype=np.bool_)
+    real = np.zeros((count, n))
+    for k, part in enumerate(parts):
+        real[k, : len(part.outputs)] = 1.0
+        for j, step in enumerate(part.steps):
+            for side, (sign, bounds) in enumerate(((1, step.lower), (-1, step.upper))):
+                has[k, side, j] = bool(bounds)
+                strict[k, side, j] = any(bound.strict for bound in bounds)
+                for i, bound in enumerate((*bounds, *bounds[:1] * (m - len(bounds)))):
+                    rows[k, side, j, i, : len(bound.parameters)] = [float(sign * c) for c in bound.parameters]
+                    constants[k, side, j, i] = float(sign * bound.constant)
+                    rounds[k, side, j, i] = not _is_exact(bound)
+    return {
+        "rows": rows.reshape(count, 2 * n * m, p), "constants": constants.reshape(count, -1),
+        "rounds": rounds.reshape(count, -1), "has": has, "strict": strict, "real": real,
+    }  # fmt: skip
+
+
+def _is_exact(bound: Bound) -> bool:
+    """Whether float64 evaluates the bound without rounding: it is a constant, or ±u_i, ±2u_i, ±4u_i, ±8u_i."""
+    used = [abs(c) for c in bound.parameters if c]
+    if not used:
+        return Fraction(float(bound.constant)) == bound.constant
+    return not bound.constant and len(used) == 1 and used[0] in (1, 2, 4, 8)
