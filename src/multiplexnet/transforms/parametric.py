@@ -22,7 +22,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Parametric
-from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor
+from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform, exactly, finite, gradient_floor
 from multiplexnet.transforms.functions import inverse_softplus, softplus
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
 
@@ -38,7 +38,8 @@ def _affine(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | No
     """``matrix @ values + constant`` and a bound of its error, that of the stored coefficients included."""
     total = times(matrix, values, index) + constant
     size = times(matrix.abs(), values.detach().abs(), index) + constant.abs()
-    return total, size * (1.01 * (matrix.shape[-1] + 4) * UNIT64)
+    count = matrix.shape[-1] + 4
+    return total, size * (1.01 * count * UNIT64) + count * UNDERFLOW
 
 
 # --- one output, bounds on one side ----------------------------------------------------------------------------------
