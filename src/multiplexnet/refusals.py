@@ -170,8 +170,8 @@ def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Func
     if _anywhere(lost):
         names = ", ".join(functions)
         raise InputError(
-            f"the rules cannot be met where {names} is NaN or infinite, or close to the largest number of "
-            f"{str(x.dtype).removeprefix('torch.')}: {_rows_where(lost)}"
+            f"the rules cannot be met where {names} is NaN or infinite, or where no number of "
+            f"{str(x.dtype).removeprefix('torch.')} lies between the bounds that it leads to: {_rows_where(lost)}"
         )
 
 

@@ -43,6 +43,7 @@ class Guards(Transform):
         dtype: of the values.
 
     Example: u ≤ 4.
+        >>> from fractions import Fraction
         >>> from multiplexnet.logic.formula import Variable
         >>> u, four = Variable("u", 0, role="input"), Bound((), (Fraction(1),), Fraction(-4), False)
         >>> guards = Guards([Parametric((), (u,), (), (), (), (), (), (four,))], torch.float32)
