@@ -1,8 +1,8 @@
 """The opaque functions that sentences may call: a few by name, so that a regression file can say which.
 
 Every one computes element by element with operations that IEEE 754 fixes to the bit: whoever calls it, on however many
-rows at once, gets the same numbers. For the judge these numbers are data. None is large, so that no layer has to refuse a
-row because there is no number of the format where its bounds lead.
+rows at once, gets the same numbers. For the judge these numbers are data. None is large, so that no layer has to refuse
+a row because there is no number of the format where its bounds lead.
 """
 
 from __future__ import annotations
