@@ -328,7 +328,7 @@ def test_inputs_may_close_an_interval(dtype: torch.dtype) -> None:
     mux = Multiplexer(rules, dtype=dtype)
     raw = torch.tensor([[-1e4, -1e4], [0.0, 0.0], [1e4, 1e4]], dtype=dtype)
     assert mux(raw, u=0.0).best().tolist() == [[0.0, 0.0]] * 3
-    assert mux(raw, u=5.0).best().tolist() == [[0.0, 5.0], [2.5, 7.5], [5.0, 10.0]]
+    assert mux(raw, u=5.0).best().flatten().tolist() == pytest.approx([0, 5, 2.5, 7.5, 5, 10])
     smallest = torch.finfo(dtype).smallest_normal
     assert rules.satisfied(mux(raw, u=smallest).best(), u=torch.tensor(smallest, dtype=dtype)).all()
 
@@ -594,7 +594,7 @@ def test_functions_may_be_modules() -> None:
         (lambda x: 0.0, InputError, "'h' returned float; it must return a tensor"),
         (lambda x: x * nan, InputError, r"cannot be met where h is NaN or infinite.*: rows \(?0"),
         (lambda x: x.abs() + inf, InputError, r"cannot be met where h is NaN or infinite.*: rows \(?0"),
-        (lambda x: 0 * x + 3.4028234e38, InputError, "close to the largest number of float32"),
+        (lambda x: 0 * x + 3.4028234e38, InputError, "no number of float32 lies between the bounds"),
     ],
 )
 @pytest.mark.parametrize("training", [True, False])

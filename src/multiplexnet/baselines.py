@@ -24,6 +24,7 @@ from torch import Tensor
 
 from multiplexnet.errors import ShapeError
 from multiplexnet.finite import FiniteTerms, LogProbs
+from multiplexnet.geometry.magnitudes import refuse_far_rows
 from multiplexnet.logic.formula import (
     And,
     Apply,
@@ -173,6 +174,7 @@ class _Walk:
         return self._amount(-value, "<" if relation == "<=" else "<=")
 
     def _value(self, linear: Linear) -> Tensor:
+        refuse_far_rows([Atom(linear, "<=")])
         value = self._zero + float(linear.constant)
         for symbol, coefficient in linear.terms:
             value = value + float(coefficient) * self._symbol(symbol)

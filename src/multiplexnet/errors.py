@@ -6,6 +6,8 @@ All derive from :class:`MultiplexError` and from the builtin that fits, so both 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from decimal import Decimal
+from fractions import Fraction
 from math import prod
 
 __all__ = [
@@ -16,6 +18,7 @@ __all__ = [
     "EliminationError",
     "EqualityError",
     "InputError",
+    "MagnitudeError",
     "MultiplexError",
     "NestedError",
     "PlotError",
@@ -191,6 +194,32 @@ class EqualityError(MultiplexError, ValueError):
     def __init__(self, rows: Sequence[str], reason: str) -> None:
         self.rows, self.reason = tuple(rows), reason
         super().__init__(f"{reason}:{_listed(self.rows)}")
+
+
+class MagnitudeError(MultiplexError, ValueError):
+    """Numbers of rows that are too large or too small to compute with in float64.
+
+    Args:
+        rows: the rows, as text.
+        number: the number that was found, or that the rows lead to.
+    """
+
+    def __init__(self, rows: Sequence[str], number: Fraction) -> None:
+        self.rows, self.number = tuple(rows), number
+        super().__init__(
+            f"these rows need the number {_power_of_ten(number)}, and a layer computes with numbers between 1e-301 and "
+            f"1e301: measure the outputs in other units, or leave the rows out:{_listed(self.rows)}"
+        )
+
+
+def _power_of_ten(number: Fraction) -> str:
+    """About the number, whatever its size.
+
+    Example:
+        >>> _power_of_ten(Fraction(10) ** 400), _power_of_ten(-Fraction(1, 3 * 10 ** 400))
+        ('1.00e+400', '-3.33e-401')
+    """
+    return f"{Decimal(number.numerator) / Decimal(number.denominator):.3g}"
 
 
 class CyclicFunctionError(MultiplexError, ValueError):

@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from multiplexnet.errors import InputError
 from multiplexnet.exact import TINY, Column, Floats, Signs, amounts, bounded_amounts, nearest, select, signs, total
+from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.logic.formula import (
     And,
     Apply,
@@ -179,11 +180,15 @@ def in_domain(variable: Variable, rows: Rows, *, ranges: bool = False) -> Bools:
         case domain:
             values = domain.values
     column = rows.column(variable)
-    with np.errstate(over="ignore"):
-        integers = np.rint(column.near * nearest(column.unit)).clip(values[0], values[-1])
-    candidate = Variable("candidate", -1)
-    pair = Rows({variable: column, candidate: Column((integers,))}, length=rows.length)
-    result = truth(Atom(Linear.of(variable) - Linear.of(candidate), "=="), pair)
+    first, last = up(Fraction(values[0])), down(Fraction(values[-1]))
+    if first > last:  # no float64 lies in the domain
+        result = np.zeros(rows.length, dtype=np.bool_)
+    else:
+        with np.errstate(over="ignore"):
+            integers = np.rint(column.near * nearest(column.unit)).clip(first, last)
+        candidate = Variable("candidate", -1)
+        pair = Rows({variable: column, candidate: Column((integers,))}, length=rows.length)
+        result = truth(Atom(Linear.of(variable) - Linear.of(candidate), "=="), pair)
     for row, number in column.odd.items():
         result[row] = number.denominator == 1 and int(number) in values
     return result

@@ -13,8 +13,10 @@ import torch
 from torch import Tensor, nn
 
 from multiplexnet.errors import DtypeError, InputError, RecordError, ShapeError
+from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.logic.formula import Real, Variable
 from multiplexnet.logic.terms import Compiled
+from multiplexnet.logic.text import number_text
 
 __all__ = [
     "checked_function",
@@ -78,28 +80,30 @@ def refuse_out_of_range(variable: Variable, values: Tensor) -> Tensor:
 
 
 def _inside(variable: Variable, values: Tensor) -> Tensor:
-    """Compared exactly: an end that float64 does not hold lies strictly between two floats."""
+    """Compared exactly: with the float64 numbers next to the ends, on the inside."""
     wide, domain = values.double(), variable.domain
     inside = values.isfinite()
     if not isinstance(domain, Real):
-        low, high = domain.values.start, domain.values.stop - 1
-        return inside & (wide >= low) & (wide <= high) & (wide == wide.round())
-    if domain.lower is not None:
-        end = float(domain.lower)
-        inside = inside & (wide >= end if Fraction(end) >= domain.lower else wide > end)
-    if domain.upper is not None:
-        end = float(domain.upper)
-        inside = inside & (wide <= end if Fraction(end) <= domain.upper else wide < end)
+        inside = inside & (wide == wide.round())
+    lower, upper = _ends(variable)
+    if lower is not None:
+        inside = inside & (wide >= up(lower))
+    if upper is not None:
+        inside = inside & (wide <= down(upper))
     return inside
 
 
-def _range(variable: Variable) -> str:
+def _ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:
     domain = variable.domain
-    if not isinstance(domain, Real):
-        return f"{{{domain.values.start}, …, {domain.values.stop - 1}}}"
-    low = "-inf" if domain.lower is None else f"{float(domain.lower):g}"
-    high = "inf" if domain.upper is None else f"{float(domain.upper):g}"
-    return f"[{low}, {high}]"
+    if isinstance(domain, Real):
+        return domain.lower, domain.upper
+    return Fraction(domain.values.start), Fraction(domain.values.stop - 1)
+
+
+def _range(variable: Variable) -> str:
+    lower, upper = _ends(variable)
+    low, high = "-inf" if lower is None else number_text(lower), "inf" if upper is None else number_text(upper)
+    return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
 
 
 def refuse_roomless(feasible: Tensor, inputs: Sequence[Variable], dtype: torch.dtype) -> None:
@@ -166,8 +170,8 @@ def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Func
     if _anywhere(lost):
         names = ", ".join(functions)
         raise InputError(
-            f"the rules cannot be met where {names} is NaN or infinite, or close to the largest number of "
-            f"{str(x.dtype).removeprefix('torch.')}: {_rows_where(lost)}"
+            f"the rules cannot be met where {names} is NaN or infinite, or where no number of "
+            f"{str(x.dtype).removeprefix('torch.')} lies between the bounds that it leads to: {_rows_where(lost)}"
         )
 
 

@@ -7,16 +7,26 @@ from dataclasses import replace
 from fractions import Fraction
 from random import Random
 
-from multiplexnet.campaign.sentences import COMPARISONS, Declared, Node, Sentence, number, product, total, variable
+from multiplexnet.campaign.sentences import (
+    COMPARISONS,
+    Declared,
+    Node,
+    Sentence,
+    call,
+    number,
+    product,
+    total,
+    variable,
+)
 
-__all__ = ["FAMILIES", "drawn"]
+__all__ = ["FAMILIES", "LATER", "drawn"]
 
 Point = Mapping[str, Fraction]
 
 
 def drawn(family: str, random: Random) -> Sentence:
     """A sentence of the family."""
-    return replace(FAMILIES[family](random), kind=family)
+    return replace((FAMILIES.get(family) or LATER[family])(random), kind=family)
 
 
 # --- numbers and sums -----------------------------------------------------------------------------------------------
@@ -418,6 +428,58 @@ def inputs(random: Random) -> Sentence:
     return Sentence((*map(Declared, names), *known), tuple(rules))
 
 
+def vectors(random: Random) -> Sentence:
+    """Rows, sums and cases over the elements of a vector, one by one and all together."""
+    names = [f"v[{i}]" for i in range(random.randint(2, 4))]
+    whole = Node("+", tuple(map(variable, names)), f"v/{len(names)}")
+    centre = {name: dyadic(random) for name in names}
+    rules = [
+        true_at(random, random.choice([whole, linear(random, names)]), centre, abs(nonzero(random)))
+        for _ in range(random.randint(1, 3))
+    ]
+    if random.random() < 0.4:
+        rules.append(Node("==", (whole, number(value_at(whole, centre)))))
+    if random.random() < 0.4:
+        rules.append(Node("or", tuple(Node(">=", (variable(name), number(small(random)))) for name in names)))
+    together = [*map(Declared, names)]
+    together.insert(random.choice([0, len(names)]), Declared("x"))
+    return Sentence(tuple(together), tuple(rules))
+
+
+def functions(random: Random) -> Sentence:
+    """Outputs that follow what a function makes of others, or of an input."""
+    known = [Declared("u", "input", Fraction(-3), Fraction(5))] if random.random() < 0.4 else []
+    first = random.choice(["x", *(d.name for d in known)])
+
+    def value(*names: str) -> Node:
+        called = call("mean", *names) if len(names) > 1 else call(random.choice(["ramp", "bent", "steps"]), *names)
+        return total(product(nonzero(random), called), number(small(random)))
+
+    def bound(name: str, *names: str) -> Node:
+        return Node(random.choice(["<", "<=", ">", ">="]), (variable(name), value(*names)))
+
+    match random.choice(["sided", "between", "chain", "two", "tied", "cases"]):
+        case "sided":
+            rules = [bound("y", first)]
+        case "between":
+            lower = value(first)
+            upper = total(lower, number(5 + abs(nonzero(random))))  # room for bfloat16 too
+            rules = [Node("<", (lower, variable("y"))), Node(random.choice(["<", "<="]), (variable("y"), upper))]
+        case "chain":
+            rules = [bound("y", first), bound("z", "y")]
+        case "two":
+            rules = [bound("z", first, "y")]
+        case "tied":
+            rules = [Node(random.choice(["<", ">="]), (linear(random, ["y", "z"]), value(first))) for _ in range(2)]
+            rules += [Node("<=", (Node("abs", (variable(name),)), number(900))) for name in "yz"]
+        case _:
+            decides = compared(random, variable(first), number(small(random)), equal=0)
+            rules = [Node("case", (decides, bound("y", first), bound("y", first)))]
+    if random.random() < 0.5:
+        rules.append(Node(random.choice(["<=", ">"]), (variable("x"), number(small(random)))))
+    return Sentence((*map(Declared, "xyz"), *known), tuple(rules))
+
+
 FAMILIES: Mapping[str, Callable[[Random], Sentence]] = {
     "nested": nested,
     "arithmetic": arithmetic,
@@ -438,3 +500,6 @@ FAMILIES: Mapping[str, Callable[[Random], Sentence]] = {
     "inputs": inputs,
 }
 """Every family of sentences by its name."""
+
+LATER: Mapping[str, Callable[[Random], Sentence]] = {"vectors": vectors, "functions": functions}
+"""Families that came later: drawn apart from the others, so that these keep their numbers."""

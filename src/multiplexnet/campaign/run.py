@@ -214,9 +214,10 @@ def campaign(
     saved = monotonic()
     for index, outcome in _outcomes(summary, jobs):
         summary.add(outcome)
+        before = len(summary.violations)  # a trial is shrunk however many violations it comes with
         for violation in outcome.violations:
             summary.violations.append({"index": index, "kind": outcome.kind, **asdict(violation)})
-        if outcome.violations and regressions is not None and len(summary.violations) <= MOST_SHRUNK:
+        if outcome.violations and regressions is not None and before < MOST_SHRUNK:
             _save_small(plan, index, outcome, regressions)
         if output is not None and (monotonic() - saved > SAVE_SECONDS or outcome.violations):
             summary.save(output)

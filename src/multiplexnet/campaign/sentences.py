@@ -2,7 +2,7 @@
 
 A :class:`Node` is a number or a truth value::
 
-    number    number, variable, +, *, max, min, abs, case
+    number    number, variable, call, +, *, max, min, abs, case
     truth     <=, <, >=, >, ==, !=, and, or, not, implies, iff, xor, case, flag, is, in
 
 What a node means is said three times, each time from scratch: as text of the rule language (here), as exact verdicts on
@@ -11,12 +11,13 @@ rows (:mod:`~multiplexnet.campaign.verdict`) and as a z3 expression (:mod:`~mult
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
-__all__ = ["COMPARISONS", "Declared", "Node", "Sentence", "number", "product", "total", "variable"]
+__all__ = ["COMPARISONS", "Declared", "Node", "Sentence", "call", "number", "product", "total", "variable"]
 
 COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
 Kind = Literal["real", "int", "bool", "category", "input"]
@@ -60,6 +61,11 @@ def variable(name: str) -> Node:
     return Node("variable", (), name)
 
 
+def call(function: str, *names: str) -> Node:
+    """The value of an opaque function of variables."""
+    return Node("call", tuple(map(variable, names)), function)
+
+
 def product(factor: Fraction | int, node: Node) -> Node:
     """A multiple of a node."""
     return Node("*", (node,), Fraction(factor))
@@ -101,7 +107,14 @@ def _joined(word: str) -> Callable[[Node], str]:
 
 
 def _call(node: Node) -> str:
-    return f"{node.op}({', '.join(map(str, node.parts))})"
+    return f"{node.value if node.op == 'call' else node.op}({', '.join(map(str, node.parts))})"
+
+
+def _sum(node: Node) -> str:
+    """``sum(v)`` where ``value`` says that the parts were all of a vector, and they still are."""
+    name, _, length = str(node.value).partition("/")
+    whole = bool(length) and [part.value for part in node.parts] == [f"{name}[{i}]" for i in range(int(length))]
+    return f"sum({name})" if whole else _joined("+")(node)
 
 
 def _connective(node: Node) -> str:
@@ -122,7 +135,7 @@ _WRITE: Mapping[str, Callable[[Node], str]] = {
     "is": lambda node: f'({node.value} == "{node.parts[0].value}")',
     "label": lambda node: f'"{node.value}"',
     "in": lambda node: f"({node.parts[0]} in {{{', '.join(map(str, node.parts[1:]))}}})",
-    "+": _joined("+"),
+    "+": _sum,
     "*": lambda node: f"{_number(node)} * {node.parts[0]}",
     "and": _connective,
     "or": _connective,
@@ -151,6 +164,11 @@ class Declared:
             labels = ", ".join(f'"{label}"' for label in self.labels)
             return f"{self.name}: {{{labels}}}"
         return f"{self.name}: {self.kind}{ends}"
+
+    @property
+    def vector(self) -> str | None:
+        """The name of the vector that it is an element of, ``v`` for ``v[2]``."""
+        return self.name.partition("[")[0] if "[" in self.name else None
 
     @property
     def values(self) -> range | None:
@@ -185,7 +203,26 @@ class Sentence:
     twin: Sentence | None = None
 
     def __str__(self) -> str:
-        return "\n".join(map(str, (*self.declared, *self.rules)))
+        return "\n".join([*self._declarations(), *map(str, self.rules)])
+
+    def _declarations(self) -> Iterator[str]:
+        sizes = Counter(d.vector for d in self.declared)
+        for d in self.declared:
+            if d.vector is None:
+                yield str(d)
+            elif d.name.endswith("[0]"):
+                yield f"{replace(d, name=d.vector)}[{sizes[d.vector]}]"
+        yield from (f"{name}: function" for name in self.functions)
+
+    @property
+    def calls(self) -> tuple[Node, ...]:
+        """Every call of an opaque function, each once; its arguments are variables."""
+        return tuple(dict.fromkeys(node for rule in self.rules for node in rule.walk() if node.op == "call"))
+
+    @property
+    def functions(self) -> tuple[str, ...]:
+        """The opaque functions by name."""
+        return tuple(dict.fromkeys(str(node.value) for node in self.calls))
 
     @property
     def outputs(self) -> tuple[Declared, ...]:

@@ -49,7 +49,7 @@ def _smaller(sentence: Sentence) -> Iterator[Sentence]:
         yield replace(sentence, rules=rules[:i] + rules[i + 1 :])
     used = {name for rule in rules for name in rule.names}
     for declared in sentence.declared:
-        if declared.name not in used and len(sentence.outputs) > (declared in sentence.outputs):
+        if declared.name not in used and not declared.vector and len(sentence.outputs) > (declared in sentence.outputs):
             yield replace(sentence, declared=tuple(d for d in sentence.declared if d is not declared))
     for i, rule in enumerate(rules):
         for other in _simpler(rule):

@@ -10,7 +10,7 @@ from typing import Any
 import z3
 
 from multiplexnet.campaign.sentences import COMPARISONS, Node, Sentence
-from multiplexnet.logic.formula import Atom, Variable
+from multiplexnet.logic.formula import Apply, Atom, Linear, Symbol, Variable
 from multiplexnet.logic.terms import Block, Term
 
 __all__ = ["Meaning"]
@@ -59,7 +59,8 @@ class Meaning:
             self.unanswered += 1
             return None
         model = solver.model()
-        return {name: _value(model.eval(c, model_completion=True)) for name, c in self.constants.items()}
+        wanted = {**self.constants, **{str(call): self.number(call) for call in self.sentence.calls}}
+        return {name: _value(model.eval(c, model_completion=True)) for name, c in wanted.items()}
 
     def implied_by(self, claim: Any) -> bool | None:
         """Whether the rules hold wherever the claim does."""
@@ -86,6 +87,8 @@ class Meaning:
                 return _real(node.value)
             case "variable":
                 return self._amount(str(node.value))
+            case "call":
+                return self._called(str(node.value), map(self.number, node.parts))
             case "*":
                 return _real(node.value) * self.number(node.parts[0])
             case "abs":
@@ -101,6 +104,11 @@ class Meaning:
                 return reduce(lambda a, b: z3.If(a >= b, a, b), values)
         assert node.op == "min"
         return reduce(lambda a, b: z3.If(a <= b, a, b), values)
+
+    def _called(self, function: str, arguments: Iterable[Any]) -> Any:
+        """Any function will do: z3 knows no more of it than the compiler."""
+        known = list(arguments)
+        return z3.Function(function, *[z3.RealSort()] * (len(known) + 1))(*known)
 
     def _amount(self, name: str) -> Any:
         constant = self.constants[name]
@@ -154,12 +162,17 @@ class Meaning:
 
     def row(self, atom: Atom) -> Any:
         """One comparison with zero."""
-        return _compared(atom.relation, self._linear(atom), _real(Fraction(0)))
+        return _compared(atom.relation, self._linear(atom.linear), _real(Fraction(0)))
 
-    def _linear(self, atom: Atom) -> Any:
-        symbols = [symbol.name if isinstance(symbol, Variable) else "" for symbol, _ in atom.linear.terms]
-        parts = [_real(c) * self._amount(name) for name, (_, c) in zip(symbols, atom.linear.terms, strict=True)]
-        return z3.Sum([*parts, _real(atom.linear.constant)])
+    def _linear(self, linear: Linear) -> Any:
+        parts = [_real(c) * self._symbol(symbol) for symbol, c in linear.terms]
+        return z3.Sum([*parts, _real(linear.constant)])
+
+    def _symbol(self, symbol: Symbol) -> Any:
+        if isinstance(symbol, Variable):
+            return self._amount(symbol.name)
+        assert isinstance(symbol, Apply)
+        return self._called(symbol.function, map(self._linear, symbol.arguments))
 
     def room(self, rows: Sequence[Atom], half_width: Fraction, size: Fraction) -> bool:
         """Whether a cube of this half width fits between the rows, its centre no further out than ``size``."""
@@ -167,7 +180,7 @@ class Meaning:
         solver.set("timeout", TIMEOUT_MILLISECONDS)
         for row in rows:
             width = sum((abs(c) for _, c in row.linear.terms), Fraction(0)) * half_width
-            solver.add(self._linear(row) + _real(width) <= 0)
+            solver.add(self._linear(row.linear) + _real(width) <= 0)
         for name in {s.name for row in rows for s, _ in row.linear.terms if isinstance(s, Variable)}:
             solver.add(self._amount(name) <= _real(size), self._amount(name) >= _real(-size))
         return bool(solver.check() == z3.sat)

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiplexnet.branches import Branches
+from multiplexnet.campaign.calls import functions_of, with_values
 from multiplexnet.campaign.compiling import CompileChecks
 from multiplexnet.campaign.graphs import same_in_graphs
 from multiplexnet.campaign.raws import input_values, raw_rows
@@ -35,6 +36,7 @@ from multiplexnet.errors import (
     ContradictionError,
     EqualityError,
     InputError,
+    MagnitudeError,
     MultiplexError,
     ThinTermError,
 )
@@ -196,8 +198,8 @@ class Trial:
 
     def _judge_agrees(self, model: Mapping[str, Fraction]) -> int:
         """Whether the judge agrees with z3 on z3's own point, where floats hold it."""
-        row = [float(model[d.name]) for d in self.sentence.declared]
-        if any(Fraction(value) != model[d.name] for value, d in zip(row, self.sentence.declared, strict=True)):
+        row = [float(model[name]) for name in self.judge.names]
+        if any(Fraction(value) != model[name] for value, name in zip(row, self.judge.names, strict=True)):
             return 0
         if not self.judge(np.array([row]))[0]:
             self._found("judge", f"z3's point {row} breaks the rules")
@@ -238,7 +240,10 @@ class Trial:
     def _layer(self, rules: Rules, compiled: Compiled, dtype: torch.dtype, meaning: Meaning) -> Multiplexer | None:
         try:
             boxes = PaperSeparable if self.random.random() < PAPER else Separable
-            return Multiplexer.from_compiled(rules, compiled, max_terms=MAX_TERMS, dtype=dtype, boxes=boxes)
+            functions = functions_of(self.sentence)
+            return Multiplexer.from_compiled(
+                rules, compiled, max_terms=MAX_TERMS, dtype=dtype, boxes=boxes, functions=functions
+            )
         except MultiplexError as error:
             self._refused(name_of(dtype), error)
             if self.sentence.point is not None:  # made of numbers that every format holds
@@ -277,7 +282,7 @@ class Trial:
         self._gradients(mux, written)
         if mux.dtype is torch.float64:
             self._verdicts_agree(mux)
-        if mux.dtype is torch.float64 and not mux.is_nested:
+        if mux.dtype is torch.float64 and not mux.is_nested and not self.sentence.calls:
             self._reach(mux)
         if self.random.random() < COPIED or self.thorough:
             self._copies(mux)
@@ -314,6 +319,8 @@ class Trial:
             return [(mux(raw, **given), raw, given)]
         except InputError as error:
             self._refused(f"forward {name_of(mux.dtype)}", error)
+        if not given:
+            return []
         table = torch.stack(list(given.values()), -1)
         found = []
         for values in torch.unique(table, dim=0):
@@ -366,15 +373,16 @@ class Trial:
                 f"{len(wrong)} of {len(rows)} rows break the rules; the first is {rows[first].tolist()}",
                 dtype=name,
                 raw=tuple(raw[int(where[first])].double().tolist()),
-                inputs=tuple(rows[first].tolist()[len(self.sentence.outputs) :]),
+                inputs=tuple(rows[first].tolist()[len(self.sentence.outputs) : len(self.sentence.declared)]),
                 training=mux.training,
             )
 
     def _rows(self, x: Tensor, given: Mapping[str, Tensor]) -> NDArray[np.float64]:
-        """Outputs and inputs as float64 rows in declared order."""
+        """Outputs and inputs as float64 rows in declared order, and what functions make of them."""
         outputs = dict(zip((d.name for d in self.sentence.outputs), x.detach().double().unbind(-1), strict=True))
         columns = outputs | {name: value.double() for name, value in given.items()}
-        return torch.stack([columns[d.name] for d in self.sentence.declared], -1).numpy()
+        rows = torch.stack([columns[d.name] for d in self.sentence.declared], -1).numpy()
+        return with_values(self.sentence, rows, x.dtype)
 
     # --- what else a layer promises -----------------------------------------------------------------------------------
 
@@ -412,7 +420,7 @@ class Trial:
             offers = torch.cat([x, *near, other, other.round()])
             own = {name: value.repeat(5) for name, value in given.items()}
             own_verdict = self.judge(self._rows(offers, own))
-            verdict = mux.rules.satisfied(offers, **own).numpy()
+            verdict = mux.rules.satisfied(offers, functions=functions_of(self.sentence), **own).numpy()
             self._checked("Rules.satisfied agrees")
             self.outcome.counts["points judged inside"] += int(own_verdict.sum())
             self.outcome.counts["points judged outside"] += int((~own_verdict).sum())
@@ -433,16 +441,21 @@ class Trial:
         start = torch.float32 if mux.dtype is torch.float64 else torch.float64
         for branches, raw, given in self._branches(mux, *self._batch(mux, 16)):
             expected = branches.best()
-            loaded = Multiplexer.from_state(mux.state_dict(), boxes=mux._boxes)
+            loaded = Multiplexer.from_state(mux.state_dict(), boxes=mux._boxes, functions=functions_of(self.sentence))
             found = {"loaded": loaded.eval()(raw, **given).best()}
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 found["under autocast"] = mux(raw, **given).best()
             try:
                 other = Multiplexer.from_compiled(
-                    mux.rules, mux.compiled, max_terms=MAX_TERMS, dtype=start, boxes=mux._boxes
+                    mux.rules,
+                    mux.compiled,
+                    max_terms=MAX_TERMS,
+                    dtype=start,
+                    boxes=mux._boxes,
+                    functions=functions_of(self.sentence),
                 )
                 found["cast"] = other.to(mux.dtype).eval()(raw, **given).best()
-            except (ThinTermError, EqualityError):  # in the dtype that it would be cast from
+            except (ThinTermError, EqualityError, MagnitudeError):  # in the dtype that it would be cast from
                 pass
             for name, x in found.items():
                 self._checked(f"the same bits: {name}")

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 
-from multiplexnet.campaign.formulas import FAMILIES, any_size, drawn, nonzero
+from multiplexnet.campaign.formulas import FAMILIES, LATER, any_size, drawn, nonzero
 from multiplexnet.campaign.sentences import COMPARISONS, Node, Sentence, number, product, total, variable
 
 __all__ = ["KINDS", "sentence"]
@@ -27,8 +27,11 @@ def sentence(seed: int, index: int) -> Sentence:
         >>> len({str(sentence(0, i)) for i in range(50)})
         50
     """
+    later = Random(f"{seed}/{index}/later")
+    if later.random() < len(LATER) / len(KINDS):
+        return drawn(later.choice(list(LATER)), later)
     random = Random(f"{seed}/{index}")
-    kind = random.choice(KINDS)
+    kind = random.choice((*FAMILIES, *VARIANTS))
     return VARIANTS[kind](random) if kind in VARIANTS else drawn(kind, random)
 
 
@@ -130,5 +133,5 @@ VARIANTS: Mapping[str, Callable[[Random], Sentence]] = {
     "substitution": substitution,
     "fusion": fusion,
 }
-KINDS = (*FAMILIES, *VARIANTS)
+KINDS = (*FAMILIES, *VARIANTS, *LATER)
 """Every kind of sentence that the campaign draws, all equally often."""

@@ -52,14 +52,14 @@ class Judge:
     """
 
     def __init__(self, sentence: Sentence) -> None:
-        self.names = [d.name for d in sentence.declared]
+        self.names = [*(d.name for d in sentence.declared), *map(str, sentence.calls)]
         self.labels = {d.name: d.labels for d in sentence.declared}
         self.domains = [(i, d.values) for i, d in enumerate(sentence.declared) if d.values is not None]
         self.rules = Node("and", sentence.rules)
         self.in_floats = self.in_integers = 0
 
     def __call__(self, rows: Floats) -> Bools:
-        """The verdicts on rows of shape (N, number of declared variables)."""
+        """The verdicts on rows of shape (N, number of declared variables and of calls, whose values are data)."""
         verdict: Bools = np.array(np.isfinite(rows).all(axis=1))
         for i, values in self.domains:
             verdict &= np.isin(rows[:, i], np.array(values, dtype=np.float64))
@@ -94,8 +94,8 @@ class _Enclosures:
             case "number":
                 near, off = _constant(node.value)
                 return self.zeros + near, self.zeros + off
-            case "variable":
-                return self.columns[str(node.value)], self.zeros
+            case "variable" | "call":
+                return self.columns[str(node)], self.zeros
             case "+":
                 return reduce(_sum, map(self.number, node.parts))
             case "*":
@@ -214,8 +214,8 @@ class _Integers:
             case "number":
                 assert isinstance(node.value, Fraction)
                 return np.array([node.value.numerator] * self.count, dtype=object), node.value.denominator
-            case "variable":
-                return self.columns[str(node.value)]
+            case "variable" | "call":
+                return self.columns[str(node)]
             case "*":
                 assert isinstance(node.value, Fraction)
                 value, denominator = self.number(node.parts[0])

@@ -12,12 +12,13 @@ import torch
 
 from multiplexnet.certificate.document import FORMAT, VERSION, Certificate, hashes
 from multiplexnet.errors import MultiplexError
+from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Box, Lattice, Parametric, Part, Polyhedron
 from multiplexnet.logic.formula import Atom, Linear, Relation, Specification, Symbol, Variable
 from multiplexnet.logic.record import Writer, atom_record, variable_record
 from multiplexnet.logic.terms import Block, Compiled, Term
 from multiplexnet.transforms.base import precision_of
-from multiplexnet.transforms.gauge import LEAST_SLACK, LOOSE, SAFETY, Rows, gauge_rows
+from multiplexnet.transforms.gauge import LOOSE, SAFETY, Rows, gauge_rows
 from multiplexnet.transforms.lattice import in_steps
 
 __all__ = ["Made", "issued"]

@@ -134,7 +134,7 @@ def _repaired(rows: Rows, form: Format, judged: Fraction, point: Point) -> tuple
         for j in range(rows.n):
             for neighbour in (form.next_up(point[j]), form.next_down(point[j])):
                 moved = (*point[:j], neighbour, *point[j + 1 :])
-                fresh = clearance(rows, moved, form)
+                fresh = clearance(rows, moved, form) if abs(neighbour) < form.max else None
                 if fresh is not None and fresh < judged:
                     judged, point = fresh, moved
         if judged == before:

@@ -14,6 +14,7 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from multiplexnet.errors import EliminationError
+from multiplexnet.geometry.magnitudes import refuse_far_rows
 from multiplexnet.geometry.parts import Bound, Parametric, Step
 from multiplexnet.geometry.polyhedron import without_redundant
 from multiplexnet.geometry.rows import Rows
@@ -94,7 +95,13 @@ def triangular(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Parametric:
 def parametric(
     order: Sequence[Variable], rows: Sequence[Atom], touching: Mapping[Variable, Sequence[Atom]], guards: Sequence[Atom]
 ) -> Parametric:
-    """The part with these rows whose outputs are bounded, in this order, by the rows that touch them."""
+    """The part with these rows whose outputs are bounded, in this order, by the rows that touch them.
+
+    Raises:
+        MagnitudeError: numbers that float64 cannot compute with; a guard over one value is decided without it.
+    """
+    bounds = (_solved(row, variable) for variable in order for row in touching[variable])
+    refuse_far_rows([*rows, *bounds, *(row for row in guards if len(row.linear.terms) > 1)])
     known = set(order)
     mentioned = {s for row in [*rows, *guards] for s, _ in row.linear.terms}
     mentioned |= {s for v in order for row in touching[v] for s, _ in row.linear.terms}
@@ -188,6 +195,11 @@ def _step(variable: Variable, rows: Sequence[Atom], before: Sequence[Variable], 
         for side in (lower, upper)
     ]
     return Step(*bounds)
+
+
+def _solved(row: Atom, variable: Variable) -> Atom:
+    """The row with coefficient 1 of the variable: the numbers of the bound that it is."""
+    return Atom(row.linear * (1 / abs(row.linear.coefficient(variable))), row.relation)
 
 
 def _affine(row: Atom, factor: Fraction, outputs: Sequence[Variable], parameters: Sequence[Symbol]) -> Bound:

@@ -13,14 +13,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
-from multiplexnet.errors import EqualityError, ThinTermError
+from multiplexnet.errors import EqualityError, MagnitudeError, ThinTermError
 from multiplexnet.geometry import lp, simplex
 from multiplexnet.geometry.anchors import EXACT_SIZE, THIN, Point, centres, text
 from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_two
 from multiplexnet.geometry.hermite import NotDyadic, Solutions, solutions
+from multiplexnet.geometry.magnitudes import LARGEST, refuse_far
 from multiplexnet.geometry.parts import Box, Lattice
 from multiplexnet.geometry.ranges import ranges
 from multiplexnet.geometry.rows import Rows
@@ -49,6 +52,7 @@ def lattice_of(outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: 
     Raises:
         EqualityError: no dyadic number, or no number of the format, meets an equality.
         ThinTermError: the grid has no point with room around it.
+        MagnitudeError: coefficients that are too far apart for float64.
 
     Example:
         >>> x = tuple(Variable(f"x[{i}]", i) for i in range(3))
@@ -71,6 +75,10 @@ def lattice_of(outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: 
         wider = sorted((f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision)
         would_do = next((f.name for f in wider if _lattice(outputs, found, equalities, rows, f)), None)
         raise ThinTermError([*text(equalities, names, "=="), *text(rows, names)], form.name, would_do)
+    slacks = [b - sum(map(Fraction.__mul__, a, part.anchor), Fraction(0)) for a, b in zip(part.A, part.b, strict=True)]
+    steps = [[c * part.step for c in a] for a in part.A]
+    steps, slacks = [*steps, [part.step]], [*slacks, part.bound]  # the last: |t| ≤ bound
+    refuse_far(steps, slacks, ["; ".join([*text(equalities, names, "=="), *text(rows, names)])] * len(steps))
     return part
 
 
@@ -94,12 +102,16 @@ def _lattice(
 
     A centre of the term itself with ample room comes first, on a finer grid if it must; then whatever will do.
     """
+    longest = max(abs(c) for row in found.basis for c in row)
+    inverse = _inverse(found) if longest <= LARGEST else None
+    if inverse is None:
+        raise MagnitudeError(text(equalities, [v.name for v in outputs], "=="), Fraction(longest))
     pulled = _pulled_back(rows, found)
     own = list(centres(pulled, Fraction(lp.FAR)))
     grids = [
         (pulled + cuts, step, bound)
         for largest, cuts in _sizes(found, equalities, rows, pulled, own, form)
-        for bound in [_bound(found, largest)]
+        for bound in [_bound(found, inverse, largest)]
         if (step := _step(found, largest, bound, form)) is not None
     ]
     ample = ((grid, _grid_anchor(grid[0], grid[1], own, AMPLE)) for grid in grids)
@@ -177,22 +189,32 @@ def _scale(found: Solutions, own: Sequence[Point]) -> list[Fraction]:
     return [power_of_two(floor_log2(v) + 1) if abs(v) >= 1 else Fraction(1) for v in x]
 
 
-def _bound(found: Solutions, largest: Sequence[Fraction]) -> Fraction:
-    """A power of two that no ``|t_j|`` exceeds while ``|x_i| ≤ largest_i``.
+class _Inverse(NamedTuple):
+    """The pseudoinverse ``P / 2^INVERSE_BITS`` of the basis N, and the norm ρ < 1 of ``1 − P N``."""
 
-    P is the pseudoinverse of the basis N in fixed point. Then ``t = P (x − origin) + (1 − P N) t``, and with ρ the norm
-    of the last matrix ``|t|_∞ ≤ max_j Σ_i |P_ji| |x_i − origin_i| / (1 − ρ)``.
-    """
+    P: NDArray[Any]
+    rho: Fraction
+
+
+def _inverse(found: Solutions) -> _Inverse | None:
+    """The inverse of the basis in fixed point; ``None`` if its numbers are too far apart for that."""
     unit = 1 << INVERSE_BITS
     N = np.array(found.basis, dtype=object)
     P = np.vectorize(lambda v: round(v * unit), otypes=[object])(np.linalg.pinv(N.astype(np.float64)))
     residual = np.abs(np.eye(found.dimension, dtype=object) * unit - P.dot(N)).sum(axis=1)
     rho = Fraction(int(max(residual)), unit)
-    if rho >= 1:
-        raise ValueError("the basis of the equalities is too long to be inverted in floats")
+    return _Inverse(P, rho) if rho < 1 else None
+
+
+def _bound(found: Solutions, inverse: _Inverse, largest: Sequence[Fraction]) -> Fraction:
+    """A power of two that no ``|t_j|`` exceeds while ``|x_i| ≤ largest_i``.
+
+    ``t = P (x − origin) + (1 − P N) t``, so ``|t|_∞ ≤ max_j Σ_i |P_ji| |x_i − origin_i| / (1 − ρ)``.
+    """
+    unit = 1 << INVERSE_BITS
     reach = [size + abs(o) for size, o in zip(largest, found.origin, strict=True)]
-    most = max(sum((abs(int(p)) * r for p, r in zip(row, reach, strict=True)), Fraction(0)) for row in P) / unit
-    return power_of_two(floor_log2(most / (1 - rho)) + 1) if most else Fraction(1)
+    most = max(sum((abs(int(p)) * r for p, r in zip(row, reach, strict=True)), Fraction(0)) for row in inverse.P) / unit
+    return power_of_two(floor_log2(most / (1 - inverse.rho)) + 1) if most else Fraction(1)
 
 
 # --- the grid -------------------------------------------------------------------------------------------------------

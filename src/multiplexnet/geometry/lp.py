@@ -147,11 +147,19 @@ def analytic_centre(A: Array, b: Array, start: Array) -> tuple[Array, bool]:
         >>> round(float(x[0]), 3), is_bounded
         (0.5, True)
     """
+    with np.errstate(all="ignore"):
+        return _newton(A, b, start)
+
+
+def _newton(A: Array, b: Array, start: Array) -> tuple[Array, bool]:
     x, slack = start, b - A @ start
     regular, end = has_full_rank(A), NEWTON_FAR * (1.0 + float(np.abs(start).max(initial=0.0)))
     for _ in range(NEWTON_STEPS):
         gradient, weighted = A.T @ (1.0 / slack), A / slack[:, None]
-        direction = _newton_direction(weighted.T @ weighted, gradient, regular)
+        hessian = weighted.T @ weighted
+        if not np.isfinite(hessian).all():  # slacks that are hardly any
+            break
+        direction = _newton_direction(hessian, gradient, regular)
         decrement = -float(gradient @ direction)
         if not decrement > NEWTON_DECREMENT:
             return x, regular and bool(np.isfinite(x).all())

@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from multiplexnet.errors import EqualityError, ThinTermError
-from multiplexnet.geometry.anchors import anchor
+from multiplexnet.geometry.anchors import anchor, text
 from multiplexnet.geometry.elimination import coefficients, eliminated, parametric, triangular
 from multiplexnet.geometry.formats import FORMATS, Format
 from multiplexnet.geometry.functions import staged
 from multiplexnet.geometry.lattice import lattice_of
+from multiplexnet.geometry.magnitudes import refuse_far
 from multiplexnet.geometry.parts import Box, Parametric, Part, Polyhedron
 from multiplexnet.geometry.polyhedron import implicit_equalities
 from multiplexnet.geometry.rows import Rows
@@ -40,6 +41,7 @@ def parts_of(term: Term, outputs: Sequence[Variable], form: Format | str) -> tup
         EqualityError: no number of the format meets an equality, or it depends on run-time values.
         CyclicFunctionError, UnboundableError: opaque functions that cannot be followed.
         EliminationError: bounds with run-time values that multiply too fast.
+        MagnitudeError: numbers that float64 cannot compute with.
 
     Example:
         >>> x, y = Variable("x", 0), Variable("y", 1)
@@ -69,7 +71,8 @@ def parts_of(term: Term, outputs: Sequence[Variable], form: Format | str) -> tup
 
 def _without_constants(term: Term, form: Format) -> tuple[Constants, list[Atom]]:
     """Discrete outputs and ``x = c`` put into the other rows, until no row is ``x = c`` any more."""
-    constants, rows = dict(term.fixed), list(term.rows)
+    constants = {v: _exact_value(c, Atom(Linear.of(v) - c, "=="), form) for v, c in term.fixed}
+    rows = list(term.rows)
     while True:
         rows = [_substituted(row, constants) for row in rows]
         single = next((row for row in rows if row.relation == "==" and _is_value(row.linear)), None)
@@ -243,7 +246,9 @@ def _with_hidden_equalities(equalities: Rows, rows: Rows) -> tuple[Rows, Rows] |
 
 
 def _polyhedron(group: _Group, rows: Rows, form: Format) -> Polyhedron:
-    inside = anchor(rows, form, names=[v.name for v in group.outputs])
+    names = [v.name for v in group.outputs]
+    inside = anchor(rows, form, names=names)
+    refuse_far(rows.A, rows.slacks(inside), text(rows, names))
     A = tuple(tuple(map(Fraction, a)) for a in rows.A)
     return Polyhedron(group.outputs, A, rows.b, rows.strict, inside)
 

@@ -52,7 +52,7 @@ class Sandbox:
 
     def domain(self, variable: Variable) -> Any:
         """The bounds of a discrete variable."""
-        constant, values = self.symbol(variable), list(variable.domain.values)  # type: ignore[union-attr]
+        constant, values = self.symbol(variable), variable.domain.values  # type: ignore[union-attr]
         return z3.And(constant >= values[0], constant <= values[-1])
 
     def absent(self, atoms: Iterable[Atom]) -> Any:

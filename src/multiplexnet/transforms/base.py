@@ -44,6 +44,9 @@ FORMATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 UNIT64 = 2.0**-53
 """Half the distance from 1 to the next float64: the relative error of one rounding."""
 
+UNDERFLOW = 2.0**-1022
+"""More than a product or a constant loses among the subnormal numbers, also where these are flushed to zero."""
+
 LIMIT = 2.0**100
 """Raw values are cut here: far enough out in every direction, and a float32 number, as ONNX needs it."""
 

@@ -28,6 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Polyhedron
 from multiplexnet.transforms.base import (
     UNIT64,
@@ -46,9 +47,6 @@ __all__ = ["Gauge", "Rows", "gauge_rows"]
 
 SAFETY = 2.0**-46
 """Taken off every slack: covers the few float64 roundings that no sum over rows or columns multiplies."""
-
-LEAST_SLACK = Fraction(1, 2**900)
-"""Below this, underflow in float64 would matter."""
 
 LOOSE = 8.01
 """Rounding may carry a point at most this many times as far from a representable anchor as it was."""

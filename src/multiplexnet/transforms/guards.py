@@ -9,23 +9,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from fractions import Fraction
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from multiplexnet.geometry.magnitudes import down
 from multiplexnet.geometry.parts import Bound, Parametric
-from multiplexnet.transforms.base import UNIT64, Transform
+from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform
 from multiplexnet.transforms.gauge import times
 
 __all__ = ["Guards"]
-
-
-def down(value: Fraction) -> float:
-    """The largest float64 that is at most ``value``."""
-    near = float(value)
-    return near if Fraction(near) <= value else math.nextafter(near, -math.inf)
 
 
 def interval(bound: Bound) -> tuple[int, float, float] | None:
@@ -49,6 +43,7 @@ class Guards(Transform):
         dtype: of the values.
 
     Example: u ≤ 4.
+        >>> from fractions import Fraction
         >>> from multiplexnet.logic.formula import Variable
         >>> u, four = Variable("u", 0, role="input"), Bound((), (Fraction(1),), Fraction(-4), False)
         >>> guards = Guards([Parametric((), (u,), (), (), (), (), (), (four,))], torch.float32)
@@ -86,7 +81,8 @@ class Guards(Transform):
         constant = self._at(self.constant, index)
         total = times(self.matrix, u, index) + constant
         size = times(self.matrix.abs(), u.abs(), index) + constant.abs()
-        error = size * (2.02 * (u.shape[-1] + 4) * UNIT64)
+        count = u.shape[-1] + 4
+        error = size * (2.02 * count * UNIT64) + count * UNDERFLOW
         return alone.all(-1) & (total + error < 0).all(-1)
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:

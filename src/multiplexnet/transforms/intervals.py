@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Bound, Parametric
-from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor
+from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform, exactly, finite, gradient_floor
 from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, softplus
 from multiplexnet.transforms.gauge import times
 
@@ -41,7 +41,8 @@ def affine(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | Non
     """``matrix @ values + constant`` and a bound of its error, that of the stored coefficients included."""
     total = times(matrix, values, index) + constant
     size = times(matrix.abs(), values.detach().abs(), index) + constant.abs()
-    return total, size * (1.01 * (matrix.shape[-1] + 4) * UNIT64)
+    count = matrix.shape[-1] + 4
+    return total, size * (1.01 * count * UNIT64) + count * UNDERFLOW
 
 
 class Frame(NamedTuple):

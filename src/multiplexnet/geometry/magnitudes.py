@@ -1,0 +1,79 @@
+"""Numbers that float64 can compute with: rules are exact and may hold 1e400, the tables of a layer may not.
+
+The proofs of ``docs/guarantee.md`` speak of relative errors, so a number of a table must neither overflow nor be so
+small that it loses digits. What is checked here, on exact numbers and with the rows at hand, no table has to check.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from fractions import Fraction
+
+from multiplexnet.errors import MagnitudeError
+from multiplexnet.geometry.formats import FORMATS, power_of_two
+from multiplexnet.logic.formula import Apply, Atom, Linear
+from multiplexnet.logic.text import formula_text
+
+__all__ = ["LARGEST", "LEAST_SLACK", "down", "refuse_far", "refuse_far_rows", "up"]
+
+LARGEST = power_of_two(1000)
+"""Numbers up to here, and down to 1 / LARGEST, are converted to float64 as they are: some 1e±301."""
+
+LEAST_SLACK = power_of_two(-900)
+"""Slacks below this are refused: underflow in float64 would matter."""
+
+
+def down(value: Fraction) -> float:
+    """The largest float64 that is at most ``value``; −inf if there is none.
+
+    Example:
+        >>> down(Fraction(10) ** 400), down(-Fraction(10) ** 400), down(Fraction(1, 10)) < Fraction(1, 10)
+        (1.7976931348623157e+308, -inf, True)
+    """
+    double = FORMATS["float64"]
+    return float(double.down(value)) if value >= -double.max else -math.inf
+
+
+def up(value: Fraction) -> float:
+    """The smallest float64 that is at least ``value``; inf if there is none."""
+    return -down(-value)
+
+
+def _far(number: Fraction) -> bool:
+    return bool(number) and not 1 / LARGEST <= abs(number) <= LARGEST
+
+
+def refuse_far(A: Sequence[Sequence[Fraction | int]], slacks: Sequence[Fraction], rows: Sequence[str]) -> None:
+    """Raises ``MagnitudeError`` for a row whose coefficients, slack or their quotients float64 cannot work with.
+
+    Args:
+        A: the coefficients.
+        slacks: of the rows at the anchor, positive.
+        rows: as text.
+    """
+    for a, slack, row in zip(A, slacks, rows, strict=True):
+        numbers = [*map(Fraction, a), slack, *(c / slack for c in a)]
+        found = next(filter(_far, numbers), slack if slack < LEAST_SLACK else None)
+        if found is not None:
+            raise MagnitudeError([row], found)
+
+
+def refuse_far_rows(rows: Iterable[Atom]) -> None:
+    """Raises ``MagnitudeError`` for a row with run-time values, or an argument of a function in it, of such numbers.
+
+    A constant may be as small as it likes: what it loses is covered by the bound of all absolute errors.
+    """
+    for row in rows:
+        found = next(filter(_far, _numbers(row.linear)), None)
+        if found is not None:
+            raise MagnitudeError([formula_text(row)], found)
+
+
+def _numbers(linear: Linear) -> Iterable[Fraction]:
+    yield max(linear.constant, -linear.constant, Fraction(1))
+    for symbol, coefficient in linear.terms:
+        yield coefficient
+        if isinstance(symbol, Apply):
+            for argument in symbol.arguments:
+                yield from _numbers(argument)
