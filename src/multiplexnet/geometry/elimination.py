@@ -184,8 +184,8 @@ def _halves(row: Atom) -> tuple[Atom, ...]:
 
 def coefficients(linear: Linear, symbols: Sequence[Symbol]) -> tuple[Fraction, ...]:
     """The coefficients of these symbols, zero where one does not occur."""
-    terms = dict(linear.terms)
-    return tuple(terms.get(s, Fraction(0)) for s in symbols)
+    terms, zero = dict(linear.terms), Fraction(0)
+    return tuple(terms.get(s, zero) for s in symbols)
 
 
 def _step(variable: Variable, rows: Sequence[Atom], before: Sequence[Variable], parameters: Sequence[Symbol]) -> Step:

@@ -78,7 +78,7 @@ def lattice_of(outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: 
     slacks = [b - sum(map(Fraction.__mul__, a, part.anchor), Fraction(0)) for a, b in zip(part.A, part.b, strict=True)]
     steps = [[c * part.step for c in a] for a in part.A]
     steps, slacks = [*steps, [part.step]], [*slacks, part.bound]  # the last: |t| ≤ bound
-    refuse_far(steps, slacks, ["; ".join([*text(equalities, names, "=="), *text(rows, names)])] * len(steps))
+    refuse_far(steps, slacks, lambda i: "; ".join([*text(equalities, names, "=="), *text(rows, names)]))
     return part
 
 

@@ -7,7 +7,7 @@ small that it loses digits. What is checked here, on exact numbers and with the 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from multiplexnet.errors import MagnitudeError
@@ -44,19 +44,22 @@ def _far(number: Fraction) -> bool:
     return bool(number) and not 1 / LARGEST <= abs(number) <= LARGEST
 
 
-def refuse_far(A: Sequence[Sequence[Fraction | int]], slacks: Sequence[Fraction], rows: Sequence[str]) -> None:
+def refuse_far(
+    A: Sequence[Sequence[Fraction | int]], slacks: Sequence[Fraction], text_of: Callable[[int], str]
+) -> None:
     """Raises ``MagnitudeError`` for a row whose coefficients, slack or their quotients float64 cannot work with.
 
     Args:
         A: the coefficients.
         slacks: of the rows at the anchor, positive.
-        rows: as text.
+        text_of: row i as text.
     """
-    for a, slack, row in zip(A, slacks, rows, strict=True):
-        numbers = [*map(Fraction, a), slack, *(c / slack for c in a)]
+    for i, (a, slack) in enumerate(zip(A, slacks, strict=True)):
+        used = [Fraction(c) for c in a if c]
+        numbers = [*used, slack, *(c / slack for c in used)]
         found = next(filter(_far, numbers), slack if slack < LEAST_SLACK else None)
         if found is not None:
-            raise MagnitudeError([row], found)
+            raise MagnitudeError([text_of(i)], found)
 
 
 def refuse_far_rows(rows: Iterable[Atom]) -> None:

@@ -248,8 +248,9 @@ def _with_hidden_equalities(equalities: Rows, rows: Rows) -> tuple[Rows, Rows] |
 def _polyhedron(group: _Group, rows: Rows, form: Format) -> Polyhedron:
     names = [v.name for v in group.outputs]
     inside = anchor(rows, form, names=names)
-    refuse_far(rows.A, rows.slacks(inside), text(rows, names))
-    A = tuple(tuple(map(Fraction, a)) for a in rows.A)
+    refuse_far(rows.A, rows.slacks(inside), lambda i: text(rows.subset([i]), names)[0])
+    zero = Fraction(0)  # by far the most of them
+    A = tuple(tuple(Fraction(c) if c else zero for c in a) for a in rows.A)
     return Polyhedron(group.outputs, A, rows.b, rows.strict, inside)
 
 

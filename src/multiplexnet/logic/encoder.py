@@ -287,7 +287,7 @@ def input_range_z3(variables: Iterable[Variable], *, context: z3.Context | None 
     """
     bounds = []
     for variable in variables:
-        if isinstance(variable.domain, Real):
+        if isinstance(variable.domain, Real) and (variable.domain.lower, variable.domain.upper) != (None, None):
             constant = constant_z3(variable, context=context)
             if variable.domain.lower is not None:
                 bounds.append(_at_least(constant, number_z3(variable.domain.lower, context=context)))

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from ctypes import byref, c_longlong
 from fractions import Fraction
+from functools import cached_property
 from typing import Any
 
 import z3
@@ -24,11 +25,14 @@ class Sandbox:
     """Formulas in normal form as z3 expressions of one private context; opaque applications are plain reals there."""
 
     def __init__(self) -> None:
-        self.context = z3.Context()
         self._symbols: dict[Symbol, Any] = {}
         self._formulas: dict[Formula, Any] = {}
         self._negations: dict[Atom, Any] = {}
         self._numbers: dict[Fraction, Any] = {}
+
+    @cached_property
+    def context(self) -> Any:
+        return z3.Context()  # which takes 5 ms: boxes need none
 
     def solver(self, *assertions: Any) -> Any:
         solver = z3.SimpleSolver(ctx=self.context)

@@ -92,7 +92,9 @@ def gauge_rows(
     Raises:
         ValueError: the anchor is not strictly inside.
     """
-    normals = np.array([[float(a) for a in row] for row in A], dtype=np.float64).reshape(len(A), len(anchor))
+    normals = np.array([[float(a) if a else 0.0 for a in row] for row in A], dtype=np.float64).reshape(
+        len(A), len(anchor)
+    )
     margin = [Fraction(unit) * abs(c) + Fraction(tiny) for c in anchor]
     W, E, room = np.zeros_like(normals), np.zeros_like(normals), list[float]()
     relative = unit + 4 * (len(anchor) + 8) * UNIT64  # rounding of the point, and of the row products
