@@ -30,7 +30,8 @@ import multiplexnet.campaign.trial as trial_module
 from multiplexnet import exact, refusals
 from multiplexnet.campaign.run import versions
 from multiplexnet.campaign.trial import Outcome, trial
-from multiplexnet.geometry import split
+from multiplexnet.geometry import elimination, split
+from multiplexnet.geometry import lattice as grids
 from multiplexnet.geometry.formats import Format
 from multiplexnet.layer import Multiplexer
 from multiplexnet.logic import certify, dnf
@@ -141,6 +142,10 @@ def _without_error(values: Tensor, matrix: Tensor, constant: Tensor, index: Tens
     return total, torch.zeros_like(total)
 
 
+def _silent(*arguments: Any) -> None:
+    """Refuses nothing."""
+
+
 def _all_hold() -> Sequence[Patch]:
     honest = Guards.feasible
 
@@ -174,6 +179,10 @@ FAULTS = (
     Fault("range rows", "the gauge map may leave the format", lambda: [(gauge, "range_rows", _no_range_rows)]),
     Fault("inward rounding", "bounds are rounded to nearest", lambda: [(split, "_inward", _nearest_bound)]),
     Fault("strictness", "< is taken for <= in boxes", _strictness),
+    Fault("whole numbers", "they need not be numbers of the format", lambda: [
+        (split, "_exact_value", lambda value, row, form: value)]),
+    Fault("magnitudes", "numbers that float64 cannot work with are let in", lambda: [
+        (split, "refuse_far", _silent), (grids, "refuse_far", _silent), (elimination, "refuse_far_rows", _silent)]),
     Fault("widths", "an interval is lower + (upper − lower) σ", lambda: [(separable, "_widths", _widths)]),
     Fault("clamp", "half-lines and free outputs are not clamped to the format", _clamp),
     Fault("exact straight-through", "smooth + (value − smooth) instead of value + (smooth − smooth)", lambda: [

@@ -480,6 +480,71 @@ def functions(random: Random) -> Sentence:
     return Sentence((*map(Declared, "xyz"), *known), tuple(rules))
 
 
+def closing(random: Random) -> Sentence:
+    """Intervals whose ends are inputs, down to single points."""
+    names = reals(random, 4)
+    top = Fraction(random.choice([1, 2, 1000]))
+    known = [Declared("u", "input", Fraction(0), top), Declared("v", "input", Fraction(0), top)]
+
+    def interval(name: str) -> list[Node]:
+        low, width = random.choice([[], [variable("u")]]), random.choice(["u", "v"])
+        factor = random.choice([Fraction(1), Fraction(1), Fraction(2), abs(nonzero(random))])
+        high = [*low, _multiple(factor, width)]
+        base = [number(random.choice([Fraction(0), Fraction(0), small(random)]))]
+        ends = [total(*base, *low), total(*base, *high)]
+        return [Node(">=", (variable(name), ends[0])), Node("<=", (variable(name), ends[1]))]
+
+    rules = [row for name in names for row in interval(name)[: random.choice([1, 2, 2])]]
+    if random.random() < 0.3:
+        rules = [Node("or", (Node("and", tuple(rules)), Node("==", (variable(names[0]), number(-1)))))]
+    return Sentence((*map(Declared, names), *known), tuple(rules))
+
+
+def beyond(random: Random) -> Sentence:
+    """Numbers that are at the ends of float64, or beyond them."""
+
+    def far_off(random: Random) -> Fraction:
+        return nonzero(random) * Fraction(10) ** (random.choice([-1, 1]) * random.randint(250, 420))
+
+    def some(random: Random) -> Fraction:
+        return random.choice([nonzero, far_off])(random)
+
+    names, known = reals(random, 3), []
+    rows = [compared(random, linear(random, names, numbers=some), number(some(random)), equal=0) for _ in range(2)]
+    match random.choice(["box", "rows", "cases", "equality", "input", "whole"]):
+        case "box":
+            ops = [random.choice(["<", ">="]) for _ in names]
+            rules = [Node(op, (variable(name), number(far_off(random)))) for op, name in zip(ops, names, strict=True)]
+        case "rows":
+            rules = rows
+        case "cases":
+            rules = [Node("or", tuple(rows))]
+        case "equality":
+            rules = [
+                Node("==", (linear(random, names, numbers=some), number(random.choice([Fraction(0), far_off(random)]))))
+            ]
+        case "input":
+            known = [Declared("u", "input", Fraction(0), random.choice([None, Fraction(3)]))]
+            bound = total(product(far_off(random), variable("u")), number(some(random)))
+            rules = [Node(random.choice(["<", ">="]), (linear(random, names, numbers=some), bound))]
+        case _:
+            known = [Declared("n", "int", Fraction(0), Fraction(2))]
+            rules = [Node("<=", (variable(names[0]), product(far_off(random), variable("n"))))]
+    return Sentence((*map(Declared, names), *known), tuple(rules))
+
+
+def counts(random: Random) -> Sentence:
+    """Whole numbers about as large as the formats hold, which skip some of them."""
+    start = 2 ** random.choice([8, 11, 24, 53]) - random.randint(-2, 3)
+    whole = Declared("n", "int", Fraction(start), Fraction(start + random.randint(0, 4)))
+    here = number(start + random.randint(0, 4))
+    rules = [compared(random, variable("n"), here, equal=0.4)]
+    if random.random() < 0.5:
+        sides = (linear(random, ["x", "n"]), number(start * small(random)))
+        rules.append(Node(random.choice(["<", ">="]), sides))
+    return Sentence((Declared("x"), whole), tuple(rules))
+
+
 FAMILIES: Mapping[str, Callable[[Random], Sentence]] = {
     "nested": nested,
     "arithmetic": arithmetic,
@@ -501,5 +566,11 @@ FAMILIES: Mapping[str, Callable[[Random], Sentence]] = {
 }
 """Every family of sentences by its name."""
 
-LATER: Mapping[str, Callable[[Random], Sentence]] = {"vectors": vectors, "functions": functions}
+LATER: Mapping[str, Callable[[Random], Sentence]] = {
+    "vectors": vectors,
+    "functions": functions,
+    "closing": closing,
+    "beyond": beyond,
+    "counts": counts,
+}
 """Families that came later: drawn apart from the others, so that these keep their numbers."""

@@ -44,10 +44,12 @@ def unreached(mux: Multiplexer, sentence: Sentence, random: Random, judge: Judge
     """
     chosen = [random.randrange(len(block.terms)) for block in mux.blocks]
     terms = [block.terms[k] for block, k in zip(mux.blocks, chosen, strict=True)]
+    if max(_size(terms), _spread(terms)) > LARGEST:
+        return "", 0
     size = float(_size(terms))
     near = _centre(mux, chosen, {}) if any(term.equalities for term in terms) and not sentence.inputs else None
     found = _point(Meaning(sentence), terms, random, None if near is None else near[0].tolist())
-    if found is None or size > LARGEST:
+    if found is None:
         return "", 0
     given = {d.name: torch.tensor([float(found[d.name])], dtype=torch.float64) for d in sentence.inputs}
     try:
@@ -109,6 +111,12 @@ def _size(terms: list[Term]) -> Fraction:
     """The largest number in the rows, as a distance, and at least 1."""
     rows = [row.linear for term in terms for row in term.rows if row.linear.terms]
     return max([Fraction(1), *(abs(row.constant) / max(abs(c) for _, c in row.terms) for row in rows)])
+
+
+def _spread(terms: list[Term]) -> Fraction:
+    """How many times a coefficient is another one of its row, at most."""
+    rows = [[abs(c) for _, c in row.linear.terms] for term in terms for row in term.rows if row.linear.terms]
+    return max((max(row) / min(row) for row in rows), default=Fraction(1))
 
 
 def _raw_for(mux: Multiplexer, x: Tensor, inputs: Tensor | None, chosen: list[int]) -> Tensor:

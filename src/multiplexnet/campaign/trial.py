@@ -6,6 +6,7 @@ the library's own exceptions, is no violation; it is counted by what was refused
 
 from __future__ import annotations
 
+import sys
 import traceback
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -198,6 +199,8 @@ class Trial:
 
     def _judge_agrees(self, model: Mapping[str, Fraction]) -> int:
         """Whether the judge agrees with z3 on z3's own point, where floats hold it."""
+        if max((abs(model[name]) for name in self.judge.names), default=0) > sys.float_info.max:
+            return 0
         row = [float(model[name]) for name in self.judge.names]
         if any(Fraction(value) != model[name] for value, name in zip(row, self.judge.names, strict=True)):
             return 0

@@ -54,7 +54,11 @@ class Judge:
     def __init__(self, sentence: Sentence) -> None:
         self.names = [*(d.name for d in sentence.declared), *map(str, sentence.calls)]
         self.labels = {d.name: d.labels for d in sentence.declared}
-        self.domains = [(i, d.values) for i, d in enumerate(sentence.declared) if d.values is not None]
+        self.domains = [
+            (i, [float(v) for v in d.values if Fraction(float(v)) == v])
+            for i, d in enumerate(sentence.declared)
+            if d.values is not None
+        ]
         self.rules = Node("and", sentence.rules)
         self.in_floats = self.in_integers = 0
 
@@ -62,7 +66,7 @@ class Judge:
         """The verdicts on rows of shape (N, number of declared variables and of calls, whose values are data)."""
         verdict: Bools = np.array(np.isfinite(rows).all(axis=1))
         for i, values in self.domains:
-            verdict &= np.isin(rows[:, i], np.array(values, dtype=np.float64))
+            verdict &= np.isin(rows[:, i], np.array(values))
         candidates = np.flatnonzero(verdict)
         with np.errstate(all="ignore"):
             yes, no = _Enclosures(self, rows[candidates]).truth(self.rules)
