@@ -136,7 +136,7 @@ def test_the_judge_agrees_with_fractions(kind: str) -> None:
         model = Meaning(tried).model()
         rows = random.choice([-3.0, -1.0, -0.5, 0.0, 1e-9, 0.1, 1 / 3, 2.0, 1e6, 1e300], (20, len(tried.declared)))
         if isinstance(model, dict):
-            largest = 10**300  # some of z3's numbers are beyond float64
+            largest = Fraction(10) ** 300  # some of z3's numbers are beyond float64
             point = np.array([float(min(max(model[d.name], -largest), largest)) for d in tried.declared])
             rows = np.concatenate([rows, [point, np.nextafter(point, np.inf), np.nextafter(point, -np.inf)]])
         for j, d in enumerate(tried.declared):
