@@ -197,7 +197,6 @@ FAULTS = (
         (parametric, "affine", _without_error), (intervals, "affine", _without_error)]),
     Fault("cut of raw values", "infinite raw values go into the maps", lambda: [
         (gauge, "finite", lambda raw: raw.double()), (parametric, "finite", lambda raw: raw.double()),
-        (intervals, "finite", lambda raw: raw.double()),
         (separable, "_cut", lambda z: z)]),
     Fault("reach of raw values", "raw values are measured by rows of any size", lambda: [
         (gauge, "FURTHEST", torch.inf)]),

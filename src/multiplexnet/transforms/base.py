@@ -140,7 +140,7 @@ def rows_of(table: Tensor, index: Tensor) -> Tensor:
 
 def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     """``function.apply(…)``, or its ``forward`` alone where no gradient is wanted, which starts 40 µs earlier."""
-    wanted = torch.is_grad_enabled() and arguments[0].requires_grad
+    wanted = torch.is_grad_enabled() and any(getattr(argument, "requires_grad", False) for argument in arguments)
     return (function.apply if wanted else function.forward)(*arguments)  # type: ignore[no-untyped-call]
 
 

@@ -14,21 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from fractions import Fraction
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Bound, Parametric
-from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform, exactly, finite, gradient_floor
+from multiplexnet.transforms.base import LIMIT, UNDERFLOW, UNIT64, Transform, applied, exactly, gradient_floor
 from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, softplus
 from multiplexnet.transforms.gauge import times
 
 __all__ = ["Intervals", "affine", "are_intervals"]
-
-STEEP = 700.0
-"""Where the sigmoid is cut, lest its exponential overflow."""
 
 
 def are_intervals(part: Parametric) -> bool:
@@ -45,8 +43,37 @@ def affine(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | Non
     return total, size * (1.01 * count * UNIT64) + count * UNDERFLOW
 
 
+class _Between(torch.autograd.Function):
+    """``clamp(L σ(−z) + U σ(z))`` whose derivative does not stop at the clamp.
+
+    ``portable`` builds the sigmoid such that an exported layer gives the same bits.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        z: Tensor, lower: Tensor, upper: Tensor, first: Tensor, last: Tensor, floor: float, portable: bool
+    ) -> Tensor:
+        sigma = portable_sigmoid if portable else torch.sigmoid
+        return torch.addcmul(lower * sigma(-z), upper, sigma(z)).clamp(first, last)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        z, lower, upper, _, _, ctx.floor, _ = inputs
+        ctx.save_for_backward(z, lower, upper)
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
+        z, lower, upper = ctx.saved_tensors
+        (g,), share, rest = grad, torch.sigmoid(z), torch.sigmoid(-z)
+        slope = share * rest
+        ends = (g * rest, g * share) if any(ctx.needs_input_grad[1:3]) else (None, None)
+        return g * (upper * slope - lower * slope + ctx.floor), *ends, *[None] * 4
+
+
 class Frame(NamedTuple):
-    """What u leaves for each output, ``(*batch, T, n)``: the ends in float64, and the first numbers inside them."""
+    """What u leaves for each output, ``(*batch, T, n)``: the ends, and the first numbers of the format inside them."""
 
     lower: Tensor
     upper: Tensor
@@ -99,7 +126,8 @@ class Intervals(Transform):
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         assert parameters is not None
-        return self._point(finite(raw), self._frame(parameters, index), index)
+        frame = self._frame(parameters, index)
+        return self._point(_cut(raw, frame), frame, index)
 
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         assert parameters is not None
@@ -121,34 +149,41 @@ class Intervals(Transform):
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         assert parameters is not None
-        z, frame = finite(raw), self._frame(parameters, index)
+        frame = self._frame(parameters, index)
+        z = _cut(raw, frame)
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
         # d g(z)/dz = σ(z), d (−g(−z))/dz = σ(−z), and an interval has both factors.
-        width = (frame.upper - frame.lower).clamp(min=torch.finfo(torch.float64).smallest_normal)
+        width = (frame.upper - frame.lower).clamp(min=torch.finfo(z.dtype).smallest_normal)
         log_slopes = torch.where(has_lower & has_upper, torch.log(width), 0.0)
-        log_slopes = log_slopes - torch.where(has_lower, softplus(-z), 0.0) - torch.where(has_upper, softplus(z), 0.0)
+        log_slopes = (
+            log_slopes - torch.where(has_lower, F.softplus(-z), 0.0) - torch.where(has_upper, F.softplus(z), 0.0)
+        )
         log_det = (log_slopes * self._at(self.real, index)).sum(-1)
         return self._point(z, frame, index), log_det.to(self.precision.computing)
 
     def _point(self, z: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
+        lower, upper, first, last = frame
         if self.any_both:
-            steep = z.clamp(-STEEP, STEEP)
-            y = frame.lower * portable_sigmoid(-steep) + frame.upper * portable_sigmoid(steep)
+            z = z.expand(torch.broadcast_shapes(z.shape, lower.shape))  # type: ignore[no-untyped-call]
+            inside: Tensor = applied(_Between, z, lower, upper, first, last, self.floor, not self.training)
         if self.any_one:
-            one = torch.where(has_lower, frame.lower + softplus(z), frame.upper - softplus(-z))
-            y = torch.where(has_lower & has_upper, y, one) if self.any_both else one
-        inside = exactly(y.clamp(frame.first, frame.last), y + self.floor * z)
-        return torch.where(frame.first <= frame.last, inside, torch.nan).to(self.precision.dtype)
+            g = F.softplus if self.training else softplus
+            y = torch.where(has_lower, lower + g(z), upper - g(-z))
+            one = exactly(y.clamp(first, last), y + self.floor * z)
+            inside = torch.where(has_lower & has_upper, inside, one) if self.any_both else one
+        return torch.where(first <= last, inside, torch.nan).to(self.precision.dtype)
 
     def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
+        attained = self.attained and parameters.dtype is self.precision.dtype
         ends = self._ends(parameters.double(), index)
-        if self.attained and parameters.dtype is self.precision.dtype:
-            inside = ends.detach()
-            if self.any_one:
-                inside = torch.where(self._at(self.has, index), inside, -self.precision.largest)
-        else:
-            inside = self._inside(ends.detach(), index)
+        if attained and self.training:  # numbers of the format; the map of eval() is computed in float64
+            ends = ends.to(self.precision.computing)
+        inside = ends.detach()
+        if not attained:
+            inside = self._inside(inside, index)
+        elif self.any_one:
+            inside = torch.where(self._at(self.has, index), inside, -self.precision.largest)
         return Frame(ends[..., 0, :], -ends[..., 1, :], inside[..., 0, :], -inside[..., 1, :])
 
     def _ends(self, u: Tensor, index: Tensor | None) -> Tensor:
@@ -160,7 +195,9 @@ class Intervals(Transform):
             total, error = affine(u, self.rows, constants, index)
             total = total + 2 * error * self._at(self.rounds, index)
         sides, n = self.has.shape[1:]
-        return total.reshape(*total.shape[:-1], sides, n, total.shape[-1] // (sides * n)).amax(-1)
+        most = total.shape[-1] // (sides * n)
+        ends = total.reshape(*total.shape[:-1], sides, n, most)
+        return ends.squeeze(-1) if most == 1 else ends.amax(-1)
 
     def _inside(self, ends: Tensor, index: Tensor | None) -> Tensor:
         """Numbers of the format beyond the ends: the nearest if it is, one some steps away, or the middle of both."""
@@ -179,6 +216,11 @@ class Intervals(Transform):
     def _outward(self, y: Tensor) -> Tensor:
         """A number from which rounding to the format does not come back to y."""
         return y + 3 * self.precision.unit * y.abs() + 3 * self.precision.tiny
+
+
+def _cut(raw: Tensor, frame: Frame) -> Tensor:
+    """Raw values in the dtype of the frame, finite."""
+    return raw.to(frame.lower.dtype).clamp(-LIMIT, LIMIT)
 
 
 def _above(y: Tensor, ends: Tensor, strict: Tensor) -> Tensor:
