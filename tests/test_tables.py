@@ -280,6 +280,12 @@ def test_wrong_files(csv: Write, tmp_path: Path) -> None:
         check_table(SUM, csv("", "t.parquet"))
 
 
+def test_parquet_without_pyarrow(parquet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
+    with pytest.raises(TableError, match=r"cannot be read without pyarrow: pip install 'multiplexnet\[cli\]'"):
+        check_table(SUM, parquet(a=pl.Series([1.0]), b=pl.Series([1.0]), c=pl.Series([2.0])))
+
+
 def test_a_damaged_parquet_file(parquet: Write) -> None:
     path = parquet(a=pl.Series(range(1000)), b=pl.Series(range(1000)), c=pl.Series(range(1000)))
     content = path.read_bytes()

@@ -130,8 +130,10 @@ def _parquet(path: Path) -> TableFile:
 
 
 def _opened(path: Path) -> pyarrow.parquet.ParquetFile:
-    from pyarrow.parquet import ParquetFile  # only those who have such files wait for it
-
+    try:
+        from pyarrow.parquet import ParquetFile  # only those who have such files wait for it
+    except ImportError:
+        raise TableError(f"{path} cannot be read without pyarrow: pip install 'multiplexnet[cli]'") from None
     return ParquetFile(path, pre_buffer=False)
 
 
