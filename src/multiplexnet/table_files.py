@@ -78,12 +78,13 @@ class TableFile:
 def estimated_rows(path: Path) -> int | None:
     """About how many rows the file has, without reading it."""
     try:
-        if path.suffix.lower() == ".parquet":
-            return int(_opened(path).metadata.num_rows)
-        with path.open("rb") as file:
-            sample = file.read(1 << 16)
-        return path.stat().st_size * sample.count(b"\n") // max(len(sample), 1)
-    except (OSError, ValueError):
+        with _own_errors(path):
+            if path.suffix.lower() == ".parquet":
+                return int(_opened(path).metadata.num_rows)
+            with path.open("rb") as file:
+                sample = file.read(1 << 16)
+            return path.stat().st_size * sample.count(b"\n") // max(len(sample), 1)
+    except TableError:
         return None
 
 
