@@ -50,7 +50,7 @@ ROWS = 400
 """That each trial asks for."""
 MOST_FORMULAS, MOST_SECONDS = 1000, 3000.0
 """When the search for a fault is given up."""
-QUIET = 100
+QUIET = 300
 """Trials that a second line of defence is left out for, and that find nothing without any fault."""
 
 Patch = tuple[Any, str, Any]
