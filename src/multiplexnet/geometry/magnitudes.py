@@ -55,8 +55,9 @@ def refuse_far(
         text_of: row i as text.
     """
     for i, (a, slack) in enumerate(zip(A, slacks, strict=True)):
-        used = [Fraction(c) for c in a if c]
-        numbers = [*used, slack, *(c / slack for c in used)]
+        used = [abs(c) for c in a if c] or [Fraction(1)]
+        ends = [Fraction(max(used)), Fraction(min(used))]
+        numbers = [*ends, slack, *(c / slack for c in ends)]
         found = next(filter(_far, numbers), slack if slack < LEAST_SLACK else None)
         if found is not None:
             raise MagnitudeError([text_of(i)], found)
