@@ -55,7 +55,7 @@ def refuse_far(
         text_of: row i as text.
     """
     for i, (a, slack) in enumerate(zip(A, slacks, strict=True)):
-        used = [abs(c) for c in a if c] or [Fraction(1)]
+        used = [c if c > 0 else -c for c in a if c] or [1]
         ends = [Fraction(max(used)), Fraction(min(used))]
         numbers = [*ends, slack, *(c / slack for c in ends)]
         found = next(filter(_far, numbers), slack if slack < LEAST_SLACK else None)
