@@ -106,7 +106,6 @@ class Intervals(Transform):
     rounds: Tensor
     has: Tensor
     strict: Tensor
-    real: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
         tables = _tables(parts)
@@ -155,11 +154,9 @@ class Intervals(Transform):
         # d g(z)/dz = σ(z), d (−g(−z))/dz = σ(−z), and an interval has both factors.
         width = (frame.upper - frame.lower).clamp(min=torch.finfo(z.dtype).smallest_normal)
         log_slopes = torch.where(has_lower & has_upper, torch.log(width), 0.0)
-        log_slopes = (
-            log_slopes - torch.where(has_lower, F.softplus(-z), 0.0) - torch.where(has_upper, F.softplus(z), 0.0)
-        )
-        log_det = (log_slopes * self._at(self.real, index)).sum(-1)
-        return self._point(z, frame, index), log_det.to(self.precision.computing)
+        log_slopes = log_slopes - torch.where(has_lower, F.softplus(-z), 0.0)
+        log_slopes = log_slopes - torch.where(has_upper, F.softplus(z), 0.0)
+        return self._point(z, frame, index), log_slopes.sum(-1).to(self.precision.computing)
 
     def _point(self, z: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
@@ -233,9 +230,7 @@ def _tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
     m = max(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper))
     rows, constants, rounds = np.zeros((count, 2, n, m, p)), np.zeros((count, 2, n, m)), np.zeros((count, 2, n, m))
     has, strict = np.zeros((count, 2, n), dtype=np.bool_), np.zeros((count, 2, n), dtype=np.bool_)
-    real = np.zeros((count, n))
     for k, part in enumerate(parts):
-        real[k, : len(part.outputs)] = 1.0
         for j, step in enumerate(part.steps):
             for side, (sign, bounds) in enumerate(((1, step.lower), (-1, step.upper))):
                 has[k, side, j] = bool(bounds)
@@ -246,7 +241,7 @@ def _tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
                     rounds[k, side, j, i] = not _is_exact(bound)
     return {
         "rows": rows.reshape(count, 2 * n * m, p), "constants": constants.reshape(count, -1),
-        "rounds": rounds.reshape(count, -1), "has": has, "strict": strict, "real": real,
+        "rounds": rounds.reshape(count, -1), "has": has, "strict": strict,
     }  # fmt: skip
 
 
