@@ -173,6 +173,19 @@ READ = {"maxima", "conjunction", "chain", "labels", "sum", "not"}
 """What is only long, and may be read as well."""
 
 
+def test_names_that_are_no_text() -> None:
+    """JSON can hold half of a surrogate pair: found by fuzzing, where it crashed who wrote it down."""
+    mux = Multiplexer(Rules("0 <= x <= 1"))
+    data = json.loads(mux.certificate.to_json())
+    data["rules"]["variables"][0][0] = "\ud800x"
+    data["sha256"] = hashes(data)
+    with pytest.raises(RecordError, match="is no text"):
+        checked(Certificate.from_json(json.dumps(data)))
+    state = bytes(mux.get_extra_state().tolist()).replace(b'"x"', b'"\\ud800x"')
+    with pytest.raises(RecordError, match="is no text"):
+        Multiplexer.from_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
+
+
 @pytest.mark.parametrize(("read", "name", "text"), TEXTS, ids=[f"{r.__qualname__}-{n}" for r, n, _ in TEXTS])
 def test_hostile_texts_are_refused_or_read(read: Callable[[str], Rules], name: str, text: str) -> None:
     if name in READ:

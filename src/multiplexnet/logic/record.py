@@ -279,8 +279,8 @@ def flag_from(record: Record) -> bool:
 
 
 def text_from(record: Record) -> str:
-    """A text."""
-    if not isinstance(record, str):
+    """A text; half of a surrogate pair, which JSON can hold, is none, and crashes who writes it down."""
+    if not isinstance(record, str) or any("\ud800" <= character <= "\udfff" for character in record):
         raise TypeError(f"{record!r} is no text")
     return record
 
