@@ -203,7 +203,7 @@ def _key(term: Term) -> tuple[Any, ...]:
     rows = [
         (
             row.relation != "==",
-            [(s.index, c) if isinstance(s, Variable) else (1 << 30, c) for s, c in row.linear.terms],
+            [(s.index, "", c) if isinstance(s, Variable) else (1 << 30, repr(s), c) for s, c in row.linear.terms],
             row.linear.constant,
             row.relation,
         )
