@@ -48,9 +48,9 @@ from multiplexnet.transforms.parametric import ParametricGauge
 SEED = 0
 ROWS = 400
 """That each trial asks for."""
-MOST_FORMULAS, MOST_SECONDS = 1000, 3000.0
+MOST_FORMULAS, MOST_SECONDS = 3000, 3000.0
 """When the search for a fault is given up."""
-QUIET = 300
+QUIET = 150
 """Trials that a second line of defence is left out for, and that find nothing without any fault."""
 
 Patch = tuple[Any, str, Any]
