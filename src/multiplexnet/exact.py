@@ -326,7 +326,7 @@ def _products(piece: float, part: Floats) -> tuple[list[Floats], NDArray[np.bool
 def _is_safe(part: Floats) -> NDArray[np.bool_]:
     """Where neither a product with an integer nor its error can be subnormal, and where nothing overflows."""
     size = np.abs(part)
-    return (size < SAFE_HIGH) & ((size > SAFE_LOW) | (part == 0))
+    return np.asarray((size < SAFE_HIGH) & ((size > SAFE_LOW) | (part == 0)))
 
 
 def _expansion(form: _Integral) -> tuple[list[Floats], NDArray[np.bool_]]:

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Iterable
 from decimal import Decimal
 from fractions import Fraction
+from math import isfinite
 from numbers import Rational
 from typing import Any, cast
 
@@ -103,13 +104,13 @@ def _number(value: Any, name: str) -> Fraction:
         raise DtypeError(f"input {name} is the complex number {value}; it must be a real number")
     if isinstance(value, np.generic) and not isinstance(value, float):
         return fraction_of(_of_array(np.asarray(value), name)[()])
-    if not isinstance(value, Rational | float | Decimal | np.bool_):
+    if not isinstance(value, Rational | float | Decimal):
         raise InputError(
             f"input {name} is {_shown(value)}; it must be a number, or an array, list or tensor of numbers"
         )
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
-    if not np.isfinite(value) if isinstance(value, float) else not value.is_finite():
+    if not (isfinite(value) if isinstance(value, float) else value.is_finite()):
         raise InputError(f"input {name} is {value}; it must be a finite number")
     return _from_bits(value) if isinstance(value, float) else Fraction(value)
 
