@@ -27,12 +27,13 @@ import torch
 from torch import Tensor
 
 import multiplexnet.campaign.trial as trial_module
-from multiplexnet import exact, refusals
+from multiplexnet import exact, inputs, refusals, repair
 from multiplexnet.campaign.run import versions
 from multiplexnet.campaign.trial import Outcome, trial
 from multiplexnet.geometry import elimination, split
 from multiplexnet.geometry import lattice as grids
-from multiplexnet.geometry.formats import Format
+from multiplexnet.geometry.formats import Format, power_of_two
+from multiplexnet.given import fraction_of
 from multiplexnet.layer import Multiplexer
 from multiplexnet.logic import certify, dnf
 from multiplexnet.logic.formula import Atom
@@ -44,6 +45,7 @@ from multiplexnet.transforms.choose import TermMaps
 from multiplexnet.transforms.guards import Guards
 from multiplexnet.transforms.intervals import Intervals
 from multiplexnet.transforms.parametric import ParametricGauge
+from multiplexnet.transforms.reading import Read
 
 SEED = 0
 ROWS = 400
@@ -167,6 +169,15 @@ def _uncast() -> Sequence[Patch]:
     return [(Multiplexer, "_build", build)]
 
 
+def _with_subnormals() -> Sequence[Patch]:
+    """The formats of the geometry, whose numbers may be subnormal; a mode can flush them."""
+    return [(Format, "tiny", property(lambda form: power_of_two(form.least_exponent)))]
+
+
+def _nearest_input(variable: Any, number: Any, form: Format, side: int) -> float:
+    return float(form.nearest(fraction_of(number)))
+
+
 def _float_signs(form: Any) -> tuple[Any, Any]:
     return np.sign(form.value).astype(np.int8), form.value
 
@@ -219,6 +230,25 @@ FAULTS = (
     Fault("certificate", "every implication is believed", lambda: [
         (certify._Checker, "imply", lambda self, *arguments: True),
         (certify._Checker, "_all_imply", lambda self, *arguments: True)]),
+    Fault("subnormal bounds", "bounds are rounded to numbers that a mode takes for zero", _with_subnormals),
+    Fault("subnormal inputs", "they are read as the processor reads them", lambda: [
+        (module, "read", lambda values: Read(values.double(), None, True))
+        for module in (intervals, parametric, guards, refusals)]),
+    Fault("subnormal ends", "ends that are inputs are met by numbers that a mode takes for zero", lambda: [
+        (Intervals, "_normal", lambda self, ends: ends),
+        (intervals, "kept", lambda y, precision: y.to(precision.dtype).double())]),
+    Fault("anchors at run time", "they may lie next to the numbers that are flushed", lambda: [
+        (parametric, "clear_of_zero", lambda y, precision: y)],
+        "only a row within a few subnormal numbers of its anchor would notice"),
+    Fault("subnormal verdicts", "Rules.satisfied computes with subnormal numbers", lambda: [
+        (exact, "_flushes", lambda: False)]),
+    Fault("sides of numbers", "an input that the dtype does not hold is the nearest float", lambda: [
+        (inputs, "_neighbour", _nearest_input)]),
+    Fault("levels of rows", "rows at run time may overflow", lambda: [
+        (module, "level", lambda coefficients, constant: Fraction(1)) for module in (intervals, parametric, guards)]),
+    Fault("cut of directions", "a row of a direction may overflow", lambda: [(parametric, "FAR", torch.inf)]),
+    Fault("room in repair", "rows without room come back as they were", lambda: [
+        (repair, "refuse_roomless", _silent), (repair, "refuse_lost", _silent)]),
     Fault("exact verdict", "Rules.satisfied decides by the signs of floats", lambda: [
         (exact, "_signs_and_values", _float_signs)]),
     Fault("cast", "a layer keeps its tables when it is cast", _uncast),

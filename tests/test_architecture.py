@@ -18,10 +18,10 @@ ROOT = Path(multiplexnet.__file__).parent
 STAGES: tuple[tuple[str, ...], ...] = (
     ("errors",),
     ("logic",),
-    ("exact", "evaluation", "satisfaction", "geometry"),
+    ("exact", "given", "evaluation", "satisfaction", "geometry"),
     ("rules",),
     ("transforms",),
-    ("refusals", "objective", "branches", "repair", "certificate"),
+    ("refusals", "inputs", "objective", "branches", "repair", "certificate"),
     ("layer",),
     ("laws", "distribution", "estimators", "finite", "symmetry", "baselines", "campaign"),
     ("cells", "table_files", "tables", "planar", "viz", "reports", "cli", "__main__"),

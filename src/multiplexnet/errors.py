@@ -208,7 +208,8 @@ class MagnitudeError(MultiplexError, ValueError):
         self.rows, self.number = tuple(rows), number
         super().__init__(
             f"these rows need the number {_power_of_ten(number)}, and a layer computes with numbers between 1e-301 and "
-            f"1e301: measure the outputs in other units, or leave the rows out:{_listed(self.rows)}"
+            "1e301, and with quotients of them between 1e-270 and 1e270: "
+            f"measure the outputs in other units, or leave the rows out:{_listed(self.rows)}"
         )
 
 

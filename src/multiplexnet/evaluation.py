@@ -2,7 +2,7 @@
 
 The violation of a formula is 0 where it holds. For ``a·x ≤ b`` it is the amount ``a·x − b``; for ``and`` the largest
 violation of its parts, for ``or`` the smallest; ``not`` is moved inwards first. A strict comparison that fails by
-nothing, and ``x != y`` with equal sides, are violated by the smallest positive float.
+nothing, and ``x != y`` with equal sides, are violated by the smallest positive normal float.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ class Rows:
         self.variables = columns
         self.functions = functions or {}
         self.length = len(next(iter(columns.values()))) if length is None else length
-        self.odd: set[int] = set()  # rows near overflow, where Max and Ite have no column
+        self.odd: set[int] = set()  # rows where Max and Ite have no column, or a function none
         self.bad = np.zeros(self.length, dtype=np.bool_)  # some function gave no finite number
         self._columns: dict[Symbol, Column] = dict(columns.items())
         self._signs: dict[Linear, Signs] = {}
@@ -141,7 +141,9 @@ class Rows:
         values = np.asarray(self.functions[function](*(self.amounts(a) for a in arguments)), dtype=np.float64)
         finite = np.isfinite(values)
         self.bad |= ~finite
-        return Column((np.where(finite, values, 0.0),))
+        column = Column.floats(np.where(finite, values, 0.0))
+        self.odd |= column.odd.keys()
+        return column
 
 
 # --- truth ----------------------------------------------------------------------------------------------------------

@@ -13,18 +13,26 @@ The sign of ``v = constant + Σ coefficient · column`` is found in four steps, 
 3. *Error-free transformations.* Products and sums with their rounding errors (Dekker, Knuth), repeated until the
    leading part outweighs the rest or the rest is zero.
 4. *Python integers*, for the few rows that are left and for magnitudes near overflow.
+
+Subnormal numbers may be flushed to zero (``torch.set_flush_denormal``), in all arithmetic of a thread. Where that is so
+they are taken out of their column, by their bits, and their rows are decided in Python integers. Steps 1 to 3 make no
+subnormal numbers of their own that matter: what is smaller than :data:`SAFE_LOW` goes to step 4.
 """
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import lcm
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+
+from multiplexnet.geometry.formats import FORMATS
 
 __all__ = [
     "TINY",
@@ -34,10 +42,12 @@ __all__ = [
     "amounts",
     "bounded_amounts",
     "expanded",
+    "is_exact_in_float64",
     "nearest",
     "select",
     "signs",
     "total",
+    "widened",
 ]
 
 Floats = NDArray[np.float64]
@@ -47,7 +57,8 @@ Weighted = Sequence[tuple[Fraction, "Column"]]
 UNIT_ROUNDOFF = 2.0**-53
 UNDERFLOW = 2.0**-1000  # more than all underflow in one expression can add up to
 SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**900  # inside, nothing here overflows or underflows
-TINY = 2.0**-1074  # the smallest positive float
+TINY = 2.0**-1022  # the smallest positive float that is read as such in every mode
+SUBNORMAL = (1 << 52) - 1  # the magnitudes from 1 up to this are the bits of the subnormal floats
 GRIDS = (0, -20)  # the powers of two that are tried for «all values are multiples of»
 PASSES = 6
 
@@ -78,6 +89,19 @@ class Column:
     def constant(number: Fraction, length: int) -> Column:
         """The same number in every row."""
         return Column((np.full(length, np.sign(number.numerator), dtype=np.float64),), abs(number) or Fraction(1))
+
+    @staticmethod
+    def floats(values: Floats) -> Column:
+        """Float64 numbers, finite; where this thread reads subnormal ones as zero, these are odd."""
+        if not _flushes():
+            return Column((values,))
+        magnitude = values.view(np.int64) & np.int64(2**63 - 1)
+        small = np.flatnonzero((magnitude > 0) & (magnitude <= SUBNORMAL))
+        if not len(small):
+            return Column((values,))
+        unit = Fraction(1, 2**1074)
+        odd = {int(i): int(magnitude[i]) * (-unit if np.signbit(values[i]) else unit) for i in small}
+        return Column((np.where((magnitude > 0) & (magnitude <= SUBNORMAL), 0.0, values),), odd=odd)
 
     @staticmethod
     def integers(numbers: NDArray[np.int64]) -> Column:
@@ -124,6 +148,31 @@ class Column:
             return None
         head = self.parts[0][:64]
         return next((g for g in GRIDS if _on_grid(head, g) and _on_grid(self.parts[0], g)), None)
+
+
+def _flushes() -> bool:
+    """Whether this thread takes subnormal numbers for zero."""
+    return sys.float_info.min / 2 == 0.0
+
+
+def widened(values: NDArray[np.floating[Any]]) -> Floats:
+    """Float16, float32 or float64 numbers in float64, exactly, also where subnormal numbers are flushed to zero.
+
+    Example:
+        >>> float(widened(np.array(2.0**-149, dtype=np.float32))) == 2.0**-149
+        True
+    """
+    wide = values.astype(np.float64, copy=False)
+    if values.dtype != np.float32 or not _flushes():
+        return wide
+    magnitude = np.ascontiguousarray(values).view(np.int32).reshape(values.shape) & np.int32(2**31 - 1)
+    exact = np.copysign(magnitude.astype(np.float64) * 2.0**-149, wide)
+    return np.where(magnitude < 1 << 23, exact, wide)
+
+
+def is_exact_in_float64(number: Fraction) -> bool:
+    """Whether float64 holds the number, and every mode reads it as it is."""
+    return FORMATS["float64"].representable(number)
 
 
 def _on_grid(values: Floats, exponent: int) -> bool:
@@ -266,12 +315,18 @@ def _pieces(k: int) -> list[float]:
 def _products(piece: float, part: Floats) -> tuple[list[Floats], NDArray[np.bool_]]:
     """Doubles that add up to the product, and the rows where they do so exactly.
 
-    The piece is an integer, so everything is a multiple of the smallest float and nothing can underflow.
+    The piece is an integer, so everything is a multiple of the last digit of the part.
     """
     if abs(piece) == 1.0:
-        return [piece * part], np.abs(part) < SAFE_HIGH
+        return [piece * part], _is_safe(part)
     product, error = _two_product(piece, part)
-    return [product, error], np.abs(product) < SAFE_HIGH
+    return [product, error], _is_safe(part) & (np.abs(product) < SAFE_HIGH)
+
+
+def _is_safe(part: Floats) -> NDArray[np.bool_]:
+    """Where neither a product with an integer nor its error can be subnormal, and where nothing overflows."""
+    size = np.abs(part)
+    return np.asarray((size < SAFE_HIGH) & ((size > SAFE_LOW) | (part == 0)))
 
 
 def _expansion(form: _Integral) -> tuple[list[Floats], NDArray[np.bool_]]:

@@ -17,6 +17,7 @@ from multiplexnet.errors import DtypeError, NestedError, RecordError, ShapeError
 from multiplexnet.geometry.nearest import nearest_parts
 from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
+from multiplexnet.inputs import Side, input_tensor, sides
 from multiplexnet.logic.formula import Atom, Variable
 from multiplexnet.logic.record import (
     compiled_from,
@@ -31,7 +32,6 @@ from multiplexnet.logic.terms import Block, Compiled, Term
 from multiplexnet.refusals import (
     checked_function,
     refuse_changed,
-    refuse_out_of_range,
     refuse_roomless,
     refuse_uncovered,
     refuse_unknown_functions,
@@ -164,6 +164,7 @@ class Multiplexer(nn.Module):
         made = self._made(blocks, dtype)
         maps = self._tables(made, compiled, dtype)
         self.compiled, self.dtype, self._certificate = compiled, dtype, None
+        self._sides: dict[Variable, Side] = sides(blocks, compiled.inputs)
         self.moved = {row: distance for own in made for _, moved in own.terms for row, distance in moved.items()}
         self.maps = nn.ModuleList(maps)
         self.maps.train(self.training)
@@ -271,7 +272,10 @@ class Multiplexer(nn.Module):
 
         Args:
             raw: ``(*batch, in_features)`` in the dtype of the layer.
-            inputs: for every input of the rules a tensor ``(*batch,)`` (a vector input: ``(*batch, n)``) or a number.
+            inputs: for every input of the rules a tensor ``(*batch,)`` (a vector input: ``(*batch, n)``) in the dtype
+                of the layer, or numbers: of Python or numpy, fractions, decimals, integer tensors, arrays, lists. These
+                are read as exact. A number that the dtype does not hold is rounded to the side on which the rules still
+                hold for the number itself, if there is one.
 
         Raises:
             ShapeError, DtypeError, InputError: what was found and what was expected.
@@ -383,22 +387,9 @@ class Multiplexer(nn.Module):
         scalars = self.rules.scalar_inputs(given)
         if not self.compiled.inputs:
             return None
-        columns = [self._input(variable, scalars[variable.name], batch) for variable in self.compiled.inputs]
+        like = torch.empty(0, dtype=self.dtype, device=self.device).expand(*batch, 0)
+        columns = [input_tensor(v, scalars[v.name], like, self._sides[v]) for v in self.compiled.inputs]
         return torch.stack(columns, -1)
-
-    def _input(self, variable: Variable, value: Any, batch: torch.Size) -> Tensor:
-        tensor = torch.as_tensor(value, device=self.device)
-        if isinstance(value, float) or not tensor.is_floating_point():  # Python's numbers have no dtype of their own
-            tensor = torch.as_tensor(value, dtype=self.dtype, device=self.device)
-        if tensor.dtype != self.dtype:
-            raise DtypeError(f"input {variable.name} has dtype {tensor.dtype}; the layer works in {self.dtype}")
-        try:
-            tensor = tensor.expand(batch)
-        except RuntimeError:
-            raise ShapeError(
-                f"input {variable.name} has shape {tuple(tensor.shape)}; one value per row is {tuple(batch)}"
-            ) from None
-        return refuse_out_of_range(variable, tensor)
 
     # --- other dtypes, devices and processes ------------------------------------------------------------------------
 

@@ -17,15 +17,18 @@ from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.logic.formula import Real, Variable
 from multiplexnet.logic.terms import Compiled
 from multiplexnet.logic.text import number_text
+from multiplexnet.transforms.reading import read
 
 __all__ = [
     "checked_function",
+    "number_is_inside",
     "refuse_changed",
     "refuse_lost",
     "refuse_out_of_range",
     "refuse_roomless",
     "refuse_uncovered",
     "refuse_unknown_functions",
+    "refused_range",
 ]
 
 Function = Callable[..., Tensor]
@@ -73,23 +76,33 @@ def refuse_out_of_range(variable: Variable, values: Tensor) -> Tensor:
     """The values of an input, NaN where they lie outside its domain and that could not be raised as ``InputError``."""
     outside = ~_inside(variable, values)
     if _anywhere(outside):
-        raise InputError(
-            f"input {variable.name} is outside its declared range {_range(variable)} in {_rows_where(outside)}"
-        )
+        raise refused_range(variable, f"in {_rows_where(outside)}")
     return values.masked_fill(outside, torch.nan)
+
+
+def refused_range(variable: Variable, where: str) -> InputError:
+    """The error for an input outside its declared range."""
+    return InputError(f"input {variable.name} is outside its declared range {_range(variable)} {where}")
+
+
+def number_is_inside(variable: Variable, number: Fraction) -> bool:
+    """Whether an exact number lies in the domain of an input."""
+    lower, upper = _ends(variable)
+    whole = isinstance(variable.domain, Real) or number.denominator == 1
+    return whole and (lower is None or number >= lower) and (upper is None or number <= upper)
 
 
 def _inside(variable: Variable, values: Tensor) -> Tensor:
     """Compared exactly: with the float64 numbers next to the ends, on the inside."""
-    wide, domain = values.double(), variable.domain
+    known, domain = read(values), variable.domain
     inside = values.isfinite()
     if not isinstance(domain, Real):
-        inside = inside & (wide == wide.round())
+        inside = inside & (known.low == known.low.round()) & (known.high == known.high.round())
     lower, upper = _ends(variable)
     if lower is not None:
-        inside = inside & (wide >= up(lower))
+        inside = inside & (known.low >= up(lower))
     if upper is not None:
-        inside = inside & (wide <= down(upper))
+        inside = inside & (known.high <= down(upper))
     return inside
 
 

@@ -197,6 +197,8 @@ class Rules:
             InputError: an input is missing or unknown.
             ShapeError: a vector of another length.
         """
+        from multiplexnet.given import numbers_of
+
         scalars: dict[str, Any] = {}
         vectors: dict[str, list[str]] = {}
         for variable in self.inputs:
@@ -207,9 +209,11 @@ class Rules:
             value = given[name]
             if members == [name]:
                 scalars[name] = value
-            elif not hasattr(value, "shape") or not value.shape or value.shape[-1] != len(members):
-                raise ShapeError(f"input {name} is a vector of {len(members)}: its last dimension must be that")
             else:
+                if isinstance(value, list | tuple):
+                    value = numbers_of(value, name)
+                if not getattr(value, "shape", ()) or value.shape[-1] != len(members):
+                    raise ShapeError(f"input {name} is a vector of {len(members)}: its last dimension must be that")
                 scalars.update({member: value[..., i] for i, member in enumerate(members)})
         unknown = [name for name in given if name not in vectors]
         if unknown:

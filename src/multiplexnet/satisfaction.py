@@ -19,7 +19,8 @@ from numpy.typing import NDArray
 
 from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.evaluation import Bools, Functions, Rows, amount, in_domain, truth
-from multiplexnet.exact import Column, Floats
+from multiplexnet.exact import Column, Floats, widened
+from multiplexnet.given import Exact, is_tensor, numbers_of
 from multiplexnet.logic.formula import Formula, Specification, Variable
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ CHUNK = 1 << 16  # rows at a time: a few columns of them stay in the cache
 
 
 def _chunks(
-    columns: Mapping[Variable, Floats], functions: Functions | None, length: int
+    columns: Mapping[Variable, Exact], functions: Functions | None, length: int
 ) -> Iterator[tuple[slice, Rows, Bools]]:
     """Rows in chunks (one, if there are functions: they see the batch as it came), and where all values are finite."""
     step = max(length, 1) if functions else CHUNK
@@ -44,12 +45,21 @@ def _chunks(
         here = slice(start, start + step)
         finite = np.ones(min(step, length - start), dtype=np.bool_)
         for column in columns.values():
-            finite &= np.isfinite(column[here])
-        exact = {
-            v: Column((column[here] if finite.all() else np.where(finite, column[here], 0.0),))
-            for v, column in columns.items()
-        }
+            if column.dtype != object:
+                finite &= np.isfinite(column[here].astype(np.float64, copy=False))
+        exact = {v: _column(column[here], finite) for v, column in columns.items()}
         yield here, Rows(exact, functions, len(finite)), finite
+
+
+def _column(numbers: Exact, finite: Bools) -> Column:
+    """Some rows of exact numbers, with 0 where they are not finite."""
+    if numbers.dtype == object and len({id(number) for number in numbers}) == 1:
+        return Column.constant(numbers[0], len(numbers))
+    if numbers.dtype == object:
+        odd = {i: number for i, number in enumerate(numbers.tolist()) if finite[i]}
+        return Column((np.zeros(len(numbers)),), odd=odd)
+    floats = cast(Floats, numbers)
+    return Column.floats(floats if finite.all() else np.where(finite, floats, 0.0))
 
 
 def satisfied(formula: Formula, columns: Mapping[Variable, Floats], functions: Functions | None = None) -> Bools:
@@ -107,8 +117,9 @@ def verdict(
     Args:
         specification: the rules.
         x: outputs, shape ``(*batch, D)``: a floating tensor or array, read as exact numbers.
-        inputs: a value for each input: a number, or a floating tensor or array that broadcasts to ``(*batch,)``.
-            Declared ranges of inputs are not judged here.
+        inputs: a value for each input: a number (of Python or numpy, a Fraction, a Decimal), or a tensor, array or
+            list of numbers that broadcasts to ``(*batch,)``; all of them are read as exact. Declared ranges of inputs
+            are not judged here.
         functions: a callable for each opaque function; it gets tensors (arrays) of x's dtype and shape ``(*batch,)``.
 
     Returns:
@@ -117,8 +128,8 @@ def verdict(
 
     Raises:
         ShapeError: the last dimension is not D, or an input does not fit the batch.
-        DtypeError: integers, complex numbers or extended floats.
-        InputError: an input or a function is missing, or not one of the rules.
+        DtypeError: x of integers, complex numbers or extended floats; an input of the latter two.
+        InputError: an input or a function is missing, not one of the rules, or an input is no finite number.
 
     Example:
         >>> from multiplexnet.logic.formula import Atom, Linear, Rule
@@ -177,7 +188,7 @@ class _Given:
 
     x: Any
     batch: tuple[int, ...]
-    columns: Mapping[Variable, Floats]
+    columns: Mapping[Variable, Exact]
     functions: Functions
 
     @staticmethod
@@ -205,22 +216,27 @@ class _Given:
         return _chunks(self.columns, self.functions, self.length)
 
     def like_x(self, result: NDArray[Any]) -> Any:
-        return _torch_like(result, self.x) if _is_tensor(self.x) else result
+        return _torch_like(result, self.x) if is_tensor(self.x) else result
 
 
 def _input_columns(
     declared: tuple[Variable, ...], given: Mapping[str, Any], batch: tuple[int, ...]
-) -> dict[Variable, Floats]:
+) -> dict[Variable, Exact]:
     names = [v.name for v in declared]
     if unknown := [name for name in given if name not in names]:
         known = ", ".join(names) or "none"
         raise InputError(f"{unknown[0]!r} is not an input of the rules (their inputs: {known})")
     if missing := [name for name in names if name not in given]:
         raise InputError(f"the rules need a value for {', '.join(missing)}: pass {missing[0]}=…")
-    return {v: _broadcast(_float64(given[v.name], v.name), batch, v.name) for v in declared}
+    return {v: _broadcast(_input(given[v.name], v.name), batch, v.name) for v in declared}
 
 
-def _broadcast(array: Floats, batch: tuple[int, ...], name: str) -> Floats:
+def _input(value: Any, name: str) -> Exact:
+    is_floating = is_tensor(value) and value.is_floating_point()
+    return _float64(value, name) if is_floating else numbers_of(value, name)
+
+
+def _broadcast(array: Exact, batch: tuple[int, ...], name: str) -> Exact:
     try:
         return np.broadcast_to(array, batch).reshape(-1)
     except ValueError:
@@ -229,24 +245,25 @@ def _broadcast(array: Floats, batch: tuple[int, ...], name: str) -> Floats:
         ) from None
 
 
-def _is_tensor(x: object) -> bool:
-    """Whether x is a torch tensor; torch is not imported to find out."""
-    torch = sys.modules.get("torch")
-    return torch is not None and isinstance(x, torch.Tensor)
-
-
 def _float64(x: Any, name: str) -> Floats:
     """The same numbers in float64; every dtype that could round is refused."""
-    if _is_tensor(x):
+    if is_tensor(x):
         if not x.is_floating_point():
             raise DtypeError(f"{name} has dtype {x.dtype}: give floats, for example {name}.double()")
-        return cast(Floats, x.detach().double().cpu().numpy())
-    if isinstance(x, int | float) and (isinstance(x, float) or abs(x) <= 2**53):
-        return np.asarray(x, dtype=np.float64)
+        return widened(_numpy(x.detach().cpu()))
     array = np.asarray(x)
     if array.dtype not in (np.float64, np.float32, np.float16):
         raise DtypeError(f"{name} has dtype {array.dtype}: give floats, for example np.asarray({name}, dtype=float)")
-    return array.astype(np.float64, copy=False)
+    return widened(array)
+
+
+def _numpy(x: Any) -> NDArray[Any]:
+    """A floating tensor as an array; bfloat16, which numpy does not have, as the same numbers in float32."""
+    torch = sys.modules["torch"]
+    if x.dtype is not torch.bfloat16:
+        return cast(NDArray[Any], x.numpy())
+    bits = x.contiguous().view(torch.int16).to(torch.int32) << 16
+    return cast(NDArray[Any], bits.numpy().view(np.float32))
 
 
 def _torch_like(array: NDArray[Any], x: Any) -> Any:
@@ -258,7 +275,7 @@ def _on_batch(function: Callable[..., Any], x: Any, batch: tuple[int, ...]) -> C
     """The function between flat float64 arrays, called as the network calls it: x's dtype, device and batch shape."""
 
     def flat(*arguments: Floats) -> Floats:
-        if _is_tensor(x):
+        if is_tensor(x):
             given = [_torch_like(a.reshape(batch), x).to(x.dtype) for a in arguments]
         else:
             given = [a.reshape(batch).astype(x.dtype) for a in arguments]

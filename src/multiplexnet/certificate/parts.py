@@ -233,6 +233,8 @@ class Polyhedron(Part):
     def faults(self, form: Format) -> Iterator[str]:
         if not all(form.holds(c) and abs(c) < form.largest for c in self.anchor):
             yield "its anchor is no point of the format"
+        if not all(map(form.is_clear_of_zero, self.anchor)):
+            yield "its anchor is next to the numbers that some modes of a processor take for zero"
         try:
             found = margins(_vectors(self.rows, self.outputs), self.anchor, form.unit, form.tiny)
         except (Inside, OverflowError) as error:
@@ -369,7 +371,7 @@ class Lattice(Part):
             return
         if any((c / self.step).denominator != 1 for c in self.anchor):
             yield "its anchor is not on the grid"
-        if any(g < form.smallest for g in self._grids()):
+        if any(g < form.tiny for g in self._grids()):
             yield "its grid is finer than the format"
         grain = min([self.step, *(Fraction(1, c.denominator) for c in self.origin)])
         sizes = [

@@ -84,14 +84,15 @@ def find_anchor(rows: Rows, form: Format) -> Point | None:
 def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction | None:
     """The share of a slack that rounding eats: ``max_i Σ_j |a_ij| (ε |c_j| + tiny) / 2 s_i`` with ``s = b − A c``.
 
-    The first part of μ in the contraction of the gauge map. ``None``: the point is not strictly inside.
+    The first part of μ in the contraction of the gauge map. ``None``: the point is not strictly inside, or a coordinate
+    of it is so close to zero that flushing a subnormal neighbour to zero would carry that far from it.
 
     Example:
         >>> clearance(Rows.of([[1]], [1]), [Fraction(1, 2)], FORMATS["float16"])
         Fraction(8193, 16777216)
     """
     slacks = rows.slacks(point)
-    if any(s <= 0 for s in slacks):
+    if any(s <= 0 for s in slacks) or not all(map(form.is_clear_of_zero, point)):
         return None
     errors = Rows(tuple(tuple(map(abs, a)) for a in rows.A), (Fraction(0),) * len(rows), rows.strict, rows.n)
     moved = errors.slacks([-(form.epsilon * abs(c) + form.tiny) / 2 for c in point])

@@ -2,6 +2,10 @@
 
 A format holds the numbers ``k · 2^e`` with ``|k| < 2^precision`` and ``e ≥ least_exponent`` up to ``max``. Everything
 is integer arithmetic; no float is ever made.
+
+Subnormal numbers, those closer to zero than the smallest *normal* number ``2^(1 − largest_exponent)``, count only where
+no mode of the processor reads or writes them as zero. ``torch.set_flush_denormal(True)`` does that to float64, float32
+and bfloat16, and never to float16. So a bound that is rounded to one of these three is zero or a normal number.
 """
 
 from __future__ import annotations
@@ -26,12 +30,13 @@ def floor_log2(value: Fraction) -> int:
 
 @dataclass(frozen=True)
 class Format:
-    """A binary float format of IEEE kind: round to nearest even, with subnormals.
+    """The numbers of a binary float format of IEEE kind that every mode of the processor keeps.
 
     Args:
         name: as torch and numpy call it.
         precision: bits of the significand, the hidden one included (``p``).
         largest_exponent: ``e`` of the largest power of two ``2^e``.
+        keeps_subnormals: whether its subnormal numbers are never taken for zero.
 
     Example:
         >>> half = Format("float16", 11, 15)
@@ -41,15 +46,19 @@ class Format:
         (0.0999755859375, 0.10003662109375)
         >>> half.next_up(Fraction(1024))
         Fraction(1025, 1)
+        >>> single = Format("float32", 24, 127)
+        >>> single.next_up(Fraction(0)) == Fraction(1, 2**126), single.representable(Fraction(1, 2**130))
+        (True, False)
     """
 
     name: str
     precision: int
     largest_exponent: int
+    keeps_subnormals: bool = False
 
     @property
     def least_exponent(self) -> int:
-        """The exponent of the smallest positive number, a subnormal."""
+        """The exponent of the finest digit: that of the smallest normal numbers, and of the subnormal ones."""
         return 2 - self.largest_exponent - self.precision
 
     @cached_property
@@ -60,7 +69,7 @@ class Format:
     @cached_property
     def tiny(self) -> Fraction:
         """The smallest positive number: the spacing of the format around zero."""
-        return power_of_two(self.least_exponent)
+        return power_of_two(self.least_exponent if self.keeps_subnormals else 1 - self.largest_exponent)
 
     @cached_property
     def epsilon(self) -> Fraction:
@@ -74,9 +83,13 @@ class Format:
             return False
         return (value / self.spacing(value)).denominator == 1
 
+    def is_clear_of_zero(self, value: Fraction) -> bool:
+        """Whether no number that a mode takes for zero is nearer to this one than to zero."""
+        return self.keeps_subnormals or not value or abs(value) >= 2 * self.tiny
+
     def spacing(self, value: Fraction) -> Fraction:
         """The distance between neighbouring numbers of the format in the binade of ``value``."""
-        if not value:
+        if abs(value) < self.tiny:
             return self.tiny
         return power_of_two(max(floor_log2(value) + 1 - self.precision, self.least_exponent))
 
@@ -113,7 +126,7 @@ class Format:
         if value >= self.max:
             raise OverflowError(f"{self.name} ends at {float(self.max):g}: no number of it is larger")
         above = self.up(value)
-        return above if above > value else self.up(value + self.tiny / 2)
+        return above if above > value else self.up(value + power_of_two(self.least_exponent - 1))
 
     def next_down(self, value: Fraction) -> Fraction:
         """The largest number of the format that is smaller than ``value``."""
@@ -126,7 +139,7 @@ FORMATS = {
         Format("float64", 53, 1023),
         Format("float32", 24, 127),
         Format("bfloat16", 8, 127),
-        Format("float16", 11, 15),
+        Format("float16", 11, 15, keeps_subnormals=True),
     )
 }
 """The formats by name, the widest first."""

@@ -62,7 +62,8 @@ class Table:
         scale = lcm(*(v.denominator for v in values))
         whole = [v.numerator * (scale // v.denominator) for v in values]
         left, right = self._sizes
-        if left * max(map(abs, whole), default=0) + right * scale < LARGEST and max(left, right) < LARGEST:
+        most = max(map(abs, whole), default=0)
+        if left * most + right * scale < LARGEST and max(left, right, most, scale) < LARGEST:
             A, b = self._short
             sums = A @ np.array(whole, dtype=np.int64) + b * scale
         else:

@@ -190,7 +190,8 @@ class Transform(nn.Module, ABC):
 
     def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         """A point inside that is near ``x``; shapes as in ``forward``."""
-        return self.forward(self.inverse(x, index, parameters), index, parameters)
+        raw = torch.nan_to_num(self.inverse(x, index, parameters))  # far out a ray may have no float64 numbers
+        return self.forward(raw, index, parameters)
 
     def _at(self, table: Tensor, index: Tensor | None) -> Tensor:
         """The table for all terms, or its rows for the chosen terms (one term needs no gather)."""

@@ -476,7 +476,7 @@ class Gauge(Transform):
         if index is not None:
             return super().nearest(x, index, parameters)
         d = x.double() - self.anchor
-        near: Tensor = self(self.inverse(self.anchor + projected(d, self.rows)))
+        near: Tensor = self(torch.nan_to_num(self.inverse(self.anchor + projected(d, self.rows))))
         return near
 
     def forward_and_log_det(

@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from multiplexnet.geometry.magnitudes import down
+from multiplexnet.geometry.formats import FORMATS
+from multiplexnet.geometry.magnitudes import down, level
 from multiplexnet.geometry.parts import Bound, Parametric
 from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform
 from multiplexnet.transforms.gauge import times
+from multiplexnet.transforms.reading import read
 
 __all__ = ["Guards"]
 
@@ -31,7 +34,8 @@ def interval(bound: Bound) -> tuple[int, float, float] | None:
     end = -bound.constant / c
     last = down(end if c > 0 else -end)  # the last float64 on the allowed side, seen from below
     if bound.strict and last == (end if c > 0 else -end):
-        last = math.nextafter(last, -math.inf)
+        double = FORMATS["float64"]
+        last = float(double.next_down(Fraction(last))) if last > -double.max else -math.inf
     return (used[0], -math.inf, last) if c > 0 else (used[0], -last, math.inf)
 
 
@@ -64,8 +68,9 @@ class Guards(Transform):
             for i, bound in enumerate(part.guards):
                 alone = interval(bound)
                 if alone is None:
-                    matrix[k, i, : len(bound.parameters)] = [float(c) for c in bound.parameters]
-                    constant[k, i] = float(bound.constant)
+                    scale = level(bound.parameters, bound.constant)
+                    matrix[k, i, : len(bound.parameters)] = [float(c * scale) for c in bound.parameters]
+                    constant[k, i] = float(bound.constant * scale)
                 else:
                     j, low, high = alone
                     lower[k, j], upper[k, j] = max(lower[k, j], low), min(upper[k, j], high)
@@ -74,16 +79,20 @@ class Guards(Transform):
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
         """Whether every guard is shown to hold, ``(*batch, T)`` or ``(*batch,)``."""
-        u = parameters.double()
-        if index is None:
-            u = u.expand(*u.shape[:-2], len(self), u.shape[-1])
-        alone = (u >= self._at(self.lower, index)) & (u <= self._at(self.upper, index))
+        known = read(parameters)
+        alone = (known.low >= self._at(self.lower, index)) & (known.high <= self._at(self.upper, index))
+        u = self._of_all(known.low, index)
         constant = self._at(self.constant, index)
         total = times(self.matrix, u, index) + constant
         size = times(self.matrix.abs(), u.abs(), index) + constant.abs()
         count = u.shape[-1] + 4
         error = size * (2.02 * count * UNIT64) + count * UNDERFLOW
+        if known.rise is not None:
+            error = error + 2 * times(self.matrix.abs(), self._of_all(known.rise, index), index)
         return alone.all(-1) & (total + error < 0).all(-1)
+
+    def _of_all(self, values: Tensor, index: Tensor | None) -> Tensor:
+        return values if index is not None else values.expand(*values.shape[:-2], len(self), values.shape[-1])
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         shape = raw.shape[:-1] if index is not None else (*raw.shape[:-2], len(self))

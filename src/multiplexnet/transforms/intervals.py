@@ -21,12 +21,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from multiplexnet.geometry.formats import FORMATS
+from multiplexnet.geometry.magnitudes import level
 from multiplexnet.geometry.parts import Bound, Parametric
 from multiplexnet.transforms.base import LIMIT, UNDERFLOW, UNIT64, Transform, applied, exactly, gradient_floor
 from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, softplus
 from multiplexnet.transforms.gauge import times
+from multiplexnet.transforms.reading import Read, kept, read
 
 __all__ = ["Intervals", "affine", "are_intervals"]
+
+LARGEST64 = torch.finfo(torch.float64).max
 
 
 def are_intervals(part: Parametric) -> bool:
@@ -104,15 +109,18 @@ class Intervals(Transform):
     rows: Tensor
     constants: Tensor
     rounds: Tensor
+    shift: Tensor
     has: Tensor
     strict: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        tables = _tables(parts)
+        tables = _tables(parts, torch.finfo(dtype).max)
         super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
         both = self.has.all(1)
         self.any_both, self.any_one = bool(both.any()), bool((~both).any())
         self.exact = not self.rounds.any()
+        self.any_shift = bool((self.shift != 1).any())
+        self.may_overflow = self.any_shift or (dtype is torch.float64 and bool((self.rows.abs() > 1).any()))
         # Ends that are inputs or numbers of the format, and belong to the set, are the first and last numbers inside.
         same = torch.equal(self.constants, self._rounded(self.constants))
         self.attained = self.exact and same and not self.strict.any() and bool((self.rows.abs() <= 1).all())
@@ -173,24 +181,34 @@ class Intervals(Transform):
 
     def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
         attained = self.attained and parameters.dtype is self.precision.dtype
-        ends = self._ends(parameters.double(), index)
-        if attained and self.training:  # numbers of the format; the map of eval() is computed in float64
-            ends = ends.to(self.precision.computing)
+        known = read(parameters)
+        ends = self._ends(known, index)
         inside = ends.detach()
+        if self.may_overflow:  # an end of ±inf says what it should, but is no number to compute with
+            ends = ends.clamp(-LARGEST64, LARGEST64)
+            inside = inside.clamp(min=-LARGEST64)
         if not attained:
             inside = self._inside(inside, index)
-        elif self.any_one:
+        elif known.small:
+            inside = self._normal(inside)
+        if attained and self.any_one:
             inside = torch.where(self._at(self.has, index), inside, -self.precision.largest)
+        if attained and self.training:  # numbers of the format; the map of eval() is computed in float64
+            ends, inside = ends.to(self.precision.computing), inside.to(self.precision.computing)
         return Frame(ends[..., 0, :], -ends[..., 1, :], inside[..., 0, :], -inside[..., 1, :])
 
-    def _ends(self, u: Tensor, index: Tensor | None) -> Tensor:
+    def _ends(self, known: Read, index: Tensor | None) -> Tensor:
         """The largest lower bounds of x and of −x, ``(*batch, T, 2, n)``, not below the true ones; 0 for none."""
-        constants = self._at(self.constants, index)
+        constants, rounds = self._at(self.constants, index), self._at(self.rounds, index)
         if self.exact:
-            total = times(self.rows, u, index) + constants
+            total = times(self.rows, known.low, index) + constants
         else:
-            total, error = affine(u, self.rows, constants, index)
-            total = total + 2 * error * self._at(self.rounds, index)
+            total, error = affine(known.low, self.rows, constants, index)
+            total = total + 2 * error * rounds
+        if known.rise is not None:
+            total = total + times(self.rows.clamp(min=0), known.rise, index) * (1 + rounds)
+        if self.any_shift:
+            total = total * self._at(self.shift, index)
         sides, n = self.has.shape[1:]
         most = total.shape[-1] // (sides * n)
         ends = total.reshape(*total.shape[:-1], sides, n, most)
@@ -208,7 +226,14 @@ class Intervals(Transform):
         return torch.where(has, beyond, -torch.inf).clamp(min=-self.precision.largest)
 
     def _rounded(self, y: Tensor) -> Tensor:
-        return y.to(self.precision.dtype).double()
+        return kept(y, self.precision)
+
+    def _normal(self, ends: Tensor) -> Tensor:
+        """The first numbers beyond the ends, which are numbers of the format, that no mode takes for zero."""
+        if self.precision.dtype not in (torch.float32, torch.bfloat16):
+            return ends
+        tiny = self.precision.tiny
+        return torch.where(ends.abs() < tiny, torch.where(ends > 0, tiny, 0.0), ends)
 
     def _outward(self, y: Tensor) -> Tensor:
         """A number from which rounding to the format does not come back to y."""
@@ -224,11 +249,15 @@ def _above(y: Tensor, ends: Tensor, strict: Tensor) -> Tensor:
     return (y > ends) | (~strict & (y == ends))
 
 
-def _tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
-    """The tables of :class:`Intervals`: bounds of x, then of −x, one block per output."""
+def _tables(parts: Sequence[Parametric], largest: float) -> dict[str, np.ndarray]:
+    """The tables of :class:`Intervals`: bounds of x, then of −x, one block per output.
+
+    A bound whose sum could overflow is divided by a power of two, ``shift``, and multiplied by it in the end.
+    """
     count, n, p = len(parts), max(len(q.outputs) for q in parts), max(len(q.parameters) for q in parts)
     m = max(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper))
     rows, constants, rounds = np.zeros((count, 2, n, m, p)), np.zeros((count, 2, n, m)), np.zeros((count, 2, n, m))
+    shift = np.ones((count, 2, n, m))
     has, strict = np.zeros((count, 2, n), dtype=np.bool_), np.zeros((count, 2, n), dtype=np.bool_)
     for k, part in enumerate(parts):
         for j, step in enumerate(part.steps):
@@ -236,18 +265,28 @@ def _tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
                 has[k, side, j] = bool(bounds)
                 strict[k, side, j] = any(bound.strict for bound in bounds)
                 for i, bound in enumerate((*bounds, *bounds[:1] * (m - len(bounds)))):
-                    rows[k, side, j, i, : len(bound.parameters)] = [float(sign * c) for c in bound.parameters]
-                    constants[k, side, j, i] = float(sign * bound.constant)
+                    scale = _scale(bound, largest) * sign
+                    rows[k, side, j, i, : len(bound.parameters)] = [float(scale * c) for c in bound.parameters]
+                    constants[k, side, j, i] = float(scale * bound.constant)
                     rounds[k, side, j, i] = not _is_exact(bound)
+                    shift[k, side, j, i] = float(1 / abs(scale))
     return {
         "rows": rows.reshape(count, 2 * n * m, p), "constants": constants.reshape(count, -1),
-        "rounds": rounds.reshape(count, -1), "has": has, "strict": strict,
+        "rounds": rounds.reshape(count, -1), "shift": shift.reshape(count, -1), "has": has, "strict": strict,
     }  # fmt: skip
+
+
+def _scale(bound: Bound, largest: float) -> Fraction:
+    """1 where the bound cannot overflow for inputs up to ``largest``, or does so as a single product; else less."""
+    total = sum(map(abs, bound.parameters), Fraction(0)) * Fraction(largest) + abs(bound.constant)
+    if _is_exact(bound) or total <= Fraction(LARGEST64):
+        return Fraction(1)
+    return min(level(bound.parameters, bound.constant), Fraction(1))
 
 
 def _is_exact(bound: Bound) -> bool:
     """Whether float64 evaluates the bound without rounding: it is a constant, or ±u_i, ±2u_i, ±4u_i, ±8u_i."""
     used = [abs(c) for c in bound.parameters if c]
     if not used:
-        return Fraction(float(bound.constant)) == bound.constant
+        return FORMATS["float64"].representable(bound.constant)
     return not bound.constant and len(used) == 1 and used[0] in (1, 2, 4, 8)

@@ -16,12 +16,22 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from multiplexnet.geometry.magnitudes import level
 from multiplexnet.geometry.parts import Parametric
 from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
 from multiplexnet.transforms.intervals import affine
+from multiplexnet.transforms.reading import clear_of_zero, read
 
 __all__ = ["ParametricGauge"]
+
+LEAST = 2.0**-1000
+"""A slack has to be shown to be larger than this: no mode then takes it for zero."""
+
+FAR = 2.0**900
+"""How many times its slack a row may be exceeded before the radial map: further out raw values make no difference."""
+
+LARGEST64 = torch.finfo(torch.float64).max
 
 
 class Frame(NamedTuple):
@@ -68,6 +78,7 @@ class ParametricGauge(Transform):
         tables = _parametric_tables(parts)
         super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
         self.floor = gradient_floor(dtype)
+        self.extreme = dtype is torch.float64 or _is_extreme(tables)
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
         """Whether the anchor is shown to lie strictly inside, ``(*batch, T)`` or ``(*batch,)``."""
@@ -99,22 +110,32 @@ class ParametricGauge(Transform):
     def _start(self, raw: Tensor, index: Tensor | None, parameters: Tensor | None) -> tuple[Frame, Tensor]:
         assert parameters is not None
         frame = self._frame(parameters, index)
-        return frame, finite(raw) * frame.scale
+        q = finite(raw) * frame.scale
+        if self.extreme:
+            # q is arbitrary, and no row of it may overflow.
+            limit = (FAR * frame.slack.detach().amin(-1, keepdim=True)).clamp(max=LARGEST64 / 4)
+            q = q.clamp(-limit, limit)
+        return frame, q
 
     def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
-        u = parameters.double()
-        if index is None:
-            u = u.expand(*u.shape[:-2], len(self), u.shape[-1])
+        known = read(parameters)
+        u = self._of_all(known.low, index)
         anchor, scale = self._anchor(u, index)
         value, error = affine(torch.cat([anchor, u], -1), self.slack_rows, self._at(self.b, index), index)
+        if known.rise is not None:
+            P = self.slack_rows[..., self.A.shape[-1] :]
+            error = error + times(P.abs(), self._of_all(known.rise, index), index)
         loose = value - 2 * error
         margin = times(self.A.abs(), self.precision.unit * anchor.detach().abs() + self.precision.tiny, index)
         firm = loose - 1.01 * margin
-        feasible = (loose > 0).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
+        feasible = (loose > LEAST).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
         is_loose = firm < loose / 2
         # An infeasible part gets slacks of 1: its values are not used, and their gradients, times 0, must be finite.
         slack = torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0) * (1 - SAFETY)
         return Frame(anchor, scale, slack, is_loose, feasible)
+
+    def _of_all(self, values: Tensor, index: Tensor | None) -> Tensor:
+        return values if index is not None else values.expand(*values.shape[:-2], len(self), values.shape[-1])
 
     def _anchor(self, u: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
         """The middle of the bounds of each output in turn, as a number of the format, and half their distance."""
@@ -128,15 +149,20 @@ class ParametricGauge(Transform):
             away = 2 + 32 * self.precision.unit * torch.maximum(lower.abs(), upper.abs()).detach()
             low = torch.where(has_lower, lower, torch.where(has_upper, upper - away, -1.0))
             high = torch.where(has_upper, upper, torch.where(has_lower, lower + away, 1.0))
-            middle = ((low + high) / 2).clamp(-self.precision.largest, self.precision.largest)
+            if self.extreme:
+                low, high = (end.clamp(-LARGEST64, LARGEST64) for end in (low, high))
+            middle = (low / 2 + high / 2).clamp(-self.precision.largest, self.precision.largest)
             columns[j] = exactly(middle.to(self.precision.dtype).double(), middle)
-            scales.append((high - low).clamp(min=0) / 2)
-        return torch.stack(columns, -1), torch.stack(scales, -1) * self._at(self.real, index)
+            scales.append((high / 2 - low / 2).clamp(min=0))
+        anchor = clear_of_zero(torch.stack(columns, -1), self.precision)
+        return anchor, torch.stack(scales, -1) * self._at(self.real, index)
 
     def _end(self, known: Tensor, side: int, j: int, index: Tensor | None) -> Tensor:
         """The largest lower (side 0) or smallest upper (side 1) bound of output j; 0 where there is none."""
         constant = self._at(self.step_constants[:, side, j], index)
         values = times(self.step_rows[:, side, j], known, index) + constant
+        if self.extreme:
+            values = values.nan_to_num(nan=0.0, posinf=LARGEST64, neginf=-LARGEST64)
         return values.amin(-1) if side else values.amax(-1)
 
     def _gauge(self, frame: Frame, q: Tensor, index: Tensor | None) -> Tensor:
@@ -145,7 +171,7 @@ class ParametricGauge(Transform):
         firm = times(self.A, q, index) + relative * size
         rows = torch.where(frame.loose, LOOSE * size, firm) / frame.slack
         room = (self.precision.largest - frame.anchor.abs()) * (1 - 2 * self.precision.unit)
-        ranges = q.abs() * (1 + self.precision.unit) / room.clamp(min=self.precision.tiny)
+        ranges = q.abs() * (1 + self.precision.unit) / room.clamp(min=self.precision.largest * UNIT64)
         return torch.cat([rows, ranges.detach()], -1).amax(-1).relu()
 
     def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
@@ -154,6 +180,13 @@ class ParametricGauge(Transform):
         reach = torch.tanh(safe).clamp(max=1.0) + self.floor * (safe / safe.detach() - 1)
         x = frame.anchor + q * (reach / safe).unsqueeze(-1)
         return torch.where(frame.feasible.unsqueeze(-1), x, torch.nan).to(self.precision.dtype)
+
+
+def _is_extreme(tables: dict[str, np.ndarray]) -> bool:
+    """Whether numbers of the rules may lead beyond float64 where values of a smaller format do not."""
+    numbers = np.concatenate([np.abs(tables[name]).ravel() for name in ("A", "slack_rows", "b", "step_rows")])
+    used = numbers[numbers > 0]
+    return bool((used < 2.0**-400).any() or (used > 2.0**400).any())
 
 
 def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
@@ -173,10 +206,13 @@ def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
     for k, part in enumerate(parts):
         rows, own = len(part.A), len(part.outputs)
         tables["real"][k, :own] = 1.0
-        tables["A"][k, :rows, :own] = [[float(a) for a in row] for row in part.A]
-        tables["slack_rows"][k, :rows, :own] = [[-float(a) for a in row] for row in part.A]
-        tables["slack_rows"][k, :rows, n : n + len(part.parameters)] = [[-float(a) for a in row] for row in part.P]
-        tables["b"][k, :rows] = [float(c) for c in part.b]
+        scales = [level((*a, *p), c) for a, p, c in zip(part.A, part.P, part.b, strict=True)]
+        A = np.array([[float(a * s) for a in row] for row, s in zip(part.A, scales, strict=True)])
+        P = np.array([[float(a * s) for a in row] for row, s in zip(part.P, scales, strict=True)])
+        tables["A"][k, :rows, :own] = A
+        tables["slack_rows"][k, :rows, :own] = -A
+        tables["slack_rows"][k, :rows, n : n + len(part.parameters)] = -P
+        tables["b"][k, :rows] = [float(c * s) for c, s in zip(part.b, scales, strict=True)]
         for j, step in enumerate(part.steps):
             for side, bounds in enumerate((step.lower, step.upper)):
                 tables["has"][k, j, side] = bool(bounds)
