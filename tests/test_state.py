@@ -10,6 +10,7 @@ import runpy
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from fractions import Fraction
 from functools import cache
 from math import isfinite
@@ -19,13 +20,15 @@ from typing import Any, cast
 import pytest
 import torch
 from torch import Tensor, nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim.swa_utils import AveragedModel
 
-from multiplexnet.errors import InputError, RecordError, ShapeError
+from multiplexnet.errors import DtypeError, InputError, RecordError, ShapeError
 from multiplexnet.finite import FiniteTerms
 from multiplexnet.layer import Multiplexer
 from multiplexnet.logic.formula import Real, holds
 from multiplexnet.logic.record import record_of_compiled, record_of_specification
+from multiplexnet.logic.terms import Block, Term
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.separable import PaperSeparable
 from multiplexnet.transforms.tables import named_tables
@@ -264,6 +267,27 @@ def test_buffers_that_are_moved_one_by_one_take_the_tables_with_them() -> None:
     outputs(mux, "polyhedron")
 
 
+def test_an_ensemble_whose_base_has_no_memory() -> None:
+    """The usual recipe: stacked states, and a base on meta that is called with each of them."""
+    nets = [nn.Sequential(nn.Linear(3, 2), layer("polyhedron")) for _ in range(2)]
+    parameters, buffers = torch.func.stack_module_state(nets)
+    base = copy.deepcopy(nets[0]).to("meta")
+    h = torch.randn(5, 3)
+
+    def call(p: Any, b: Any) -> Any:
+        return torch.func.functional_call(base, (p, b), (h,)).best()
+
+    x = torch.vmap(call)(parameters, buffers)
+    for own, net in zip(x, nets, strict=True):
+        assert torch.allclose(own, net(h).best())
+        _judge(Rules(TEXTS["polyhedron"]), own.detach(), {})
+
+
+def test_a_mode_without_numbers_is_refused() -> None:
+    with FakeTensorMode(), pytest.raises(DtypeError, match="FakeTensor, which holds no numbers"):
+        build("interval")
+
+
 def test_the_tables_are_no_state() -> None:
     """What torch's tools take for a module's memory holds no number that the layer reads."""
     for name in TEXTS:
@@ -384,9 +408,18 @@ def test_several_rules_about_inputs() -> None:
     for u, v, broken in ((0.0, 4.0, "u >= 1 or v <= 3"), (5.0, 1.0, r"u <= 2 \* v"), (0.0, 9.0, "u >= 1 or v <= 3")):
         with pytest.raises(InputError, match=f"the rule `{broken}` about inputs does not hold in row 0"):
             mux(raw, u=torch.tensor([u]), v=torch.tensor([v]))
-    for u, v in ((1.0, 4.0), (0.5, 3.0), (2.0, 1.5)):
+    for u, v in ((1.0, 4.0), (0.5, 3.0), (2.0, 1.5), (3.0, 1.5)):  # the last one exactly at the end
         x = mux(raw, u=torch.tensor([u]), v=torch.tensor([v])).best()
         _judge(rules, x, {"u": torch.tensor([u]), "v": torch.tensor([v])})
+
+
+def test_rules_about_inputs_that_go_on_in_inner_blocks_are_refused() -> None:
+    rules = Rules("u: input[0, 1]; x: real\nx >= u")
+    compiled = rules.compile()
+    row = compiled.blocks[0].terms[0].rows[:1]
+    wrong = Block((), (Term((), blocks=(Block((), (Term(row),)),)),))
+    with pytest.raises(InputError, match="the rules about inputs alone have too many terms"):
+        Multiplexer.from_compiled(rules, replace(compiled, blocks=(*compiled.blocks, wrong)))
 
 
 def test_compiled_terms_of_other_rules_are_refused() -> None:

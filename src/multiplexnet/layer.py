@@ -29,6 +29,7 @@ from multiplexnet.logic.record import (
 )
 from multiplexnet.logic.terms import Block, Compiled, Term
 from multiplexnet.refusals import (
+    blocks_about_inputs,
     checked_function,
     refuse_broken_inputs,
     refuse_changed,
@@ -178,7 +179,7 @@ class Multiplexer(Derived):
         blocks = _with_inner(outer)
         made = self._made(blocks, dtype)
         maps = self._tables(made, compiled, dtype)
-        about_inputs = [block for block in compiled.blocks if not block.outputs and all(t.rows for t in block.terms)]
+        about_inputs = blocks_about_inputs(compiled)
         conditions = self._tables(self._made(about_inputs, dtype), compiled, dtype)
         self.compiled, self.dtype, self._certificate = compiled, dtype, None
         self.moved = {row: distance for own in made for _, moved in own.terms for row, distance in moved.items()}

@@ -22,6 +22,7 @@ from multiplexnet.logic.text import formula_text, number_text
 from multiplexnet.satisfaction import verdict
 
 __all__ = [
+    "blocks_about_inputs",
     "checked_function",
     "refuse_broken_inputs",
     "refuse_changed",
@@ -112,6 +113,18 @@ def _range(variable: Variable) -> str:
     lower, upper = _ends(variable)
     low, high = "-inf" if lower is None else number_text(lower), "inf" if upper is None else number_text(upper)
     return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
+
+
+def blocks_about_inputs(compiled: Compiled) -> list[Block]:
+    """What the rules ask of inputs alone, which no output can make up for; blocks that always hold are left out.
+
+    Raises:
+        InputError: there are too many plain terms to be checked in every row.
+    """
+    found = [block for block in compiled.blocks if not block.outputs]
+    if any(term.blocks for block in found for term in block.terms):
+        raise InputError("the rules about inputs alone have too many terms to be checked in every row: simplify them")
+    return [block for block in found if all(term.rows for term in block.terms)]
 
 
 def refuse_broken_inputs(

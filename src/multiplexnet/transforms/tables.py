@@ -18,6 +18,8 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 import torch
 from torch import Tensor, nn
 
+from multiplexnet.errors import DtypeError
+
 __all__ = ["Derived", "Tabled", "contents", "fingerprint", "in_memory", "named_tables"]
 
 P = ParamSpec("P")
@@ -107,7 +109,13 @@ class Derived(Tabled):
 
     def __init__(self) -> None:
         super().__init__()
-        self.register_buffer("place", torch.empty(0), persistent=False)
+        place = torch.empty(0)
+        if type(place) is not Tensor:
+            raise DtypeError(
+                f"a tensor made here is a {type(place).__name__}, which holds no numbers, and tables need them: build the "
+                "layer outside of this mode, or under torch.device('meta'), which it knows"
+            )
+        self.register_buffer("place", place, persistent=False)
 
     @property
     def device(self) -> torch.device:
