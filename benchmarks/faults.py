@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 import multiplexnet.campaign.trial as trial_module
-from multiplexnet import exact, inputs, refusals, repair
+from multiplexnet import exact, inputs, layer, refusals, repair
 from multiplexnet.campaign.run import versions
 from multiplexnet.campaign.trial import Outcome, trial
 from multiplexnet.geometry import elimination, split
@@ -40,12 +40,13 @@ from multiplexnet.logic.formula import Atom
 from multiplexnet.logic.implicants import Implicants
 from multiplexnet.logic.rows import Tidy
 from multiplexnet.logic.terms import Block
-from multiplexnet.transforms import gauge, guards, intervals, lattice, parametric, separable
+from multiplexnet.transforms import gauge, guards, intervals, lattice, parametric, separable, tables
 from multiplexnet.transforms.choose import TermMaps
 from multiplexnet.transforms.guards import Guards
 from multiplexnet.transforms.intervals import Intervals
 from multiplexnet.transforms.parametric import ParametricGauge
 from multiplexnet.transforms.reading import Read
+from multiplexnet.transforms.tables import Derived, Tabled
 
 SEED = 0
 ROWS = 400
@@ -160,11 +161,11 @@ def _all_hold() -> Sequence[Patch]:
 def _uncast() -> Sequence[Patch]:
     honest = Multiplexer._build
 
-    def build(self: Multiplexer, compiled: Any, dtype: torch.dtype) -> None:
-        if "dtype" in vars(self):
-            self.dtype = dtype
-        else:
-            honest(self, compiled, dtype)
+    def build(self: Multiplexer, compiled: Any, dtype: torch.dtype) -> Any:
+        if "dtype" not in vars(self):
+            return honest(self, compiled, dtype)
+        self.dtype = dtype
+        return []
 
     return [(Multiplexer, "_build", build)]
 
@@ -176,6 +177,25 @@ def _with_subnormals() -> Sequence[Patch]:
 
 def _nearest_input(variable: Any, number: Any, form: Format, side: int) -> float:
     return float(form.nearest(fraction_of(number)))
+
+
+def _as_buffers(self: Tabled, held: Mapping[str, Tensor | None]) -> None:
+    self.table_names = tuple(held)
+    for name, table in held.items():
+        self.register_buffer(name, table, persistent=False)
+
+
+def _unmade() -> Sequence[Patch]:
+    honest = Derived._settle
+
+    def settle(self: Derived, device: torch.device, dtype: torch.dtype | None = None) -> None:
+        if self.device.type == "meta" and device.type != "meta":
+            for _, part in tables._tabled(self):
+                found = {name: torch.empty_like(table, device=device) for name, table in part.own_tables().items()}
+                part.hold({**dict.fromkeys(part.table_names), **found})
+        honest(self, device, dtype)
+
+    return [(Derived, "_settle", settle)]
 
 
 def _float_signs(form: Any) -> tuple[Any, Any]:
@@ -252,6 +272,14 @@ FAULTS = (
     Fault("exact verdict", "Rules.satisfied decides by the signs of floats", lambda: [
         (exact, "_signs_and_values", _float_signs)]),
     Fault("cast", "a layer keeps its tables when it is cast", _uncast),
+    Fault("tables as state", "tables are buffers, which torch's tools write to", lambda: [
+        (Tabled, "hold", _as_buffers)]),
+    Fault("tables made anew", "a layer that comes from the meta device takes its memory as it is", _unmade),
+    Fault("tables looked at", "a certificate once issued is believed", lambda: [
+        (layer, "fingerprint", lambda module: "")]),
+    Fault("rules about inputs", "rows that break a rule about inputs alone are let in", lambda: [
+        (layer, "refuse_broken_inputs", lambda met, inputs, *rest: inputs)],
+        "the solver refuses such rules when the layer is built, but for those about functions"),
     Fault("autocast", "it is left on inside the layer", lambda: [
         (torch, "is_autocast_enabled", lambda *arguments: False)]),
     Fault("implicit equalities", "flat terms keep their inequalities", lambda: [

@@ -40,6 +40,7 @@ from multiplexnet.logic.smt import equivalent
 from multiplexnet.rules import Rules
 from multiplexnet.transforms import PaperSeparable
 from multiplexnet.transforms.base import precision_of
+from multiplexnet.transforms.tables import named_tables
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {"h": lambda x: x * x, "f": lambda x, y: x * y - 1}
@@ -190,11 +191,11 @@ def test_tables_that_were_changed_have_no_certificate() -> None:
         "x: real; y: real\nx + y == 1; x >= 0",
     ):
         mux = layer(text)
-        tables = dict(mux.maps.named_buffers())
+        tables = dict(named_tables(mux))
         chosen = next(
-            name
-            for name in ("0.groups.0.transform.anchor", "0.groups.0.transform.origin", "0.separable.lower")
-            if name in tables
+            f"maps.0.{name}"
+            for name in ("groups.0.transform.anchor", "groups.0.transform.origin", "separable.lower")
+            if f"maps.0.{name}" in tables
         )
         tables[chosen].view(-1)[0] += 2.0**-20
         with pytest.raises(RecordError, match=f"the table {chosen} of this layer is not the one that its terms give"):

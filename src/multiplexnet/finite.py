@@ -21,13 +21,14 @@ from multiplexnet.errors import DomainError, ShapeError
 from multiplexnet.logic.formula import Real, Variable
 from multiplexnet.logic.terms import Block
 from multiplexnet.rules import Rules
+from multiplexnet.transforms.tables import Derived, in_memory
 
 __all__ = ["EvidenceRatio", "FiniteTerms"]
 
 LogProbs = Tensor | Sequence[Tensor]
 
 
-class FiniteTerms(nn.Module):
+class FiniteTerms(Derived):
     """The obeying assignments of rules over discrete outputs, block by block.
 
     Args:
@@ -43,6 +44,8 @@ class FiniteTerms(nn.Module):
         (2, tensor(0.5000))
     """
 
+    dtype = torch.int64
+
     def __init__(self, rules: Rules, *, max_terms: int = 4096) -> None:
         super().__init__()
         continuous = [v.name for v in rules.outputs if isinstance(v.domain, Real)]
@@ -52,8 +55,12 @@ class FiniteTerms(nn.Module):
             raise DomainError(f"the rules depend on the input {rules.inputs[0].name}: their terms are no assignments")
         self.rules, self.outputs = rules, rules.outputs
         self.blocks = rules.compile(max_terms=max_terms).blocks
-        for b, block in enumerate(self.blocks):
-            self.register_buffer(f"codes_{b}", _codes(block))
+        self._make(self.dtype)
+        self._settle(self.place.device)
+
+    @in_memory
+    def _make(self, dtype: torch.dtype) -> None:
+        self.hold({f"codes_{b}": _codes(block) for b, block in enumerate(self.blocks)})
 
     def codes(self, block: int) -> Tensor:
         """For each term of a block the position of each output's value in its domain, ``(K, N_b)``."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Any, Literal, Self, cast
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
@@ -30,16 +30,23 @@ from multiplexnet.logic.record import (
 )
 from multiplexnet.logic.terms import Block, Compiled, Term
 from multiplexnet.refusals import (
+    blocks_about_inputs,
     checked_function,
+    refuse_broken_inputs,
     refuse_changed,
+    refuse_other_rules,
     refuse_roomless,
     refuse_uncovered,
+    refuse_unknown_equality,
     refuse_unknown_functions,
+    refuse_without_memory,
+    without_tables,
 )
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import FORMATS, in_full_precision
 from multiplexnet.transforms.choose import Boxes, TermMaps
 from multiplexnet.transforms.separable import Separable
+from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
 
 __all__ = ["Multiplexer"]
 
@@ -77,7 +84,7 @@ def _with_inner(blocks: Sequence[Block]) -> list[Block]:
     return found
 
 
-class Multiplexer(nn.Module):
+class Multiplexer(Derived):
     """Maps whatever a network says to outputs that obey the rules, exactly and always.
 
     The rules are compiled to terms φ_1 ∨ … ∨ φ_K, each a polyhedron with a differentiable map h_k into it. A raw vector
@@ -127,34 +134,43 @@ class Multiplexer(nn.Module):
         boxes: Boxes = Separable,
         equality: Equality = "exact",
     ) -> None:
-        if equality not in ("exact", "nearest"):
-            raise ValueError(f'equality = {equality!r}; it is "exact" or "nearest"')
+        refuse_unknown_equality(equality)
         compiled = rules.compile(max_terms=max_terms, cover=cover, nested=True)
         refuse_uncovered(compiled)
-        self._start(rules, compiled, max_terms, per_term, functions or {}, boxes, equality)
-        self._build(compiled, dtype or torch.get_default_dtype())
+        self._start(rules, compiled, max_terms, dtype, per_term, functions, boxes, equality)
 
     def _start(
         self,
         rules: Rules,
         compiled: Compiled,
         max_terms: int,
+        dtype: torch.dtype | None,
         per_term: bool,
-        functions: Functions,
+        functions: Functions | None,
         boxes: Boxes,
         equality: Equality,
-    ) -> None:
+    ) -> list[Made]:
+        """The one way to a layer, from rules, compiled rules and saved ones alike."""
         super().__init__()
+        functions = functions or {}
+        refuse_unknown_equality(equality)
         if not rules.outputs:
             raise ShapeError("the rules have no outputs: declare one, as in `x: real`")
+        refuse_other_rules(rules.specification, compiled)
         refuse_unknown_functions(rules.specification.functions, functions)
         self.rules, self.max_terms, self.per_term = rules, max_terms, per_term
         self._boxes, self._equality = boxes, equality
         self._functions = {n: f for n, f in functions.items() if not isinstance(f, nn.Module)}
         self.modules_of_functions = nn.ModuleDict({n: f for n, f in functions.items() if isinstance(f, nn.Module)})
-        self.compiled = compiled
+        made = self._build(compiled, dtype or torch.get_default_dtype())
+        self._settle(self.place.device)
+        return made
 
-    def _build(self, compiled: Compiled, dtype: torch.dtype) -> None:
+    def _make(self, dtype: torch.dtype) -> None:
+        self._build(self.compiled, dtype)
+
+    @in_memory
+    def _build(self, compiled: Compiled, dtype: torch.dtype) -> list[Made]:
         """Geometry and tables of all terms for one dtype; nothing changes if that is refused."""
         if dtype not in FORMATS:
             names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
@@ -163,21 +179,24 @@ class Multiplexer(nn.Module):
         blocks = _with_inner(outer)
         made = self._made(blocks, dtype)
         maps = self._tables(made, compiled, dtype)
+        about_inputs = blocks_about_inputs(compiled)
+        conditions = self._tables(self._made(about_inputs, dtype), compiled, dtype)
         self.compiled, self.dtype, self._certificate = compiled, dtype, None
-        self._sides: dict[Variable, Side] = sides(blocks, compiled.inputs)
+        self._sides: dict[Variable, Side] = sides([*blocks, *about_inputs], compiled.inputs)
         self.moved = {row: distance for own in made for _, moved in own.terms for row, distance in moved.items()}
-        self.maps = nn.ModuleList(maps)
+        self.maps, self.conditions = nn.ModuleList(maps), nn.ModuleList(conditions)
         self.maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
         columns = [torch.tensor([position[v] for v in block.outputs]) for block in blocks]
-        for b, own in enumerate(columns):
-            self.register_buffer(f"columns_{b}", own, persistent=False)
-        self.register_buffer("order", torch.cat(columns[: len(outer)]).argsort(), persistent=False)
+        order = torch.cat(columns[: len(outer)]).argsort()
+        self.hold({"order": order, **{f"columns_{b}": own for b, own in enumerate(columns)}})
         number = {id(block): b for b, block in enumerate(blocks)}
         self._inner = [
             [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks] for block in blocks
         ]
         self._blocks, self._sizes = tuple(outer), [len(block.terms) for block in blocks]
+        self._about_inputs, self._seal = about_inputs, fingerprint(self)
+        return made
 
     def _made(self, blocks: Sequence[Block], dtype: torch.dtype) -> list[Made]:
         form = str(dtype).removeprefix("torch.")
@@ -215,12 +234,18 @@ class Multiplexer(nn.Module):
     def certificate(self) -> Certificate:
         """What is known of this layer, as a document that ``multiplexnet certify`` checks without the compiler.
 
+        The document is written once; whether it is true of the tables in memory is looked at every time.
+
         Raises:
             RecordError: the tables in memory are not those that the terms give.
         """
-        if self._certificate is None:
-            made = self._made(_with_inner(self._blocks), self.dtype)
-            refuse_changed(self.maps, nn.ModuleList(self._tables(made, self.compiled, self.dtype)))
+        refuse_without_memory(self.device)
+        if self._certificate is None or fingerprint(self) != self._seal:
+            twin = Multiplexer.__new__(Multiplexer)
+            options = self.max_terms, self.dtype, self.per_term, self._given_functions, self._boxes, self._equality
+            with torch.device("cpu"):
+                made = twin._start(self.rules, self.compiled, *options)
+            refuse_changed(contents(self), contents(twin))
             self._certificate = issued(self.rules.specification, self.compiled, made, self.dtype, self._equality)
         return self._certificate
 
@@ -249,7 +274,7 @@ class Multiplexer(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the tables are."""
-        return self._columns(0).device
+        return self.order.device
 
     def _columns(self, block: int) -> Tensor:
         return cast(Tensor, getattr(self, f"columns_{block}"))
@@ -327,8 +352,11 @@ class Multiplexer(nn.Module):
     @property
     def functions(self) -> Functions:
         """The torch code of opaque functions by name."""
-        functions: dict[str, Callable[..., Tensor]] = {**self._functions, **dict(self.modules_of_functions.items())}
-        return {name: checked_function(name, f) for name, f in functions.items()}
+        return {name: checked_function(name, f) for name, f in self._given_functions.items()}
+
+    @property
+    def _given_functions(self) -> dict[str, Callable[..., Tensor]]:
+        return {**self._functions, **dict(self.modules_of_functions.items())}
 
     def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
         """Every block that has outputs, with the maps of its terms."""
@@ -349,8 +377,7 @@ class Multiplexer(nn.Module):
             )
         if not raw.is_floating_point():
             raise DtypeError(f"raw has dtype {raw.dtype}; a network's output is floating point: {self.dtype} here")
-        if raw.device != self.device:
-            raise ShapeError(f"raw is on {raw.device} and the layer on {self.device}: move one of them with .to(…)")
+        self.check_device("raw", raw)
         if raw.dtype != self.dtype:
             if not torch.is_autocast_enabled(raw.device.type):
                 raise DtypeError(
@@ -359,6 +386,17 @@ class Multiplexer(nn.Module):
                 )
             raw = raw.to(self.dtype)
         return raw
+
+    def check_device(self, name: str, values: Tensor) -> None:
+        """Raises ``ShapeError`` unless the values are where the tables are.
+
+        Tables that were left behind by someone who moved the buffers of the layer, and nothing else, follow first.
+        """
+        if values.device == self.device:
+            return
+        if values.device != self.place.device:
+            raise ShapeError(without_tables(name, values.device, self.device))
+        self._settle(values.device)
 
     def repair(self, x0: Tensor, /, **inputs: Any) -> Tensor:
         """Outputs of a network that already exists, moved into the rules where they break them.
@@ -389,17 +427,17 @@ class Multiplexer(nn.Module):
             return None
         like = torch.empty(0, dtype=self.dtype, device=self.device).expand(*batch, 0)
         columns = [input_tensor(v, scalars[v.name], like, self._sides[v]) for v in self.compiled.inputs]
-        return torch.stack(columns, -1)
+        return self._obeying(torch.stack(columns, -1))
+
+    def _obeying(self, inputs: Tensor) -> Tensor:
+        """The inputs, NaN where they break a rule about inputs alone and that could not be raised."""
+        for block, maps in zip(self._about_inputs, self.conditions, strict=True):
+            met = cast(TermMaps, maps).feasible(inputs, functions=self.functions)
+            if met is not None:
+                inputs = refuse_broken_inputs(met.any(-1), inputs, block, self.rules.specification, self.functions)
+        return inputs
 
     # --- other dtypes, devices and processes ------------------------------------------------------------------------
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        probe = fn(torch.empty(0, dtype=self.dtype, device=self.device))
-        if probe.dtype != self.dtype and probe.dtype.is_floating_point:
-            device = self.device
-            self._build(self.compiled, probe.dtype)  # the constants of one dtype cast to another guarantee nothing
-            super()._apply(lambda table: table.to(device), recurse)  # type: ignore[no-untyped-call]
-        return cast(Self, super()._apply(fn, recurse))  # type: ignore[no-untyped-call]
 
     def get_extra_state(self) -> Tensor:
         """The rules and their compiled terms as JSON bytes, so that logit k keeps its meaning."""
@@ -424,9 +462,10 @@ class Multiplexer(nn.Module):
             if record["per_term"] != self.per_term:
                 raise RecordError(f"the saved layer has per_term={record['per_term']}; build this one alike")
             device, compiled = self.device, compiled_from(record["compiled"], specification)
-            if record["compiled"]["blocks"] != record_of_compiled(self.compiled)["blocks"]:
+            lost = device.type == "meta"
+            if lost or record["compiled"] != record_of_compiled(self.compiled) or fingerprint(self) != self._seal:
                 self._build(compiled, self.dtype)
-                self.to(device)
+                self._settle(state.device if lost else device)
 
     @classmethod
     def from_state(cls, state: Any, *, functions: Functions | None = None, boxes: Boxes = Separable) -> Multiplexer:
@@ -448,18 +487,18 @@ class Multiplexer(nn.Module):
         record = _record(state.get("_extra_state") if isinstance(state, Mapping) else state)
         with reading("a layer"):
             specification = specification_from(record["specification"])
-            if record["equality"] not in ("exact", "nearest"):
-                raise ValueError("an unknown way with equalities")
-            return cls.from_compiled(
+            mux = cls.__new__(cls)
+            mux._start(
                 Rules.from_specification(specification),
                 compiled_from(record["compiled"], specification),
-                max_terms=whole_from(record["max_terms"]),
-                dtype={str(dtype): dtype for dtype in FORMATS}[f"torch.{record['dtype']}"],
-                per_term=flag_from(record["per_term"]),
-                functions=functions,
-                boxes=boxes,
-                equality=record["equality"],
+                whole_from(record["max_terms"]),
+                {str(dtype): dtype for dtype in FORMATS}[f"torch.{record['dtype']}"],
+                flag_from(record["per_term"]),
+                functions,
+                boxes,
+                record["equality"],
             )
+            return mux
 
     @classmethod
     def from_compiled(
@@ -481,9 +520,10 @@ class Multiplexer(nn.Module):
             >>> Multiplexer.from_compiled(rules, rules.compile(), dtype=torch.bfloat16).dtype
             torch.bfloat16
         """
+        refuse_unknown_equality(equality)
+        refuse_uncovered(compiled)
         mux = cls.__new__(cls)
-        mux._start(rules, compiled, max_terms, per_term, functions or {}, boxes, equality)
-        mux._build(compiled, dtype or torch.get_default_dtype())
+        mux._start(rules, compiled, max_terms, dtype, per_term, functions, boxes, equality)
         return mux
 
 
@@ -493,6 +533,8 @@ def _exact_parts(term: Term, outputs: tuple[Variable, ...], form: str) -> tuple[
 
 def _record(state: Any) -> Any:
     """The record in a saved state: JSON bytes, which run nothing."""
+    if isinstance(state, Tensor) and state.is_meta:
+        raise RecordError("this state is on the meta device, which holds no numbers: load it without map_location")
     if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.dim() != 1:
         raise RecordError("this is not the state of a Multiplexer: its _extra_state is a vector of bytes")
     try:

@@ -7,28 +7,37 @@ Verdicts on tensors can only be acted on where their values can be looked at: no
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
+from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from multiplexnet.errors import DtypeError, InputError, RecordError, ShapeError
 from multiplexnet.geometry.magnitudes import down, up
-from multiplexnet.logic.formula import Real, Variable
-from multiplexnet.logic.terms import Compiled
-from multiplexnet.logic.text import number_text
+from multiplexnet.logic.formula import Real, Rule, Specification, Variable, variables
+from multiplexnet.logic.terms import Block, Compiled
+from multiplexnet.logic.text import formula_text, number_text
+from multiplexnet.satisfaction import verdict
 from multiplexnet.transforms.reading import read
 
 __all__ = [
+    "blocks_about_inputs",
     "checked_function",
     "number_is_inside",
+    "refuse_broken_inputs",
     "refuse_changed",
     "refuse_lost",
+    "refuse_other_rules",
     "refuse_out_of_range",
     "refuse_roomless",
     "refuse_uncovered",
+    "refuse_unknown_equality",
     "refuse_unknown_functions",
+    "refuse_without_memory",
     "refused_range",
+    "without_tables",
 ]
 
 Function = Callable[..., Tensor]
@@ -119,6 +128,51 @@ def _range(variable: Variable) -> str:
     return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
 
 
+def blocks_about_inputs(compiled: Compiled) -> list[Block]:
+    """What the rules ask of inputs alone, which no output can make up for; blocks that always hold are left out.
+
+    Raises:
+        InputError: there are too many plain terms to be checked in every row.
+    """
+    found = [block for block in compiled.blocks if not block.outputs]
+    if any(term.blocks for block in found for term in block.terms):
+        raise InputError("the rules about inputs alone have too many terms to be checked in every row: simplify them")
+    return [block for block in found if all(term.rows for term in block.terms)]
+
+
+def refuse_broken_inputs(
+    met: Tensor, inputs: Tensor, block: Block, specification: Specification, functions: Mapping[str, Function]
+) -> Tensor:
+    """The inputs, NaN where they break rules about inputs alone and that could not be raised as ``InputError``.
+
+    Args:
+        met: ``(*batch,)``, where the block is shown to hold; what rounding leaves in doubt is decided exactly.
+        inputs: ``(*batch, I)``.
+        block: what the rules ask of inputs alone.
+        specification: the rules.
+        functions: torch code of the opaque functions by name.
+    """
+    if not _anywhere(~met):
+        return inputs.masked_fill(~met.unsqueeze(-1), torch.nan)
+    rules = [rule for rule in specification.rules if all(v.is_input for v in variables(rule.formula))]
+    for rule in (*rules, Rule(block.formula, "")):
+        broken = ~_verdict(rule, inputs, specification, functions)
+        if broken.any():
+            raise InputError(
+                f"the rule `{rule.text or formula_text(rule.formula)}` about inputs does not hold in "
+                f"{_rows_where(broken)}: no output obeys there; pass other values"
+            )
+    return inputs
+
+
+def _verdict(rule: Rule, inputs: Tensor, specification: Specification, functions: Mapping[str, Function]) -> Tensor:
+    """Whether a rule about inputs alone holds, exactly; outputs are free."""
+    free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
+    given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
+    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.outputs))
+    return verdict(Specification(free, (rule,), specification.functions), x, given, functions or None)
+
+
 def refuse_roomless(feasible: Tensor, inputs: Sequence[Variable], dtype: torch.dtype) -> None:
     """Raises ``InputError`` for rows in which no term can be met; ``feasible`` is ``(*batch, K)``."""
     nothing = ~feasible.any(-1)
@@ -188,20 +242,40 @@ def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Func
         )
 
 
+# --- rules and their terms ------------------------------------------------------------------------------------------
+
+
+def refuse_other_rules(specification: Specification, compiled: Compiled) -> None:
+    """Raises ``RecordError`` if the terms were compiled from other rules.
+
+    Of terms that somebody put together by hand only the outputs and inputs can be compared.
+    """
+    same = (compiled.outputs, compiled.inputs) == (specification.outputs, specification.inputs)
+    if not same or compiled.specification not in (None, specification):
+        raise RecordError("these terms were compiled from other rules than the layer is given: compile the rules again")
+
+
+def refuse_unknown_equality(equality: str) -> None:
+    """Raises ``ValueError`` unless this is a way with equalities."""
+    if equality not in ("exact", "nearest"):
+        raise ValueError(f'equality = {equality!r}; it is "exact" or "nearest"')
+
+
 # --- tables ---------------------------------------------------------------------------------------------------------
 
 
 ARBITRARY = ("whiten", "unwhiten", "coordinates", "log_det")
-"""Tables that may hold anything: no rule depends on what they say."""
+"""Tables that may hold any finite numbers: no rule depends on what they say."""
 
 
-def refuse_changed(tables: nn.Module, fresh: nn.Module) -> None:
-    """Raises ``RecordError`` unless the tables in memory are, bit for bit, those that were just made from the terms."""
-    found, expected = (
-        {name: table for name, table in module.named_buffers() if name.rpartition(".")[2] not in ARBITRARY}
-        for module in (tables, fresh)
-    )
-    same = {name for name in found.keys() & expected.keys() if _same(found[name], expected[name])}
+def refuse_changed(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raises ``RecordError`` unless what is in memory is, bit for bit, what was just made from the terms.
+
+    Args:
+        found: the :func:`~multiplexnet.transforms.tables.contents` of a layer.
+        expected: those of one that was made from the same terms a moment ago.
+    """
+    same = {name for name in found.keys() & expected.keys() if _same(name, found[name], expected[name])}
     different = (found.keys() | expected.keys()) - same
     if different:
         raise RecordError(
@@ -210,5 +284,28 @@ def refuse_changed(tables: nn.Module, fresh: nn.Module) -> None:
         )
 
 
-def _same(found: Tensor, expected: Tensor) -> bool:
-    return not found.is_meta and torch.equal(found.cpu(), expected)
+def _same(name: str, found: Any, expected: Any) -> bool:
+    if not isinstance(found, Tensor) or not isinstance(expected, Tensor):
+        return type(found) is type(expected) and bool(found == expected)
+    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        return False
+    if name.rpartition(".")[2] in ARBITRARY:
+        return bool(found.isfinite().all())
+    return torch.equal(found.cpu(), expected)
+
+
+def refuse_without_memory(device: torch.device) -> None:
+    """Raises ``RecordError`` if tables on this device have no numbers."""
+    if device.type == "meta":
+        raise RecordError(
+            "this layer is on the meta device, where tables have no numbers, so nothing can be said of them: "
+            'mux.to("cpu") makes them, or build the layer anew'
+        )
+
+
+def without_tables(name: str, place: torch.device, device: torch.device) -> str:
+    """What is wrong with values on another device than the tables, and what to do."""
+    advice = "move one of them with .to(…)"
+    if device.type == "meta":
+        advice = f'mux.to("{place}") makes its tables, as mux.to_empty(device="{place}") does'
+    return f"{name} is on {place} and the layer on {device}: {advice}"

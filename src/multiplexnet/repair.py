@@ -60,6 +60,7 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
         raise ShapeError(f"x0 has shape {tuple(x0.shape)}; its last dimension must be the {mux.out_features} outputs")
     if x0.dtype != mux.dtype:
         raise DtypeError(f"x0 has dtype {x0.dtype}, but the guarantee was built for {mux.dtype}")
+    mux.check_device("x0", x0)
     with torch.no_grad():
         batch = x0.shape[:-1]
         given = mux.input_columns(inputs, batch)

@@ -81,7 +81,14 @@ def compile_rules(
     if cover is not None:
         covered = cover.share(specification.formula, found.formula)
     seconds = time.perf_counter() - start
-    return replace(found, certificate=proof, complete=proof.complete, covered=covered, seconds=seconds)
+    return replace(
+        found,
+        certificate=proof,
+        complete=proof.complete,
+        covered=covered,
+        seconds=seconds,
+        specification=specification,
+    )
 
 
 def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:

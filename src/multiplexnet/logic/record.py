@@ -220,6 +220,7 @@ def compiled_from(record: Record, specification: Specification) -> Compiled:
             Certificate(flag_from(sound), flag_from(complete), text_from(solver), whole_from(checks)),
             complete=flag_from(record["complete"]),
             covered=None if record["covered"] is None else number_from(record["covered"]),
+            specification=specification,
         )
 
 

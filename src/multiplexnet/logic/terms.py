@@ -16,7 +16,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from multiplexnet.logic.formula import Atom, Formula, Linear, Variable, conjunction, disjunction
+from multiplexnet.logic.formula import Atom, Formula, Linear, Specification, Variable, conjunction, disjunction
 
 __all__ = ["Block", "Certificate", "Compiled", "Term"]
 
@@ -120,6 +120,7 @@ class Compiled:
         covered: with ``cover=``, the share of the given obeying rows that some term contains.
         certificate: what was proved.
         seconds: the time it took.
+        specification: the rules that were compiled, if they are known.
     """
 
     outputs: tuple[Variable, ...]
@@ -129,6 +130,7 @@ class Compiled:
     complete: bool = True
     covered: Fraction | None = None
     seconds: float = 0.0
+    specification: Specification | None = None
 
     @property
     def terms(self) -> Iterator[tuple[Block, Term]]:

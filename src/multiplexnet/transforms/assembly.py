@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from multiplexnet.transforms.base import rows_of
+from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["Assembly"]
 
 
-class Assembly(nn.Module):
+class Assembly(Tabled):
     """The positions of all K × D values among the values of the pieces.
 
     Args:
@@ -50,8 +51,7 @@ class Assembly(nn.Module):
             "all_terms": (start[piece] + row * columns[piece] + slot).flatten(),
             "one_term": offset[piece] + slot,
         }
-        for name, table in tables.items():
-            self.register_buffer(name, table, persistent=False)
+        self.hold(tables)
         self.count = len(shapes)
         # If one piece already has every value in its place, there is nothing to do.
         natural = torch.arange(len(self.all_terms), device=piece.device)

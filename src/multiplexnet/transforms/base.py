@@ -23,7 +23,9 @@ from functools import lru_cache, wraps
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from multiplexnet.transforms.tables import Tabled
 
 __all__ = [
     "FORMATS",
@@ -144,29 +146,28 @@ def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     return (function.apply if wanted else function.forward)(*arguments)  # type: ignore[no-untyped-call]
 
 
-class Transform(nn.Module, ABC):
+class Transform(Tabled, ABC):
     """Maps of T terms, one row of every table per term.
 
     Args:
         dtype: of the values that come out, one of the four formats.
-        tables: constants by name, each with leading axis T. They become buffers; casts of the module leave their
-            dtype alone, since the guarantee is made of it, and only moves between devices reach them.
+        tables: constants by name, each with leading axis T. They are no buffers; casts leave their dtype alone, since
+            the guarantee is made of it, and only moves between devices reach them.
     """
 
     def __init__(self, dtype: torch.dtype, tables: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.precision = precision_of(dtype)
-        for name, table in tables.items():
-            self.register_buffer(name, table, persistent=False)
+        self.hold(tables)
 
     def __len__(self) -> int:
         """The number T of terms."""
-        return next(len(table) for table in self.buffers(recurse=False))
+        return len(cast(Tensor, getattr(self, self.table_names[0])))
 
     def terms(self, start: int, stop: int) -> Self:
         """The transform of terms ``start`` to ``stop`` alone; it shares the memory of this one."""
         part = copy.copy(self)
-        part._buffers = {name: None if t is None else t[start:stop] for name, t in self._buffers.items()}
+        part.hold({name: table[start:stop] for name, table in self.own_tables().items()})
         part._modules = {name: cast(Transform, module).terms(start, stop) for name, module in self._modules.items()}
         return part
 
@@ -198,10 +199,3 @@ class Transform(nn.Module, ABC):
         if index is None:
             return table
         return table[0] if len(table) == 1 else rows_of(table, index)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        def moved(table: Tensor) -> Tensor:
-            result = fn(table)
-            return result if result.dtype == table.dtype else table.to(result.device)
-
-        return cast(Self, super()._apply(moved, recurse))  # type: ignore[no-untyped-call]

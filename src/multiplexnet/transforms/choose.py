@@ -26,6 +26,7 @@ from multiplexnet.transforms.base import Transform, in_full_precision
 from multiplexnet.transforms.group import Given, Group, Places, groups_of, transform_of
 from multiplexnet.transforms.known import Functions, Known
 from multiplexnet.transforms.separable import Separable
+from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["TermMaps"]
 
@@ -48,7 +49,7 @@ def _boxes(terms: Sequence[Sequence[Part]], outputs: Sequence[Variable]) -> tupl
     return columns, boxes
 
 
-class TermMaps(nn.Module):
+class TermMaps(Tabled):
     """The maps h_1 … h_K of the terms of a block, into its D outputs.
 
     In training NaN in raw comes out as NaN; in ``eval()`` it is read as 0, which every transform sends well inside.
@@ -86,7 +87,7 @@ class TermMaps(nn.Module):
         self.dtype = dtype
         columns, own = _boxes(terms, outputs)
         self.separable = boxes(own, dtype) if columns else None
-        self.register_buffer("boxed", torch.tensor(columns, dtype=torch.int64), persistent=False)
+        self.hold({"boxed": torch.tensor(columns, dtype=torch.int64)})
         self.all_boxed = columns == list(range(len(outputs)))
         members = groups_of(terms)
         position = {variable: j for j, variable in enumerate(outputs)}

@@ -8,8 +8,9 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import NamedTuple, Self
 
+import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.logic.formula import Variable, symbols
@@ -20,6 +21,7 @@ from multiplexnet.transforms.intervals import Intervals, are_intervals
 from multiplexnet.transforms.known import Functions, Known
 from multiplexnet.transforms.lattice import LatticeGauge
 from multiplexnet.transforms.parametric import ParametricGauge
+from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["Given", "Group", "Places", "groups_of", "transform_of"]
 
@@ -33,7 +35,7 @@ class Given(NamedTuple):
     functions: Functions
 
 
-class Group(nn.Module):
+class Group(Tabled):
     """Parts of one kind, at most one per term, and where they stand.
 
     Args:
@@ -61,17 +63,15 @@ class Group(nn.Module):
         padded = [[*row, *list(row[:1]) * (width - len(row))] for row in columns]
         self.shared = all(row == padded[0] for row in padded)
         self.natural = padded[0] == list(range(width))
-        members = torch.tensor(self.numbers)
-        entry, present = torch.zeros(count, dtype=torch.int64), torch.zeros(count, dtype=torch.bool)
-        entry[members], present[members] = torch.arange(len(members)), True
+        entry, present = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+        entry[self.numbers], present[self.numbers] = np.arange(len(self.numbers)), True
         tables = {
-            "columns": torch.tensor(padded, dtype=torch.int64),
-            "members": members,
+            "columns": np.array(padded, dtype=np.int64).reshape(len(padded), width),
+            "members": np.array(self.numbers, dtype=np.int64),
             "entry": entry,
             "present": present,
         }
-        for name, table in tables.items():
-            self.register_buffer(name, table, persistent=False)
+        self.hold({name: torch.from_numpy(table) for name, table in tables.items()})
 
     @property
     def width(self) -> int:
@@ -84,12 +84,13 @@ class Group(nn.Module):
         part._modules = {"transform": self.transform.terms(first, last), "known": None}
         part.known = None if self.known is None else self.known.slice(first, last)
         part.numbers = [number - start for number in self.numbers[first:last]]
-        part._buffers = {
+        tables = {
             "columns": self.columns[first:last],
             "members": self.members[first:last] - start,
             "entry": (self.entry[start:stop] - first).clamp(min=0),
             "present": self.present[start:stop],
         }
+        part.hold(tables)
         return part, first
 
     def pick(self, values: Tensor, index: Tensor | None, *, per_term: bool) -> Tensor:

@@ -8,9 +8,10 @@ from itertools import chain
 from typing import Self
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from multiplexnet.logic.formula import Apply, Linear, Symbol, Variable, symbols
+from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["Functions", "Known", "linear_value"]
 
@@ -72,7 +73,7 @@ def _one_call(parameters: Sequence[Sequence[Symbol]], columns: Mapping[Variable,
     return calls[0].function, torch.tensor([[plain[argument] for argument in call.arguments] for call in calls])
 
 
-class Known(nn.Module):
+class Known(Tabled):
     """The parameters of a group of parts.
 
     Args:
@@ -81,6 +82,8 @@ class Known(nn.Module):
         outputs: the outputs of the block; they fix the columns of x.
         dtype: of all values.
         number: groups with the same number know the same values.
+
+    ``needs_x`` says whether outputs have to be computed before.
     """
 
     order: Tensor
@@ -100,24 +103,19 @@ class Known(nn.Module):
         self.input_columns = {variable: j for j, variable in enumerate(inputs)}
         self.output_columns = {variable: j for j, variable in enumerate(outputs)}
         self.dtype = dtype
+        used = {v for s in self.symbols for v in ([s] if isinstance(s, Variable) else symbols(s))}
+        self.needs_x = not used.isdisjoint(self.output_columns)
         width = max(map(len, parameters))
         order = [[self.symbols.index(s) for s in row] + [0] * (width - len(row)) for row in parameters]
-        self.register_buffer("order", torch.tensor(order), persistent=False)
         call = _one_call(parameters, self.output_columns)
         self.function = None if call is None else call[0]
-        self.register_buffer("arguments", None if call is None else call[1], persistent=False)
+        self.hold({"order": torch.tensor(order), "arguments": None if call is None else call[1]})
 
     def slice(self, first: int, last: int) -> Self:
         """The parameters of parts ``first`` to ``last`` alone."""
         part = copy.copy(self)
-        part._buffers = {name: b if b is None else b[first:last] for name, b in self._buffers.items()}
+        part.hold({"arguments": None, **{name: table[first:last] for name, table in self.own_tables().items()}})
         return part
-
-    @property
-    def needs_x(self) -> bool:
-        """Whether outputs have to be computed before."""
-        used = {v for s in self.symbols for v in ([s] if isinstance(s, Variable) else symbols(s))}
-        return not used.isdisjoint(self.output_columns)
 
     def forward(
         self, inputs: Tensor | None, x: Tensor | None, functions: Functions, entry: Tensor | None, members: Tensor
