@@ -112,8 +112,8 @@ class Derived(Tabled):
         place = torch.empty(0)
         if type(place) is not Tensor:
             raise DtypeError(
-                f"a tensor made here is a {type(place).__name__}, which holds no numbers, and tables need them: build the "
-                "layer outside of this mode, or under torch.device('meta'), which it knows"
+                f"a tensor made here is a {type(place).__name__}, which holds no numbers, and tables need them: "
+                "build the layer outside of this mode, or under torch.device('meta'), which it knows"
             )
         self.register_buffer("place", place, persistent=False)
 
