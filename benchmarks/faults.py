@@ -265,8 +265,10 @@ FAULTS = (
     Fault("sides of numbers", "an input that the dtype does not hold is the nearest float", lambda: [
         (inputs, "_neighbour", _nearest_input)]),
     Fault("levels of rows", "rows at run time may overflow", lambda: [
-        (module, "level", lambda coefficients, constant: Fraction(1)) for module in (intervals, parametric, guards)]),
-    Fault("cut of directions", "a row of a direction may overflow", lambda: [(parametric, "FAR", torch.inf)]),
+        (module, "level", lambda coefficients, constant: Fraction(1)) for module in (intervals, parametric, guards)],
+        "a row that overflows is NaN, and a part with such a row counts as infeasible"),
+    Fault("cut of directions", "directions and ends of anchors may overflow", lambda: [
+        (parametric, "FAR", torch.inf), (parametric, "LARGEST64", torch.inf)]),
     Fault("room in repair", "rows without room come back as they were", lambda: [
         (repair, "refuse_roomless", _silent), (repair, "refuse_lost", _silent)]),
     Fault("exact verdict", "Rules.satisfied decides by the signs of floats", lambda: [

@@ -103,11 +103,13 @@ def number_is_inside(variable: Variable, number: Fraction) -> bool:
 
 def _inside(variable: Variable, values: Tensor) -> Tensor:
     """Compared exactly: with the float64 numbers next to the ends, on the inside."""
-    known, domain = read(values), variable.domain
-    inside = values.isfinite()
-    if not isinstance(domain, Real):
-        inside = inside & (known.low == known.low.round()) & (known.high == known.high.round())
+    inside, is_real = values.isfinite(), isinstance(variable.domain, Real)
     lower, upper = _ends(variable)
+    if is_real and lower is None and upper is None:
+        return inside
+    known = read(values)
+    if not is_real:
+        inside = inside & (known.low == known.low.round()) & (known.high == known.high.round())
     if lower is not None:
         inside = inside & (known.low >= up(lower))
     if upper is not None:

@@ -238,7 +238,7 @@ def _input(value: Any, name: str) -> Exact:
 
 def _broadcast(array: Exact, batch: tuple[int, ...], name: str) -> Exact:
     try:
-        return np.broadcast_to(array, batch).reshape(-1)
+        return cast(Exact, np.broadcast_to(array, batch).reshape(-1))
     except ValueError:
         raise ShapeError(
             f"input {name} has shape {array.shape}; one value for each row of x means shape {batch} (or one number)"

@@ -73,8 +73,10 @@ def _has_small(wide: Tensor, dtype: torch.dtype) -> bool:
     """Whether there may be zeros or subnormal numbers, also where that cannot be known."""
     if torch.compiler.is_compiling():
         return True
+    if not wide.numel():
+        return False
     try:
-        return bool((wide.detach().abs() < torch.finfo(dtype).smallest_normal).any())
+        return float(wide.detach().abs().amin()) < torch.finfo(dtype).smallest_normal
     except RuntimeError:  # vmap, the meta device
         return True
 
