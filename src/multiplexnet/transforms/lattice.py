@@ -28,6 +28,9 @@ from multiplexnet.transforms.gauge import Gauge, Grid, Scale, times
 
 __all__ = ["LatticeGauge"]
 
+STEPS = 16.0
+"""The least that a raw value of 1 means along a coordinate that no row mentions, in steps of the grid."""
+
 
 def in_steps(part: Lattice) -> Polyhedron:
     """The inequalities on t in units of a step, with those of ``|t| ≤ bound`` that do not follow from the others."""
@@ -109,7 +112,8 @@ class LatticeGauge(Transform):
         tables = {"origin": origin, "basis": basis, "coordinates": np.linalg.pinv(basis)}
         super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
         scales = [
-            Scale(len(part.A) - part.cuts, 1 / float(part.step), float(part.bound / part.step) / 8) for part in parts
+            Scale(len(part.A) - part.cuts, max(1 / float(part.step), STEPS), float(part.bound / part.step) / 8)
+            for part in parts
         ]
         halves = [Fraction(1, 2)] * len(parts)
         self.gauge = Gauge([in_steps(part) for part in parts], torch.float64, grain=halves, scales=scales)
