@@ -300,8 +300,7 @@ class _Factor:
         flat = _rows(counted)
         row, term = places = flat.nonzero(as_tuple=True)
         known = None if choice.inputs is None else _rows(choice.inputs)[row]
-        z = self.maps.inverse(_rows(x)[row], term, inputs=known, functions=self.functions)
-        _, log_det = self.maps.forward_and_log_det(z, term, inputs=known, functions=self.functions)
+        z, log_det = self.maps.unrounded_and_log_det(_rows(x)[row], term, inputs=known, functions=self.functions)
         whole = z.new_zeros(*flat.shape, z.shape[-1]).index_put(places, z)
         log_dets = log_det.new_zeros(flat.shape).index_put(places, log_det)
         return whole.reshape(*counted.shape, z.shape[-1]), log_dets.reshape(counted.shape)
@@ -311,7 +310,7 @@ class _Factor:
         density = torch.zeros(z.shape[:-1], dtype=dtype, device=z.device)
         for law in self.laws:
             own = z.index_select(-2, law.terms).index_select(-1, law.columns)
-            found = law.log_prob(own.movedim(-2, 0)).movedim(0, -1)
+            found = law.log_prob(own.movedim(-2, 0).to(dtype), self.maps.dtype).movedim(0, -1)
             density = density.index_copy(-1, law.terms, found.to(dtype))
         return density
 

@@ -175,6 +175,25 @@ class TermMaps(nn.Module):
         return raw
 
     @in_full_precision
+    def unrounded_and_log_det(
+        self,
+        x: Tensor,
+        index: Tensor,
+        *,
+        inputs: Tensor | None = None,
+        functions: Functions | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The raw values of what floats ``x``, ``(*batch, D)``, of the chosen terms stand for, and ``log|det|`` there."""
+        given = Given(inputs, functions or {})
+        pieces: list[Tensor] = []
+        log_dets: list[Tensor] = []
+        for transform, own, chosen, parameters in self._calls(x, index, given, False, x):
+            pieces.append(transform.unrounded(own, chosen, parameters))
+            log_dets.append(transform.log_abs_det(pieces[-1], chosen, parameters))
+        raw: Tensor = self.assembly(pieces, index)
+        return raw, self._total(log_dets, index)
+
+    @in_full_precision
     def nearest(self, x: Tensor, *, inputs: Tensor | None = None, functions: Functions | None = None) -> Tensor:
         """For every term a point of it near ``x``: ``(*batch, D)`` becomes ``(*batch, K, D)``."""
         pieces: list[Tensor] = []
@@ -202,9 +221,13 @@ class TermMaps(nn.Module):
             x, log_det = transform.forward_and_log_det(own, chosen, parameters)
             pieces.append(x)
             log_dets.append(log_det)
+        return self.assembly(pieces, index), self._total(log_dets, index)
+
+    def _total(self, log_dets: Sequence[Tensor], index: Tensor | None) -> Tensor:
+        """The sum over the boxes and the groups, for every term."""
         groups = [None] * (len(log_dets) - len(self.groups)) + self._groups
         spread = [d if g is None else g.spread(d, index, 0.0) for g, d in zip(groups, log_dets, strict=True)]
-        return self.assembly(pieces, index), sum(spread[1:], spread[0])
+        return sum(spread[1:], spread[0])
 
     @in_full_precision
     def feasible(

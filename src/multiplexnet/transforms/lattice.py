@@ -129,6 +129,10 @@ class LatticeGauge(Transform):
         raw: Tensor = self.gauge.inverse(t, index)
         return raw.to(self.precision.dtype)
 
+    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        t = times(self.coordinates, x.double() - self._at(self.origin, index), index)
+        return self.gauge.off_grid(t, torch.full_like(t, 0.25), index)
+
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
