@@ -44,7 +44,7 @@ class Law:
         return shape if self.picked is None else shape[:-1]
 
     def log_prob(self, z: Tensor, dtype: torch.dtype) -> Tensor:
-        """The log-density of values ``(*batch, r)``; a base of our own making may ask for the dtype of the layer."""
+        """The log-density of values ``(*batch, r)``; bases other than univariate ones get them in ``dtype``."""
         if self.picked is None:
             return torch.as_tensor(self.base.log_prob(z.to(dtype)))
         whole = z.new_zeros(*z.shape[:-1], self.base.batch_shape[-1]).index_copy(-1, self.picked, z)

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from typing import Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from multiplexnet.transforms.assembly import Assembly
 from multiplexnet.transforms.base import Transform, in_full_precision
 from multiplexnet.transforms.group import Given, Group, Places, groups_of, transform_of
 from multiplexnet.transforms.known import Functions, Known
+from multiplexnet.transforms.lattice import LatticeGauge
 from multiplexnet.transforms.separable import Separable
 
 __all__ = ["TermMaps"]
@@ -222,6 +224,18 @@ class TermMaps(nn.Module):
             pieces.append(x)
             log_dets.append(log_det)
         return self.assembly(pieces, index), self._total(log_dets, index)
+
+    def resolution(self) -> list[Fraction]:
+        """For each output how far apart its values lie, at most, in the terms in which equalities tie it; 0: in none."""
+        first = self.separable is not None
+        steps = [g.transform.steps() if isinstance(g.transform, LatticeGauge) else None for g in self._groups]
+        coarsest = [Fraction(0)] * self.assembly.piece.shape[1]
+        places = (self.assembly.piece - int(first), self.assembly.row, self.assembly.slot)
+        for pieces, rows, slots in zip(*(table.tolist() for table in places), strict=True):
+            for j, (piece, row, slot) in enumerate(zip(pieces, rows, slots, strict=True)):
+                own = steps[piece] if piece >= 0 else None
+                coarsest[j] = coarsest[j] if own is None else max(coarsest[j], own[row][slot])
+        return coarsest
 
     def _total(self, log_dets: Sequence[Tensor], index: Tensor | None) -> Tensor:
         """The sum over the boxes and the groups, for every term."""

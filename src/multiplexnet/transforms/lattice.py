@@ -69,6 +69,12 @@ def independent(basis: np.ndarray) -> list[int]:
     return chosen
 
 
+def _common_step(numbers: Sequence[Fraction]) -> Fraction:
+    """The largest number that all are multiples of; 0 if they are 0."""
+    unit = math.lcm(*(c.denominator for c in numbers))
+    return Fraction(math.gcd(*(int(c * unit) for c in numbers)), unit)
+
+
 def check_exact(part: Lattice) -> None:
     """Raises ``ValueError`` unless float64 computes ``origin + basis t`` without rounding."""
     grain = min([part.step, *(Fraction(1, c.denominator) for c in part.origin)])
@@ -120,6 +126,10 @@ class LatticeGauge(Transform):
         self.gauge.read(torch.from_numpy(select))
         self.gauge.log_det += torch.tensor([len(part.anchor) * math.log(part.step) for part in parts])
         self.gauge.floor = gradient_floor(dtype)
+
+    def steps(self) -> list[list[Fraction]]:
+        """What the values of each output of each term lie apart; 0 for a constant."""
+        return [[_common_step([Fraction(c) for c in row]) for row in term] for term in self.basis.tolist()]
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         return self.gauge.on_grid(raw, index, Grid(self.origin, self.basis), self.precision.dtype)

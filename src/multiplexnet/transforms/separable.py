@@ -194,7 +194,7 @@ class Separable(Transform):
         )
         y = x.double()
         nearest = quarter_cell(x, self.precision.dtype)
-        above, below = ((d).clamp(min=nearest) for d in (y - lower, lower + width - y))
+        above, below = (d.clamp(min=nearest) for d in (y - lower, lower + width - y))
         half = sign * inverse_softplus((sign * (y - base)).clamp(min=nearest))
         interval = torch.where(width > 0, torch.log(above) - torch.log(below), 0.0)
         return torch.where(sign != 0, half, torch.where(free != 0, y, interval))
@@ -262,9 +262,8 @@ class PaperSeparable(Transform):
         lower, upper, k, interval = (self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval))
         y, nearest = x.double(), quarter_cell(x, self.precision.dtype)
         above, below = (d.clamp(min=nearest) for d in (y - lower, upper - y))
-        # g(z) = k − g⁻¹(b − y), and at the lower end, where that cancels, log(1 + (y − a) / (1 − e^{−(b − a)})) or so.
-        inner = torch.maximum(k - inverse_softplus(below), torch.log1p(above))
-        raw = inverse_softplus(inner)
+        # g(z) = k − g⁻¹(b − y) grows faster than y − a, which it is compared with at the lower end, where it cancels.
+        raw = inverse_softplus(torch.maximum(k - inverse_softplus(below), above))
         return torch.where(interval, torch.where(lower == upper, 0.0, raw), self.others.unrounded(x, index))
 
     def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
