@@ -334,7 +334,9 @@ class _Factor:
         choice = self._choice(x.shape[:-1])
         counted = self._counted(inside & ~choice.logits.isneginf())
         z, log_det = self._mapped_back(x, counted, choice)
-        scores = choice.log_probs.to(log_det.dtype) + self._base_log_prob(z, log_det.dtype) - log_det
+        wide = torch.promote_types(choice.logits.dtype, log_det.dtype)  # a bfloat16 has two digits
+        log_probs = torch.log_softmax(choice.logits.to(wide), -1)
+        scores = log_probs.to(log_det.dtype) + self._base_log_prob(z, log_det.dtype) - log_det
         somewhere = counted.any(-1)
         # The log-sum-exp of nothing has a NaN for its gradient: rows outside all terms are left out of it.
         masked = scores.masked_fill(~counted, -torch.inf).masked_fill(~somewhere.unsqueeze(-1), 0.0)
