@@ -17,10 +17,10 @@ lower-dimensional set no mass. A map reaches as far as its format does, which fo
 of the digits (:mod:`multiplexnet.geometry.lattice`): a density asked for beyond that means nothing.
 
 **At the boundary.** Maps are smooth, and their values are rounded to floats: a float x stands for its cell, the reals
-that are rounded to it. A density can be infinite at the boundary of a term, where in bfloat16 one sample in six may come
-to lie. So the density of a float at the boundary is that at the middle of the part of its cell that lies inside, a
-quarter of the spacing of the floats away from the boundary; everywhere else it is the density at x. Over the floats,
-each with the length of its cell, this is the midpoint rule for an integral of 1.
+that are rounded to it. A density can be infinite at the boundary of a term, where in bfloat16 many samples come to lie.
+So the density of a float at the boundary is that at the middle of the part of its cell that lies inside, a quarter of
+the spacing of the floats away from the boundary; everywhere else it is the density at x. Over the floats, each with the
+length of its cell, this is the midpoint rule for an integral of 1.
 """
 
 from __future__ import annotations
@@ -66,9 +66,10 @@ class RulesDistribution(Distribution):
         inputs: values of the inputs of the rules, one for every row of the batch. Terms that they rule out get no mass.
 
     ``log_prob`` is −inf for rows that do not obey; nothing is raised. It is as accurate as the dtype of the layer:
-    take float64 where accuracy close to a bound matters. ``entropy`` is estimated from samples. Gradients reach the parameters of the base, the logits, the
-    inputs and x. A sum over terms has no reparameterised sample (``has_rsample`` is false if there is a choice to be
-    made): use :meth:`branches`, which reparameterises every term and leaves the choice to be summed.
+    take float64 where accuracy close to a bound matters. Gradients reach the parameters of the base, the logits, the
+    inputs and x. ``entropy`` is estimated from samples. A sum over terms has no reparameterised sample (``has_rsample``
+    is false if there is a choice to be made): use :meth:`branches`, which reparameterises every term and leaves the
+    choice to be summed.
 
     Raises:
         ShapeError: a base or logits that do not fit; the message says what would.

@@ -243,7 +243,7 @@ class Multiplexer(nn.Module):
         for b, maps in enumerate(self._maps):
             for column, step in zip(self._columns(b).tolist(), maps.resolution(), strict=True):
                 steps[column] = max(step, steps.get(column, Fraction(0)))
-        return {v.name: step for j, v in enumerate(self.compiled.outputs) if (step := steps.get(j))}
+        return {v.name: steps[j] for j, v in enumerate(self.compiled.outputs) if steps.get(j)}
 
     @property
     def out_features(self) -> int:

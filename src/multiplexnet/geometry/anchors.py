@@ -180,8 +180,8 @@ def centres(rows: Rows, reach: Fraction, share: Fraction | None = None) -> Itera
     Rows whose slack is bounded on the set (all rows of a bounded set) keep the slacks of their analytic centre. The
     others get a slack of about ``max(1, |b_i| / 4)``, and the point of least norm is taken: near the origin, and never
     nearer to a face than the size of the numbers asks for. That may be less than floats can tell apart (``a ≤ b`` asks
-    for 1, also where both are above 2,000,000): with ``share`` the second proposal gives these rows ``share · |a_i|·|x|``
-    more.
+    for 1, also where both are above 2,000,000): with ``share`` the second proposal gives these rows as much as
+    ``share · |a_i|·|x|`` more.
     """
     if not len(rows):
         yield (Fraction(0),) * rows.n

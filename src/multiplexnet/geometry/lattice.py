@@ -133,9 +133,7 @@ def _lattice(
             A = tuple(tuple(map(Fraction, a)) for a in grid.rows.A)
             cuts = len(grid.rows) - len(pulled)
             b, strict = grid.rows.b, grid.rows.strict
-            return Lattice(
-                tuple(outputs), found.origin, found.basis, grid.step, grid.bound, A, b, strict, anchor, cuts
-            )
+            return Lattice(tuple(outputs), found.origin, found.basis, grid.step, grid.bound, A, b, strict, anchor, cuts)
     return None
 
 
@@ -147,9 +145,10 @@ def _anchored(grids: Iterable[_Grid], own: Sequence[Point]) -> Iterator[tuple[_G
         (whole if grid.whole else others).append(grid)
         if grid.whole:
             yield grid, _grid_anchor(grid.rows, grid.step, own, AMPLE)
-    for grid in whole:
-        yield grid, _grid_anchor(grid.rows, grid.step, [*own, *_grid_centres(grid.rows)], THIN)
-    offers = [(grid, [*own, *_grid_centres(grid.rows)]) for grid in others]
+    for k, grid in enumerate(whole):
+        more = centres(grid.rows, Fraction(lp.FAR)) if k == 0 else ()
+        yield grid, _grid_anchor(grid.rows, grid.step, [*own, *more, *_largest_cube(grid.rows)], THIN)
+    offers = [(grid, [*own, *_largest_cube(grid.rows)]) for grid in others]
     for limit in (AMPLE, THIN):
         for grid, points in offers:
             yield grid, _grid_anchor(grid.rows, grid.step, points, limit)
@@ -294,15 +293,18 @@ def _on_grid(
         return
     digits = min([step, *(Fraction(1, origin.denominator) for origin in found.origin)])
     for halvings in range(form.precision):
-        room = {i: max(size * power_of_two(-halvings), least[i]) for i, size in held.items()}
-        ends = {i: sizes.of(i) for i in held}
-        cut = {i: size for i, size in room.items() if (end := ends[i]) is None or end > size}
-        spread = {i: cut.get(i, ends[i]) for i in held if i in cut or i in sizes.guessed}
-        largest = [spread.get(i, sizes.of(i)) if i in held else abs(o) for i, o in enumerate(found.origin)]
-        bound = _bound(found, inverse, largest)  # type: ignore[arg-type]
+        largest = [abs(origin) for origin in found.origin]
+        spread: dict[int, Fraction] = {}
+        whole = True
+        for i, size in held.items():
+            end, room = sizes.of(i), max(size * power_of_two(-halvings), least[i])
+            largest[i] = room if end is None else min(room, end)
+            whole = whole and (end is None or end <= room)
+            if end is None or end > room or i in sizes.guessed:
+                spread[i] = largest[i]
+        bound = _bound(found, inverse, largest)
         if _exact(found, bound) <= digits:
-            whole = all(ends[i] is None for i in cut)
-            yield _Grid(pulled + _cuts(found, spread), step, bound, whole)  # type: ignore[arg-type]
+            yield _Grid(pulled + _cuts(found, spread), step, bound, whole)
             return
 
 
@@ -366,14 +368,15 @@ def _grid_anchor(rows: Rows, step: Fraction, offers: Sequence[Point], limit: Fra
     return best[1] if best is not None and best[0] < limit else None
 
 
-def _grid_centres(rows: Rows) -> Iterator[Point]:
-    """Float centres, then the centre of the largest cube by an exact linear program: the safest one on a grid."""
-    yield from centres(rows, Fraction(lp.FAR))
-    if len(rows) * rows.n <= EXACT_SIZE:
-        A = [[*a, sum(map(abs, a))] for a in rows.A]
-        best = simplex.maximise([0] * rows.n + [1], Rows.of(A, rows.b, n=rows.n + 1))
-        if best.status == "optimal":
-            yield best.point[: rows.n]
+def _largest_cube(rows: Rows) -> Iterator[Point]:
+    """The centre of the largest cube, the safest point on a grid, by an exact linear program (if large, in floats)."""
+    if len(rows) * rows.n > EXACT_SIZE:
+        yield from centres(rows, Fraction(lp.FAR))
+        return
+    A = [[*a, sum(map(abs, a))] for a in rows.A]
+    best = simplex.maximise([0] * rows.n + [1], Rows.of(A, rows.b, n=rows.n + 1))
+    if best.status == "optimal":
+        yield best.point[: rows.n]
 
 
 def _coarse(rows: Rows, point: Point, step: Fraction) -> Fraction:

@@ -9,8 +9,8 @@ terms are one tensor and not ten thousand objects::
 Each h_k maps all of R^n into the set of its part. What comes out satisfies the part exactly for every raw value; NaN
 comes out as NaN. ``parameters``, ``(*batch, 1 or T, p)`` or with index ``(*batch, p)``, are the known values u of parts
 whose bounds depend on them; other transforms take no notice. ``inverse`` and ``log_abs_det`` belong to the smooth map,
-before its values are rounded to floats. ``unrounded`` does too, and knows that they were: a float x stands for all reals
-that are rounded to it, its *cell*.
+before its values are rounded to floats. ``unrounded`` does too, and knows that they were: a float x stands for all
+reals that are rounded to it, its *cell*.
 """
 
 from __future__ import annotations

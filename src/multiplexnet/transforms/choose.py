@@ -185,7 +185,7 @@ class TermMaps(nn.Module):
         inputs: Tensor | None = None,
         functions: Functions | None = None,
     ) -> tuple[Tensor, Tensor]:
-        """The raw values of what floats ``x``, ``(*batch, D)``, of the chosen terms stand for, and ``log|det|`` there."""
+        """The raw values of what floats ``x``, ``(*batch, D)``, of the chosen terms stand for; ``log|det|`` there."""
         given = Given(inputs, functions or {})
         pieces: list[Tensor] = []
         log_dets: list[Tensor] = []
@@ -226,7 +226,7 @@ class TermMaps(nn.Module):
         return self.assembly(pieces, index), self._total(log_dets, index)
 
     def resolution(self) -> list[Fraction]:
-        """For each output how far apart its values lie, at most, in the terms in which equalities tie it; 0: in none."""
+        """For each output how far apart its values lie in terms where equalities tie it, at most; 0: in no term."""
         first = self.separable is not None
         steps = [g.transform.steps() if isinstance(g.transform, LatticeGauge) else None for g in self._groups]
         coarsest = [Fraction(0)] * self.assembly.piece.shape[1]
