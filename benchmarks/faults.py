@@ -293,6 +293,8 @@ FAULTS = (
     Fault("implicit and hidden equalities", "both", lambda: [
         (Tidy, "_implicit_equalities", lambda self, rows: []),
         (split, "_with_hidden_equalities", lambda *arguments: None)]),
+    Fault("range of the grid", "outputs in equalities go as far as the format, whatever their step", lambda: [
+        (grids, "_held", lambda grain, form: form.max)]),
     Fault("exactness of the grid", "sums on the lattice are not checked to be exact", lambda: [
         (lattice, "check_exact", lambda part: None)],
         "the geometry chooses the step of the grid so that they are"),

@@ -23,7 +23,9 @@ def test_a_layer_of_the_first_version_returns_the_same_bits(saved: dict[str, Any
     state = torch.tensor(list(json.dumps(saved["state"]).encode()), dtype=torch.uint8)
     mux = mx.Multiplexer.from_state(state).eval()
     raw = torch.tensor(saved["raw"], dtype=torch.float64).to(mux.dtype)
-    inputs: dict[str, Any] = {name: torch.full((len(raw),), value, dtype=mux.dtype) for name, value in saved["inputs"].items()}
+    inputs: dict[str, Any] = {
+        name: torch.full((len(raw),), value, dtype=mux.dtype) for name, value in saved["inputs"].items()
+    }
     best = mux(raw, **inputs).best()
     assert [[value.hex() for value in row] for row in best.double().tolist()] == saved["best"]
     assert mux.rules.satisfied(best, **inputs).all()

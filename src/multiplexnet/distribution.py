@@ -15,6 +15,12 @@ for weights that sum to 1 that is dx_1 … dx_{n−1}, as for ``torch.distributi
 probability. Where terms of different dimensions overlap, only those of the lowest count at a point: the others give the
 lower-dimensional set no mass. A map reaches as far as its format does, which for equalities without bounds is some half
 of the digits (:mod:`multiplexnet.geometry.lattice`): a density asked for beyond that means nothing.
+
+**At the boundary.** Maps are smooth, and their values are rounded to floats: a float x stands for its cell, the reals
+that are rounded to it. A density can be infinite at the boundary of a term, where in bfloat16 many samples come to lie.
+So the density of a float at the boundary is that at the middle of the part of its cell that lies inside, a quarter of
+the spacing of the floats away from the boundary; everywhere else it is the density at x. Over the floats, each with the
+length of its cell, this is the midpoint rule for an integral of 1.
 """
 
 from __future__ import annotations
@@ -40,6 +46,9 @@ from multiplexnet.transforms.known import Functions
 
 __all__ = ["RulesConstraint", "RulesDistribution"]
 
+ENTROPY_SAMPLES = 10_000
+"""How many samples an entropy is estimated from, unless the caller says."""
+
 
 class RulesDistribution(Distribution):
     """A distribution over the outputs that obey the rules.
@@ -58,8 +67,9 @@ class RulesDistribution(Distribution):
 
     ``log_prob`` is −inf for rows that do not obey; nothing is raised. It is as accurate as the dtype of the layer:
     take float64 where accuracy close to a bound matters. Gradients reach the parameters of the base, the logits, the
-    inputs and x. A sum over terms has no reparameterised sample (``has_rsample`` is false if there is a choice to be
-    made): use :meth:`branches`, which reparameterises every term and leaves the choice to be summed.
+    inputs and x. ``entropy`` is estimated from samples. A sum over terms has no reparameterised sample (``has_rsample``
+    is false if there is a choice to be made): use :meth:`branches`, which reparameterises every term and leaves the
+    choice to be summed.
 
     Raises:
         ShapeError: a base or logits that do not fit; the message says what would.
@@ -94,13 +104,53 @@ class RulesDistribution(Distribution):
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The log-density of ``value``, ``(*sample, *batch, D)``, in the dtype of the layer; −inf where it disobeys."""
-        x = self._checked(value)
+        return torch.stack(self._log_probs(self._checked(value))).sum(0)
+
+    def _log_probs(self, x: Tensor) -> list[Tensor]:
+        """The log-densities of the blocks, which are independent of each other."""
         inside = self._inside(x).split_with_sizes([len(factor.maps) for factor in self._factors], -1)
-        parts = [
+        return [
             factor.log_prob(x.index_select(-1, factor.columns), own)
             for factor, own in zip(self._factors, inside, strict=True)
         ]
-        return torch.stack(parts).sum(0)
+
+    def entropy(self, samples: int = ENTROPY_SAMPLES) -> Tensor:
+        """``−E log p(x)``, ``(*batch)``: exact for blocks of points, estimated from samples for all others.
+
+        The estimate is the mean of ``−log_prob`` over fresh samples, drawn with torch's own generator: its standard
+        error is their standard deviation over ``√samples``, with 10,000 of them some 0.01 to 0.05. Entropies of terms
+        of several dimensions are relative to the measures that ``log_prob`` is. No gradients.
+
+        Args:
+            samples: how many, for every row of the batch.
+
+        Raises:
+            ShapeError: fewer than one.
+
+        Example:
+            >>> from multiplexnet import Multiplexer, Rules
+            >>> base = torch.distributions.Normal(torch.zeros(1), 1.0)
+            >>> RulesDistribution(Multiplexer(Rules("x in {1, 2, 4, 8}")), base).entropy().exp()
+            tensor(4.)
+        """
+        if samples < 1:
+            raise ShapeError(f"an entropy from {samples} samples; it needs 1 or more")
+        with torch.no_grad():
+            x = self.sample((samples,))
+            found = self._log_probs(x)
+            each = [
+                self._entropy_of_points(b, x[0]) if not factor.dimensions.any() else -found[b].mean(0)
+                for b, factor in enumerate(self._factors)
+            ]
+            return torch.stack([entropy.to(found[0].dtype) for entropy in each]).sum(0)
+
+    def _entropy_of_points(self, block: int, x: Tensor) -> Tensor:
+        """The entropy of a block whose terms are single points; ``x``, ``(*batch, D)``, has the other outputs."""
+        factor = self._factors[block]
+        weights, points = factor.points(self.batch_shape)
+        whole = x.expand(len(points), *x.shape).index_copy(-1, factor.columns, points)
+        log_probs = self._log_probs(whole)[block].movedim(0, -1)
+        return -torch.where(weights > 0, weights * log_probs, 0.0).sum(-1)
 
     def _checked(self, x: Tensor) -> Tensor:
         if x.dim() == 0 or x.shape[-1] != self.mux.out_features:
@@ -242,6 +292,10 @@ class RulesConstraint(constraints.Constraint):
         known = self._mux.rules.scalar_inputs(self._inputs)
         return verdict(self._specification, value, known, self._mux.functions or None)
 
+    def __repr__(self) -> str:
+        given = "".join(f", {name}={value!r}" for name, value in self._inputs.items())
+        return f"RulesConstraint({self._mux.rules!r}{given})"
+
 
 # --- one block ------------------------------------------------------------------------------------------------------
 
@@ -281,7 +335,9 @@ class _Factor:
         choice = self._choice(x.shape[:-1])
         counted = self._counted(inside & ~choice.logits.isneginf())
         z, log_det = self._mapped_back(x, counted, choice)
-        scores = choice.log_probs.to(log_det.dtype) + self._base_log_prob(z, log_det.dtype) - log_det
+        wide = torch.promote_types(choice.logits.dtype, log_det.dtype)  # a bfloat16 has two digits
+        log_probs = torch.log_softmax(choice.logits.to(wide), -1)
+        scores = log_probs.to(log_det.dtype) + self._base_log_prob(z, log_det.dtype) - log_det
         somewhere = counted.any(-1)
         # The log-sum-exp of nothing has a NaN for its gradient: rows outside all terms are left out of it.
         masked = scores.masked_fill(~counted, -torch.inf).masked_fill(~somewhere.unsqueeze(-1), 0.0)
@@ -300,8 +356,7 @@ class _Factor:
         flat = _rows(counted)
         row, term = places = flat.nonzero(as_tuple=True)
         known = None if choice.inputs is None else _rows(choice.inputs)[row]
-        z = self.maps.inverse(_rows(x)[row], term, inputs=known, functions=self.functions)
-        _, log_det = self.maps.forward_and_log_det(z, term, inputs=known, functions=self.functions)
+        z, log_det = self.maps.unrounded_and_log_det(_rows(x)[row], term, inputs=known, functions=self.functions)
         whole = z.new_zeros(*flat.shape, z.shape[-1]).index_put(places, z)
         log_dets = log_det.new_zeros(flat.shape).index_put(places, log_det)
         return whole.reshape(*counted.shape, z.shape[-1]), log_dets.reshape(counted.shape)
@@ -311,7 +366,7 @@ class _Factor:
         density = torch.zeros(z.shape[:-1], dtype=dtype, device=z.device)
         for law in self.laws:
             own = z.index_select(-2, law.terms).index_select(-1, law.columns)
-            found = law.log_prob(own.movedim(-2, 0)).movedim(0, -1)
+            found = law.log_prob(own.movedim(-2, 0).to(dtype), self.maps.dtype).movedim(0, -1)
             density = density.index_copy(-1, law.terms, found.to(dtype))
         return density
 
@@ -329,6 +384,12 @@ class _Factor:
         index = choice.best_index()
         modes = [(law, self._placed(law, law.mode(batch))) for law in self.laws]
         return replace(choice, raw=self._raw(modes, index)), index
+
+    def points(self, batch: Size) -> tuple[Tensor, Tensor]:
+        """The probabilities ``(*batch, K)`` and values ``(K, *batch, D_b)`` of terms that read no raw values."""
+        choice = self._choice(batch)
+        every = self.maps(choice.raw, inputs=choice.inputs, functions=self.functions)
+        return choice.log_probs.exp(), every.movedim(-2, 0)
 
     def all_terms(self, sample_shape: Size, batch: Size) -> Choice:
         """Raw values for all terms; those of the same law share them."""

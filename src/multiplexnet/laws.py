@@ -43,10 +43,10 @@ class Law:
         shape = Size(getattr(self.base, "batch_shape", ()))
         return shape if self.picked is None else shape[:-1]
 
-    def log_prob(self, z: Tensor) -> Tensor:
-        """The log-density of values ``(*batch, r)``."""
+    def log_prob(self, z: Tensor, dtype: torch.dtype) -> Tensor:
+        """The log-density of values ``(*batch, r)``; bases other than univariate ones get them in ``dtype``."""
         if self.picked is None:
-            return torch.as_tensor(self.base.log_prob(z))
+            return torch.as_tensor(self.base.log_prob(z.to(dtype)))
         whole = z.new_zeros(*z.shape[:-1], self.base.batch_shape[-1]).index_copy(-1, self.picked, z)
         return torch.as_tensor(self.base.log_prob(whole)).index_select(-1, self.picked).sum(-1)
 

@@ -255,6 +255,23 @@ class Multiplexer(Derived):
         return self.compiled.complete
 
     @property
+    def resolution(self) -> dict[str, Fraction]:
+        """By name, how far apart the values of outputs lie that equalities tie together; empty without equalities.
+
+        Such outputs live on a lattice of binary fractions, on which equalities hold exactly. The dtype and the range of
+        the outputs determine its step: declare ranges for a finer one. Of several terms the coarsest step is named.
+
+        Example:
+            >>> Multiplexer(Rules("x: real[2]; sum(x) == 1; x[0] >= 0; x[1] >= 0"), dtype=torch.float16).resolution
+            {'x[0]': Fraction(1, 2048), 'x[1]': Fraction(1, 2048)}
+        """
+        steps: dict[int, Fraction] = {}
+        for b, maps in enumerate(self._maps):
+            for column, step in zip(self._columns(b).tolist(), maps.resolution(), strict=True):
+                steps[column] = max(step, steps.get(column, Fraction(0)))
+        return {v.name: steps[j] for j, v in enumerate(self.compiled.outputs) if steps.get(j)}
+
+    @property
     def out_features(self) -> int:
         """The number D of outputs."""
         return len(self.compiled.outputs)
@@ -287,8 +304,13 @@ class Multiplexer(Derived):
         sizes = " × ".join(map(str, self._sizes[:8])) + (" × …" if len(self._sizes) > 8 else "")
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, terms={sizes}, "
-            f"dtype={str(self.dtype).removeprefix('torch.')}"
+            f"dtype={str(self.dtype).removeprefix('torch.')}{self._step_text()}"
         )
+
+    def _step_text(self) -> str:
+        """The coarsest step of outputs on a lattice, if there are any and the tables can be read."""
+        coarsest = max(self.resolution.values(), default=None) if self.device.type != "meta" else None
+        return "" if coarsest is None else f", coarsest_step={float(coarsest):.3g}"
 
     # --- what it does -----------------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["check_json", "check_text", "explain_json", "explain_text"]
 
 SHOWN_TERMS = 50  # of a block, unless all are asked for
+STEP_FORMAT = "float32"  # torch's own, for which the steps of outputs in equalities are told
 LONGEST_NUMBER = 24  # characters of an exact number before it is rounded for reading
 Json = dict[str, Any]
 
@@ -198,7 +199,8 @@ def _range_json(r: Range) -> Json:
 def _block_json(block: Block, shapes: Sequence[TermShape]) -> Json:
     terms = []
     for term, shape in zip(block.terms, shapes, strict=True):
-        terms.append({**_term_json(term), "dimension": shape.dimension, "bounded": shape.bounded})
+        steps = {name: number_text(step) for name, step in _steps(block, term, shape).items()}
+        terms.append({**_term_json(term), "dimension": shape.dimension, "bounded": shape.bounded, "steps": steps})
     return {"outputs": [v.name for v in block.outputs], "size": block.size, "terms": terms}
 
 
@@ -242,12 +244,38 @@ def _block_table(block: Block, shapes: Sequence[TermShape], head: str, limit: in
     names = ", ".join(v.name for v in block.outputs)
     size = f" ({_counted(block.size, 'term')} in disjunctive normal form)" if block.size != len(block.terms) else ""
     title = Text(f"{head}{names}: {_counted(len(block.terms), 'term')}{size}", style="bold")
-    table = _table(("", True), ("term", False), ("dimension", True), ("bounded", False))
+    steps = [_steps_text(_steps(block, *pair)) for pair in zip(block.terms[:limit], shapes[:limit], strict=True)]
+    more = [(f"steps in {STEP_FORMAT}", False)] if any(steps) else []
+    table = _table(("", True), ("term", False), ("dimension", True), ("bounded", False), *more)
     for k, (term, shape) in enumerate(zip(block.terms[:limit], shapes[:limit], strict=True)):
-        table.add_row(*_cells(k, term_text(term), shape.dimension, "yes" if shape.bounded else "no"))
+        own = [steps[k]] if more else []
+        table.add_row(*_cells(k, term_text(term), shape.dimension, "yes" if shape.bounded else "no", *own))
     if not (hidden := len(block.terms[limit:]) if limit is not None else 0):
         return Group(title, table)
     return Group(title, table, Text(f"… and {hidden:,} more terms (--all-terms shows them)", style="dim"))
+
+
+def _steps(block: Block, term: Term, shape: TermShape) -> dict[str, Fraction]:
+    """What the values of outputs that equalities tie together lie apart in a layer; none if it would be refused."""
+    from multiplexnet.errors import MultiplexError
+    from multiplexnet.geometry.parts import Lattice
+    from multiplexnet.geometry.split import parts_of
+
+    if shape.dimension == len(block.outputs) - len(term.fixed):
+        return {}
+    try:
+        parts = parts_of(term, block.outputs, STEP_FORMAT)
+    except MultiplexError:
+        return {}
+    return {name: step for part in parts if isinstance(part, Lattice) for name, step in part.steps.items()}
+
+
+def _steps_text(steps: dict[str, Fraction]) -> str:
+    """Outputs with the same step together."""
+    names: dict[Fraction, list[str]] = {}
+    for name, step in steps.items():
+        names.setdefault(step, []).append(name)
+    return "; ".join(f"{', '.join(own)}: {float(step):.3g}" for step, own in names.items())
 
 
 def term_text(term: Term) -> str:

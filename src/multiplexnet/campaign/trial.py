@@ -266,8 +266,8 @@ class Trial:
             return False
         info, atoms = torch.finfo(dtype), [formula for formula in formulas if isinstance(formula, Atom)]
         for exponent in (0, 8, 14):
-            half_width = Fraction(64 * info.eps) * 2**exponent
-            if meaning.room(atoms, half_width, Fraction(2**exponent)):
+            spacing = Fraction(info.eps) * 2**exponent
+            if meaning.room(atoms, 64 * spacing, Fraction(2**exponent), spacing):
                 return True
         return False
 

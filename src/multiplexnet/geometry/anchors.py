@@ -103,12 +103,20 @@ def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction |
 
 
 def _candidates(rows: Rows, form: Format) -> Iterator[Point]:
-    for centre in centres(rows, form.max / 8):
+    for centre in centres(rows, form.max / 8, form.epsilon / COMFORTABLE):
         yield from _roundings(rows, form, centre)
     if len(rows) * rows.n <= EXACT_SIZE:
-        exact = _safest(rows, form)
-        if exact is not None:
-            yield from _roundings(rows, form, exact)
+        for reach in (form.max / 8, form.max * 31 / 32):
+            yield from _exact_candidates(rows, form, reach)
+
+
+def _exact_candidates(rows: Rows, form: Format, reach: Fraction) -> Iterator[Point]:
+    """The point with the largest cube that will do, and the one where rounding hardly matters, if there is one."""
+    for wanted in (THIN, COMFORTABLE):
+        exact = _safest(rows, form, wanted, reach)
+        if exact is None:
+            return
+        yield from _roundings(rows, form, exact)
 
 
 def _roundings(rows: Rows, form: Format, centre: Point) -> Iterator[Point]:
@@ -143,13 +151,13 @@ def _repaired(rows: Rows, form: Format, judged: Fraction, point: Point) -> tuple
     return judged, point
 
 
-def _safest(rows: Rows, form: Format) -> Point | None:
+def _safest(rows: Rows, form: Format, wanted: Fraction, reach: Fraction) -> Point | None:
     """The point that keeps the largest cube after rounding took its share, by an exact linear program.
 
-    Maximise ``t`` with ``a_i·c + (ε / 2 THIN) |a_i|·v + t |a_i|₁ ≤ b_i`` and ``|c_j| ≤ v_j``: a point with clearance
-    below 1/2 exists when ``t > 0`` is possible, up to the tiny absolute error near zero.
+    Maximise ``t`` with ``a_i·c + (ε / 2 wanted) |a_i|·v + t |a_i|₁ ≤ b_i`` and ``|c_j| ≤ v_j ≤ reach``: a point with a
+    clearance below ``wanted`` exists when ``t > 0`` is possible, up to the tiny absolute error near zero.
     """
-    n, share = rows.n, form.epsilon / (2 * THIN)
+    n, share = rows.n, form.epsilon / (2 * wanted)
     A: list[Sequence[Fraction | int]] = [[*a, *(share * abs(c) for c in a), sum(map(abs, a))] for a in rows.A]
     b: list[Fraction] = list(rows.b)
     for j in range(n):
@@ -157,7 +165,7 @@ def _safest(rows: Rows, form: Format) -> Point | None:
             A.append([sign * (i == j) for i in range(n)] + [-(i == j) for i in range(n)] + [0])
             b.append(Fraction(0))
         A.append([0] * n + [int(i == j) for i in range(n)] + [0])
-        b.append(form.max / 8)
+        b.append(reach)
     A.append([0] * (2 * n) + [1])
     b.append(Fraction(1))
     best = simplex.maximise([0] * (2 * n) + [1], Rows.of(A, b, n=2 * n + 1))
@@ -167,12 +175,14 @@ def _safest(rows: Rows, form: Format) -> Point | None:
 # --- float centres --------------------------------------------------------------------------------------------------
 
 
-def centres(rows: Rows, reach: Fraction) -> Iterator[Point]:
+def centres(rows: Rows, reach: Fraction, share: Fraction | None = None) -> Iterator[Point]:
     """Proposals for a point deep inside, the best first; unchecked.
 
     Rows whose slack is bounded on the set (all rows of a bounded set) keep the slacks of their analytic centre. The
     others get a slack of about ``max(1, |b_i| / 4)``, and the point of least norm is taken: near the origin, and never
-    nearer to a face than the size of the numbers asks for.
+    nearer to a face than the size of the numbers asks for. That may be less than floats can tell apart (``a ≤ b`` asks
+    for 1, also where both are above 2,000,000): with ``share`` the second proposal gives these rows as much as
+    ``share · |a_i|·|x|`` more.
     """
     if not len(rows):
         yield (Fraction(0),) * rows.n
@@ -193,19 +203,27 @@ def centres(rows: Rows, reach: Fraction) -> Iterator[Point]:
     if not (A @ x < b).all():
         return
     centre, is_bounded = lp.analytic_centre(A, b, x) if pointed else (x, False)
-    if not is_bounded:
-        home = lp.as_floats([-o / size for o in origin])
-        centre = _near(A, b, x, lp.as_floats([w / size for w in scale]), home)
-    yield _global(origin, size, centre)
+    if is_bounded:
+        yield _global(origin, size, centre)
+        yield _global(origin, size, x)
+        return
+    home = lp.as_floats([-o / size for o in origin])
+    widths = lp.as_floats([w / size for w in scale])
+    yield _global(origin, size, _near(A, b, x, widths, home))
+    if share is not None:
+        yield _global(origin, size, _near(A, b, x, widths, home, float(share)))
     yield _global(origin, size, x)
 
 
-def _near(A: lp.Array, b: lp.Array, x: lp.Array, widths: lp.Array, home: lp.Array) -> lp.Array:
+def _near(
+    A: lp.Array, b: lp.Array, x: lp.Array, widths: lp.Array, home: lp.Array, share: float | None = None
+) -> lp.Array:
     """The centre of an unbounded set: the point nearest to ``home`` that keeps its distances from all rows."""
     escapes = lp.escaping_rows(A)
     centre, _ = lp.analytic_centre(A[~escapes], b[~escapes], x)
     wanted = np.where(escapes, widths, b - A @ centre)
-    near = lp.least_norm(A, b - lp.KEPT_SLACK * wanted, home)
+    shares = None if share is None else np.where(escapes, share, 0.0)
+    near = lp.least_norm(A, b - lp.KEPT_SLACK * wanted, home, shares)
     return x if near is None else near
 
 

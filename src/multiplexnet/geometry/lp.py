@@ -124,11 +124,20 @@ def chebyshev_centre(A: Array, b: Array, scale: Array, reach: float) -> tuple[fl
     return None if answer.x is None else (float(answer.x[n]), np.asarray(answer.x[:n]))
 
 
-def least_norm(A: Array, b: Array, origin: Array) -> Array | None:
-    """The point of ``A x ≤ b`` that is nearest to ``origin``, distances summed over the coordinates."""
+def least_norm(A: Array, b: Array, origin: Array, share: Array | None = None) -> Array | None:
+    """The point of ``A x ≤ b`` that is nearest to ``origin``, distances summed over the coordinates.
+
+    With ``share``, one number per row, row i keeps a slack of ``share_i Σ_j |a_ij| |x_j − origin_j|``.
+
+    Example:
+        >>> A, b = np.array([[-1.0, 0.0], [1.0, -1.0]]), np.array([-80.0, 0.0])
+        >>> least_norm(A, b, np.zeros(2), np.array([0.0, 0.1])).round()  # 80 ≤ x ≤ y − (x + y) / 10
+        array([80., 98.])
+    """
     n = A.shape[1]
     eye = np.eye(n)
-    stacked = np.block([[A, np.zeros_like(A)], [eye, -eye], [-eye, -eye]])
+    kept = np.zeros_like(A) if share is None else np.abs(A) * share[:, None]
+    stacked = np.block([[A, kept], [eye, -eye], [-eye, -eye]])
     bound = np.concatenate([b, origin, -origin])
     answer: Any = linprog(
         np.append(np.zeros(n), np.ones(n)), A_ub=stacked, b_ub=bound, bounds=(None, None), method="highs"

@@ -9,7 +9,8 @@ terms are one tensor and not ten thousand objects::
 Each h_k maps all of R^n into the set of its part. What comes out satisfies the part exactly for every raw value; NaN
 comes out as NaN. ``parameters``, ``(*batch, 1 or T, p)`` or with index ``(*batch, p)``, are the known values u of parts
 whose bounds depend on them; other transforms take no notice. ``inverse`` and ``log_abs_det`` belong to the smooth map,
-before its values are rounded to floats.
+before its values are rounded to floats. ``unrounded`` does too, and knows that they were: a float x stands for all
+reals that are rounded to it, its *cell*.
 """
 
 from __future__ import annotations
@@ -37,6 +38,7 @@ __all__ = [
     "gradient_floor",
     "in_full_precision",
     "precision_of",
+    "quarter_cell",
     "rows_of",
 ]
 
@@ -94,6 +96,22 @@ def precision_of(dtype: torch.dtype) -> Precision:
     tiny = 2.0**-24 if dtype is torch.float16 else info.smallest_normal
     half = dtype in (torch.bfloat16, torch.float16)
     return Precision(dtype, unit, tiny, info.max, torch.float32 if half else dtype)
+
+
+def quarter_cell(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """A quarter of the distance between numbers of the dtype around ``x``, in float64.
+
+    Where x is a number of the dtype at the end of an interval, the reals of the interval that are rounded to x reach
+    from x to twice as far: this is their middle.
+
+    Example:
+        >>> quarter_cell(torch.tensor([1.0, 0.0, -5.0]), torch.float16).log2()
+        tensor([-12., -26., -10.], dtype=torch.float64)
+    """
+    info = torch.finfo(dtype)
+    exponent = torch.frexp(x.detach().double())[1] - 1
+    quarter, least = torch.full_like(x, info.eps / 4, dtype=torch.float64), info.smallest_normal * info.eps / 4
+    return torch.ldexp(quarter, exponent).clamp(min=max(least, torch.finfo(torch.float64).smallest_normal))
 
 
 def finite(raw: Tensor) -> Tensor:
@@ -178,6 +196,15 @@ class Transform(Tabled, ABC):
     @abstractmethod
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         """A raw value that is mapped to ``x`` (up to rounding; ``x`` outside goes to the nearest end of the ray)."""
+
+    @abstractmethod
+    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        """The raw value, in float64, of the reals that ``x`` inside stands for.
+
+        As ``inverse``, but a point that is nearer to the boundary than the middle of its cell is taken to lie as far
+        inside as that: the floats at the boundary have densities of what was rounded to them, and not of the boundary
+        itself, where raw values are infinite.
+        """
 
     @abstractmethod
     def forward_and_log_det(

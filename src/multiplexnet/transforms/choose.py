@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
 from typing import Self
 
 import numpy as np
@@ -25,6 +26,7 @@ from multiplexnet.transforms.assembly import Assembly
 from multiplexnet.transforms.base import Transform, in_full_precision
 from multiplexnet.transforms.group import Given, Group, Places, groups_of, transform_of
 from multiplexnet.transforms.known import Functions, Known
+from multiplexnet.transforms.lattice import LatticeGauge
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Tabled
 
@@ -176,6 +178,25 @@ class TermMaps(Tabled):
         return raw
 
     @in_full_precision
+    def unrounded_and_log_det(
+        self,
+        x: Tensor,
+        index: Tensor,
+        *,
+        inputs: Tensor | None = None,
+        functions: Functions | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The raw values of what floats ``x``, ``(*batch, D)``, of the chosen terms stand for; ``log|det|`` there."""
+        given = Given(inputs, functions or {})
+        pieces: list[Tensor] = []
+        log_dets: list[Tensor] = []
+        for transform, own, chosen, parameters in self._calls(x, index, given, False, x):
+            pieces.append(transform.unrounded(own, chosen, parameters))
+            log_dets.append(transform.log_abs_det(pieces[-1], chosen, parameters))
+        raw: Tensor = self.assembly(pieces, index)
+        return raw, self._total(log_dets, index)
+
+    @in_full_precision
     def nearest(self, x: Tensor, *, inputs: Tensor | None = None, functions: Functions | None = None) -> Tensor:
         """For every term a point of it near ``x``: ``(*batch, D)`` becomes ``(*batch, K, D)``."""
         pieces: list[Tensor] = []
@@ -203,9 +224,25 @@ class TermMaps(Tabled):
             x, log_det = transform.forward_and_log_det(own, chosen, parameters)
             pieces.append(x)
             log_dets.append(log_det)
+        return self.assembly(pieces, index), self._total(log_dets, index)
+
+    def resolution(self) -> list[Fraction]:
+        """For each output how far apart its values lie in terms where equalities tie it, at most; 0: in no term."""
+        first = self.separable is not None
+        steps = [g.transform.steps() if isinstance(g.transform, LatticeGauge) else None for g in self._groups]
+        coarsest = [Fraction(0)] * self.assembly.piece.shape[1]
+        places = (self.assembly.piece - int(first), self.assembly.row, self.assembly.slot)
+        for pieces, rows, slots in zip(*(table.tolist() for table in places), strict=True):
+            for j, (piece, row, slot) in enumerate(zip(pieces, rows, slots, strict=True)):
+                own = steps[piece] if piece >= 0 else None
+                coarsest[j] = coarsest[j] if own is None else max(coarsest[j], own[row][slot])
+        return coarsest
+
+    def _total(self, log_dets: Sequence[Tensor], index: Tensor | None) -> Tensor:
+        """The sum over the boxes and the groups, for every term."""
         groups = [None] * (len(log_dets) - len(self.groups)) + self._groups
         spread = [d if g is None else g.spread(d, index, 0.0) for g, d in zip(groups, log_dets, strict=True)]
-        return self.assembly(pieces, index), sum(spread[1:], spread[0])
+        return sum(spread[1:], spread[0])
 
     @in_full_precision
     def feasible(

@@ -40,6 +40,7 @@ from multiplexnet.transforms.base import (
     gradient_floor,
     in_full_precision,
     precision_of,
+    quarter_cell,
     rows_of,
 )
 
@@ -469,6 +470,22 @@ class Gauge(Transform):
         G = gauge(d, chosen, self.tables)[0].clamp(1e-8, 1 - UNIT64)
         q = d * (torch.atanh(G) / G).unsqueeze(-1)
         raw = times(self.unwhiten, q, chosen).to(self.precision.dtype)
+        return raw.reshape(self._shape(x, index, raw.shape[-1]))
+
+    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        return self.off_grid(x, quarter_cell(x, self.precision.dtype), index)
+
+    def off_grid(self, x: Tensor, cell: Tensor, index: Tensor | None) -> Tensor:
+        """:meth:`unrounded` of points that stand for cells of this size; ``cell`` has the shape of ``x``."""
+        (flat, chosen), (own, _) = self._flat(x.double(), index), self._flat(cell, index)
+        d = flat - _take(self.anchor, chosen)
+        change = times(self.rows.abs(), own, chosen).amax(-1)
+        if self.tables.tight:
+            change = torch.maximum(change, times(self.errors, own, chosen).amax(-1))
+        found = gauge(d, chosen, self.tables)[0].clamp(min=1e-8)
+        G = torch.minimum(found, 1 - change.clamp(UNIT64, 0.5))
+        q = d * (torch.atanh(G) / found).unsqueeze(-1)
+        raw = times(self.unwhiten, q, chosen)
         return raw.reshape(self._shape(x, index, raw.shape[-1]))
 
     def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:

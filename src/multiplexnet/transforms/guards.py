@@ -101,6 +101,9 @@ class Guards(Transform):
     def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         return self.forward(x, index)
 
+    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        return self.forward(x.double(), index)
+
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:

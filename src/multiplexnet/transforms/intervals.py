@@ -24,7 +24,16 @@ from torch import Tensor
 from multiplexnet.geometry.formats import FORMATS
 from multiplexnet.geometry.magnitudes import level
 from multiplexnet.geometry.parts import Bound, Parametric
-from multiplexnet.transforms.base import LIMIT, UNDERFLOW, UNIT64, Transform, applied, exactly, gradient_floor
+from multiplexnet.transforms.base import (
+    LIMIT,
+    UNDERFLOW,
+    UNIT64,
+    Transform,
+    applied,
+    exactly,
+    gradient_floor,
+    quarter_cell,
+)
 from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, softplus
 from multiplexnet.transforms.gauge import times
 from multiplexnet.transforms.reading import Read, kept, read
@@ -145,6 +154,16 @@ class Intervals(Transform):
         between = torch.log(above) - torch.log(below)
         one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
         return torch.where(has_lower & has_upper, between, one).to(self.precision.dtype)
+
+    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        assert parameters is not None
+        frame, y = self._frame(parameters, index), x.double()
+        has_lower, has_upper = self._at(self.has, index).unbind(-2)
+        nearest = quarter_cell(x, self.precision.dtype)
+        above, below = (d.clamp(min=nearest) for d in (y - frame.lower, frame.upper - y))
+        between = torch.log(above) - torch.log(below)
+        one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
+        return torch.where(has_lower & has_upper, between, one)
 
     def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         assert parameters is not None

@@ -28,6 +28,9 @@ from multiplexnet.transforms.gauge import Gauge, Grid, Scale, times
 
 __all__ = ["LatticeGauge"]
 
+STEPS = 16.0
+"""The least that a raw value of 1 means along a coordinate that no row mentions, in steps of the grid."""
+
 
 def in_steps(part: Lattice) -> Polyhedron:
     """The inequalities on t in units of a step, with those of ``|t| ≤ bound`` that do not follow from the others."""
@@ -64,6 +67,12 @@ def independent(basis: np.ndarray) -> list[int]:
         if np.linalg.matrix_rank(basis[[*chosen, i]]) > len(chosen):
             chosen.append(i)
     return chosen
+
+
+def _common_step(numbers: Sequence[Fraction]) -> Fraction:
+    """The largest number that all are multiples of; 0 if they are 0."""
+    unit = math.lcm(*(c.denominator for c in numbers))
+    return Fraction(math.gcd(*(int(c * unit) for c in numbers)), unit)
 
 
 def check_exact(part: Lattice) -> None:
@@ -109,13 +118,18 @@ class LatticeGauge(Transform):
         tables = {"origin": origin, "basis": basis, "coordinates": np.linalg.pinv(basis)}
         super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
         scales = [
-            Scale(len(part.A) - part.cuts, 1 / float(part.step), float(part.bound / part.step) / 8) for part in parts
+            Scale(len(part.A) - part.cuts, max(1 / float(part.step), STEPS), float(part.bound / part.step) / 8)
+            for part in parts
         ]
         halves = [Fraction(1, 2)] * len(parts)
         self.gauge = Gauge([in_steps(part) for part in parts], torch.float64, grain=halves, scales=scales)
         self.gauge.read(torch.from_numpy(select))
         self.gauge.log_det += torch.tensor([len(part.anchor) * math.log(part.step) for part in parts])
         self.gauge.floor = gradient_floor(dtype)
+
+    def steps(self) -> list[list[Fraction]]:
+        """What the values of each output of each term lie apart; 0 for a constant."""
+        return [[_common_step([Fraction(c) for c in row]) for row in term] for term in self.basis.tolist()]
 
     def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         return self.gauge.on_grid(raw, index, Grid(self.origin, self.basis), self.precision.dtype)
@@ -124,6 +138,10 @@ class LatticeGauge(Transform):
         t = times(self.coordinates, x.double() - self._at(self.origin, index), index)
         raw: Tensor = self.gauge.inverse(t, index)
         return raw.to(self.precision.dtype)
+
+    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        t = times(self.coordinates, x.double() - self._at(self.origin, index), index)
+        return self.gauge.off_grid(t, torch.full_like(t, 0.25), index)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from multiplexnet.geometry.magnitudes import level
 from multiplexnet.geometry.parts import Parametric
-from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor
+from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor, quarter_cell
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
 from multiplexnet.transforms.intervals import affine
 from multiplexnet.transforms.reading import clear_of_zero, read
@@ -95,6 +95,18 @@ class ParametricGauge(Transform):
         G = self._gauge(frame, d, index).clamp(1e-8, 1 - UNIT64)
         q = d * (torch.atanh(G) / G).unsqueeze(-1)
         return torch.where(frame.scale > 0, q / frame.scale, 0.0).to(self.precision.dtype)
+
+    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        assert parameters is not None
+        frame = self._frame(parameters, index)
+        cell = quarter_cell(x, self.precision.dtype)
+        size = times(self.A.abs(), cell.expand_as(frame.anchor), index)
+        change = (torch.where(frame.loose, LOOSE * size, size) / frame.slack.detach()).amax(-1)
+        d = x.double() - frame.anchor
+        found = self._gauge(frame, d, index).clamp(min=1e-8)
+        G = torch.minimum(found, 1 - change.clamp(UNIT64, 0.5))
+        q = d * (torch.atanh(G) / found).unsqueeze(-1)
+        return torch.where(frame.scale > 0, q / frame.scale, 0.0)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None

@@ -24,7 +24,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Box
-from multiplexnet.transforms.base import LIMIT, Precision, Transform, applied, exactly, precision_of
+from multiplexnet.transforms.base import LIMIT, Precision, Transform, applied, exactly, precision_of, quarter_cell
 from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, portable_softplus, softplus
 
 __all__ = ["PaperSeparable", "Separable"]
@@ -188,6 +188,17 @@ class Separable(Transform):
         raw = torch.where(sign != 0, sign * inverse_softplus(distance), torch.where(free != 0, y, interval))
         return raw.to(self.precision.dtype)
 
+    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        lower, base, width, sign, free = (
+            self._at(t, index).double() for t in (self.lower, self.base, self.width, self.sign, self.free)
+        )
+        y = x.double()
+        nearest = quarter_cell(x, self.precision.dtype)
+        above, below = (d.clamp(min=nearest) for d in (y - lower, lower + width - y))
+        half = sign * inverse_softplus((sign * (y - base)).clamp(min=nearest))
+        interval = torch.where(width > 0, torch.log(above) - torch.log(below), 0.0)
+        return torch.where(sign != 0, half, torch.where(free != 0, y, interval))
+
     def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         lower, upper = self._at(self.lower, index), self._at(self.upper, index)
         return x.to(self.precision.computing).clamp(lower, upper).to(self.precision.dtype)
@@ -246,6 +257,14 @@ class PaperSeparable(Transform):
         inner = k - inverse_softplus((upper - y).clamp(min=smallest))
         raw = inverse_softplus(inner.clamp(min=smallest)).to(self.precision.dtype)
         return torch.where(interval, torch.where(lower == upper, 0.0, raw), self.others.inverse(x, index))
+
+    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+        lower, upper, k, interval = (self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval))
+        y, nearest = x.double(), quarter_cell(x, self.precision.dtype)
+        above, below = (d.clamp(min=nearest) for d in (y - lower, upper - y))
+        # g(z) = k − g⁻¹(b − y) grows faster than y − a, which it is compared with at the lower end, where it cancels.
+        raw = inverse_softplus(torch.maximum(k - inverse_softplus(below), above))
+        return torch.where(interval, torch.where(lower == upper, 0.0, raw), self.others.unrounded(x, index))
 
     def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
         return self.others.nearest(x, index)
