@@ -20,13 +20,14 @@ from numpy.typing import NDArray
 
 from multiplexnet.errors import EqualityError, MagnitudeError, ThinTermError
 from multiplexnet.geometry import lp, simplex
-from multiplexnet.geometry.anchors import EXACT_SIZE, THIN, Point, centres, text
+from multiplexnet.geometry.anchors import EXACT_SIZE, THIN, Point, centres, refuse_out_of_range, text
 from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_two
 from multiplexnet.geometry.hermite import NotDyadic, Solutions, solutions
 from multiplexnet.geometry.magnitudes import LARGEST, refuse_far
 from multiplexnet.geometry.parts import Box, Lattice
 from multiplexnet.geometry.ranges import ranges
 from multiplexnet.geometry.rows import Rows
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import Variable
 
 __all__ = ["grid_clearance", "lattice_of"]
@@ -40,7 +41,9 @@ INVERSE_BITS = 40
 """Bits of the fixed-point inverse that bounds t by x."""
 
 
-def lattice_of(outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: Format) -> Lattice | Box:
+def lattice_of(
+    outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: Format, deadline: Deadline = NEVER
+) -> Lattice | Box:
     """The lattice part of a group of outputs, or a box of constants where the equalities leave one point.
 
     Args:
@@ -48,6 +51,7 @@ def lattice_of(outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: 
         equalities: read as ``E x = e``.
         rows: the inequalities; together they have a point with slack in every row.
         form: the float format of x.
+        deadline: when it gives up.
 
     Raises:
         EqualityError: no dyadic number, or no number of the format, meets an equality.
@@ -63,17 +67,18 @@ def lattice_of(outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: 
     """
     names = [v.name for v in outputs]
     try:
-        found = solutions(equalities.A, equalities.b)
+        found = solutions(equalities.A, equalities.b, deadline)
     except NotDyadic as error:
         row = text(equalities.subset([error.row]), names, "==")
         raise EqualityError(row, NO_FLOAT) from None
     _check_constants(found, equalities, names, form)
     if found.dimension == 0:
         return Box(tuple(outputs), found.origin, found.origin)
-    part = _lattice(outputs, found, equalities, rows, form)
+    part = _lattice(outputs, found, equalities, rows, form, deadline)
     if part is None:
+        refuse_out_of_range(equalities + rows, form, names)
         wider = sorted((f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision)
-        would_do = next((f.name for f in wider if _lattice(outputs, found, equalities, rows, f)), None)
+        would_do = next((f.name for f in wider if _lattice(outputs, found, equalities, rows, f, deadline)), None)
         raise ThinTermError([*text(equalities, names, "=="), *text(rows, names)], form.name, would_do)
     slacks = [b - sum(map(Fraction.__mul__, a, part.anchor), Fraction(0)) for a, b in zip(part.A, part.b, strict=True)]
     steps = [[c * part.step for c in a] for a in part.A]
@@ -96,7 +101,7 @@ def _check_constants(found: Solutions, equalities: Rows, names: Sequence[str], f
 
 
 def _lattice(
-    outputs: Sequence[Variable], found: Solutions, equalities: Rows, rows: Rows, form: Format
+    outputs: Sequence[Variable], found: Solutions, equalities: Rows, rows: Rows, form: Format, deadline: Deadline
 ) -> Lattice | None:
     """The part on the first grid that has an anchor, from the widest range to the finest step.
 
@@ -107,16 +112,17 @@ def _lattice(
     if inverse is None:
         raise MagnitudeError(text(equalities, [v.name for v in outputs], "=="), Fraction(longest))
     pulled = _pulled_back(rows, found)
-    own = list(centres(pulled, Fraction(lp.FAR)))
+    own = list(centres(pulled, Fraction(lp.FAR), deadline))
     grids = [
         (pulled + cuts, step, bound)
-        for largest, cuts in _sizes(found, equalities, rows, pulled, own, form)
+        for largest, cuts in _sizes(found, equalities, rows, pulled, own, form, deadline)
         for bound in [_bound(found, inverse, largest)]
         if (step := _step(found, largest, bound, form)) is not None
     ]
     ample = ((grid, _grid_anchor(grid[0], grid[1], own, AMPLE)) for grid in grids)
-    scarce = ((grid, _grid_anchor(grid[0], grid[1], [*own, *_grid_centres(grid[0])], THIN)) for grid in grids)
+    scarce = ((grid, _grid_anchor(grid[0], grid[1], [*own, *_grid_centres(grid[0], deadline)], THIN)) for grid in grids)
     for (inside, step, bound), anchor in chain(ample, scarce):
+        deadline.check()
         if anchor is not None:
             A = tuple(tuple(map(Fraction, a)) for a in inside.A)
             cuts = len(inside) - len(pulled)
@@ -141,7 +147,13 @@ def _pulled_back(rows: Rows, found: Solutions) -> Rows:
 
 
 def _sizes(
-    found: Solutions, equalities: Rows, rows: Rows, pulled: Rows, own: Sequence[Point], form: Format
+    found: Solutions,
+    equalities: Rows,
+    rows: Rows,
+    pulled: Rows,
+    own: Sequence[Point],
+    form: Format,
+    deadline: Deadline,
 ) -> Iterator[tuple[list[Fraction], Rows]]:
     """The largest ``|x_i|``, and rows over t that enforce it where nothing else does; several offers if unbounded."""
     reverse = Rows.of([[-c for c in a] for a in equalities.A], [-e for e in equalities.b], n=rows.n)
@@ -150,7 +162,7 @@ def _sizes(
         for low, high in ranges(equalities + reverse + rows)
     ]
     open_ = [i for i, size in enumerate(known) if size is None and any(found.basis[i])]
-    guessed = {i: _float_size(found, pulled, i) for i in open_}
+    guessed = {i: _float_size(found, pulled, i, deadline) for i in open_}
     scale = _scale(found, own) if None in guessed.values() else []
     for digits in range((form.precision + 1) // 2, 0, -1):
         spread = {i: g if g is not None else scale[i] * 2**digits for i, g in guessed.items()}
@@ -168,11 +180,11 @@ def _cuts(found: Solutions, spread: dict[int, Fraction]) -> Rows:
     return Rows.of(A, b, n=found.dimension)
 
 
-def _float_size(found: Solutions, pulled: Rows, i: int) -> Fraction | None:
+def _float_size(found: Solutions, pulled: Rows, i: int, deadline: Deadline) -> Fraction | None:
     """The largest ``|x_i|`` a float solver sees, a little more than that; ``None`` if it looks unbounded."""
     A, b = lp.unit_rows(pulled.A, pulled.b) if len(pulled) else (np.zeros((0, pulled.n)), np.zeros(0))
     row = np.array(found.basis[i], dtype=np.float64)
-    ends = [lp.maximise(sign * row, A, b, reach=lp.FAR) for sign in (1.0, -1.0)]
+    ends = [lp.maximise(sign * row, A, b, reach=lp.FAR, deadline=deadline) for sign in (1.0, -1.0)]
     if any(end is None or float(np.abs(end[1]).max()) > lp.FAR / 2 for end in ends):
         return None
     sizes = [abs(sign * Fraction(end[0]) + found.origin[i]) for sign, end in zip((1, -1), ends, strict=True) if end]
@@ -265,12 +277,12 @@ def _grid_anchor(rows: Rows, step: Fraction, offers: Sequence[Point], limit: Fra
     return best[1] if best is not None and best[0] < limit else None
 
 
-def _grid_centres(rows: Rows) -> Iterator[Point]:
+def _grid_centres(rows: Rows, deadline: Deadline) -> Iterator[Point]:
     """Float centres, then the centre of the largest cube by an exact linear program: the safest one on a grid."""
-    yield from centres(rows, Fraction(lp.FAR))
+    yield from centres(rows, Fraction(lp.FAR), deadline)
     if len(rows) * rows.n <= EXACT_SIZE:
         A = [[*a, sum(map(abs, a))] for a in rows.A]
-        best = simplex.maximise([0] * rows.n + [1], Rows.of(A, rows.b, n=rows.n + 1))
+        best = simplex.maximise([0] * rows.n + [1], Rows.of(A, rows.b, n=rows.n + 1), deadline=deadline)
         if best.status == "optimal":
             yield best.point[: rows.n]
 
