@@ -198,9 +198,9 @@ class Multiplexer(nn.Module):
         deadline.begin(TABLES)
         maps = []
         for own in made:
+            deadline.step(len(maps))
             parts = [parts for parts, _ in own.terms]
             maps.append(TermMaps(parts, own.block.outputs, dtype, boxes=self._boxes, inputs=compiled.inputs))
-            deadline.step()
         return maps
 
     # --- what it is -------------------------------------------------------------------------------------------------
