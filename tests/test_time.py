@@ -263,10 +263,11 @@ def test_a_question_can_be_interrupted() -> None:
 
 def test_an_interrupt_is_none_of_the_answers() -> None:
     """z3 takes the signal and gives the question up; that must not be read as «there is no point»."""
-    encoder = Encoder(z3.Context())
-    solver = z3.SimpleSolver(ctx=encoder.context)
+    context = z3.Context()
+    solver = z3.SimpleSolver(ctx=context)
+    encoder = Encoder(context)
     solver.add(*(encoder.formula(rule.formula) for rule in pigeons(12).specification.rules))
-    timer = threading.Timer(0.5, encoder.context.interrupt)
+    timer = threading.Timer(0.5, context.interrupt)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
         decided(solver, NEVER)

@@ -196,7 +196,7 @@ class Multiplexer(nn.Module):
         self, made: Sequence[Made], compiled: Compiled, dtype: torch.dtype, deadline: Deadline = NEVER
     ) -> list[TermMaps]:
         deadline.begin(TABLES)
-        maps = []
+        maps: list[TermMaps] = []
         for own in made:
             deadline.step(len(maps))
             parts = [parts for parts, _ in own.terms]

@@ -94,6 +94,8 @@ def _own_errors(path: Path) -> Iterator[None]:
     """What polars and pyarrow say about a damaged file, as our own error."""
     try:
         yield
+    except TableError:
+        raise
     except (OSError, ValueError, NotImplementedError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise TableError(f"{path} cannot be read: {_reason(error)}") from None
 
