@@ -194,7 +194,7 @@ def measure(family: Family, seed: int) -> Measurement | None:
     rules = family.rules(seed)
     start = perf_counter()
     try:
-        compiled = rules.compile(max_terms=family.max_terms, nested=family.nested)
+        compiled = rules.compile(max_terms=family.max_terms, nested=family.nested, seconds=None)
     except (ContradictionError, TermBudgetExceeded):
         return None
     seconds = perf_counter() - start

@@ -185,7 +185,7 @@ def cost(case: Case, mux: Multiplexer, setup: float, batch: int, seconds: float)
 def costs(cases: Sequence[Case], seconds: float) -> Iterator[Cost]:
     for case in cases:
         start = process_time()
-        mux = Multiplexer(case.rules(), dtype=DTYPES[0])
+        mux = Multiplexer(case.rules(), dtype=DTYPES[0], seconds=None)
         setup = process_time() - start
         for dtype in DTYPES:
             mux = mux.to(dtype)

@@ -93,7 +93,7 @@ class Multiplexed(Layer):
 
     def __init__(self, given: Set, dtype: torch.dtype) -> None:
         super().__init__()
-        self.mux = Multiplexer(Rules(given.rules), dtype=dtype)
+        self.mux = Multiplexer(Rules(given.rules), dtype=dtype, seconds=None)
         self.in_features = self.mux.in_features
 
     def forward(self, raw: Tensor, *limit: Tensor) -> Tensor:

@@ -15,8 +15,7 @@ from pathlib import Path
 import data
 import numpy as np
 import torch
-from accelerate import Accelerator
-from harness import ExperimentError
+from harness import Accelerator, ExperimentError
 from rich.progress import track
 from torch import Tensor, nn
 from torch.nn import functional as F

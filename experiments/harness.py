@@ -28,9 +28,13 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
+
+try:
+    from accelerate import Accelerator as Accelerator
+except ModuleNotFoundError:
+    raise SystemExit("the experiments need accelerate: pip install 'multiplexnet[experiments]'") from None
 
 HERE = Path(__file__).parent
 OUT = Path("out")

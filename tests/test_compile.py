@@ -284,7 +284,17 @@ def test_the_budget_is_per_block() -> None:
 def test_progress_is_told() -> None:
     calls: list[tuple[str, int]] = []
     Rules("a != b").compile(progress=lambda name, count: calls.append((name, count)))
-    assert calls == [("a, b", 1), ("a, b", 2)]
+    assert calls == [
+        ("bringing the rules into normal form", 0),
+        ("looking for a contradiction", 0),
+        ("finding the terms of a, b", 0),
+        ("finding the terms of a, b", 1),
+        ("finding the terms of a, b", 2),
+        ("proving that the terms say what the rules say", 0),
+        ("proving that the terms say what the rules say", 1),
+        ("proving that the terms say what the rules say", 2),
+        ("proving that the terms say what the rules say", 3),
+    ]
 
 
 # --- covers of data -------------------------------------------------------------------------------------------------

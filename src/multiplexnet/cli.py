@@ -19,10 +19,11 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperCommand
 
 from multiplexnet.errors import MultiplexError
+from multiplexnet.logic.deadline import SECONDS
 from multiplexnet.logic.formula import Specification
 
 __all__ = ["app"]
@@ -92,6 +93,32 @@ def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
     finally:
         if bar.live.is_started:
             bar.stop()
+
+
+@contextmanager
+def _phases() -> Iterator[Callable[[str, int], None]]:
+    """What is being done and how far it is, on standard error, once the work has taken a while."""
+    columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,}"), TimeElapsedColumn())
+    shown = Progress(*columns, console=Console(stderr=True), transient=True)
+    task, start = shown.add_task("", total=None), perf_counter()
+
+    def told(doing: str, done: int) -> None:
+        if perf_counter() - start > SLOW_SECONDS:
+            shown.start()
+            shown.update(task, completed=done, description=doing)
+
+    try:
+        yield told
+    finally:
+        if shown.live.is_started:
+            shown.stop()
+
+
+def _make_folder(path: Path) -> None:
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise _BadInput(f"{path} cannot be made: {error.strerror or error}") from None
 
 
 def _version(wanted: bool) -> None:
@@ -190,6 +217,9 @@ def explain(
     ] = None,
     max_terms: Annotated[int | None, typer.Option(min=1, help="The most terms a block may have.")] = None,
     all_terms: Annotated[bool, typer.Option("--all-terms", help="Show every term, however many.")] = False,
+    seconds: Annotated[
+        float, typer.Option(min=0, help="Tell what was found after so many seconds (0: no limit).")
+    ] = SECONDS,
 ) -> None:
     """What the rules in FILE mean: terms, ranges, contradictions. Exit code 1: some input, or all, has no output."""
     with _answering(as_json):
@@ -198,8 +228,8 @@ def explain(
         point = dict(_assignment(text) for text in at or ())
         options = {} if max_terms is None else {"max_terms": max_terms}
         rules = _load(file)
-        with Console(stderr=True).status(f"compiling {file}") as status:
-            explanation = rules.explain(**options, progress=lambda names, k: status.update(f"{names}: {k:,} terms"))
+        with _phases() as told:
+            explanation = rules.explain(**options, seconds=seconds or None, progress=told)
         _printed(
             lambda: explain_text(explanation, all_terms=all_terms),
             lambda: {"rules_file": str(file), **explain_json(explanation)},
@@ -272,7 +302,7 @@ def campaign(
     seed: Annotated[int, typer.Option(help="Of everything: a trial is a function of seed and number alone.")] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     output: Annotated[Path, typer.Option(metavar="FILE", help="The summary, saved as it grows.")] = Path(
-        "campaign.json"
+        "out/campaign.json"
     ),
     resume: Annotated[bool, typer.Option("--resume", help="Go on from the summary in --output.")] = False,
     regressions: Annotated[
@@ -285,6 +315,7 @@ def campaign(
         from multiplexnet.campaign.run import campaign as run
 
         plan = Plan(formulas, rows or 1000 * formulas, seed)
+        _make_folder(output.parent)
         columns = (BarColumn(), TextColumn("{task.description}"), TimeElapsedColumn())
         with Progress(*columns, console=Console(stderr=True)) as bar:
             task = bar.add_task("", total=plan.formulas)

@@ -5,12 +5,14 @@ All derive from :class:`MultiplexError` and from the builtin that fits, so both 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from math import prod
 
 __all__ = [
+    "CompileTimeout",
     "ContradictionError",
     "CyclicFunctionError",
     "DomainError",
@@ -19,17 +21,22 @@ __all__ = [
     "EqualityError",
     "InputError",
     "MagnitudeError",
+    "MissingLibrary",
     "MultiplexError",
     "NestedError",
+    "OutOfRangeError",
     "PlotError",
     "ProductError",
     "RecordError",
     "RuleSyntaxError",
+    "RuleTypeError",
     "ShapeError",
+    "SolverGaveUp",
     "TableError",
     "TermBudgetExceeded",
     "ThinTermError",
     "UnboundableError",
+    "needing",
 ]
 
 
@@ -62,6 +69,46 @@ class RuleSyntaxError(MultiplexError, ValueError):
         super().__init__(text)
 
 
+class RuleTypeError(MultiplexError, TypeError):
+    """Something else than text was given for rules.
+
+    Args:
+        found: what was given.
+        advice: what to do with it.
+    """
+
+    def __init__(self, found: object, advice: str) -> None:
+        super().__init__(f"rules are text, one rule a line, or a list of such texts; found {_shown(found)}: {advice}")
+
+
+def _shown(found: object) -> str:
+    return "None" if found is None else f"an object of type {type(found).__name__}"
+
+
+class MissingLibrary(MultiplexError, ImportError):
+    """A library that is not installed and that something asks for.
+
+    Args:
+        what: what needs it.
+        library: the library.
+        command: what installs it.
+    """
+
+    def __init__(self, what: str, library: str, command: str) -> None:
+        super().__init__(f"{what} needs {library}, which is not installed: {command}", name=library)
+
+
+@contextmanager
+def needing(library: str, what: str, command: str) -> Iterator[None]:
+    """Says what to do where importing the library fails because it is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != library:
+            raise
+        raise MissingLibrary(what, library, command) from None
+
+
 class ContradictionError(MultiplexError, ValueError):
     """Rules that no output can obey, with a smallest set of them that contradict each other.
 
@@ -87,17 +134,67 @@ class TermBudgetExceeded(MultiplexError, RuntimeError):
         count: terms found when the budget ran out.
         max_terms: the budget.
         outputs: names of the outputs of the block that explodes.
+        nested: whether inner blocks were tried as well.
+        variable: the discrete output whose values alone are too many, if there is one.
     """
 
-    def __init__(self, count: int, max_terms: int, outputs: Sequence[str]) -> None:
+    def __init__(
+        self,
+        count: int,
+        max_terms: int,
+        outputs: Sequence[str],
+        *,
+        nested: bool = False,
+        variable: str | None = None,
+    ) -> None:
         self.count, self.max_terms, self.outputs = count, max_terms, tuple(outputs)
+        cover = "give cover=rows (data that the terms must contain: sound, but not complete)"
+        if variable is not None:
+            super().__init__(
+                f"{variable} can take more than {max_terms} values, and every value needs a term of its own. "
+                f"Declare fewer values, as in `{variable.partition('[')[0]}: int[0, 100]`, or declare it as real and "
+                f"round it afterwards, or {cover}, or raise max_terms."
+            )
+            return
         names = ", ".join(self.outputs[:8]) + (f" and {len(self.outputs) - 8} more" if len(self.outputs) > 8 else "")
-        super().__init__(
-            f"the rules over {names} have more than {max_terms} terms ({count} found so far). "
-            f"Raise max_terms, or give cover=rows (data that the terms must contain: sound, but not complete), "
-            f"or let terms go on in inner blocks with compile(nested=True), which a Multiplexer tries by itself, "
-            f"or split the rules so that fewer outputs depend on each other."
+        inner = (
+            "inner blocks were tried and need too many terms as well"
+            if nested
+            else "let terms go on in inner blocks with compile(nested=True), which a Multiplexer tries by itself"
         )
+        super().__init__(
+            f"the rules over {names} have more than {max_terms} terms ({count} found so far"
+            + (f"; {inner}). " if nested else "). ")
+            + f"Raise max_terms, or {cover}, "
+            + ("" if nested else f"or {inner}, ")
+            + "or split the rules so that fewer outputs depend on each other."
+        )
+
+
+class CompileTimeout(MultiplexError, TimeoutError):
+    """Compiling rules, or building a layer, took longer than was allowed.
+
+    Args:
+        seconds: how long was allowed.
+        doing: what was being done when the time was over.
+        done: how far that was.
+        advice: what makes it shorter.
+    """
+
+    def __init__(self, seconds: float, doing: str, done: str, advice: str) -> None:
+        self.seconds, self.doing, self.done = seconds, doing, done
+        others = f"{advice[:1].upper()}{advice[1:]}, or allow" if advice else "Allow"
+        super().__init__(
+            f"{seconds:g} s were not enough: they were over while {doing} ({done} so far). "
+            f"{others} more time with seconds=… (None: no limit)."
+        )
+
+
+class SolverGaveUp(MultiplexError, RuntimeError):
+    """z3 neither found a point nor proved that there is none; the text gives its reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"z3 could not decide the rules ({reason}). Try fewer or simpler rules.")
 
 
 class ProductError(MultiplexError, RuntimeError):
@@ -181,6 +278,23 @@ class ThinTermError(MultiplexError, ValueError):
         self.rows, self.dtype, self.wider = tuple(rows), dtype, wider
         advice = f"{wider} would do" if wider else "no wider dtype would do either: give the rows more room"
         super().__init__(f"these rows are too thin for {dtype} ({advice}):{_listed(self.rows)}")
+
+
+class OutOfRangeError(ThinTermError):
+    """Rows that ask for numbers beyond the largest one of a format.
+
+    Args:
+        rows: the rows, as text.
+        dtype: the format asked for.
+        largest: its largest number.
+        wider: a format that would do, if one is known.
+    """
+
+    def __init__(self, rows: Sequence[str], dtype: str, largest: Fraction, wider: str | None) -> None:
+        super().__init__(rows, dtype, wider)
+        end = _power_of_ten(largest)
+        advice = f"{wider} would do" if wider else "no dtype reaches that far: measure in other units"
+        self.args = (f"these rows are beyond the range of {dtype}, ±{end} ({advice}):{_listed(self.rows)}",)
 
 
 class EqualityError(MultiplexError, ValueError):

@@ -3,6 +3,12 @@
 The violation of a formula is 0 where it holds. For ``a·x ≤ b`` it is the amount ``a·x − b``; for ``and`` the largest
 violation of its parts, for ``or`` the smallest; ``not`` is moved inwards first. A strict comparison that fails by
 nothing, and ``x != y`` with equal sides, are violated by the smallest positive normal float.
+
+A comparison of Booleans and categories alone is a *choice*: it has no unit, and one that fails is violated by 1, or for
+Booleans by the count that is missing. An alternative of an ``or`` that needs another choice cannot be compared with
+one that does not, and is passed over as long as there is one that does not. So ``implies(sex == "M", rate <= 100)`` is
+violated by 80 where a man's rate is 180: it is not said that he might as well be no man. A part of an ``and`` that
+needs another choice makes all of it need one; what the other parts miss still counts.
 """
 
 from __future__ import annotations
@@ -24,6 +30,8 @@ from multiplexnet.logic.formula import (
     And,
     Apply,
     Atom,
+    Bool,
+    Category,
     Formula,
     Iff,
     Ite,
@@ -201,7 +209,7 @@ def in_domain(variable: Variable, rows: Rows, *, ranges: bool = False) -> Bools:
 
 @dataclass(frozen=True)
 class _Walk(Generic[T]):
-    """The violation of a formula and that of its negation, over any ordered values: arrays or exact pairs."""
+    """The violation of a formula and that of its negation, over any ordered values: arrays or exact ones."""
 
     atom: Callable[[Atom], tuple[T, T]]
     largest: Callable[[T, T], T]
@@ -233,6 +241,35 @@ class _Walk(Generic[T]):
         return reduce(self.smallest, values, self.infinite)
 
 
+def _is_choice(atom: Atom) -> bool:
+    """Whether the atom speaks of Booleans and categories alone."""
+    found = [symbol for symbol, _ in atom.linear.terms]
+    return bool(found) and all(isinstance(s, Variable) and isinstance(s.domain, Bool | Category) for s in found)
+
+
+def _is_count(atom: Atom) -> bool:
+    """Whether the atom speaks of Booleans alone, so that its amount is a number of them."""
+    return all(isinstance(s, Variable) and isinstance(s.domain, Bool) for s, _ in atom.linear.terms)
+
+
+@dataclass(frozen=True)
+class _Far:
+    """Violations row by row: whether another choice is needed, shape (N,), and amounts, shape (N,) or (2, N)."""
+
+    choice: Bools
+    amount: Floats
+
+    def largest(self, other: _Far) -> _Far:
+        return _Far(self.choice | other.choice, np.maximum(self.amount, other.amount))
+
+    def smallest(self, other: _Far) -> _Far:
+        """That without another choice; among equals the smaller amount."""
+        near = np.minimum(self.amount, other.amount)
+        near = np.where(self.choice < other.choice, self.amount, near)
+        near = np.where(other.choice < self.choice, other.amount, near)
+        return _Far(self.choice & other.choice, near)
+
+
 def _amounts(formula: Formula, rows: Rows, *, bounds: bool = False) -> Floats:
     """Violations in float64, shape (N,). With ``bounds`` a lower and an upper bound of the exact ones, shape (2, N)."""
 
@@ -245,31 +282,48 @@ def _amounts(formula: Formula, rows: Rows, *, bounds: bool = False) -> Floats:
         low = np.where(np.isfinite(error), np.maximum(np.abs(near) - error, TINY), TINY)
         return near, np.stack([low, np.maximum(np.abs(near) + error, TINY)])
 
-    def atom(a: Atom) -> tuple[Floats, Floats]:
+    def atom(a: Atom) -> tuple[_Far, _Far]:
         near, far = distance(a.linear)
         obeyed = near <= 0 if a.relation == "<=" else near < 0 if a.relation == "<" else near == 0
         turned = far if a.relation != "==" else np.full_like(far, TINY)
-        return np.where(obeyed, 0.0, far), np.where(obeyed, turned, 0.0)
+        if _is_choice(a):
+            far = np.maximum(far, 1.0) if _is_count(a) else np.ones_like(far)
+            turned = np.maximum(turned, 1.0) if _is_count(a) else np.ones_like(far)
+        choice = np.full(rows.length, _is_choice(a))
+        return (
+            _Far(choice & ~obeyed, np.where(obeyed, 0.0, far)),
+            _Far(choice & obeyed, np.where(obeyed, turned, 0.0)),
+        )
 
     shape = (2, rows.length) if bounds else (rows.length,)
-    return _Walk[Floats](atom, np.maximum, np.minimum, np.zeros(shape), np.full(shape, inf))(formula)[0]
+    nothing = _Far(np.zeros(rows.length, dtype=np.bool_), np.zeros(shape))
+    infinite = _Far(np.ones(rows.length, dtype=np.bool_), np.full(shape, inf))
+    return _Walk[_Far](atom, _Far.largest, _Far.smallest, nothing, infinite)(formula)[0].amount
 
 
-# An exact violation: the amount, and whether there is one (a strict comparison can fail by 0).
-_Exact = tuple[Fraction | float, bool]
+# An exact violation: whether another choice is needed, the amount, and whether there is one (a strict comparison can
+# fail by 0).
+_Exact = tuple[bool, Fraction | float, bool]
+
+
+def _larger(first: _Exact, second: _Exact) -> _Exact:
+    return first[0] or second[0], max(first[1], second[1]), first[2] or second[2]
 
 
 def _exact_amount(formula: Formula, rows: Rows, row: int) -> Fraction | float:
     point, functions = rows.point(row), rows.functions_at(row)
-    obeyed: _Exact = (Fraction(0), False)
+    obeyed: _Exact = (False, Fraction(0), False)
 
     def atom(a: Atom) -> tuple[_Exact, _Exact]:
         v = value(a.linear, point, functions)
-        violated: _Exact = (abs(v) if a.relation == "==" else v, True)
-        turned: _Exact = (Fraction(0) if a.relation == "==" else -v, True)
-        return (obeyed, turned) if holds(a, point, functions) else (violated, obeyed)
+        missed, turned = abs(v) if a.relation == "==" else v, Fraction(0) if a.relation == "==" else -v
+        if _is_choice(a):
+            missed, turned = (max(far, Fraction(1)) if _is_count(a) else Fraction(1) for far in (missed, turned))
+        if holds(a, point, functions):
+            return obeyed, (_is_choice(a), turned, True)
+        return (_is_choice(a), missed, True), obeyed
 
-    return _Walk[_Exact](atom, max, min, obeyed, (inf, True))(formula)[0][0]
+    return _Walk[_Exact](atom, _larger, min, obeyed, (True, inf, True))(formula)[0][1]
 
 
 def amount(formula: Formula, rows: Rows) -> Floats:

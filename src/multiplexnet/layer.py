@@ -18,6 +18,7 @@ from multiplexnet.geometry.nearest import nearest_parts
 from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.inputs import Side, input_tensor, sides
+from multiplexnet.logic.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
 from multiplexnet.logic.formula import Atom, Variable
 from multiplexnet.logic.record import (
     compiled_from,
@@ -34,6 +35,7 @@ from multiplexnet.refusals import (
     checked_function,
     refuse_broken_inputs,
     refuse_changed,
+    refuse_no_tensor,
     refuse_other_rules,
     refuse_roomless,
     refuse_uncovered,
@@ -103,8 +105,11 @@ class Multiplexer(Derived):
         equality: ``"exact"`` refuses an equality that no binary float can meet (3x = 1); ``"nearest"`` moves its
             right-hand side to the nearest that floats can meet, which then holds exactly; ``mux.moved`` says by how
             much.
+        seconds: how long compiling and building may take together (``None``: no limit).
+        progress: called in every phase, with what is being done and how many steps of it are done.
 
     Raises:
+        CompileTimeout: it took longer; says what took the time, how far it came and what to change.
         ContradictionError, TermBudgetExceeded: no terms, or too many.
         ThinTermError, EqualityError: a term that the dtype cannot hold.
         InputError: inputs in their declared range for which no output obeys, or functions that are missing.
@@ -133,11 +138,14 @@ class Multiplexer(Derived):
         functions: Functions | None = None,
         boxes: Boxes = Separable,
         equality: Equality = "exact",
+        seconds: float | None = SECONDS,
+        progress: Tell | None = None,
     ) -> None:
         refuse_unknown_equality(equality)
-        compiled = rules.compile(max_terms=max_terms, cover=cover, nested=True)
-        refuse_uncovered(compiled)
-        self._start(rules, compiled, max_terms, dtype, per_term, functions, boxes, equality)
+        with Deadline(seconds, progress) as deadline:
+            compiled = rules.compiled_before(deadline, max_terms=max_terms, cover=cover, nested=True)
+            refuse_uncovered(compiled, deadline)
+            self._start(rules, compiled, max_terms, dtype, per_term, functions, boxes, equality, deadline)
 
     def _start(
         self,
@@ -149,6 +157,7 @@ class Multiplexer(Derived):
         functions: Functions | None,
         boxes: Boxes,
         equality: Equality,
+        deadline: Deadline = NEVER,
     ) -> list[Made]:
         """The one way to a layer, from rules, compiled rules and saved ones alike."""
         super().__init__()
@@ -162,7 +171,7 @@ class Multiplexer(Derived):
         self._boxes, self._equality = boxes, equality
         self._functions = {n: f for n, f in functions.items() if not isinstance(f, nn.Module)}
         self.modules_of_functions = nn.ModuleDict({n: f for n, f in functions.items() if isinstance(f, nn.Module)})
-        made = self._build(compiled, dtype or torch.get_default_dtype())
+        made = self._build(compiled, dtype or torch.get_default_dtype(), deadline)
         self._settle(self.place.device)
         return made
 
@@ -170,17 +179,17 @@ class Multiplexer(Derived):
         self._build(self.compiled, dtype)
 
     @in_memory
-    def _build(self, compiled: Compiled, dtype: torch.dtype) -> list[Made]:
+    def _build(self, compiled: Compiled, dtype: torch.dtype, deadline: Deadline = NEVER) -> list[Made]:
         """Geometry and tables of all terms for one dtype; nothing changes if that is refused."""
         if dtype not in FORMATS:
             names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
             raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
         outer = _joined([block for block in compiled.blocks if block.outputs])
         blocks = _with_inner(outer)
-        made = self._made(blocks, dtype)
-        maps = self._tables(made, compiled, dtype)
+        made = self._made(blocks, dtype, deadline)
+        maps = self._tables(made, compiled, dtype, deadline)
         about_inputs = blocks_about_inputs(compiled)
-        conditions = self._tables(self._made(about_inputs, dtype), compiled, dtype)
+        conditions = self._tables(self._made(about_inputs, dtype, deadline), compiled, dtype, deadline)
         self.compiled, self.dtype, self._certificate = compiled, dtype, None
         self._sides: dict[Variable, Side] = sides([*blocks, *about_inputs], compiled.inputs)
         self.moved = {row: distance for own in made for _, moved in own.terms for row, distance in moved.items()}
@@ -198,22 +207,22 @@ class Multiplexer(Derived):
         self._about_inputs, self._seal = about_inputs, fingerprint(self)
         return made
 
-    def _made(self, blocks: Sequence[Block], dtype: torch.dtype) -> list[Made]:
+    def _made(self, blocks: Sequence[Block], dtype: torch.dtype, deadline: Deadline = NEVER) -> list[Made]:
         form = str(dtype).removeprefix("torch.")
         parts = {"exact": _exact_parts, "nearest": nearest_parts}[self._equality]
-        return [Made(block, [parts(term, block.outputs, form) for term in block.terms]) for block in blocks]
+        deadline.begin(GEOMETRY, form)
+        return [Made(block, [parts(term, block.outputs, form, deadline) for term in block.terms]) for block in blocks]
 
-    def _tables(self, made: Sequence[Made], compiled: Compiled, dtype: torch.dtype) -> list[TermMaps]:
-        return [
-            TermMaps(
-                [parts for parts, _ in own.terms],
-                own.block.outputs,
-                dtype,
-                boxes=self._boxes,
-                inputs=compiled.inputs,
-            )
-            for own in made
-        ]
+    def _tables(
+        self, made: Sequence[Made], compiled: Compiled, dtype: torch.dtype, deadline: Deadline = NEVER
+    ) -> list[TermMaps]:
+        deadline.begin(TABLES)
+        maps: list[TermMaps] = []
+        for own in made:
+            deadline.step(len(maps))
+            parts = [parts for parts, _ in own.terms]
+            maps.append(TermMaps(parts, own.block.outputs, dtype, boxes=self._boxes, inputs=compiled.inputs))
+        return maps
 
     # --- what it is -------------------------------------------------------------------------------------------------
 
@@ -391,6 +400,7 @@ class Multiplexer(Derived):
         return [cast(TermMaps, maps) for maps in self.maps]
 
     def _checked(self, raw: Tensor) -> Tensor:
+        refuse_no_tensor("raw", raw)
         if raw.dim() == 0 or raw.shape[-1] != self.in_features:
             logits = [size for size in self._sizes if size > 1]
             why = f"{self._values} raw values" + (f" + {' + '.join(map(str, logits))} logits" if logits else "")
@@ -549,8 +559,10 @@ class Multiplexer(Derived):
         return mux
 
 
-def _exact_parts(term: Term, outputs: tuple[Variable, ...], form: str) -> tuple[tuple[Part, ...], dict[Atom, Fraction]]:
-    return parts_of(term, outputs, form), {}
+def _exact_parts(
+    term: Term, outputs: tuple[Variable, ...], form: str, deadline: Deadline
+) -> tuple[tuple[Part, ...], dict[Atom, Fraction]]:
+    return parts_of(term, outputs, form, deadline), {}
 
 
 def _record(state: Any) -> Any:

@@ -16,6 +16,7 @@ from torch import Tensor
 
 from multiplexnet.errors import DtypeError, InputError, RecordError, ShapeError
 from multiplexnet.geometry.magnitudes import down, up
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import Real, Rule, Specification, Variable, variables
 from multiplexnet.logic.terms import Block, Compiled
 from multiplexnet.logic.text import formula_text, number_text
@@ -29,6 +30,7 @@ __all__ = [
     "refuse_broken_inputs",
     "refuse_changed",
     "refuse_lost",
+    "refuse_no_tensor",
     "refuse_other_rules",
     "refuse_out_of_range",
     "refuse_roomless",
@@ -63,16 +65,23 @@ def _rows_where(mask: Tensor) -> str:
     return f"row {text}" if len(rows) == 1 else f"rows {text}" + (f" and {more} more" if more > 0 else "")
 
 
+def refuse_no_tensor(name: str, value: object) -> None:
+    """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected."""
+    if not isinstance(value, Tensor):
+        make = "torch.from_numpy" if type(value).__module__ == "numpy" else "torch.tensor"
+        raise DtypeError(f"{name} is of type {type(value).__name__}; a tensor is expected: {make}({name})")
+
+
 # --- inputs ---------------------------------------------------------------------------------------------------------
 
 
-def refuse_uncovered(compiled: Compiled) -> None:
+def refuse_uncovered(compiled: Compiled, deadline: Deadline = NEVER) -> None:
     """Raises ``InputError`` if some inputs in their declared range leave no output; asks z3."""
     if not compiled.inputs:
         return
     from multiplexnet.logic.diagnose import uncovered_input
 
-    found = uncovered_input(compiled)
+    found = uncovered_input(compiled, deadline=deadline)
     if found is not None:
         point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
         raise InputError(

@@ -16,7 +16,7 @@ from torch import Tensor
 from multiplexnet.errors import DtypeError, ShapeError
 from multiplexnet.logic.formula import Real, Rule, Specification
 from multiplexnet.logic.terms import Block
-from multiplexnet.refusals import refuse_lost, refuse_roomless
+from multiplexnet.refusals import refuse_lost, refuse_no_tensor, refuse_roomless
 from multiplexnet.satisfaction import verdict
 from multiplexnet.transforms.choose import TermMaps
 
@@ -56,6 +56,7 @@ class _Moved(torch.autograd.Function):
 
 def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
     """The rows of ``x0``, moved where they break the rules; see :meth:`Multiplexer.repair`."""
+    refuse_no_tensor("x0", x0)
     if x0.dim() == 0 or x0.shape[-1] != mux.out_features:
         raise ShapeError(f"x0 has shape {tuple(x0.shape)}; its last dimension must be the {mux.out_features} outputs")
     if x0.dtype != mux.dtype:

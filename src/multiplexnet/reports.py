@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from multiplexnet.exact import nearest
-from multiplexnet.logic.formula import Rule, Specification, Variable
+from multiplexnet.logic.formula import Category, Rule, Specification, Variable
 from multiplexnet.logic.terms import Block, Term
 from multiplexnet.logic.text import declaration_text, formula_text, number_text
 
@@ -166,7 +166,7 @@ def explain_json(explanation: Explanation) -> Json:
     }
     if compiled is not None:
         certificate = compiled.certificate
-        answer["blocks"] = [_block_json(b, s) for b, s in zip(compiled.blocks, explanation.shapes, strict=True)]
+        answer["blocks"] = [_block_json(b, s) for b, s in zip(compiled.blocks, _shapes(explanation), strict=True)]
         answer["complete"] = compiled.complete
         answer["covered"] = None if compiled.covered is None else _number(compiled.covered)
         answer["certificate"] = {
@@ -178,15 +178,29 @@ def explain_json(explanation: Explanation) -> Json:
     return answer
 
 
+def _shapes(explanation: Explanation) -> Sequence[Sequence[TermShape | None]]:
+    """The shapes of the terms, ``None`` for each where the time did not suffice to find them."""
+    if explanation.compiled is None or explanation.shapes:
+        return explanation.shapes
+    return [[None] * len(block.terms) for block in explanation.compiled.blocks]
+
+
 def _rules_json(rules: Iterable[Rule]) -> list[Json]:
     return [{"line": rule.line, "text": rule.text} for rule in rules]
 
 
 def _point_json(point: Iterable[tuple[Variable, Fraction]]) -> dict[str, str]:
-    return {variable.name: number_text(number) for variable, number in point}
+    return {variable.name: _value(variable, number, number_text) for variable, number in point}
+
+
+def _value(variable: Variable, number: Fraction, text: Callable[[Fraction], str]) -> str:
+    """The value of a variable: of a category its label."""
+    return variable.domain.labels[int(number)] if isinstance(variable.domain, Category) else text(number)
 
 
 def _range_json(r: Range) -> Json:
+    if r.labels is not None:
+        return {"name": r.variable.name, "labels": list(r.labels)}
     return {
         "name": r.variable.name,
         "lower": None if r.lower is None else number_text(r.lower),
@@ -196,11 +210,12 @@ def _range_json(r: Range) -> Json:
     }
 
 
-def _block_json(block: Block, shapes: Sequence[TermShape]) -> Json:
+def _block_json(block: Block, shapes: Sequence[TermShape | None]) -> Json:
     terms = []
     for term, shape in zip(block.terms, shapes, strict=True):
+        known = (None, None) if shape is None else (shape.dimension, shape.bounded)
         steps = {name: number_text(step) for name, step in _steps(block, term, shape).items()}
-        terms.append({**_term_json(term), "dimension": shape.dimension, "bounded": shape.bounded, "steps": steps})
+        terms.append({**_term_json(term), "dimension": known[0], "bounded": known[1], "steps": steps})
     return {"outputs": [v.name for v in block.outputs], "size": block.size, "terms": terms}
 
 
@@ -219,7 +234,7 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
     if explanation.compiled is not None:
         blocks = explanation.compiled.blocks
         limit = None if all_terms else SHOWN_TERMS
-        for k, (block, shapes) in enumerate(zip(blocks, explanation.shapes, strict=True), start=1):
+        for k, (block, shapes) in enumerate(zip(blocks, _shapes(explanation), strict=True), start=1):
             parts += ["", _block_table(block, shapes, f"block {k} of {len(blocks)}: ", limit)]
     if explanation.ranges:
         parts += ["", _range_table(explanation.ranges)]
@@ -240,7 +255,7 @@ def _summary(specification: Specification) -> str:
     return ", ".join(_counted(count, noun) for count, noun in counts if count)
 
 
-def _block_table(block: Block, shapes: Sequence[TermShape], head: str, limit: int | None) -> RenderableType:
+def _block_table(block: Block, shapes: Sequence[TermShape | None], head: str, limit: int | None) -> RenderableType:
     names = ", ".join(v.name for v in block.outputs)
     size = f" ({_counted(block.size, 'term')} in disjunctive normal form)" if block.size != len(block.terms) else ""
     title = Text(f"{head}{names}: {_counted(len(block.terms), 'term')}{size}", style="bold")
@@ -248,20 +263,21 @@ def _block_table(block: Block, shapes: Sequence[TermShape], head: str, limit: in
     more = [(f"steps in {STEP_FORMAT}", False)] if any(steps) else []
     table = _table(("", True), ("term", False), ("dimension", True), ("bounded", False), *more)
     for k, (term, shape) in enumerate(zip(block.terms[:limit], shapes[:limit], strict=True)):
+        known = (None, None) if shape is None else (shape.dimension, "yes" if shape.bounded else "no")
         own = [steps[k]] if more else []
-        table.add_row(*_cells(k, term_text(term), shape.dimension, "yes" if shape.bounded else "no", *own))
+        table.add_row(*_cells(k, term_text(term), *known, *own))
     if not (hidden := len(block.terms[limit:]) if limit is not None else 0):
         return Group(title, table)
     return Group(title, table, Text(f"… and {hidden:,} more terms (--all-terms shows them)", style="dim"))
 
 
-def _steps(block: Block, term: Term, shape: TermShape) -> dict[str, Fraction]:
+def _steps(block: Block, term: Term, shape: TermShape | None) -> dict[str, Fraction]:
     """What the values of outputs that equalities tie together lie apart in a layer; none if it would be refused."""
     from multiplexnet.errors import MultiplexError
     from multiplexnet.geometry.parts import Lattice
     from multiplexnet.geometry.split import parts_of
 
-    if shape.dimension == len(block.outputs) - len(term.fixed):
+    if shape is None or shape.dimension == len(block.outputs) - len(term.fixed):
         return {}
     try:
         parts = parts_of(term, block.outputs, STEP_FORMAT)
@@ -300,6 +316,8 @@ def _range_table(ranges: Sequence[Range]) -> Table:
 
 
 def _interval(r: Range) -> str:
+    if r.labels is not None:
+        return f"= {r.labels[0]}" if len(r.labels) == 1 else ", ".join(r.labels)
     if r.lower is not None and r.lower == r.upper:
         return f"= {_readable(r.lower)}"
     lower = "(−∞" if r.lower is None else f"{'[' if r.lower_attained else '('}{_readable(r.lower)}"
@@ -319,7 +337,7 @@ def _diagnosis(explanation: Explanation) -> Iterator[Text]:
         point = ", ".join(f"{v.name} = {number_text(n)}" for v, n in explanation.uncovered_input)
         yield Text(f"no output obeys the rules for the input {point}", style="red")
     for variable, number in explanation.fixed:
-        yield Text(f"{variable.name} is always {_readable(number)}")
+        yield Text(f"{variable.name} is always {_value(variable, number, _readable)}")
     for rule in explanation.always_true:
         yield Text(f"always true, and can go: {_place(rule)}", style="yellow")
     for rule in explanation.implied:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multiplexnet.errors import InputError, RuleSyntaxError, ShapeError
+from multiplexnet.errors import InputError, RuleSyntaxError, RuleTypeError, ShapeError, needing
+from multiplexnet.logic.deadline import SECONDS, Deadline, Tell
 from multiplexnet.logic.formula import Formula, Real, Specification, Variable
 
 if TYPE_CHECKING:
@@ -27,16 +29,37 @@ MAX_TERMS = 4096
 Functions = Mapping[str, Callable[..., Any]]
 
 
+def _z3_for(what: str) -> AbstractContextManager[None]:
+    return needing("z3", what, "pip install z3-solver (saved layers load without it: Multiplexer.from_state)")
+
+
+def _refuse_no_text(text: object) -> None:
+    """Raises ``RuleTypeError`` for what is no text, with advice for what is often meant."""
+    if isinstance(text, str):
+        return
+    advice = 'give the rules, as in Rules("x >= 2")'
+    if isinstance(text, bytes | bytearray):
+        advice = "decode it first, as in Rules(data.decode())"
+    elif isinstance(text, Path):
+        advice = "read the file with Rules.load(path)"
+    elif isinstance(text, Rules):
+        advice = "these are Rules already"
+    elif type(text).__module__.partition(".")[0] == "z3":
+        advice = "read z3 expressions with Rules.from_z3(expression)"
+    raise RuleTypeError(text, advice)
+
+
 class Rules:
     """Rules over a network's outputs, immutable.
 
     Args:
         text: one rule a line in Python's grammar, with declarations (``x: real[3]``, ``n: int[0, 9]``, ``on: bool``,
-            ``colour: {"red", "green"}``, ``limit: input[0, 100]``, ``f: function``). Without any declaration every
-            name is a real output. The text is parsed and never evaluated.
+            ``colour: {"red", "green"}``, ``limit: input[0, 100]``, ``f: function``), or a list of such texts. Without
+            any declaration every name is a real output. The text is parsed and never evaluated.
 
     Raises:
         RuleSyntaxError: the text cannot be read; the message names line and column and says what to do.
+        RuleTypeError: what was given is no text.
 
     Example:
         >>> rules = Rules("x >= 2 or x <= -2")
@@ -49,10 +72,13 @@ class Rules:
 
     _specification: Specification
 
-    def __init__(self, text: str) -> None:
-        from multiplexnet.logic.parse import parse
+    def __init__(self, text: str | Sequence[str]) -> None:
+        from multiplexnet.logic.parse import parse, parse_all
 
-        vars(self)["_specification"] = parse(text)
+        listed = isinstance(text, list | tuple)
+        for entry in text if listed else [text]:
+            _refuse_no_text(entry)
+        vars(self)["_specification"] = parse_all(text) if listed else parse(str(text))
 
     # --- other ways in ----------------------------------------------------------------------------------------------
 
@@ -72,14 +98,17 @@ class Rules:
             outputs: the outputs in order, as z3 constants or names; by default all constants that are no inputs.
             inputs: the inputs in order, or a mapping from input to its range ``(lower, upper)``.
         """
-        from multiplexnet.logic.from_z3 import from_z3
+        with _z3_for("reading z3 expressions"):
+            from multiplexnet.logic.from_z3 import from_z3
 
         return cls.from_specification(from_z3(expression, outputs=outputs, inputs=inputs or ()))
 
     @classmethod
     def from_smtlib(cls, text: str, *, inputs: Sequence[str] | None = None) -> Rules:
         """Rules from an SMT-LIB 2 script: every ``assert`` is a rule."""
-        from multiplexnet.logic.smtlib import from_smtlib
+        _refuse_no_text(text)
+        with _z3_for("reading SMT-LIB"):
+            from multiplexnet.logic.smtlib import from_smtlib
 
         return cls.from_specification(from_smtlib(text, inputs=inputs or ()))
 
@@ -88,6 +117,7 @@ class Rules:
         """Rules in the text format of PiShield and DRL: a line ``ordering …``, then disjunctions of linear atoms."""
         from multiplexnet.logic.ordering import from_ordering
 
+        _refuse_no_text(text)
         return cls.from_specification(from_ordering(text))
 
     @classmethod
@@ -98,6 +128,8 @@ class Rules:
             FileNotFoundError, IsADirectoryError, PermissionError: as the system says.
             RuleSyntaxError: the file is no text, has another ending, or its rules cannot be read.
         """
+        if not isinstance(path, str | Path):
+            raise RuleTypeError(path, "Rules.load takes the path of a rule file")
         path = Path(path)
         readers: dict[str, Callable[[str], Rules]] = {".rules": cls, ".smt2": cls.from_smtlib, ".txt": cls._from_txt}
         if path.suffix not in readers:
@@ -163,7 +195,8 @@ class Rules:
 
     def to_z3(self) -> Any:
         """The rules as one z3 expression in z3's main context, the domains of discrete outputs included."""
-        from multiplexnet.logic.encoder import specification_z3
+        with _z3_for("writing z3 expressions"):
+            from multiplexnet.logic.encoder import specification_z3
 
         return specification_z3(self._specification)
 
@@ -227,7 +260,8 @@ class Rules:
         max_terms: int = MAX_TERMS,
         cover: Any = None,
         nested: bool = False,
-        progress: Callable[[str, int], None] | None = None,
+        seconds: float | None = SECONDS,
+        progress: Tell | None = None,
     ) -> Compiled:
         """The rules in disjunctive normal form: independent blocks of certified terms.
 
@@ -237,22 +271,39 @@ class Rules:
                 all terms the fewest found that contain those rows that obey. Sound, and not complete.
             nested: whether a term may leave a part of its outputs to inner blocks, ``term.blocks``, where a block has
                 too many plain terms; rules that are sparse or that count then often fit.
-            progress: called with the first outputs of a block and the number of its terms so far.
+            seconds: how long it may take (``None``: no limit). The limit changes no result: in time, terms and their
+                order are what they are without it.
+            progress: called in every phase, with what is being done («finding the terms of a, b») and how many steps
+                of it are done (here: terms).
 
         Raises:
+            CompileTimeout: it took longer; says what took the time, how far it came and what to change.
             ContradictionError: no output obeys; names a smallest set of contradicting rules.
             TermBudgetExceeded: a block has more than ``max_terms`` terms.
         """
-        from multiplexnet.logic.dnf import compile_rules
+        with Deadline(seconds, progress) as deadline:
+            return self.compiled_before(deadline, max_terms=max_terms, cover=cover, nested=nested)
+
+    def compiled_before(self, deadline: Deadline, *, max_terms: int, cover: Any, nested: bool) -> Compiled:
+        """As :meth:`compile`, for one whose own work has to end at the same time."""
+        with _z3_for("compiling rules"):
+            from multiplexnet.logic.dnf import compile_rules
 
         rows = None if cover is None else self._rows(cover)
-        return compile_rules(self._specification, max_terms=max_terms, cover=rows, nested=nested, progress=progress)
+        return compile_rules(self._specification, max_terms=max_terms, cover=rows, nested=nested, deadline=deadline)
 
-    def explain(self, *, max_terms: int = MAX_TERMS, progress: Callable[[str, int], None] | None = None) -> Explanation:
-        """Terms, ranges, and what is wrong or surprising: contradictions, superfluous rules, inputs without outputs."""
-        from multiplexnet.logic.diagnose import explain
+    def explain(
+        self, *, max_terms: int = MAX_TERMS, seconds: float | None = SECONDS, progress: Tell | None = None
+    ) -> Explanation:
+        """Terms, ranges, and what is wrong or surprising: contradictions, superfluous rules, inputs without outputs.
 
-        return explain(self._specification, max_terms=max_terms, progress=progress)
+        Arguments are those of :meth:`compile`. When the time is over, what was found until then is told.
+        """
+        with _z3_for("explaining rules"):
+            from multiplexnet.logic.diagnose import explain
+
+        with Deadline(seconds, progress) as deadline:
+            return explain(self._specification, max_terms=max_terms, deadline=deadline)
 
     def _rows(self, table: Any) -> Rows:
         """Data as exact columns; rows with missing values or outside a discrete domain are left out."""

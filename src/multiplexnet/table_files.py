@@ -27,6 +27,7 @@ __all__ = ["TableFile", "estimated_rows"]
 
 BLOCK = 1 << 20  # bytes of a CSV file
 BATCH = 1 << 16  # rows of a Parquet file
+LONGEST_CELL = 1 << 12  # bytes of one text in a Parquet file: numbers and labels are shorter
 LONGEST = 1 << 26  # bytes of one row of a CSV file, before a quote that nobody closes has filled the memory
 
 
@@ -93,6 +94,8 @@ def _own_errors(path: Path) -> Iterator[None]:
     """What polars and pyarrow say about a damaged file, as our own error."""
     try:
         yield
+    except TableError:
+        raise
     except (OSError, ValueError, NotImplementedError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
         raise TableError(f"{path} cannot be read: {_reason(error)}") from None
 
@@ -119,23 +122,60 @@ def _parquet(path: Path) -> TableFile:
     _refuse_doubled(path, names)
 
     def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
-        import pyarrow
+        import pyarrow.compute
 
         wanted = {names[p]: str(p) for p in positions}
-        for batch in _opened(path).iter_batches(BATCH, columns=list(wanted), use_threads=False):
+        texts = [field.name for field in _opened(path).schema_arrow if field.name in wanted and _is_text(field.type)]
+        file = _opened(path, texts)
+        _refuse_long_texts(path, file, texts)
+        for batch in file.iter_batches(BATCH, columns=list(wanted), use_threads=False):
             batch.validate(full=True)  # text is UTF-8, offsets lie inside: polars takes them on trust
-            yield pl.DataFrame([pl.Series(wanted[name], batch.column(name)) for name in wanted])
+            yield pl.DataFrame([pl.Series(wanted[name], _plain(path, name, batch.column(name))) for name in wanted])
             pyarrow.default_memory_pool().release_unused()  # which otherwise grows by some 30 MB on long files
 
     return TableFile(path, names, read)
 
 
-def _opened(path: Path) -> pyarrow.parquet.ParquetFile:
+def _is_text(kind: pyarrow.DataType) -> bool:
+    import pyarrow
+
+    return any(test(kind) for test in (pyarrow.types.is_string, pyarrow.types.is_large_string))
+
+
+def _refuse_long_texts(path: Path, file: pyarrow.parquet.ParquetFile, texts: Sequence[str]) -> None:
+    """By what the file says of itself, before anything is unpacked: two kilobytes can hold fifty million letters."""
+    for g in range(file.metadata.num_row_groups):
+        group = file.metadata.row_group(g)
+        for c in range(group.num_columns):
+            chunk = group.column(c)
+            if chunk.path_in_schema in texts and chunk.total_uncompressed_size > LONGEST_CELL * (group.num_rows + 16):
+                raise _long_text(path, chunk.path_in_schema)
+
+
+def _plain(path: Path, name: str, array: pyarrow.Array) -> pyarrow.Array:
+    """The column without its dictionary: texts come with one, so that each is measured before it is repeated."""
+    import pyarrow
+
+    if not pyarrow.types.is_dictionary(array.type) or not _is_text(array.type.value_type):
+        return array
+    longest = pyarrow.compute.max(pyarrow.compute.binary_length(array.dictionary)).as_py()
+    if longest is not None and longest > LONGEST_CELL:
+        raise _long_text(path, name)
+    return array.dictionary_decode()
+
+
+def _long_text(path: Path, name: str) -> TableError:
+    return TableError(
+        f"{path}, column {name!r}: a cell is longer than {LONGEST_CELL:,} bytes; numbers and labels are expected"
+    )
+
+
+def _opened(path: Path, dictionaries: Sequence[str] = ()) -> pyarrow.parquet.ParquetFile:
     try:
         from pyarrow.parquet import ParquetFile  # only those who have such files wait for it
     except ImportError:
         raise TableError(f"{path} cannot be read without pyarrow: pip install 'multiplexnet[cli]'") from None
-    return ParquetFile(path, pre_buffer=False)
+    return ParquetFile(path, pre_buffer=False, read_dictionary=list(dictionaries))
 
 
 # --- CSV ------------------------------------------------------------------------------------------------------------

@@ -18,6 +18,7 @@ from multiplexnet.geometry.magnitudes import refuse_far_rows
 from multiplexnet.geometry.parts import Bound, Parametric, Step
 from multiplexnet.geometry.polyhedron import without_redundant
 from multiplexnet.geometry.rows import Rows
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import Atom, Linear, Symbol, Variable
 from multiplexnet.logic.text import formula_text
 
@@ -42,7 +43,7 @@ class Elimination:
     rest: tuple[Atom, ...]
 
 
-def eliminated(variable: Variable, rows: Sequence[Atom]) -> Elimination:
+def eliminated(variable: Variable, rows: Sequence[Atom], deadline: Deadline = NEVER) -> Elimination:
     """The rows (inequalities) that mention a variable, and the others together with what those imply without it.
 
     Raises:
@@ -54,6 +55,7 @@ def eliminated(variable: Variable, rows: Sequence[Atom]) -> Elimination:
         >>> [formula_text(row) for row in found.rest]
         ['y < 5']
     """
+    deadline.check()
     touching = [row for row in rows if row.linear.coefficient(variable)]
     others = [row for row in rows if not row.linear.coefficient(variable)]
     lower, upper = _sides(variable, touching)
@@ -63,7 +65,7 @@ def eliminated(variable: Variable, rows: Sequence[Atom]) -> Elimination:
     combined = [_combined(variable, low, high) for low in lower for high in upper]
     rest = _tightest([*others, *combined])
     if len(lower) * len(upper) > len(touching) and len(rest) <= PRUNED_ROWS:
-        rest = _pruned(rest)
+        rest = _pruned(rest, deadline)
     return Elimination(tuple(touching), tuple(rest))
 
 
@@ -73,7 +75,7 @@ def growth(variable: Variable, rows: Iterable[Atom]) -> int:
     return len(lower) * len(upper) - len(lower) - len(upper)
 
 
-def triangular(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Parametric:
+def triangular(outputs: Sequence[Variable], rows: Sequence[Atom], deadline: Deadline = NEVER) -> Parametric:
     """The inequalities as a parametric part: bounds for one output after the other, and guards for the parameters.
 
     Example:
@@ -86,7 +88,7 @@ def triangular(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Parametric:
     touching: dict[Variable, tuple[Atom, ...]] = {}
     while left:
         variable = min(left, key=lambda v: (growth(v, remaining), -v.index))
-        found = eliminated(variable, remaining)
+        found = eliminated(variable, remaining, deadline)
         touching[variable], remaining = found.touching, found.rest
         left.remove(variable)
     return parametric(tuple(reversed(touching)), rows, touching, remaining)
@@ -156,7 +158,7 @@ def _tightest(rows: Iterable[Atom]) -> list[Atom]:
     return list(best.values())
 
 
-def _pruned(rows: list[Atom]) -> list[Atom]:
+def _pruned(rows: list[Atom], deadline: Deadline) -> list[Atom]:
     """The rows without those that the other inequalities imply, every symbol taken for a free variable."""
     plain = [row for row in rows if row.relation != "=="]
     symbols = list(dict.fromkeys(s for row in plain for s, _ in row.linear.terms))
@@ -166,7 +168,7 @@ def _pruned(rows: list[Atom]) -> list[Atom]:
         [row.relation == "<" for row in plain],
         n=len(symbols),
     )
-    kept = without_redundant(system)
+    kept = without_redundant(system, deadline)
     left = {(a, b, strict) for a, b, strict in zip(kept.A, kept.b, kept.strict, strict=True)}
     keys = zip(system.A, system.b, system.strict, strict=True)
     return [row for row in rows if row.relation == "=="] + [

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from multiplexnet.geometry.reduction import Columns, reduce_basis, rounded
+from multiplexnet.logic.deadline import NEVER, Deadline
 
 __all__ = ["NotDyadic", "Solutions", "solutions"]
 
@@ -41,7 +42,7 @@ class Solutions:
         return len(self.basis[0])
 
 
-def solutions(E: Sequence[Sequence[int]], e: Sequence[Fraction]) -> Solutions:
+def solutions(E: Sequence[Sequence[int]], e: Sequence[Fraction], deadline: Deadline = NEVER) -> Solutions:
     """The dyadic solutions of ``E x = e`` (at least one equation).
 
     Raises:
@@ -58,7 +59,7 @@ def solutions(E: Sequence[Sequence[int]], e: Sequence[Fraction]) -> Solutions:
     origin = [Fraction(0)] * n
     for i, (row, right) in enumerate(zip(E, e, strict=True)):
         rest = right - sum((a * x for a, x in zip(row, origin, strict=True)), Fraction(0))
-        pivot = _isolated(row, free)
+        pivot = _isolated(row, free, deadline)
         if pivot is None:
             if rest:
                 raise ValueError(f"equation {i} contradicts the ones before it")
@@ -66,14 +67,15 @@ def solutions(E: Sequence[Sequence[int]], e: Sequence[Fraction]) -> Solutions:
         share = rest / _dot(row, pivot)
         if share.denominator & (share.denominator - 1):
             raise NotDyadic(i)
-        origin = _near_zero([x + share * c for x, c in zip(origin, pivot, strict=True)], free)
+        origin = _near_zero([x + share * c for x, c in zip(origin, pivot, strict=True)], free, deadline)
     return Solutions(tuple(origin), tuple(tuple(column[i] for column in free) for i in range(n)))
 
 
-def _isolated(row: Sequence[int], free: Columns) -> list[int] | None:
+def _isolated(row: Sequence[int], free: Columns, deadline: Deadline) -> list[int] | None:
     """Take the one column out of ``free`` that the equation sees, after Euclid's algorithm; shorten the others."""
     values = [_dot(row, column) for column in free]
     while True:
+        deadline.check()
         seen = [j for j, value in enumerate(values) if value]
         if not seen:
             return None
@@ -86,16 +88,17 @@ def _isolated(row: Sequence[int], free: Columns) -> list[int] | None:
             free[j] = [x - q * y for x, y in zip(free[j], free[p], strict=True)] if q else free[j]
     pivot = free.pop(p)
     if any(abs(c) > 1 for column in free for c in column):
-        reduce_basis(free)
+        reduce_basis(free, deadline)
     return pivot
 
 
-def _near_zero(origin: list[Fraction], free: Columns) -> list[Fraction]:
+def _near_zero(origin: list[Fraction], free: Columns, deadline: Deadline) -> list[Fraction]:
     """The origin moved by whole steps of the basis while it gets shorter."""
     shorter = True
     while shorter:
         shorter = False
         for column in free:
+            deadline.check()
             q = round(
                 sum((x * c for x, c in zip(origin, column, strict=True) if c), Fraction(0)) / _dot(column, column)
             )

@@ -21,13 +21,14 @@ from numpy.typing import NDArray
 
 from multiplexnet.errors import EqualityError, MagnitudeError, ThinTermError
 from multiplexnet.geometry import lp, simplex
-from multiplexnet.geometry.anchors import EXACT_SIZE, THIN, Point, centres, text
+from multiplexnet.geometry.anchors import EXACT_SIZE, THIN, Point, centres, refuse_out_of_range, text
 from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_two
 from multiplexnet.geometry.hermite import NotDyadic, Solutions, solutions
 from multiplexnet.geometry.magnitudes import LARGEST, refuse_far
 from multiplexnet.geometry.parts import Box, Lattice
 from multiplexnet.geometry.ranges import ranges
 from multiplexnet.geometry.rows import Rows
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import Variable
 
 __all__ = ["grid_clearance", "lattice_of"]
@@ -48,7 +49,9 @@ INVERSE_BITS = 40
 """Bits of the fixed-point inverse that bounds t by x."""
 
 
-def lattice_of(outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: Format) -> Lattice | Box:
+def lattice_of(
+    outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: Format, deadline: Deadline = NEVER
+) -> Lattice | Box:
     """The lattice part of a group of outputs, or a box of constants where the equalities leave one point.
 
     Args:
@@ -56,6 +59,7 @@ def lattice_of(outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: 
         equalities: read as ``E x = e``.
         rows: the inequalities; together they have a point with slack in every row.
         form: the float format of x.
+        deadline: when it gives up.
 
     Raises:
         EqualityError: no dyadic number, or no number of the format, meets an equality.
@@ -71,17 +75,18 @@ def lattice_of(outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: 
     """
     names = [v.name for v in outputs]
     try:
-        found = solutions(equalities.A, equalities.b)
+        found = solutions(equalities.A, equalities.b, deadline)
     except NotDyadic as error:
         row = text(equalities.subset([error.row]), names, "==")
         raise EqualityError(row, NO_FLOAT) from None
     _check_constants(found, equalities, names, form)
     if found.dimension == 0:
         return Box(tuple(outputs), found.origin, found.origin)
-    part = _lattice(outputs, found, equalities, rows, form)
+    part = _lattice(outputs, found, equalities, rows, form, deadline)
     if part is None:
+        refuse_out_of_range(equalities + rows, form, names)
         wider = sorted((f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision)
-        would_do = next((f.name for f in wider if _lattice(outputs, found, equalities, rows, f)), None)
+        would_do = next((f.name for f in wider if _lattice(outputs, found, equalities, rows, f, deadline)), None)
         raise ThinTermError([*text(equalities, names, "=="), *text(rows, names)], form.name, would_do)
     slacks = [b - sum(map(Fraction.__mul__, a, part.anchor), Fraction(0)) for a, b in zip(part.A, part.b, strict=True)]
     steps = [[c * part.step for c in a] for a in part.A]
@@ -114,7 +119,7 @@ class _Grid(NamedTuple):
 
 
 def _lattice(
-    outputs: Sequence[Variable], found: Solutions, equalities: Rows, rows: Rows, form: Format
+    outputs: Sequence[Variable], found: Solutions, equalities: Rows, rows: Rows, form: Format, deadline: Deadline
 ) -> Lattice | None:
     """The part on the first grid that has an anchor.
 
@@ -126,9 +131,10 @@ def _lattice(
     if inverse is None:
         raise MagnitudeError(text(equalities, [v.name for v in outputs], "=="), Fraction(longest))
     pulled = _pulled_back(rows, found)
-    own = list(centres(pulled, Fraction(lp.FAR)))
-    grids = _grids(found, inverse, _sizes(found, equalities, rows, pulled), pulled, own, form)
-    for grid, anchor in _anchored(grids, own):
+    own = list(centres(pulled, Fraction(lp.FAR), deadline))
+    grids = _grids(found, inverse, _sizes(found, equalities, rows, pulled, deadline), pulled, own, form)
+    for grid, anchor in _anchored(grids, own, deadline):
+        deadline.check()
         if anchor is not None:
             A = tuple(tuple(map(Fraction, a)) for a in grid.rows.A)
             cuts = len(grid.rows) - len(pulled)
@@ -137,7 +143,7 @@ def _lattice(
     return None
 
 
-def _anchored(grids: Iterable[_Grid], own: Sequence[Point]) -> Iterator[tuple[_Grid, Point | None]]:
+def _anchored(grids: Iterable[_Grid], own: Sequence[Point], deadline: Deadline) -> Iterator[tuple[_Grid, Point | None]]:
     """Every grid with its anchor, if it has one, in the order of preference."""
     whole: list[_Grid] = []
     others: list[_Grid] = []
@@ -146,9 +152,9 @@ def _anchored(grids: Iterable[_Grid], own: Sequence[Point]) -> Iterator[tuple[_G
         if grid.whole:
             yield grid, _grid_anchor(grid.rows, grid.step, own, AMPLE)
     for k, grid in enumerate(whole):
-        more = centres(grid.rows, Fraction(lp.FAR)) if k == 0 else ()
-        yield grid, _grid_anchor(grid.rows, grid.step, [*own, *more, *_largest_cube(grid.rows)], THIN)
-    offers = [(grid, [*own, *_largest_cube(grid.rows)]) for grid in others]
+        more = centres(grid.rows, Fraction(lp.FAR), deadline) if k == 0 else ()
+        yield grid, _grid_anchor(grid.rows, grid.step, [*own, *more, *_largest_cube(grid.rows, deadline)], THIN)
+    offers = [(grid, [*own, *_largest_cube(grid.rows, deadline)]) for grid in others]
     for limit in (AMPLE, THIN):
         for grid, points in offers:
             yield grid, _grid_anchor(grid.rows, grid.step, points, limit)
@@ -182,13 +188,13 @@ class _Sizes(NamedTuple):
         return self.guessed.get(i) if self.known[i] is None else self.known[i]
 
 
-def _sizes(found: Solutions, equalities: Rows, rows: Rows, pulled: Rows) -> _Sizes:
+def _sizes(found: Solutions, equalities: Rows, rows: Rows, pulled: Rows, deadline: Deadline) -> _Sizes:
     reverse = Rows.of([[-c for c in a] for a in equalities.A], [-e for e in equalities.b], n=rows.n)
     ends = ranges(equalities + reverse + rows)
     known = [max(abs(low), abs(high)) if low is not None and high is not None else None for low, high in ends]
     least = [max(Fraction(0), low or Fraction(0), -(high or Fraction(0))) for low, high in ends]
     open_ = [i for i, size in enumerate(known) if size is None and any(found.basis[i])]
-    return _Sizes(known, {i: _float_size(found, pulled, i) for i in open_}, least)
+    return _Sizes(known, {i: _float_size(found, pulled, i, deadline) for i in open_}, least)
 
 
 def _cuts(found: Solutions, spread: dict[int, Fraction]) -> Rows:
@@ -198,11 +204,11 @@ def _cuts(found: Solutions, spread: dict[int, Fraction]) -> Rows:
     return Rows.of(A, b, n=found.dimension)
 
 
-def _float_size(found: Solutions, pulled: Rows, i: int) -> Fraction | None:
+def _float_size(found: Solutions, pulled: Rows, i: int, deadline: Deadline) -> Fraction | None:
     """The largest ``|x_i|`` a float solver sees, a little more than that; ``None`` if it looks unbounded."""
     A, b = lp.unit_rows(pulled.A, pulled.b) if len(pulled) else (np.zeros((0, pulled.n)), np.zeros(0))
     row = np.array(found.basis[i], dtype=np.float64)
-    ends = [lp.maximise(sign * row, A, b, reach=lp.FAR) for sign in (1.0, -1.0)]
+    ends = [lp.maximise(sign * row, A, b, reach=lp.FAR, deadline=deadline) for sign in (1.0, -1.0)]
     if any(end is None or float(np.abs(end[1]).max()) > lp.FAR / 2 for end in ends):
         return None
     sizes = [abs(sign * Fraction(end[0]) + found.origin[i]) for sign, end in zip((1, -1), ends, strict=True) if end]
@@ -368,13 +374,13 @@ def _grid_anchor(rows: Rows, step: Fraction, offers: Sequence[Point], limit: Fra
     return best[1] if best is not None and best[0] < limit else None
 
 
-def _largest_cube(rows: Rows) -> Iterator[Point]:
+def _largest_cube(rows: Rows, deadline: Deadline) -> Iterator[Point]:
     """The centre of the largest cube, the safest point on a grid, by an exact linear program (if large, in floats)."""
     if len(rows) * rows.n > EXACT_SIZE:
-        yield from centres(rows, Fraction(lp.FAR))
+        yield from centres(rows, Fraction(lp.FAR), deadline)
         return
     A = [[*a, sum(map(abs, a))] for a in rows.A]
-    best = simplex.maximise([0] * rows.n + [1], Rows.of(A, rows.b, n=rows.n + 1))
+    best = simplex.maximise([0] * rows.n + [1], Rows.of(A, rows.b, n=rows.n + 1), deadline=deadline)
     if best.status == "optimal":
         yield best.point[: rows.n]
 

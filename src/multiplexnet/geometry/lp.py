@@ -15,6 +15,8 @@ from numpy.typing import NDArray
 from scipy.linalg import qr
 from scipy.optimize import linprog
 
+from multiplexnet.logic.deadline import NEVER, Deadline
+
 __all__ = [
     "analytic_centre",
     "chebyshev_centre",
@@ -52,7 +54,16 @@ NEWTON_DECREMENT = 1e-6
 """The squared Newton decrement at which the centre is near enough."""
 
 
-def maximise(objective: Array, A: Array, b: Array, *, reach: float | None = None) -> tuple[float, Array] | None:
+def _solved(deadline: Deadline, goal: Array, **program: Any) -> Any:
+    """The answer of HiGHS, which looks at the clock itself: a program that is cut short by it is never read."""
+    answer = linprog(goal, **program, method="highs", options={"time_limit": deadline.left})
+    deadline.check()
+    return answer
+
+
+def maximise(
+    objective: Array, A: Array, b: Array, *, reach: float | None = None, deadline: Deadline = NEVER
+) -> tuple[float, Array] | None:
     """The maximum of ``objective · x`` over ``A x ≤ b``, ``|x| ≤ reach``, and where it is; ``None``: none was found.
 
     Example:
@@ -61,7 +72,7 @@ def maximise(objective: Array, A: Array, b: Array, *, reach: float | None = None
         1.5
     """
     bounds = (None, None) if reach is None else (-reach, reach)
-    answer: Any = linprog(-objective, A_ub=A, b_ub=b, bounds=bounds, method="highs")
+    answer = _solved(deadline, -objective, A_ub=A, b_ub=b, bounds=bounds)
     return None if answer.x is None or answer.status else (-float(answer.fun), np.asarray(answer.x))
 
 
@@ -72,7 +83,7 @@ def tight_rows(A: Array, b: Array, x: Array) -> list[int]:
     return [int(i) for i in order if slack[i] < TIGHT_TOLERANCE]
 
 
-def escaping_rows(A: Array) -> NDArray[np.bool_]:
+def escaping_rows(A: Array, deadline: Deadline = NEVER) -> NDArray[np.bool_]:
     """Which rows have a slack that seems to grow for ever along some ``d`` with ``A d ≤ 0``.
 
     Maximise ``Σ t_i`` with ``0 ≤ t_i ≤ 1`` and ``A d + t ≤ 0``: the d form a cone, so each ``t_i`` ends at 0 or 1.
@@ -83,20 +94,18 @@ def escaping_rows(A: Array) -> NDArray[np.bool_]:
     """
     m, n = A.shape
     bounds = [(None, None)] * n + [(0.0, 1.0)] * m
-    answer: Any = linprog(
-        np.append(np.zeros(n), -np.ones(m)), A_ub=np.hstack([A, np.eye(m)]), b_ub=np.zeros(m), bounds=bounds
-    )
+    goal = np.append(np.zeros(n), -np.ones(m))
+    answer = _solved(deadline, goal, A_ub=np.hstack([A, np.eye(m)]), b_ub=np.zeros(m), bounds=bounds)
     return np.zeros(m, dtype=bool) if answer.x is None else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
 
 
-def positive_kernel(A: Array) -> Array | None:
+def positive_kernel(A: Array, deadline: Deadline = NEVER) -> Array | None:
     """Weights ``λ > 0`` with ``A λ = 0`` and largest share at most 1, the smallest weight as large as possible."""
     m = A.shape[1]
     size = np.abs(A).max(axis=0, initial=1e-300)
     stacked = np.hstack([A / size, (A / size).sum(axis=1, keepdims=True)])
-    answer: Any = linprog(
-        np.append(np.zeros(m), -1.0), A_eq=stacked, b_eq=np.zeros(len(A)), bounds=[(0.0, 1.0)] * (m + 1)
-    )
+    goal = np.append(np.zeros(m), -1.0)
+    answer = _solved(deadline, goal, A_eq=stacked, b_eq=np.zeros(len(A)), bounds=[(0.0, 1.0)] * (m + 1))
     if answer.x is None or answer.x[m] < WEIGHT_TOLERANCE:
         return None
     return np.asarray((answer.x[:m] + answer.x[m]) / size)
@@ -107,7 +116,9 @@ def independent_rows(A: Array) -> list[int]:
     return [int(i) for i in qr(A.T, mode="r", pivoting=True)[1][: A.shape[1]]]
 
 
-def chebyshev_centre(A: Array, b: Array, scale: Array, reach: float) -> tuple[float, Array] | None:
+def chebyshev_centre(
+    A: Array, b: Array, scale: Array, reach: float, deadline: Deadline = NEVER
+) -> tuple[float, Array] | None:
     """The largest ``r ≤ 1`` with ``A x + r · scale ≤ b`` for some ``|x| ≤ reach``, and that ``x``.
 
     With ``scale = |a_i|₁`` and no cap it is the centre of the largest cube inside.
@@ -120,11 +131,13 @@ def chebyshev_centre(A: Array, b: Array, scale: Array, reach: float) -> tuple[fl
     n = A.shape[1]
     objective = np.append(np.zeros(n), -1.0)
     bounds = [(-reach, reach)] * n + [(None, 1.0)]
-    answer: Any = linprog(objective, A_ub=np.column_stack([A, scale]), b_ub=b, bounds=bounds, method="highs")
+    answer = _solved(deadline, objective, A_ub=np.column_stack([A, scale]), b_ub=b, bounds=bounds)
     return None if answer.x is None else (float(answer.x[n]), np.asarray(answer.x[:n]))
 
 
-def least_norm(A: Array, b: Array, origin: Array, share: Array | None = None) -> Array | None:
+def least_norm(
+    A: Array, b: Array, origin: Array, share: Array | None = None, *, deadline: Deadline = NEVER
+) -> Array | None:
     """The point of ``A x ≤ b`` that is nearest to ``origin``, distances summed over the coordinates.
 
     With ``share``, one number per row, row i keeps a slack of ``share_i Σ_j |a_ij| |x_j − origin_j|``.
@@ -139,13 +152,12 @@ def least_norm(A: Array, b: Array, origin: Array, share: Array | None = None) ->
     kept = np.zeros_like(A) if share is None else np.abs(A) * share[:, None]
     stacked = np.block([[A, kept], [eye, -eye], [-eye, -eye]])
     bound = np.concatenate([b, origin, -origin])
-    answer: Any = linprog(
-        np.append(np.zeros(n), np.ones(n)), A_ub=stacked, b_ub=bound, bounds=(None, None), method="highs"
-    )
+    goal = np.append(np.zeros(n), np.ones(n))
+    answer = _solved(deadline, goal, A_ub=stacked, b_ub=bound, bounds=(None, None))
     return None if answer.x is None else np.asarray(answer.x[:n])
 
 
-def analytic_centre(A: Array, b: Array, start: Array) -> tuple[Array, bool]:
+def analytic_centre(A: Array, b: Array, start: Array, deadline: Deadline = NEVER) -> tuple[Array, bool]:
     """The maximum of ``Σ log(b − A x)`` by Newton steps from a point inside, and whether the set looks bounded.
 
     It does when the steps arrive and A has full rank. A step goes at most :data:`NEWTON_REACH` of the way to the
@@ -157,13 +169,14 @@ def analytic_centre(A: Array, b: Array, start: Array) -> tuple[Array, bool]:
         (0.5, True)
     """
     with np.errstate(all="ignore"):
-        return _newton(A, b, start)
+        return _newton(A, b, start, deadline)
 
 
-def _newton(A: Array, b: Array, start: Array) -> tuple[Array, bool]:
+def _newton(A: Array, b: Array, start: Array, deadline: Deadline) -> tuple[Array, bool]:
     x, slack = start, b - A @ start
     regular, end = has_full_rank(A), NEWTON_FAR * (1.0 + float(np.abs(start).max(initial=0.0)))
     for _ in range(NEWTON_STEPS):
+        deadline.check()
         gradient, weighted = A.T @ (1.0 / slack), A / slack[:, None]
         hessian = weighted.T @ weighted
         if not np.isfinite(hessian).all():  # slacks that are hardly any

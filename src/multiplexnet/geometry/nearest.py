@@ -17,6 +17,7 @@ from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_
 from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.rows import Rows
 from multiplexnet.geometry.split import parts_of
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import Atom, Linear, Variable
 from multiplexnet.logic.terms import Term
 
@@ -24,7 +25,7 @@ __all__ = ["nearest_parts"]
 
 
 def nearest_parts(
-    term: Term, outputs: Sequence[Variable], form: Format | str
+    term: Term, outputs: Sequence[Variable], form: Format | str, deadline: Deadline = NEVER
 ) -> tuple[tuple[Part, ...], dict[Atom, Fraction]]:
     """The parts of a term, and by how much the right-hand side of each equality had to move (none: all are exact).
 
@@ -40,17 +41,17 @@ def nearest_parts(
     """
     form = FORMATS[form] if isinstance(form, str) else form
     try:
-        return parts_of(term, outputs, form), {}
+        return parts_of(term, outputs, form, deadline), {}
     except EqualityError as error:
         refusal: Exception = error
     own = [row for row in term.rows if all(s in outputs for s, _ in row.linear.terms)]
-    point = _inside(own, dict(term.fixed))
+    point = _inside(own, dict(term.fixed), deadline)
     size = max([abs(v) for v in point.values()] + [Fraction(1, 1 << form.precision)])
     finest = floor_log2(size) + 1 - form.precision
     for exponent in range(finest, finest + form.precision):
         moved = _moved(term, own, point, power_of_two(exponent), dict(term.fixed))
         try:
-            parts = parts_of(moved, outputs, form)
+            parts = parts_of(moved, outputs, form, deadline)
         except (EqualityError, ThinTermError) as error:
             refusal = error
             continue
@@ -59,7 +60,7 @@ def nearest_parts(
     raise refusal
 
 
-def _inside(rows: Sequence[Atom], fixed: dict[Variable, Fraction]) -> dict[Variable, Fraction]:
+def _inside(rows: Sequence[Atom], fixed: dict[Variable, Fraction], deadline: Deadline) -> dict[Variable, Fraction]:
     """An exact point of the rows with slack in every inequality."""
     variables = list(dict.fromkeys(s for row in rows for s, _ in row.linear.terms if isinstance(s, Variable)))
     variables = [v for v in variables if v not in fixed]
@@ -74,7 +75,7 @@ def _inside(rows: Sequence[Atom], fixed: dict[Variable, Fraction]) -> dict[Varia
             A.append([*(-c for c in a), 0])
             b.append(-bound)
     room: list[Fraction | int] = [*[0] * len(variables), 1]
-    found = simplex.maximise(room, Rows.of([*A, room], [*b, 1], n=len(room)))
+    found = simplex.maximise(room, Rows.of([*A, room], [*b, 1], n=len(room)), deadline=deadline)
     return dict(zip(variables, found.point, strict=False))
 
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from fractions import Fraction
 
+from multiplexnet.logic.deadline import NEVER, Deadline
+
 __all__ = ["Columns", "reduce_basis", "rounded"]
 
 Columns = list[list[int]]
 
 
-def reduce_basis(basis: Columns) -> None:
+def reduce_basis(basis: Columns, deadline: Deadline = NEVER) -> None:
     """Make the vectors of a basis short, in place.
 
     Example:
@@ -25,6 +27,7 @@ def reduce_basis(basis: Columns) -> None:
     state = _Reduction(basis)
     k = 1
     while k < len(basis):
+        deadline.check()
         state.extend(k)
         state.shorten(k, k - 1)
         if state.should_swap(k):

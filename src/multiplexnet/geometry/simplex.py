@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiplexnet.geometry.rows import Rows
+from multiplexnet.logic.deadline import NEVER, Deadline
 
 __all__ = ["Optimum", "maximise"]
 
@@ -41,13 +42,16 @@ class Optimum:
     multipliers: tuple[Fraction, ...] = ()
 
 
-def maximise(objective: Sequence[Fraction | int], rows: Rows, *, prefer: Sequence[int] = ()) -> Optimum:
+def maximise(
+    objective: Sequence[Fraction | int], rows: Rows, *, prefer: Sequence[int] = (), deadline: Deadline = NEVER
+) -> Optimum:
     """The maximum of ``objective · x`` over the closed set ``A x ≤ b`` (strict flags are not looked at).
 
     Args:
         objective: one coefficient per variable.
         rows: the inequalities; variables are free.
         prefer: rows thought to be tight at the optimum, to start from.
+        deadline: when it gives up.
 
     Example:
         >>> square = Rows.of([[1, 0], [-1, 0], [0, 1], [0, -1]], [1, 0, 1, 0])
@@ -55,7 +59,7 @@ def maximise(objective: Sequence[Fraction | int], rows: Rows, *, prefer: Sequenc
         >>> best.value, best.point, [int(y) for y in best.multipliers]
         (Fraction(3, 1), (Fraction(1, 1), Fraction(1, 1)), [1, 0, 2, 0])
     """
-    dictionary = _Dictionary(objective, rows)
+    dictionary = _Dictionary(objective, rows, deadline)
     dictionary.start(prefer)
     if not dictionary.feasible():
         return Optimum("infeasible")
@@ -69,7 +73,8 @@ class _Dictionary:
     Row i < m of ``T`` belongs to ``basic[i]``, row m is the objective, row m+1 the objective of phase 1.
     """
 
-    def __init__(self, objective: Sequence[Fraction | int], rows: Rows) -> None:
+    def __init__(self, objective: Sequence[Fraction | int], rows: Rows, deadline: Deadline) -> None:
+        self.deadline = deadline
         self.m, self.n = len(rows), rows.n
         self.scale = [bound.denominator for bound in rows.b]
         self.objective_scale = int(np.lcm.reduce([Fraction(c).denominator for c in objective] or [1], dtype=object))
@@ -84,6 +89,7 @@ class _Dictionary:
 
     def pivot(self, r: int, k: int) -> None:
         """``nonbasic[k]`` enters, ``basic[r]`` leaves."""
+        self.deadline.check()
         T, column, row, p = self.T, self.T[:, k + 1].copy(), self.T[r].copy(), self.T[r, k + 1]
         T = (T * p - np.outer(column, row)) // self.d
         T[:, k + 1], T[r], T[r, k + 1] = column, -row, self.d

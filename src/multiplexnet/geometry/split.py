@@ -6,8 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
-from multiplexnet.errors import EqualityError, ThinTermError
-from multiplexnet.geometry.anchors import anchor, text
+from multiplexnet.errors import EqualityError, OutOfRangeError, ThinTermError
+from multiplexnet.geometry.anchors import anchor, reaching, text
 from multiplexnet.geometry.elimination import coefficients, eliminated, parametric, triangular
 from multiplexnet.geometry.formats import FORMATS, Format
 from multiplexnet.geometry.functions import staged
@@ -16,6 +16,7 @@ from multiplexnet.geometry.magnitudes import refuse_far
 from multiplexnet.geometry.parts import Box, Parametric, Part, Polyhedron
 from multiplexnet.geometry.polyhedron import implicit_equalities
 from multiplexnet.geometry.rows import Rows
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import Atom, Linear, Symbol, Variable
 from multiplexnet.logic.terms import Term
 from multiplexnet.logic.text import formula_text
@@ -28,15 +29,19 @@ WIDEST = 32
 """Inputs of one part whose outputs have nothing else in common."""
 
 
-def parts_of(term: Term, outputs: Sequence[Variable], form: Format | str) -> tuple[Part, ...]:
+def parts_of(
+    term: Term, outputs: Sequence[Variable], form: Format | str, deadline: Deadline = NEVER
+) -> tuple[Part, ...]:
     """The parts of a term in an order in which they can be computed; together they hold each output once.
 
     Args:
         term: satisfiable; outputs of its inner ``blocks`` are left to those.
         outputs: the outputs of the block.
         form: the float format, or its name.
+        deadline: when it gives up.
 
     Raises:
+        CompileTimeout: it took too long.
         ThinTermError: the format has no room inside.
         EqualityError: no number of the format meets an equality, or it depends on run-time values.
         CyclicFunctionError, UnboundableError: opaque functions that cannot be followed.
@@ -49,6 +54,7 @@ def parts_of(term: Term, outputs: Sequence[Variable], form: Format | str) -> tup
         >>> parts_of(term, (x, y), "float16")[0].upper
         (Fraction(819, 8192), None)
     """
+    deadline.step()
     form = FORMATS[form] if isinstance(form, str) else form
     inner = {variable for block in term.blocks for variable in block.outputs}
     own = [variable for variable in outputs if variable not in inner]
@@ -61,7 +67,7 @@ def parts_of(term: Term, outputs: Sequence[Variable], form: Format | str) -> tup
     groups: list[_Group] = []
     for group in _groups([v for v in open_ if v not in followers], stage.rows):
         (boxes if group.is_separable else intervals if group.has_inputs_for_ends else groups).append(group)
-    parts = [*_intervals(intervals), *(_part(group, form) for group in groups)]
+    parts = [*_intervals(intervals), *(_part(group, form, deadline) for group in groups)]
     box = _box([_separable(boxes, constants, form), *(part for part in parts if isinstance(part, Box))], own)
     return (*box, *(part for part in parts if not isinstance(part, Box)), *_guards(stage.rows, own), *stage.later)
 
@@ -186,25 +192,28 @@ def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
-def _part(group: _Group, form: Format) -> Part:
+def _part(group: _Group, form: Format, deadline: Deadline) -> Part:
+    deadline.check()
     if group.is_parametric:
-        return _parametric(group)
+        return _parametric(group, deadline)
     equalities = group.system(row for row in group.rows if row.relation == "==")
     rows = group.system(row for row in group.rows if row.relation != "==")
     try:
-        return lattice_of(group.outputs, equalities, rows, form) if len(equalities) else _polyhedron(group, rows, form)
+        if len(equalities):
+            return lattice_of(group.outputs, equalities, rows, form, deadline)
+        return _polyhedron(group, rows, form, deadline)
     except ThinTermError:
-        hidden = _with_hidden_equalities(equalities, rows)
+        hidden = _with_hidden_equalities(equalities, rows, deadline)
         if hidden is None:
             raise
-    return lattice_of(group.outputs, *hidden, form)
+    return lattice_of(group.outputs, *hidden, form, deadline)
 
 
-def _parametric(group: _Group) -> Parametric:
+def _parametric(group: _Group, deadline: Deadline) -> Parametric:
     equal = [formula_text(row) for row in group.rows if row.relation == "=="]
     if equal:
         raise EqualityError(equal, "equalities of outputs that run-time values bound are not supported")
-    return triangular(group.outputs, group.rows)
+    return triangular(group.outputs, group.rows, deadline)
 
 
 def _intervals(groups: Iterable[_Group]) -> Iterator[Parametric]:
@@ -234,10 +243,11 @@ def _guards(rows: Sequence[Atom], own: Sequence[Variable]) -> tuple[Parametric, 
     return (parametric((), guards, {}, guards),) if guards else ()
 
 
-def _with_hidden_equalities(equalities: Rows, rows: Rows) -> tuple[Rows, Rows] | None:
+def _with_hidden_equalities(equalities: Rows, rows: Rows, deadline: Deadline) -> tuple[Rows, Rows] | None:
     """The equalities with those that the rows only imply, and the other rows; ``None`` if there are no more."""
     reverse = Rows.of([[-c for c in a] for a in equalities.A], [-e for e in equalities.b], n=rows.n)
-    tight = {i - 2 * len(equalities) for i in implicit_equalities(equalities + reverse + rows)} & set(range(len(rows)))
+    found = implicit_equalities(equalities + reverse + rows, deadline)
+    tight = {i - 2 * len(equalities) for i in found} & set(range(len(rows)))
     if not tight:
         return None
     if any(rows.strict[i] for i in tight):
@@ -245,9 +255,9 @@ def _with_hidden_equalities(equalities: Rows, rows: Rows) -> tuple[Rows, Rows] |
     return equalities + rows.subset(sorted(tight)), rows.subset(i for i in range(len(rows)) if i not in tight)
 
 
-def _polyhedron(group: _Group, rows: Rows, form: Format) -> Polyhedron:
+def _polyhedron(group: _Group, rows: Rows, form: Format, deadline: Deadline) -> Polyhedron:
     names = [v.name for v in group.outputs]
-    inside = anchor(rows, form, names=names)
+    inside = anchor(rows, form, names=names, deadline=deadline)
     refuse_far(rows.A, rows.slacks(inside), lambda i: text(rows.subset([i]), names)[0])
     zero = Fraction(0)  # by far the most of them
     A = tuple(tuple(Fraction(c) if c else zero for c in a) for a in rows.A)
@@ -293,7 +303,8 @@ def _inward(bound: Fraction, row: Atom, form: Format, side: int) -> Fraction:
     try:
         return side * (form.next_down if row.relation == "<" else form.down)(side * bound)
     except OverflowError:
-        raise _thin_interval([row], form) from None
+        end = Rows.of([[side]], [side * bound], [row.relation == "<"])
+        raise OutOfRangeError([formula_text(row)], form.name, form.max, reaching(end, form)) from None
 
 
 def _thin_interval(rows: Sequence[Atom], form: Format) -> ThinTermError:

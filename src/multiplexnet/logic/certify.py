@@ -21,6 +21,7 @@ from typing import Any
 import z3
 
 from multiplexnet.logic.components import conjuncts
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.encoder import Encoder, domain_z3, input_range_z3
 from multiplexnet.logic.formula import (
     And,
@@ -36,7 +37,7 @@ from multiplexnet.logic.formula import (
     negation,
     variables,
 )
-from multiplexnet.logic.solver import Questions
+from multiplexnet.logic.solver import Questions, decided
 from multiplexnet.logic.terms import Block, Certificate, Term
 
 __all__ = ["certificate"]
@@ -47,7 +48,12 @@ Claims = Mapping[int, tuple[Block, Formula]]
 
 
 def certificate(
-    specification: Specification, blocks: Sequence[Block], *, complete: bool, claims: Claims | None = None
+    specification: Specification,
+    blocks: Sequence[Block],
+    *,
+    complete: bool,
+    claims: Claims | None = None,
+    deadline: Deadline = NEVER,
 ) -> Certificate:
     """What a fresh solver proves of the blocks.
 
@@ -56,12 +62,14 @@ def certificate(
         blocks: what they were compiled to.
         complete: whether the terms must contain every point that obeys.
         claims: formulas that decomposed blocks are equivalent to.
+        deadline: when no proof is waited for any more.
 
     Raises:
+        CompileTimeout: the time was over before everything was proved.
         AssertionError: a term does not imply the rules, or (``complete``) the terms miss a point that obeys. Both are
             errors of the compiler, never of the user.
     """
-    checker = _Checker(specification, claims or {})
+    checker = _Checker(specification, claims or {}, deadline)
     parts = _parts(specification, blocks)
     if not all(checker.keeps_its_claim(block) for block in _claimed(blocks, claims or {})):
         raise AssertionError("an inner block is not what it is said to be")
@@ -121,7 +129,8 @@ def _covers(checker: _Checker, parts: Sequence[_Part], i: int, block: Block) -> 
 class _Checker:
     """Asks a fresh solver what implies what, where every variable is in its domain."""
 
-    def __init__(self, specification: Specification, claims: Claims) -> None:
+    def __init__(self, specification: Specification, claims: Claims, deadline: Deadline) -> None:
+        self._deadline = deadline
         self._context = z3.Context()
         self._encoder = Encoder(self._context)
         self._claims = claims
@@ -155,12 +164,12 @@ class _Checker:
         self, premises: Iterable[Formula], conclusion: Formula, variables: Sequence[Variable] | None = None
     ) -> bool:
         """Whether the premises together imply the conclusion."""
-        self.checks += 1
+        self._count()
         solver = self._solver(self._variables if variables is None else variables)
         for premise in premises:
             solver.add(self._written(premise))
         solver.add(*map(self._written, conjuncts(_denied(conclusion))))
-        return bool(solver.check() == z3.unsat)
+        return not decided(solver, self._deadline)
 
     def _all_imply(
         self, premises: Iterable[Formula], conclusions: Sequence[Formula], variables: Sequence[Variable]
@@ -169,12 +178,16 @@ class _Checker:
             return True
         solver = self._solver(variables)
         solver.add(z3.Not(self._written(And(tuple(conclusions)))))
-        questions = Questions(self._written, solver)
+        questions = Questions(self._written, solver, deadline=self._deadline)
         for premise in premises:
-            self.checks += 1
+            self._count()
             if questions.answer(conjuncts(premise)) is not False:
                 return False
         return True
+
+    def _count(self) -> None:
+        self.checks += 1
+        self._deadline.step(self.checks)
 
     def _solver(self, variables: Sequence[Variable]) -> Any:
         solver = z3.SimpleSolver(ctx=self._context)

@@ -19,6 +19,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
 from multiplexnet.logic.components import Component, components, conjuncts
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import (
     FALSE,
     TRUE,
@@ -86,6 +87,7 @@ class Circuit:
         rows: brings the atoms of a conjunction into their final form.
         plain: the plain terms of a formula over real outputs, ``None`` if there are more than the given number.
         max_terms: the most terms to keep.
+        deadline: when it gives up.
     """
 
     def __init__(
@@ -94,8 +96,10 @@ class Circuit:
         rows: Callable[[Sequence[Atom]], tuple[Atom, ...]],
         plain: Enumerate,
         max_terms: int,
+        deadline: Deadline = NEVER,
     ) -> None:
         self._questions, self._rows, self._plain, self._max_terms = questions, rows, plain, max_terms
+        self._deadline = deadline
         self._done: dict[tuple[tuple[Variable, ...], frozenset[Formula]], Block] = {}
         self.claims: dict[int, tuple[Block, Formula]] = {}  # what each block stands for: the certificate proves it
         self._count = 0
@@ -123,6 +127,7 @@ class Circuit:
 
     def _term(self, rows: Iterable[Atom], fixed: Iterable[Fixed] = (), blocks: Sequence[Block] = ()) -> Term:
         self._count += 1
+        self._deadline.step(self._count)
         if self._count > SPARE * self._max_terms:
             raise OverBudget(self._count)
         values = sorted(fixed, key=lambda item: item[0].index)
@@ -135,7 +140,8 @@ class Circuit:
         return None if found is None else [self._term(rows) for rows in found]
 
     def _cases(self, component: Component, depth: int) -> Iterator[Term]:
-        for fixed, given in cases(component):
+        for fixed, given in cases(component, self._deadline):
+            self._deadline.check()
             parts = simplified(given)
             if parts is None or self._questions.answer(parts) is False:
                 continue
@@ -166,9 +172,9 @@ def _is_polyhedron(component: Component) -> bool:
 # --- cases ----------------------------------------------------------------------------------------------------------
 
 
-def cases(component: Component) -> Iterator[tuple[tuple[Fixed, ...], Parts]]:
+def cases(component: Component, deadline: Deadline = NEVER) -> Iterator[tuple[tuple[Fixed, ...], Parts]]:
     """The cases of a component, with the discrete output that each fixes and the conjuncts that then hold."""
-    variable = _pivot(component)
+    variable = _pivot(component, deadline)
     if not isinstance(variable.domain, Real):
         for number in map(Fraction, variable.domain.values):
             given = {variable: number}
@@ -180,7 +186,7 @@ def cases(component: Component) -> Iterator[tuple[tuple[Fixed, ...], Parts]]:
         yield (), (case, *component.conjuncts)
 
 
-def _pivot(component: Component) -> Variable:
+def _pivot(component: Component, deadline: Deadline) -> Variable:
     """The output without which the rest falls into the smallest parts; among equals the one in most conjuncts.
 
     A real output has to occur in a conjunct that is no atom, or a case would decide nothing.
@@ -190,6 +196,7 @@ def _pivot(component: Component) -> Variable:
     candidates = [v for v in component.outputs if v.is_discrete or v in open_]
 
     def score(variable: Variable) -> tuple[int, int, int]:
+        deadline.check()
         rest = [output for output in component.outputs if output is not variable]
         largest = max((len(found) for found in _connected(rest, mentioned)), default=0)
         return largest, -sum(variable in found for _, found in mentioned), variable.index

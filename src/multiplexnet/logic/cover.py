@@ -112,8 +112,10 @@ def covering(engine: Implicants, formula: Formula, rows: Rows) -> list[Literals]
     def inside(literals: Literals) -> Bools:
         return reduce(np.logical_and, map(holds, literals), np.ones(len(rows), dtype=np.bool_))
 
+    deadline = engine.deadline
     open_rows, found = np.ones(len(rows), dtype=np.bool_), dict[Literals, Bools]()
     while open_rows.any():
+        deadline.step(len(found))
         row = int(np.argmax(open_rows))
         order = _most_excluding_first(holds, open_rows.copy())
         literals = engine.prime(np.array([holds(atom)[row] for atom in engine.table.atoms], dtype=np.bool_), order)

@@ -22,7 +22,7 @@ from multiplexnet.logic.budget import Budget
 from multiplexnet.logic.expressions import TYPES, WORDS, Names, Reader
 from multiplexnet.logic.formula import Bool, Category, Int, Real, Variable
 from multiplexnet.logic.source import Statement
-from multiplexnet.logic.values import Refusal, Vector, nearest, value_of
+from multiplexnet.logic.values import Refusal, Vector, nearest, refuse_no_number, value_of
 
 __all__ = ["Appearances", "declared"]
 
@@ -195,6 +195,7 @@ class Appearances:
 def _infer(names: Names, name: str, size: int | None) -> None:
     if name in WORDS:
         raise Refusal(f"`{name}` is a word of the language: call it if it is a function, or choose another name")
+    refuse_no_number(name)
     if size == 0:
         raise Refusal(f"the size of `{name}` is not known: declare it and all other names, as in `{name}: real[3]`")
     _enter(names, Variable(name, len(names.variables)), size)

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import z3
 
-from multiplexnet.errors import ContradictionError, TermBudgetExceeded
+from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded
 from multiplexnet.logic.components import Component, components, conjuncts
-from multiplexnet.logic.dnf import MAX_TERMS, Progress, compile_rules, input_ranges
+from multiplexnet.logic.deadline import INPUTS, NEVER, RANGES, SHAPES, SUPERFLUOUS, Deadline
+from multiplexnet.logic.dnf import MAX_TERMS, compile_rules, input_ranges
 from multiplexnet.logic.formula import (
     Atom,
+    Category,
     Formula,
     Linear,
     Or,
@@ -29,7 +31,7 @@ from multiplexnet.logic.formula import (
 from multiplexnet.logic.implicants import atoms
 from multiplexnet.logic.normal import normal_form
 from multiplexnet.logic.smt import domain_z3, input_range_z3, to_z3, unsat_core
-from multiplexnet.logic.solver import Sandbox
+from multiplexnet.logic.solver import Sandbox, decided
 from multiplexnet.logic.terms import Block, Compiled, Term
 
 __all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_input"]
@@ -37,13 +39,23 @@ __all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_input"]
 
 @dataclass(frozen=True)
 class Range:
-    """The exact range of one output over everything that obeys (``None``: without bound)."""
+    """The exact range of one output over everything that obeys (``None``: without bound).
+
+    Args:
+        variable: the output.
+        lower: its greatest lower bound.
+        lower_attained: whether it takes that value.
+        upper: its least upper bound.
+        upper_attained: whether it takes that value.
+        labels: of a category, those that it can take; its bounds are the positions of the first and the last.
+    """
 
     variable: Variable
     lower: Fraction | None
     lower_attained: bool
     upper: Fraction | None
     upper_attained: bool
+    labels: tuple[str, ...] | None = None
 
     @property
     def is_point(self) -> bool:
@@ -65,7 +77,7 @@ class Explanation:
     Args:
         specification: what was written.
         compiled: the terms; ``None`` if there are none or too many.
-        problem: why there are no terms.
+        problem: why there are no terms, or why what comes after them is missing.
         contradiction: a smallest set of rules that contradict each other.
         always_true: rules that say nothing.
         implied: rules that follow from the others (each on its own: dropping two at once may change the meaning).
@@ -89,42 +101,64 @@ class Explanation:
     seconds: float = 0.0
 
 
-def explain(
-    specification: Specification, *, max_terms: int = MAX_TERMS, progress: Progress | None = None
-) -> Explanation:
-    """The diagnosis of rules; it never raises because of what the rules say."""
+def explain(specification: Specification, *, max_terms: int = MAX_TERMS, deadline: Deadline = NEVER) -> Explanation:
+    """The diagnosis of rules; it never raises because of what the rules say, or because of the time it takes.
+
+    When the time is over, what was found until then is told, and ``problem`` says what is missing.
+    """
     start = time.perf_counter()
-    compiled, problem = None, None
+    found = Explanation(specification)
     try:
-        compiled = compile_rules(specification, max_terms=max_terms, progress=progress)
+        for step in (_compiled, _with_shapes, _with_uncovered_input, _with_superfluous, _with_ranges):
+            found = step(found, max_terms, deadline)
+            if found.contradiction:
+                break
+    except CompileTimeout as error:
+        found = replace(found, problem=str(error))
+    return replace(found, seconds=time.perf_counter() - start)
+
+
+def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
+    specification = found.specification
+    try:
+        return replace(found, compiled=compile_rules(specification, max_terms=max_terms, deadline=deadline))
     except ContradictionError as error:
-        core = unsat_core([rule.formula for rule in specification.rules], specification.variables)
-        contradiction = tuple(specification.rules[i] for i in core)
-        seconds = time.perf_counter() - start
-        return Explanation(specification, problem=str(error), contradiction=contradiction, seconds=seconds)
+        core = unsat_core([rule.formula for rule in specification.rules], specification.variables, deadline=deadline)
+        return replace(found, problem=str(error), contradiction=tuple(specification.rules[i] for i in core))
     except TermBudgetExceeded as error:
-        problem = str(error)
-    always_true, implied = _superfluous(specification)
-    ranges = _ranges(specification)
-    return Explanation(
-        specification,
-        compiled,
-        problem,
-        always_true=always_true,
-        implied=implied,
-        fixed=tuple((r.variable, r.lower) for r in ranges if r.is_point and r.lower is not None),
-        ranges=ranges,
-        uncovered_input=uncovered_input(compiled) if compiled else None,
-        shapes=tuple(map(_Shapes().block, compiled.blocks)) if compiled else (),
-        seconds=time.perf_counter() - start,
-    )
+        return replace(found, problem=str(error))
+
+
+def _with_shapes(found: Explanation, _: int, deadline: Deadline) -> Explanation:
+    if found.compiled is None:
+        return found
+    deadline.begin(SHAPES)
+    return replace(found, shapes=tuple(map(_Shapes(deadline).block, found.compiled.blocks)))
+
+
+def _with_uncovered_input(found: Explanation, _: int, deadline: Deadline) -> Explanation:
+    if found.compiled is None:
+        return found
+    return replace(found, uncovered_input=uncovered_input(found.compiled, deadline=deadline))
+
+
+def _with_superfluous(found: Explanation, _: int, deadline: Deadline) -> Explanation:
+    always_true, implied = _superfluous(found.specification, deadline)
+    return replace(found, always_true=always_true, implied=implied)
+
+
+def _with_ranges(found: Explanation, _: int, deadline: Deadline) -> Explanation:
+    ranges = _ranges(found.specification, deadline)
+    fixed = tuple((r.variable, r.lower) for r in ranges if r.is_point and r.lower is not None)
+    return replace(found, ranges=ranges, fixed=fixed)
 
 
 # --- superfluous rules ----------------------------------------------------------------------------------------------
 
 
-def _superfluous(specification: Specification) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+def _superfluous(specification: Specification, deadline: Deadline) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
     """Rules that are always true, and other rules that follow from the rest."""
+    deadline.begin(SUPERFLUOUS)
     context = z3.Context()
     solver = z3.SimpleSolver(ctx=context)
     solver.add(*domain_z3(specification.variables, context=context))
@@ -136,26 +170,44 @@ def _superfluous(specification: Specification) -> tuple[tuple[Rule, ...], tuple[
         solver.add(z3.Implies(said[i], expression), z3.Implies(broken[i], z3.Not(expression)))
     always_true, implied = [], []
     for i, rule in enumerate(specification.rules):
-        if solver.check(broken[i]) == z3.unsat:
+        if not decided(solver, deadline, broken[i]):
             always_true.append(rule)
-        elif solver.check(broken[i], *said[:i], *said[i + 1 :]) == z3.unsat:
+        elif not decided(solver, deadline, broken[i], *said[:i], *said[i + 1 :]):
             implied.append(rule)
+        deadline.step()
     return tuple(always_true), tuple(implied)
 
 
 # --- ranges ---------------------------------------------------------------------------------------------------------
 
 
-def _ranges(specification: Specification) -> tuple[Range, ...]:
+def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ...]:
     """The exact range of every output; a part that shares no output with it cannot matter and is left out."""
+    deadline.begin(RANGES)
     known = input_ranges(specification.inputs)
-    found = {}
+    found: dict[Variable, Range] = {}
     for component in components(conjuncts(normal_form(specification.formula)), specification.outputs):
-        sandbox = Sandbox()
+        sandbox = Sandbox(deadline)
         for output in component.outputs:
+            deadline.step(len(found))
+            if isinstance(output.domain, Category):
+                found[output] = _category_range(sandbox, output, output.domain, component, known)
+                continue
             lower, upper = (_supremum(sandbox, output, sign, component, known) for sign in (-1, 1))
             found[output] = Range(output, *(_negated(lower)), *upper)
     return tuple(found[output] for output in specification.outputs)
+
+
+def _category_range(
+    sandbox: Sandbox, output: Variable, domain: Category, component: Component, known: Sequence[Atom]
+) -> Range:
+    """The labels that a category can take."""
+    solver = sandbox.solver(*map(sandbox.formula, (*known, *component.conjuncts)))
+    solver.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
+    constant = sandbox.symbol(output)
+    possible = [k for k in domain.values if decided(solver, sandbox.deadline, constant == k)]
+    labels = tuple(domain.labels[k] for k in possible)
+    return Range(output, Fraction(possible[0]), True, Fraction(possible[-1]), True, labels)
 
 
 def _negated(bound: tuple[Fraction | None, bool]) -> tuple[Fraction | None, bool]:
@@ -170,7 +222,7 @@ def _supremum(
     optimiser.add(*map(sandbox.formula, (*known, *component.conjuncts)))
     optimiser.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
     goal = optimiser.maximize(sign * sandbox.symbol(output))
-    if optimiser.check() != z3.sat:
+    if not sandbox.decided(optimiser):
         raise AssertionError("the rules were satisfiable a moment ago")
     infinite, value, infinitesimal = goal.upper_values()
     if _fraction(infinite) != 0:
@@ -185,28 +237,38 @@ def _fraction(value: Any) -> Fraction:
 # --- inputs ---------------------------------------------------------------------------------------------------------
 
 
-def uncovered_input(compiled: Compiled) -> tuple[tuple[Variable, Fraction], ...] | None:
+def uncovered_input(compiled: Compiled, *, deadline: Deadline = NEVER) -> tuple[tuple[Variable, Fraction], ...] | None:
     """An input in its declared range for which no output obeys the rules, or ``None`` if there is none.
 
     For each block z3 decides ∃ u ∀ x ¬(φ_1 ∨ … ∨ φ_K), which is decidable in linear real arithmetic. A function value
     counts as free: what it will be is not known here.
     """
+    deadline.begin(INPUTS)
     known = input_ranges(compiled.inputs)
     for block in compiled.blocks:
+        deadline.step()
         formula = _without_discrete(block, {})
         found = list(dict.fromkeys(symbol for atom in atoms(formula) for symbol, _ in atom.linear.terms))
         if not any(_is_input(symbol) for symbol in found):
             continue  # no block is empty
-        sandbox = Sandbox()
+        sandbox = Sandbox(deadline)
         solver = z3.SolverFor("LRA", ctx=sandbox.context)
         solver.add(*map(sandbox.formula, known))
         body = z3.Not(sandbox.formula(formula))
         mine = [sandbox.symbol(symbol) for symbol in found if not _is_input(symbol)]
         solver.add(z3.ForAll(mine, body) if mine else body)
-        if solver.check() == z3.sat:
+        if _is_sure(sandbox, solver):
             model = sandbox.model(solver)
             return tuple((v, model.number(v)) for v in compiled.inputs)
     return None
+
+
+def _is_sure(sandbox: Sandbox, solver: Any) -> bool:
+    """Whether z3 found a point; a question with quantifiers may be beyond it."""
+    try:
+        return sandbox.decided(solver)
+    except SolverGaveUp:
+        return False
 
 
 def _is_input(symbol: Symbol) -> bool:
@@ -229,8 +291,9 @@ def _without_discrete(block: Block, done: dict[int, Formula]) -> Formula:
 class _Shapes:
     """The shapes of terms; of one that goes on in inner blocks: the largest that its choices have together."""
 
-    def __init__(self) -> None:
-        self._questions = Sandbox().questions()
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._questions = Sandbox(deadline).questions()
         self._done: dict[int, TermShape] = {}
 
     def block(self, block: Block) -> tuple[TermShape, ...]:
@@ -256,6 +319,7 @@ class _Shapes:
         """Whether no direction but zero stays inside: the recession cone of the term is a point."""
         directions = [Atom(_direction(row.linear), _closed(row)) for row in term.rows]
         moving = Or(tuple(Atom(Linear.of(v) * sign, "<") for v in reals for sign in (1, -1)))
+        self._deadline.step()
         return self._questions.answer([*(atom for atom in directions if atom.linear.terms), moving]) is False
 
 

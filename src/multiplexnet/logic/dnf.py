@@ -12,9 +12,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from itertools import islice
+from math import ceil, floor
 
 import z3
 
@@ -23,12 +25,13 @@ from multiplexnet.logic.certify import certificate
 from multiplexnet.logic.circuit import Circuit, OverBudget
 from multiplexnet.logic.components import Component, components, conjuncts
 from multiplexnet.logic.cover import Rows, covering, irredundant
+from multiplexnet.logic.deadline import CONTRADICTION, DECOMPOSITION, NEVER, NORMAL_FORM, PROOF, TERMS, Deadline, Phase
 from multiplexnet.logic.formula import FALSE, TRUE, Atom, Formula, Linear, Real, Specification, Variable, conjunction
 from multiplexnet.logic.implicants import Implicants, Literals
 from multiplexnet.logic.normal import normal_form, substitute
 from multiplexnet.logic.rows import Tidy, has_interior, row_order
 from multiplexnet.logic.smt import satisfiable, unsat_core
-from multiplexnet.logic.solver import Sandbox
+from multiplexnet.logic.solver import Sandbox, decided
 from multiplexnet.logic.terms import Block, Compiled, Term
 
 __all__ = ["MAX_TERMS", "compile_rules"]
@@ -38,7 +41,6 @@ MAX_TERMS = 4096
 QUICK = 256
 """Plain terms that are looked for before a block is decomposed, where that is allowed."""
 
-Progress = Callable[[str, int], None]
 Values = tuple[tuple[Variable, Fraction], ...]
 
 
@@ -48,7 +50,7 @@ def compile_rules(
     max_terms: int = MAX_TERMS,
     cover: Rows | None = None,
     nested: bool = False,
-    progress: Progress | None = None,
+    deadline: Deadline = NEVER,
 ) -> Compiled:
     """The rules as blocks of certified terms.
 
@@ -58,26 +60,31 @@ def compile_rules(
         cover: rows of data, one column per variable; the fewest terms found that contain those of them that obey.
         nested: whether terms may go on in inner blocks (see :mod:`~multiplexnet.logic.circuit`) where there are too
             many plain ones; whoever reads the terms has to follow them.
-        progress: called with the name of a block and the number of its terms so far.
+        deadline: when it gives up, and who is told how far it is.
 
     Raises:
+        CompileTimeout: it took too long.
         ContradictionError: no output obeys the rules.
         TermBudgetExceeded: a block has too many terms.
     """
     start = time.perf_counter()
+    deadline.begin(NORMAL_FORM)
     parts = components(conjuncts(normal_form(specification.formula)), specification.outputs)
-    _refuse_contradiction(specification, parts)
+    deadline.begin(CONTRADICTION)
+    _refuse_contradiction(specification, parts, deadline)
     ranges = input_ranges(specification.inputs)
     blocks, covered, claims = [], None, dict[int, tuple[Block, Formula]]()
     for component in parts:
-        compiler = _BlockCompiler(component, ranges, max_terms, progress)
+        compiler = _BlockCompiler(component, ranges, max_terms, nested, deadline)
         if cover is not None:
             blocks.append(compiler.covering_block(cover))
         else:
+            compiler.refuse_many_values()
             blocks.append(compiler.nested_block() if nested else compiler.block())
         claims |= compiler.claims
     found = Compiled(specification.outputs, specification.inputs, _without_trivial(blocks), certificate=None)  # type: ignore[arg-type]
-    proof = certificate(specification, found.blocks, complete=cover is None, claims=claims)
+    deadline.begin(PROOF)
+    proof = certificate(specification, found.blocks, complete=cover is None, claims=claims, deadline=deadline)
     if cover is not None:
         covered = cover.share(specification.formula, found.formula)
     seconds = time.perf_counter() - start
@@ -107,18 +114,20 @@ def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
     return tuple(atoms)
 
 
-def _refuse_contradiction(specification: Specification, parts: Sequence[Component]) -> None:
-    doubtful = [part for component in parts if not _surely_satisfiable(component) for part in component.conjuncts]
-    if doubtful and satisfiable(conjunction(doubtful), specification.variables) is None:
-        core = unsat_core([rule.formula for rule in specification.rules], specification.variables)
+def _refuse_contradiction(specification: Specification, parts: Sequence[Component], deadline: Deadline) -> None:
+    doubtful = [
+        part for component in parts if not _surely_satisfiable(component, deadline) for part in component.conjuncts
+    ]
+    if doubtful and satisfiable(conjunction(doubtful), specification.variables, deadline=deadline) is None:
+        core = unsat_core([rule.formula for rule in specification.rules], specification.variables, deadline=deadline)
         raise ContradictionError([(specification.rules[i].line, specification.rules[i].text) for i in core])
 
 
-def _surely_satisfiable(component: Component) -> bool:
+def _surely_satisfiable(component: Component, deadline: Deadline) -> bool:
     """Whether a point of one large conjunction over outputs was found in floats: z3 would take its time."""
     rows = [part for part in component.conjuncts if isinstance(part, Atom)]
     over_inputs = any(isinstance(s, Variable) and s.is_input for row in rows for s, _ in row.linear.terms)
-    return len(rows) == len(component.conjuncts) and not over_inputs and has_interior(rows)
+    return len(rows) == len(component.conjuncts) and not over_inputs and has_interior(rows, deadline)
 
 
 def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -133,21 +142,25 @@ class _BlockCompiler:
     component: Component
     ranges: tuple[Atom, ...]
     max_terms: int
-    progress: Progress | None = None
+    nested: bool
+    deadline: Deadline
     claims: dict[int, tuple[Block, Formula]] = field(default_factory=dict)
     _cache: dict[Formula, list[Literals]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self._sandbox = Sandbox()
+        self._sandbox = Sandbox(self.deadline)
         self._tidy = Tidy(self._sandbox, self.ranges)
         self._discrete = tuple(v for v in self.component.outputs if v.is_discrete)
         self._formula = conjunction(self.component.conjuncts)
 
     def block(self, budget: int | None = None) -> Block:
         budget = self.max_terms if budget is None else budget
+        self._begin(TERMS)
         terms: list[Term] = []
         for fixed, rest in self._cases():
             terms += [Term(rows, fixed) for rows in self._real_terms(rest, budget - len(terms))]
+            if fixed:
+                self.deadline.step(len(terms))
             if len(terms) > budget:
                 raise self._exceeded(len(terms))
         return self._sorted(terms)
@@ -168,9 +181,10 @@ class _BlockCompiler:
             return decomposed
 
     def _decomposed(self) -> Block | None:
+        self._begin(DECOMPOSITION)
         questions = self._sandbox.questions((*self.ranges, *self.component.conjuncts))
         questions.solver.add(*map(self._sandbox.domain, self._discrete))
-        circuit = Circuit(questions, lambda rows: self._tidy.rows((), rows), self._some, self.max_terms)
+        circuit = Circuit(questions, lambda rows: self._tidy.rows((), rows), self._some, self.max_terms, self.deadline)
         try:
             block = circuit.block(self.component)
         except OverBudget:
@@ -186,6 +200,7 @@ class _BlockCompiler:
 
     def covering_block(self, data: Rows) -> Block:
         """Terms that contain the rows of the data that obey."""
+        self._begin(TERMS)
         obeying = data.where(self._formula)
         terms: list[Term] = []
         for values, group in obeying.groups(self._discrete):
@@ -214,7 +229,7 @@ class _BlockCompiler:
         solver = sandbox.solver(*map(sandbox.formula, (*self.ranges, self._formula)))
         solver.add(*map(sandbox.domain, self._discrete))
         constants = [sandbox.symbol(variable) for variable in self._discrete]
-        while solver.check() == z3.sat:
+        while sandbox.decided(solver):
             model = sandbox.model(solver)
             numbers = [model.number(variable) for variable in self._discrete]
             values = tuple(zip(self._discrete, numbers, strict=True))
@@ -234,7 +249,7 @@ class _BlockCompiler:
             return [self._tidy.rows((), background)]
         known = [*self.ranges, *background]
         engine = Implicants(self._sandbox, goal, known)
-        found = engine.all(budget=more, progress=self._report)
+        found = engine.all(budget=more)
         if found is None:
             raise self._exceeded(more)
         kept = irredundant(self._sandbox, found, engine.table, known)
@@ -245,12 +260,64 @@ class _BlockCompiler:
     def _sorted(self, terms: Sequence[Term]) -> Block:
         return Block(self.component.outputs, tuple(sorted(dict.fromkeys(terms), key=_term_order)))
 
-    def _report(self, count: int) -> None:
-        if self.progress is not None:
-            self.progress(", ".join(v.name for v in self.component.outputs[:3]), count)
+    def _begin(self, phase: Phase) -> None:
+        names = ", ".join(v.name for v in self.component.outputs[:3])
+        self.deadline.begin(phase, names + (", …" if len(self.component.outputs) > 3 else ""))
 
-    def _exceeded(self, count: int) -> TermBudgetExceeded:
-        return TermBudgetExceeded(count, self.max_terms, [v.name for v in self.component.outputs])
+    def refuse_many_values(self) -> None:
+        """Raises ``TermBudgetExceeded`` at once where a discrete output can take too many values.
+
+        Every value needs a term of its own, in inner blocks too.
+        """
+        for variable in self._discrete:
+            count = _values_at_least(self.component, variable, self.ranges, self.max_terms, self.deadline)
+            if count > self.max_terms:
+                raise self._exceeded(count, variable)
+
+    def _exceeded(self, count: int, variable: Variable | None = None) -> TermBudgetExceeded:
+        names = [v.name for v in self.component.outputs]
+        return TermBudgetExceeded(
+            count, self.max_terms, names, nested=self.nested, variable=None if variable is None else variable.name
+        )
+
+
+def _values_at_least(
+    component: Component, variable: Variable, ranges: Sequence[Atom], most: int, deadline: Deadline
+) -> int:
+    """How many values a discrete output can certainly take; if that is more than ``most`` it may stop counting.
+
+    It asks for one value after the other, in a context of its own (what z3 is asked here must not change the terms that
+    it finds later), and gives up after twice as many questions as would be needed.
+    """
+    values = _values_between_bounds(component, variable)
+    count = values.stop - values.start  # len() fails beyond 2⁶³
+    if count <= most:
+        return 0
+    if all(isinstance(part, Atom) and len(part.linear.terms) == 1 for part in component.conjuncts):
+        return count
+    sandbox = Sandbox(deadline)
+    solver = sandbox.solver(*map(sandbox.formula, (*ranges, *component.conjuncts)))
+    solver.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
+    constant, found = sandbox.symbol(variable), 0
+    for value in islice(values, 2 * most):
+        found += decided(solver, deadline, constant == value)
+        if found > most:
+            break
+    return found
+
+
+def _values_between_bounds(component: Component, variable: Variable) -> range:
+    """The values of a discrete output that obey the bounds among the conjuncts, as far as they speak of it alone."""
+    values: range = variable.domain.values  # type: ignore[union-attr]
+    low, high = values[0], values[-1]
+    for part in component.conjuncts:
+        if isinstance(part, Atom) and [symbol for symbol, _ in part.linear.terms] == [variable]:
+            bound = -part.linear.constant / part.linear.terms[0][1]
+            if part.linear.terms[0][1] > 0 or part.relation == "==":
+                high = min(high, floor(bound))
+            if part.linear.terms[0][1] < 0 or part.relation == "==":
+                low = max(low, ceil(bound))
+    return range(low, high + 1)
 
 
 def _split(formula: Formula) -> tuple[list[Atom], Formula]:

@@ -29,6 +29,7 @@ from multiplexnet.logic.values import (
     iterated,
     nearest,
     number,
+    refuse_no_number,
     total,
     truth,
     vector,
@@ -165,6 +166,8 @@ class Reader:
                 return Vector(tuple(self.value(element) for element in node.elts))
             case ast.GeneratorExp() | ast.ListComp() | ast.SetComp():
                 return self._comprehension(node)
+        if isinstance(node, ast.Attribute):
+            refuse_no_number(node.attr)
         raise Refusal(
             f"{_NO_RULE.get(type(node), 'this')} is no part of the rule language, which is read and never run"
         )
@@ -179,6 +182,7 @@ class Reader:
             return self.names.values[name]
         if name in FUNCTIONS or name in self.names.functions:
             raise Refusal(f"`{name}` is a function: call it, as in `{name}(…)`")
+        refuse_no_number(name)
         if not self.names.values and not self.names.functions:
             raise Refusal(f"`{name}` where a constant number is needed, as in `3`")
         known = [*self._scope, *self.names.values]
@@ -361,6 +365,8 @@ class Reader:
             return Number(Linear.of(Apply(name, self._arguments(name, node))))
         if name in self._scope or name in self.names.values:
             raise Refusal(f"`{name}` is a variable and cannot be called; is a `*` or `[…]` missing?")
+        if name == "float":
+            raise Refusal("`float`: write numbers as they are, as in `0.5`; a bound that is infinite is left out")
         known = [*FUNCTIONS, *self.names.functions]
         raise Refusal(f"unknown function `{name}`{nearest(name, known)}: declare an opaque one as `{name}: function`")
 

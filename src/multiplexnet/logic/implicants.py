@@ -14,6 +14,7 @@ from typing import Any
 
 import z3
 
+from multiplexnet.logic.deadline import Deadline
 from multiplexnet.logic.formula import And, Atom, Formula, Or
 from multiplexnet.logic.points import Bools, Pool, Table
 from multiplexnet.logic.solver import Questions, Sandbox
@@ -64,20 +65,24 @@ class Implicants:
         self.table = Table(atoms(formula))
         self._refuting = Pool(len(self.table.atoms))  # points of ¬F that were met
 
-    def all(self, *, budget: int, progress: Callable[[int], None] | None = None) -> list[Found] | None:
+    @property
+    def deadline(self) -> Deadline:
+        """When the search gives up."""
+        return self._sandbox.deadline
+
+    def all(self, *, budget: int) -> list[Found] | None:
         """Implicants that together cover the formula, or ``None`` when more than ``budget`` turn up."""
         found: list[Found] = []
         while (implicant := self.next()) is not None:
             if len(found) >= budget:
                 return None
             found.append(implicant)
-            if progress is not None:
-                progress(len(found))
+            self.deadline.step(len(found))
         return found
 
     def next(self) -> Found | None:
         """A prime implicant that contains a point outside all those found before; ``None`` when they cover all."""
-        if self._inside.check() != z3.sat:
+        if not self._sandbox.decided(self._inside):
             return None
         true = self._truth(self._inside)
         literals = self.prime(true)
@@ -114,6 +119,7 @@ class Implicants:
             return values[id(node)]
 
         def chosen(node: Formula, literals: dict[Atom, None]) -> dict[Atom, None]:
+            self.deadline.check()
             match node:
                 case Atom():
                     return {**literals, node: None}

@@ -16,15 +16,19 @@ from __future__ import annotations
 
 import ast
 import warnings
+from bisect import bisect_left
 from collections.abc import Sequence
+from dataclasses import replace
+from itertools import accumulate
 
+from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.logic.budget import Budget
 from multiplexnet.logic.declarations import Appearances, declared
 from multiplexnet.logic.expressions import Names, Reader
 from multiplexnet.logic.formula import Rule, Specification
-from multiplexnet.logic.source import Statement, statements
+from multiplexnet.logic.source import Statement, source_of, statements
 
-__all__ = ["parse"]
+__all__ = ["parse", "parse_all"]
 
 _CODE = "this is Python code: rules are read and never run; write comparisons, as in `x >= 2`"
 _NO_STATEMENT: dict[type[ast.stmt], str] = {
@@ -57,9 +61,58 @@ def parse(text: str) -> Specification:
             ...
         multiplexnet.errors.RuleSyntaxError: line 1, column 6: product of variables `y * z`: rules are linear; ...
     """
+    return _read(statements(text), text)
+
+
+def parse_all(entries: Sequence[str]) -> Specification:
+    """As :func:`parse`, for a list of texts; each is read by itself, and names mean the same in all of them.
+
+    Raises:
+        RuleSyntaxError: as :func:`parse`; the place is one in the entry that the message names.
+
+    Example:
+        >>> parse_all(["x: real", "x >= 0"]).text
+        'x: real\\nx >= 0'
+        >>> parse_all(["x: real", "x >= y"])
+        Traceback (most recent call last):
+            ...
+        multiplexnet.errors.RuleSyntaxError: line 1, column 6: in entry 1 of the list: unknown name `y`: ...
+    """
+    lines = [entry.replace("\r\n", "\n").replace("\r", "\n").count("\n") + 1 for entry in entries]
+    before = [0, *accumulate(lines)]
+    if not entries:
+        raise RuleSyntaxError("no rules: the list is empty; write one, as in `x >= 2`")
+    text = "\n".join(entries)
+    source = [line for entry in entries for line in source_of(entry)]
+    parts: list[Statement] = []
+    try:
+        for start, entry in zip(before, entries, strict=False):
+            parts += [replace(part, line=part.line + start, source=source) for part in _statements(entry, start)]
+        return _read(parts, text)
+    except RuleSyntaxError as error:
+        raise _in_entry(error, before) from None
+
+
+def _statements(entry: str, start: int) -> list[Statement]:
+    try:
+        return statements(entry)
+    except RuleSyntaxError as error:
+        line = start + (error.line or 1)
+        raise RuleSyntaxError(error.reason, line=line, column=error.column, source=error.source) from None
+
+
+def _in_entry(error: RuleSyntaxError, before: Sequence[int]) -> RuleSyntaxError:
+    """The error with its place in the entry that it points into."""
+    if error.line is None:
+        return error
+    entry = bisect_left(before, error.line) - 1
+    reason, line = f"in entry {entry} of the list: {error.reason}", error.line - before[entry]
+    return RuleSyntaxError(reason, line=line, column=error.column, source=error.source)
+
+
+def _read(parts: Sequence[Statement], text: str) -> Specification:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python's parser warns of what is refused or harmless here
-        parts = statements(text)
         budget = Budget(len(text))
         names, rules = _outline(parts, budget)
         read = tuple(_rule(part, names, budget) for part in rules)

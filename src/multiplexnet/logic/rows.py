@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import And, Atom, Formula, Or, Symbol, Variable
 from multiplexnet.logic.normal import canonical, opposite
 from multiplexnet.logic.solver import Questions, Sandbox
@@ -77,9 +78,9 @@ def groups(rows: Iterable[Atom]) -> list[Group]:
     return [tuple(members) for _, members in found]
 
 
-def has_interior(rows: Sequence[Atom]) -> bool:
+def has_interior(rows: Sequence[Atom], deadline: Deadline = NEVER) -> bool:
     """Whether rows that are many, and dense, certainly have a common point with room in all inequalities."""
-    return _dense(rows) and Inequalities(tuple(without_equalities(rows)[0])).interior_point() is not None
+    return _dense(rows) and Inequalities(tuple(without_equalities(rows)[0])).interior_point(deadline) is not None
 
 
 def _dense(rows: Sequence[Atom], size: int = LARGE) -> bool:
@@ -103,6 +104,7 @@ class Tidy:
     def rows(self, literals: Sequence[Atom], background: Sequence[Atom] = ()) -> Group:
         """The rows of the term ``literals ∧ background``: literals a prime implicant where the background holds."""
         found: list[Atom] = []
+        self._sandbox.deadline.check()
         for group in groups(tightest([*literals, *background])):
             if _plain(group):
                 found += group
@@ -130,14 +132,15 @@ class Tidy:
         eliminated, independent = without_equalities([*group, *self._known])
         linears = Inequalities(tuple(eliminated))
         inequalities = [row for row in group if row.relation != "=="]
-        centre = linears.interior_point() if _dense(group) else None
+        deadline = self._sandbox.deadline
+        centre = linears.interior_point(deadline) if _dense(group) else None
         if centre is not None and _dense(group, HUGE):
             return set(group)
         if centre is None:
             if self._answer([*group, *(_strictly(row) for row in inequalities)]) is not True:
                 return None
             centre = linears.point(self._sandbox.model(self._asked.solver).point(linears.symbols))
-        needed = {row for row, sure in zip(inequalities, linears.needed(centre), strict=False) if sure}
+        needed = {row for row, sure in zip(inequalities, linears.needed(centre, deadline), strict=False) if sure}
         return needed.union(independent)  # where there is room, an equality is needed unless others imply it
 
     def _implicit_equalities(self, rows: Group) -> list[Atom]:

@@ -11,10 +11,12 @@ from fractions import Fraction
 
 import z3
 
-from multiplexnet.errors import MultiplexError
+from multiplexnet.errors import SolverGaveUp
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.encoder import Encoder, constant_z3, domain_z3, input_range_z3, number_z3, to_z3
 from multiplexnet.logic.formula import And, Formula, Iff, Not, Variable, conjunction, negation
 from multiplexnet.logic.formula import variables as variables_of
+from multiplexnet.logic.solver import decided
 
 __all__ = [
     "Encoder",
@@ -36,22 +38,18 @@ CORE_CHECKS = 2_000
 1,000 rules, where every call takes longer, they become fewer in proportion."""
 
 
-class SolverGaveUp(MultiplexError, RuntimeError):
-    """z3 neither found a point nor proved that there is none; the text gives its reason."""
-
-    def __init__(self, reason: str) -> None:
-        super().__init__(f"z3 could not decide the rules ({reason}). Try fewer or simpler rules.")
-
-
 # --- questions ------------------------------------------------------------------------------------------------------
 
 
-def satisfiable(formula: Formula, variables: Iterable[Variable] = ()) -> dict[Variable, Fraction] | None:
+def satisfiable(
+    formula: Formula, variables: Iterable[Variable] = (), *, deadline: Deadline = NEVER
+) -> dict[Variable, Fraction] | None:
     """A point at which the formula holds, or ``None`` if there is none.
 
     Args:
         formula: what has to hold.
         variables: variables that the point must name besides those of the formula.
+        deadline: when no answer is waited for any more.
 
     Returns:
         An exact value for every variable, each in its domain (Booleans are 0 and 1, categories positions, inputs in
@@ -71,7 +69,7 @@ def satisfiable(formula: Formula, variables: Iterable[Variable] = ()) -> dict[Va
     named = _together(variables, [formula])
     encoder, solver = _solver(named)
     solver.add(encoder.formula(formula))
-    return model_point(solver.model(), named) if _is_sat(solver) else None
+    return model_point(solver.model(), named) if decided(solver, deadline) else None
 
 
 def implies(premise: Formula, conclusion: Formula, variables: Iterable[Variable] = ()) -> bool:
@@ -121,17 +119,12 @@ def _solver(variables: Sequence[Variable]) -> tuple[Encoder, z3.Solver]:
     return Encoder(context), solver
 
 
-def _is_sat(solver: z3.Solver, *assumptions: z3.BoolRef) -> bool:
-    answer = solver.check(*assumptions)
-    if answer == z3.unknown:
-        raise SolverGaveUp(solver.reason_unknown())
-    return bool(answer == z3.sat)
-
-
 # --- contradictions -------------------------------------------------------------------------------------------------
 
 
-def unsat_core(formulas: Sequence[Formula], variables: Iterable[Variable] = ()) -> list[int]:
+def unsat_core(
+    formulas: Sequence[Formula], variables: Iterable[Variable] = (), *, deadline: Deadline = NEVER
+) -> list[int]:
     """The positions of a smallest set of formulas that cannot hold together; empty if all of them can.
 
     z3's core is first shrunk until every member is needed. Then smaller ones are sought by implicit hitting sets
@@ -143,6 +136,7 @@ def unsat_core(formulas: Sequence[Formula], variables: Iterable[Variable] = ()) 
     Args:
         formulas: for example the formulas of the rules, in order.
         variables: variables whose domains count besides those of the formulas.
+        deadline: when no answer is waited for any more.
 
     Example:
         >>> from multiplexnet.logic.formula import Atom, Linear
@@ -150,7 +144,7 @@ def unsat_core(formulas: Sequence[Formula], variables: Iterable[Variable] = ()) 
         >>> unsat_core([Atom(x - 5, "<="), Atom(x * -1, "<="), Atom(x * -1 + 7, "<")])
         [0, 2]
     """
-    search = _CoreSearch(formulas, _together(variables, formulas))
+    search = _CoreSearch(formulas, _together(variables, formulas), deadline)
     core = search.first()
     return sorted(search.smaller(search.shrunk(core)) if core else core)
 
@@ -158,7 +152,8 @@ def unsat_core(formulas: Sequence[Formula], variables: Iterable[Variable] = ()) 
 class _CoreSearch:
     """The solver calls behind :func:`unsat_core`: one solver, one switch for each formula."""
 
-    def __init__(self, formulas: Sequence[Formula], variables: Sequence[Variable]) -> None:
+    def __init__(self, formulas: Sequence[Formula], variables: Sequence[Variable], deadline: Deadline) -> None:
+        self.deadline = deadline
         encoder, self.solver = _solver(variables)
         self.formulas = [encoder.formula(f) for f in formulas]
         self.switches = [z3.FreshBool("rule", encoder.context) for _ in formulas]
@@ -169,7 +164,8 @@ class _CoreSearch:
 
     def is_sat(self, chosen: Iterable[int]) -> bool:
         self.checks_left -= 1
-        return _is_sat(self.solver, *(self.switches[i] for i in chosen))
+        self.deadline.step()
+        return decided(self.solver, self.deadline, *(self.switches[i] for i in chosen))
 
     def core(self) -> list[int]:
         """z3's core of the last check that failed."""
@@ -192,7 +188,7 @@ class _CoreSearch:
 
     def smaller(self, core: list[int]) -> list[int]:
         """A smallest contradicting set; the given core if none is smaller or the checks run out."""
-        hitting = _HittingSets()
+        hitting = _HittingSets(self.deadline)
         for size in range(1, len(core)):
             while (candidate := hitting.at_most(size)) is not None:
                 if not self.is_sat(candidate):
@@ -224,7 +220,8 @@ class _CoreSearch:
 class _HittingSets:
     """Sets of positions that meet every added set."""
 
-    def __init__(self) -> None:
+    def __init__(self, deadline: Deadline) -> None:
+        self.deadline = deadline
         self.context = z3.Context()
         self.solver = z3.Solver(ctx=self.context)
         self.switches: dict[int, z3.BoolRef] = {}
@@ -241,7 +238,7 @@ class _HittingSets:
         self.solver.push()
         self.solver.add(z3.AtMost(*self.switches.values(), size))
         found = None
-        if _is_sat(self.solver):
+        if decided(self.solver, self.deadline):
             model = self.solver.model()
             found = [i for i, switch in self.switches.items() if z3.is_true(model.eval(switch))]
         self.solver.pop()

@@ -88,7 +88,26 @@ class _Declarations:
 
 _DOMAINS: dict[str, Domain] = {"Real": Real(), "Int": Int(0, 0), "Bool": Bool()}
 _TERMS = frozenset({"declare-const", "declare-fun", "define-fun", "define-const", "assert"})
-_PASSED_OVER = frozenset({"set-logic", "set-option", "check-sat", "get-model", "get-value", "get-info", "echo"})
+_QUESTIONS = frozenset(
+    f"get-{what}"
+    for what in (
+        *("assertions", "assignment", "info", "interpolant", "model", "objectives", "option", "proof"),
+        *("unsat-assumptions", "unsat-core", "value"),
+    )
+)
+_PASSED_OVER = frozenset({"set-logic", "set-option", "check-sat", "eval", "echo", "simplify"}) | _QUESTIONS
+_ADVICE = {
+    "check-sat-assuming": "put the assumptions in as assertions, (assert …)",
+    "push": "a layer keeps one set of rules: put the assertions that should hold in without push and pop",
+    "pop": "a layer keeps one set of rules: put the assertions that should hold in without push and pop",
+    "reset": "leave out what stands before it",
+    "reset-assertions": "leave out the assertions before it",
+    "define-fun-rec": "rules are linear and finite: write the cases out, or use define-fun",
+    "define-funs-rec": "rules are linear and finite: write the cases out, or use define-fun",
+    "maximize": "rules say what has to hold, not what is best: leave it out",
+    "minimize": "rules say what has to hold, not what is best: leave it out",
+    "assert-soft": "rules always hold: write (assert …), or leave it out",
+}
 _REAL_LOGIC = re.compile(r"(QF_)?(UF)?(LRA|NRA|RDL)")  # here z3 has to know that a number like 3 is a real
 
 
@@ -105,9 +124,8 @@ def _declarations(script: Script) -> _Declarations:
         elif command.name == "set-info":
             _read_info(script, command, found)
         elif command.name not in _TERMS | _PASSED_OVER:
-            raise script.error(
-                f"the command {command.name} is not known here: write declarations and assertions only", command.start
-            )
+            advice = _ADVICE.get(command.name, "write declarations and assertions only")
+            raise script.error(f"the command {command.name} is not known here: {advice}", command.start)
     return found
 
 

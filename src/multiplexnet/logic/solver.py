@@ -16,15 +16,44 @@ from typing import Any
 
 import z3
 
+from multiplexnet.errors import SolverGaveUp
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import And, Atom, Formula, Linear, Or, Symbol, Variable
 
-__all__ = ["Model", "Questions", "Sandbox"]
+__all__ = ["Model", "Questions", "Sandbox", "decided"]
+
+
+def decided(solver: Any, deadline: Deadline, *assumptions: Any) -> bool:
+    """Whether all that the solver (or optimiser) knows can hold, under the assumptions as well.
+
+    Raises:
+        CompileTimeout: the time was over before z3 had an answer.
+        KeyboardInterrupt: Ctrl-C was pressed. While z3 works it takes that signal and gives the question up.
+        SolverGaveUp: z3 has no answer for a reason of its own.
+    """
+    with deadline.asking(solver.ctx):
+        answer = solver.check(*assumptions)
+    if answer == z3.unknown:
+        raise _unanswered(solver, deadline)
+    return bool(answer == z3.sat)
+
+
+def _unanswered(solver: Any, deadline: Deadline) -> BaseException:
+    """Why a question without a limit of work has no answer; raises if it is the time."""
+    deadline.check()
+    reason = solver.reason_unknown()
+    return KeyboardInterrupt() if "cancel" in reason or "interrupt" in reason else SolverGaveUp(reason)
 
 
 class Sandbox:
-    """Formulas in normal form as z3 expressions of one private context; opaque applications are plain reals there."""
+    """Formulas in normal form as z3 expressions of one private context; opaque applications are plain reals there.
 
-    def __init__(self) -> None:
+    Args:
+        deadline: when its solvers give up.
+    """
+
+    def __init__(self, deadline: Deadline = NEVER) -> None:
+        self.deadline = deadline
         self._symbols: dict[Symbol, Any] = {}
         self._formulas: dict[Formula, Any] = {}
         self._negations: dict[Atom, Any] = {}
@@ -41,7 +70,11 @@ class Sandbox:
 
     def questions(self, known: Iterable[Formula] = (), *, work: int | None = None) -> Questions:
         """A solver that knows the given formulas (see :class:`Questions`)."""
-        return Questions(self.formula, self.solver(*map(self.formula, known)), work=work)
+        return Questions(self.formula, self.solver(*map(self.formula, known)), work=work, deadline=self.deadline)
+
+    def decided(self, solver: Any) -> bool:
+        """Whether all that the solver knows can hold (see :func:`decided`)."""
+        return decided(solver, self.deadline)
 
     def symbol(self, symbol: Symbol) -> Any:
         if symbol not in self._symbols:
@@ -135,14 +168,24 @@ class Questions:
         encode: writes a formula in the context of the solver.
         solver: with what is always known.
         work: z3's ``rlimit`` for one question; unlike a time limit it gives the same answer on every machine.
+        deadline: when no answer is waited for any more.
     """
 
-    def __init__(self, encode: Callable[[Formula], Any], solver: Any, *, work: int | None = None) -> None:
+    def __init__(
+        self,
+        encode: Callable[[Formula], Any],
+        solver: Any,
+        *,
+        work: int | None = None,
+        deadline: Deadline = NEVER,
+    ) -> None:
         self.solver = solver
-        self._encode, self._context = encode, solver.ctx
+        self._encode, self._context, self._deadline = encode, solver.ctx, deadline
         self._switches: dict[Formula, tuple[Any, Any]] = {}
+        self._is_limited = work is not None
         if work is not None:
             solver.set("rlimit", work)
+            solver.set("ctrl_c", False)  # or z3 takes Ctrl-C for the end of the work; Python sees it a moment later
 
     def switch(self, formula: Formula) -> Any:
         """A Boolean constant (z3's own handle) that, when assumed, makes the formula hold."""
@@ -156,7 +199,14 @@ class Questions:
         """Whether all of the formulas (and z3's own constants) can hold together; ``None`` if the work ran out."""
         asts = [*(self.switch(f) for f in formulas), *assumed]
         array = (z3.Ast * len(asts))(*asts)
-        return _ANSWERS.get(z3.Z3_solver_check_assumptions(self._context.ref(), self.solver.solver, len(asts), array))
+        with self._deadline.asking(self._context):
+            code = z3.Z3_solver_check_assumptions(self._context.ref(), self.solver.solver, len(asts), array)
+        answer = _ANSWERS.get(code)
+        if answer is None:
+            if not self._is_limited:
+                raise _unanswered(self.solver, self._deadline)
+            self._deadline.check()
+        return answer
 
 
 _ANSWERS = {z3.Z3_L_TRUE: True, z3.Z3_L_FALSE: False}

@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from multiplexnet.errors import RuleSyntaxError
 
-__all__ = ["Statement", "statements"]
+__all__ = ["Statement", "source_of", "statements"]
 
 LONGEST_SHOWN = 300  # a longer line is not repeated in a message
 
@@ -124,6 +124,14 @@ def _error(source: Sequence[str], line: int, column: int, reason: str) -> RuleSy
     return RuleSyntaxError(reason, line=line, column=column, source=re.sub(r"\s", " ", shown))
 
 
+def source_of(text: str) -> list[str]:
+    """The lines of a text, whatever its line ends."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    if plain.startswith("\ufeff"):
+        plain = " " + plain[1:]  # the mark that some editors put before UTF-8
+    return plain.split("\n")
+
+
 def statements(text: str) -> list[Statement]:
     """The statements of a rule text in order.
 
@@ -134,10 +142,8 @@ def statements(text: str) -> list[Statement]:
         >>> [(s.line, s.text) for s in statements("x: real; y: real  # outputs\\nx <= y")]
         [(1, 'x: real'), (1, 'y: real'), (2, 'x <= y')]
     """
-    plain = text.replace("\r\n", "\n").replace("\r", "\n")
-    if plain.startswith("\ufeff"):
-        plain = " " + plain[1:]  # the mark that some editors put before UTF-8
-    source = plain.split("\n")
+    source = source_of(text)
+    plain = "\n".join(source)
     if "\0" in plain:
         before = plain[: plain.index("\0")].split("\n")
         raise _error(source, len(before), len(before[-1]) + 1, "a NUL byte: remove it, or give a text file")

@@ -39,6 +39,7 @@ __all__ = [
     "iterated",
     "nearest",
     "number",
+    "refuse_no_number",
     "total",
     "truth",
     "value_of",
@@ -47,6 +48,14 @@ __all__ = [
 
 MOST_DIGITS = 2_000  # of a numerator or denominator; floats need 1,100
 _MOST_BITS = (10**MOST_DIGITS).bit_length()
+
+
+def refuse_no_number(name: str) -> None:
+    """Raises ``Refusal`` for a name that stands for infinity or NaN elsewhere."""
+    if name.lower() in ("inf", "infinity", "infty", "oo"):
+        raise Refusal(f"`{name}` is no number: a bound that is infinite bounds nothing, so leave it out")
+    if name.lower() == "nan":
+        raise Refusal(f"`{name}` is no number, and nothing can be compared with it: leave the rule out")
 
 
 class Refusal(Exception):

@@ -15,6 +15,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import Atom, Linear, Symbol
 
 __all__ = ["Inequalities", "signs", "without_equalities"]
@@ -119,7 +120,7 @@ class Inequalities:
         """Whether the point certainly has room in every row."""
         return bool((signs(self.linears, self.symbols, point[None]) < 0).all())
 
-    def interior_point(self) -> Floats | None:
+    def interior_point(self, deadline: Deadline = NEVER) -> Floats | None:
         """A point with room in every row, if an LP in floats finds one; ``None`` proves nothing."""
         from scipy.optimize import linprog
 
@@ -129,12 +130,14 @@ class Inequalities:
         size = np.linalg.norm(A, axis=1, keepdims=True)
         bounds = [(-REACH, REACH)] * A.shape[1] + [(None, 1.0)]
         goal = np.append(np.zeros(A.shape[1]), -1.0)
-        answer = linprog(goal, A_ub=np.hstack([A, size]), b_ub=-b, bounds=bounds, method="highs")
+        options = {"time_limit": deadline.left}
+        answer = linprog(goal, A_ub=np.hstack([A, size]), b_ub=-b, bounds=bounds, method="highs", options=options)
+        deadline.check()
         if answer.x is None or not self.contain(found := np.asarray(answer.x[:-1])):
             return None
         return found
 
-    def needed(self, centre: Floats) -> Bools:
+    def needed(self, centre: Floats, deadline: Deadline = NEVER) -> Bools:
         """The rows that certainly do not follow from the others, found from a point with room in all. Shape (M,).
 
         Seen from the centre the rows are ``w_i·d ≤ 1``. A direction d with ``w_i·d`` above all other ``w_j·d`` leaves
@@ -154,17 +157,18 @@ class Inequalities:
             W = W / size
             square = W.T @ W
             inverse = np.linalg.solve(square + RIDGE * np.trace(square) * np.eye(n), W.T).T
-            weights, products = self._contest(W @ inverse.T)
+            weights, products = self._contest(W @ inverse.T, deadline)
             own, _, best = _winners(products)
             points = centre + (2 / (own + np.maximum(best, 0)) / size)[:, None] * (weights @ inverse)
         found = signs(self.linears, self.symbols, points)
         return np.asarray((found == np.where(np.eye(m, dtype=np.bool_), 1, -1)).all(axis=1))
 
     @staticmethod
-    def _contest(H: Floats) -> tuple[Floats, Floats]:
+    def _contest(H: Floats, deadline: Deadline) -> tuple[Floats, Floats]:
         """For every row the weights of a direction in which it comes first, if one was found, and its products."""
         weights, products = np.eye(len(H)), H.copy()
         for _ in range(ROUNDS):
+            deadline.check()
             own, rival, best = _winners(products)
             late = np.flatnonzero(own <= np.maximum(best, 0) * LEAD)
             if not len(late):
