@@ -250,6 +250,16 @@ def test_a_quarter_of_the_spacing() -> None:
         for value in (1.0, 1.5, 0.75, 100.0, -3.0, 2.0**-10):
             found = quarter_cell(torch.tensor(value, dtype=dtype), dtype)
             assert Fraction(found.item()) == form.spacing(Fraction(value)) / 4
+        if dtype is not torch.float64:  # whose own quarters of subnormal numbers it cannot hold
+            zero = torch.zeros(1, dtype=dtype)
+            assert Fraction(quarter_cell(zero, dtype).item()) == form.tiny / 4
+
+
+@pytest.mark.parametrize("dtype", DTYPES[2:], ids=str)
+def test_zero_stands_for_what_underflows_to_it(dtype: torch.dtype) -> None:
+    p = RulesDistribution(Multiplexer(Rules("x >= 0"), dtype=dtype), Normal(torch.zeros(1), 1.0))
+    at_zero, close = p.log_prob(torch.tensor([[0.0], [0.125]], dtype=dtype)).tolist()
+    assert at_zero < close - 10  # raw values of −17 and below, and of −2
 
 
 # --- entropy and support --------------------------------------------------------------------------------------------

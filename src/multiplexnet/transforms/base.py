@@ -108,10 +108,10 @@ def quarter_cell(x: Tensor, dtype: torch.dtype) -> Tensor:
         >>> quarter_cell(torch.tensor([1.0, 0.0, -5.0]), torch.float16).log2()
         tensor([-12., -26., -10.], dtype=torch.float64)
     """
-    info = torch.finfo(dtype)
-    exponent = torch.frexp(x.detach().double())[1] - 1
-    quarter, least = torch.full_like(x, info.eps / 4, dtype=torch.float64), info.smallest_normal * info.eps / 4
-    return torch.ldexp(quarter, exponent).clamp(min=max(least, torch.finfo(torch.float64).smallest_normal))
+    info, y = torch.finfo(dtype), x.detach().double()
+    least = max(info.smallest_normal * info.eps / 4, torch.finfo(torch.float64).smallest_normal)
+    quarter = torch.ldexp(torch.full_like(y, info.eps / 4), torch.frexp(y)[1] - 1)
+    return torch.where(y == 0, least, quarter.clamp(min=least))
 
 
 def finite(raw: Tensor) -> Tensor:
