@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import log
 from typing import Any, Literal, Self, cast
 
 import torch
@@ -114,6 +115,8 @@ class Multiplexer(nn.Module):
 
     order: Tensor
     _certificate: Certificate | None
+    _counted = False
+    """Whether logits of 0 mean that all plain terms are alike; layers of version 0.1.0 did not know this."""
 
     def __init__(
         self,
@@ -152,7 +155,7 @@ class Multiplexer(nn.Module):
         self._boxes, self._equality = boxes, equality
         self._functions = {n: f for n, f in functions.items() if not isinstance(f, nn.Module)}
         self.modules_of_functions = nn.ModuleDict({n: f for n, f in functions.items() if isinstance(f, nn.Module)})
-        self.compiled = compiled
+        self.compiled, self._counted = compiled, True
 
     def _build(self, compiled: Compiled, dtype: torch.dtype) -> None:
         """Geometry and tables of all terms for one dtype; nothing changes if that is refused."""
@@ -168,7 +171,7 @@ class Multiplexer(nn.Module):
         self.maps = nn.ModuleList(maps)
         self.maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
-        columns = [torch.tensor([position[v] for v in block.outputs]) for block in blocks]
+        columns = [torch.tensor([position[v] for v in block.outputs], dtype=torch.int64) for block in blocks]
         for b, own in enumerate(columns):
             self.register_buffer(f"columns_{b}", own, persistent=False)
         self.register_buffer("order", torch.cat(columns[: len(outer)]).argsort(), persistent=False)
@@ -177,6 +180,23 @@ class Multiplexer(nn.Module):
             [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks] for block in blocks
         ]
         self._blocks, self._sizes = tuple(outer), [len(block.terms) for block in blocks]
+        # A block without outputs is a condition on inputs: it holds or not, and there is nothing to choose.
+        self._logits = [len(block.terms) if block.outputs and len(block.terms) > 1 else 0 for block in blocks]
+        self._weigh(self._counted)
+
+    def _weigh(self, counted: bool) -> None:
+        """Sets what logits of 0 mean in decomposed rules: all plain terms alike if ``counted``, else all branches.
+
+        «At most 3 of 30» branches thirty times. With both branches alike the first outputs would be drawn half the
+        time and the last ones never; the log of the number of plain terms below a branch makes up for that.
+        """
+        self._counted = counted
+        for b, block in enumerate(_with_inner(self._blocks)):
+            offset = None
+            if counted and self.is_nested and self._logits[b]:
+                counts = [log(term.count) for term in block.terms]
+                offset = torch.tensor([c - max(counts) for c in counts], dtype=self.dtype, device=self.device)
+            self.register_buffer(f"offset_{b}", offset, persistent=False)
 
     def _made(self, blocks: Sequence[Block], dtype: torch.dtype) -> list[Made]:
         form = str(dtype).removeprefix("torch.")
@@ -236,7 +256,7 @@ class Multiplexer(nn.Module):
     @property
     def in_features(self) -> int:
         """The number of raw features: values, then the logits of every block with more than one term."""
-        return self._values + sum(size for size in self._sizes if size > 1)
+        return self._values + sum(self._logits)
 
     @property
     def _values(self) -> int:
@@ -281,10 +301,13 @@ class Multiplexer(nn.Module):
         given = self.input_columns(inputs, batch)
         sizes = [self._values, raw.shape[-1] - self._values]
         values, logits = raw.split_with_sizes(sizes, -1) if sizes[1] else (raw, raw)  # without logits: no copy backward
-        choices = self._linked(list(self._choices(values, logits, given)))
-        for choice in choices:
-            if choice.feasible is not None:
-                refuse_roomless(choice.feasible, self.compiled.inputs, self.dtype)
+        nodes = list(self._choices(values, logits, given))
+        choices = self._linked(nodes)
+        if given is not None:
+            feasible = [choice.feasible for choice in choices]
+            lost = refuse_roomless(given, feasible, self.compiled.inputs, self.dtype)
+            if lost is not None:
+                choices = self._linked([node.without(lost) for node in nodes])
         return Branches(choices, batch, self.max_terms, self.order)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
@@ -297,10 +320,13 @@ class Multiplexer(nn.Module):
                 value += size * width
             else:
                 own = values if len(self._sizes) == 1 else values.index_select(-1, columns)
-            mine = logits[..., logit : logit + size] if size > 1 else None
-            logit += size if size > 1 else 0
+            mine = logits[..., logit : logit + size] if self._logits[b] else None
+            logit += self._logits[b]
+            offset = getattr(self, f"offset_{b}", None)
+            if mine is not None and offset is not None:
+                mine = mine + offset
             feasible = None if inputs is None else maps.feasible(inputs, functions=functions)
-            yield Choice(maps, own, mine, columns, feasible, inputs, functions, self.per_term)
+            yield Choice(maps, own, mine, columns, feasible, inputs, functions, self.per_term, offset=offset)
 
     def _linked(self, nodes: list[Choice]) -> tuple[Choice, ...]:
         """The choices of the outer blocks, each with the inner ones of its terms; shared ones stay shared."""
@@ -338,7 +364,7 @@ class Multiplexer(nn.Module):
 
     def _checked(self, raw: Tensor) -> Tensor:
         if raw.dim() == 0 or raw.shape[-1] != self.in_features:
-            logits = [size for size in self._sizes if size > 1]
+            logits = [size for size in self._logits if size]
             why = f"{self._values} raw values" + (f" + {' + '.join(map(str, logits))} logits" if logits else "")
             raise ShapeError(
                 f"raw has shape {tuple(raw.shape)}; its last dimension must be in_features = {self.in_features} ({why})"
@@ -366,6 +392,10 @@ class Multiplexer(nn.Module):
         Returns:
             ``(*batch, D)``: rows that obey come back bit for bit, in others every broken block moves to a near point of
             its nearest term. The gradient passes through unchanged.
+
+        Raises:
+            InputError: a row that no output could mend.
+            GraphError: values cannot be looked at, since a graph is being recorded.
 
         Example:
             >>> mux = Multiplexer(Rules("x >= 2 or x <= -2"))
@@ -420,6 +450,7 @@ class Multiplexer(nn.Module):
             "equality": self._equality,
             "max_terms": self.max_terms,
             "per_term": self.per_term,
+            "counted": self._counted,
         }
         return torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8).clone()
 
@@ -436,6 +467,7 @@ class Multiplexer(nn.Module):
             if record["compiled"]["blocks"] != record_of_compiled(self.compiled)["blocks"]:
                 self._build(compiled, self.dtype)
                 self.to(device)
+            self._weigh(flag_from(record.get("counted", False)))
 
     @classmethod
     def from_state(cls, state: Any, *, functions: Functions | None = None, boxes: Boxes = Separable) -> Multiplexer:
@@ -459,7 +491,7 @@ class Multiplexer(nn.Module):
             specification = specification_from(record["specification"])
             if record["equality"] not in ("exact", "nearest"):
                 raise ValueError("an unknown way with equalities")
-            return cls.from_compiled(
+            mux = cls.from_compiled(
                 Rules.from_specification(specification),
                 compiled_from(record["compiled"], specification),
                 max_terms=whole_from(record["max_terms"]),
@@ -469,6 +501,8 @@ class Multiplexer(nn.Module):
                 boxes=boxes,
                 equality=record["equality"],
             )
+            mux._weigh(flag_from(record.get("counted", False)))
+            return mux
 
     @classmethod
     def from_compiled(

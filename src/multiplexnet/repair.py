@@ -16,6 +16,7 @@ from torch import Tensor
 from multiplexnet.errors import DtypeError, ShapeError
 from multiplexnet.logic.formula import Real, Rule, Specification
 from multiplexnet.logic.terms import Block
+from multiplexnet.refusals import refuse_unmoved, refuse_unseen
 from multiplexnet.satisfaction import verdict
 from multiplexnet.transforms.choose import TermMaps
 
@@ -53,8 +54,10 @@ class _Moved(torch.autograd.Function):
         return tangents[1]
 
 
+@torch.compiler.disable(reason="Multiplexer.repair looks at the values of every row: call it outside of the graph")
 def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
     """The rows of ``x0``, moved where they break the rules; see :meth:`Multiplexer.repair`."""
+    refuse_unseen(x0, "repair")
     if x0.dim() == 0 or x0.shape[-1] != mux.out_features:
         raise ShapeError(f"x0 has shape {tuple(x0.shape)}; its last dimension must be the {mux.out_features} outputs")
     if x0.dtype != mux.dtype:
@@ -69,6 +72,7 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
         if bool(broken.any()):
             rows = flat[broken]
             value[broken] = _moved(mux, rows, None if known is None else known[broken])
+            refuse_unmoved(value.reshape(x0.shape), mux.dtype)
     result: Tensor = _Moved.apply(value.reshape(x0.shape), x0)  # type: ignore[no-untyped-call]
     return result
 
@@ -97,9 +101,10 @@ def _obeys(mux: Multiplexer, block: Block, rows: Tensor, inputs: Tensor | None) 
 
 
 def _nearest(mux: Multiplexer, maps: TermMaps, own: Tensor, inputs: Tensor | None) -> Tensor:
-    """For every row the nearest of the points that the terms make of it."""
+    """For every row the nearest of the points that the terms make of it; NaN if none of them can be met."""
     feasible = None if inputs is None else maps.feasible(inputs, functions=mux.functions)
-    best, distance = own, torch.full(own.shape[:-1], torch.inf, dtype=torch.float64, device=own.device)
+    best = torch.full_like(own, torch.nan)
+    distance = torch.full(own.shape[:-1], torch.inf, dtype=torch.float64, device=own.device)
     step = max(1, CHUNK // max(1, own.numel()))
     for start in range(0, len(maps), step):
         stop = min(start + step, len(maps))

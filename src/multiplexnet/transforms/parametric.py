@@ -17,9 +17,9 @@ import torch
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Parametric
-from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor
+from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor, margin, precision_of
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
-from multiplexnet.transforms.intervals import affine
+from multiplexnet.transforms.intervals import affine, underflow_of
 
 __all__ = ["ParametricGauge"]
 
@@ -63,10 +63,23 @@ class ParametricGauge(Transform):
     step_constants: Tensor
     has: Tensor
     real: Tensor
+    underflow: Tensor
+    tiny: Tensor
+    kept: Tensor
+    shrunk: Tensor
+    grown: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        tables = _parametric_tables(parts)
-        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+        tables = {name: torch.from_numpy(table) for name, table in _parametric_tables(parts).items()}
+        precision, count = precision_of(dtype), len(parts)
+        margins = {
+            "underflow": underflow_of(tables["slack_rows"]),
+            "tiny": margin(precision.tiny, count),
+            "kept": margin(1 - SAFETY, count),
+            "shrunk": margin(1 - 2 * precision.unit, count),
+            "grown": margin(1 + precision.unit, count),
+        }
+        super().__init__(dtype, {**tables, **margins})
         self.floor = gradient_floor(dtype)
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
@@ -106,14 +119,15 @@ class ParametricGauge(Transform):
         if index is None:
             u = u.expand(*u.shape[:-2], len(self), u.shape[-1])
         anchor, scale = self._anchor(u, index)
-        value, error = affine(torch.cat([anchor, u], -1), self.slack_rows, self._at(self.b, index), index)
+        known = torch.cat([anchor, u], -1)
+        value, error = affine(known, self.slack_rows, self._at(self.b, index), index, self.underflow)
         loose = value - 2 * error
-        margin = times(self.A.abs(), self.precision.unit * anchor.detach().abs() + self.precision.tiny, index)
-        firm = loose - 1.01 * margin
+        rounding = times(self.A.abs(), self.precision.unit * anchor.detach().abs() + self.tiny[0], index)
+        firm = loose - 1.01 * rounding
         feasible = (loose > 0).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
         is_loose = firm < loose / 2
         # An infeasible part gets slacks of 1: its values are not used, and their gradients, times 0, must be finite.
-        slack = torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0) * (1 - SAFETY)
+        slack = torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0) * self.kept[0]
         return Frame(anchor, scale, slack, is_loose, feasible)
 
     def _anchor(self, u: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
@@ -144,8 +158,8 @@ class ParametricGauge(Transform):
         size = times(self.A.abs(), q.detach().abs(), index)
         firm = times(self.A, q, index) + relative * size
         rows = torch.where(frame.loose, LOOSE * size, firm) / frame.slack
-        room = (self.precision.largest - frame.anchor.abs()) * (1 - 2 * self.precision.unit)
-        ranges = q.abs() * (1 + self.precision.unit) / room.clamp(min=self.precision.tiny)
+        room = (self.precision.largest - frame.anchor.abs()) * self.shrunk[0]
+        ranges = q.abs() * self.grown[0] / room.clamp(min=self.precision.tiny)
         return torch.cat([rows, ranges.detach()], -1).amax(-1).relu()
 
     def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
