@@ -405,7 +405,8 @@ class Multiplexer(nn.Module):
         """
         from multiplexnet.repair import repaired
 
-        return repaired(self, x0, inputs)
+        moved: Tensor = repaired(self, x0, inputs)
+        return moved
 
     @in_full_precision
     def input_columns(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:

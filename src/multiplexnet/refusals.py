@@ -37,7 +37,7 @@ Function = Callable[..., Tensor]
 
 def _anywhere(mask: Tensor) -> bool | None:
     """Whether the mask holds somewhere; ``None`` where values cannot be looked at."""
-    if torch.compiler.is_compiling() or torch.jit.is_tracing():
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return None
     try:
         return bool(mask.any())

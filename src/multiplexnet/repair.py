@@ -54,7 +54,10 @@ class _Moved(torch.autograd.Function):
         return tangents[1]
 
 
-@torch.compiler.disable(reason="Multiplexer.repair looks at the values of every row: call it outside of the graph")
+WHY = "Multiplexer.repair looks at the values of every row: call it outside of the graph"
+
+
+@torch.compiler.disable(reason=WHY)  # type: ignore[no-untyped-call, untyped-decorator]
 def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
     """The rows of ``x0``, moved where they break the rules; see :meth:`Multiplexer.repair`."""
     refuse_unseen(x0, "repair")

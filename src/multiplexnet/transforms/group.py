@@ -101,7 +101,8 @@ class Group(nn.Module):
             own = values if whole else values.index_select(-1, self.columns[0])
             return own if index is not None else own.unsqueeze(-2)
         if index is None:
-            return values.index_select(-1, self.columns.flatten()).unflatten(-1, self.columns.shape)
+            flat = values.index_select(-1, self.columns.flatten())
+            return flat.reshape(*flat.shape[:-1], *self.columns.shape)
         return values.gather(-1, rows_of(self.columns, self.entry[index]))
 
     def chosen(self, index: Tensor | None) -> Tensor | None:
