@@ -110,6 +110,9 @@ class Known(nn.Module):
         self.input_columns = {variable: j for j, variable in enumerate(inputs)}
         self.output_columns = {variable: j for j, variable in enumerate(outputs)}
         self.dtype = dtype
+        used = {v for s in self.symbols for v in ([s] if isinstance(s, Variable) else symbols(s))}
+        self.needs_x = not used.isdisjoint(self.output_columns)
+        """Whether outputs have to be computed before; known here, since a graph is not recorded through sets."""
         width = max(map(len, parameters))
         order = [[self.symbols.index(s) for s in row] + [0] * (width - len(row)) for row in parameters]
         self.register_buffer("order", torch.tensor(order), persistent=False)
@@ -122,12 +125,6 @@ class Known(nn.Module):
         part = copy.copy(self)
         part._buffers = {name: b if b is None else b[first:last] for name, b in self._buffers.items()}
         return part
-
-    @property
-    def needs_x(self) -> bool:
-        """Whether outputs have to be computed before."""
-        used = {v for s in self.symbols for v in ([s] if isinstance(s, Variable) else symbols(s))}
-        return not used.isdisjoint(self.output_columns)
 
     def forward(
         self, inputs: Tensor | None, x: Tensor | None, functions: Functions, entry: Tensor | None, members: Tensor
