@@ -26,10 +26,17 @@ Loss = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Inner:
-    """A choice that has to be made as well if a certain term is chosen."""
+    """A choice that has to be made as well if a certain term is chosen.
+
+    Args:
+        term: that one.
+        choice: what is to be chosen then.
+        places: of its outputs among those of the block that the term belongs to.
+    """
 
     term: int
     choice: Choice
+    places: Tensor
 
 
 @dataclass(frozen=True)
@@ -177,8 +184,7 @@ class Choice:
             for part in self.inner:
                 value, more = part.choice.settled(decide, done)
                 here = index == part.term
-                places = torch.searchsorted(self.columns, part.choice.columns)
-                x = torch.where(here.unsqueeze(-1), x.index_copy(-1, places, value), x)
+                x = torch.where(here.unsqueeze(-1), x.index_copy(-1, part.places, value), x)
                 log_q = torch.where(here, log_q + more, log_q)
             done[id(self)] = x, log_q
         return done[id(self)]

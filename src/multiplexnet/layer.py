@@ -179,6 +179,10 @@ class Multiplexer(nn.Module):
         self._inner = [
             [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks] for block in blocks
         ]
+        for b, links in enumerate(self._inner):
+            for i, (_, child) in enumerate(links):  # found here, since ONNX does not know how to search
+                places = torch.searchsorted(columns[b], columns[child])
+                self.register_buffer(f"places_{b}_{i}", places, persistent=False)
         self._blocks, self._sizes = tuple(outer), [len(block.terms) for block in blocks]
         # A block without outputs is a condition on inputs: it holds or not, and there is nothing to choose.
         self._logits = [len(block.terms) if block.outputs and len(block.terms) > 1 else 0 for block in blocks]
@@ -336,7 +340,9 @@ class Multiplexer(nn.Module):
 
         def linked(b: int) -> Choice:
             if b not in done:
-                done[b] = nodes[b].with_inner([Inner(term, linked(child)) for term, child in self._inner[b]])
+                links = enumerate(self._inner[b])
+                inner = [Inner(k, linked(child), getattr(self, f"places_{b}_{i}")) for i, (k, child) in links]
+                done[b] = nodes[b].with_inner(inner)
             return done[b]
 
         return tuple(linked(b) for b in range(len(self._blocks)))

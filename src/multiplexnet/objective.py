@@ -106,7 +106,7 @@ def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
     """
     counts = torch.ones(choice.size, len(choice.columns), dtype=torch.bool, device=rest.device)
     for part in choice.inner:
-        counts[part.term, torch.searchsorted(choice.columns, part.choice.columns)] = False
+        counts[part.term, part.places] = False
     instead = rest.index_select(-1, choice.columns)
 
     def chunk(start: int, stop: int) -> Tensor:
