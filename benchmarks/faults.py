@@ -27,7 +27,8 @@ import torch
 from torch import Tensor
 
 import multiplexnet.campaign.trial as trial_module
-from multiplexnet import exact, inputs, layer, refusals, repair
+from multiplexnet import branches, exact, inputs, layer, refusals, repair
+from multiplexnet.branches import Choice
 from multiplexnet.campaign.run import versions
 from multiplexnet.campaign.trial import Outcome, trial
 from multiplexnet.geometry import elimination, split
@@ -95,6 +96,8 @@ def _contraction_at_run_time() -> Sequence[Patch]:
     def start(self: ParametricGauge, *arguments: Any) -> None:
         honest(self, *arguments)
         self.precision = replace(self.precision, unit=0.0, tiny=0.0)
+        for table, without in ((self.tiny, 0.0), (self.kept, 1.0), (self.shrunk, 1.0), (self.grown, 1.0)):
+            table.fill_(without)
 
     return [(ParametricGauge, "__init__", start)]
 
@@ -140,7 +143,9 @@ def _no_range_rows(anchor: Sequence[Fraction], precision: Any) -> gauge.Rows:
     return gauge.Rows(nothing, nothing)
 
 
-def _without_error(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+def _without_error(
+    values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None, underflow: Tensor
+) -> tuple[Tensor, Tensor]:
     total = gauge.times(matrix, values, index) + constant
     return total, torch.zeros_like(total)
 
@@ -156,6 +161,20 @@ def _all_hold() -> Sequence[Patch]:
         return torch.ones_like(honest(self, parameters, index))
 
     return [(Guards, "feasible", feasible)]
+
+
+def _number(value: float, count: int, axes: int = 1) -> Tensor:
+    """A margin whose row 0 is a plain number, which ONNX's exporter may leave out."""
+    return torch.full((count,), value, dtype=torch.float64)
+
+
+def _zeros_for_nan() -> Sequence[Patch]:
+    honest = Choice.terms
+
+    def terms(self: Choice, start: int, stop: int, instead: Tensor | None = None) -> Tensor:
+        return honest(self, start, stop, self.raw.new_zeros(()) if instead is None else instead)
+
+    return [(Choice, "terms", terms)]
 
 
 def _uncast() -> Sequence[Patch]:
@@ -238,6 +257,17 @@ FAULTS = (
     Fault("ends of guards", "they end at the nearest float", lambda: [(guards, "down", float)]),
     Fault("range of inputs", "inputs outside their range are let in", lambda: [
         (refusals, "_inside", lambda variable, values: torch.ones_like(values, dtype=torch.bool))]),
+    Fault("rows that cannot obey", "a graph gives numbers for them", lambda: [
+        (Choice, "without", lambda self, rows: self)]),
+    Fault("half rows", "a graph gives the outputs that a lost function does not bound", lambda: [
+        (branches, "whole_rows", lambda x: x)]),
+    Fault("impossible terms", "they are 0 in x", _zeros_for_nan),
+    Fault("stand-ins", "losses see NaN for terms that cannot be met", lambda: [
+        (Choice, "stand_in", lambda self: None)]),
+    Fault("rows that cannot be repaired", "they come back as they are", lambda: [
+        (repair, "refuse_unmoved", _silent)]),
+    Fault("margins in ONNX", "they are plain numbers, which the exporter leaves out", lambda: [
+        (intervals, "margin", _number), (parametric, "margin", _number), (guards, "margin", _number)]),
     Fault("uncovered inputs", "inputs that leave no output are not looked for", lambda: [
         (trial_module, "uncovered_input", lambda compiled: None)]),
     Fault("contradictions", "they are not looked for", lambda: [

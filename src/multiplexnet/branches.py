@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.errors import NestedError, ProductError
-from multiplexnet.refusals import refuse_lost
+from multiplexnet.refusals import refuse_lost, whole_rows
 from multiplexnet.transforms.base import in_full_precision
 from multiplexnet.transforms.choose import TermMaps
 from multiplexnet.transforms.known import Functions
@@ -26,10 +26,17 @@ Loss = Callable[[Tensor], Tensor]
 
 @dataclass(frozen=True)
 class Inner:
-    """A choice that has to be made as well if a certain term is chosen."""
+    """A choice that has to be made as well if a certain term is chosen.
+
+    Args:
+        term: that one.
+        choice: what is to be chosen then.
+        places: of its outputs among those of the block that the term belongs to.
+    """
 
     term: int
     choice: Choice
+    places: Tensor
 
 
 @dataclass(frozen=True)
@@ -46,6 +53,7 @@ class Choice:
         functions: the torch code of their opaque functions.
         per_term: whether every term has raw values of its own.
         inner: choices that terms go on with; their outputs are among those of this block.
+        offset: what ``given`` starts from, ``(K,)``: log-counts of the plain terms below; ``None``: all alike.
     """
 
     maps: TermMaps
@@ -57,21 +65,31 @@ class Choice:
     functions: Functions = field(default_factory=dict)
     per_term: bool = False
     inner: tuple[Inner, ...] = ()
+    offset: Tensor | None = None
 
     @property
     def size(self) -> int:
         """The number K of terms."""
         return len(self.maps)
 
+    def without(self, rows: Tensor) -> Choice:
+        """The choice with no term left in these rows, ``(*batch,)``, so that they come out as NaN."""
+        kept = ~rows.unsqueeze(-1)
+        feasible = kept.expand(*rows.shape, self.size) if self.feasible is None else self.feasible & kept
+        return replace(self, feasible=feasible)
+
     def with_inner(self, inner: Sequence[Inner]) -> Choice:
-        """The choice whose terms go on with these; a term that cannot be finished cannot be met either."""
+        """The choice whose terms go on with these; a term that cannot be finished cannot be met either.
+
+        An inner choice without outputs is a condition on inputs: whether it holds is all that there is to it.
+        """
         feasible = self.feasible
         for part in inner:
             if part.choice.feasible is not None:
                 others = torch.arange(self.size, device=self.raw.device) != part.term
                 finished = part.choice.feasible.any(-1, keepdim=True) | others
                 feasible = finished if feasible is None else feasible & finished
-        return replace(self, inner=tuple(inner), feasible=feasible)
+        return replace(self, inner=tuple(part for part in inner if part.choice.columns.numel()), feasible=feasible)
 
     @property
     def logits(self) -> Tensor:
@@ -90,16 +108,33 @@ class Choice:
 
     @property
     def x(self) -> Tensor:
-        """The values of all terms, ``(*batch, K, D_b)``."""
+        """The values of all terms, ``(*batch, K, D_b)``; NaN where a term cannot be met."""
         return self.terms(0, self.size)
 
-    def terms(self, start: int, stop: int) -> Tensor:
-        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D_b)``."""
+    def stand_in(self) -> Tensor | None:
+        """Values for terms that cannot be met, ``(*batch, 1, D_b)``: those of the best term. ``None`` if all can be.
+
+        A loss has to be finite for every term, also where it does not count: 0 · NaN is NaN, and so is its gradient.
+        """
+        if self.feasible is None:
+            return None
+        with torch.no_grad():
+            return self.at(self.best_index()).unsqueeze(-2)
+
+    def terms(self, start: int, stop: int, instead: Tensor | None = None) -> Tensor:
+        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D_b)``.
+
+        Where a term cannot be met stands ``instead``, ``(*batch, 1, D_b)``, or else NaN.
+        """
         maps = self.maps if stop - start == self.size else self.maps.terms(start, stop)
         raw = self.raw[..., start:stop, :] if self.per_term else self.raw
         x: Tensor = maps(raw, inputs=self.inputs, functions=self.functions, per_term=self.per_term)
         feasible = None if self.feasible is None else self.feasible[..., start:stop]
-        return self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)
+        x = self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)
+        if feasible is None:
+            return x
+        met = feasible.unsqueeze(-1)
+        return x.masked_fill(~met, torch.nan) if instead is None else torch.where(met, x, instead)
 
     def at(self, index: Tensor) -> Tensor:
         """The values of the chosen terms alone: index ``(*batch,)``, result ``(*batch, D_b)``."""
@@ -113,13 +148,14 @@ class Choice:
         return self._found(x, raw, None)
 
     def _found(self, x: Tensor, raw: Tensor, feasible: Tensor | None) -> Tensor:
-        """x, in which nothing may be NaN without a reason; terms that cannot be met are 0 instead."""
-        if self.functions:
-            expected = raw.isnan().any(-1) if self.maps.training else None
-            if feasible is not None:
-                expected = ~feasible if expected is None else expected | ~feasible
-            refuse_lost(x, expected, self.functions)
-        return x if feasible is None else x.masked_fill(~feasible.unsqueeze(-1), 0.0)
+        """x, in which nothing may be NaN without a reason."""
+        if not self.functions:
+            return x
+        expected = raw.isnan().any(-1) if self.maps.training else None
+        if feasible is not None:
+            expected = ~feasible if expected is None else expected | ~feasible
+        refuse_lost(x, expected, self.functions)
+        return whole_rows(x)
 
     def best(self) -> Tensor:
         """The values of the most probable term, ``(*batch, D_b)``."""
@@ -148,8 +184,7 @@ class Choice:
             for part in self.inner:
                 value, more = part.choice.settled(decide, done)
                 here = index == part.term
-                places = torch.searchsorted(self.columns, part.choice.columns)
-                x = torch.where(here.unsqueeze(-1), x.index_copy(-1, places, value), x)
+                x = torch.where(here.unsqueeze(-1), x.index_copy(-1, part.places, value), x)
                 log_q = torch.where(here, log_q + more, log_q)
             done[id(self)] = x, log_q
         return done[id(self)]
@@ -203,7 +238,11 @@ class Branches:
 
     @property
     def x(self) -> Tensor:
-        """The values of all terms, ``(*batch, K, D)``."""
+        """The values of all terms, ``(*batch, K, D)``.
+
+        A term that the inputs of a row rule out is NaN there, and its logit −inf: a sum over the terms has to leave it
+        out, as ``torch.where(b.logits.isneginf(), 0.0, …)`` of finite numbers does. ``loss`` and ``evidence_loss`` do.
+        """
         return self.terms(0, self.written_out())
 
     @property
@@ -285,7 +324,8 @@ class Branches:
         """Values of the blocks, each ``(…, D_b)``, as values of all outputs ``(…, D)``."""
         if len(parts) == 1:
             return parts[0]
-        return torch.cat(list(parts), -1).index_select(-1, self._order)
+        x = torch.cat(list(parts), -1).index_select(-1, self._order)
+        return whole_rows(x) if any(choice.functions for choice in self.choices) else x
 
     def joint(self, parts: Sequence[Tensor]) -> Tensor:
         """Numbers of the terms of each block, ``(…, K_b)`` or ``(…, 1)``, summed for all combinations: ``(…, K)``."""

@@ -95,7 +95,7 @@ class RulesDistribution(Distribution):
         known = mux.rules.scalar_inputs(self.inputs)
         shape = torch.broadcast_shapes(*[torch.as_tensor(v).shape for v in known.values()])  # type: ignore[no-untyped-call]
         given = mux.input_columns(self.inputs, shape)
-        self._factors = tuple(_factors(mux, base, logits, given))
+        self._factors = _possible(mux, given, tuple(_factors(mux, base, logits, given)))
         shapes = [shape, *(s for factor in self._factors for s in factor.batch_shapes())]
         batch = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
         super().__init__(batch, Size([mux.out_features]), validate_args=False)
@@ -222,7 +222,7 @@ class RulesDistribution(Distribution):
         """Reparameterised draws from all terms, and the choice among them, as the layer returns them.
 
         An expectation over the distribution is ``(b.log_probs.exp() * f(b.x)).sum(-1)`` on average, with gradients to
-        the base and the logits.
+        the base and the logits. (Terms that inputs rule out are NaN in ``b.x`` and have to be left out of the sum.)
 
         Example:
             >>> from multiplexnet import Multiplexer, Rules
@@ -323,6 +323,12 @@ class _Factor:
     dimensions: Tensor
     inputs: Tensor | None
     functions: Functions
+
+    def without(self, rows: Tensor) -> _Factor:
+        """The factor with no term left in these rows."""
+        kept = ~rows.unsqueeze(-1)
+        whole = kept.expand(*rows.shape, len(self.maps)) if self.feasible is None else self.feasible & kept
+        return replace(self, feasible=whole)
 
     def batch_shapes(self) -> Iterator[Size]:
         yield from (table.shape[:-1] for table in (self.given, self.feasible) if table is not None)
@@ -437,14 +443,20 @@ def _factors(mux: Multiplexer, base: Any, logits: Tensor | None, inputs: Tensor 
     for (block, maps), bases, given in zip(blocks, bases_of(base, sizes), _logits(logits, sizes), strict=True):
         columns = torch.tensor([mux.compiled.outputs.index(v) for v in block.outputs], device=mux.device)
         feasible = None if inputs is None else maps.feasible(inputs, functions=mux.functions)
-        if feasible is not None:
-            refuse_roomless(feasible, mux.compiled.inputs, mux.dtype)
         reads = reads_of(maps, columns.numel(), inputs, mux.functions)
         places, whole = (columns, mux.out_features) if shared else (torch.arange(columns.numel()), columns.numel())
         laws = tuple(laws_of(bases, reads, places.to(mux.device), whole))
         if given is None and len(maps) > 1:
             given = torch.zeros(len(maps), dtype=mux.dtype, device=mux.device)
         yield _Factor(maps, columns, given, feasible, laws, reads.sum(-1), inputs, mux.functions)
+
+
+def _possible(mux: Multiplexer, given: Tensor | None, factors: tuple[_Factor, ...]) -> tuple[_Factor, ...]:
+    """The factors, once every row is known to have terms; without terms in rows of which that cannot be known."""
+    if given is None:
+        return factors
+    lost = refuse_roomless(given, [factor.feasible for factor in factors], mux.compiled.inputs, mux.dtype)
+    return factors if lost is None else tuple(factor.without(lost) for factor in factors)
 
 
 def _logits(logits: Tensor | None, sizes: Sequence[int]) -> list[Tensor | None]:

@@ -19,6 +19,7 @@ __all__ = [
     "DtypeError",
     "EliminationError",
     "EqualityError",
+    "GraphError",
     "InputError",
     "MagnitudeError",
     "MissingLibrary",
@@ -241,6 +242,20 @@ class DtypeError(MultiplexError, TypeError):
 
 class InputError(MultiplexError, TypeError):
     """An input (or a function) of the rules that is missing, or one that they do not have."""
+
+
+class GraphError(MultiplexError, RuntimeError):
+    """What has to look at the values of its arguments was called where they are not known yet.
+
+    Args:
+        what: was called.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} looks at the values of every row, and here they cannot be looked at (a graph is being recorded, "
+            f"torch.vmap, the meta device): call {what} outside, on what the graph returns"
+        )
 
 
 class RecordError(MultiplexError, ValueError):

@@ -80,19 +80,20 @@ class TopTerms(Estimator):
     def __call__(self, branches: Branches, f: Loss) -> Tensor:
         log_q = branches.log_probs
         top = log_q.detach().topk(min(self.count, log_q.shape[-1]), -1).indices
-        values = f(torch.stack([branches.at_combination(k) for k in top.unbind(-1)], -2))
+        values = f(torch.stack([branches.at_combination(k) for k in _met(top, log_q).unbind(-1)], -2))
         q = log_q.gather(-1, top).exp()
         exact = torch.where(q > 0, q * values, 0.0).sum(-1)
         if top.shape[-1] == log_q.shape[-1]:
             return exact
-        return exact + self._rest(branches, f, log_q.scatter(-1, top, -torch.inf))
+        return exact + self._rest(branches, f, log_q.scatter(-1, top, -torch.inf), top[..., :1])
 
-    def _rest(self, branches: Branches, f: Loss, log_q: Tensor) -> Tensor:
-        """Σ q_k f_k over terms whose log q is not −inf, from draws among them."""
+    def _rest(self, branches: Branches, f: Loss, log_q: Tensor, best: Tensor) -> Tensor:
+        """Σ q_k f_k over terms whose log q is not −inf, from draws among them; ``best`` if nothing is left."""
         mass = log_q.exp().sum(-1, keepdim=True)
         draws = torch.stack([_drawn(log_q.detach(), self.generator) for _ in range(self.samples)], -1)
-        losses = f(torch.stack([branches.at_combination(k) for k in draws.unbind(-1)], -2))
         chosen = log_q.gather(-1, draws)
+        met = torch.where(chosen.isneginf(), best, draws)
+        losses = f(torch.stack([branches.at_combination(k) for k in met.unbind(-1)], -2))
         drawn = torch.where(chosen.isneginf(), 0.0, chosen)  # only if nothing at all is left, and then mass = 0
         baseline = _others(losses) if self.samples > 1 else torch.zeros_like(losses)
         scored = mass.detach() * _scored(losses, drawn, baseline) + baseline * (mass - mass.detach())
@@ -126,7 +127,8 @@ class Concrete(Estimator):
         """The relaxed choice ``(*batch, K)`` and its mixture ``(*batch, D_b)``."""
         noisy = choice.log_probs + _gumbel(choice.log_probs, self.generator)
         weights = torch.softmax(noisy / self.temperature, -1)
-        return weights, (weights.unsqueeze(-1) * choice.x).sum(-2)
+        x = choice.terms(0, choice.size, choice.stand_in())
+        return weights, (weights.unsqueeze(-1) * x).sum(-2)
 
 
 class StraightThrough(Concrete):
@@ -147,6 +149,11 @@ def _gumbel(like: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def _drawn(log_q: Tensor, generator: torch.Generator | None) -> Tensor:
     return (log_q + _gumbel(log_q, generator)).argmax(-1)
+
+
+def _met(index: Tensor, log_q: Tensor) -> Tensor:
+    """The chosen terms, the first of them in place of those that cannot be met: their losses do not count."""
+    return torch.where(log_q.gather(-1, index).isneginf(), index[..., :1], index)
 
 
 def _others(losses: Tensor) -> Tensor:

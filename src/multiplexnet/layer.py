@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import log
 from typing import Any, Literal, cast
 
 import torch
@@ -126,6 +127,8 @@ class Multiplexer(Derived):
 
     order: Tensor
     _certificate: Certificate | None
+    _counted = False
+    """Whether logits of 0 mean that all plain terms are alike; layers of version 0.1.0 did not know this."""
 
     def __init__(
         self,
@@ -158,6 +161,8 @@ class Multiplexer(Derived):
         boxes: Boxes,
         equality: Equality,
         deadline: Deadline = NEVER,
+        *,
+        counted: bool = True,
     ) -> list[Made]:
         """The one way to a layer, from rules, compiled rules and saved ones alike."""
         super().__init__()
@@ -171,6 +176,7 @@ class Multiplexer(Derived):
         self._boxes, self._equality = boxes, equality
         self._functions = {n: f for n, f in functions.items() if not isinstance(f, nn.Module)}
         self.modules_of_functions = nn.ModuleDict({n: f for n, f in functions.items() if isinstance(f, nn.Module)})
+        self._counted = counted
         made = self._build(compiled, dtype or torch.get_default_dtype(), deadline)
         self._settle(self.place.device)
         return made
@@ -196,16 +202,47 @@ class Multiplexer(Derived):
         self.maps, self.conditions = nn.ModuleList(maps), nn.ModuleList(conditions)
         self.maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
-        columns = [torch.tensor([position[v] for v in block.outputs]) for block in blocks]
-        order = torch.cat(columns[: len(outer)]).argsort()
-        self.hold({"order": order, **{f"columns_{b}": own for b, own in enumerate(columns)}})
+        columns = [torch.tensor([position[v] for v in block.outputs], dtype=torch.int64) for block in blocks]
         number = {id(block): b for b, block in enumerate(blocks)}
         self._inner = [
             [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks] for block in blocks
         ]
         self._blocks, self._sizes = tuple(outer), [len(block.terms) for block in blocks]
+        # A block without outputs is a condition on inputs: it holds or not, and there is nothing to choose.
+        self._logits = [len(block.terms) if block.outputs and len(block.terms) > 1 else 0 for block in blocks]
+        self.hold(
+            {
+                "order": torch.cat(columns[: len(outer)]).argsort(),
+                **{f"columns_{b}": own for b, own in enumerate(columns)},
+                **self._places(columns),
+                **self._offsets(blocks, dtype),
+            }
+        )
         self._about_inputs, self._seal = about_inputs, fingerprint(self)
         return made
+
+    def _places(self, columns: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Where the outputs of inner blocks stand among those of the block around them, for every link."""
+        return {  # found here, since ONNX does not know how to search
+            f"places_{b}_{i}": torch.searchsorted(columns[b], columns[child])
+            for b, links in enumerate(self._inner)
+            for i, (_, child) in enumerate(links)
+        }
+
+    def _offsets(self, blocks: Sequence[Block], dtype: torch.dtype) -> dict[str, Tensor | None]:
+        """What is added to the logits of decomposed rules, so that logits of 0 mean all plain terms alike.
+
+        «At most 3 of 30» branches thirty times. With both branches alike the first outputs would be drawn half the
+        time and the last ones never; the log of the number of plain terms below a branch makes up for that. Layers
+        that were saved before this was counted have none.
+        """
+        offsets: dict[str, Tensor | None] = {}
+        for b, block in enumerate(blocks):
+            offsets[f"offset_{b}"] = None
+            if self._counted and self.is_nested and self._logits[b]:
+                counts = [log(term.count) for term in block.terms]
+                offsets[f"offset_{b}"] = torch.tensor([c - max(counts) for c in counts], dtype=dtype)
+        return offsets
 
     def _made(self, blocks: Sequence[Block], dtype: torch.dtype, deadline: Deadline = NEVER) -> list[Made]:
         form = str(dtype).removeprefix("torch.")
@@ -288,7 +325,7 @@ class Multiplexer(Derived):
     @property
     def in_features(self) -> int:
         """The number of raw features: values, then the logits of every block with more than one term."""
-        return self._values + sum(size for size in self._sizes if size > 1)
+        return self._values + sum(self._logits)
 
     @property
     def _values(self) -> int:
@@ -341,10 +378,13 @@ class Multiplexer(Derived):
         given = self.input_columns(inputs, batch)
         sizes = [self._values, raw.shape[-1] - self._values]
         values, logits = raw.split_with_sizes(sizes, -1) if sizes[1] else (raw, raw)  # without logits: no copy backward
-        choices = self._linked(list(self._choices(values, logits, given)))
-        for choice in choices:
-            if choice.feasible is not None:
-                refuse_roomless(choice.feasible, self.compiled.inputs, self.dtype)
+        nodes = list(self._choices(values, logits, given))
+        choices = self._linked(nodes)
+        if given is not None:
+            feasible = [choice.feasible for choice in choices]
+            lost = refuse_roomless(given, feasible, self.compiled.inputs, self.dtype)
+            if lost is not None:
+                choices = self._linked([node.without(lost) for node in nodes])
         return Branches(choices, batch, self.max_terms, self.order)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
@@ -357,10 +397,13 @@ class Multiplexer(Derived):
                 value += size * width
             else:
                 own = values if len(self._sizes) == 1 else values.index_select(-1, columns)
-            mine = logits[..., logit : logit + size] if size > 1 else None
-            logit += size if size > 1 else 0
+            mine = logits[..., logit : logit + size] if self._logits[b] else None
+            logit += self._logits[b]
+            offset = getattr(self, f"offset_{b}", None)
+            if mine is not None and offset is not None:
+                mine = mine + offset
             feasible = None if inputs is None else maps.feasible(inputs, functions=functions)
-            yield Choice(maps, own, mine, columns, feasible, inputs, functions, self.per_term)
+            yield Choice(maps, own, mine, columns, feasible, inputs, functions, self.per_term, offset=offset)
 
     def _linked(self, nodes: list[Choice]) -> tuple[Choice, ...]:
         """The choices of the outer blocks, each with the inner ones of its terms; shared ones stay shared."""
@@ -370,7 +413,9 @@ class Multiplexer(Derived):
 
         def linked(b: int) -> Choice:
             if b not in done:
-                done[b] = nodes[b].with_inner([Inner(term, linked(child)) for term, child in self._inner[b]])
+                links = enumerate(self._inner[b])
+                inner = [Inner(k, linked(child), getattr(self, f"places_{b}_{i}")) for i, (k, child) in links]
+                done[b] = nodes[b].with_inner(inner)
             return done[b]
 
         return tuple(linked(b) for b in range(len(self._blocks)))
@@ -402,7 +447,7 @@ class Multiplexer(Derived):
     def _checked(self, raw: Tensor) -> Tensor:
         refuse_no_tensor("raw", raw)
         if raw.dim() == 0 or raw.shape[-1] != self.in_features:
-            logits = [size for size in self._sizes if size > 1]
+            logits = [size for size in self._logits if size]
             why = f"{self._values} raw values" + (f" + {' + '.join(map(str, logits))} logits" if logits else "")
             raise ShapeError(
                 f"raw has shape {tuple(raw.shape)}; its last dimension must be in_features = {self.in_features} ({why})"
@@ -441,6 +486,10 @@ class Multiplexer(Derived):
             ``(*batch, D)``: rows that obey come back bit for bit, in others every broken block moves to a near point of
             its nearest term. The gradient passes through unchanged.
 
+        Raises:
+            InputError: a row that no output could mend.
+            GraphError: values cannot be looked at, since a graph is being recorded.
+
         Example:
             >>> mux = Multiplexer(Rules("x >= 2 or x <= -2"))
             >>> mux.repair(torch.tensor([[1.5], [-7.0]]))
@@ -449,7 +498,8 @@ class Multiplexer(Derived):
         """
         from multiplexnet.repair import repaired
 
-        return repaired(self, x0, inputs)
+        moved: Tensor = repaired(self, x0, inputs)
+        return moved
 
     @in_full_precision
     def input_columns(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
@@ -481,6 +531,7 @@ class Multiplexer(Derived):
             "equality": self._equality,
             "max_terms": self.max_terms,
             "per_term": self.per_term,
+            "counted": self._counted,
         }
         return torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8).clone()
 
@@ -495,7 +546,10 @@ class Multiplexer(Derived):
                 raise RecordError(f"the saved layer has per_term={record['per_term']}; build this one alike")
             device, compiled = self.device, compiled_from(record["compiled"], specification)
             lost = device.type == "meta"
-            if lost or record["compiled"] != record_of_compiled(self.compiled) or fingerprint(self) != self._seal:
+            counted = flag_from(record.get("counted", False))
+            same = counted == self._counted and record["compiled"] == record_of_compiled(self.compiled)
+            if lost or not same or fingerprint(self) != self._seal:
+                self._counted = counted
                 self._build(compiled, self.dtype)
                 self._settle(state.device if lost else device)
 
@@ -529,6 +583,7 @@ class Multiplexer(Derived):
                 functions,
                 boxes,
                 record["equality"],
+                counted=flag_from(record.get("counted", False)),
             )
             return mux
 

@@ -56,8 +56,9 @@ def _marginal(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
 
 
 def _evidence(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
-    possible = (log_p - losses).masked_fill(logits.isneginf(), -torch.inf)
-    return -torch.logsumexp(possible, -1)
+    impossible = logits.isneginf()
+    possible = (log_p - losses).masked_fill(impossible, -torch.inf)
+    return -torch.logsumexp(possible, -1).masked_fill(impossible.all(-1), torch.nan)
 
 
 def _reduced(branches: Branches, f: Loss, prior: Prior, reduction: Reduction) -> Tensor:
@@ -81,12 +82,12 @@ def _nested(
 ) -> Tensor:
     """The reduction over the terms of a choice; a term costs its ``own`` losses and what its inner choices cost.
 
-    Inner choices have uniform priors. ``done`` holds those that several terms share.
+    Inner choices have priors that make all plain terms alike. ``done`` holds those that several terms share.
     """
     if id(choice) not in done:
         losses = own(choice)
         for part in choice.inner:
-            inner = _log_prior(None, part.choice.logits, part.choice.feasible is not None)
+            inner = _log_prior(None, part.choice)
             more = _nested(part.choice, inner, reduction, own, done)
             here = torch.arange(choice.size, device=losses.device) == part.term
             losses = losses + torch.where(here, more.unsqueeze(-1), 0.0)
@@ -101,14 +102,17 @@ def _no_losses(choice: Choice) -> Tensor:
 def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
     """For each term of one block what its outputs cost, ``(*batch, K_b)``; the other outputs stay as in ``rest``.
 
-    Outputs that a term leaves to inner choices do not count.
+    Outputs that a term leaves to inner choices do not count, and stay as in ``rest`` as well, where f is finite.
     """
-    counts = torch.ones(choice.size, len(choice.columns), dtype=rest.dtype, device=rest.device)
+    counts = torch.ones(choice.size, len(choice.columns), dtype=torch.bool, device=rest.device)
     for part in choice.inner:
-        counts[part.term, torch.searchsorted(choice.columns, part.choice.columns)] = 0.0
+        counts[part.term, part.places] = False
+    instead = rest.index_select(-1, choice.columns)
 
     def chunk(start: int, stop: int) -> Tensor:
-        own = choice.terms(start, stop)
+        own = choice.terms(start, stop, instead)
+        if choice.inner:
+            own = torch.where(counts[start:stop], own, instead)
         x = rest.expand(*own.shape[:-1], rest.shape[-1]).index_copy(-1, choice.columns, own)
         return (f(x).index_select(-1, choice.columns) * counts[start:stop]).sum(-1)
 
@@ -152,25 +156,31 @@ def _priors(branches: Branches, prior: Prior) -> list[Tensor]:
     given = [prior] * len(branches.choices) if prior is None else [prior] if isinstance(prior, Tensor) else list(prior)
     if len(given) != len(branches.choices):
         raise ShapeError(f"prior: the rules have {len(branches.choices)} blocks; give the logits of each in a list")
-    return [
-        _log_prior(p, choice.logits, choice.feasible is not None)
-        for choice, p in zip(branches.choices, given, strict=True)
-    ]
+    return [_log_prior(p, choice) for choice, p in zip(branches.choices, given, strict=True)]
 
 
 def _joint_prior(branches: Branches, prior: Prior) -> Tensor:
     """log p(k) of every combination of terms: given as such, or the sum over the blocks."""
     if isinstance(prior, Tensor):
-        return _log_prior(prior, branches.logits, branches.masked)
+        return _given_prior(prior, branches.logits, branches.masked)
     return branches.joint(_priors(branches, prior))
 
 
-def _log_prior(prior: Tensor | None, logits: Tensor, masked: bool) -> Tensor:
-    """log p(k) over the terms that can be met, of a shape that broadcasts to ``(*batch, K)``."""
-    count = logits.shape[-1]
-    if prior is None:
-        possible = (~logits.isneginf()).sum(-1, keepdim=True) if masked else logits.new_tensor([count])
+def _log_prior(prior: Tensor | None, choice: Choice) -> Tensor:
+    """log p(k) over the terms of a choice that can be met, of a shape that broadcasts to ``(*batch, K)``.
+
+    Without a prior all terms are alike, and where they go on in inner choices all plain terms below.
+    """
+    logits, masked = choice.logits, choice.feasible is not None
+    if prior is None and choice.offset is None:
+        possible = (~logits.isneginf()).sum(-1, keepdim=True) if masked else logits.new_tensor([choice.size])
         return -possible.clamp(min=1).to(logits.dtype).log()
+    return _given_prior(choice.offset if prior is None else prior, logits, masked)  # type: ignore[arg-type]
+
+
+def _given_prior(prior: Tensor, logits: Tensor, masked: bool) -> Tensor:
+    """log p(k) for given logits of it, over the terms that can be met."""
+    count = logits.shape[-1]
     if prior.shape[-1:] != (count,) or not _broadcasts(prior.shape, logits.shape):
         raise ShapeError(
             f"prior has shape {tuple(prior.shape)}; it must be the logits of the {count} terms, ({count},) or "
@@ -185,11 +195,21 @@ def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
 
 
 def term_losses(branches: Branches, f: Loss) -> Tensor:
-    """The losses f(x_k) of all terms, ``(*batch, K)``, a chunk of terms at a time."""
-    values = [choice.x for choice in branches.choices] if len(branches.choices) > 1 else None
+    """The losses f(x_k) of all terms, ``(*batch, K)``, a chunk of terms at a time.
+
+    A term that cannot be met has the loss of another one, which is finite and does not count.
+    """
+    stand_ins = [choice.stand_in() for choice in branches.choices]
+    values: list[Tensor] = []
+    if len(branches.choices) > 1:
+        pairs = zip(branches.choices, stand_ins, strict=True)
+        values = [choice.terms(0, choice.size, instead) for choice, instead in pairs]
 
     def chunk(start: int, stop: int) -> Tensor:
-        x = branches.terms(start, stop, values)
+        if values:
+            x = branches.terms(start, stop, values)
+        else:
+            x = branches.ordered([branches.choices[0].terms(start, stop, stand_ins[0])])
         return _checked(_summed(f(x), x), branches, stop - start)
 
     width = sum(choice.columns.numel() for choice in branches.choices) * max(1, branches.batch.numel())

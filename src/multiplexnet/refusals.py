@@ -1,7 +1,8 @@
 """What a layer refuses at run time, and how it says so: inputs out of range, rows without room, lost values.
 
 Verdicts on tensors can only be acted on where their values can be looked at: not while a graph is recorded, not under
-``vmap``, not without data on the meta device. There the row comes out as NaN, which is no output that breaks a rule.
+``vmap``, not without data on the meta device. There every output of the row is NaN, in all terms: a row that cannot
+obey is never a number.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multiplexnet.errors import DtypeError, InputError, RecordError, ShapeError
+from multiplexnet.errors import DtypeError, GraphError, InputError, RecordError, ShapeError
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import Real, Rule, Specification, Variable, variables
@@ -37,22 +38,30 @@ __all__ = [
     "refuse_uncovered",
     "refuse_unknown_equality",
     "refuse_unknown_functions",
+    "refuse_unmoved",
+    "refuse_unseen",
     "refuse_without_memory",
     "refused_range",
+    "whole_rows",
     "without_tables",
 ]
 
 Function = Callable[..., Tensor]
 
 
-def _anywhere(mask: Tensor) -> bool:
-    """Whether the mask holds somewhere, as far as that can be known."""
-    if torch.compiler.is_compiling():
-        return False
+def _anywhere(mask: Tensor) -> bool | None:
+    """Whether the mask holds somewhere; ``None`` where values cannot be looked at."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return None
     try:
         return bool(mask.any())
-    except RuntimeError:  # vmap, the meta device
-        return False
+    except RuntimeError:  # vmap, the meta device, tensors that record what is done to them
+        return None
+
+
+def whole_rows(x: Tensor) -> Tensor:
+    """``x``, ``(…, D)``, with every output of a row NaN if one of them is: half a row is not to be used."""
+    return x.masked_fill(x.isnan().any(-1, keepdim=True), torch.nan)
 
 
 def _rows_where(mask: Tensor) -> str:
@@ -184,13 +193,46 @@ def _verdict(rule: Rule, inputs: Tensor, specification: Specification, functions
     return verdict(Specification(free, (rule,), specification.functions), x, given, functions or None)
 
 
-def refuse_roomless(feasible: Tensor, inputs: Sequence[Variable], dtype: torch.dtype) -> None:
-    """Raises ``InputError`` for rows in which no term can be met; ``feasible`` is ``(*batch, K)``."""
-    nothing = ~feasible.any(-1)
-    if _anywhere(nothing):
+def refuse_roomless(
+    given: Tensor, feasible: Sequence[Tensor | None], inputs: Sequence[Variable], dtype: torch.dtype
+) -> Tensor | None:
+    """Raises ``InputError`` for rows in which some block has no term that can be met.
+
+    Args:
+        given: the inputs, ``(*batch, I)``; NaN where they were outside and that could not be raised.
+        feasible: for every block which terms can be met, ``(*batch, K)``; ``None``: all.
+        inputs: what they are called.
+        dtype: of the layer.
+
+    Returns:
+        The rows ``(*batch,)`` that cannot obey, where values cannot be looked at; ``None`` if there are none.
+    """
+    nothing = given.isnan().any(-1)
+    for terms in feasible:
+        if terms is not None:
+            nothing = nothing | ~terms.any(-1)
+    found = _anywhere(nothing)
+    if found:
         raise InputError(
             f"for these values of {', '.join(v.name for v in inputs)} no term leaves room between the floats of "
             f"{str(dtype).removeprefix('torch.')}: {_rows_where(nothing)}"
+        )
+    return nothing if found is None else None
+
+
+def refuse_unseen(x: Tensor, what: str) -> None:
+    """Raises ``GraphError`` where values cannot be looked at."""
+    if _anywhere(x.isnan()) is None:
+        raise GraphError(what)
+
+
+def refuse_unmoved(x: Tensor, dtype: torch.dtype) -> None:
+    """Raises ``InputError`` for rows of ``x``, ``(*batch, D)``, that could not be moved into the rules: NaN."""
+    lost = x.isnan().any(-1)
+    if _anywhere(lost):
+        raise InputError(
+            "cannot be repaired: for these inputs no term leaves room between the floats of "
+            f"{str(dtype).removeprefix('torch.')}, or a function is NaN or infinite there: {_rows_where(lost)}"
         )
 
 

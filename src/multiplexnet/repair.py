@@ -16,7 +16,7 @@ from torch import Tensor
 from multiplexnet.errors import DtypeError, ShapeError
 from multiplexnet.logic.formula import Real, Rule, Specification
 from multiplexnet.logic.terms import Block
-from multiplexnet.refusals import refuse_lost, refuse_no_tensor, refuse_roomless
+from multiplexnet.refusals import refuse_no_tensor, refuse_unmoved, refuse_unseen
 from multiplexnet.satisfaction import verdict
 from multiplexnet.transforms.choose import TermMaps
 
@@ -54,9 +54,14 @@ class _Moved(torch.autograd.Function):
         return tangents[1]
 
 
+WHY = "Multiplexer.repair looks at the values of every row: call it outside of the graph"
+
+
+@torch.compiler.disable(reason=WHY)  # type: ignore[no-untyped-call, untyped-decorator]
 def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
     """The rows of ``x0``, moved where they break the rules; see :meth:`Multiplexer.repair`."""
     refuse_no_tensor("x0", x0)
+    refuse_unseen(x0, "repair")
     if x0.dim() == 0 or x0.shape[-1] != mux.out_features:
         raise ShapeError(f"x0 has shape {tuple(x0.shape)}; its last dimension must be the {mux.out_features} outputs")
     if x0.dtype != mux.dtype:
@@ -70,30 +75,23 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
         broken = ~mux.rules.satisfied(x0.detach(), functions=mux.functions or None, **inputs).reshape(-1)
         value = flat.clone()
         if bool(broken.any()):
-            moved, stuck = _moved(mux, flat[broken], None if known is None else known[broken])
-            value[broken] = moved
-            roomless = torch.zeros_like(broken)
-            roomless[broken] = stuck
-            refuse_roomless(~roomless.reshape(*batch, 1), mux.compiled.inputs, mux.dtype)
-            refuse_lost(value.reshape(x0.shape), x0.isnan().any(-1) & ~broken.reshape(batch), mux.functions)
+            rows = flat[broken]
+            value[broken] = _moved(mux, rows, None if known is None else known[broken])
+            refuse_unmoved(value.reshape(x0.shape), mux.dtype)
     result: Tensor = _Moved.apply(value.reshape(x0.shape), x0)  # type: ignore[no-untyped-call]
     return result
 
 
-def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> tuple[Tensor, Tensor]:
-    """Rows that break the rules, every broken block moved into its nearest term, and the rows where there is none."""
-    stuck = torch.zeros(len(rows), dtype=torch.bool, device=rows.device)
+def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
+    """Rows that break the rules, every broken block moved into its nearest term; NaN where there is none."""
     far = min(FAR, torch.finfo(rows.dtype).max)
     result = torch.nan_to_num(rows).clamp(-far, far)
     for block, maps in mux.block_maps():
         columns = torch.tensor([mux.compiled.outputs.index(v) for v in block.outputs], device=rows.device)
         own = result.index_select(-1, columns)
-        obeys = _obeys(mux, block, result, inputs)
-        feasible = None if inputs is None else maps.feasible(inputs, functions=mux.functions)
-        if feasible is not None:
-            stuck |= ~feasible.any(-1) & ~obeys
-        result[:, columns] = torch.where(obeys.unsqueeze(-1), own, _nearest(mux, maps, own, inputs, feasible))
-    return result, stuck
+        obeys = _obeys(mux, block, result, inputs).unsqueeze(-1)
+        result[:, columns] = torch.where(obeys, own, _nearest(mux, maps, own, inputs))
+    return result
 
 
 def _obeys(mux: Multiplexer, block: Block, rows: Tensor, inputs: Tensor | None) -> Tensor:
@@ -107,9 +105,11 @@ def _obeys(mux: Multiplexer, block: Block, rows: Tensor, inputs: Tensor | None) 
     return verdict(part, rows, given, mux.functions or None)
 
 
-def _nearest(mux: Multiplexer, maps: TermMaps, own: Tensor, inputs: Tensor | None, feasible: Tensor | None) -> Tensor:
-    """For every row the nearest of the points that the terms make of it."""
-    best, distance = own, torch.full(own.shape[:-1], torch.inf, dtype=torch.float64, device=own.device)
+def _nearest(mux: Multiplexer, maps: TermMaps, own: Tensor, inputs: Tensor | None) -> Tensor:
+    """For every row the nearest of the points that the terms make of it; NaN if none of them can be met."""
+    feasible = None if inputs is None else maps.feasible(inputs, functions=mux.functions)
+    best = torch.full_like(own, torch.nan)
+    distance = torch.full(own.shape[:-1], torch.inf, dtype=torch.float64, device=own.device)
     step = max(1, CHUNK // max(1, own.numel()))
     for start in range(0, len(maps), step):
         stop = min(start + step, len(maps))

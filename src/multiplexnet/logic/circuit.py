@@ -136,7 +136,11 @@ class Circuit:
     def _plain_terms(self, component: Component) -> list[Term] | None:
         if any(output.is_discrete for output in component.outputs):
             return None
-        found = self._plain(conjunction(component.conjuncts), PLAIN)
+        # A condition on inputs alone has no output to split it by.
+        most = PLAIN if component.outputs else self._max_terms
+        found = self._plain(conjunction(component.conjuncts), most)
+        if found is None and not component.outputs:
+            raise OverBudget(self._max_terms)
         return None if found is None else [self._term(rows) for rows in found]
 
     def _cases(self, component: Component, depth: int) -> Iterator[Term]:

@@ -68,6 +68,11 @@ class Term:
         """The number of plain terms that this one stands for."""
         return prod(block.size for block in self.blocks)
 
+    @cached_property
+    def count(self) -> int:
+        """As ``size``, but conditions on inputs alone, blocks without outputs, are no choice and do not count."""
+        return prod(sum(term.count for term in block.terms) for block in self.blocks if block.outputs)
+
 
 @dataclass(frozen=True)
 class Block:

@@ -37,6 +37,7 @@ __all__ = [
     "finite",
     "gradient_floor",
     "in_full_precision",
+    "margin",
     "precision_of",
     "quarter_cell",
     "rows_of",
@@ -162,6 +163,15 @@ def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     """``function.apply(…)``, or its ``forward`` alone where no gradient is wanted, which starts 40 µs earlier."""
     wanted = torch.is_grad_enabled() and any(getattr(argument, "requires_grad", False) for argument in arguments)
     return (function.apply if wanted else function.forward)(*arguments)  # type: ignore[no-untyped-call]
+
+
+def margin(value: float, count: int, axes: int = 1) -> Tensor:
+    """A constant close to 0 or 1 that a proof needs, as a table ``(T, 1, …)`` with so many axes after T; read row 0.
+
+    ONNX's exporter takes a plain number within 1e-8 of 0 for 0, and one within 1e-5 of 1 for 1, and leaves out the sum
+    or product. Tables it leaves alone.
+    """
+    return torch.full((count, *[1] * axes), value, dtype=torch.float64)
 
 
 class Transform(Tabled, ABC):

@@ -262,7 +262,7 @@ class TermMaps(Tabled):
         for group in self._groups:
             if group.known is not None and (x is not None or not group.known.needs_x):
                 parameters = group.parameters_of(Given(inputs, functions or {}), x, index)
-                own = group.spread(group.transform.feasible(parameters, group.chosen(index)), index, True)  # type: ignore[operator]
+                own = group.met(group.transform.feasible(parameters, group.chosen(index)), index)  # type: ignore[operator]
                 verdict = own if verdict is None else verdict & own
         return verdict
 

@@ -101,9 +101,10 @@ class Group(Tabled):
             whole = self.natural and self.width == values.shape[-1]
             own = values if whole else values.index_select(-1, self.columns[0])
             return own if index is not None else own.unsqueeze(-2)
-        return (
-            values[..., self.columns] if index is None else values.gather(-1, rows_of(self.columns, self.entry[index]))
-        )
+        if index is None:
+            flat = values.index_select(-1, self.columns.flatten())
+            return flat.reshape(*flat.shape[:-1], *self.columns.shape)
+        return values.gather(-1, rows_of(self.columns, self.entry[index]))
 
     def chosen(self, index: Tensor | None) -> Tensor | None:
         """The rows of the table for chosen terms; the first for terms without a part."""
@@ -114,6 +115,15 @@ class Group(Tabled):
         if index is None:
             return torch.where(self.present, per_part.index_select(-1, self.entry), otherwise)
         return torch.where(self.present[index], per_part, otherwise)
+
+    def met(self, per_part: Tensor, index: Tensor | None) -> Tensor:
+        """A verdict per part, shapes as in ``spread``, as one per term; a term without a part is met.
+
+        Without ``torch.where``, which onnxruntime does not have for truth values.
+        """
+        if index is None:
+            return per_part.index_select(-1, self.entry) | ~self.present
+        return per_part | ~self.present[index]
 
     def parameters_of(self, given: Given, x: Tensor | None, index: Tensor | None) -> Tensor | None:
         """The known values of the parts; see :class:`Known`."""

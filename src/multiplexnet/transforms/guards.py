@@ -18,7 +18,7 @@ from torch import Tensor
 from multiplexnet.geometry.formats import FORMATS
 from multiplexnet.geometry.magnitudes import down, level
 from multiplexnet.geometry.parts import Bound, Parametric
-from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform
+from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform, margin
 from multiplexnet.transforms.gauge import times
 from multiplexnet.transforms.reading import read
 
@@ -59,6 +59,7 @@ class Guards(Transform):
     upper: Tensor
     matrix: Tensor
     constant: Tensor
+    underflow: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
         p, m = max(len(part.parameters) for part in parts), max(len(part.guards) for part in parts)
@@ -75,7 +76,10 @@ class Guards(Transform):
                     j, low, high = alone
                     lower[k, j], upper[k, j] = max(lower[k, j], low), min(upper[k, j], high)
         tables = {"lower": lower, "upper": upper, "matrix": matrix, "constant": constant}
-        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+        underflow = margin((p + 4) * UNDERFLOW, len(parts))
+        super().__init__(
+            dtype, {**{name: torch.from_numpy(table) for name, table in tables.items()}, "underflow": underflow}
+        )
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
         """Whether every guard is shown to hold, ``(*batch, T)`` or ``(*batch,)``."""
@@ -86,7 +90,7 @@ class Guards(Transform):
         total = times(self.matrix, u, index) + constant
         size = times(self.matrix.abs(), u.abs(), index) + constant.abs()
         count = u.shape[-1] + 4
-        error = size * (2.02 * count * UNIT64) + count * UNDERFLOW
+        error = size * (2.02 * count * UNIT64) + self.underflow[0]
         if known.rise is not None:
             error = error + 2 * times(self.matrix.abs(), self._of_all(known.rise, index), index)
         return alone.all(-1) & (total + error < 0).all(-1)

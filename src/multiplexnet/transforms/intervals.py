@@ -32,13 +32,15 @@ from multiplexnet.transforms.base import (
     applied,
     exactly,
     gradient_floor,
+    margin,
+    precision_of,
     quarter_cell,
 )
 from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, softplus
 from multiplexnet.transforms.gauge import times
 from multiplexnet.transforms.reading import Read, kept, read
 
-__all__ = ["Intervals", "affine", "are_intervals"]
+__all__ = ["Intervals", "affine", "are_intervals", "underflow_of"]
 
 LARGEST64 = torch.finfo(torch.float64).max
 
@@ -49,12 +51,19 @@ def are_intervals(part: Parametric) -> bool:
     return bool(part.outputs) and not any(any(bound.outputs) for bound in bounds)
 
 
-def affine(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+def affine(
+    values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None, underflow: Tensor
+) -> tuple[Tensor, Tensor]:
     """``matrix @ values + constant`` and a bound of its error, that of the stored coefficients included."""
     total = times(matrix, values, index) + constant
     size = times(matrix.abs(), values.detach().abs(), index) + constant.abs()
     count = matrix.shape[-1] + 4
-    return total, size * (1.01 * count * UNIT64) + count * UNDERFLOW
+    return total, size * (1.01 * count * UNIT64) + underflow[0]
+
+
+def underflow_of(matrix: Tensor) -> Tensor:
+    """What ``affine`` may lose among the subnormal numbers, as a table."""
+    return margin((matrix.shape[-1] + 4) * UNDERFLOW, len(matrix))
 
 
 class _Between(torch.autograd.Function):
@@ -121,10 +130,13 @@ class Intervals(Transform):
     shift: Tensor
     has: Tensor
     strict: Tensor
+    underflow: Tensor
+    step: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        tables = _tables(parts, torch.finfo(dtype).max)
-        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+        tables = {name: torch.from_numpy(table) for name, table in _tables(parts, torch.finfo(dtype).max).items()}
+        step = margin(3 * precision_of(dtype).tiny, len(parts), axes=2)
+        super().__init__(dtype, {**tables, "underflow": underflow_of(tables["rows"]), "step": step})
         both = self.has.all(1)
         self.any_both, self.any_one = bool(both.any()), bool((~both).any())
         self.exact = not self.rounds.any()
@@ -222,7 +234,7 @@ class Intervals(Transform):
         if self.exact:
             total = times(self.rows, known.low, index) + constants
         else:
-            total, error = affine(known.low, self.rows, constants, index)
+            total, error = affine(known.low, self.rows, constants, index, self.underflow)
             total = total + 2 * error * rounds
         if known.rise is not None:
             total = total + times(self.rows.clamp(min=0), known.rise, index) * (1 + rounds)
@@ -256,7 +268,7 @@ class Intervals(Transform):
 
     def _outward(self, y: Tensor) -> Tensor:
         """A number from which rounding to the format does not come back to y."""
-        return y + 3 * self.precision.unit * y.abs() + 3 * self.precision.tiny
+        return y + 3 * self.precision.unit * y.abs() + self.step[0]
 
 
 def _cut(raw: Tensor, frame: Frame) -> Tensor:

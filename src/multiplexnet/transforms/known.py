@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping, Sequence
+from fractions import Fraction
 from itertools import chain
 from typing import Self
 
@@ -23,8 +24,17 @@ def linear_value(linear: Linear, column: Columns, functions: Functions, dtype: t
     """The expression as a number of the dtype: a single symbol as it is, a sum in float64 and rounded once."""
     if len(linear.terms) == 1 and linear.terms[0][1] == 1 and not linear.constant:
         return symbol_value(linear.terms[0][0], column, functions, dtype)
-    parts = [float(c) * symbol_value(symbol, column, functions, dtype).double() for symbol, c in linear.terms]
-    return sum(parts, torch.tensor(float(linear.constant), dtype=torch.float64)).to(dtype)
+    values = [symbol_value(symbol, column, functions, dtype).double() for symbol, _ in linear.terms]
+    if not values:
+        return torch.tensor(float(linear.constant), dtype=dtype)
+    parts = [_number(c, value) * value for (_, c), value in zip(linear.terms, values, strict=True)]
+    shape = torch.broadcast_shapes(*[value.shape for value in values])  # type: ignore[no-untyped-call]
+    return sum(parts, _number(linear.constant, values[0])).reshape(shape).to(dtype)
+
+
+def _number(value: Fraction, like: Tensor) -> Tensor:
+    """A constant of the rules as a tensor ``(1,)``: ONNX's exporter takes 1.000001 for 1, unless it has an axis."""
+    return torch.tensor([float(value)], dtype=torch.float64, device=like.device)
 
 
 def symbol_value(symbol: Symbol, column: Columns, functions: Functions, dtype: torch.dtype) -> Tensor:
@@ -105,6 +115,7 @@ class Known(Tabled):
         self.dtype = dtype
         used = {v for s in self.symbols for v in ([s] if isinstance(s, Variable) else symbols(s))}
         self.needs_x = not used.isdisjoint(self.output_columns)
+        """Whether outputs have to be computed before; known here, since a graph is not recorded through sets."""
         width = max(map(len, parameters))
         order = [[self.symbols.index(s) for s in row] + [0] * (width - len(row)) for row in parameters]
         call = _one_call(parameters, self.output_columns)
@@ -140,7 +151,7 @@ class Known(Tabled):
             if variable in self.output_columns:
                 assert x is not None
                 own = x[..., self.output_columns[variable]]
-                return own if entry is not None else own[..., members]
+                return own if entry is not None else own.index_select(-1, members)
             assert inputs is not None
             own = inputs[..., self.input_columns[variable]]
             return own if entry is not None else own.unsqueeze(-1)
@@ -150,7 +161,7 @@ class Known(Tabled):
         if len(self.symbols) == 1:
             return table.expand(*table.shape[:-1], self.order.shape[-1])
         if len(self.order) == 1:
-            return table[..., self.order[0]]
+            return table.index_select(-1, self.order[0])
         if entry is not None:
             return table.gather(-1, self.order[entry])
         count, width = self.order.shape

@@ -18,9 +18,18 @@ from torch import Tensor
 
 from multiplexnet.geometry.magnitudes import level
 from multiplexnet.geometry.parts import Parametric
-from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor, quarter_cell
+from multiplexnet.transforms.base import (
+    UNIT64,
+    Transform,
+    exactly,
+    finite,
+    gradient_floor,
+    margin,
+    precision_of,
+    quarter_cell,
+)
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
-from multiplexnet.transforms.intervals import affine
+from multiplexnet.transforms.intervals import affine, underflow_of
 from multiplexnet.transforms.reading import clear_of_zero, read
 
 __all__ = ["ParametricGauge"]
@@ -73,12 +82,28 @@ class ParametricGauge(Transform):
     step_constants: Tensor
     has: Tensor
     real: Tensor
+    underflow: Tensor
+    tiny: Tensor
+    least: Tensor
+    kept: Tensor
+    shrunk: Tensor
+    grown: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        tables = _parametric_tables(parts)
-        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+        arrays = _parametric_tables(parts)
+        tables = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        precision, count = precision_of(dtype), len(parts)
+        margins = {
+            "underflow": underflow_of(tables["slack_rows"]),
+            "tiny": margin(precision.tiny, count),
+            "least": margin(LEAST, count),
+            "kept": margin(1 - SAFETY, count),
+            "shrunk": margin(1 - 2 * precision.unit, count),
+            "grown": margin(1 + precision.unit, count),
+        }
+        super().__init__(dtype, {**tables, **margins})
         self.floor = gradient_floor(dtype)
-        self.extreme = dtype is torch.float64 or _is_extreme(tables)
+        self.extreme = dtype is torch.float64 or _is_extreme(arrays)
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
         """Whether the anchor is shown to lie strictly inside, ``(*batch, T)`` or ``(*batch,)``."""
@@ -133,17 +158,18 @@ class ParametricGauge(Transform):
         known = read(parameters)
         u = self._of_all(known.low, index)
         anchor, scale = self._anchor(u, index)
-        value, error = affine(torch.cat([anchor, u], -1), self.slack_rows, self._at(self.b, index), index)
+        given = torch.cat([anchor, u], -1)
+        value, error = affine(given, self.slack_rows, self._at(self.b, index), index, self.underflow)
         if known.rise is not None:
             P = self.slack_rows[..., self.A.shape[-1] :]
             error = error + times(P.abs(), self._of_all(known.rise, index), index)
         loose = value - 2 * error
-        margin = times(self.A.abs(), self.precision.unit * anchor.detach().abs() + self.precision.tiny, index)
-        firm = loose - 1.01 * margin
-        feasible = (loose > LEAST).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
+        rounding = times(self.A.abs(), self.precision.unit * anchor.detach().abs() + self.tiny[0], index)
+        firm = loose - 1.01 * rounding
+        feasible = (loose > self.least[0]).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
         is_loose = firm < loose / 2
         # An infeasible part gets slacks of 1: its values are not used, and their gradients, times 0, must be finite.
-        slack = torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0) * (1 - SAFETY)
+        slack = torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0) * self.kept[0]
         return Frame(anchor, scale, slack, is_loose, feasible)
 
     def _of_all(self, values: Tensor, index: Tensor | None) -> Tensor:
@@ -182,8 +208,8 @@ class ParametricGauge(Transform):
         size = times(self.A.abs(), q.detach().abs(), index)
         firm = times(self.A, q, index) + relative * size
         rows = torch.where(frame.loose, LOOSE * size, firm) / frame.slack
-        room = (self.precision.largest - frame.anchor.abs()) * (1 - 2 * self.precision.unit)
-        ranges = q.abs() * (1 + self.precision.unit) / room.clamp(min=self.precision.largest * UNIT64)
+        room = (self.precision.largest - frame.anchor.abs()) * self.shrunk[0]
+        ranges = q.abs() * self.grown[0] / room.clamp(min=self.precision.largest * UNIT64)
         return torch.cat([rows, ranges.detach()], -1).amax(-1).relu()
 
     def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
