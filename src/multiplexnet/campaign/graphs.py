@@ -1,17 +1,28 @@
-"""Eager, compiled and exported: the same layer, the same bits."""
+"""Eager, compiled and exported: the same layer, the same bits; and graphs that are run where eager raises.
+
+A recorded graph cannot raise. A row that eager refuses (an input outside its range or NaN, or one that leaves no
+output) has to come out of it as NaN in every output.
+"""
 
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
+from importlib.util import find_spec
+from io import BytesIO, StringIO
+from math import inf, nan
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from multiplexnet.branches import Branches
+from multiplexnet.campaign.subject import Finding, Given, Subject
+from multiplexnet.errors import MultiplexError
 from multiplexnet.layer import Multiplexer
 
-__all__ = ["same_in_graphs"]
+__all__ = ["recorded_graphs", "same_in_graphs"]
 
 
 class _Best(nn.Module):
@@ -54,3 +65,95 @@ def _difference(expected: Tensor, found: Tensor) -> str:
         return ""
     row = int((expected != found).any(-1).nonzero()[0, 0])
     return f"row {row} is {found[row].tolist()}, eager {expected[row].tolist()}"
+
+
+# --- where eager raises ---------------------------------------------------------------------------------------------
+
+ROWS = 32
+Graph = Callable[[Tensor, Given], Tensor]
+
+
+def recorded_graphs(subject: Subject) -> Iterator[Finding]:
+    """torch.export and ONNX with inputs of every kind: rows obey, and rows that eager refuses are NaN."""
+    raw, given = subject.raw(ROWS), _inputs(subject)
+    answered = torch.tensor([_is_answered(subject, raw, given, i) for i in range(ROWS)])
+    if not answered.any():
+        return
+    first = int(answered.nonzero()[0, 0])
+    example = raw[first].repeat(ROWS, 1), {name: column[first].repeat(ROWS) for name, column in given.items()}
+    makers: dict[str, Callable[[nn.Module, Tensor, Given], Graph]] = {"export": _exported}
+    if subject.mux.dtype is not torch.bfloat16 and has_onnx():  # numpy, and so onnxruntime's interface, lacks bfloat16
+        makers["onnx"] = _in_onnx
+    for name, make in makers.items():
+        check = f"a graph with inputs: {name}"
+        try:
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore")  # torch's own, about torch
+                x = make(_Best(subject.mux), *example)(raw, given)
+        except Exception as error:
+            yield Finding(check, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            continue
+        here = {column: values[answered] for column, values in given.items()}
+        yield subject.judged(f"{check}: rows", x[answered], raw[answered], here)
+        yield Finding(f"{check}: refused rows are NaN", _plausible(x, answered, given))
+    torch.compiler.reset()
+
+
+def has_onnx() -> bool:
+    """Whether what ONNX needs is installed; the library itself does without."""
+    return all(find_spec(name) is not None for name in ("onnx", "onnxscript", "onnxruntime"))
+
+
+def _inputs(subject: Subject) -> Given:
+    """Inputs within their ranges and outside of them, of every size, NaN and infinite."""
+    dtype, found = subject.mux.dtype, {}
+    allowed = subject.extreme_inputs(ROWS, 1)
+    for declared in subject.sentence.inputs:
+        wild = [nan, inf, -inf, -5.0, 1e4, float(torch.finfo(dtype).max)]
+        if declared.upper is not None:
+            wild += [min(float(2 * abs(declared.upper) + 1), 1e300)] * 2
+        other = torch.tensor(subject.random.choices(wild, k=ROWS), dtype=torch.float64).to(dtype)
+        chosen = torch.rand(ROWS, generator=subject.generator) < 0.25
+        found[declared.name] = torch.where(chosen, other, allowed.get(declared.name, other))
+    return found
+
+
+def _is_answered(subject: Subject, raw: Tensor, given: Mapping[str, Tensor], row: int) -> bool:
+    try:
+        subject.best(raw[row : row + 1], {name: column[row : row + 1] for name, column in given.items()})
+    except MultiplexError:
+        return False
+    return True
+
+
+def _plausible(x: Tensor, answered: Tensor, given: Given) -> str:
+    """The first row that eager refuses and the graph has a number for."""
+    bad = ~answered & ~x.isnan().all(-1)
+    if not bad.any():
+        return ""
+    row = int(bad.nonzero()[0, 0])
+    told = {name: float(column[row]) for name, column in given.items()}
+    return f"for {told}, which eager refuses, the graph says {x[row].tolist()}"
+
+
+def _exported(best: nn.Module, raw: Tensor, given: Given) -> Graph:
+    module: Graph = torch.export.export(best, (raw, given)).module()
+    return module
+
+
+def _in_onnx(best: nn.Module, raw: Tensor, given: Given) -> Graph:
+    import onnxruntime
+
+    with redirect_stdout(StringIO()):  # torch tells how far it has come
+        program: Any = torch.onnx.export(best, (raw, given), dynamo=True, verbose=False)
+    buffer = BytesIO()
+    program.save(buffer)
+    session = onnxruntime.InferenceSession(buffer.getvalue(), providers=["CPUExecutionProvider"])
+    names = [wanted.name for wanted in session.get_inputs()]
+
+    def run(rows: Tensor, known: Given) -> Tensor:
+        columns = {"raw": rows, **known, **{f"inputs_{name}": column for name, column in known.items()}}
+        (found,) = session.run(None, {name: columns[name].numpy() for name in names})
+        return torch.from_numpy(found)
+
+    return run

@@ -175,10 +175,16 @@ class Meaning:
         return self._called(symbol.function, map(self._linear, symbol.arguments))
 
     def room(self, rows: Sequence[Atom], half_width: Fraction, size: Fraction) -> bool:
-        """Whether a cube of this half width fits between the rows, its centre no further out than ``size``."""
+        """Whether a cube of this half width fits between the rows, its centre no further out than ``size``.
+
+        Equalities hold at its centre; the cube may cross them.
+        """
         solver = z3.Solver()
         solver.set("timeout", TIMEOUT_MILLISECONDS)
         for row in rows:
+            if row.relation == "==":
+                solver.add(self.row(row))
+                continue
             width = sum((abs(c) for _, c in row.linear.terms), Fraction(0)) * half_width
             solver.add(self._linear(row.linear) + _real(width) <= 0)
         for name in {s.name for row in rows for s, _ in row.linear.terms if isinstance(s, Variable)}:
