@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from fractions import Fraction
+from itertools import pairwise
 from random import Random
 
 from multiplexnet.campaign.formulas import any_size, compared, linear, nonzero, reals, small, tree
@@ -32,7 +33,7 @@ def wide(random: Random) -> Sentence:
     u, v = Declared("u", "input", bottom, top), Declared("v", "input", bottom, top)
     factor = random.choice([Fraction(1), Fraction(2), Fraction(-1), nonzero(random)])
     upper = product(factor, variable("u")) if factor != 1 else variable("u")
-    chain = [Node(_below(random), (variable(a), variable(b))) for a, b in zip(names, names[1:], strict=False)]
+    chain = [Node(_below(random), (variable(a), variable(b))) for a, b in pairwise(names)]
     match random.choice(["one", "one", "chain", "mirrored", "two", "sum"]):
         case "one":
             rules = [Node(random.choice(["<", "<=", ">", ">="]), (variable(names[0]), upper)), *chain]
@@ -74,7 +75,7 @@ def alone(random: Random) -> Sentence:
 
 def circuits(random: Random) -> Sentence:
     """Counts of truth values with too many plain terms, beside decisions over inputs: compiled to inner blocks."""
-    size = random.randint(7, 9)
+    size = random.randint(9, 11)
     flags = [f"p[{i}]" for i in range(size)]
     counted = Node("+", tuple(map(variable, flags)), f"p/{size}")
     known = [Declared("u", "input", Fraction(-4), Fraction(4))]
@@ -85,7 +86,7 @@ def circuits(random: Random) -> Sentence:
     def flag() -> Node:
         return Node("flag", (), random.choice(flags))
 
-    rules = [Node("<=", (counted, number(random.randint(2, 3))))]
+    rules = [Node("<=", (counted, number(3 if size > 9 else 4)))]
     rules += [Node("or", (flag(), decides(), *([decides()] if random.random() < 0.5 else [])))]
     outputs = [Declared(name, "bool") for name in flags]
     if random.random() < 0.4:
@@ -104,7 +105,7 @@ def subnormal(random: Random) -> Sentence:
             rules = [Node(random.choice([">", "<", ">="]), (variable("x"), number(random.choice(ends))))]
         case "between":
             rules = [Node(_above(random), (variable("x"), number(random.choice(ends))))]
-            rules.append(Node("<", (variable("x"), number(random.choice([1, 1000 * tiny])))))
+            rules.append(Node("<", (variable("x"), number(random.choice([Fraction(1), 1000 * tiny])))))
         case "input":
             known = [Declared("u", "input", Fraction(0), Fraction(1))]
             sides = random.choice([(">", 1), (">=", 1), ("<", 1), (">", -1), ("<=", -1)])
@@ -128,7 +129,7 @@ def cones(random: Random) -> Sentence:
     match random.choice(["ordered", "ordered", "sum", "difference", "fan"]):
         case "ordered":
             rules = [Node(_above(random), (first, number(away)))]
-            rules += [Node(_below(random), (variable(a), variable(b))) for a, b in zip(names, names[1:], strict=False)]
+            rules += [Node(_below(random), (variable(a), variable(b))) for a, b in pairwise(names)]
         case "sum":
             names = ["x", "y", "z"]
             rules = [Node("==", (variable("x"), total(variable("y"), variable("z"))))]

@@ -29,7 +29,7 @@ def extreme_inputs(subject: Subject) -> Iterator[Finding]:
 
 
 def uncovered_inputs(subject: Subject) -> Iterator[Finding]:
-    """Rules that leave no output for some inputs in their ranges: a layer of them refuses those, or is refused itself."""
+    """Rules that leave no output for some inputs in their ranges: a layer refuses these, if there is one at all."""
     mux = subject.mux
     saved = Multiplexer.from_state(mux.state_dict(), boxes=mux._boxes, functions=subject.functions)
     for check, other in (("uncovered inputs are refused", mux), ("… by a layer that was saved", saved)):

@@ -1,4 +1,4 @@
-"""Layers while the processor takes subnormal numbers for zero: built in that mode, asked in it, judged outside of it."""
+"""Layers while the processor takes subnormal numbers for zero: built and asked in that mode, judged outside of it."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def _verdicts(subject: Subject, raw: Tensor, given: Given) -> Iterator[Finding]:
         check = "Rules.satisfied while flushing"
         try:
             with flushing():
-                verdict = subject.mux.rules.satisfied(offers, **own)
+                verdict = subject.mux.rules.satisfied(offers, functions=None, **own)
         except MultiplexError:
             yield Finding(check)
             continue

@@ -6,9 +6,10 @@ output) has to come out of it as NaN in every output.
 
 from __future__ import annotations
 
+import logging
 import warnings
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import redirect_stdout
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager, redirect_stdout
 from importlib.util import find_spec
 from io import BytesIO, StringIO
 from math import inf, nan
@@ -144,16 +145,43 @@ def _exported(best: nn.Module, raw: Tensor, given: Given) -> Graph:
 def _in_onnx(best: nn.Module, raw: Tensor, given: Given) -> Graph:
     import onnxruntime
 
-    with redirect_stdout(StringIO()):  # torch tells how far it has come
-        program: Any = torch.onnx.export(best, (raw, given), dynamo=True, verbose=False)
+    names, columns = ["raw", *given], (raw, *given.values())
+    with _silent():
+        program: Any = torch.onnx.export(_Columns(best, given), columns, dynamo=True, verbose=False, input_names=names)
     buffer = BytesIO()
     program.save(buffer)
     session = onnxruntime.InferenceSession(buffer.getvalue(), providers=["CPUExecutionProvider"])
-    names = [wanted.name for wanted in session.get_inputs()]
+    wanted = [known.name for known in session.get_inputs()]  # what the answer does not depend on may be left out
 
     def run(rows: Tensor, known: Given) -> Tensor:
-        columns = {"raw": rows, **known, **{f"inputs_{name}": column for name, column in known.items()}}
-        (found,) = session.run(None, {name: columns[name].numpy() for name in names})
+        columns = {"raw": rows, **known}
+        (found,) = session.run(None, {name: columns[name].numpy() for name in wanted})
         return torch.from_numpy(found)
 
     return run
+
+
+class _Columns(nn.Module):
+    """The same with one argument for every input, as ONNX knows them."""
+
+    def __init__(self, best: nn.Module, names: Iterable[str]) -> None:
+        super().__init__()
+        self.best, self.names = best, tuple(names)
+        self.train(best.training)
+
+    def forward(self, raw: Tensor, *columns: Tensor) -> Tensor:
+        x: Tensor = self.best(raw, dict(zip(self.names, columns, strict=True)))
+        return x
+
+
+@contextmanager
+def _silent() -> Iterator[None]:
+    """torch tells how far it has come, and which other packages it would know."""
+    log = logging.getLogger("torch.onnx._internal.exporter._registration")
+    level = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with redirect_stdout(StringIO()):
+            yield
+    finally:
+        log.setLevel(level)

@@ -51,7 +51,8 @@ def input_values(
     shares = [0.0, 1.0, 0.5, *torch.rand(3, generator=generator, dtype=torch.float64).tolist()]
     offers = [float(low + (high - low) * Fraction(share)) for share in shares]
     tensor = torch.tensor(_numbers(offers, dtype), dtype=dtype)
-    inward = torch.nextafter(tensor, torch.full_like(tensor, float((low + high) / 2)))
+    middle = torch.tensor(_numbers([float((low + high) / 2)], dtype), dtype=dtype)
+    inward = torch.nextafter(tensor, middle.expand_as(tensor))
     found = {value for value in (*tensor.tolist(), *inward.tolist(), *near) if isfinite(value)}
     return sorted(value for value in found if low <= Fraction(value) <= high)
 

@@ -59,7 +59,7 @@ from multiplexnet.transforms.separable import PaperSeparable, Separable
 __all__ = ["DTYPES", "Outcome", "Trial", "Violation", "trial"]
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-MAX_TERMS, FEW_TERMS = 256, 16
+MAX_TERMS, FEW_TERMS = 256, 64
 """The second for sentences that are meant to be decomposed."""
 PAPER = 0.15
 """The share of layers that map intervals as the paper does."""
@@ -67,16 +67,18 @@ COPIED = 0.1
 """The share of layers that are cast, saved and run under autocast as well."""
 GRAPHS_EVERY = 250
 """Every so many trials the layer is also compiled and exported by torch, which takes seconds."""
-RECORDED = 0.02
+RECORDED = 0.015
 """The share of sentences with inputs whose layer is exported, to ONNX too, and run where eager raises."""
+COMBINATIONS = 24
+"""Of inputs in one batch, at most: where some are refused, each is asked by itself."""
 ROOMS = (0, 8, 13, 20, 32, 48, 100)
 """Powers of two: how far out a set that was refused as thin is looked for room."""
 ATTACKS: Mapping[str, tuple[Attack, float]] = {
     "extreme inputs": (extreme_inputs, 0.5),
-    "repair": (repairs, 0.3),
+    "repair": (repairs, 0.25),
     "given numbers": (given_numbers, 0.3),
-    "flushing": (while_flushing, 0.25),
-    "round trips": (round_trips, 0.08),
+    "flushing": (while_flushing, 0.15),
+    "round trips": (round_trips, 0.03),
     "changed tables": (changed_tables, 0.04),
     "densities": (densities, 1.0),
 }
@@ -339,6 +341,9 @@ class Trial:
             d.name: self._drawn_inputs(input_values(d, mux.dtype, self.generator, self.edges), count, mux.dtype)
             for d in self.sentence.inputs
         }
+        if count > COMBINATIONS and all(len(values) for values in given.values()):
+            chosen = torch.randint(COMBINATIONS, (count,), generator=self.generator)
+            given = {name: values[chosen] for name, values in given.items()}
         if pairs:
             raw = torch.cat([torch.tensor([r for r, _ in pairs], dtype=torch.float64).to(mux.dtype), raw])
             for i, name in enumerate(given):
