@@ -174,21 +174,22 @@ class Meaning:
         assert isinstance(symbol, Apply)
         return self._called(symbol.function, map(self._linear, symbol.arguments))
 
-    def room(self, rows: Sequence[Atom], half_width: Fraction, size: Fraction) -> bool:
-        """Whether a cube of this half width fits between the rows, its centre no further out than ``size``.
+    def room(self, rows: Sequence[Atom], half_width: Fraction, size: Fraction, grid: Fraction) -> bool:
+        """Whether a cube of this half width fits between the inequalities, its centre no further out than ``size``.
 
-        Equalities hold at its centre; the cube may cross them.
+        With equalities among the rows the centre meets them exactly, on multiples of ``grid``.
         """
         solver = z3.Solver()
         solver.set("timeout", TIMEOUT_MILLISECONDS)
         for row in rows:
-            if row.relation == "==":
-                solver.add(self.row(row))
-                continue
             width = sum((abs(c) for _, c in row.linear.terms), Fraction(0)) * half_width
-            solver.add(self._linear(row.linear) + _real(width) <= 0)
+            value = self._linear(row.linear)
+            solver.add(value == 0 if row.relation == "==" else value + _real(width) <= 0)
+        exact = any(row.relation == "==" for row in rows)
         for name in {s.name for row in rows for s, _ in row.linear.terms if isinstance(s, Variable)}:
             solver.add(self._amount(name) <= _real(size), self._amount(name) >= _real(-size))
+            if exact:
+                solver.add(self._amount(name) == z3.ToReal(z3.Int(f"{name} on the grid")) * _real(grid))
         return bool(solver.check() == z3.sat)
 
 

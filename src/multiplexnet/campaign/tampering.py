@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from multiplexnet.campaign.subject import Finding, Subject
 from multiplexnet.errors import MultiplexError, RecordError
@@ -36,6 +36,13 @@ def changed_tables(subject: Subject) -> Iterator[Finding]:
         finally:
             tables[name].copy_(before)
     yield Finding("the certificate returns with the tables", _lost(subject))
+
+
+def _tables(mux: nn.Module) -> Iterator[tuple[str, Tensor]]:
+    """Every tensor that a module of the layer keeps, as a buffer or as a plain attribute."""
+    for prefix, module in mux.named_modules():
+        kept = {**vars(module), **dict(module.named_buffers(recurse=False))}
+        yield from ((f"{prefix}.{name}", value) for name, value in kept.items() if isinstance(value, Tensor))
 
 
 def _lost(subject: Subject) -> str:

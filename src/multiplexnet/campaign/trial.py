@@ -71,8 +71,8 @@ RECORDED = 0.015
 """The share of sentences with inputs whose layer is exported, to ONNX too, and run where eager raises."""
 COMBINATIONS = 24
 """Of inputs in one batch, at most: where some are refused, each is asked by itself."""
-ROOMS = (0, 8, 13, 20, 32, 48, 100)
-"""Powers of two: how far out a set that was refused as thin is looked for room."""
+FAR = (24, 40, 100)
+"""Powers of two: how far out, besides near zero, a set that was refused as thin is looked for room."""
 ATTACKS: Mapping[str, tuple[Attack, float]] = {
     "extreme inputs": (extreme_inputs, 0.5),
     "repair": (repairs, 0.25),
@@ -306,11 +306,15 @@ class Trial:
         except MultiplexError:
             return False
         info, atoms = torch.finfo(dtype), [formula for formula in formulas if isinstance(formula, Atom)]
-        for exponent in (size for size in ROOMS if 2.0**size < float(info.max) / 4):
-            half_width = Fraction(64 * info.eps) * 2**exponent
-            if meaning.room(atoms, half_width, Fraction(2**exponent)):
+        for exponent in (0, 8, 14):
+            spacing = Fraction(info.eps) * 2**exponent
+            if meaning.room(atoms, 64 * spacing, Fraction(2**exponent), spacing):
                 return True
-        return False
+        return any(
+            meaning.room(atoms, 64 * Fraction(info.eps) * 2**size, Fraction(2**size), Fraction(info.eps) * 2**size)
+            for size in FAR
+            if 2.0**size < info.max
+        )
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
