@@ -165,9 +165,8 @@ def _in_onnx(best: nn.Module, raw: Tensor, given: Given) -> Graph:
     def run(rows: Tensor, known: Given) -> Tensor:
         with TemporaryDirectory() as folder:
             program.save(f"{folder}/layer.onnx")
-            np.savez(
-                f"{folder}/given.npz", raw=rows.numpy(), **{name: column.numpy() for name, column in known.items()}
-            )
+            arrays: dict[str, Any] = {name: column.numpy() for name, column in {"raw": rows, **known}.items()}
+            np.savez(f"{folder}/given.npz", **arrays)
             done = subprocess.run([sys.executable, "-c", ONNX, folder], capture_output=True, text=True, check=False)
             if done.returncode:
                 told = done.stderr.strip().splitlines()[-1:] or [f"it died with code {done.returncode}"]
