@@ -87,7 +87,9 @@ def circuits(random: Random) -> Sentence:
         return Node("flag", (), random.choice(flags))
 
     rules = [Node("<=", (counted, number(3 if size > 9 else 4)))]
-    rules += [Node("or", (flag(), decides(), *([decides()] if random.random() < 0.5 else [])))]
+    gap = random.randint(-3, 1)  # u is left of it or right of it: two ways to hold, and no output in either
+    apart = Node("<", (variable("u"), number(gap))), Node(">", (variable("u"), number(gap + 1)))
+    rules += [Node("or", (flag(), *(apart if random.random() < 0.5 else [decides()])))]
     outputs = [Declared(name, "bool") for name in flags]
     if random.random() < 0.4:
         outputs.append(Declared("x"))
