@@ -7,6 +7,10 @@ A fault is a patch of one or two functions. While it is in force the trials of t
 report none. faults.json and faults.md say after how many formulas and seconds each fault was found, and by which check.
 A second line of defence cannot be noticed while the first one holds: it is left out alone to show that, and, where both
 can be, together with the first.
+
+A new safeguard gets one line in ``FAULTS``: its name, what is done instead, the patches (an object, the name of its
+attribute, what stands there instead), and, if one attack is there to notice it, ``by="round trip"``: how the names of
+the checks begin that have to find it. ``_silent`` refuses nothing; ``_unchanged`` returns its first argument.
 """
 
 from __future__ import annotations
@@ -70,12 +74,14 @@ class Fault:
         what: what is done instead.
         patches: made when the fault is planted.
         second_line: why it cannot be noticed alone, if it cannot.
+        by: how the names of the checks begin that have to find it (any check: an empty text).
     """
 
     name: str
     what: str
     patches: Callable[[], Sequence[Patch]]
     second_line: str = ""
+    by: str = ""
 
 
 # --- the faults -----------------------------------------------------------------------------------------------------
@@ -150,8 +156,13 @@ def _without_error(
     return total, torch.zeros_like(total)
 
 
-def _silent(*arguments: Any) -> None:
+def _silent(*arguments: Any, **options: Any) -> None:
     """Refuses nothing."""
+
+
+def _unchanged(first: Any, *arguments: Any, **options: Any) -> Any:
+    """Checks nothing."""
+    return first
 
 
 def _all_hold() -> Sequence[Patch]:
@@ -360,7 +371,7 @@ class Hunt:
 
 
 def hunted(fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, int], Outcome] = trial) -> Hunt:
-    """Trials from number 0 on until one reports a violation, or there were enough of them."""
+    """Trials from number 0 on until one reports a violation that counts, or there were enough of them."""
     start, cpu = perf_counter(), process_time()
     most = min(most, QUIET) if fault.second_line else most
     check = example = ""
@@ -369,8 +380,8 @@ def hunted(fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, 
         while not check and number < most and perf_counter() - start < MOST_SECONDS:
             outcome = run(SEED, number, ROWS)
             number += 1
-            if outcome.violations:
-                first = outcome.violations[0]
+            first = next((found for found in outcome.violations if found.check.startswith(fault.by)), None)
+            if first is not None:
                 check, example = first.check, first.what.strip().splitlines()[-1][:200]
     seconds, cpu = round(perf_counter() - start, 1), round(process_time() - cpu, 1)
     return Hunt(fault.name, fault.what, bool(check), number, seconds, cpu, check, example, fault.second_line)

@@ -26,7 +26,7 @@ Point = Mapping[str, Fraction]
 
 def drawn(family: str, random: Random) -> Sentence:
     """A sentence of the family."""
-    return replace((FAMILIES.get(family) or LATER[family])(random), kind=family)
+    return replace({**FAMILIES, **LATER}[family](random), kind=family)
 
 
 # --- numbers and sums -----------------------------------------------------------------------------------------------

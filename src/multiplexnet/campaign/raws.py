@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 from math import inf, isfinite, nan
+from random import Random
 
 import torch
 from torch import Tensor
 
 from multiplexnet.campaign.sentences import Declared
 
-__all__ = ["input_values", "raw_rows"]
+__all__ = ["extreme_values", "input_values", "raw_rows"]
 
 WIDE = (0.0, 1.0, -3.3, 202.0, 1e4, -6e4)
 """Inputs without a declared range."""
@@ -50,9 +51,30 @@ def input_values(
     shares = [0.0, 1.0, 0.5, *torch.rand(3, generator=generator, dtype=torch.float64).tolist()]
     offers = [float(low + (high - low) * Fraction(share)) for share in shares]
     tensor = torch.tensor(_numbers(offers, dtype), dtype=dtype)
-    inward = torch.nextafter(tensor, torch.full_like(tensor, float((low + high) / 2)))
+    middle = torch.tensor(_numbers([float((low + high) / 2)], dtype), dtype=dtype)
+    inward = torch.nextafter(tensor, middle.expand_as(tensor))
     found = {value for value in (*tensor.tolist(), *inward.tolist(), *near) if isfinite(value)}
     return sorted(value for value in found if low <= Fraction(value) <= high)
+
+
+def extreme_values(declared: Declared, dtype: torch.dtype, random: Random) -> list[float]:
+    """Numbers of the dtype within the declared range: its ends, those of the format, subnormal ones, any magnitude."""
+    info = torch.finfo(dtype)
+    sizes = [info.max, info.max / 2, info.smallest_normal, info.smallest_normal / 2, info.smallest_normal * info.eps]
+    least, most = (Fraction(info.smallest_normal * info.eps), Fraction(info.max))
+    powers = [Fraction(10) ** k for k in (random.randint(-320, 308) for _ in range(6))]
+    sizes += [float(power) for power in powers if least <= power <= most]
+    ends = [end for end in (declared.lower, declared.upper) if end is not None and abs(end) <= most]
+    offers = [0.0, 1.0, -1.0, *sizes, *(-size for size in sizes)]
+    edges = torch.tensor(_numbers([float(end) for end in ends], dtype), dtype=dtype)
+    near = [v for side in (-inf, inf) for v in torch.nextafter(edges, torch.full_like(edges, side)).tolist()]
+    found = {value for value in (*_numbers(offers, dtype), *edges.tolist(), *near) if isfinite(value)}
+    low, high = declared.lower, declared.upper
+    return sorted(
+        value
+        for value in found
+        if (low is None or low <= Fraction(value)) and (high is None or Fraction(value) <= high)
+    )
 
 
 def _numbers(values: Sequence[float], dtype: torch.dtype) -> list[float]:

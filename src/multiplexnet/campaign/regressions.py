@@ -10,13 +10,15 @@ from random import Random
 from typing import Any
 
 from multiplexnet.campaign.sentences import Sentence
-from multiplexnet.campaign.shrink import shrunk
+from multiplexnet.campaign.shrink import MOST_ATTEMPTS, shrunk
 from multiplexnet.campaign.trial import Outcome, Trial, Violation
 
 __all__ = ["record_of", "replayed", "save", "small"]
 
 ROWS = 400
 """Rows that a replay asks for besides the one that failed."""
+FEW_ATTEMPTS = 15
+"""At a smaller sentence, where every attempt makes graphs, which takes seconds."""
 
 
 def small(sentence: Sentence, violation: Violation, rows: int = ROWS) -> tuple[Sentence, Violation]:
@@ -25,19 +27,24 @@ def small(sentence: Sentence, violation: Violation, rows: int = ROWS) -> tuple[S
 
     def fails(candidate: Sentence) -> bool:
         given = {violation.dtype: [(violation.raw, violation.inputs)]} if violation.dtype and violation.raw else None
-        outcome = Trial(candidate, rows, random=Random(0), given=given, thorough=True).run()
+        outcome = Trial(candidate, rows, random=Random(0), given=given, thorough=True, **_graphs(violation.check)).run()
         same = [v for v in outcome.violations if v.check == violation.check and _crash(v) == _crash(violation)]
         if same:
             failures[candidate] = same[0]
         return bool(same)
 
-    found = shrunk(sentence, fails)
+    found = shrunk(sentence, fails, attempts=FEW_ATTEMPTS if any(_graphs(violation.check).values()) else MOST_ATTEMPTS)
     return found, failures.get(found, violation)
+
+
+def _graphs(check: str) -> dict[str, bool]:
+    """The kinds of graphs that a trial has to make for this check: it makes none otherwise."""
+    return {"graphs": " in a graph" in check or "of a graph" in check, "recorded": "graph with inputs" in check}
 
 
 def _crash(violation: Violation) -> str:
     """The last line of a crash; nothing for other violations."""
-    return violation.what.strip().splitlines()[-1].partition(":")[0] if violation.check == "crash" else ""
+    return violation.what.strip().splitlines()[-1].partition(":")[0] if violation.check.startswith("crash") else ""
 
 
 def record_of(sentence: Sentence, violation: Violation, **more: Any) -> dict[str, Any]:
@@ -69,4 +76,5 @@ def replayed(record: dict[str, Any], *, road: Callable[..., Trial] = Trial) -> O
     if record["dtype"] and record["raw"]:
         pair = [float.fromhex(value) for value in record["raw"]], [float.fromhex(value) for value in record["inputs"]]
         given = {record["dtype"]: [pair]}
-    return road(Sentence.from_record(record["sentence"]), ROWS, random=Random(0), given=given, thorough=True).run()
+    sentence, graphs = Sentence.from_record(record["sentence"]), _graphs(record["check"])
+    return road(sentence, ROWS, random=Random(0), given=given, thorough=True, **graphs).run()

@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from multiplexnet.campaign.sentences import Node, Sentence, number
 
-__all__ = ["shrunk"]
+__all__ = ["MOST_ATTEMPTS", "shrunk"]
 
 MOST_ATTEMPTS = 150
 

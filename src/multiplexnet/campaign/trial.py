@@ -1,7 +1,8 @@
 """One sentence through the whole road: text, terms, certificate, four layers, rows; every step checked by other code.
 
 A trial ends in an :class:`Outcome`: what was counted on the way, and the violations that were found. A refusal, one of
-the library's own exceptions, is no violation; it is counted by what was refused and in which dtype.
+the library's own exceptions, is no violation; it is counted by what was refused and in which dtype. When a layer has
+been asked for its rows, a few of the :data:`ATTACKS` are made on it.
 """
 
 from __future__ import annotations
@@ -9,7 +10,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
@@ -24,13 +25,20 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from multiplexnet.branches import Branches
-from multiplexnet.campaign.calls import functions_of, with_values
+from multiplexnet.campaign.calls import functions_of
 from multiplexnet.campaign.compiling import CompileChecks
-from multiplexnet.campaign.graphs import same_in_graphs
+from multiplexnet.campaign.densities import densities
+from multiplexnet.campaign.extremes import extreme_inputs, repairs, uncovered_inputs
+from multiplexnet.campaign.flushed import while_flushing
+from multiplexnet.campaign.givens import given_numbers
+from multiplexnet.campaign.graphs import recorded_graphs, same_in_graphs
 from multiplexnet.campaign.raws import input_values, raw_rows
 from multiplexnet.campaign.reaching import unreached
 from multiplexnet.campaign.sentences import COMPARISONS, Sentence
 from multiplexnet.campaign.solver import Meaning
+from multiplexnet.campaign.subject import Attack, Finding, Subject, rows_of
+from multiplexnet.campaign.tampering import changed_tables
+from multiplexnet.campaign.trips import round_trips
 from multiplexnet.campaign.variants import sentence as numbered
 from multiplexnet.campaign.verdict import Judge
 from multiplexnet.errors import (
@@ -51,13 +59,30 @@ from multiplexnet.transforms.separable import PaperSeparable, Separable
 __all__ = ["DTYPES", "Outcome", "Trial", "Violation", "trial"]
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-MAX_TERMS = 256
+MAX_TERMS, FEW_TERMS = 256, 64
+"""The second for sentences that are meant to be decomposed."""
 PAPER = 0.15
 """The share of layers that map intervals as the paper does."""
 COPIED = 0.1
 """The share of layers that are cast, saved and run under autocast as well."""
 GRAPHS_EVERY = 250
 """Every so many trials the layer is also compiled and exported by torch, which takes seconds."""
+RECORDED = 0.015
+"""The share of sentences with inputs whose layer is exported, to ONNX too, and run where eager raises."""
+COMBINATIONS = 24
+"""Of inputs in one batch, at most: where some are refused, each is asked by itself."""
+FAR = (24, 40, 100)
+"""Powers of two: how far out, besides near zero, a set that was refused as thin is looked for room."""
+ATTACKS: Mapping[str, tuple[Attack, float]] = {
+    "extreme inputs": (extreme_inputs, 0.5),
+    "repair": (repairs, 0.25),
+    "given numbers": (given_numbers, 0.3),
+    "flushing": (while_flushing, 0.15),
+    "round trips": (round_trips, 0.03),
+    "changed tables": (changed_tables, 0.04),
+    "densities": (densities, 1.0),
+}
+"""Every attack by its name, and the share of layers that it is made on."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +125,9 @@ def name_of(dtype: torch.dtype) -> str:
 def trial(seed: int, index: int, rows: int) -> Outcome:
     """The trial with this number: about ``rows`` rows are asked of the layers that can be built."""
     graphs = index % GRAPHS_EVERY == GRAPHS_EVERY - 1
-    return Trial(numbered(seed, index), rows, random=Random(f"{seed}/{index}/trial"), graphs=graphs).run()
+    recorded = Random(f"{seed}/{index}/recorded").random() < RECORDED
+    random = Random(f"{seed}/{index}/trial")
+    return Trial(numbered(seed, index), rows, random=random, graphs=graphs, recorded=recorded).run()
 
 
 class Trial:
@@ -111,6 +138,7 @@ class Trial:
         rows: how many rows the four layers are asked for together.
         random: decides on everything that is drawn.
         graphs: whether compiled and exported layers are compared as well.
+        recorded: whether layers with inputs are exported and run where eager raises.
         given: raw rows (and inputs) to be tried besides, by dtype.
         thorough: whether the checks that trials make now and then are all made.
     """
@@ -122,11 +150,13 @@ class Trial:
         *,
         random: Random,
         graphs: bool = False,
+        recorded: bool = False,
         given: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]] | None = None,
         thorough: bool = False,
     ) -> None:
         self.sentence, self.rows, self.random, self.graphs = sentence, rows, random, graphs
-        self.given, self.thorough = given or {}, thorough
+        self.given, self.thorough, self.recorded = given or {}, thorough, recorded
+        self.max_terms = FEW_TERMS if sentence.kind == "circuits" else MAX_TERMS
         self.outcome = Outcome(sentence.kind)
         self.judge = Judge(sentence)
         self.edges = _edges(sentence)
@@ -165,21 +195,25 @@ class Trial:
             return
         self._compile_checks(rules, compiled, meaning)
         if not self._covered(compiled, meaning):
+            for mux in self._layers(rules, compiled, meaning):
+                self._attack(uncovered_inputs, mux)
             return
-        built = False
-        for dtype in DTYPES:
-            mux = self._layer(rules, compiled, dtype, meaning)
-            if mux is not None:
-                built = True
-                self._forward(mux)
-        self.outcome.counts["sentences with a layer"] += built
+        built = []
+        for mux in self._layers(rules, compiled, meaning):
+            self._forward(mux)
+            built.append(mux)
+        for mux in built:
+            self._attacks(mux)
+        if built and self.recorded and self.sentence.inputs:
+            self._attack(recorded_graphs, self.random.choice(built))
+        self.outcome.counts["sentences with a layer"] += bool(built)
         self.outcome.counts["unanswered by z3"] += meaning.unanswered
 
     def _compiled(self, rules: Rules, meaning: Meaning) -> Compiled | None:
         """The terms; ``None`` if there are none, or too many. z3 and the compiler have to agree on which."""
         model = meaning.model()
         try:
-            compiled = rules.compile(max_terms=MAX_TERMS, nested=True)
+            compiled = rules.compile(max_terms=self.max_terms, nested=True)
         except ContradictionError:
             compiled = None
         except MultiplexError as error:
@@ -240,12 +274,19 @@ class Trial:
         share = self.random.choice([Fraction(0), Fraction(1), Fraction(self.random.randint(0, 64), 64)])
         return Fraction(low + (high - low) * share)
 
+    def _layers(self, rules: Rules, compiled: Compiled, meaning: Meaning) -> Iterator[Multiplexer]:
+        """In every dtype that is not refused."""
+        for dtype in DTYPES:
+            mux = self._layer(rules, compiled, dtype, meaning)
+            if mux is not None:
+                yield mux
+
     def _layer(self, rules: Rules, compiled: Compiled, dtype: torch.dtype, meaning: Meaning) -> Multiplexer | None:
         try:
             boxes = PaperSeparable if self.random.random() < PAPER else Separable
             functions = functions_of(self.sentence)
             return Multiplexer.from_compiled(
-                rules, compiled, max_terms=MAX_TERMS, dtype=dtype, boxes=boxes, functions=functions
+                rules, compiled, max_terms=self.max_terms, dtype=dtype, boxes=boxes, functions=functions
             )
         except MultiplexError as error:
             self._refused(name_of(dtype), error)
@@ -269,7 +310,11 @@ class Trial:
             spacing = Fraction(info.eps) * 2**exponent
             if meaning.room(atoms, 64 * spacing, Fraction(2**exponent), spacing):
                 return True
-        return False
+        return any(
+            meaning.room(atoms, 64 * Fraction(info.eps) * 2**size, Fraction(2**size), Fraction(info.eps) * 2**size)
+            for size in FAR
+            if 2.0**size < info.max
+        )
 
     # --- rows ---------------------------------------------------------------------------------------------------------
 
@@ -300,6 +345,9 @@ class Trial:
             d.name: self._drawn_inputs(input_values(d, mux.dtype, self.generator, self.edges), count, mux.dtype)
             for d in self.sentence.inputs
         }
+        if count > COMBINATIONS and all(len(values) for values in given.values()):
+            chosen = torch.randint(COMBINATIONS, (count,), generator=self.generator)
+            given = {name: values[chosen] for name, values in given.items()}
         if pairs:
             raw = torch.cat([torch.tensor([r for r, _ in pairs], dtype=torch.float64).to(mux.dtype), raw])
             for i, name in enumerate(given):
@@ -346,6 +394,19 @@ class Trial:
             where = torch.arange(n).unsqueeze(-1).expand(n, k)[possible]
             own = {name: column[possible] for name, column in columns.items()}
             self._judged("rows of all terms", mux, x[possible], own, raw, where)
+            self._impossible(mux, x[~possible], {name: column[~possible] for name, column in columns.items()})
+
+    def _impossible(self, mux: Multiplexer, x: Tensor, given: Mapping[str, Tensor]) -> None:
+        """Where a term cannot be met there is no number that could be taken for an output."""
+        if not len(x):
+            return
+        self._checked("impossible terms")
+        told = x.isfinite().all(-1)
+        rows = self._rows(x[told], {name: column[told] for name, column in given.items()})
+        wrong = np.flatnonzero(~self.judge(rows))
+        if len(wrong):
+            row = rows[int(wrong[0])].tolist()
+            self._found("impossible terms", f"{row} of `.x` breaks the rules", dtype=name_of(mux.dtype))
 
     def _best(self, mux: Multiplexer, count: int) -> None:
         """The best term, or a sample, of every row, in ``eval()``; NaN among the raw values."""
@@ -381,11 +442,30 @@ class Trial:
             )
 
     def _rows(self, x: Tensor, given: Mapping[str, Tensor]) -> NDArray[np.float64]:
-        """Outputs and inputs as float64 rows in declared order, and what functions make of them."""
-        outputs = dict(zip((d.name for d in self.sentence.outputs), x.detach().double().unbind(-1), strict=True))
-        columns = outputs | {name: value.double() for name, value in given.items()}
-        rows = torch.stack([columns[d.name] for d in self.sentence.declared], -1).numpy()
-        return with_values(self.sentence, rows, x.dtype)
+        return rows_of(self.sentence, x, given)
+
+    # --- attacks ------------------------------------------------------------------------------------------------------
+
+    def _attacks(self, mux: Multiplexer) -> None:
+        for attack, share in ATTACKS.values():
+            if self.random.random() < share or self.thorough:
+                self._attack(attack, mux)
+
+    def _attack(self, attack: Attack, mux: Multiplexer) -> None:
+        """One attack; an exception that it does not expect is a violation of its own."""
+        subject = Subject(self.sentence, mux.eval(), self.judge, self.random, self.generator)
+        try:
+            for finding in attack(subject):
+                self._noted(mux, finding)
+        except Exception as error:
+            name = attack.__name__.replace("_", " ")
+            self._found(f"crash in {name}", _told(error), dtype=name_of(mux.dtype))
+
+    def _noted(self, mux: Multiplexer, finding: Finding) -> None:
+        self._checked(finding.check)
+        self.outcome.counts[f"rows: {name_of(mux.dtype)}"] += finding.rows
+        if finding.wrong:
+            self._found(finding.check, finding.wrong, dtype=name_of(mux.dtype), raw=finding.raw, inputs=finding.inputs)
 
     # --- what else a layer promises -----------------------------------------------------------------------------------
 
@@ -452,7 +532,7 @@ class Trial:
                 other = Multiplexer.from_compiled(
                     mux.rules,
                     mux.compiled,
-                    max_terms=MAX_TERMS,
+                    max_terms=self.max_terms,
                     dtype=start,
                     boxes=mux._boxes,
                     functions=functions_of(self.sentence),

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from random import Random
 
+from multiplexnet.campaign.boundaries import BOUNDARIES
 from multiplexnet.campaign.formulas import FAMILIES, LATER, any_size, drawn, nonzero
 from multiplexnet.campaign.sentences import COMPARISONS, Node, Sentence, number, product, total, variable
 
@@ -27,8 +28,12 @@ def sentence(seed: int, index: int) -> Sentence:
         >>> len({str(sentence(0, i)) for i in range(50)})
         50
     """
+    latest = Random(f"{seed}/{index}/boundaries")
+    if latest.random() < len(BOUNDARIES) / len(KINDS):
+        kind = latest.choice(list(BOUNDARIES))
+        return replace(BOUNDARIES[kind](latest), kind=kind)
     later = Random(f"{seed}/{index}/later")
-    if later.random() < len(LATER) / len(KINDS):
+    if later.random() < len(LATER) / (len(KINDS) - len(BOUNDARIES)):
         return drawn(later.choice(list(LATER)), later)
     random = Random(f"{seed}/{index}")
     kind = random.choice((*FAMILIES, *VARIANTS))
@@ -133,5 +138,5 @@ VARIANTS: Mapping[str, Callable[[Random], Sentence]] = {
     "substitution": substitution,
     "fusion": fusion,
 }
-KINDS = (*FAMILIES, *VARIANTS, *LATER)
+KINDS = (*FAMILIES, *VARIANTS, *LATER, *BOUNDARIES)
 """Every kind of sentence that the campaign draws, all equally often."""

@@ -4,6 +4,9 @@ The rules are evaluated twice. First in float64 for all rows at once, where ever
 (``u = 2⁻⁵³`` for each rounding, and a little for the rounding of the bound itself): a comparison whose difference is
 larger than its error is decided. Rows that this leaves open, those on or near a boundary, are decided in integers:
 every float is an integer times a power of two, every constant a fraction, and nothing is rounded.
+
+While the processor takes subnormal numbers for zero, the floats are not asked at all: the integers are read from the
+bits, which no mode changes.
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from multiplexnet.campaign.flushing import is_flushing
 from multiplexnet.campaign.sentences import COMPARISONS, Node, Sentence
 
 __all__ = ["Judge"]
@@ -66,10 +70,9 @@ class Judge:
         """The verdicts on rows of shape (N, number of declared variables and of calls, whose values are data)."""
         verdict: Bools = np.array(np.isfinite(rows).all(axis=1))
         for i, values in self.domains:
-            verdict &= np.isin(rows[:, i], np.array(values))
+            verdict &= np.isin(rows[:, i], np.array(values)) & ~_is_subnormal(rows[:, i])
         candidates = np.flatnonzero(verdict)
-        with np.errstate(all="ignore"):
-            yes, no = _Enclosures(self, rows[candidates]).truth(self.rules)
+        yes, no = self._in_floats(rows[candidates])
         open_ = candidates[~(yes | no)]
         verdict[candidates[no]] = False
         self.in_floats += len(rows) - len(open_)
@@ -77,6 +80,13 @@ class Judge:
         if len(open_):
             verdict[open_] = _Integers(self, rows[open_]).truth(self.rules)
         return verdict
+
+    def _in_floats(self, rows: Floats) -> Known:
+        if is_flushing():
+            nothing = np.zeros(len(rows), np.bool_)
+            return nothing, nothing
+        with np.errstate(all="ignore"):
+            return _Enclosures(self, rows).truth(self.rules)
 
 
 # --- floats with error bounds ---------------------------------------------------------------------------------------
@@ -286,10 +296,21 @@ def _alike(ratios: Sequence[Ratios]) -> tuple[list[NDArray[Any]], int]:
     return [values * (common // denominator) for values, denominator in ratios], common
 
 
+def _bits(rows: Floats) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """The exponents and the fractions of floats, as integers."""
+    bits = np.ascontiguousarray(rows, dtype=np.float64).view(np.int64)
+    return (bits >> 52) & 0x7FF, bits & ((1 << 52) - 1)
+
+
+def _is_subnormal(rows: Floats) -> Bools:
+    exponents, fractions = _bits(rows)
+    return _bools((exponents == 0) & (fractions != 0))
+
+
 def _integers(rows: Floats) -> tuple[NDArray[Any], int]:
     """Floats as integers over one power of two."""
-    mantissas, exponents = np.frexp(rows)
-    shifts = np.where(rows == 0, 0, exponents.astype(np.int64) - 53)
+    exponents, fractions = _bits(rows)
+    whole = np.where(exponents == 0, fractions, fractions | (1 << 52)) * np.where(np.signbit(rows), -1, 1)
+    shifts = np.where(whole == 0, 0, np.maximum(exponents, 1) - 1075)
     least = min(0, int(shifts.min()))
-    whole = (mantissas * 2.0**53).astype(np.int64).astype(object)
-    return whole << (shifts - least).astype(object), 1 << -least
+    return whole.astype(object) << (shifts - least).astype(object), 1 << -least
