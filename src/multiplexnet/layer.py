@@ -290,7 +290,7 @@ class Multiplexer(Derived):
             twin = Multiplexer.__new__(Multiplexer)
             options = self.max_terms, self.dtype, self.per_term, self._given_functions, self._boxes, self._equality
             with torch.device("cpu"):
-                made = twin._start(self.rules, self.compiled, *options)
+                made = twin._start(self.rules, self.compiled, *options, counted=self._counted)
             refuse_changed(contents(self), contents(twin))
             self._certificate = issued(self.rules.specification, self.compiled, made, self.dtype, self._equality)
         return self._certificate
