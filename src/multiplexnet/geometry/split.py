@@ -287,23 +287,24 @@ def _interval(rows: Sequence[Atom], form: Format) -> tuple[Fraction | None, Frac
     lower: list[Fraction] = []
     upper: list[Fraction] = []
     for row in rows:
-        bound = -row.linear.constant / row.linear.terms[0][1]
-        if row.linear.terms[0][1] > 0:
-            upper.append(_inward(bound, row, rows, form, 1))
-        else:
-            lower.append(_inward(bound, row, rows, form, -1))
+        bound, side = -row.linear.constant / row.linear.terms[0][1], 1 if row.linear.terms[0][1] > 0 else -1
+        try:
+            (upper if side > 0 else lower).append(_inward(bound, row, form, side))
+        except OverflowError:
+            raise OutOfRangeError([formula_text(row)], form.name, form.max, _wider(rows, form)) from None
     low, high = max(lower, default=None), min(upper, default=None)
     if low is not None and high is not None and low > high:
         raise _thin_interval(rows, form)
     return low, high
 
 
-def _inward(bound: Fraction, row: Atom, rows: Sequence[Atom], form: Format, side: int) -> Fraction:
-    """The last number of the format that satisfies an upper (``side = 1``) or lower (−1) bound."""
-    try:
-        return side * (form.next_down if row.relation == "<" else form.down)(side * bound)
-    except OverflowError:
-        raise OutOfRangeError([formula_text(row)], form.name, form.max, _wider(rows, form)) from None
+def _inward(bound: Fraction, row: Atom, form: Format, side: int) -> Fraction:
+    """The last number of the format that satisfies an upper (``side = 1``) or lower (−1) bound.
+
+    Raises:
+        OverflowError: there is none.
+    """
+    return side * (form.next_down if row.relation == "<" else form.down)(side * bound)
 
 
 def _thin_interval(rows: Sequence[Atom], form: Format) -> ThinTermError:
