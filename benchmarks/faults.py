@@ -158,11 +158,11 @@ def _all_hold() -> Sequence[Patch]:
 def _uncast() -> Sequence[Patch]:
     honest = Multiplexer._build
 
-    def build(self: Multiplexer, compiled: Any, dtype: torch.dtype) -> None:
+    def build(self: Multiplexer, compiled: Any, dtype: torch.dtype, *rest: Any) -> None:
         if "dtype" in vars(self):
             self.dtype = dtype
         else:
-            honest(self, compiled, dtype)
+            honest(self, compiled, dtype, *rest)
 
     return [(Multiplexer, "_build", build)]
 
