@@ -191,9 +191,9 @@ def _zeros_for_nan() -> Sequence[Patch]:
 def _uncast() -> Sequence[Patch]:
     honest = Multiplexer._build
 
-    def build(self: Multiplexer, compiled: Any, dtype: torch.dtype) -> Any:
+    def build(self: Multiplexer, compiled: Any, dtype: torch.dtype, *rest: Any) -> Any:
         if "dtype" not in vars(self):
-            return honest(self, compiled, dtype)
+            return honest(self, compiled, dtype, *rest)
         self.dtype = dtype
         return []
 

@@ -145,3 +145,15 @@ def test_rules_with_too_many_plain_terms_become_layers_all_the_same(text: str) -
     branches = mux(30 * torch.randn(50, mux.in_features))
     assert rules.satisfied(branches.best()).all()
     assert rules.satisfied(branches.sample()).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_decomposed_rules_work_under_autocast(dtype: torch.dtype) -> None:
+    rules = mx.Rules("p: bool[30]\nsum(p) <= 3")
+    mux = mx.Multiplexer(rules, dtype=dtype).eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        branches = mux(torch.randn(4, mux.in_features, dtype=dtype))
+        best, sample = branches.best(), branches.sample()
+    assert best.dtype is dtype
+    assert rules.satisfied(best).all()
+    assert rules.satisfied(sample).all()

@@ -173,6 +173,7 @@ class Choice:
         """The values of a term drawn from q, inner choices included, and log q of all that was drawn, ``(*batch,)``."""
         return self.settled(lambda choice: choice.sampled_index(generator))
 
+    @in_full_precision
     def settled(
         self, decide: Callable[[Choice], Tensor], done: dict[int, tuple[Tensor, Tensor]] | None = None
     ) -> tuple[Tensor, Tensor]:

@@ -21,7 +21,7 @@ from multiplexnet.logic.deadline import NEVER, Deadline
 from multiplexnet.logic.formula import Atom, Linear, Relation, Variable
 from multiplexnet.logic.text import formula_text
 
-__all__ = ["anchor", "centres", "clearance", "find_anchor", "reaching", "refuse_out_of_range", "text"]
+__all__ = ["anchor", "centres", "clearance", "find_anchor", "refuse_out_of_range", "text"]
 
 Point = tuple[Fraction, ...]
 
@@ -62,25 +62,26 @@ def anchor(rows: Rows, form: Format, *, names: Sequence[str] | None = None, dead
     """
     found = find_anchor(rows, form, deadline)
     if found is None:
-        refuse_out_of_range(rows, form, names)
         wider = sorted((f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision)
         would_do = next((f.name for f in wider if find_anchor(rows, f, deadline) is not None), None)
+        refuse_out_of_range(rows, form, names, would_do)
         raise ThinTermError(text(rows, names), form.name, would_do)
     return found
 
 
-def refuse_out_of_range(rows: Rows, form: Format, names: Sequence[str] | None = None) -> None:
-    """Raises ``OutOfRangeError`` for rows that no number of the format can meet: all of them are too small."""
+def refuse_out_of_range(rows: Rows, form: Format, names: Sequence[str] | None, wider: str | None) -> None:
+    """Raises ``OutOfRangeError`` for rows that no number of the format can meet: all of them are too small.
+
+    Args:
+        rows: the set.
+        form: the format.
+        names: of the variables, for the message.
+        wider: a format that would do for the whole set.
+    """
     beyond = [i for i in range(len(rows)) if not _reaches(rows.subset([i]), form)]
     if beyond:
         far = rows.subset(beyond)
-        raise OutOfRangeError(text(far, names), form.name, form.max, reaching(far, form))
-
-
-def reaching(rows: Rows, form: Format) -> str | None:
-    """The name of the next wider format whose range reaches all of the rows, each by itself."""
-    wider = sorted((f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision)
-    return next((f.name for f in wider if _reaches(rows, f)), None)
+        raise OutOfRangeError(text(far, names), form.name, form.max, wider)
 
 
 def _reaches(rows: Rows, form: Format) -> bool:

@@ -84,9 +84,9 @@ def lattice_of(
         return Box(tuple(outputs), found.origin, found.origin)
     part = _lattice(outputs, found, equalities, rows, form, deadline)
     if part is None:
-        refuse_out_of_range(equalities + rows, form, names)
         wider = sorted((f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision)
         would_do = next((f.name for f in wider if _lattice(outputs, found, equalities, rows, f, deadline)), None)
+        refuse_out_of_range(equalities + rows, form, names, would_do)
         raise ThinTermError([*text(equalities, names, "=="), *text(rows, names)], form.name, would_do)
     slacks = [b - sum(map(Fraction.__mul__, a, part.anchor), Fraction(0)) for a, b in zip(part.A, part.b, strict=True)]
     steps = [[c * part.step for c in a] for a in part.A]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from multiplexnet.errors import EqualityError, OutOfRangeError, ThinTermError
-from multiplexnet.geometry.anchors import anchor, reaching, text
+from multiplexnet.geometry.anchors import anchor, text
 from multiplexnet.geometry.elimination import coefficients, eliminated, parametric, triangular
 from multiplexnet.geometry.formats import FORMATS, Format
 from multiplexnet.geometry.functions import staged
@@ -287,11 +287,11 @@ def _interval(rows: Sequence[Atom], form: Format) -> tuple[Fraction | None, Frac
     lower: list[Fraction] = []
     upper: list[Fraction] = []
     for row in rows:
-        bound = -row.linear.constant / row.linear.terms[0][1]
-        if row.linear.terms[0][1] > 0:
-            upper.append(_inward(bound, row, form, 1))
-        else:
-            lower.append(_inward(bound, row, form, -1))
+        bound, side = -row.linear.constant / row.linear.terms[0][1], 1 if row.linear.terms[0][1] > 0 else -1
+        try:
+            (upper if side > 0 else lower).append(_inward(bound, row, form, side))
+        except OverflowError:
+            raise OutOfRangeError([formula_text(row)], form.name, form.max, _wider(rows, form)) from None
     low, high = max(lower, default=None), min(upper, default=None)
     if low is not None and high is not None and low > high:
         raise _thin_interval(rows, form)
@@ -299,15 +299,21 @@ def _interval(rows: Sequence[Atom], form: Format) -> tuple[Fraction | None, Frac
 
 
 def _inward(bound: Fraction, row: Atom, form: Format, side: int) -> Fraction:
-    """The last number of the format that satisfies an upper (``side = 1``) or lower (−1) bound."""
-    try:
-        return side * (form.next_down if row.relation == "<" else form.down)(side * bound)
-    except OverflowError:
-        end = Rows.of([[side]], [side * bound], [row.relation == "<"])
-        raise OutOfRangeError([formula_text(row)], form.name, form.max, reaching(end, form)) from None
+    """The last number of the format that satisfies an upper (``side = 1``) or lower (−1) bound.
+
+    Raises:
+        OverflowError: there is none.
+    """
+    return side * (form.next_down if row.relation == "<" else form.down)(side * bound)
 
 
 def _thin_interval(rows: Sequence[Atom], form: Format) -> ThinTermError:
+    return ThinTermError([formula_text(row) for row in rows], form.name, _wider(rows, form))
+
+
+def _wider(rows: Sequence[Atom], form: Format) -> str | None:
+    """The name of the next wider format that has a number between the bounds."""
+
     def fits(candidate: Format) -> bool:
         try:
             _interval(rows, candidate)
@@ -316,5 +322,4 @@ def _thin_interval(rows: Sequence[Atom], form: Format) -> ThinTermError:
         return True
 
     wider = [f for f in FORMATS.values() if f.precision > form.precision]
-    best = next((f.name for f in sorted(wider, key=lambda f: f.precision) if fits(f)), None)
-    return ThinTermError([formula_text(row) for row in rows], form.name, best)
+    return next((f.name for f in sorted(wider, key=lambda f: f.precision) if fits(f)), None)

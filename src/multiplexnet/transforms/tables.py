@@ -94,7 +94,7 @@ def fingerprint(module: nn.Module) -> str:
     for name, value in sorted(contents(module).items()):
         digest.update(repr((name, value.dtype, value.shape) if isinstance(value, Tensor) else (name, value)).encode())
         if isinstance(value, Tensor):
-            digest.update(value.detach().cpu().numpy().tobytes())
+            digest.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
 
 
