@@ -277,6 +277,7 @@ class Branches:
         """The value of a term drawn from q(k), ``(*batch, D)``."""
         return self.draw(generator)[0]
 
+    @in_full_precision
     def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """The value of a term drawn from q(k), ``(*batch, D)``, and log q of what was drawn, ``(*batch,)``."""
         drawn = [choice.draw(generator) for choice in self.choices]
