@@ -41,12 +41,12 @@ peers: $(PEERS)/.ready
 JOBS ?= 1
 campaign: $(VENV)/.ready
 	mkdir -p out
-	$(BIN)/multiplexnet campaign --formulas 10000 --rows 10000000 --seed 0 --jobs $(JOBS) \
+	$(BIN)/python -m campaign --formulas 10000 --rows 10000000 --seed 0 --jobs $(JOBS) \
 		--output out/campaign.json --regressions tests/regressions --resume
 
 # Every safeguard switched off in turn: does the campaign notice?
 faults: $(VENV)/.ready
-	$(BIN)/python benchmarks/faults.py
+	$(BIN)/python -m benchmarks.faults
 
 # What size costs, up to files of 10,000,000 rows.
 scale: $(VENV)/.ready
@@ -59,7 +59,7 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/objective.py
 
 fuzz: $(VENV)/.ready
-	$(BIN)/python benchmarks/fuzz.py --minutes 60
+	$(BIN)/python -m benchmarks.fuzz --minutes 60
 
 clean:
 	rm -rf $(VENV) $(PEERS) out

@@ -16,9 +16,9 @@ from time import perf_counter, process_time
 import numpy as np
 import polars as pl
 
-from multiplexnet.logic.formula import Specification
-from multiplexnet.logic.parse import parse
-from multiplexnet.tables import check_table
+from multiplexnet.language.formula import Specification
+from multiplexnet.language.parse import parse
+from multiplexnet.tools.tables import check_table
 
 COLUMNS = 10
 NAMES = [f"x{i}" for i in range(COLUMNS)]

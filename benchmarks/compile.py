@@ -21,8 +21,8 @@ from random import Random
 from statistics import mean
 from time import perf_counter
 
+from multiplexnet.compiler.circuit import kept_terms
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
-from multiplexnet.logic.circuit import kept_terms
 from multiplexnet.rules import Rules
 
 

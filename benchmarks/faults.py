@@ -1,9 +1,9 @@
 """Faults planted on purpose: each safeguard is switched off in turn, and the campaign has to find that out.
 
-    python benchmarks/faults.py [--only NAME] [--formulas N] [--results FOLDER]
+    python -m benchmarks.faults [--only NAME] [--formulas N] [--results FOLDER]
 
 A fault is a patch of one or two functions. While it is in force the trials of the campaign run from number 0 on, as in
-``multiplexnet campaign --seed 0``, until one of them reports a violation; without any fault the first hundred of them
+``python -m campaign --seed 0``, until one of them reports a violation; without any fault the first hundred of them
 report none. faults.json and faults.md say after how many formulas and seconds each fault was found, and by which check.
 A second line of defence cannot be noticed while the first one holds: it is left out alone to show that, and, where both
 can be, together with the first.
@@ -30,28 +30,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import multiplexnet.campaign.trial as trial_module
-from multiplexnet import branches, exact, inputs, layer, refusals, repair
-from multiplexnet.branches import Choice
-from multiplexnet.campaign.run import versions
-from multiplexnet.campaign.trial import Outcome, trial
+import campaign.trial as trial_module
+from campaign.run import versions
+from campaign.trial import Outcome, trial
+from multiplexnet.compiler import compile as dnf
+from multiplexnet.compiler import proof as certify
+from multiplexnet.compiler.implicants import Implicants
+from multiplexnet.compiler.terms import Block
+from multiplexnet.compiler.tidy import Tidy
+from multiplexnet.exact.formats import Format, power_of_two
 from multiplexnet.geometry import elimination, split
 from multiplexnet.geometry import lattice as grids
-from multiplexnet.geometry.formats import Format, power_of_two
-from multiplexnet.given import fraction_of
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic import certify, dnf
-from multiplexnet.logic.formula import Atom
-from multiplexnet.logic.implicants import Implicants
-from multiplexnet.logic.rows import Tidy
-from multiplexnet.logic.terms import Block
+from multiplexnet.language.formula import Atom
+from multiplexnet.layer import branches, inputs, repair
+from multiplexnet.layer import checks as refusals
+from multiplexnet.layer import multiplexer as layer
+from multiplexnet.layer.branches import Choice
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.transforms import gauge, guards, intervals, lattice, parametric, separable, tables
-from multiplexnet.transforms.choose import TermMaps
 from multiplexnet.transforms.guards import Guards
 from multiplexnet.transforms.intervals import Intervals
 from multiplexnet.transforms.parametric import ParametricGauge
 from multiplexnet.transforms.reading import Read
 from multiplexnet.transforms.tables import Derived, Tabled
+from multiplexnet.transforms.term_maps import TermMaps
+from multiplexnet.verdicts import columns as exact
+from multiplexnet.verdicts.given import fraction_of
 
 SEED = 0
 ROWS = 400
@@ -393,7 +397,7 @@ NOTHING = Fault("none", "nothing is switched off", lambda: [])
 def table(hunts: Sequence[Hunt]) -> str:
     """The findings as Markdown."""
     lines = [
-        "Written by `python benchmarks/faults.py`; trials as in `multiplexnet campaign --seed 0`, from number 0 on.",
+        "Written by `python -m benchmarks.faults`; trials as in `python -m campaign --seed 0`, from number 0 on.",
         "",
         "| safeguard | switched off: | found by | formulas | seconds | of processor |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -425,7 +429,7 @@ def main() -> None:
 
 def _write(folder: Path, hunts: Sequence[Hunt]) -> None:
     folder.mkdir(exist_ok=True)
-    record = {"command": "python benchmarks/faults.py", **versions(), "rows": ROWS, "hunts": [asdict(h) for h in hunts]}
+    record = {"command": "python -m benchmarks.faults", **versions(), "rows": ROWS, "hunts": [asdict(h) for h in hunts]}
     (folder / "faults.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     (folder / "faults.md").write_text(table(hunts), encoding="utf-8")
 

@@ -1,6 +1,6 @@
 """Mutation fuzzing of everything that reads what a stranger wrote: no crash, and no exception but our own.
 
-    python benchmarks/fuzz.py --minutes 60 --seed 0
+    python -m benchmarks.fuzz --minutes 60 --seed 0
 
 Seeds are what can be read: the rules of the corpus in the three languages, tables, certificates and saved layers made
 from them. Each is changed at random (characters, words and lines dropped, doubled, swapped, replaced by what has hurt
@@ -34,10 +34,10 @@ from multiplexnet.certificate import Certificate
 from multiplexnet.certificate.check import checked
 from multiplexnet.certificate.document import PARTS, hashes
 from multiplexnet.errors import MultiplexError
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.smtlib import to_smtlib
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
-from multiplexnet.tables import check_table
+from multiplexnet.smt.smtlib import to_smtlib
+from multiplexnet.tools.tables import check_table
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "fuzz.json"
@@ -338,7 +338,7 @@ def fuzzed(seconds: float, seed: int, slow: float, *, most: int | None = None, e
                 findings[place] = found
                 print(f"{place}: {found['error']}", file=sys.stderr, flush=True)
     return {
-        "command": f"python benchmarks/fuzz.py --minutes {seconds / 60:g} --seed {seed}",
+        "command": f"python -m benchmarks.fuzz --minutes {seconds / 60:g} --seed {seed}",
         "multiplexnet": multiplexnet.__version__,
         "python": sys.version.split()[0],
         "seconds": round(time.perf_counter() - start),

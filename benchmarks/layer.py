@@ -27,9 +27,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Atom, Linear, Rule, Specification, Variable
-from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+from multiplexnet.compiler.terms import Block, Certificate, Compiled, Term
+from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 BATCHES = (1024, 16384)

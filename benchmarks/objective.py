@@ -16,7 +16,7 @@ import torch
 from layer import boxes, peak_bytes, turns
 from torch import Tensor
 
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.multiplexer import Multiplexer
 
 
 def measured(count: int, batch: int = 1024, width: int = 10) -> tuple[list[float], list[float], float]:

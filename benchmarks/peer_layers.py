@@ -28,8 +28,8 @@ from peer_sets import All, Any_, Atom, Formula, Set
 from torch import Tensor, nn
 from torch.distributions import constraints, transform_to
 
-from multiplexnet.branches import Branches
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 __all__ = ["PEERS", "Layer", "Peer"]

@@ -33,11 +33,11 @@ import torch
 from layer import boxes, peak_bytes, turns
 from torch import Tensor, nn
 
-from multiplexnet.branches import Branches
-from multiplexnet.distribution import RulesDistribution
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Atom, Linear, Rule, Specification, Variable
-from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+from multiplexnet.compiler.terms import Block, Certificate, Compiled, Term
+from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
 
 RESULTS = Path(__file__).parent / "results"

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from multiplexnet.branches import Branches
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 RULES = """

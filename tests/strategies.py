@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from multiplexnet.logic.formula import (
+from multiplexnet.language.formula import (
     And,
     Apply,
     Atom,

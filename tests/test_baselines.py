@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from strategies import VARIABLES, formulas, points
 from torch import Tensor
 
-from multiplexnet.baselines import dl2_loss, penalty, semantic_loss
 from multiplexnet.errors import InputError, ShapeError
-from multiplexnet.finite import FiniteTerms
-from multiplexnet.logic.formula import Formula, Rule, Specification, Variable, holds
+from multiplexnet.language.formula import Formula, Rule, Specification, Variable, holds
+from multiplexnet.learning.baselines import dl2_loss, penalty, semantic_loss
+from multiplexnet.learning.finite import FiniteTerms
 from multiplexnet.rules import Rules
 
 REAL = VARIABLES[:2]

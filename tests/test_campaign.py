@@ -18,26 +18,26 @@ import torch
 from torch import Tensor, nn
 from typer.testing import CliRunner
 
-from multiplexnet.campaign.boundaries import BOUNDARIES
-from multiplexnet.campaign.calls import functions_of, with_values
-from multiplexnet.campaign.extremes import extreme_inputs, repairs
-from multiplexnet.campaign.flushed import while_flushing
-from multiplexnet.campaign.flushing import flushing, is_flushing
-from multiplexnet.campaign.givens import given_numbers
-from multiplexnet.campaign.regressions import record_of, replayed, save, small
-from multiplexnet.campaign.run import Plan, Summary, campaign
-from multiplexnet.campaign.sentences import Declared, Node, Sentence, number, product, total, variable
-from multiplexnet.campaign.solver import Meaning
-from multiplexnet.campaign.subject import Attack, Finding, Subject
-from multiplexnet.campaign.tampering import changed_tables
-from multiplexnet.campaign.trial import Trial, trial
-from multiplexnet.campaign.trips import round_trips
-from multiplexnet.campaign.variants import KINDS, sentence
-from multiplexnet.campaign.verdict import Judge
-from multiplexnet.cli import app
+from campaign.__main__ import app
+from campaign.boundaries import BOUNDARIES
+from campaign.calls import functions_of, with_values
+from campaign.extremes import extreme_inputs, repairs
+from campaign.flushed import while_flushing
+from campaign.flushing import flushing, is_flushing
+from campaign.givens import given_numbers
+from campaign.regressions import record_of, replayed, save, small
+from campaign.run import Plan, Summary, campaign
+from campaign.sentences import Declared, Node, Sentence, number, product, total, variable
+from campaign.solver import Meaning
+from campaign.subject import Attack, Finding, Subject
+from campaign.tampering import changed_tables
+from campaign.trial import Trial, trial
+from campaign.trips import round_trips
+from campaign.variants import KINDS, sentence
+from campaign.verdict import Judge
 from multiplexnet.errors import InputError, RecordError
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import holds
+from multiplexnet.language.formula import holds
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
@@ -499,7 +499,7 @@ def test_several_processes_count_the_same() -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     path, runner = tmp_path / "summary.json", CliRunner()
-    arguments = ["campaign", "--formulas", "4", "--rows", "100", "--seed", "2", "--output", str(path)]
+    arguments = ["--formulas", "4", "--rows", "100", "--seed", "2", "--output", str(path)]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0
     assert json.loads(path.read_text())["violations"] == 0

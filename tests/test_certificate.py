@@ -30,14 +30,14 @@ from multiplexnet.certificate.formats import FORMATS as CHECKED
 from multiplexnet.certificate.margins import margins, solved
 from multiplexnet.certificate.parts import part_from
 from multiplexnet.certificate.questions import Writer
-from multiplexnet.cli import app
+from multiplexnet.compiler.record import Reader, variables_from
 from multiplexnet.errors import EqualityError, InputError, MultiplexError, RecordError, ThinTermError
-from multiplexnet.geometry.formats import FORMATS
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Apply, Atom, Formula, Linear, Variable, conjunction, holds
-from multiplexnet.logic.record import Reader, variables_from
-from multiplexnet.logic.smt import equivalent
+from multiplexnet.exact.formats import FORMATS
+from multiplexnet.language.formula import Apply, Atom, Formula, Linear, Variable, conjunction, holds
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
+from multiplexnet.smt.questions import equivalent
+from multiplexnet.tools.cli import app
 from multiplexnet.transforms import PaperSeparable
 from multiplexnet.transforms.base import precision_of
 from multiplexnet.transforms.tables import named_tables
@@ -556,8 +556,10 @@ def test_without_the_compiler(files: Path) -> None:
         "from multiplexnet.__main__ import main\n"
         "try: main()\nexcept SystemExit as end: assert end.code == 0\n"
         "used = [n for n in sys.modules if n.partition('.')[0] in ('z3', 'torch', 'numpy', 'scipy')]\n"
-        "used += [n for n in sys.modules if n.startswith(('multiplexnet.logic.dnf', 'multiplexnet.logic.certify', "
-        "'multiplexnet.logic.encoder', 'multiplexnet.geometry', 'multiplexnet.transforms', 'multiplexnet.layer'))]\n"
+        "used += [n for n in sys.modules if n.startswith(('multiplexnet.compiler.compile', "
+        "'multiplexnet.compiler.proof', "
+        "'multiplexnet.smt.encoder', 'multiplexnet.geometry', 'multiplexnet.transforms', "
+        "'multiplexnet.layer.multiplexer'))]\n"
         "assert not used, used"
     )
     done = subprocess.run([sys.executable, "-c", code, files / "good.json"], capture_output=True, text=True)

@@ -13,17 +13,18 @@ from oracle import meaning, proves
 from strategies import VARIABLES, formulas
 from test_compile import APART, all_terms, terms_meaning
 
+from multiplexnet.compiler import circuit
+from multiplexnet.compiler import compile as dnf
+from multiplexnet.compiler.circuit import kept_terms, simplified
+from multiplexnet.compiler.compile import compile_rules
+from multiplexnet.compiler.components import conjuncts
+from multiplexnet.compiler.normal import normal_form
+from multiplexnet.compiler.proof import certificate
+from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
-from multiplexnet.logic import circuit, dnf
-from multiplexnet.logic.certify import certificate
-from multiplexnet.logic.circuit import kept_terms, simplified
-from multiplexnet.logic.components import conjuncts
-from multiplexnet.logic.dnf import compile_rules
-from multiplexnet.logic.formula import Formula, Rule, Specification, conjunction
-from multiplexnet.logic.normal import normal_form
-from multiplexnet.logic.smt import equivalent, satisfiable
-from multiplexnet.logic.terms import Block, Compiled, Term
+from multiplexnet.language.formula import Formula, Rule, Specification, conjunction
 from multiplexnet.rules import Rules
+from multiplexnet.smt.questions import equivalent, satisfiable
 
 FAMILIES = {
     "thirty_terms": ("on: bool[5]; x: real\nsum(on) >= 1\nx >= 0", 18, 31),

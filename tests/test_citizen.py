@@ -15,8 +15,8 @@ import torch
 from corpus import by_name
 from torch import Tensor, nn
 
-from multiplexnet.branches import Branches
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 # What torch warns of in its own code.

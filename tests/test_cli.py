@@ -18,12 +18,12 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from multiplexnet import __version__
-from multiplexnet.cli import app
-from multiplexnet.logic.diagnose import Explanation, Range, TermShape, explain
-from multiplexnet.logic.formula import Atom, Linear
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.terms import Block, Term
-from multiplexnet.reports import explain_json, explain_text
+from multiplexnet.compiler.diagnose import Explanation, Range, TermShape, explain
+from multiplexnet.compiler.terms import Block, Term
+from multiplexnet.language.formula import Atom, Linear
+from multiplexnet.language.parse import parse
+from multiplexnet.tools.cli import app
+from multiplexnet.tools.reports import explain_json, explain_text
 
 ACTUATOR = Path(__file__).parents[1] / "examples" / "actuator.rules"
 COMMAND = [sys.executable, "-W", "error", "-m", "multiplexnet"]
@@ -146,7 +146,7 @@ def test_check_shows_numbers_that_are_short(files: Path) -> None:
 
 
 def test_progress_goes_to_standard_error(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multiplexnet.cli.SLOW_SECONDS", -1.0)
+    monkeypatch.setattr("multiplexnet.tools.cli.SLOW_SECONDS", -1.0)
     assert run_json("check", ACTUATOR, files / "good.csv")["rows"] == 2
 
 

@@ -24,13 +24,23 @@ from hypothesis import strategies as st
 from oracle import meaning, proves
 from strategies import VARIABLES, formulas
 
+from multiplexnet.compiler.compile import compile_rules
+from multiplexnet.compiler.proof import certificate
+from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import ContradictionError, ShapeError, TermBudgetExceeded
-from multiplexnet.logic.certify import certificate
-from multiplexnet.logic.dnf import compile_rules
-from multiplexnet.logic.formula import Atom, Bool, Formula, Linear, Rule, Specification, Variable, conjunction, negation
-from multiplexnet.logic.smt import domain_z3, input_range_z3, satisfiable, to_z3
-from multiplexnet.logic.terms import Block, Compiled, Term
+from multiplexnet.language.formula import (
+    Atom,
+    Bool,
+    Formula,
+    Linear,
+    Rule,
+    Specification,
+    Variable,
+    conjunction,
+    negation,
+)
 from multiplexnet.rules import Rules
+from multiplexnet.smt.questions import domain_z3, input_range_z3, satisfiable, to_z3
 
 SATISFIABLE = [case for case in CASES if case.satisfiable]
 

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from oracle import meaning, numeral_z3, proves
 from strategies import VARIABLES, formulas
 
-from multiplexnet.logic.diagnose import Explanation, Range, TermShape, explain
-from multiplexnet.logic.formula import Formula, Rule, Specification, Variable, conjunction, negation
-from multiplexnet.logic.smt import constant_z3, input_range_z3, satisfiable
+from multiplexnet.compiler.diagnose import Explanation, Range, TermShape, explain
+from multiplexnet.language.formula import Formula, Rule, Specification, Variable, conjunction, negation
 from multiplexnet.rules import Rules
+from multiplexnet.smt.questions import constant_z3, input_range_z3, satisfiable
 
 SATISFIABLE = [case for case in CASES if case.satisfiable]
 INFINITE = None

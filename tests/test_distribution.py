@@ -24,10 +24,10 @@ from torch.distributions import (
     Uniform,
 )
 
-from multiplexnet.distribution import RulesDistribution
 from multiplexnet.errors import DtypeError, InputError, ShapeError
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import holds
+from multiplexnet.language.formula import holds
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
 
 DOUBLE = torch.float64

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 import multiplexnet as mx
-from multiplexnet.branches import Branches
-from multiplexnet.estimators import Concrete, Estimator, ScoreFunction, StraightThrough, TopTerms
+from multiplexnet.layer.branches import Branches
+from multiplexnet.learning.estimators import Concrete, Estimator, ScoreFunction, StraightThrough, TopTerms
 
 ONE_BLOCK = "0 <= x <= 1 or 2 <= x <= 3 or 5 <= x <= 9 or x == -1"
 TWO_BLOCKS = "x <= -1 or x >= 1\n y <= -2 or y == 0 or y >= 2"

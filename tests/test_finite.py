@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from multiplexnet.errors import DomainError, ShapeError
-from multiplexnet.finite import EvidenceRatio, FiniteTerms
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Variable, holds
+from multiplexnet.language.formula import Variable, holds
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.finite import EvidenceRatio, FiniteTerms
 from multiplexnet.rules import Rules
 
 DOUBLE = torch.float64

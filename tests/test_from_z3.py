@@ -10,9 +10,9 @@ import z3
 from oracle import proves
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.logic.formula import Atom, Int, Linear, Real, Variable
-from multiplexnet.logic.from_z3 import from_z3
-from multiplexnet.logic.smt import to_z3, unsat_core
+from multiplexnet.language.formula import Atom, Int, Linear, Real, Variable
+from multiplexnet.smt.from_z3 import from_z3
+from multiplexnet.smt.questions import to_z3, unsat_core
 
 zx, zy, zlimit = z3.Reals("x y limit")
 zn, zm = z3.Ints("n m")

@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from multiplexnet.compiler.terms import Term
 from multiplexnet.errors import (
     CyclicFunctionError,
     EliminationError,
@@ -20,22 +21,22 @@ from multiplexnet.errors import (
     ThinTermError,
     UnboundableError,
 )
-from multiplexnet.geometry import polyhedron, simplex
+from multiplexnet.exact import simplex
+from multiplexnet.exact.equations import rank, solve
+from multiplexnet.exact.formats import FORMATS, Format
+from multiplexnet.exact.hermite import NotDyadic, solutions
+from multiplexnet.exact.propagation import ranges
+from multiplexnet.exact.rows import Rows
+from multiplexnet.geometry import polyhedron
 from multiplexnet.geometry.anchors import THIN, anchor, clearance
 from multiplexnet.geometry.elimination import ROW_BUDGET, triangular
-from multiplexnet.geometry.formats import FORMATS, Format
-from multiplexnet.geometry.hermite import NotDyadic, solutions
 from multiplexnet.geometry.lattice import grid_clearance
-from multiplexnet.geometry.linear import rank, solve
 from multiplexnet.geometry.parts import Bound, Box, Lattice, Parametric, Part, Polyhedron
-from multiplexnet.geometry.ranges import ranges
-from multiplexnet.geometry.rows import Rows
 from multiplexnet.geometry.split import parts_of
-from multiplexnet.logic.formula import And, Apply, Atom, Formula, Linear, Symbol, Variable, conjunction, negation
-from multiplexnet.logic.formula import variables as variables_of
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.smt import implies, satisfiable
-from multiplexnet.logic.terms import Term
+from multiplexnet.language.formula import And, Apply, Atom, Formula, Linear, Symbol, Variable, conjunction, negation
+from multiplexnet.language.formula import variables as variables_of
+from multiplexnet.language.parse import parse
+from multiplexnet.smt.questions import implies, satisfiable
 
 formats = pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
 Point = tuple[Fraction, ...]

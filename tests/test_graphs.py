@@ -18,12 +18,12 @@ from torch import Tensor, nn
 from torch.fx.experimental.proxy_tensor import make_fx
 
 import multiplexnet as mx
-from multiplexnet.branches import Branches
 from multiplexnet.certificate.check import checked
+from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import GraphError, InputError, RecordError
-from multiplexnet.estimators import Concrete, ScoreFunction, StraightThrough, TopTerms
-from multiplexnet.logic.terms import Block
-from multiplexnet.objective import term_losses
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.objective import term_losses
+from multiplexnet.learning.estimators import Concrete, ScoreFunction, StraightThrough, TopTerms
 
 # What torch warns of in its own code.
 pytestmark = pytest.mark.filterwarnings(

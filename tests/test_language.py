@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strategies import VARIABLES, formulas, points
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.logic.formula import (
+from multiplexnet.language.formula import (
     FALSE,
     TRUE,
     And,
@@ -37,8 +37,8 @@ from multiplexnet.logic.formula import (
     Variable,
     holds,
 )
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.text import declaration_text, formula_text, linear_text, number_text, specification_text
+from multiplexnet.language.parse import parse
+from multiplexnet.language.text import declaration_text, formula_text, linear_text, number_text, specification_text
 
 X, Y, Z = (Linear.of(Variable(name, i)) for i, name in enumerate("xyz"))
 DECLARED = """\
@@ -49,7 +49,7 @@ c: {"red", "green"}; e: {"red", "green"}; d: {"a", "b"}; u: input; f: function
 
 @pytest.fixture(autouse=True)
 def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multiplexnet.logic.budget.PARTS", 20_000)  # the limit is met sooner
+    monkeypatch.setattr("multiplexnet.language.budget.PARTS", 20_000)  # the limit is met sooner
 
 
 def formula(text: str) -> Formula:
@@ -524,7 +524,7 @@ def test_text_that_asks_for_too_much_is_refused(name: str) -> None:
 
 
 def test_parts_inside_one_another_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multiplexnet.logic.budget.PARTS", 1_000_000)
+    monkeypatch.setattr("multiplexnet.language.budget.PARTS", 1_000_000)
     with pytest.raises(RuleSyntaxError, match="inside one another"):
         parse(LARGE["abs"])
 

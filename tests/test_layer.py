@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from strategies import VARIABLES, formulas
 from torch import Tensor, nn
 
-from multiplexnet.branches import Branches
 from multiplexnet.errors import (
     ContradictionError,
     DtypeError,
@@ -34,8 +33,9 @@ from multiplexnet.errors import (
     ShapeError,
     ThinTermError,
 )
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Formula, Real, Rule, Specification, Variable, holds
+from multiplexnet.language.formula import Formula, Real, Rule, Specification, Variable, holds
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.separable import PaperSeparable
 
@@ -708,7 +708,7 @@ def test_copies_give_the_same_bits(name: str) -> None:
 SAVED = """
 import pickle, sys
 import torch
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.multiplexer import Multiplexer
 folder = sys.argv[1]
 mux = Multiplexer.from_state(torch.load(folder + "/state.pt", weights_only=True))
 with open(folder + "/layer.pickle", "rb") as file:

@@ -15,8 +15,8 @@ import pytest
 import torch
 from typer.testing import CliRunner
 
+from campaign.__main__ import app as campaign_app
 from multiplexnet import Multiplexer, Rules
-from multiplexnet.cli import app
 from multiplexnet.errors import (
     DtypeError,
     MultiplexError,
@@ -26,8 +26,9 @@ from multiplexnet.errors import (
     TermBudgetExceeded,
     ThinTermError,
 )
-from multiplexnet.reports import explain_json, explain_text
-from multiplexnet.tables import check_table
+from multiplexnet.tools.cli import app
+from multiplexnet.tools.reports import explain_json, explain_text
+from multiplexnet.tools.tables import check_table
 
 # --- by how much a rule is violated ---------------------------------------------------------------------------------
 
@@ -298,7 +299,7 @@ def test_without_accelerate() -> None:
 
 def test_campaign_writes_into_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    result = CliRunner().invoke(app, ["campaign", "--formulas", "1", "--rows", "1"])
+    result = CliRunner().invoke(campaign_app, ["--formulas", "1", "--rows", "1"])
     assert result.exit_code == 0, result.output
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
     assert (tmp_path / "out" / "campaign.json").exists()
@@ -339,7 +340,7 @@ def peak(path: Path) -> tuple[str, int]:
 from pathlib import Path
 from multiplexnet import Rules
 from multiplexnet.errors import TableError
-from multiplexnet.tables import check_table
+from multiplexnet.tools.tables import check_table
 try:
     check_table(Rules("x >= 0").specification, Path({str(path)!r}))
     print("read")

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 import multiplexnet as mx
-from multiplexnet.branches import Choice
-from multiplexnet.estimators import ScoreFunction
-from multiplexnet.logic.formula import Atom, Linear, Variable
-from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+from multiplexnet.compiler.terms import Block, Certificate, Compiled, Term
+from multiplexnet.language.formula import Atom, Linear, Variable
+from multiplexnet.layer.branches import Choice
+from multiplexnet.learning.estimators import ScoreFunction
 
 RULES = mx.Rules(
     """

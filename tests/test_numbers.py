@@ -27,8 +27,8 @@ from multiplexnet.errors import (
     ShapeError,
     ThinTermError,
 )
-from multiplexnet.geometry.formats import FORMATS
-from multiplexnet.logic.formula import holds
+from multiplexnet.exact.formats import FORMATS
+from multiplexnet.language.formula import holds
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 FLUSHED = DTYPES[:3]

@@ -10,10 +10,10 @@ import torch
 from corpus import by_name
 from torch import Tensor, nn
 
-from multiplexnet import objective
-from multiplexnet.branches import Branches
 from multiplexnet.errors import ShapeError
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer import objective
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 Loss = Callable[[Tensor], Tensor]

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from oracle import proves
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.logic.formula import Atom, Formula, Linear, Not, Or, Variable
-from multiplexnet.logic.ordering import from_ordering
-from multiplexnet.logic.smt import equivalent, satisfiable, to_z3
-from multiplexnet.logic.smtlib import from_smtlib, to_smtlib
+from multiplexnet.language.formula import Atom, Formula, Linear, Not, Or, Variable
+from multiplexnet.language.ordering import from_ordering
+from multiplexnet.smt.questions import equivalent, satisfiable, to_z3
+from multiplexnet.smt.smtlib import from_smtlib, to_smtlib
 
 x, y = Linear.of(Variable("y_0", 0)), Linear.of(Variable("y_1", 1))
 

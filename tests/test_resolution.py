@@ -13,16 +13,16 @@ from torch import Tensor
 from torch.distributions import Normal
 from typer.testing import CliRunner
 
-from multiplexnet.campaign.sentences import Declared, Sentence
-from multiplexnet.campaign.solver import Meaning
+from campaign.sentences import Declared, Sentence
+from campaign.solver import Meaning
 from multiplexnet.certificate.check import checked
-from multiplexnet.cli import app
-from multiplexnet.distribution import RulesDistribution
 from multiplexnet.errors import ShapeError, ThinTermError
-from multiplexnet.geometry.formats import FORMATS
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Atom, holds
+from multiplexnet.exact.formats import FORMATS
+from multiplexnet.language.formula import Atom, holds
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
+from multiplexnet.tools.cli import app
 from multiplexnet.transforms.base import quarter_cell
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)

@@ -15,8 +15,8 @@ from oracle import meaning, proves
 
 import multiplexnet as mx
 from multiplexnet.errors import ContradictionError, MultiplexError, RuleSyntaxError
-from multiplexnet.logic.smt import equivalent, input_range_z3
 from multiplexnet.rules import Rules
+from multiplexnet.smt.questions import equivalent, input_range_z3
 
 TEXT = """
 a: real; b: real                    # outputs

@@ -22,11 +22,11 @@ from typer.testing import CliRunner
 from multiplexnet.certificate import Certificate
 from multiplexnet.certificate.check import checked
 from multiplexnet.certificate.document import PARTS, hashes
-from multiplexnet.cli import app
 from multiplexnet.errors import MultiplexError, RecordError, RuleSyntaxError, TableError
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
-from multiplexnet.tables import check_table
+from multiplexnet.tools.cli import app
+from multiplexnet.tools.tables import check_table
 
 MANY = 3_000
 X = "(declare-const x Real)"

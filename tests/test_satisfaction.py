@@ -15,9 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from multiplexnet.errors import DtypeError, InputError, ShapeError
-from multiplexnet.evaluation import Rows, largest_violation, truth
-from multiplexnet.exact import Column
-from multiplexnet.logic.formula import (
+from multiplexnet.language.formula import (
     FALSE,
     TRUE,
     And,
@@ -39,7 +37,9 @@ from multiplexnet.logic.formula import (
     Variable,
     holds,
 )
-from multiplexnet.satisfaction import satisfied, verdict, violation, violations
+from multiplexnet.verdicts.columns import Column
+from multiplexnet.verdicts.evaluation import Rows, largest_violation, truth
+from multiplexnet.verdicts.satisfaction import satisfied, verdict, violation, violations
 
 X = tuple(Variable(f"x[{i}]", i) for i in range(3))
 

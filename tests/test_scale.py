@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from multiplexnet.distribution import RulesDistribution
 from multiplexnet.errors import ShapeError
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
 
 WORKER = Path(ddp_worker.__file__)

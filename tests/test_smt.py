@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from oracle import back_from_z3, meaning, numeral_z3, proves
 from strategies import VARIABLES, atoms, formulas, points
 
-from multiplexnet.logic import smt
-from multiplexnet.logic.formula import (
+from multiplexnet.language.formula import (
     And,
     Apply,
     Atom,
@@ -28,10 +27,11 @@ from multiplexnet.logic.formula import (
     Variable,
     holds,
 )
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.smt import constant_z3, equivalent, implies, satisfiable, to_z3, unsat_core
-from multiplexnet.logic.smtlib import from_smtlib, to_smtlib
-from multiplexnet.logic.text import specification_text
+from multiplexnet.language.parse import parse
+from multiplexnet.language.text import specification_text
+from multiplexnet.smt import questions as smt
+from multiplexnet.smt.questions import constant_z3, equivalent, implies, satisfiable, to_z3, unsat_core
+from multiplexnet.smt.smtlib import from_smtlib, to_smtlib
 
 X, Y, N, ON, COLOUR, LIMIT = VARIABLES
 x, y, n, on, colour, limit = (Linear.of(v) for v in VARIABLES)

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from oracle import proves
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.logic.formula import Atom, Int, Linear, Real, Variable
-from multiplexnet.logic.smt import to_z3
-from multiplexnet.logic.smtlib import from_smtlib
+from multiplexnet.language.formula import Atom, Int, Linear, Real, Variable
+from multiplexnet.smt.questions import to_z3
+from multiplexnet.smt.smtlib import from_smtlib
 
 SCRIPT = """(set-logic QF_UFLRA) ; a comment (with a bracket
 (set-info :status sat)

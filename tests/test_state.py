@@ -23,12 +23,12 @@ from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.optim.swa_utils import AveragedModel
 
+from multiplexnet.compiler.record import record_of_compiled, record_of_specification
+from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.errors import DtypeError, InputError, RecordError, ShapeError
-from multiplexnet.finite import FiniteTerms
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Real, holds
-from multiplexnet.logic.record import record_of_compiled, record_of_specification
-from multiplexnet.logic.terms import Block, Term
+from multiplexnet.language.formula import Real, holds
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.finite import FiniteTerms
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.separable import PaperSeparable
 from multiplexnet.transforms.tables import named_tables
@@ -444,7 +444,7 @@ import sys
 import torch
 sys.modules["z3"] = None
 from multiplexnet.errors import InputError
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.multiplexer import Multiplexer
 mux = Multiplexer.from_state(torch.load(sys.argv[1], weights_only=True))
 mux.to_empty(device="cpu")
 mux.certificate

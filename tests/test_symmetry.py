@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import multiplexnet
 from multiplexnet.errors import DomainError, ShapeError, TermBudgetExceeded
-from multiplexnet.finite import FiniteTerms, sharing
+from multiplexnet.learning.finite import FiniteTerms, sharing
+from multiplexnet.learning.symmetry import Symmetries, symmetries
 from multiplexnet.rules import Rules
-from multiplexnet.symmetry import Symmetries, symmetries
 
 Relabelling = tuple[tuple[int, ...], ...]
 

@@ -14,12 +14,12 @@ from random import Random
 import polars as pl
 import pytest
 
-from multiplexnet import table_files, tables
-from multiplexnet.cells import BadCell, column
 from multiplexnet.errors import TableError
-from multiplexnet.logic.formula import Bool, Category, Specification, Variable, holds
-from multiplexnet.logic.parse import parse
-from multiplexnet.tables import check_table
+from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
+from multiplexnet.language.parse import parse
+from multiplexnet.tools import table_files, tables
+from multiplexnet.tools.decimals import BadCell, column
+from multiplexnet.tools.tables import check_table
 
 SUM = parse("a: real; b: real; c: real\na + b == c\na <= b")
 MIXED = parse(
@@ -348,7 +348,6 @@ def test_truth_values_and_labels_that_are_none(csv: Write) -> None:
 
 
 def test_tables_need_neither_torch_nor_z3_nor_pyarrow_before_they_are_read() -> None:
-    program = (
-        "import sys, multiplexnet.tables; sys.exit(any(name in sys.modules for name in ('torch', 'z3', 'pyarrow')))"
-    )
+    program = "import sys, multiplexnet.tools.tables; "
+        "sys.exit(any(name in sys.modules for name in ('torch', 'z3', 'pyarrow')))"
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0

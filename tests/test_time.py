@@ -19,16 +19,16 @@ import z3
 from typer.testing import CliRunner
 
 from multiplexnet import Multiplexer, Rules
-from multiplexnet.cli import app
+from multiplexnet.compiler.record import record_of_compiled
 from multiplexnet.errors import CompileTimeout, MultiplexError, TermBudgetExceeded
-from multiplexnet.geometry import simplex
-from multiplexnet.geometry.hermite import solutions
-from multiplexnet.geometry.rows import Rows
+from multiplexnet.exact import simplex
+from multiplexnet.exact.deadline import NEVER, TERMS, Deadline
+from multiplexnet.exact.hermite import solutions
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.split import parts_of
-from multiplexnet.logic.deadline import NEVER, TERMS, Deadline
-from multiplexnet.logic.encoder import Encoder
-from multiplexnet.logic.record import record_of_compiled
-from multiplexnet.logic.solver import decided
+from multiplexnet.smt.encoder import Encoder
+from multiplexnet.smt.search import decided
+from multiplexnet.tools.cli import app
 
 PATIENCE = 45.0
 """Far more than any of these limits: on a busy machine everything takes longer."""

@@ -14,11 +14,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from multiplexnet.geometry.formats import FORMATS as EXACT_FORMATS
+from multiplexnet.compiler.terms import Term
+from multiplexnet.exact.formats import FORMATS as EXACT_FORMATS
 from multiplexnet.geometry.parts import Bound, Box, Lattice, Parametric, Part, Polyhedron, Step
 from multiplexnet.geometry.split import parts_of
-from multiplexnet.logic.formula import Apply, Atom, Linear, Relation, Variable
-from multiplexnet.logic.terms import Term
+from multiplexnet.language.formula import Apply, Atom, Linear, Relation, Variable
 from multiplexnet.transforms import FORMATS, Gauge, LatticeGauge, PaperSeparable, Separable, TermMaps, Transform
 from multiplexnet.transforms import gauge as gauge_module
 

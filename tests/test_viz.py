@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from multiplexnet.compiler.compile import compile_rules
+from multiplexnet.compiler.terms import Compiled
 from multiplexnet.errors import PlotError
-from multiplexnet.logic.dnf import compile_rules
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.terms import Compiled
-from multiplexnet.planar import Edge, frame_of, is_attained, outline, regions
-from multiplexnet.viz import plot_terms
+from multiplexnet.language.parse import parse
+from multiplexnet.tools.plane import Edge, frame_of, is_attained, outline, regions
+from multiplexnet.tools.plot import plot_terms
 
 FRAME = (np.array([-2.0, -2.0]), np.array([2.0, 2.0]))
 

@@ -9,17 +9,17 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from multiplexnet.errors import InputError, RuleSyntaxError, RuleTypeError, ShapeError, needing
-from multiplexnet.logic.deadline import SECONDS, Deadline, Tell
-from multiplexnet.logic.formula import Formula, Real, Specification, Variable
+from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
+from multiplexnet.language.formula import Formula, Real, Specification, Variable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from multiplexnet.logic.cover import Rows
-    from multiplexnet.logic.diagnose import Explanation
-    from multiplexnet.logic.terms import Compiled
+    from multiplexnet.compiler.cover import Rows
+    from multiplexnet.compiler.diagnose import Explanation
+    from multiplexnet.compiler.terms import Compiled
 
     Values = TypeVar("Values", Tensor, NDArray[Any])
 
@@ -73,7 +73,7 @@ class Rules:
     _specification: Specification
 
     def __init__(self, text: str | Sequence[str]) -> None:
-        from multiplexnet.logic.parse import parse, parse_all
+        from multiplexnet.language.parse import parse, parse_all
 
         listed = isinstance(text, list | tuple)
         for entry in text if listed else [text]:
@@ -99,7 +99,7 @@ class Rules:
             inputs: the inputs in order, or a mapping from input to its range ``(lower, upper)``.
         """
         with _z3_for("reading z3 expressions"):
-            from multiplexnet.logic.from_z3 import from_z3
+            from multiplexnet.smt.from_z3 import from_z3
 
         return cls.from_specification(from_z3(expression, outputs=outputs, inputs=inputs or ()))
 
@@ -108,14 +108,14 @@ class Rules:
         """Rules from an SMT-LIB 2 script: every ``assert`` is a rule."""
         _refuse_no_text(text)
         with _z3_for("reading SMT-LIB"):
-            from multiplexnet.logic.smtlib import from_smtlib
+            from multiplexnet.smt.smtlib import from_smtlib
 
         return cls.from_specification(from_smtlib(text, inputs=inputs or ()))
 
     @classmethod
     def from_ordering(cls, text: str) -> Rules:
         """Rules in the text format of PiShield and DRL: a line ``ordering …``, then disjunctions of linear atoms."""
-        from multiplexnet.logic.ordering import from_ordering
+        from multiplexnet.language.ordering import from_ordering
 
         _refuse_no_text(text)
         return cls.from_specification(from_ordering(text))
@@ -170,7 +170,7 @@ class Rules:
 
     @cached_property
     def _text(self) -> str:
-        from multiplexnet.logic.text import specification_text
+        from multiplexnet.language.text import specification_text
 
         return self._specification.text.strip("\n") or specification_text(self._specification)
 
@@ -196,7 +196,7 @@ class Rules:
     def to_z3(self) -> Any:
         """The rules as one z3 expression in z3's main context, the domains of discrete outputs included."""
         with _z3_for("writing z3 expressions"):
-            from multiplexnet.logic.encoder import specification_z3
+            from multiplexnet.smt.encoder import specification_z3
 
         return specification_z3(self._specification)
 
@@ -213,13 +213,13 @@ class Rules:
         Returns:
             Booleans of shape (*batch).
         """
-        from multiplexnet.satisfaction import verdict
+        from multiplexnet.verdicts.satisfaction import verdict
 
         return verdict(self._specification, x, self.scalar_inputs(inputs), functions)
 
     def violation(self, x: Values, /, *, functions: Functions | None = None, **inputs: Any) -> Values:
         """How far each row is from obeying each rule, zero where it obeys. Shape (*batch, number of rules)."""
-        from multiplexnet.satisfaction import violations
+        from multiplexnet.verdicts.satisfaction import violations
 
         return violations(self._specification, x, self.scalar_inputs(inputs), functions)
 
@@ -230,7 +230,7 @@ class Rules:
             InputError: an input is missing or unknown.
             ShapeError: a vector of another length.
         """
-        from multiplexnet.given import numbers_of
+        from multiplexnet.verdicts.given import numbers_of
 
         scalars: dict[str, Any] = {}
         vectors: dict[str, list[str]] = {}
@@ -287,7 +287,7 @@ class Rules:
     def compiled_before(self, deadline: Deadline, *, max_terms: int, cover: Any, nested: bool) -> Compiled:
         """As :meth:`compile`, for one whose own work has to end at the same time."""
         with _z3_for("compiling rules"):
-            from multiplexnet.logic.dnf import compile_rules
+            from multiplexnet.compiler.compile import compile_rules
 
         rows = None if cover is None else self._rows(cover)
         return compile_rules(self._specification, max_terms=max_terms, cover=rows, nested=nested, deadline=deadline)
@@ -300,7 +300,7 @@ class Rules:
         Arguments are those of :meth:`compile`. When the time is over, what was found until then is told.
         """
         with _z3_for("explaining rules"):
-            from multiplexnet.logic.diagnose import explain
+            from multiplexnet.compiler.diagnose import explain
 
         with Deadline(seconds, progress) as deadline:
             return explain(self._specification, max_terms=max_terms, deadline=deadline)
@@ -309,8 +309,8 @@ class Rules:
         """Data as exact columns; rows with missing values or outside a discrete domain are left out."""
         import numpy as np
 
-        from multiplexnet.logic.cover import Rows
-        from multiplexnet.satisfaction import satisfied
+        from multiplexnet.compiler.cover import Rows
+        from multiplexnet.verdicts.satisfaction import satisfied
 
         variables = (*self.outputs, *self.inputs)
         values = self._matrix(table, [v.name for v in variables])

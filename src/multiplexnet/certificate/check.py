@@ -25,9 +25,7 @@ from multiplexnet.certificate.maps import Made, layer_from, own_rows
 from multiplexnet.certificate.parts import Box, Part, is_coprime
 from multiplexnet.certificate.questions import Answer, Writer
 from multiplexnet.certificate.rules import Reading, read
-from multiplexnet.errors import RecordError
-from multiplexnet.logic.formula import Atom, Variable
-from multiplexnet.logic.record import (
+from multiplexnet.compiler.record import (
     Reader,
     flag_from,
     list_from,
@@ -37,7 +35,9 @@ from multiplexnet.logic.record import (
     variables_from,
     whole_from,
 )
-from multiplexnet.logic.terms import Block, Term
+from multiplexnet.compiler.terms import Block, Term
+from multiplexnet.errors import RecordError
+from multiplexnet.language.formula import Atom, Variable
 
 __all__ = ["Report", "Statement", "checked"]
 

@@ -9,9 +9,9 @@ from typing import Any
 
 from multiplexnet.certificate.formats import FORMATS, Format
 from multiplexnet.certificate.parts import Part, part_from
-from multiplexnet.logic.formula import Atom, Linear
-from multiplexnet.logic.record import Reader, list_from, number_from, text_from, whole_from
-from multiplexnet.logic.terms import Block, Term
+from multiplexnet.compiler.record import Reader, list_from, number_from, text_from, whole_from
+from multiplexnet.compiler.terms import Block, Term
+from multiplexnet.language.formula import Atom, Linear
 
 __all__ = ["Layer", "Made", "layer_from", "own_rows"]
 

@@ -16,8 +16,8 @@ from typing import Any
 
 from multiplexnet.certificate.formats import FORMATS, Format, grid, power
 from multiplexnet.certificate.margins import Affine, Inside, Margins, Sparse, margins, solved
-from multiplexnet.logic.formula import Apply, Atom, Linear, Symbol, Variable, symbols
-from multiplexnet.logic.record import Reader, list_from, number_from, whole_from
+from multiplexnet.compiler.record import Reader, list_from, number_from, whole_from
+from multiplexnet.language.formula import Apply, Atom, Linear, Symbol, Variable, symbols
 
 __all__ = ["Box", "Part", "is_coprime", "part_from"]
 

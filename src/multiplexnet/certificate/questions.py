@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from multiplexnet.errors import MultiplexError
-from multiplexnet.logic.formula import (
+from multiplexnet.language.formula import (
     And,
     Apply,
     Atom,

@@ -11,10 +11,10 @@ from typing import Any
 
 from multiplexnet.certificate.questions import Writer, configured, cvc5
 from multiplexnet.errors import RecordError, RuleSyntaxError
-from multiplexnet.logic.formula import And, Bool, Formula, Int, Real, Specification, Variable
-from multiplexnet.logic.ordering import from_ordering
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.script import Command, Script
+from multiplexnet.language.formula import And, Bool, Formula, Int, Real, Specification, Variable
+from multiplexnet.language.ordering import from_ordering
+from multiplexnet.language.parse import parse
+from multiplexnet.smt.script import Command, Script
 
 __all__ = ["LANGUAGES", "Reading", "read", "written"]
 

@@ -14,12 +14,12 @@ from math import ceil
 import numpy as np
 
 from multiplexnet.errors import OutOfRangeError, ThinTermError
-from multiplexnet.geometry import lp, simplex
-from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_two
-from multiplexnet.geometry.rows import Rows
-from multiplexnet.logic.deadline import NEVER, Deadline
-from multiplexnet.logic.formula import Atom, Linear, Relation, Variable
-from multiplexnet.logic.text import formula_text
+from multiplexnet.exact import lp, simplex
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import FORMATS, Format, floor_log2, power_of_two
+from multiplexnet.exact.rows import Rows
+from multiplexnet.language.formula import Atom, Linear, Relation, Variable
+from multiplexnet.language.text import formula_text
 
 __all__ = ["anchor", "centres", "clearance", "find_anchor", "refuse_out_of_range", "text"]
 

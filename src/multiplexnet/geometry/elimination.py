@@ -14,13 +14,13 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from multiplexnet.errors import EliminationError
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.magnitudes import refuse_far_rows
 from multiplexnet.geometry.parts import Bound, Parametric, Step
 from multiplexnet.geometry.polyhedron import without_redundant
-from multiplexnet.geometry.rows import Rows
-from multiplexnet.logic.deadline import NEVER, Deadline
-from multiplexnet.logic.formula import Atom, Linear, Symbol, Variable
-from multiplexnet.logic.text import formula_text
+from multiplexnet.language.formula import Atom, Linear, Symbol, Variable
+from multiplexnet.language.text import formula_text
 
 __all__ = ["Elimination", "coefficients", "eliminated", "growth", "parametric", "triangular"]
 

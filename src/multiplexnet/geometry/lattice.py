@@ -1,7 +1,7 @@
 """Equalities met exactly: the float vectors on ``E x = e`` as a lattice, and the grid on which a format holds it.
 
 Binary floats are dyadic rationals, so the solutions that can occur at all are ``x = origin + basis t`` with dyadic t
-(:mod:`multiplexnet.geometry.hermite`). With t on the multiples of one power of two, ``step``, every x_i is a multiple
+(:mod:`multiplexnet.exact.hermite`). With t on the multiples of one power of two, ``step``, every x_i is a multiple
 of some ``g_i``; it is representable while ``|x_i| ≤ 2^p g_i``, and sums of float64 numbers on the way to it are exact
 while they stay below ``2^53`` times the grid that all of them share. So the finest step follows from the largest
 ``|x_i|`` on the set. Where the set is unbounded, ``|x_i| ≤ max(2^⌈p/2⌉, REACH · |c_i|)`` is added, c being its centre:
@@ -20,16 +20,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiplexnet.errors import EqualityError, MagnitudeError, ThinTermError
-from multiplexnet.geometry import lp, simplex
+from multiplexnet.exact import lp, simplex
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import FORMATS, Format, floor_log2, power_of_two
+from multiplexnet.exact.hermite import NotDyadic, Solutions, solutions
+from multiplexnet.exact.propagation import ranges
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.anchors import EXACT_SIZE, THIN, Point, centres, refuse_out_of_range, text
-from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_two
-from multiplexnet.geometry.hermite import NotDyadic, Solutions, solutions
 from multiplexnet.geometry.magnitudes import LARGEST, refuse_far
 from multiplexnet.geometry.parts import Box, Lattice
-from multiplexnet.geometry.ranges import ranges
-from multiplexnet.geometry.rows import Rows
-from multiplexnet.logic.deadline import NEVER, Deadline
-from multiplexnet.logic.formula import Variable
+from multiplexnet.language.formula import Variable
 
 __all__ = ["grid_clearance", "lattice_of"]
 

@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 
 from multiplexnet.errors import MagnitudeError
-from multiplexnet.geometry.formats import FORMATS, floor_log2, power_of_two
-from multiplexnet.logic.formula import Apply, Atom, Linear
-from multiplexnet.logic.text import formula_text
+from multiplexnet.exact.formats import FORMATS, floor_log2, power_of_two
+from multiplexnet.language.formula import Apply, Atom, Linear
+from multiplexnet.language.text import formula_text
 
 __all__ = ["LARGEST", "LEAST_SLACK", "down", "level", "refuse_far", "refuse_far_rows", "up"]
 

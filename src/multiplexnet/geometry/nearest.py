@@ -11,15 +11,15 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from multiplexnet.compiler.terms import Term
 from multiplexnet.errors import EqualityError, ThinTermError
-from multiplexnet.geometry import simplex
-from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_two
+from multiplexnet.exact import simplex
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import FORMATS, Format, floor_log2, power_of_two
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.parts import Part
-from multiplexnet.geometry.rows import Rows
 from multiplexnet.geometry.split import parts_of
-from multiplexnet.logic.deadline import NEVER, Deadline
-from multiplexnet.logic.formula import Atom, Linear, Variable
-from multiplexnet.logic.terms import Term
+from multiplexnet.language.formula import Atom, Linear, Variable
 
 __all__ = ["nearest_parts"]
 

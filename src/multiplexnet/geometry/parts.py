@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
 
-from multiplexnet.logic.formula import Symbol, Variable
+from multiplexnet.language.formula import Symbol, Variable
 
 __all__ = ["Box", "Lattice", "Parametric", "Part", "Polyhedron"]
 

@@ -1,6 +1,6 @@
 """Exact answers about the set of some rows: empty, full-dimensional, bounded, which rows say nothing new.
 
-Floats propose (:mod:`multiplexnet.geometry.lp`), a point or multipliers in exact arithmetic prove; where the proposal
+Floats propose (:mod:`multiplexnet.exact.lp`), a point or multipliers in exact arithmetic prove; where the proposal
 proves nothing, the exact simplex decides. It needs no solver for formulas, so all of it works when a saved layer loads.
 """
 
@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from multiplexnet.geometry import lp, simplex
+from multiplexnet.exact import lp, simplex
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.equations import rank, solve
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.anchors import Point, anchor, centres, clearance
-from multiplexnet.geometry.linear import rank, solve
-from multiplexnet.geometry.rows import Rows
-from multiplexnet.logic.deadline import NEVER, Deadline
 
 __all__ = [
     "anchor",

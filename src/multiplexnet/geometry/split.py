@@ -6,20 +6,20 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from multiplexnet.compiler.terms import Term
 from multiplexnet.errors import EqualityError, OutOfRangeError, ThinTermError
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import FORMATS, Format
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.anchors import anchor, text
 from multiplexnet.geometry.elimination import coefficients, eliminated, parametric, triangular
-from multiplexnet.geometry.formats import FORMATS, Format
-from multiplexnet.geometry.functions import staged
 from multiplexnet.geometry.lattice import lattice_of
 from multiplexnet.geometry.magnitudes import refuse_far
+from multiplexnet.geometry.opaque import staged
 from multiplexnet.geometry.parts import Box, Parametric, Part, Polyhedron
 from multiplexnet.geometry.polyhedron import implicit_equalities
-from multiplexnet.geometry.rows import Rows
-from multiplexnet.logic.deadline import NEVER, Deadline
-from multiplexnet.logic.formula import Atom, Linear, Symbol, Variable
-from multiplexnet.logic.terms import Term
-from multiplexnet.logic.text import formula_text
+from multiplexnet.language.formula import Atom, Linear, Symbol, Variable
+from multiplexnet.language.text import formula_text
 
 __all__ = ["parts_of"]
 

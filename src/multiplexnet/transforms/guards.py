@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from multiplexnet.geometry.formats import FORMATS
+from multiplexnet.exact.formats import FORMATS
 from multiplexnet.geometry.magnitudes import down, level
 from multiplexnet.geometry.parts import Bound, Parametric
 from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform, margin
@@ -48,7 +48,7 @@ class Guards(Transform):
 
     Example: u ≤ 4.
         >>> from fractions import Fraction
-        >>> from multiplexnet.logic.formula import Variable
+        >>> from multiplexnet.language.formula import Variable
         >>> u, four = Variable("u", 0, role="input"), Bound((), (Fraction(1),), Fraction(-4), False)
         >>> guards = Guards([Parametric((), (u,), (), (), (), (), (), (four,))], torch.float32)
         >>> guards.feasible(torch.tensor([[4.0], [4.001]])[:, None]).tolist()

@@ -21,7 +21,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from multiplexnet.geometry.formats import FORMATS
+from multiplexnet.exact.formats import FORMATS
 from multiplexnet.geometry.magnitudes import level
 from multiplexnet.geometry.parts import Bound, Parametric
 from multiplexnet.transforms.base import (
@@ -36,7 +36,7 @@ from multiplexnet.transforms.base import (
     precision_of,
     quarter_cell,
 )
-from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, softplus
+from multiplexnet.transforms.elementary import inverse_softplus, portable_sigmoid, softplus
 from multiplexnet.transforms.gauge import times
 from multiplexnet.transforms.reading import Read, kept, read
 
@@ -114,7 +114,7 @@ class Intervals(Transform):
     Example: x > u in bfloat16.
         >>> from fractions import Fraction
         >>> from multiplexnet.geometry.parts import Step
-        >>> from multiplexnet.logic.formula import Variable
+        >>> from multiplexnet.language.formula import Variable
         >>> x, u, one = Variable("x", 0), Variable("u", 1, role="input"), Fraction(1)
         >>> step = Step((Bound((), (one,), Fraction(0), True),), ())
         >>> part = Parametric((x,), (u,), ((-one,),), ((one,),), (Fraction(0),), (True,), (step,), ())

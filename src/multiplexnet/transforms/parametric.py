@@ -63,7 +63,7 @@ class ParametricGauge(Transform):
     Example: u < x < u + 1.
         >>> from fractions import Fraction
         >>> from multiplexnet.geometry.parts import Bound, Step
-        >>> from multiplexnet.logic.formula import Variable
+        >>> from multiplexnet.language.formula import Variable
         >>> x, u, one, zero = Variable("x", 0), Variable("u", 1, role="input"), Fraction(1), Fraction(0)
         >>> step = Step((Bound((), (one,), zero, True),), (Bound((), (one,), one, True),))
         >>> part = Parametric((x,), (u,), ((-one,), (one,)), ((one,), (-one,)), (zero, one), (True, True), (step,), ())

@@ -25,7 +25,7 @@ from torch import Tensor
 
 from multiplexnet.geometry.parts import Box
 from multiplexnet.transforms.base import LIMIT, Precision, Transform, applied, exactly, precision_of, quarter_cell
-from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, portable_softplus, softplus
+from multiplexnet.transforms.elementary import inverse_softplus, portable_sigmoid, portable_softplus, softplus
 
 __all__ = ["PaperSeparable", "Separable"]
 
