@@ -60,7 +60,8 @@ from multiplexnet.verdicts.given import fraction_of
 SEED = 0
 ROWS = 400
 """That each trial asks for."""
-MOST_FORMULAS, MOST_SECONDS = 3000, 3000.0
+MOST_FORMULAS = 3000
+MOST_SECONDS = 3000.0
 """When the search for a fault is given up."""
 QUIET = 150
 """Trials that a second line of defence is left out for, and that find nothing without any fault."""
@@ -106,7 +107,12 @@ def _contraction_at_run_time() -> Sequence[Patch]:
     def start(self: ParametricGauge, *arguments: Any) -> None:
         honest(self, *arguments)
         self.precision = replace(self.precision, unit=0.0, tiny=0.0)
-        for table, without in ((self.tiny, 0.0), (self.kept, 1.0), (self.shrunk, 1.0), (self.grown, 1.0)):
+        for table, without in (
+            (self.tiny, 0.0),
+            (self.kept, 1.0),
+            (self.shrunk, 1.0),
+            (self.grown, 1.0),
+        ):
             table.fill_(without)
 
     return [(ParametricGauge, "__init__", start)]
@@ -225,7 +231,10 @@ def _unmade() -> Sequence[Patch]:
     def settle(self: Derived, device: torch.device, dtype: torch.dtype | None = None) -> None:
         if self.device.type == "meta" and device.type != "meta":
             for _, part in tables._tabled(self):
-                found = {name: torch.empty_like(table, device=device) for name, table in part.own_tables().items()}
+                found = {
+                    name: torch.empty_like(table, device=device)
+                    for name, table in part.own_tables().items()
+                }
                 part.hold({**dict.fromkeys(part.table_names), **found})
         honest(self, device, dtype)
 
@@ -374,9 +383,12 @@ class Hunt:
     second_line: str = ""
 
 
-def hunted(fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, int], Outcome] = trial) -> Hunt:
+def hunted(
+    fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, int], Outcome] = trial
+) -> Hunt:
     """Trials from number 0 on until one reports a violation that counts, or there were enough of them."""
-    start, cpu = perf_counter(), process_time()
+    start = perf_counter()
+    cpu = process_time()
     most = min(most, QUIET) if fault.second_line else most
     check = example = ""
     number = 0
@@ -384,11 +396,17 @@ def hunted(fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, 
         while not check and number < most and perf_counter() - start < MOST_SECONDS:
             outcome = run(SEED, number, ROWS)
             number += 1
-            first = next((found for found in outcome.violations if found.check.startswith(fault.by)), None)
+            first = next(
+                (found for found in outcome.violations if found.check.startswith(fault.by)), None
+            )
             if first is not None:
-                check, example = first.check, first.what.strip().splitlines()[-1][:200]
-    seconds, cpu = round(perf_counter() - start, 1), round(process_time() - cpu, 1)
-    return Hunt(fault.name, fault.what, bool(check), number, seconds, cpu, check, example, fault.second_line)
+                check = first.check
+                example = first.what.strip().splitlines()[-1][:200]
+    seconds = round(perf_counter() - start, 1)
+    cpu = round(process_time() - cpu, 1)
+    return Hunt(
+        fault.name, fault.what, bool(check), number, seconds, cpu, check, example, fault.second_line
+    )
 
 
 NOTHING = Fault("none", "nothing is switched off", lambda: [])
@@ -429,8 +447,15 @@ def main() -> None:
 
 def _write(folder: Path, hunts: Sequence[Hunt]) -> None:
     folder.mkdir(exist_ok=True)
-    record = {"command": "python -m benchmarks.faults", **versions(), "rows": ROWS, "hunts": [asdict(h) for h in hunts]}
-    (folder / "faults.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    record = {
+        "command": "python -m benchmarks.faults",
+        **versions(),
+        "rows": ROWS,
+        "hunts": [asdict(h) for h in hunts],
+    }
+    (folder / "faults.json").write_text(
+        json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     (folder / "faults.md").write_text(table(hunts), encoding="utf-8")
 
 

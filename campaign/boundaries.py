@@ -30,19 +30,27 @@ def wide(random: Random) -> Sentence:
     names = reals(random, 3)
     top = random.choice([None, Fraction(10) ** random.choice([4, 30, 38, 280, 308])])
     bottom = None if top is None else -top
-    u, v = Declared("u", "input", bottom, top), Declared("v", "input", bottom, top)
+    u = Declared("u", "input", bottom, top)
+    v = Declared("v", "input", bottom, top)
     factor = random.choice([Fraction(1), Fraction(2), Fraction(-1), nonzero(random)])
     upper = product(factor, variable("u")) if factor != 1 else variable("u")
     chain = [Node(_below(random), (variable(a), variable(b))) for a, b in pairwise(names)]
     match random.choice(["one", "one", "chain", "mirrored", "two", "sum"]):
         case "one":
-            rules = [Node(random.choice(["<", "<=", ">", ">="]), (variable(names[0]), upper)), *chain]
+            rules = [
+                Node(random.choice(["<", "<=", ">", ">="]), (variable(names[0]), upper)),
+                *chain,
+            ]
         case "chain":
             rules = [*chain, Node(_below(random), (variable(names[-1]), upper))]
         case "mirrored":  # −|u| … |u|
             u = Declared("u", "input", Fraction(1), top)
             ends = product(-1, variable("u")), variable("u")
-            rules = [*chain, Node("<=", (variable(names[-1]), ends[1])), Node(">=", (variable(names[0]), ends[0]))]
+            rules = [
+                *chain,
+                Node("<=", (variable(names[-1]), ends[1])),
+                Node(">=", (variable(names[0]), ends[0])),
+            ]
         case "two":
             rules = [*chain, Node(">=", (variable(names[0]), variable("u")))]
             rules += [Node("<=", (variable(names[-1]), variable("v")))]
@@ -50,7 +58,10 @@ def wide(random: Random) -> Sentence:
             rules = [Node("or", (open_, Node("and", tuple(rules))))]
         case _:
             rules = [
-                Node(_below(random), (linear(random, names), total(upper, product(nonzero(random), variable("v")))))
+                Node(
+                    _below(random),
+                    (linear(random, names), total(upper, product(nonzero(random), variable("v")))),
+                )
             ]
     used = {name for rule in rules for name in rule.names}
     return Sentence((*map(Declared, names), *(d for d in (u, v) if d.name in used)), tuple(rules))
@@ -65,9 +76,18 @@ def alone(random: Random) -> Sentence:
     if random.random() < 0.4:
         about.append(compared(random, linear(random, ["u", "v"]), number(small(random)), equal=0))
     if random.random() < 0.3:
-        about = [Node("or", (*about, compared(random, variable("v"), number(small(random)), equal=0)))]
+        about = [
+            Node("or", (*about, compared(random, variable("v"), number(small(random)), equal=0)))
+        ]
     follows = [Node(random.choice(["<", ">="]), (variable("x"), variable("u")))]
-    rules = [*about, *(follows if random.random() < 0.8 else [Node(">", (variable("x"), number(small(random))))])]
+    rules = [
+        *about,
+        *(
+            follows
+            if random.random() < 0.8
+            else [Node(">", (variable("x"), number(small(random))))]
+        ),
+    ]
     random.shuffle(rules)
     used = {name for rule in rules for name in rule.names}
     return Sentence((Declared("x"), *(d for d in known if d.name in used)), tuple(rules))
@@ -87,13 +107,20 @@ def circuits(random: Random) -> Sentence:
         return Node("flag", (), random.choice(flags))
 
     rules = [Node("<=", (counted, number(3 if size > 9 else 4)))]
-    gap = random.randint(-3, 1)  # u is left of it or right of it: two ways to hold, and no output in either
+    gap = random.randint(
+        -3, 1
+    )  # u is left of it or right of it: two ways to hold, and no output in either
     apart = Node("<", (variable("u"), number(gap))), Node(">", (variable("u"), number(gap + 1)))
     rules += [Node("or", (flag(), *(apart if random.random() < 0.5 else [decides()])))]
     outputs = [Declared(name, "bool") for name in flags]
     if random.random() < 0.4:
         outputs.append(Declared("x"))
-        rules.append(Node("implies", (flag(), Node(random.choice(["<", ">="]), (variable("x"), variable("u"))))))
+        rules.append(
+            Node(
+                "implies",
+                (flag(), Node(random.choice(["<", ">="]), (variable("x"), variable("u")))),
+            )
+        )
     return Sentence((*outputs, *known), tuple(rules))
 
 
@@ -104,30 +131,46 @@ def subnormal(random: Random) -> Sentence:
     known: list[Declared] = []
     match random.choice(["open", "open", "between", "input", "either", "tied"]):
         case "open":
-            rules = [Node(random.choice([">", "<", ">="]), (variable("x"), number(random.choice(ends))))]
+            rules = [
+                Node(random.choice([">", "<", ">="]), (variable("x"), number(random.choice(ends))))
+            ]
         case "between":
             rules = [Node(_above(random), (variable("x"), number(random.choice(ends))))]
-            rules.append(Node("<", (variable("x"), number(random.choice([Fraction(1), 1000 * tiny])))))
+            rules.append(
+                Node("<", (variable("x"), number(random.choice([Fraction(1), 1000 * tiny]))))
+            )
         case "input":
             known = [Declared("u", "input", Fraction(0), Fraction(1))]
             sides = random.choice([(">", 1), (">=", 1), ("<", 1), (">", -1), ("<=", -1)])
             rules = [
-                Node(sides[0], (variable("x"), product(sides[1], variable("u")) if sides[1] < 0 else variable("u")))
+                Node(
+                    sides[0],
+                    (
+                        variable("x"),
+                        product(sides[1], variable("u")) if sides[1] < 0 else variable("u"),
+                    ),
+                )
             ]
         case "either":
             sign = Node("or", tuple(Node(op, (variable("x"), number(0))) for op in ("<", ">")))
             rules = [sign, Node(_above(random), (variable("y"), number(random.choice(ends))))]
         case _:
-            rules = [Node(">", (variable("x"), variable("y"))), Node(">", (variable("y"), number(random.choice(ends))))]
+            rules = [
+                Node(">", (variable("x"), variable("y"))),
+                Node(">", (variable("y"), number(random.choice(ends)))),
+            ]
     used = {name for rule in rules for name in rule.names}
     return Sentence((*(Declared(name) for name in "xy" if name in used), *known), tuple(rules))
 
 
 def cones(random: Random) -> Sentence:
     """Sets without an end, far from the origin: wide wherever the format still has numbers."""
-    away = random.choice([abs(any_size(random)), Fraction(2 ** random.randint(8, 40)), Fraction(2000)])
+    away = random.choice(
+        [abs(any_size(random)), Fraction(2 ** random.randint(8, 40)), Fraction(2000)]
+    )
     names = ["x", "y", "z"][: random.randint(2, 3)]
-    first, last = variable(names[0]), variable(names[-1])
+    first = variable(names[0])
+    last = variable(names[-1])
     match random.choice(["ordered", "ordered", "sum", "difference", "fan"]):
         case "ordered":
             rules = [Node(_above(random), (first, number(away)))]
@@ -140,7 +183,10 @@ def cones(random: Random) -> Sentence:
             rules = [Node(_above(random), (total(first, product(-1, last)), number(away)))]
         case _:
             steep = abs(nonzero(random)) + 1
-            rules = [Node(_above(random), (last, number(away))), Node(_below(random), (first, product(steep, last)))]
+            rules = [
+                Node(_above(random), (last, number(away))),
+                Node(_below(random), (first, product(steep, last))),
+            ]
             rules.append(Node(_above(random), (first, product(-steep, last))))
     return Sentence(tuple(map(Declared, names)), tuple(rules), satisfiable=True)
 
@@ -157,7 +203,10 @@ def sides(random: Random) -> Sentence:
 
     return Sentence(
         tuple(map(Declared, names)),
-        tuple(Node("or", (part(name), part(name))) if random.random() < 0.6 else part(name) for name in names),
+        tuple(
+            Node("or", (part(name), part(name))) if random.random() < 0.6 else part(name)
+            for name in names
+        ),
         satisfiable=True,
     )
 
@@ -169,7 +218,9 @@ def deciding(random: Random) -> Sentence:
 
     def leaf() -> Node:
         name = random.choice(names)
-        bound = random.choice([variable("u"), number(small(random)), total(variable("v"), number(small(random)))])
+        bound = random.choice(
+            [variable("u"), number(small(random)), total(variable("v"), number(small(random)))]
+        )
         return Node(random.choice(["<", "<=", ">", ">="]), (variable(name), bound))
 
     def guard() -> Node:

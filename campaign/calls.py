@@ -33,12 +33,16 @@ def functions_of(sentence: Sentence) -> dict[str, Function]:
     return {name: FUNCTIONS[name] for name in sentence.functions}
 
 
-def with_values(sentence: Sentence, rows: NDArray[np.float64], dtype: torch.dtype) -> NDArray[np.float64]:
+def with_values(
+    sentence: Sentence, rows: NDArray[np.float64], dtype: torch.dtype
+) -> NDArray[np.float64]:
     """Rows of all variables with the value of every call beside them, as the function gives it in the dtype."""
     own = torch.from_numpy(rows).to(dtype)
     place = {d.name: j for j, d in enumerate(sentence.declared)}
     values = [
-        FUNCTIONS[str(call.value)](*(own[:, place[str(part.value)]] for part in call.parts)).double().numpy()
+        FUNCTIONS[str(call.value)](*(own[:, place[str(part.value)]] for part in call.parts))
+        .double()
+        .numpy()
         for call in sentence.calls
     ]
     return np.column_stack([rows, *values])

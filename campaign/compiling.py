@@ -58,8 +58,12 @@ class CompileChecks:
         *,
         thorough: bool = False,
     ) -> None:
-        self.sentence, self.rules, self.compiled = sentence, rules, compiled
-        self.meaning, self.random, self.thorough = meaning, random, thorough
+        self.sentence = sentence
+        self.rules = rules
+        self.compiled = compiled
+        self.meaning = meaning
+        self.random = random
+        self.thorough = thorough
         self.plain = not any(term.blocks for _, term in compiled.terms)
 
     def run(self) -> Iterator[Finding]:
@@ -81,7 +85,8 @@ class CompileChecks:
     def _equivalent(self) -> Iterator[Finding]:
         said = self.meaning.blocks(self.compiled.blocks)
         proof = self.compiled.certificate
-        sound, complete = self.meaning.implied_by(said), self.meaning.implies(said)
+        sound = self.meaning.implied_by(said)
+        complete = self.meaning.implies(said)
         yield "sound", "the terms do not imply the rules" if sound is False else ""
         yield "complete", "the terms miss points that obey" if complete is False else ""
         honest = proof.sound and proof.complete == self.compiled.complete
@@ -102,21 +107,30 @@ class CompileChecks:
             passed = False
         else:
             passed = True
-        yield "the certificate sees tampering", "" if passed == all(kept) else f"passed: {passed}, z3: {kept}"
+        yield (
+            "the certificate sees tampering",
+            "" if passed == all(kept) else f"passed: {passed}, z3: {kept}",
+        )
 
     def _changed(self) -> list[Block] | None:
-        places = [(b, k) for b, block in enumerate(self.compiled.blocks) for k in range(len(block.terms))]
+        places = [
+            (b, k) for b, block in enumerate(self.compiled.blocks) for k in range(len(block.terms))
+        ]
         b, k = self.random.choice(places)
         blocks = list(self.compiled.blocks)
         terms = list(blocks[b].terms)
         term = terms[k]
         match self.random.choice(["row", "term", "number"]):
             case "row" if term.rows:
-                terms[k] = replace(term, rows=_without(term.rows, self.random.randrange(len(term.rows))))
+                terms[k] = replace(
+                    term, rows=_without(term.rows, self.random.randrange(len(term.rows)))
+                )
             case "number" if term.rows:
                 i = self.random.randrange(len(term.rows))
                 row = term.rows[i]
-                moved = Atom(row.linear + self.random.choice([-1, 1]) * Fraction(1, 97), row.relation)
+                moved = Atom(
+                    row.linear + self.random.choice([-1, 1]) * Fraction(1, 97), row.relation
+                )
                 terms[k] = replace(term, rows=(*term.rows[:i], moved, *term.rows[i + 1 :]))
             case _ if len(terms) > 1:
                 del terms[k]
@@ -129,7 +143,10 @@ class CompileChecks:
 
     def _primes(self) -> Iterator[Finding]:
         """Without any one of its rows a term says too little. (Flat terms may have their equalities in other words.)"""
-        others = {id(block): [b for b in self.compiled.blocks if b is not block] for block in self.compiled.blocks}
+        others = {
+            id(block): [b for b in self.compiled.blocks if b is not block]
+            for block in self.compiled.blocks
+        }
         rows = [
             (block, term, i)
             for block, term in self.compiled.terms
@@ -144,11 +161,18 @@ class CompileChecks:
 
     def _irredundant(self) -> Iterator[Finding]:
         """Every term has a point that no other term of its block has."""
-        terms = [(block, k) for block in self.compiled.blocks if len(block.terms) > 1 for k in range(len(block.terms))]
+        terms = [
+            (block, k)
+            for block in self.compiled.blocks
+            if len(block.terms) > 1
+            for k in range(len(block.terms))
+        ]
         for block, k in self.random.sample(terms, min(MOST_QUESTIONS, len(terms))):
             rest = [term for i, term in enumerate(block.terms) if i != k]
             own = self.meaning.model(
-                self.meaning.term(block.terms[k]), *(z3.Not(self.meaning.term(term)) for term in rest), rules=False
+                self.meaning.term(block.terms[k]),
+                *(z3.Not(self.meaning.term(term)) for term in rest),
+                rules=False,
             )
             yield "no superfluous term", f"{block.terms[k]} adds nothing" if own is False else ""
 
@@ -177,7 +201,10 @@ class CompileChecks:
         if blocks is None:
             return
         yield "twins", self._compared(blocks)
-        same = self.meaning.implied_by(self.meaning.blocks(blocks)), self.meaning.implies(self.meaning.blocks(blocks))
+        same = (
+            self.meaning.implied_by(self.meaning.blocks(blocks)),
+            self.meaning.implies(self.meaning.blocks(blocks)),
+        )
         yield "twins mean the same", "" if False not in same else f"they do not: {twin}"
 
     def _blocks_of(self, sentence: Sentence) -> tuple[Block, ...] | None:
@@ -203,7 +230,10 @@ def _key(term: Term) -> tuple[Any, ...]:
     rows = [
         (
             row.relation != "==",
-            [(s.index, "", c) if isinstance(s, Variable) else (1 << 30, repr(s), c) for s, c in row.linear.terms],
+            [
+                (s.index, "", c) if isinstance(s, Variable) else (1 << 30, repr(s), c)
+                for s, c in row.linear.terms
+            ],
             row.linear.constant,
             row.relation,
         )

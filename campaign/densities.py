@@ -26,11 +26,16 @@ def densities(subject: Subject) -> Iterator[Finding]:
     wide = Multiplexer.from_compiled(
         subject.mux.rules, subject.mux.compiled, **{**subject.options, "dtype": torch.float64}
     )
-    scale, seed = subject.random.choice([1.0, 2.0, 5.0]), subject.random.getrandbits(60)
+    scale = subject.random.choice([1.0, 2.0, 5.0])
+    seed = subject.random.getrandbits(60)
     expected, found = (_mean(mux, scale, seed) for mux in (wide, subject.mux))
     away = abs(found - expected)
     close = away <= CLOSE * subject.mux.out_features
-    wrong = "" if close else f"−E log p is {found:.3g}, in float64 {expected:.3g} (base N(0, {scale:g}²))"
+    wrong = (
+        ""
+        if close
+        else f"−E log p is {found:.3g}, in float64 {expected:.3g} (base N(0, {scale:g}²))"
+    )
     yield Finding("densities", wrong)
 
 

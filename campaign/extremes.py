@@ -14,7 +14,8 @@ from multiplexnet.layer.multiplexer import Multiplexer
 
 __all__ = ["extreme_inputs", "repairs", "uncovered_inputs"]
 
-COMBINATIONS, EACH = 10, 6
+COMBINATIONS = 10
+EACH = 6
 """Of inputs, and the rows of each."""
 
 
@@ -32,7 +33,10 @@ def uncovered_inputs(subject: Subject) -> Iterator[Finding]:
     """Rules that leave no output for some inputs in their ranges: a layer refuses these, if there is one at all."""
     mux = subject.mux
     saved = Multiplexer.from_state(mux.state_dict(), boxes=mux._boxes, functions=subject.functions)
-    for check, other in (("uncovered inputs are refused", mux), ("… by a layer that was saved", saved)):
+    for check, other in (
+        ("uncovered inputs are refused", mux),
+        ("… by a layer that was saved", saved),
+    ):
         asked = replace(subject, mux=other.eval())
         given = asked.extreme_inputs(2 * COMBINATIONS, EACH)
         if not given:

@@ -15,7 +15,8 @@ from multiplexnet.layer.multiplexer import Multiplexer
 
 __all__ = ["while_flushing"]
 
-COMBINATIONS, EACH = 6, 8
+COMBINATIONS = 6
+EACH = 8
 BUILT = 0.25
 """The share of layers that are built in the mode as well."""
 
@@ -36,7 +37,9 @@ def while_flushing(subject: Subject) -> Iterator[Finding]:
         yield from _built(subject, raw, given)
 
 
-def _rows(subject: Subject, mux: Multiplexer, when: str, raw: Tensor, given: Given) -> Iterator[Finding]:
+def _rows(
+    subject: Subject, mux: Multiplexer, when: str, raw: Tensor, given: Given
+) -> Iterator[Finding]:
     def ask(rows: Tensor, known: Given) -> Tensor:
         answer: Tensor = mux(rows, **known).best()
         return answer
@@ -82,7 +85,9 @@ def _built(subject: Subject, raw: Tensor, given: Given) -> Iterator[Finding]:
     """A layer that was built in the mode keeps the rules in it and afterwards."""
     try:
         with flushing():
-            mux = Multiplexer.from_compiled(subject.mux.rules, subject.mux.compiled, **subject.options).eval()
+            mux = Multiplexer.from_compiled(
+                subject.mux.rules, subject.mux.compiled, **subject.options
+            ).eval()
     except MultiplexError:
         yield Finding("rows of a layer built while flushing")
         return

@@ -54,7 +54,9 @@ def dyadic(random: Random) -> Fraction:
 Numbers = Callable[[Random], Fraction]
 
 
-def linear(random: Random, names: Sequence[str], *, numbers: Numbers = nonzero, most: int = 3) -> Node:
+def linear(
+    random: Random, names: Sequence[str], *, numbers: Numbers = nonzero, most: int = 3
+) -> Node:
     """Multiples of some of the variables, added up."""
     chosen = random.sample(list(names), random.randint(1, min(most, len(names))))
     return total(*(_multiple(numbers(random), name) for name in chosen))
@@ -67,7 +69,9 @@ def _multiple(factor: Fraction, name: str) -> Node:
 def compared(random: Random, left: Node, right: Node, *, equal: float = 0.1) -> Node:
     """A comparison, strict or not; with probability ``equal`` an equality, and half as often a disequality."""
     chance = random.random()
-    op = "==" if chance < equal else "!=" if chance < 1.5 * equal else random.choice(COMPARISONS[:4])
+    op = (
+        "==" if chance < equal else "!=" if chance < 1.5 * equal else random.choice(COMPARISONS[:4])
+    )
     return Node(op, (left, right))
 
 
@@ -92,7 +96,9 @@ def reals(random: Random, most: int = 3) -> list[str]:
     return ["x", "y", "z", "w"][: random.randint(1, most)]
 
 
-def over(names: Sequence[str], rules: Sequence[Node], *, satisfiable: bool | None = None) -> Sentence:
+def over(
+    names: Sequence[str], rules: Sequence[Node], *, satisfiable: bool | None = None
+) -> Sentence:
     """A sentence over real outputs."""
     return Sentence(tuple(map(Declared, names)), tuple(rules), satisfiable=satisfiable)
 
@@ -105,7 +111,9 @@ def tree(random: Random, leaf: Callable[[], Node], depth: int) -> Node:
     if depth == 0 or random.random() < 0.2:
         return leaf()
     op = random.choice(["and", "and", "or", "or", "or", "not", "implies", "iff", "xor", "case"])
-    count = {"and": random.randint(2, 3), "or": random.randint(2, 3), "not": 1, "case": 3}.get(op, 2)
+    count = {"and": random.randint(2, 3), "or": random.randint(2, 3), "not": 1, "case": 3}.get(
+        op, 2
+    )
     return Node(op, tuple(tree(random, leaf, depth - 1) for _ in range(count)))
 
 
@@ -140,11 +148,20 @@ def arithmetic(random: Random) -> Sentence:
 
 def disequalities(random: Random) -> Sentence:
     names = reals(random)
-    rules = [Node("!=", (linear(random, names, most=2), number(small(random)))) for _ in range(random.randint(1, 2))]
+    rules = [
+        Node("!=", (linear(random, names, most=2), number(small(random))))
+        for _ in range(random.randint(1, 2))
+    ]
     if random.random() < 0.5:
         rules += [Node("!=", (variable(names[0]), variable(names[-1])))] if len(names) > 1 else []
     rules += [
-        Node("<=", (number(-7), Node("min", tuple(map(variable, names))) if len(names) > 1 else variable(names[0])))
+        Node(
+            "<=",
+            (
+                number(-7),
+                Node("min", tuple(map(variable, names))) if len(names) > 1 else variable(names[0]),
+            ),
+        )
     ]
     return over(names, rules, satisfiable=True)
 
@@ -165,18 +182,29 @@ def boxes(random: Random) -> Sentence:
             if kind in ("interval", "above"):
                 found.append(Node(random.choice([">", ">="]), (variable(name), number(start))))
             if kind in ("interval", "below"):
-                found.append(Node(random.choice(["<", "<="]), (variable(name), number(start + width))))
+                found.append(
+                    Node(random.choice(["<", "<="]), (variable(name), number(start + width)))
+                )
         return found
 
     if random.random() < 0.6:
         return over(names, side(), satisfiable=True)
-    return over(names, [Node("or", tuple(Node("and", tuple(side())) for _ in range(2)))], satisfiable=True)
+    return over(
+        names, [Node("or", tuple(Node("and", tuple(side())) for _ in range(2)))], satisfiable=True
+    )
 
 
-def _rows(random: Random, names: Sequence[str], centre: Point, slack: Numbers, numbers: Numbers) -> list[Node]:
+def _rows(
+    random: Random, names: Sequence[str], centre: Point, slack: Numbers, numbers: Numbers
+) -> list[Node]:
     count = random.randint(len(names), len(names) + 3)
     return [
-        true_at(random, linear(random, names, numbers=numbers), centre, abs(slack(random)) or Fraction(1))
+        true_at(
+            random,
+            linear(random, names, numbers=numbers),
+            centre,
+            abs(slack(random)) or Fraction(1),
+        )
         for _ in range(count)
     ]
 
@@ -195,7 +223,9 @@ def unions(random: Random) -> Sentence:
         centre = {name: 3 * small(random) for name in names}
         return Node("and", tuple(_rows(random, names, centre, nonzero, nonzero)))
 
-    return over(names, [Node("or", tuple(one() for _ in range(random.randint(2, 3))))], satisfiable=True)
+    return over(
+        names, [Node("or", tuple(one() for _ in range(random.randint(2, 3))))], satisfiable=True
+    )
 
 
 def thin(random: Random) -> Sentence:
@@ -230,14 +260,18 @@ def scales(random: Random) -> Sentence:
 def ends(random: Random) -> Sentence:
     """Bounds near the largest and the smallest numbers of the formats."""
     largest = random.choice([Fraction(65504), Fraction(2) ** 127, Fraction(2) ** 1000])
-    tiny = random.choice([Fraction(1, 2**24), Fraction(1, 2**126), Fraction(1, 2**149), Fraction(1, 2**133)])
+    tiny = random.choice(
+        [Fraction(1, 2**24), Fraction(1, 2**126), Fraction(1, 2**149), Fraction(1, 2**133)]
+    )
     bound = random.choice([largest, tiny]) * Fraction(random.randint(1, 16), 8)
     if random.random() < 0.6:
         centre = {"x": Fraction(0), "y": Fraction(0)}
         node = total(*(_multiple(Fraction(random.choice([-1, 1])), name) for name in centre))
         rows = [true_at(random, node, centre, bound) for _ in range(random.randint(1, 2))]
         return over(list(centre), rows, satisfiable=True)
-    rules = [Node(random.choice([">", ">="]), (variable("x"), number(random.choice([-1, 1]) * bound)))]
+    rules = [
+        Node(random.choice([">", ">="]), (variable("x"), number(random.choice([-1, 1]) * bound)))
+    ]
     return over(reals(random, 2), rules, satisfiable=True)
 
 
@@ -282,7 +316,9 @@ def degenerate(random: Random) -> Sentence:
     rules = [Node("<=", (node, value)), Node(">=", (node, value))]
     if random.random() < 0.4:
         shifted = [total(variable(name), number(-centre[name])) for name in names]
-        rules = [Node(">=", (part, number(0))) for part in shifted] + [Node("<=", (total(*shifted), number(0)))]
+        rules = [Node(">=", (part, number(0))) for part in shifted] + [
+            Node("<=", (total(*shifted), number(0)))
+        ]
     rules += [true_at(random, linear(random, names, most=2), centre, abs(nonzero(random)))]
     return over(names, rules, satisfiable=True)
 
@@ -294,20 +330,34 @@ def points(random: Random) -> Sentence:
     rules: list[Node] = []
     point = tuple(centre[name] for name in names)
     if random.random() < 0.3:  # a corner, cut off at its vertex
-        parts = [product(random.randint(1, 3), total(variable(name), number(-centre[name]))) for name in names]
-        rules = [*(Node(">=", (part, number(0))) for part in parts), Node("<=", (total(*parts), number(0)))]
+        parts = [
+            product(random.randint(1, 3), total(variable(name), number(-centre[name])))
+            for name in names
+        ]
+        rules = [
+            *(Node(">=", (part, number(0))) for part in parts),
+            Node("<=", (total(*parts), number(0))),
+        ]
         return replace(over(names, rules, satisfiable=True), point=point)
     for i, name in enumerate(names):
-        left, right = variable(name), number(centre[name])
+        left = variable(name)
+        right = number(centre[name])
         match random.choice(["equal", "squeezed", "through", "abs"]):
             case "equal":
                 rules.append(Node("==", (left, right)))
             case "squeezed":
-                rules += [Node("<=", (left, right)), Node(">=", (product(3, left), product(3, right)))]
+                rules += [
+                    Node("<=", (left, right)),
+                    Node(">=", (product(3, left), product(3, right))),
+                ]
             case "abs":
-                rules.append(Node("<=", (Node("abs", (total(left, product(-1, right)),)), number(0))))
+                rules.append(
+                    Node("<=", (Node("abs", (total(left, product(-1, right)),)), number(0)))
+                )
             case _:
-                mixed = total(left, *(product(random.randint(1, 3), variable(other)) for other in names[:i]))
+                mixed = total(
+                    left, *(product(random.randint(1, 3), variable(other)) for other in names[:i])
+                )
                 rules.append(Node("==", (mixed, number(value_at(mixed, centre)))))
     return replace(over(names, rules, satisfiable=True), point=point)
 
@@ -329,7 +379,11 @@ def empty(random: Random) -> Sentence:
             rules.append(Node(">" if not gap else ">=", (combined, number(least + gap))))
         case "denied":
             claim = nested(random)
-            return replace(claim, rules=(*claim.rules, Node("not", (Node("and", claim.rules),))), satisfiable=False)
+            return replace(
+                claim,
+                rules=(*claim.rules, Node("not", (Node("and", claim.rules),))),
+                satisfiable=False,
+            )
         case "circle":
             names = ["x", "y", "z"]
             turns = zip(names, [*names[1:], names[0]], strict=True)
@@ -345,12 +399,16 @@ def empty(random: Random) -> Sentence:
                 Declared("n", "int", Fraction(-9), Fraction(9)),
                 Declared("m", "int", Fraction(-9), Fraction(9)),
             )
-            odd = Node("==", (product(2, variable("n")), total(product(2, variable("m")), number(1))))
+            odd = Node(
+                "==", (product(2, variable("n")), total(product(2, variable("m")), number(1)))
+            )
             return Sentence(declared, (odd,), satisfiable=False)
         case _:
             declared = (Declared("x"), Declared("n", "int", Fraction(0), Fraction(3)))
             beyond = Node(">=", (total(variable("n"), product(-1, variable("x"))), number(4)))
-            return Sentence(declared, (beyond, Node(">=", (variable("x"), number(0)))), satisfiable=False)
+            return Sentence(
+                declared, (beyond, Node(">=", (variable("x"), number(0)))), satisfiable=False
+            )
     random.shuffle(rules)
     return over(names, rules, satisfiable=False)
 
@@ -361,7 +419,8 @@ def empty(random: Random) -> Sentence:
 def discrete(random: Random) -> Sentence:
     """Whole numbers, truth values and labels, by themselves or with real outputs that depend on them."""
     whole = Declared("n", "int", Fraction(random.randint(-3, 0)), Fraction(random.randint(1, 3)))
-    on, colour = Declared("on", "bool"), Declared("colour", "category", labels=("red", "green", "blue"))
+    on = Declared("on", "bool")
+    colour = Declared("colour", "category", labels=("red", "green", "blue"))
     declared = random.sample([whole, on, colour], random.randint(1, 2))
     names = reals(random, 2) if random.random() < 0.7 else []
 
@@ -371,13 +430,17 @@ def discrete(random: Random) -> Sentence:
         if d.kind == "category":
             return Node("is", (Node("label", (), random.choice(d.labels)),), d.name)
         if random.random() < 0.3:
-            return Node("in", (variable(d.name), *(number(random.randint(-3, 3)) for _ in range(2))))
+            return Node(
+                "in", (variable(d.name), *(number(random.randint(-3, 3)) for _ in range(2)))
+            )
         return compared(random, variable(d.name), number(random.randint(-3, 3)), equal=0.3)
 
     def leaf() -> Node:
         if not names or random.random() < 0.5:
             return about(random.choice(declared))
-        counted = [variable(d.name) for d in declared if d.kind != "category" and random.random() < 0.5]
+        counted = [
+            variable(d.name) for d in declared if d.kind != "category" and random.random() < 0.5
+        ]
         return compared(random, total(linear(random, names), *counted), number(small(random)))
 
     rules = [Node("implies", (about(random.choice(declared)), leaf()))]
@@ -404,27 +467,51 @@ def inputs(random: Random) -> Sentence:
 
     match random.choice(["sided", "between", "tied", "cases", "cancelled"]):
         case "sided":
-            rules = [Node(random.choice(["<", "<=", ">", ">="]), (variable(name), bound())) for name in names]
+            rules = [
+                Node(random.choice(["<", "<=", ">", ">="]), (variable(name), bound()))
+                for name in names
+            ]
         case "between":
             lower = bound()
             upper = total(lower, number(abs(nonzero(random))))
             node = linear(random, names)
             rules = [Node(random.choice(["<", "<="]), (lower, node)), Node("<", (node, upper))]
         case "tied":
-            rules = [Node(random.choice(["<", "<=", ">="]), (linear(random, names), bound())) for _ in range(2)]
+            rules = [
+                Node(random.choice(["<", "<=", ">="]), (linear(random, names), bound()))
+                for _ in range(2)
+            ]
         case "cancelled":  # u/3 − v/7 is 0 at the ends of both ranges, and some 10⁻¹² in floats
             size = Fraction(10) ** random.randint(0, 3)
-            known = [Declared("u", "input", Fraction(0), 3 * size), Declared("v", "input", Fraction(0), 7 * size)]
-            difference = [product(Fraction(1, 3), variable("u")), product(Fraction(-1, 7), variable("v"))]
-            rules = [Node(random.choice(["<", "<=", ">", ">="]), (linear(random, names, most=1), total(*difference)))]
+            known = [
+                Declared("u", "input", Fraction(0), 3 * size),
+                Declared("v", "input", Fraction(0), 7 * size),
+            ]
+            difference = [
+                product(Fraction(1, 3), variable("u")),
+                product(Fraction(-1, 7), variable("v")),
+            ]
+            rules = [
+                Node(
+                    random.choice(["<", "<=", ">", ">="]),
+                    (linear(random, names, most=1), total(*difference)),
+                )
+            ]
             if random.random() < 0.5:
                 above = total(*difference, number(abs(nonzero(random))))
-                rules = [Node("<", (total(*difference), variable("x"))), Node("<=", (variable("x"), above))]
+                rules = [
+                    Node("<", (total(*difference), variable("x"))),
+                    Node("<=", (variable("x"), above)),
+                ]
         case _:
             decides = compared(random, variable(known[0].name), number(small(random)), equal=0)
             first = Node(random.choice(["<", ">="]), (variable(names[0]), bound()))
             second = Node(random.choice(["<=", ">"]), (variable(names[-1]), bound()))
-            rules = [random.choice([Node("case", (decides, first, second)), Node("implies", (decides, first))])]
+            rules = [
+                random.choice(
+                    [Node("case", (decides, first, second)), Node("implies", (decides, first))]
+                )
+            ]
     return Sentence((*map(Declared, names), *known), tuple(rules))
 
 
@@ -440,7 +527,9 @@ def vectors(random: Random) -> Sentence:
     if random.random() < 0.4:
         rules.append(Node("==", (whole, number(value_at(whole, centre)))))
     if random.random() < 0.4:
-        rules.append(Node("or", tuple(Node(">=", (variable(name), number(small(random)))) for name in names)))
+        rules.append(
+            Node("or", tuple(Node(">=", (variable(name), number(small(random)))) for name in names))
+        )
     together = [*map(Declared, names)]
     together.insert(random.choice([0, len(names)]), Declared("x"))
     return Sentence(tuple(together), tuple(rules))
@@ -452,7 +541,11 @@ def functions(random: Random) -> Sentence:
     first = random.choice(["x", *(d.name for d in known)])
 
     def value(*names: str) -> Node:
-        called = call("mean", *names) if len(names) > 1 else call(random.choice(["ramp", "bent", "steps"]), *names)
+        called = (
+            call("mean", *names)
+            if len(names) > 1
+            else call(random.choice(["ramp", "bent", "steps"]), *names)
+        )
         return total(product(nonzero(random), called), number(small(random)))
 
     def bound(name: str, *names: str) -> Node:
@@ -464,13 +557,19 @@ def functions(random: Random) -> Sentence:
         case "between":
             lower = value(first)
             upper = total(lower, number(5 + abs(nonzero(random))))  # room for bfloat16 too
-            rules = [Node("<", (lower, variable("y"))), Node(random.choice(["<", "<="]), (variable("y"), upper))]
+            rules = [
+                Node("<", (lower, variable("y"))),
+                Node(random.choice(["<", "<="]), (variable("y"), upper)),
+            ]
         case "chain":
             rules = [bound("y", first), bound("z", "y")]
         case "two":
             rules = [bound("z", first, "y")]
         case "tied":
-            rules = [Node(random.choice(["<", ">="]), (linear(random, ["y", "z"]), value(first))) for _ in range(2)]
+            rules = [
+                Node(random.choice(["<", ">="]), (linear(random, ["y", "z"]), value(first)))
+                for _ in range(2)
+            ]
             rules += [Node("<=", (Node("abs", (variable(name),)), number(900))) for name in "yz"]
         case _:
             decides = compared(random, variable(first), number(small(random)), equal=0)
@@ -487,7 +586,8 @@ def closing(random: Random) -> Sentence:
     known = [Declared("u", "input", Fraction(0), top), Declared("v", "input", Fraction(0), top)]
 
     def interval(name: str) -> list[Node]:
-        low, width = random.choice([[], [variable("u")]]), random.choice(["u", "v"])
+        low = random.choice([[], [variable("u")]])
+        width = random.choice(["u", "v"])
         factor = random.choice([Fraction(1), Fraction(1), Fraction(2), abs(nonzero(random))])
         high = [*low, _multiple(factor, width)]
         base = [number(random.choice([Fraction(0), Fraction(0), small(random)]))]
@@ -496,7 +596,9 @@ def closing(random: Random) -> Sentence:
 
     rules = [row for name in names for row in interval(name)[: random.choice([1, 2, 2])]]
     if random.random() < 0.3:
-        rules = [Node("or", (Node("and", tuple(rules)), Node("==", (variable(names[0]), number(-1)))))]
+        rules = [
+            Node("or", (Node("and", tuple(rules)), Node("==", (variable(names[0]), number(-1)))))
+        ]
     return Sentence((*map(Declared, names), *known), tuple(rules))
 
 
@@ -509,19 +611,32 @@ def beyond(random: Random) -> Sentence:
     def some(random: Random) -> Fraction:
         return random.choice([nonzero, far_off])(random)
 
-    names, known = reals(random, 3), []
-    rows = [compared(random, linear(random, names, numbers=some), number(some(random)), equal=0) for _ in range(2)]
+    names = reals(random, 3)
+    known = []
+    rows = [
+        compared(random, linear(random, names, numbers=some), number(some(random)), equal=0)
+        for _ in range(2)
+    ]
     match random.choice(["box", "rows", "cases", "equality", "input", "whole"]):
         case "box":
             ops = [random.choice(["<", ">="]) for _ in names]
-            rules = [Node(op, (variable(name), number(far_off(random)))) for op, name in zip(ops, names, strict=True)]
+            rules = [
+                Node(op, (variable(name), number(far_off(random))))
+                for op, name in zip(ops, names, strict=True)
+            ]
         case "rows":
             rules = rows
         case "cases":
             rules = [Node("or", tuple(rows))]
         case "equality":
             rules = [
-                Node("==", (linear(random, names, numbers=some), number(random.choice([Fraction(0), far_off(random)]))))
+                Node(
+                    "==",
+                    (
+                        linear(random, names, numbers=some),
+                        number(random.choice([Fraction(0), far_off(random)])),
+                    ),
+                )
             ]
         case "input":
             known = [Declared("u", "input", Fraction(0), random.choice([None, Fraction(3)]))]

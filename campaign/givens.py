@@ -51,7 +51,17 @@ WHOLES: Mapping[str, Form] = {
 }
 ANY: Mapping[str, Form] = {"Fraction": Fraction, "Decimal": lambda value: Decimal(float(value))}
 
-NO_NUMBERS: tuple[Any, ...] = (None, "3", 1j, [], {}, torch.tensor(1j), np.array("3"), float("nan"), float("inf"))
+NO_NUMBERS: tuple[Any, ...] = (
+    None,
+    "3",
+    1j,
+    [],
+    {},
+    torch.tensor(1j),
+    np.array("3"),
+    float("nan"),
+    float("inf"),
+)
 """They have to be refused."""
 
 
@@ -78,10 +88,15 @@ def _offer(subject: Subject, declared: Declared) -> Offer:
     whole = random.random() < 0.5
     values = [Fraction(value) for value in (WHOLE if whole else BROKEN)]
     if declared.lower is not None and declared.upper is not None:
-        low, high = declared.lower, declared.upper
+        low = declared.lower
+        high = declared.upper
         drawn = low + (high - low) * Fraction(random.random())
         near = [drawn, drawn, low, high]
-        more = [Fraction(round(value)) for value in near] if whole else [Fraction(float(value)) for value in near]
+        more = (
+            [Fraction(round(value)) for value in near]
+            if whole
+            else [Fraction(float(value)) for value in near]
+        )
         inside = [value for value in values if low <= value <= high]
         values = more + 2 * inside + [values[random.randrange(len(values))]]
     value = random.choice(values)
@@ -125,10 +140,14 @@ def _tried(subject: Subject, offers: Mapping[str, Offer]) -> Iterator[Finding]:
         wrong = f"{told}: {x[int(bad[0])].tolist()} breaks the rules" if len(bad) else ""
         yield Finding(check, wrong, rows=len(x))
     if not outside:
-        yield Finding("inputs as they are given: satisfied", _verdicts(subject, judge, x0, things, told))
+        yield Finding(
+            "inputs as they are given: satisfied", _verdicts(subject, judge, x0, things, told)
+        )
 
 
-def _verdicts(subject: Subject, judge: Judge, x0: Tensor, things: Mapping[str, Any], told: str) -> str:
+def _verdicts(
+    subject: Subject, judge: Judge, x0: Tensor, things: Mapping[str, Any], told: str
+) -> str:
     """Where ``Rules.satisfied`` says something else than the judge."""
     try:
         found = subject.mux.rules.satisfied(x0, **things)
@@ -138,14 +157,18 @@ def _verdicts(subject: Subject, judge: Judge, x0: Tensor, things: Mapping[str, A
         return f"{told}: {type(error).__name__}"
     expected = judge(x0.double().numpy())
     different = np.flatnonzero(np.asarray(found) != expected)
-    return f"{told}: satisfied is wrong on {x0[int(different[0])].tolist()}" if len(different) else ""
+    return (
+        f"{told}: satisfied is wrong on {x0[int(different[0])].tolist()}" if len(different) else ""
+    )
 
 
 def _refused(subject: Subject) -> Iterator[Finding]:
     """What is no number ends in an exception of the library's own, in all three places."""
     thing = subject.random.choice(NO_NUMBERS)
     things = {d.name: thing for d in subject.sentence.inputs}
-    x0, raw, mux = subject.outputs(ROWS), subject.raw(ROWS), subject.mux
+    x0 = subject.outputs(ROWS)
+    raw = subject.raw(ROWS)
+    mux = subject.mux
     asked: dict[str, Callable[[], object]] = {
         "forward": lambda: mux(raw, **things).best(),
         "repair": lambda: mux.repair(x0, **things),
@@ -168,7 +191,11 @@ def _with_numbers(sentence: Sentence, offers: Mapping[str, Offer]) -> Sentence:
     """The sentence over its outputs alone, numbers for its inputs."""
 
     def instead(node: Node) -> Node | None:
-        return number(offers[str(node.value)].value) if node.op == "variable" and node.value in offers else None
+        return (
+            number(offers[str(node.value)].value)
+            if node.op == "variable" and node.value in offers
+            else None
+        )
 
     rules = tuple(rule.replaced(instead) for rule in sentence.rules)
     return replace(sentence.plain(), declared=sentence.outputs, rules=rules)

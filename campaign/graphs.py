@@ -50,7 +50,8 @@ def same_in_graphs(
 
     Kernels that torch writes itself (``inductor``) may give other bits, and have to obey all the same.
     """
-    given, best = dict(inputs), _Best(mux)
+    given = dict(inputs)
+    best = _Best(mux)
     expected = best(raw, given)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, about torch
@@ -80,14 +81,20 @@ Graph = Callable[[Tensor, Given], Tensor]
 
 def recorded_graphs(subject: Subject) -> Iterator[Finding]:
     """torch.export and ONNX with inputs of every kind: rows obey, and rows that eager refuses are NaN."""
-    raw, given = subject.raw(ROWS), _inputs(subject)
+    raw = subject.raw(ROWS)
+    given = _inputs(subject)
     answered = torch.tensor([_is_answered(subject, raw, given, i) for i in range(ROWS)])
     if not answered.any():
         return
     first = int(answered.nonzero()[0, 0])
-    example = raw[first].repeat(ROWS, 1), {name: column[first].repeat(ROWS) for name, column in given.items()}
+    example = (
+        raw[first].repeat(ROWS, 1),
+        {name: column[first].repeat(ROWS) for name, column in given.items()},
+    )
     makers: dict[str, Callable[[nn.Module, Tensor, Given], Graph]] = {"export": _exported}
-    if subject.mux.dtype is not torch.bfloat16 and has_onnx():  # numpy, and so onnxruntime's interface, lacks bfloat16
+    if (
+        subject.mux.dtype is not torch.bfloat16 and has_onnx()
+    ):  # numpy, and so onnxruntime's interface, lacks bfloat16
         makers["onnx"] = _in_onnx
     for name, make in makers.items():
         check = f"a graph with inputs: {name}"
@@ -111,7 +118,8 @@ def has_onnx() -> bool:
 
 def _inputs(subject: Subject) -> Given:
     """Inputs within their ranges and outside of them, of every size, NaN and infinite."""
-    dtype, found = subject.mux.dtype, {}
+    dtype = subject.mux.dtype
+    found = {}
     allowed = subject.extreme_inputs(ROWS, 1)
     for declared in subject.sentence.inputs:
         wild = [nan, inf, -inf, -5.0, 1e4, float(torch.finfo(dtype).max)]
@@ -125,7 +133,9 @@ def _inputs(subject: Subject) -> Given:
 
 def _is_answered(subject: Subject, raw: Tensor, given: Mapping[str, Tensor], row: int) -> bool:
     try:
-        subject.best(raw[row : row + 1], {name: column[row : row + 1] for name, column in given.items()})
+        subject.best(
+            raw[row : row + 1], {name: column[row : row + 1] for name, column in given.items()}
+        )
     except MultiplexError:
         return False
     return True
@@ -158,18 +168,27 @@ numpy.save(sys.argv[1] + "/found.npy", session.run(None, wanted)[0])
 
 
 def _in_onnx(best: nn.Module, raw: Tensor, given: Given) -> Graph:
-    names, columns = ["raw", *given], (raw, *given.values())
+    names = ["raw", *given]
+    columns = (raw, *given.values())
     with _silent():
-        program: Any = torch.onnx.export(_Columns(best, given), columns, dynamo=True, verbose=False, input_names=names)
+        program: Any = torch.onnx.export(
+            _Columns(best, given), columns, dynamo=True, verbose=False, input_names=names
+        )
 
     def run(rows: Tensor, known: Given) -> Tensor:
         with TemporaryDirectory() as folder:
             program.save(f"{folder}/layer.onnx")
-            arrays: dict[str, Any] = {name: column.numpy() for name, column in {"raw": rows, **known}.items()}
+            arrays: dict[str, Any] = {
+                name: column.numpy() for name, column in {"raw": rows, **known}.items()
+            }
             np.savez(f"{folder}/given.npz", **arrays)
-            done = subprocess.run([sys.executable, "-c", ONNX, folder], capture_output=True, text=True, check=False)
+            done = subprocess.run(
+                [sys.executable, "-c", ONNX, folder], capture_output=True, text=True, check=False
+            )
             if done.returncode:
-                told = done.stderr.strip().splitlines()[-1:] or [f"it died with code {done.returncode}"]
+                told = done.stderr.strip().splitlines()[-1:] or [
+                    f"it died with code {done.returncode}"
+                ]
                 raise RuntimeError(told[0])
             return torch.from_numpy(np.load(f"{folder}/found.npy"))
 
@@ -181,7 +200,8 @@ class _Columns(nn.Module):
 
     def __init__(self, best: nn.Module, names: Iterable[str]) -> None:
         super().__init__()
-        self.best, self.names = best, tuple(names)
+        self.best = best
+        self.names = tuple(names)
         self.train(best.training)
 
     def forward(self, raw: Tensor, *columns: Tensor) -> Tensor:

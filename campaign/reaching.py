@@ -23,7 +23,8 @@ from multiplexnet.layer.multiplexer import Multiplexer
 
 __all__ = ["unreached"]
 
-CLOSE, CLOSE_ON_GRID = 1e-6, 1e-3
+CLOSE = 1e-6
+CLOSE_ON_GRID = 1e-3
 """By how much of its size, or of the numbers in the rows (at least of 1), a point may be missed; solutions of
 equalities lie on a grid, which spends half of its digits on how far it goes."""
 ROOM = Fraction(1, 2**30)
@@ -36,7 +37,9 @@ LARGEST = 2.0**90
 """Sets with larger numbers in them are left out: raw values are cut at 2¹⁰⁰."""
 
 
-def unreached(mux: Multiplexer, sentence: Sentence, random: Random, judge: Judge) -> tuple[str, int]:
+def unreached(
+    mux: Multiplexer, sentence: Sentence, random: Random, judge: Judge
+) -> tuple[str, int]:
     """What is missed, in words (nothing: an empty text), and how many points were tried.
 
     The point lies half-way between one that z3 finds in a random term and the one that raw values of zero lead to:
@@ -47,19 +50,31 @@ def unreached(mux: Multiplexer, sentence: Sentence, random: Random, judge: Judge
     if max(_size(terms), _spread(terms)) > LARGEST:
         return "", 0
     size = float(_size(terms))
-    near = _centre(mux, chosen, {}) if any(term.equalities for term in terms) and not sentence.inputs else None
+    near = (
+        _centre(mux, chosen, {})
+        if any(term.equalities for term in terms) and not sentence.inputs
+        else None
+    )
     found = _point(Meaning(sentence), terms, random, None if near is None else near[0].tolist())
     if found is None:
         return "", 0
-    given = {d.name: torch.tensor([float(found[d.name])], dtype=torch.float64) for d in sentence.inputs}
+    given = {
+        d.name: torch.tensor([float(found[d.name])], dtype=torch.float64) for d in sentence.inputs
+    }
     try:
-        inputs, centre = mux.input_columns(given, torch.Size((1,))), _centre(mux, chosen, given)
-        wanted = (centre + torch.tensor([[float(found[d.name]) for d in sentence.outputs]], dtype=torch.float64)) / 2
+        inputs = mux.input_columns(given, torch.Size((1,)))
+        centre = _centre(mux, chosen, given)
+        wanted = (
+            centre
+            + torch.tensor([[float(found[d.name]) for d in sentence.outputs]], dtype=torch.float64)
+        ) / 2
         columns = {d.name: wanted[:, j] for j, d in enumerate(sentence.outputs)} | given
         row = torch.stack([columns[d.name] for d in sentence.declared], -1).numpy()
         if not any(term.equalities for term in terms) and not judge(np.asarray(row))[0]:
             return "", 0  # what floats make of the point, or of the inputs, lies outside
-        if not _has_room(terms, {name: Fraction(float(column)) for name, column in columns.items()}):
+        if not _has_room(
+            terms, {name: Fraction(float(column)) for name, column in columns.items()}
+        ):
             return "", 0
         reached = mux(_raw_for(mux, wanted, inputs, chosen), **given).best()
     except InputError:
@@ -67,7 +82,10 @@ def unreached(mux: Multiplexer, sentence: Sentence, random: Random, judge: Judge
     off = float((reached - wanted).abs().max()) / max(float(wanted.abs().max()), size)
     if off <= (CLOSE_ON_GRID if any(term.equalities for term in terms) else CLOSE):
         return "", 1
-    return f"{wanted[0].tolist()} is missed by {off:g} of its size: {reached[0].tolist()} (inputs {given})", 1
+    return (
+        f"{wanted[0].tolist()} is missed by {off:g} of its size: {reached[0].tolist()} (inputs {given})",
+        1,
+    )
 
 
 def _has_room(terms: list[Term], point: dict[str, Fraction]) -> bool:
@@ -90,16 +108,30 @@ def _point(
     meaning: Meaning, terms: list[Term], random: Random, around: list[float] | None
 ) -> dict[str, Fraction] | None:
     """A point of these terms where every inequality has room, if possible on a random side."""
-    rows = [row if row.relation == "==" else replace(row, relation="<") for term in terms for row in term.rows]
-    fixed = [part for term in terms for part in meaning.at({v.name: value for v, value in term.fixed})]
+    rows = [
+        row if row.relation == "==" else replace(row, relation="<")
+        for term in terms
+        for row in term.rows
+    ]
+    fixed = [
+        part for term in terms for part in meaning.at({v.name: value for v, value in term.fixed})
+    ]
     reals: list[Any] = [c for c in meaning.constants.values() if z3.is_real(c)]
-    centres = {d.name: Fraction(c) for d, c in zip(meaning.sentence.outputs, around or (), strict=False)}
+    centres = {
+        d.name: Fraction(c) for d, c in zip(meaning.sentence.outputs, around or (), strict=False)
+    }
     near = []
     for constant in reals:
         centre = centres.get(str(constant), Fraction(0))
-        radius = _size(terms) * FURTHEST if around is None else AROUND * max(Fraction(1), abs(centre))
+        radius = (
+            _size(terms) * FURTHEST if around is None else AROUND * max(Fraction(1), abs(centre))
+        )
         near += [constant <= str(centre + radius), constant >= str(centre - radius)]
-    wish = random.choice(reals) >= str(Fraction(random.randint(-30, 30), 10)) if reals else z3.BoolVal(True)
+    wish = (
+        random.choice(reals) >= str(Fraction(random.randint(-30, 30), 10))
+        if reals
+        else z3.BoolVal(True)
+    )
     for more in ([wish], []):
         found = meaning.model(*map(meaning.row, rows), *fixed, *near, *more, rules=False)
         if isinstance(found, dict):
@@ -110,12 +142,19 @@ def _point(
 def _size(terms: list[Term]) -> Fraction:
     """The largest number in the rows, as a distance, and at least 1."""
     rows = [row.linear for term in terms for row in term.rows if row.linear.terms]
-    return max([Fraction(1), *(abs(row.constant) / max(abs(c) for _, c in row.terms) for row in rows)])
+    return max(
+        [Fraction(1), *(abs(row.constant) / max(abs(c) for _, c in row.terms) for row in rows)]
+    )
 
 
 def _spread(terms: list[Term]) -> Fraction:
     """How many times a coefficient is another one of its row, at most."""
-    rows = [[abs(c) for _, c in row.linear.terms] for term in terms for row in term.rows if row.linear.terms]
+    rows = [
+        [abs(c) for _, c in row.linear.terms]
+        for term in terms
+        for row in term.rows
+        if row.linear.terms
+    ]
     return max((max(row) / min(row) for row in rows), default=Fraction(1))
 
 

@@ -26,25 +26,51 @@ def small(sentence: Sentence, violation: Violation, rows: int = ROWS) -> tuple[S
     failures: dict[Sentence, Violation] = {}
 
     def fails(candidate: Sentence) -> bool:
-        given = {violation.dtype: [(violation.raw, violation.inputs)]} if violation.dtype and violation.raw else None
-        outcome = Trial(candidate, rows, random=Random(0), given=given, thorough=True, **_graphs(violation.check)).run()
-        same = [v for v in outcome.violations if v.check == violation.check and _crash(v) == _crash(violation)]
+        given = (
+            {violation.dtype: [(violation.raw, violation.inputs)]}
+            if violation.dtype and violation.raw
+            else None
+        )
+        outcome = Trial(
+            candidate,
+            rows,
+            random=Random(0),
+            given=given,
+            thorough=True,
+            **_graphs(violation.check),
+        ).run()
+        same = [
+            v
+            for v in outcome.violations
+            if v.check == violation.check and _crash(v) == _crash(violation)
+        ]
         if same:
             failures[candidate] = same[0]
         return bool(same)
 
-    found = shrunk(sentence, fails, attempts=FEW_ATTEMPTS if any(_graphs(violation.check).values()) else MOST_ATTEMPTS)
+    found = shrunk(
+        sentence,
+        fails,
+        attempts=FEW_ATTEMPTS if any(_graphs(violation.check).values()) else MOST_ATTEMPTS,
+    )
     return found, failures.get(found, violation)
 
 
 def _graphs(check: str) -> dict[str, bool]:
     """The kinds of graphs that a trial has to make for this check: it makes none otherwise."""
-    return {"graphs": " in a graph" in check or "of a graph" in check, "recorded": "graph with inputs" in check}
+    return {
+        "graphs": " in a graph" in check or "of a graph" in check,
+        "recorded": "graph with inputs" in check,
+    }
 
 
 def _crash(violation: Violation) -> str:
     """The last line of a crash; nothing for other violations."""
-    return violation.what.strip().splitlines()[-1].partition(":")[0] if violation.check.startswith("crash") else ""
+    return (
+        violation.what.strip().splitlines()[-1].partition(":")[0]
+        if violation.check.startswith("crash")
+        else ""
+    )
 
 
 def record_of(sentence: Sentence, violation: Violation, **more: Any) -> dict[str, Any]:
@@ -65,7 +91,10 @@ def save(folder: Path, record: dict[str, Any]) -> Path:
     """The file of a regression, named after what it holds; the same one is written once."""
     folder.mkdir(parents=True, exist_ok=True)
     digest = sha256(json.dumps([record["sentence"], record["check"]]).encode()).hexdigest()[:10]
-    path = folder / f"{record['check'].replace(' ', '-').replace('’', '').replace(':', '')}-{digest}.json"
+    path = (
+        folder
+        / f"{record['check'].replace(' ', '-').replace('’', '').replace(':', '')}-{digest}.json"
+    )
     path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     return path
 
@@ -74,7 +103,11 @@ def replayed(record: dict[str, Any], *, road: Callable[..., Trial] = Trial) -> O
     """The trial of a regression once more, with the row that failed."""
     given = None
     if record["dtype"] and record["raw"]:
-        pair = [float.fromhex(value) for value in record["raw"]], [float.fromhex(value) for value in record["inputs"]]
+        pair = (
+            [float.fromhex(value) for value in record["raw"]],
+            [float.fromhex(value) for value in record["inputs"]],
+        )
         given = {record["dtype"]: [pair]}
-    sentence, graphs = Sentence.from_record(record["sentence"]), _graphs(record["check"])
+    sentence = Sentence.from_record(record["sentence"])
+    graphs = _graphs(record["check"])
     return road(sentence, ROWS, random=Random(0), given=given, thorough=True, **graphs).run()

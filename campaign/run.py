@@ -96,7 +96,8 @@ class Summary:
 
     def record(self) -> dict[str, Any]:
         """The summary as JSON."""
-        plan, part = self.plan, self._part
+        plan = self.plan
+        part = self._part
         return {
             "command": f"python -m campaign --formulas {plan.formulas} --rows {plan.rows} --seed {plan.seed}",
             "plan": asdict(plan),
@@ -117,12 +118,18 @@ class Summary:
         }
 
     def _part(self, prefix: str) -> dict[str, int]:
-        return {k.removeprefix(prefix): v for k, v in sorted(self.counts.items()) if k.startswith(prefix)}
+        return {
+            k.removeprefix(prefix): v
+            for k, v in sorted(self.counts.items())
+            if k.startswith(prefix)
+        }
 
     def save(self, path: Path) -> None:
         """Write the summary, whole or not at all."""
         draft = path.with_name(path.name + ".part")
-        draft.write_text(json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        draft.write_text(
+            json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
         os.replace(draft, path)
 
     @staticmethod
@@ -138,10 +145,13 @@ class Summary:
             summary.kinds.update(record["formulas by kind"])
             for name, prefix in _PREFIXES.items():
                 summary.counts.update({prefix + key: value for key, value in record[name].items()})
-            summary.violations, summary.stretches = record["what was violated"], record["stretches"]
+            summary.violations = record["what was violated"]
+            summary.stretches = record["stretches"]
             summary.suspicious = record["what looks suspicious"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise RecordError(f"{path} is no summary of a campaign ({error}): leave out --resume") from None
+            raise RecordError(
+                f"{path} is no summary of a campaign ({error}): leave out --resume"
+            ) from None
         return summary
 
 
@@ -209,7 +219,9 @@ def campaign(
     if resume and output is not None and output.exists():
         summary = Summary.load(output)
         if summary.plan != plan:
-            raise RecordError(f"{output} belongs to another plan, {summary.plan}: give its numbers, or another file")
+            raise RecordError(
+                f"{output} belongs to another plan, {summary.plan}: give its numbers, or another file"
+            )
     summary.begin()
     saved = monotonic()
     for index, outcome in _outcomes(summary, jobs):
@@ -239,8 +251,13 @@ def _outcomes(summary: Summary, jobs: int) -> Iterator[tuple[int, Outcome]]:
     if jobs == 1:
         yield from map(run, count(summary.formulas))
         return
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn"), initializer=_one_thread) as pool:
-        waiting = [pool.submit(run, index) for index in range(summary.formulas, summary.formulas + 4 * jobs)]
+    with ProcessPoolExecutor(
+        jobs, mp_context=get_context("spawn"), initializer=_one_thread
+    ) as pool:
+        waiting = [
+            pool.submit(run, index)
+            for index in range(summary.formulas, summary.formulas + 4 * jobs)
+        ]
         for index in count(summary.formulas + len(waiting)):
             yield waiting.pop(0).result()
             if summary.is_done:

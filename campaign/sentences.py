@@ -17,7 +17,17 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any, Literal
 
-__all__ = ["COMPARISONS", "Declared", "Node", "Sentence", "call", "number", "product", "total", "variable"]
+__all__ = [
+    "COMPARISONS",
+    "Declared",
+    "Node",
+    "Sentence",
+    "call",
+    "number",
+    "product",
+    "total",
+    "variable",
+]
 
 COMPARISONS = ("<=", "<", ">=", ">", "==", "!=")
 Kind = Literal["real", "int", "bool", "category", "input"]
@@ -42,7 +52,11 @@ class Node:
 
     def replaced(self, change: Callable[[Node], Node | None]) -> Node:
         """The tree in which ``change`` has had its way, from the leaves upwards; ``None`` leaves a node as it is."""
-        own = replace(self, parts=tuple(part.replaced(change) for part in self.parts)) if self.parts else self
+        own = (
+            replace(self, parts=tuple(part.replaced(change) for part in self.parts))
+            if self.parts
+            else self
+        )
         return change(own) or own
 
     @property
@@ -113,7 +127,9 @@ def _call(node: Node) -> str:
 def _sum(node: Node) -> str:
     """``sum(v)`` where ``value`` says that the parts were all of a vector, and they still are."""
     name, _, length = str(node.value).partition("/")
-    whole = bool(length) and [part.value for part in node.parts] == [f"{name}[{i}]" for i in range(int(length))]
+    whole = bool(length) and [part.value for part in node.parts] == [
+        f"{name}[{i}]" for i in range(int(length))
+    ]
     return f"sum({name})" if whole else _joined("+")(node)
 
 
@@ -159,7 +175,11 @@ class Declared:
     labels: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        ends = "" if self.lower is None or self.upper is None else f"[{_fraction(self.lower)}, {_fraction(self.upper)}]"
+        ends = (
+            ""
+            if self.lower is None or self.upper is None
+            else f"[{_fraction(self.lower)}, {_fraction(self.upper)}]"
+        )
         if self.kind == "category":
             labels = ", ".join(f'"{label}"' for label in self.labels)
             return f"{self.name}: {{{labels}}}"
@@ -217,7 +237,9 @@ class Sentence:
     @property
     def calls(self) -> tuple[Node, ...]:
         """Every call of an opaque function, each once; its arguments are variables."""
-        return tuple(dict.fromkeys(node for rule in self.rules for node in rule.walk() if node.op == "call"))
+        return tuple(
+            dict.fromkeys(node for rule in self.rules for node in rule.walk() if node.op == "call")
+        )
 
     @property
     def functions(self) -> tuple[str, ...]:
@@ -241,7 +263,12 @@ class Sentence:
         return {
             "kind": self.kind,
             "declared": [
-                [d.name, d.kind, *(None if end is None else str(end) for end in (d.lower, d.upper)), list(d.labels)]
+                [
+                    d.name,
+                    d.kind,
+                    *(None if end is None else str(end) for end in (d.lower, d.upper)),
+                    list(d.labels),
+                ]
                 for d in self.declared
             ],
             "rules": [_record(rule) for rule in self.rules],

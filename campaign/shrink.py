@@ -13,7 +13,9 @@ __all__ = ["MOST_ATTEMPTS", "shrunk"]
 MOST_ATTEMPTS = 150
 
 
-def shrunk(sentence: Sentence, fails: Callable[[Sentence], bool], *, attempts: int = MOST_ATTEMPTS) -> Sentence:
+def shrunk(
+    sentence: Sentence, fails: Callable[[Sentence], bool], *, attempts: int = MOST_ATTEMPTS
+) -> Sentence:
     """A sentence that fails as well and from which nothing can be taken away, or the best that was found.
 
     What was known of the sentence holds no longer and is dropped; if the failure goes with it, the sentence is kept.
@@ -37,7 +39,8 @@ def shrunk(sentence: Sentence, fails: Callable[[Sentence], bool], *, attempts: i
             if attempts < 0:
                 break
             if fails(candidate):
-                best, found = candidate, True
+                best = candidate
+                found = True
                 break
     return best
 
@@ -49,8 +52,14 @@ def _smaller(sentence: Sentence) -> Iterator[Sentence]:
         yield replace(sentence, rules=rules[:i] + rules[i + 1 :])
     used = {name for rule in rules for name in rule.names}
     for declared in sentence.declared:
-        if declared.name not in used and not declared.vector and len(sentence.outputs) > (declared in sentence.outputs):
-            yield replace(sentence, declared=tuple(d for d in sentence.declared if d is not declared))
+        if (
+            declared.name not in used
+            and not declared.vector
+            and len(sentence.outputs) > (declared in sentence.outputs)
+        ):
+            yield replace(
+                sentence, declared=tuple(d for d in sentence.declared if d is not declared)
+            )
     for i, rule in enumerate(rules):
         for other in _simpler(rule):
             yield replace(sentence, rules=(*rules[:i], other, *rules[i + 1 :]))

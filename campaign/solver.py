@@ -59,7 +59,10 @@ class Meaning:
             self.unanswered += 1
             return None
         model = solver.model()
-        wanted = {**self.constants, **{str(call): self.number(call) for call in self.sentence.calls}}
+        wanted = {
+            **self.constants,
+            **{str(call): self.number(call) for call in self.sentence.calls},
+        }
         return {name: _value(model.eval(c, model_completion=True)) for name, c in wanted.items()}
 
     def implied_by(self, claim: Any) -> bool | None:
@@ -75,7 +78,8 @@ class Meaning:
     def at(self, values: Mapping[str, Fraction]) -> list[Any]:
         """That variables have these values."""
         return [
-            self.constants[name] == (bool(value) if z3.is_bool(self.constants[name]) else _real(value))
+            self.constants[name]
+            == (bool(value) if z3.is_bool(self.constants[name]) else _real(value))
             for name, value in values.items()
         ]
 
@@ -174,7 +178,9 @@ class Meaning:
         assert isinstance(symbol, Apply)
         return self._called(symbol.function, map(self._linear, symbol.arguments))
 
-    def room(self, rows: Sequence[Atom], half_width: Fraction, size: Fraction, grid: Fraction) -> bool:
+    def room(
+        self, rows: Sequence[Atom], half_width: Fraction, size: Fraction, grid: Fraction
+    ) -> bool:
         """Whether a cube of this half width fits between the inequalities, its centre no further out than ``size``.
 
         With equalities among the rows the centre meets them exactly, on multiples of ``grid``.
@@ -186,10 +192,14 @@ class Meaning:
             value = self._linear(row.linear)
             solver.add(value == 0 if row.relation == "==" else value + _real(width) <= 0)
         exact = any(row.relation == "==" for row in rows)
-        for name in {s.name for row in rows for s, _ in row.linear.terms if isinstance(s, Variable)}:
+        for name in {
+            s.name for row in rows for s, _ in row.linear.terms if isinstance(s, Variable)
+        }:
             solver.add(self._amount(name) <= _real(size), self._amount(name) >= _real(-size))
             if exact:
-                solver.add(self._amount(name) == z3.ToReal(z3.Int(f"{name} on the grid")) * _real(grid))
+                solver.add(
+                    self._amount(name) == z3.ToReal(z3.Int(f"{name} on the grid")) * _real(grid)
+                )
         return bool(solver.check() == z3.sat)
 
 

@@ -47,7 +47,9 @@ class Finding:
 
 def rows_of(sentence: Sentence, x: Tensor, given: Mapping[str, Tensor]) -> NDArray[np.float64]:
     """Outputs and inputs as float64 rows in declared order, and what functions make of them."""
-    outputs = dict(zip((d.name for d in sentence.outputs), x.detach().double().unbind(-1), strict=True))
+    outputs = dict(
+        zip((d.name for d in sentence.outputs), x.detach().double().unbind(-1), strict=True)
+    )
     columns = outputs | {name: value.double() for name, value in given.items()}
     rows = torch.stack([columns[d.name] for d in sentence.declared], -1).numpy()
     return with_values(sentence, rows, x.dtype)
@@ -76,7 +78,12 @@ class Subject:
     def options(self) -> dict[str, Any]:
         """How the layer was built, for building it once more."""
         mux = self.mux
-        return {"max_terms": mux.max_terms, "dtype": mux.dtype, "boxes": mux._boxes, "functions": self.functions}
+        return {
+            "max_terms": mux.max_terms,
+            "dtype": mux.dtype,
+            "boxes": mux._boxes,
+            "functions": self.functions,
+        }
 
     # --- what goes in -------------------------------------------------------------------------------------------------
 
@@ -109,7 +116,9 @@ class Subject:
         answer: Tensor = self.mux(raw, **given).best()
         return answer
 
-    def answers(self, ask: Callable[[Tensor, Given], Tensor], rows: Tensor, given: Given) -> Iterator[Answer]:
+    def answers(
+        self, ask: Callable[[Tensor, Given], Tensor], rows: Tensor, given: Given
+    ) -> Iterator[Answer]:
         """The answers to all rows; if they are refused together, to every combination of inputs by itself."""
         try:
             yield ask(rows, given), rows, given
@@ -137,9 +146,13 @@ class Subject:
         if not len(wrong):
             return Finding(check, rows=len(rows))
         first = int(wrong[0])
-        told = f"{len(wrong)} of {len(rows)} rows break the rules; the first is {rows[first].tolist()}"
+        told = (
+            f"{len(wrong)} of {len(rows)} rows break the rules; the first is {rows[first].tolist()}"
+        )
         own = None if raw is None else tuple(raw[first].double().tolist())
-        return Finding(check, told, own, tuple(float(column[first]) for column in given.values()), len(rows))
+        return Finding(
+            check, told, own, tuple(float(column[first]) for column in given.values()), len(rows)
+        )
 
 
 Attack = Callable[[Subject], Iterator[Finding]]

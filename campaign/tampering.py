@@ -18,7 +18,9 @@ def changed_tables(subject: Subject) -> Iterator[Finding]:
     """One table after the other that a rule depends on."""
     mux = subject.mux
     tables = {
-        name: table for name, table in mux.named_buffers() if table.numel() and name.rpartition(".")[2] not in ARBITRARY
+        name: table
+        for name, table in mux.named_buffers()
+        if table.numel() and name.rpartition(".")[2] not in ARBITRARY
     }
     try:
         _ = mux.certificate
@@ -42,7 +44,9 @@ def _tables(mux: nn.Module) -> Iterator[tuple[str, Tensor]]:
     """Every tensor that a module of the layer keeps, as a buffer or as a plain attribute."""
     for prefix, module in mux.named_modules():
         kept = {**vars(module), **dict(module.named_buffers(recurse=False))}
-        yield from ((f"{prefix}.{name}", value) for name, value in kept.items() if isinstance(value, Tensor))
+        yield from (
+            (f"{prefix}.{name}", value) for name, value in kept.items() if isinstance(value, Tensor)
+        )
 
 
 def _lost(subject: Subject) -> str:

@@ -59,7 +59,8 @@ from multiplexnet.transforms.separable import PaperSeparable, Separable
 __all__ = ["DTYPES", "Outcome", "Trial", "Violation", "trial"]
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-MAX_TERMS, FEW_TERMS = 256, 64
+MAX_TERMS = 256
+FEW_TERMS = 64
 """The second for sentences that are meant to be decomposed."""
 PAPER = 0.15
 """The share of layers that map intervals as the paper does."""
@@ -154,8 +155,13 @@ class Trial:
         given: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]] | None = None,
         thorough: bool = False,
     ) -> None:
-        self.sentence, self.rows, self.random, self.graphs = sentence, rows, random, graphs
-        self.given, self.thorough, self.recorded = given or {}, thorough, recorded
+        self.sentence = sentence
+        self.rows = rows
+        self.random = random
+        self.graphs = graphs
+        self.given = given or {}
+        self.thorough = thorough
+        self.recorded = recorded
         self.max_terms = FEW_TERMS if sentence.kind == "circuits" else MAX_TERMS
         self.outcome = Outcome(sentence.kind)
         self.judge = Judge(sentence)
@@ -223,7 +229,10 @@ class Trial:
         self._checked("emptiness")
         self.outcome.counts["empty"] += compiled is None
         if model is not None and (model is False) != (compiled is None):
-            self._found("emptiness", f"the compiler finds {'nothing' if compiled is None else 'terms'}, {said}")
+            self._found(
+                "emptiness",
+                f"the compiler finds {'nothing' if compiled is None else 'terms'}, {said}",
+            )
         known = self.sentence.satisfiable
         if known is not None and known != (compiled is not None):
             self._found("emptiness", f"known to be {'' if known else 'un'}satisfiable, {said}")
@@ -236,14 +245,19 @@ class Trial:
         if max((abs(model[name]) for name in self.judge.names), default=0) > sys.float_info.max:
             return 0
         row = [float(model[name]) for name in self.judge.names]
-        if any(Fraction(value) != model[name] for value, name in zip(row, self.judge.names, strict=True)):
+        if any(
+            Fraction(value) != model[name]
+            for value, name in zip(row, self.judge.names, strict=True)
+        ):
             return 0
         if not self.judge(np.array([row]))[0]:
             self._found("judge", f"z3's point {row} breaks the rules")
         return 1
 
     def _compile_checks(self, rules: Rules, compiled: Compiled, meaning: Meaning) -> None:
-        checks = CompileChecks(self.sentence, rules, compiled, meaning, self.random, thorough=self.thorough)
+        checks = CompileChecks(
+            self.sentence, rules, compiled, meaning, self.random, thorough=self.thorough
+        )
         for check, wrong in checks.run():
             self._checked(check)
             if wrong:
@@ -271,7 +285,9 @@ class Trial:
     def _input(self, declared: Any) -> Fraction:
         low = Fraction(-100) if declared.lower is None else declared.lower
         high = Fraction(100) if declared.upper is None else declared.upper
-        share = self.random.choice([Fraction(0), Fraction(1), Fraction(self.random.randint(0, 64), 64)])
+        share = self.random.choice(
+            [Fraction(0), Fraction(1), Fraction(self.random.randint(0, 64), 64)]
+        )
         return Fraction(low + (high - low) * share)
 
     def _layers(self, rules: Rules, compiled: Compiled, meaning: Meaning) -> Iterator[Multiplexer]:
@@ -281,12 +297,19 @@ class Trial:
             if mux is not None:
                 yield mux
 
-    def _layer(self, rules: Rules, compiled: Compiled, dtype: torch.dtype, meaning: Meaning) -> Multiplexer | None:
+    def _layer(
+        self, rules: Rules, compiled: Compiled, dtype: torch.dtype, meaning: Meaning
+    ) -> Multiplexer | None:
         try:
             boxes = PaperSeparable if self.random.random() < PAPER else Separable
             functions = functions_of(self.sentence)
             return Multiplexer.from_compiled(
-                rules, compiled, max_terms=self.max_terms, dtype=dtype, boxes=boxes, functions=functions
+                rules,
+                compiled,
+                max_terms=self.max_terms,
+                dtype=dtype,
+                boxes=boxes,
+                functions=functions,
             )
         except MultiplexError as error:
             self._refused(name_of(dtype), error)
@@ -295,7 +318,9 @@ class Trial:
             if isinstance(error, ThinTermError):
                 self._checked("refused as thin, and it is")
                 if self._has_room(error, dtype, meaning):
-                    self.outcome.counts[f"suspicious: {name_of(dtype)}: refused as thin, yet wide"] += 1
+                    self.outcome.counts[
+                        f"suspicious: {name_of(dtype)}: refused as thin, yet wide"
+                    ] += 1
                     self.outcome.suspicious.append(f"{name_of(dtype)}: {' and '.join(error.rows)}")
             return None
 
@@ -305,13 +330,19 @@ class Trial:
             formulas = [rule.formula for rule in Rules("\n".join(error.rows)).specification.rules]
         except MultiplexError:
             return False
-        info, atoms = torch.finfo(dtype), [formula for formula in formulas if isinstance(formula, Atom)]
+        info = torch.finfo(dtype)
+        atoms = [formula for formula in formulas if isinstance(formula, Atom)]
         for exponent in (0, 8, 14):
             spacing = Fraction(info.eps) * 2**exponent
             if meaning.room(atoms, 64 * spacing, Fraction(2**exponent), spacing):
                 return True
         return any(
-            meaning.room(atoms, 64 * Fraction(info.eps) * 2**size, Fraction(2**size), Fraction(info.eps) * 2**size)
+            meaning.room(
+                atoms,
+                64 * Fraction(info.eps) * 2**size,
+                Fraction(2**size),
+                Fraction(info.eps) * 2**size,
+            )
             for size in FAR
             if 2.0**size < info.max
         )
@@ -337,19 +368,29 @@ class Trial:
         if self.graphs and mux.dtype is torch.float32:
             self._in_graphs(mux)
 
-    def _batch(self, mux: Multiplexer, count: int, *, with_nan: bool = False) -> tuple[Tensor, dict[str, Tensor]]:
+    def _batch(
+        self, mux: Multiplexer, count: int, *, with_nan: bool = False
+    ) -> tuple[Tensor, dict[str, Tensor]]:
         """Raw rows and inputs, those that were given first."""
         raw = raw_rows(count, mux.in_features, mux.dtype, self.generator, with_nan=with_nan)
-        pairs = [pair for pair in self.given.get(name_of(mux.dtype), ()) if len(pair[0]) == mux.in_features]
+        pairs = [
+            pair
+            for pair in self.given.get(name_of(mux.dtype), ())
+            if len(pair[0]) == mux.in_features
+        ]
         given = {
-            d.name: self._drawn_inputs(input_values(d, mux.dtype, self.generator, self.edges), count, mux.dtype)
+            d.name: self._drawn_inputs(
+                input_values(d, mux.dtype, self.generator, self.edges), count, mux.dtype
+            )
             for d in self.sentence.inputs
         }
         if count > COMBINATIONS and all(len(values) for values in given.values()):
             chosen = torch.randint(COMBINATIONS, (count,), generator=self.generator)
             given = {name: values[chosen] for name, values in given.items()}
         if pairs:
-            raw = torch.cat([torch.tensor([r for r, _ in pairs], dtype=torch.float64).to(mux.dtype), raw])
+            raw = torch.cat(
+                [torch.tensor([r for r, _ in pairs], dtype=torch.float64).to(mux.dtype), raw]
+            )
             for i, name in enumerate(given):
                 first = torch.tensor([u[i] for _, u in pairs], dtype=torch.float64).to(mux.dtype)
                 given[name] = torch.cat([first, given[name]])
@@ -361,10 +402,14 @@ class Trial:
         pool = torch.tensor(values, dtype=torch.float64).to(dtype)
         return pool[torch.randint(len(pool), (count,), generator=self.generator)]
 
-    def _branches(self, mux: Multiplexer, raw: Tensor, given: dict[str, Tensor]) -> list[tuple[Branches, Tensor, Any]]:
+    def _branches(
+        self, mux: Multiplexer, raw: Tensor, given: dict[str, Tensor]
+    ) -> list[tuple[Branches, Tensor, Any]]:
         """What the layer says, for all rows at once; if some inputs leave no room, for each of them by itself."""
         if any(len(values) == 0 for values in given.values()):
-            self.outcome.counts[f"refused: {name_of(mux.dtype)}: no input is a number of the dtype"] += 1
+            self.outcome.counts[
+                f"refused: {name_of(mux.dtype)}: no input is a number of the dtype"
+            ] += 1
             return []
         try:
             return [(mux(raw, **given), raw, given)]
@@ -376,7 +421,8 @@ class Trial:
         found = []
         for values in torch.unique(table, dim=0):
             here = (table == values).all(-1)
-            own, own_raw = {name: column[here] for name, column in given.items()}, raw[here]
+            own = {name: column[here] for name, column in given.items()}
+            own_raw = raw[here]
             try:
                 found.append((mux(own_raw, **own), own_raw, own))
             except InputError as error:
@@ -394,7 +440,9 @@ class Trial:
             where = torch.arange(n).unsqueeze(-1).expand(n, k)[possible]
             own = {name: column[possible] for name, column in columns.items()}
             self._judged("rows of all terms", mux, x[possible], own, raw, where)
-            self._impossible(mux, x[~possible], {name: column[~possible] for name, column in columns.items()})
+            self._impossible(
+                mux, x[~possible], {name: column[~possible] for name, column in columns.items()}
+            )
 
     def _impossible(self, mux: Multiplexer, x: Tensor, given: Mapping[str, Tensor]) -> None:
         """Where a term cannot be met there is no number that could be taken for an output."""
@@ -406,7 +454,9 @@ class Trial:
         wrong = np.flatnonzero(~self.judge(rows))
         if len(wrong):
             row = rows[int(wrong[0])].tolist()
-            self._found("impossible terms", f"{row} of `.x` breaks the rules", dtype=name_of(mux.dtype))
+            self._found(
+                "impossible terms", f"{row} of `.x` breaks the rules", dtype=name_of(mux.dtype)
+            )
 
     def _best(self, mux: Multiplexer, count: int) -> None:
         """The best term, or a sample, of every row, in ``eval()``; NaN among the raw values."""
@@ -417,7 +467,13 @@ class Trial:
             self._judged("rows in eval", mux, x, given, raw, torch.arange(len(raw)))
 
     def _judged(
-        self, check: str, mux: Multiplexer, x: Tensor, given: Mapping[str, Tensor], raw: Tensor, where: Tensor
+        self,
+        check: str,
+        mux: Multiplexer,
+        x: Tensor,
+        given: Mapping[str, Tensor],
+        raw: Tensor,
+        where: Tensor,
     ) -> None:
         """The exact verdict on every row; ``where`` says which raw row each came from."""
         rows = self._rows(x, given)
@@ -437,7 +493,9 @@ class Trial:
                 f"{len(wrong)} of {len(rows)} rows break the rules; the first is {rows[first].tolist()}",
                 dtype=name,
                 raw=tuple(raw[int(where[first])].double().tolist()),
-                inputs=tuple(rows[first].tolist()[len(self.sentence.outputs) : len(self.sentence.declared)]),
+                inputs=tuple(
+                    rows[first].tolist()[len(self.sentence.outputs) : len(self.sentence.declared)]
+                ),
                 training=mux.training,
             )
 
@@ -465,7 +523,13 @@ class Trial:
         self._checked(finding.check)
         self.outcome.counts[f"rows: {name_of(mux.dtype)}"] += finding.rows
         if finding.wrong:
-            self._found(finding.check, finding.wrong, dtype=name_of(mux.dtype), raw=finding.raw, inputs=finding.inputs)
+            self._found(
+                finding.check,
+                finding.wrong,
+                dtype=name_of(mux.dtype),
+                raw=finding.raw,
+                inputs=finding.inputs,
+            )
 
     # --- what else a layer promises -----------------------------------------------------------------------------------
 
@@ -503,7 +567,9 @@ class Trial:
             offers = torch.cat([x, *near, other, other.round()])
             own = {name: value.repeat(5) for name, value in given.items()}
             own_verdict = self.judge(self._rows(offers, own))
-            verdict = mux.rules.satisfied(offers, functions=functions_of(self.sentence), **own).numpy()
+            verdict = mux.rules.satisfied(
+                offers, functions=functions_of(self.sentence), **own
+            ).numpy()
             self._checked("Rules.satisfied agrees")
             self.outcome.counts["points judged inside"] += int(own_verdict.sum())
             self.outcome.counts["points judged outside"] += int((~own_verdict).sum())
@@ -524,7 +590,9 @@ class Trial:
         start = torch.float32 if mux.dtype is torch.float64 else torch.float64
         for branches, raw, given in self._branches(mux, *self._batch(mux, 16)):
             expected = branches.best()
-            loaded = Multiplexer.from_state(mux.state_dict(), boxes=mux._boxes, functions=functions_of(self.sentence))
+            loaded = Multiplexer.from_state(
+                mux.state_dict(), boxes=mux._boxes, functions=functions_of(self.sentence)
+            )
             found = {"loaded": loaded.eval()(raw, **given).best()}
             with torch.autocast("cpu", dtype=torch.bfloat16):
                 found["under autocast"] = mux(raw, **given).best()
@@ -538,7 +606,11 @@ class Trial:
                     functions=functions_of(self.sentence),
                 )
                 found["cast"] = other.to(mux.dtype).eval()(raw, **given).best()
-            except (ThinTermError, EqualityError, MagnitudeError):  # in the dtype that it would be cast from
+            except (
+                ThinTermError,
+                EqualityError,
+                MagnitudeError,
+            ):  # in the dtype that it would be cast from
                 pass
             for name, x in found.items():
                 self._checked(f"the same bits: {name}")
@@ -551,26 +623,34 @@ class Trial:
         for d in self.sentence.inputs:
             if d.upper is None or not all(len(values) for values in given.values()):
                 continue
-            beyond = torch.tensor([float(d.upper) + max(1.0, abs(float(d.upper)))] * 2, dtype=torch.float64).to(
-                mux.dtype
-            )
+            beyond = torch.tensor(
+                [float(d.upper) + max(1.0, abs(float(d.upper)))] * 2, dtype=torch.float64
+            ).to(mux.dtype)
             self._checked("inputs out of range are refused")
             try:
                 mux(raw, **{**given, d.name: beyond})
             except InputError as error:
                 if "outside its declared range" in str(error):
                     continue
-            self._found("inputs out of range are refused", f"{d} takes {beyond[0]}", dtype=name_of(mux.dtype))
+            self._found(
+                "inputs out of range are refused",
+                f"{d} takes {beyond[0]}",
+                dtype=name_of(mux.dtype),
+            )
 
     def _in_graphs(self, mux: Multiplexer) -> None:
         mux.eval()
         for _, raw, given in self._branches(mux, *self._batch(mux, 40)):
-            for graph, wrong, x in same_in_graphs(mux, raw, given, inductor=self.random.random() < 0.25):
+            for graph, wrong, x in same_in_graphs(
+                mux, raw, given, inductor=self.random.random() < 0.25
+            ):
                 self._checked(f"same in a graph: {graph}")
                 if wrong:
                     self._found("same in a graph", f"{graph}: {wrong}", dtype=name_of(mux.dtype))
                 if x is not None:
-                    self._judged(f"rows of a graph: {graph}", mux, x, given, raw, torch.arange(len(raw)))
+                    self._judged(
+                        f"rows of a graph: {graph}", mux, x, given, raw, torch.arange(len(raw))
+                    )
 
 
 def _told(error: Exception) -> str:
@@ -587,7 +667,9 @@ def _edges(sentence: Sentence) -> list[Fraction]:
         node.parts[1].value
         for rule in sentence.rules
         for node in rule.walk()
-        if node.op in COMPARISONS and node.parts[0].op == "variable" and node.parts[0].value in names
+        if node.op in COMPARISONS
+        and node.parts[0].op == "variable"
+        and node.parts[0].value in names
         if isinstance(node.parts[1].value, Fraction) and node.parts[1].op == "number"
     ]
 

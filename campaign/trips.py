@@ -16,7 +16,8 @@ from multiplexnet.layer.multiplexer import Multiplexer
 
 __all__ = ["round_trips"]
 
-COMBINATIONS, EACH = 4, 6
+COMBINATIONS = 4
+EACH = 6
 Trip = Callable[[Subject], Multiplexer]
 
 
@@ -39,7 +40,9 @@ def round_trips(subject: Subject) -> Iterator[Finding]:
         except Exception as error:
             yield Finding(check, f"it ends in {type(error).__name__}: {error}")
             continue
-        yield Finding(check, "".join(_different(*pair) for pair in zip(expected, found, strict=True))[:300])
+        yield Finding(
+            check, "".join(_different(*pair) for pair in zip(expected, found, strict=True))[:300]
+        )
 
 
 def _answer(mux: Multiplexer, raw: Tensor, given: Given) -> Tensor:
@@ -52,7 +55,9 @@ def _different(expected: tuple[Tensor, Tensor, Given], found: Tensor) -> str:
     if x.dtype == found.dtype and torch.equal(x, found):
         return ""
     row = int((x != found).any(-1).nonzero()[0, 0])
-    return f"the raw row {raw[row].tolist()} gives {found[row].tolist()}, before {x[row].tolist()}. "
+    return (
+        f"the raw row {raw[row].tolist()} gives {found[row].tolist()}, before {x[row].tolist()}. "
+    )
 
 
 # --- the trips ------------------------------------------------------------------------------------------------------
@@ -103,9 +108,15 @@ TRIPS: Mapping[str, Trip] = {
     ),
     "to_empty": lambda subject: _emptied(copy.deepcopy(subject.mux)),
     "to_empty, loaded": lambda subject: _loaded(_emptied(_rebuilt(subject)), subject, assign=False),
-    "to_empty, loaded by assigning": lambda subject: _loaded(_emptied(_rebuilt(subject)), subject, assign=True),
+    "to_empty, loaded by assigning": lambda subject: _loaded(
+        _emptied(_rebuilt(subject)), subject, assign=True
+    ),
     "meta, to_empty": lambda subject: _emptied(_from_meta(subject)),
-    "meta, to_empty, loaded": lambda subject: _loaded(_emptied(_from_meta(subject)), subject, assign=False),
-    "meta, to_empty, loaded by assigning": lambda s: _loaded(_emptied(_from_meta(s)), s, assign=True),
+    "meta, to_empty, loaded": lambda subject: _loaded(
+        _emptied(_from_meta(subject)), subject, assign=False
+    ),
+    "meta, to_empty, loaded by assigning": lambda s: _loaded(
+        _emptied(_from_meta(s)), s, assign=True
+    ),
     "meta, loaded by assigning": _assigned,
 }

@@ -41,7 +41,10 @@ def sentence(seed: int, index: int) -> Sentence:
 
 
 def _base(random: Random) -> Sentence:
-    return drawn(random.choice([family for family in FAMILIES if family not in ("points", "empty", "ends")]), random)
+    return drawn(
+        random.choice([family for family in FAMILIES if family not in ("points", "empty", "ends")]),
+        random,
+    )
 
 
 def negation(random: Random) -> Sentence:
@@ -77,7 +80,9 @@ def scaling(random: Random) -> Sentence:
         parts = tuple(product(factor, part) for part in node.parts)
         return Node(node.op if factor > 0 else TURNED[node.op], parts)
 
-    return replace(base, rules=tuple(rule.replaced(scaled) for rule in base.rules), kind="scaling", twin=base)
+    return replace(
+        base, rules=tuple(rule.replaced(scaled) for rule in base.rules), kind="scaling", twin=base
+    )
 
 
 def substitution(random: Random) -> Sentence:
@@ -87,8 +92,13 @@ def substitution(random: Random) -> Sentence:
     if not names:
         return replace(base, kind="substitution")
     name = random.choice(names)
-    instead = total(product(nonzero(random), variable(name)), number(random.choice([nonzero, any_size])(random)))
-    rules = tuple(rule.replaced(lambda node: instead if node == variable(name) else None) for rule in base.rules)
+    instead = total(
+        product(nonzero(random), variable(name)), number(random.choice([nonzero, any_size])(random))
+    )
+    rules = tuple(
+        rule.replaced(lambda node: instead if node == variable(name) else None)
+        for rule in base.rules
+    )
     return replace(base, rules=rules, kind="substitution")
 
 
@@ -96,18 +106,25 @@ def fusion(random: Random) -> Sentence:
     """Two satisfiable sentences fused: with s = x + x′ each may be written by the others, and still holds somewhere."""
     first = drawn(random.choice(SATISFIABLE), random)
     second = _renamed(drawn(random.choice(SATISFIABLE), random))
-    first, second = _small(first), _small(second)
-    a, b = random.choice(first.declared).name, random.choice(second.declared).name
+    first = _small(first)
+    second = _small(second)
+    a = random.choice(first.declared).name
+    b = random.choice(second.declared).name
 
     def fused(name: str, other: str) -> Callable[[Node], Node | None]:
         instead = total(variable("s"), product(-1, variable(other)))
         return lambda node: instead if node == variable(name) and random.random() < 0.5 else None
 
-    rules = [rule.replaced(fused(a, b)) for rule in first.rules] + [rule.replaced(fused(b, a)) for rule in second.rules]
+    rules = [rule.replaced(fused(a, b)) for rule in first.rules] + [
+        rule.replaced(fused(b, a)) for rule in second.rules
+    ]
     if random.random() < 0.3:
         rules.append(Node("==", (variable("s"), total(variable(a), variable(b)))))
     return Sentence(
-        (*first.declared, *second.declared, replace(first.declared[0], name="s")), tuple(rules), "fusion", True
+        (*first.declared, *second.declared, replace(first.declared[0], name="s")),
+        tuple(rules),
+        "fusion",
+        True,
     )
 
 
@@ -116,7 +133,9 @@ def _small(sentence: Sentence) -> Sentence:
     rules = sentence.rules[:2]
     used = {name for rule in rules for name in rule.names}
     return replace(
-        sentence, declared=tuple(d for d in sentence.declared if d.name in used) or sentence.declared, rules=rules
+        sentence,
+        declared=tuple(d for d in sentence.declared if d.name in used) or sentence.declared,
+        rules=rules,
     )
 
 

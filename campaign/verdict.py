@@ -100,7 +100,8 @@ Known = tuple[Bools, Bools]
 class _Enclosures:
     def __init__(self, judge: Judge, rows: Floats) -> None:
         self.columns = dict(zip(judge.names, rows.T, strict=True))
-        self.labels, self.count = judge.labels, len(rows)
+        self.labels = judge.labels
+        self.count = len(rows)
         self.zeros = np.zeros(len(rows))
 
     def number(self, node: Node) -> Enclosed:
@@ -137,11 +138,14 @@ class _Enclosures:
                 return not_p | q, p & not_q
             case "iff" | "xor":
                 (p, not_p), (q, not_q) = map(self.truth, node.parts)
-                same, other = (p & q) | (not_p & not_q), (p & not_q) | (not_p & q)
+                same = (p & q) | (not_p & not_q)
+                other = (p & not_q) | (not_p & q)
                 return (same, other) if node.op == "iff" else (other, same)
             case "case":
                 (c, not_c), (p, not_p), (q, not_q) = map(self.truth, node.parts)
-                return (c & p) | (not_c & q) | (p & q), (c & not_p) | (not_c & not_q) | (not_p & not_q)
+                return (c & p) | (not_c & q) | (p & q), (c & not_p) | (not_c & not_q) | (
+                    not_p & not_q
+                )
             case "flag":
                 on = self.columns[str(node.value)] == 1
                 return on, ~on
@@ -153,21 +157,26 @@ class _Enclosures:
         return self._compared(node)
 
     def _all(self, nodes: Sequence[Node]) -> Known:
-        yes, no = np.ones(self.count, np.bool_), np.zeros(self.count, np.bool_)
+        yes = np.ones(self.count, np.bool_)
+        no = np.zeros(self.count, np.bool_)
         for own_yes, own_no in map(self.truth, nodes):
-            yes, no = yes & own_yes, no | own_no
+            yes = yes & own_yes
+            no = no | own_no
         return yes, no
 
     def _any(self, nodes: Sequence[Node]) -> Known:
-        yes, no = np.zeros(self.count, np.bool_), np.ones(self.count, np.bool_)
+        yes = np.zeros(self.count, np.bool_)
+        no = np.ones(self.count, np.bool_)
         for own_yes, own_no in map(self.truth, nodes):
-            yes, no = yes | own_yes, no & own_no
+            yes = yes | own_yes
+            no = no & own_no
         return yes, no
 
     def _compared(self, node: Node) -> Known:
         (a, ea), (b, eb) = map(self.number, node.parts)
         value, error = _sum((a, ea), (-b, eb))
-        above, below = value > error, value < -error
+        above = value > error
+        below = value < -error
         equal = (value == 0) & (error == 0)
         match node.op:
             case "<=":
@@ -220,14 +229,18 @@ class _Integers:
     def __init__(self, judge: Judge, rows: Floats) -> None:
         self.labels = judge.labels
         numerators, denominator = _integers(rows)
-        self.columns: dict[str, Ratios] = {n: (numerators[:, i], denominator) for i, n in enumerate(judge.names)}
+        self.columns: dict[str, Ratios] = {
+            n: (numerators[:, i], denominator) for i, n in enumerate(judge.names)
+        }
         self.count = len(rows)
 
     def number(self, node: Node) -> Ratios:
         match node.op:
             case "number":
                 assert isinstance(node.value, Fraction)
-                return np.array([node.value.numerator] * self.count, dtype=object), node.value.denominator
+                return np.array(
+                    [node.value.numerator] * self.count, dtype=object
+                ), node.value.denominator
             case "variable" | "call":
                 return self.columns[str(node)]
             case "*":
@@ -242,7 +255,11 @@ class _Integers:
                 (a, b), denominator = _alike(list(map(self.number, node.parts[1:])))
                 return np.where(chosen, a, b), denominator
         values, denominator = _alike(list(map(self.number, node.parts)))
-        join: dict[str, Callable[[Any, Any], Any]] = {"+": np.add, "max": np.maximum, "min": np.minimum}
+        join: dict[str, Callable[[Any, Any], Any]] = {
+            "+": np.add,
+            "max": np.maximum,
+            "min": np.minimum,
+        }
         return reduce(join[node.op], values), denominator
 
     def truth(self, node: Node) -> Bools:
@@ -310,7 +327,9 @@ def _is_subnormal(rows: Floats) -> Bools:
 def _integers(rows: Floats) -> tuple[NDArray[Any], int]:
     """Floats as integers over one power of two."""
     exponents, fractions = _bits(rows)
-    whole = np.where(exponents == 0, fractions, fractions | (1 << 52)) * np.where(np.signbit(rows), -1, 1)
+    whole = np.where(exponents == 0, fractions, fractions | (1 << 52)) * np.where(
+        np.signbit(rows), -1, 1
+    )
     shifts = np.where(whole == 0, 0, np.maximum(exponents, 1) - 1075)
     least = min(0, int(shifts.min()))
     return whole.astype(object) << (shifts - least).astype(object), 1 << -least

@@ -87,7 +87,9 @@ def inner(path: Path) -> set[str]:
 
 def stage(module: str) -> int:
     part = module.partition(".")[0]
-    assert part in STAGES, f"{part} has no stage: put it into STAGES, after everything that it imports"
+    assert part in STAGES, (
+        f"{part} has no stage: put it into STAGES, after everything that it imports"
+    )
     return STAGES.index(part)
 
 
@@ -103,13 +105,21 @@ def test_a_file_imports_only_from_its_own_stage_and_the_stages_before_it(path: P
 
 @pytest.mark.parametrize("package", sorted(HOMES))
 def test_a_heavy_dependency_has_its_home(package: str) -> None:
-    users = {name_of(path) for path in FILES if any(name.partition(".")[0] == package for name in imported(path))}
+    users = {
+        name_of(path)
+        for path in FILES
+        if any(name.partition(".")[0] == package for name in imported(path))
+    }
     assert users
     assert {user for user in users if not belongs(user, HOMES[package])} == set()
 
 
 def test_torch_begins_after_geometry() -> None:
-    users = {name_of(path) for path in FILES if any(name.partition(".")[0] == "torch" for name in imported(path))}
+    users = {
+        name_of(path)
+        for path in FILES
+        if any(name.partition(".")[0] == "torch" for name in imported(path))
+    }
     assert {user for user in users if stage(user) <= stage("rules")} <= {"verdicts.satisfaction"}
 
 
@@ -128,7 +138,9 @@ def fresh(code: str) -> str:
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     heavy = "('z3', 'torch', 'numpy', 'scipy', 'polars')"
-    assert fresh(f"import sys, multiplexnet; print([n for n in {heavy} if n in sys.modules])") == "[]"
+    assert (
+        fresh(f"import sys, multiplexnet; print([n for n in {heavy} if n in sys.modules])") == "[]"
+    )
 
 
 def test_reading_rules_does_not_load_torch_or_z3() -> None:

@@ -87,8 +87,12 @@ def test_what_once_failed_holds(path: Path) -> None:
 
 def test_compiled_and_exported_layers_give_the_same_bits() -> None:
     x, y = variable("x"), variable("y")
-    rules = (Node("or", (Node("<", (total(x, y), number(1))), Node(">=", (x, number(Fraction(7, 3)))))),)
-    outcome = Trial(Sentence((Declared("x"), Declared("y")), rules), 100, random=Random(3), graphs=True).run()
+    rules = (
+        Node("or", (Node("<", (total(x, y), number(1))), Node(">=", (x, number(Fraction(7, 3)))))),
+    )
+    outcome = Trial(
+        Sentence((Declared("x"), Declared("y")), rules), 100, random=Random(3), graphs=True
+    ).run()
     assert outcome.violations == []
     assert outcome.counts["check: same in a graph: aot_eager"] == 1
     assert outcome.counts["check: rows of a graph: export"] == 1
@@ -119,10 +123,16 @@ def test_a_planted_fault_is_found(name: str) -> None:
 
 
 def test_faults_leave_nothing_behind() -> None:
-    before = [(target, name, getattr(target, name)) for f in BY_NAME.values() for target, name, _ in f.patches()]
+    before = [
+        (target, name, getattr(target, name))
+        for f in BY_NAME.values()
+        for target, name, _ in f.patches()
+    ]
     for fault in BY_NAME.values():
         with FAULTS["planted"](fault):
-            assert all(getattr(target, name) is not old for target, name, old in _patched(fault, before))
+            assert all(
+                getattr(target, name) is not old for target, name, old in _patched(fault, before)
+            )
     assert all(getattr(target, name) is old for target, name, old in before)
 
 
@@ -150,13 +160,18 @@ def test_a_failure_is_shrunk_saved_and_replayed(tmp_path: Path) -> None:
 def lower_and_upper() -> Sentence:
     """u <= x <= v."""
     x, u, v = map(variable, "xuv")
-    known = [Declared("u", "input", Fraction(-5), Fraction(0)), Declared("v", "input", Fraction(1), Fraction(10**9))]
+    known = [
+        Declared("u", "input", Fraction(-5), Fraction(0)),
+        Declared("v", "input", Fraction(1), Fraction(10**9)),
+    ]
     return Sentence((Declared("x"), *known), (Node("<=", (u, x)), Node("<=", (x, v))))
 
 
 def bounded_by_input() -> Sentence:
     """x <= u."""
-    return Sentence((Declared("x"), Declared("u", "input")), (Node("<=", (variable("x"), variable("u"))),))
+    return Sentence(
+        (Declared("x"), Declared("u", "input")), (Node("<=", (variable("x"), variable("u"))),)
+    )
 
 
 def guarded_by_input() -> Sentence:
@@ -175,7 +190,11 @@ class Broken(nn.Module):
         self.mux = mux
 
     def __getattr__(self, name: str) -> Any:
-        return super().__getattr__("mux") if name == "mux" else getattr(super().__getattr__("mux"), name)
+        return (
+            super().__getattr__("mux")
+            if name == "mux"
+            else getattr(super().__getattr__("mux"), name)
+        )
 
     def forward(self, raw: Tensor, **inputs: Any) -> Any:
         return self.mux(raw, **inputs)
@@ -276,12 +295,16 @@ def positive() -> Sentence:
     return Sentence((Declared("x"),), (Node(">", (variable("x"), number(0))),))
 
 
-def findings(attack: Attack, kind: type[nn.Module], tried: Sentence, dtype: torch.dtype) -> list[Finding]:
+def findings(
+    attack: Attack, kind: type[nn.Module], tried: Sentence, dtype: torch.dtype
+) -> list[Finding]:
     """What an attack finds, several times over, on a layer that has this wrong with it."""
     layer: Any = kind(Multiplexer(Rules(str(tried)), dtype=dtype)).eval()
     found = []
     for seed in range(4):
-        subject = Subject(tried, layer, Judge(tried), Random(seed), torch.Generator().manual_seed(seed))
+        subject = Subject(
+            tried, layer, Judge(tried), Random(seed), torch.Generator().manual_seed(seed)
+        )
         found += [finding for finding in attack(subject) if finding.wrong]
     return found
 
@@ -299,7 +322,9 @@ def findings(attack: Attack, kind: type[nn.Module], tried: Sentence, dtype: torc
         (changed_tables, Believes, positive(), "the certificate sees changed tables"),
     ],
 )
-def test_an_attack_finds_what_it_is_made_for(attack: Attack, kind: type, tried: Sentence, check: str) -> None:
+def test_an_attack_finds_what_it_is_made_for(
+    attack: Attack, kind: type, tried: Sentence, check: str
+) -> None:
     assert check in {finding.check for finding in findings(attack, kind, tried, torch.float32)}
 
 
@@ -314,13 +339,18 @@ def test_a_number_is_judged_as_it_was_given() -> None:
     wrong = [f.wrong for f in findings(given_numbers, Rounds, bounded_by_input(), torch.float32)]
     assert any("as float: [0.10000000149011612] breaks the rules" in text for text in wrong)
     wrong = [f.wrong for f in findings(given_numbers, Rounds, lower_and_upper(), torch.float32)]
-    assert any("v = 16777217 as" in text or "v = 257 as" in text or "outside its range" in text for text in wrong)
+    assert any(
+        "v = 16777217 as" in text or "v = 257 as" in text or "outside its range" in text
+        for text in wrong
+    )
 
 
 def test_tables_are_restored_after_they_were_changed() -> None:
     mux = Multiplexer(Rules("x + y <= 1"), dtype=torch.float64).eval()
     before = copy.deepcopy(dict(mux.named_buffers()))
-    tried = Sentence((Declared("x"), Declared("y")), (Node("<=", (total(*map(variable, "xy")), number(1))),))
+    tried = Sentence(
+        (Declared("x"), Declared("y")), (Node("<=", (total(*map(variable, "xy")), number(1))),)
+    )
     list(changed_tables(Subject(tried, mux, Judge(tried), Random(0), torch.Generator())))
     assert all(torch.equal(before[name], table) for name, table in mux.named_buffers())
 
@@ -361,12 +391,16 @@ def test_the_judge_is_not_fooled_by_the_mode() -> None:
 
 def test_rows_become_integers_by_their_bits() -> None:
     bits = np.random.default_rng(0).integers(0, 2**63, 2000, dtype=np.uint64).view(np.float64)
-    rows = np.concatenate([bits[np.isfinite(bits)], -bits[np.isfinite(bits)], [0.0, 5e-324, -5e-324]])[:, None]
+    rows = np.concatenate(
+        [bits[np.isfinite(bits)], -bits[np.isfinite(bits)], [0.0, 5e-324, -5e-324]]
+    )[:, None]
     same = Judge(Sentence((Declared("x"),), (Node("==", (variable("x"), number(0))),)))
     with flushing():
         assert same(rows).sum() == 1
     for value in rows[::50, 0].tolist():
-        judge = Judge(Sentence((Declared("x"),), (Node("==", (variable("x"), number(Fraction(value)))),)))
+        judge = Judge(
+            Sentence((Declared("x"),), (Node("==", (variable("x"), number(Fraction(value)))),))
+        )
         with flushing():
             assert judge(np.array([[value]]))[0]
 
@@ -407,7 +441,9 @@ def in_fractions(tried: Sentence) -> dict[str, Callable[..., Fraction]]:
     """The functions of a sentence, whose values in float64 are exact."""
 
     def exact(function: Callable[..., torch.Tensor]) -> Callable[..., Fraction]:
-        return lambda *given: Fraction(float(function(*(torch.tensor(float(g), dtype=torch.float64) for g in given))))
+        return lambda *given: Fraction(
+            float(function(*(torch.tensor(float(g), dtype=torch.float64) for g in given)))
+        )
 
     return {name: exact(function) for name, function in functions_of(tried).items()}
 
@@ -421,11 +457,17 @@ def test_the_judge_agrees_with_fractions(kind: str) -> None:
         tried = sentence(2, index)
         formula = Rules(str(tried)).specification
         model = Meaning(tried).model()
-        rows = random.choice([-3.0, -1.0, -0.5, 0.0, 1e-9, 0.1, 1 / 3, 2.0, 1e6, 1e300], (20, len(tried.declared)))
+        rows = random.choice(
+            [-3.0, -1.0, -0.5, 0.0, 1e-9, 0.1, 1 / 3, 2.0, 1e6, 1e300], (20, len(tried.declared))
+        )
         if isinstance(model, dict):
             largest = Fraction(10) ** 300  # some of z3's numbers are beyond float64
-            point = np.array([float(min(max(model[d.name], -largest), largest)) for d in tried.declared])
-            rows = np.concatenate([rows, [point, np.nextafter(point, np.inf), np.nextafter(point, -np.inf)]])
+            point = np.array(
+                [float(min(max(model[d.name], -largest), largest)) for d in tried.declared]
+            )
+            rows = np.concatenate(
+                [rows, [point, np.nextafter(point, np.inf), np.nextafter(point, -np.inf)]]
+            )
         for j, d in enumerate(tried.declared):
             if d.values is not None:
                 rows[:, j] = random.choice(np.array(d.values, dtype=float), len(rows))
@@ -433,7 +475,11 @@ def test_the_judge_agrees_with_fractions(kind: str) -> None:
         by_name = {v.name: v for v in formula.variables}
         variables = [by_name[d.name] for d in tried.declared]
         expected = [
-            holds(formula.formula, dict(zip(variables, map(Fraction, row), strict=False)), in_fractions(tried))
+            holds(
+                formula.formula,
+                dict(zip(variables, map(Fraction, row), strict=False)),
+                in_fractions(tried),
+            )
             for row in rows.tolist()
         ]
         judge = Judge(tried)
@@ -457,7 +503,11 @@ def test_the_judge_needs_integers_on_the_boundary_only() -> None:
 def test_a_trial_is_a_function_of_its_numbers() -> None:
     for index in (3, 11):
         once, again = trial(5, index, 100), trial(5, index, 100)
-        assert (once.kind, once.counts, once.violations) == (again.kind, again.counts, again.violations)
+        assert (once.kind, once.counts, once.violations) == (
+            again.kind,
+            again.counts,
+            again.violations,
+        )
 
 
 def without_seconds(summary: Summary) -> dict[str, Any]:

@@ -30,7 +30,11 @@ FAMILIES = {
     "thirty_terms": ("on: bool[5]; x: real\nsum(on) >= 1\nx >= 0", 18, 31),
     "one_of_twenty": ("on: bool[20]\nsum(on) >= 1", 120, 2**20 - 1),
     "three_of_thirty": ("on: bool[30]\nsum(on) <= 3", 200, sum(comb(30, k) for k in range(4))),
-    "colours_in_a_row": ('c: {"r", "g", "b"}[12]\nall(c[i] != c[i + 1] for i in range(11))', 110, 3 * 2**11),
+    "colours_in_a_row": (
+        'c: {"r", "g", "b"}[12]\nall(c[i] != c[i + 1] for i in range(11))',
+        110,
+        3 * 2**11,
+    ),
     "actuators": (
         "on: bool[12]; a: real[12]\nall((200 < a[i] < 400) if on[i] else a[i] == 0 for i in range(12))\nsum(on) <= 4",
         80,
@@ -91,7 +95,9 @@ def test_what_does_not_fall_apart_is_refused_as_before() -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("case", [case for case in CASES if case.satisfiable], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.satisfiable], ids=lambda case: case.name
+)
 def test_the_corpus_survives_decomposition(case: Case) -> None:
     rules = Rules(case.text)
     try:
@@ -122,8 +128,13 @@ def assert_well_formed(found: Compiled) -> None:
         inner = [output for part in term.blocks for output in part.outputs]
         assert len(set(inner)) == len(inner)
         assert set(inner) <= set(block.outputs)
-        assert {v for v, _ in term.fixed} == {v for v in block.outputs if v.is_discrete} - set(inner)
-        assert not {s for row in term.rows for s, _ in row.linear.terms} & {*inner, *(v for v, _ in term.fixed)}
+        assert {v for v, _ in term.fixed} == {v for v in block.outputs if v.is_discrete} - set(
+            inner
+        )
+        assert not {s for row in term.rows for s, _ in row.linear.terms} & {
+            *inner,
+            *(v for v, _ in term.fixed),
+        }
 
 
 def test_decomposition_is_the_same_in_every_run() -> None:
@@ -151,7 +162,10 @@ def faulty(block: Block, change: object) -> Block:
     for k, term in enumerate(block.terms):
         if term.blocks:
             inner = (faulty(term.blocks[0], change), *term.blocks[1:])
-            return Block(block.outputs, (*block.terms[:k], replace(term, blocks=inner), *block.terms[k + 1 :]))
+            return Block(
+                block.outputs,
+                (*block.terms[:k], replace(term, blocks=inner), *block.terms[k + 1 :]),
+            )
     return Block(block.outputs, change(block.terms))  # type: ignore[operator]
 
 
@@ -166,7 +180,8 @@ def wrong_value(terms: Sequence[Term]) -> tuple[Term, ...]:
 
 @pytest.mark.parametrize("change", [missing, wrong_value])
 @pytest.mark.parametrize(
-    "text", ["on: bool[8]\nsum(on) <= 3", 'c: {"r", "g", "b"}[5]\nall(c[i] != c[i + 1] for i in range(4))']
+    "text",
+    ["on: bool[8]\nsum(on) <= 3", 'c: {"r", "g", "b"}[5]\nall(c[i] != c[i + 1] for i in range(4))'],
 )
 def test_the_certificate_sees_a_fault_deep_inside(text: str, change: object) -> None:
     specification = Rules(text).specification

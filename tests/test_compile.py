@@ -87,7 +87,9 @@ def test_the_terms_are_equivalent_to_the_rules(case: Case) -> None:
         assert prod(len(block.terms) for block in found.blocks) == case.terms
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.satisfiable], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if not case.satisfiable], ids=lambda case: case.name
+)
 def test_contradictory_rules_have_no_terms(case: Case) -> None:
     with pytest.raises(ContradictionError, match="no output obeys the rules"):
         Rules(case.text).compile()
@@ -98,7 +100,9 @@ def test_no_term_is_empty_and_none_is_covered_by_the_others(case: Case) -> None:
     _, found = compiled(case.name)
     for block in found.blocks:
         for term in block.terms:
-            others = [negation(o.formula) for o in block.terms if o is not term and o.fixed == term.fixed]
+            others = [
+                negation(o.formula) for o in block.terms if o is not term and o.fixed == term.fixed
+            ]
             assert has_point([term.formula, *others], found)
 
 
@@ -107,7 +111,9 @@ def test_no_row_follows_from_the_others_and_no_equality_is_hidden(case: Case) ->
     _, found = compiled(case.name)
     for _, term in all_terms(found.blocks):
         for row in term.rows:
-            assert has_point([negation(row), *(other for other in term.rows if other is not row)], found)
+            assert has_point(
+                [negation(row), *(other for other in term.rows if other is not row)], found
+            )
             if row.relation == "<=":
                 assert has_point([Atom(row.linear, "<"), *term.rows], found)
 
@@ -169,7 +175,13 @@ def test_terms_are_the_same_in_every_process_and_after_other_work() -> None:
     blocks = [compiled(case.name)[1].blocks for case in SATISFIABLE]
     here = hashlib.sha256(repr(blocks).encode()).hexdigest()
     command = [sys.executable, "-c", DIGEST, str(Path(__file__).parent)]
-    run = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert run.stdout.strip() == here
 
 
@@ -192,7 +204,9 @@ def test_terms_are_sorted_by_the_values_of_discrete_outputs() -> None:
 # --- random formulas ------------------------------------------------------------------------------------------------
 
 
-def assert_compiles(formula: Formula, variables: Sequence[Variable], functions: tuple[str, ...] = ()) -> None:
+def assert_compiles(
+    formula: Formula, variables: Sequence[Variable], functions: tuple[str, ...] = ()
+) -> None:
     specification = Specification(tuple(variables), (Rule(formula, "…"),), functions)
     try:
         found = compile_rules(specification)
@@ -227,16 +241,22 @@ def test_random_formulas_with_functions_compile_to_equivalent_terms(formula: For
 TWO_SIDED = "x: real; y: real; on: bool\nx >= 2 or x <= -2\nimplies(on, y >= x)"
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "nested", "mixed", "simplex", "twenty_two_sided"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "nested", "mixed", "simplex", "twenty_two_sided"]
+)
 def test_the_certificate_refuses_a_term_too_wide(name: str) -> None:
     specification, found = compiled(name)
     block = found.blocks[-1]
     wider = [replace(block.terms[-1], rows=block.terms[-1].rows[:-1]), *block.terms[:-1]]
     with pytest.raises(AssertionError, match="not imply"):
-        certificate(specification, [*found.blocks[:-1], Block(block.outputs, tuple(wider))], complete=True)
+        certificate(
+            specification, [*found.blocks[:-1], Block(block.outputs, tuple(wider))], complete=True
+        )
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "nested", "mixed", "all_different", "twenty_two_sided"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "nested", "mixed", "all_different", "twenty_two_sided"]
+)
 def test_the_certificate_refuses_a_missing_term(name: str) -> None:
     specification, found = compiled(name)
     block = found.blocks[-1]
@@ -283,12 +303,20 @@ def test_too_many_terms_are_refused_with_the_count_the_block_and_the_options() -
     assert refusal.value.count > 40
     assert refusal.value.max_terms == 40
     assert refusal.value.outputs == tuple(f"x[{i}]" for i in range(6))
-    for word in ("x[0], x[1]", "more than 40 terms", f"{refusal.value.count} found", "max_terms", "cover=rows"):
+    for word in (
+        "x[0], x[1]",
+        "more than 40 terms",
+        f"{refusal.value.count} found",
+        "max_terms",
+        "cover=rows",
+    ):
         assert word in str(refusal.value)
 
 
 def test_the_budget_is_per_block() -> None:
-    assert len(Rules("x: real[9]\nall(v <= -1 or v >= 1 for v in x)").compile(max_terms=2).blocks) == 9
+    assert (
+        len(Rules("x: real[9]\nall(v <= -1 or v >= 1 for v in x)").compile(max_terms=2).blocks) == 9
+    )
 
 
 def test_progress_is_told() -> None:
@@ -315,7 +343,8 @@ def many_boxes() -> Rules:
 
 
 @pytest.mark.parametrize(
-    "kind", [np.asarray, torch.tensor, lambda rows: pl.DataFrame(rows, [f"x[{i}]" for i in range(4)])]
+    "kind",
+    [np.asarray, torch.tensor, lambda rows: pl.DataFrame(rows, [f"x[{i}]" for i in range(4)])],
 )
 def test_a_cover_contains_the_rows_that_obey(kind: object) -> None:
     rules = many_boxes()
@@ -345,8 +374,12 @@ def test_a_cover_can_be_complete() -> None:
 
 
 def test_a_cover_reads_discrete_columns_inputs_and_names() -> None:
-    rules = Rules("on: bool; x: real; u: input[0, 5]\nimplies(on, x >= u or x <= -u)\nimplies(not on, x == 0)")
-    table = pl.DataFrame({"u": [1.0, 2.0, 3.0, 1.0], "x": [1.5, 0.0, -4.0, 9.0], "on": [1, 0, 1, 0], "more": [0] * 4})
+    rules = Rules(
+        "on: bool; x: real; u: input[0, 5]\nimplies(on, x >= u or x <= -u)\nimplies(not on, x == 0)"
+    )
+    table = pl.DataFrame(
+        {"u": [1.0, 2.0, 3.0, 1.0], "x": [1.5, 0.0, -4.0, 9.0], "on": [1, 0, 1, 0], "more": [0] * 4}
+    )
     found = rules.compile(cover=table)
     assert found.covered == 1
     assert found.complete
@@ -383,7 +416,9 @@ def test_a_cover_goes_where_the_whole_does_not() -> None:
 
 @pytest.mark.parametrize("rows", [np.zeros((3, 2)), np.zeros(3), torch.zeros(2, 3, 1)])
 def test_rows_of_a_wrong_shape_are_refused(rows: object) -> None:
-    with pytest.raises(ShapeError, match=r"expected rows of shape \(N, 1\), one column for each of x; found shape"):
+    with pytest.raises(
+        ShapeError, match=r"expected rows of shape \(N, 1\), one column for each of x; found shape"
+    ):
         Rules("x >= 1").compile(cover=rows)
 
 
@@ -418,11 +453,18 @@ def test_arguments_of_functions_are_simplified_when_discrete_outputs_are_fixed()
 
 def test_a_boolean_output_stands_for_zero_and_one() -> None:
     on = Variable("on", 0, Bool())
-    found = compile_rules(Specification((on,), (Rule(Atom(Linear.of(on) * 2 - 1, "<"), "on < 1/2"),)))
+    found = compile_rules(
+        Specification((on,), (Rule(Atom(Linear.of(on) * 2 - 1, "<"), "on < 1/2"),))
+    )
     assert found.blocks == (Block((on,), (Term((), ((on, Fraction(0)),)),)),)
 
 
-@given(st.lists(st.sampled_from(["x <= 1", "x >= -1", "x + y <= 1", "x - y <= 0", "y >= -2", "x == y"]), min_size=1))
+@given(
+    st.lists(
+        st.sampled_from(["x <= 1", "x >= -1", "x + y <= 1", "x - y <= 0", "y >= -2", "x == y"]),
+        min_size=1,
+    )
+)
 @settings(max_examples=30, deadline=None)
 def test_repeated_rules_say_nothing_new(lines: list[str]) -> None:
     once = Rules("x: real; y: real\n" + "\n".join(dict.fromkeys(lines))).compile()

@@ -87,13 +87,17 @@ def generated(model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]) -> Callab
 
 def followed(model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]) -> Callable[..., Tensor]:
     names = list(inputs)
-    graph = make_fx(lambda r, *given: model(r, **dict(zip(names, given, strict=True))))(raw, *inputs.values())
+    graph = make_fx(lambda r, *given: model(r, **dict(zip(names, given, strict=True))))(
+        raw, *inputs.values()
+    )
     return lambda r, **given: graph(r, *(given[name] for name in names))
 
 
 def mapped(model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]) -> Callable[..., Tensor]:
     names = list(inputs)
-    row = torch.vmap(lambda r, *given: model(r, **dict(zip(names, given, strict=True))), randomness="different")
+    row = torch.vmap(
+        lambda r, *given: model(r, **dict(zip(names, given, strict=True))), randomness="different"
+    )
     return lambda r, **given: row(r, *(given[name] for name in names))
 
 
@@ -109,7 +113,9 @@ def through_onnx(
         program = torch.onnx.export(model, (raw,), kwargs=dict(inputs), dynamo=True, verbose=False)
     assert program is not None
     program.save(str(folder / "layer.onnx"))
-    session = onnxruntime.InferenceSession(str(folder / "layer.onnx"), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(folder / "layer.onnx"), providers=["CPUExecutionProvider"]
+    )
     wanted = {node.name for node in session.get_inputs()}
 
     def run(raw: Tensor, inputs: Mapping[str, Tensor]) -> Tensor:
@@ -145,7 +151,10 @@ class Case:
 
     def layer(self, dtype: torch.dtype = torch.float32) -> mx.Multiplexer:
         return mx.Multiplexer(
-            mx.Rules(self.text), dtype=dtype, functions=dict(self.functions), max_terms=self.max_terms
+            mx.Rules(self.text),
+            dtype=dtype,
+            functions=dict(self.functions),
+            max_terms=self.max_terms,
         ).eval()
 
     def inputs(self, rows: int, dtype: torch.dtype) -> dict[str, Tensor]:
@@ -167,7 +176,9 @@ def thirds(x: Fraction) -> Fraction:
 
 def argument(x: Fraction) -> Fraction:
     """1.000001 x + 1e-9 as the layer computes it in float32."""
-    wide = torch.tensor(1e-9, dtype=torch.float64) + 1.000001 * torch.tensor(float(x), dtype=torch.float64)
+    wide = torch.tensor(1e-9, dtype=torch.float64) + 1.000001 * torch.tensor(
+        float(x), dtype=torch.float64
+    )
     return Fraction(float(wide.float()))
 
 
@@ -242,7 +253,9 @@ def built(name: str, dtype: torch.dtype = torch.float32) -> mx.Multiplexer:
 def raws(mux: mx.Multiplexer, rows: int = 60) -> Tensor:
     """N(0, 1), N(0, 30²), ±1e4, ±inf and NaN in turn."""
     scales = torch.tensor([1.0, 30.0, 1e4, inf, nan], dtype=torch.float64).repeat(rows // 5)
-    return (torch.randn(len(scales), mux.in_features, dtype=torch.float64) * scales[:, None]).to(mux.dtype)
+    return (torch.randn(len(scales), mux.in_features, dtype=torch.float64) * scales[:, None]).to(
+        mux.dtype
+    )
 
 
 def broken_rows(case: Case, x: Tensor, inputs: Mapping[str, Tensor]) -> list[int]:
@@ -250,7 +263,9 @@ def broken_rows(case: Case, x: Tensor, inputs: Mapping[str, Tensor]) -> list[int
     found = []
     for i, row in enumerate(x.double().tolist()):
         given = {name: Fraction(float(values[i])) for name, values in inputs.items()}
-        if any(value != value or abs(value) == inf for value in row) or not case.obeys(list(map(Fraction, row)), given):
+        if any(value != value or abs(value) == inf for value in row) or not case.obeys(
+            list(map(Fraction, row)), given
+        ):
             found.append(i)
     return found
 
@@ -280,7 +295,9 @@ def test_a_row_whose_inputs_are_out_of_range_is_nan_everywhere(recorder: str, en
 
 @pytest.mark.parametrize("recorder", RECORDERS)
 def test_a_row_without_room_between_the_floats_is_nan_everywhere(recorder: str) -> None:
-    mux = mx.Multiplexer(mx.Rules("x: real; y: real; u: input[0,1]\nu < x; x < u + 1e-12\ny >= 1 or y <= 0")).eval()
+    mux = mx.Multiplexer(
+        mx.Rules("x: real; y: real; u: input[0,1]\nu < x; x < u + 1e-12\ny >= 1 or y <= 0")
+    ).eval()
     raw, u = torch.randn(2, mux.in_features), torch.tensor([0.0, 0.5])
     graph = RECORDERS[recorder](Ended(mux), raw, {"u": torch.zeros(2)})
     assert graph(raw, u=u).isnan().tolist() == [[False, False], [True, True]]
@@ -295,7 +312,11 @@ def test_a_row_that_cannot_obey_is_nan_in_inner_blocks_too(recorder: str, end: s
     raw = torch.randn(4, mux.in_features)
     graph = RECORDERS[recorder](Ended(mux, end), raw, {"u": torch.ones(4)})
     found = graph(raw, u=torch.tensor([1.0, nan, 5.0, -4.0]))
-    assert found.isnan().all(-1).tolist() == found.isnan().any(-1).tolist() == [False, True, True, False]
+    assert (
+        found.isnan().all(-1).tolist()
+        == found.isnan().any(-1).tolist()
+        == [False, True, True, False]
+    )
 
 
 @pytest.mark.parametrize("recorder", RECORDERS)
@@ -311,7 +332,10 @@ def test_where_a_function_is_infinite_the_whole_row_is_nan(recorder: str) -> Non
 
 def test_kernels_that_torch_writes_do_the_same() -> None:
     mux = mx.Multiplexer(mx.Rules(PARTLY)).eval()
-    raw, bad = torch.randn(6, mux.in_features), {name: torch.tensor(v) for name, v in BAD_INPUTS.items()}
+    raw, bad = (
+        torch.randn(6, mux.in_features),
+        {name: torch.tensor(v) for name, v in BAD_INPUTS.items()},
+    )
     found = generated(Ended(mux), raw, bad)(raw, **bad)
     assert found.isnan().all(-1).tolist() == found.isnan().any(-1).tolist() == [False, *[True] * 5]
 
@@ -328,7 +352,9 @@ def two_ways() -> mx.Multiplexer:
 
 
 def test_values_of_impossible_terms_are_nan(two_ways: mx.Multiplexer) -> None:
-    branches = two_ways(torch.randn(3, two_ways.in_features).double(), u=torch.tensor([1.0, 9.0, 3.0]).double())
+    branches = two_ways(
+        torch.randn(3, two_ways.in_features).double(), u=torch.tensor([1.0, 9.0, 3.0]).double()
+    )
     impossible = branches.logits.isneginf()
     assert impossible.sum(-1).tolist() == [1, 1, 0]
     assert torch.equal(branches.x.isnan().squeeze(-1), impossible)
@@ -343,7 +369,9 @@ def distance(centre: Tensor) -> Callable[[Tensor], Tensor]:
 
 
 @pytest.mark.parametrize("way", ["loss", "evidence_loss"])
-def test_impossible_terms_cost_nothing_and_lose_no_gradient(two_ways: mx.Multiplexer, way: str) -> None:
+def test_impossible_terms_cost_nothing_and_lose_no_gradient(
+    two_ways: mx.Multiplexer, way: str
+) -> None:
     raw = torch.randn(3, two_ways.in_features).double().requires_grad_()
     u, centre = torch.tensor([1.0, 9.0, 3.0]).double(), torch.tensor(2.5).double().requires_grad_()
     branches = two_ways(raw, u=u)
@@ -351,7 +379,10 @@ def test_impossible_terms_cost_nothing_and_lose_no_gradient(two_ways: mx.Multipl
     for i in range(3):
         kept = ~branches.logits[i].isneginf()
         losses, logits = distance(centre)(branches.x[i][kept]), branches.logits[i][kept]
-        log_q, log_p = torch.log_softmax(logits, -1), -torch.tensor(float(kept.sum())).double().log()
+        log_q, log_p = (
+            torch.log_softmax(logits, -1),
+            -torch.tensor(float(kept.sum())).double().log(),
+        )
         each = log_q.exp() * (losses - log_p + log_q)
         expected = each.sum() if way == "loss" else -torch.logsumexp(log_p - losses, -1)
         assert torch.allclose(found[i], expected)
@@ -367,7 +398,10 @@ def test_impossible_terms_cost_nothing_and_lose_no_gradient(two_ways: mx.Multipl
 )
 def test_estimators_leave_impossible_terms_out(two_ways: mx.Multiplexer, estimator: object) -> None:
     raw = torch.randn(50, two_ways.in_features).double().requires_grad_()
-    u, centre = torch.tensor([1.0, 9.0]).double().repeat(25), torch.tensor(2.5).double().requires_grad_()
+    u, centre = (
+        torch.tensor([1.0, 9.0]).double().repeat(25),
+        torch.tensor(2.5).double().requires_grad_(),
+    )
     loss = two_ways(raw, u=u).loss(distance(centre), estimator=estimator)
     assert loss.isfinite().all()
     for gradient in torch.autograd.grad(loss.sum(), (raw, centre)):
@@ -413,7 +447,9 @@ def test_a_row_that_cannot_be_repaired_is_refused() -> None:
     mux = mx.Multiplexer(mx.Rules("x: real; u: input[0,1]\nu < x; x < u + 1e-12"))
     with pytest.raises(InputError, match=r"cannot be repaired.*row 1"):
         mux.repair(torch.zeros(2, 1), u=torch.tensor([0.0, 0.5]))
-    wild = mx.Multiplexer(mx.Rules("x: real; y: real; h: function\ny > h(x)"), functions={"h": lambda x: x * inf})
+    wild = mx.Multiplexer(
+        mx.Rules("x: real; y: real; h: function\ny > h(x)"), functions={"h": lambda x: x * inf}
+    )
     with pytest.raises(InputError, match=r"cannot be repaired.*the only row"):
         wild.repair(torch.ones(2))
 
@@ -430,7 +466,9 @@ def test_repair_is_no_part_of_a_graph() -> None:
         torch.export.export(Repaired(), (x, u))
     with pytest.raises(GraphError):
         torch.vmap(lambda row, limit: mux.repair(row, u=limit))(x, u)
-    compiled = torch.compile(Repaired(), backend="aot_eager")  # two graphs, with repair between them
+    compiled = torch.compile(
+        Repaired(), backend="aot_eager"
+    )  # two graphs, with repair between them
     assert compiled(x, u).tolist() == [[1.0], [6.0]]
     with pytest.raises(InputError, match="outside its declared range"):
         compiled(x, torch.tensor([0.0, 50.0]))
@@ -447,7 +485,9 @@ def test_onnxruntime_obeys(name: str, tmp_path: Path) -> None:
     run = through_onnx(Ended(mux), raw, inputs, tmp_path)
     assert broken_rows(case, run(raw, inputs), inputs) == []
     worst = raw.clone()
-    worst[:, : mux.out_features] = torch.where(torch.rand(len(raw), mux.out_features) < 0.5, -inf, inf)
+    worst[:, : mux.out_features] = torch.where(
+        torch.rand(len(raw), mux.out_features) < 0.5, -inf, inf
+    )
     assert broken_rows(case, run(worst, inputs), inputs) == []
     first = next(iter(inputs))
     inputs[first][:3] = torch.tensor([nan, 1e6, -1e6])
@@ -509,7 +549,9 @@ def test_decomposed_rules_with_conditions_on_inputs(name: str) -> None:
     assert mux.is_nested
     u = torch.linspace(-4, 4, 65)
     for scale in (0.0, 1.0, 30.0, inf):
-        raw = torch.nan_to_num(scale * torch.randn(65, mux.in_features), nan=0.0, posinf=inf, neginf=-inf)
+        raw = torch.nan_to_num(
+            scale * torch.randn(65, mux.in_features), nan=0.0, posinf=inf, neginf=-inf
+        )
         branches = mux(raw, u=u)
         for x in (branches.best(), branches.sample()):
             assert all(
@@ -524,7 +566,9 @@ def test_decomposed_rules_with_conditions_on_inputs(name: str) -> None:
 
 def test_a_condition_needs_no_logits() -> None:
     """Which of several conditions holds is known: nothing is to be chosen between them."""
-    with_condition, without = (mx.Multiplexer(mx.Rules(text)) for text in (GUARD, "p: bool[30]\nsum(p) <= 3"))
+    with_condition, without = (
+        mx.Multiplexer(mx.Rules(text)) for text in (GUARD, "p: bool[30]\nsum(p) <= 3")
+    )
     assert with_condition.in_features == without.in_features
     again = mx.Multiplexer.from_state(with_condition.state_dict())
     assert again.in_features == with_condition.in_features
@@ -555,7 +599,9 @@ def test_at_logits_of_zero_every_plain_term_is_as_likely_as_any_other() -> None:
 def test_at_most_three_of_thirty_starts_without_favourites() -> None:
     mux = mx.Multiplexer(mx.Rules("on: bool[30]\nsum(on) <= 3")).eval()
     branches = mux(torch.randn(3000, mux.in_features))
-    shares = branches.sample().mean(0)  # 0.098 each would be uniform; without offsets 0.5 for the first, 0 for the last
+    shares = branches.sample().mean(
+        0
+    )  # 0.098 each would be uniform; without offsets 0.5 for the first, 0 for the last
     assert shares.min() > 0.01
     assert shares.max() < 0.25
     assert branches.best().any(0).all()
@@ -597,7 +643,9 @@ def test_where_a_layer_starts_is_saved_with_it() -> None:
     for layer in (again, other):
         assert torch.equal(layer(raw, u=u).choices[0].log_probs, mux(raw, u=u).choices[0].log_probs)
     record = json.loads(mux.get_extra_state().numpy().tobytes())
-    damaged = torch.frombuffer(bytearray(json.dumps({**record, "counted": "yes"}).encode()), dtype=torch.uint8)
+    damaged = torch.frombuffer(
+        bytearray(json.dumps({**record, "counted": "yes"}).encode()), dtype=torch.uint8
+    )
     with pytest.raises(RecordError):
         mx.Multiplexer.from_state(damaged)
 

@@ -71,10 +71,15 @@ def test_a_violation_is_what_a_person_would_say(
 
 def test_the_largest_is_found_among_many_rows(tmp_path: Path) -> None:
     rng = np.random.default_rng(0)
-    sex, rate = rng.integers(0, 2, 5000), rng.integers(50, 200, 5000) + rng.integers(0, 10, 5000) / 10
+    sex, rate = (
+        rng.integers(0, 2, 5000),
+        rng.integers(50, 200, 5000) + rng.integers(0, 10, 5000) / 10,
+    )
     rules = Rules('sex: {"M", "F"}; rate: real\nimplies(sex == "M", rate <= 100)')
     table = tmp_path / "t.csv"
-    table.write_text("sex,rate\n" + "".join(f"{'MF'[s]},{r:.1f}\n" for s, r in zip(sex, rate, strict=True)))
+    table.write_text(
+        "sex,rate\n" + "".join(f"{'MF'[s]},{r:.1f}\n" for s, r in zip(sex, rate, strict=True))
+    )
     (report,) = check_table(rules.specification, table).rules
     assert report.violations == ((sex == 0) & (rate > 100)).sum()
     assert report.largest is not None
@@ -87,7 +92,9 @@ def test_counts_of_booleans_stay_counts() -> None:
 
 
 def test_check_says_how_much(tmp_path: Path) -> None:
-    (tmp_path / "r.rules").write_text('sex: {"M", "F"}; rate: real\nimplies(sex == "M", rate <= 100)')
+    (tmp_path / "r.rules").write_text(
+        'sex: {"M", "F"}; rate: real\nimplies(sex == "M", rate <= 100)'
+    )
     (tmp_path / "t.csv").write_text("sex,rate\nM,180\n")
     result = CliRunner().invoke(app, ["check", str(tmp_path / "r.rules"), str(tmp_path / "t.csv")])
     assert result.exit_code == 1
@@ -115,7 +122,9 @@ def test_rules_from_a_list() -> None:
         ([], None, None, "no rules: the list is empty"),
     ],
 )
-def test_errors_point_into_the_entry(entries: list[str], line: int | None, column: int | None, reason: str) -> None:
+def test_errors_point_into_the_entry(
+    entries: list[str], line: int | None, column: int | None, reason: str
+) -> None:
     with pytest.raises(RuleSyntaxError) as refusal:
         Rules(entries)
     assert (refusal.value.line, refusal.value.column) == (line, column)
@@ -148,7 +157,9 @@ def test_other_ways_in_refuse_what_is_no_text(reader: object, given: object) -> 
         reader(given)  # type: ignore[operator]
 
 
-@pytest.mark.parametrize("number", ["inf", "-inf", "infinity", "Inf", "math.inf", "np.inf", "float('inf')", "oo"])
+@pytest.mark.parametrize(
+    "number", ["inf", "-inf", "infinity", "Inf", "math.inf", "np.inf", "float('inf')", "oo"]
+)
 @pytest.mark.parametrize("declaration", ["", "x: real\n"])
 def test_infinity_is_no_number(number: str, declaration: str) -> None:
     with pytest.raises(RuleSyntaxError, match=r"leave it out|is left out"):
@@ -178,7 +189,14 @@ SCRIPT = "(declare-const x Real)\n(assert (> x 0))\n"
 @pytest.mark.parametrize(
     "command",
     [
-        *("(get-unsat-core)", "(get-assignment)", "(eval x)", "(get-model)", "(get-proof)", "(get-assertions)"),
+        *(
+            "(get-unsat-core)",
+            "(get-assignment)",
+            "(eval x)",
+            "(get-model)",
+            "(get-proof)",
+            "(get-assertions)",
+        ),
         *("(get-unsat-assumptions)", "(get-option :produce-models)", "(get-value (x))"),
     ],
 )
@@ -208,7 +226,9 @@ def test_other_commands_come_with_advice(command: str, advice: str) -> None:
 def test_raws_are_tensors(raw: object) -> None:
     mux = Multiplexer(Rules("x >= 2 or x <= -2"))
     for call, name in ((mux, "raw"), (mux.repair, "x0")):
-        with pytest.raises(DtypeError, match=rf"{name} is of type .*; a tensor is expected: torch\."):
+        with pytest.raises(
+            DtypeError, match=rf"{name} is of type .*; a tensor is expected: torch\."
+        ):
             call(raw)  # type: ignore[arg-type]
 
 
@@ -243,8 +263,13 @@ def test_what_is_thin_is_still_called_thin() -> None:
 
 
 def test_what_was_tried_is_not_advised() -> None:
-    rules = Rules("x: real[6]\nall(x[i] >= x[j] + 1 or x[j] >= x[i] + 1 for i in range(6) for j in range(i))")
-    for build in (lambda: rules.compile(nested=True, max_terms=20), lambda: Multiplexer(rules, max_terms=20)):
+    rules = Rules(
+        "x: real[6]\nall(x[i] >= x[j] + 1 or x[j] >= x[i] + 1 for i in range(6) for j in range(i))"
+    )
+    for build in (
+        lambda: rules.compile(nested=True, max_terms=20),
+        lambda: Multiplexer(rules, max_terms=20),
+    ):
         with pytest.raises(TermBudgetExceeded, match="inner blocks were tried") as refusal:
             build()
         assert "nested=True" not in str(refusal.value)
@@ -258,7 +283,9 @@ def test_what_was_tried_is_not_advised() -> None:
 def without(library: str, program: str) -> subprocess.CompletedProcess[str]:
     """The program, where importing the library fails."""
     hidden = f"import sys; sys.modules[{library!r}] = None; sys.path[:0] = {sys.path!r}\n"
-    return subprocess.run([sys.executable, "-c", hidden + program], capture_output=True, text=True, check=False)
+    return subprocess.run(
+        [sys.executable, "-c", hidden + program], capture_output=True, text=True, check=False
+    )
 
 
 @pytest.mark.parametrize(
@@ -283,7 +310,9 @@ except mx.MultiplexError as error:
     print(error)
 """
     result = without("z3", program)
-    assert result.stdout.startswith(f"{what} needs z3, which is not installed: pip install z3-solver"), result.stderr
+    assert result.stdout.startswith(
+        f"{what} needs z3, which is not installed: pip install z3-solver"
+    ), result.stderr
 
 
 def test_without_accelerate() -> None:
@@ -291,7 +320,10 @@ def test_without_accelerate() -> None:
     for module in ("harness", "backbones"):
         result = without("accelerate", f"sys.path.insert(0, {folder!r}); import {module}")
         assert result.returncode == 1
-        assert result.stderr == "the experiments need accelerate: pip install 'multiplexnet[experiments]'\n"
+        assert (
+            result.stderr
+            == "the experiments need accelerate: pip install 'multiplexnet[experiments]'\n"
+        )
 
 
 # --- commands -------------------------------------------------------------------------------------------------------
@@ -306,11 +338,16 @@ def test_campaign_writes_into_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 
 
 def test_explain_lists_labels() -> None:
-    rules = Rules('colour: {"red", "green", "blue"}; size: {"S", "L"}; x: real\ncolour != "green"; size == "L"; x >= 0')
+    rules = Rules(
+        'colour: {"red", "green", "blue"}; size: {"S", "L"}; x: real\ncolour != "green"; size == "L"; x >= 0'
+    )
     explanation = rules.explain()
     assert [r.labels for r in explanation.ranges] == [("red", "blue"), ("L",), None]
     data = explain_json(explanation)
-    assert data["ranges"][:2] == [{"name": "colour", "labels": ["red", "blue"]}, {"name": "size", "labels": ["L"]}]
+    assert data["ranges"][:2] == [
+        {"name": "colour", "labels": ["red", "blue"]},
+        {"name": "size", "labels": ["L"]},
+    ]
     assert data["diagnosis"]["fixed"] == {"size": "L"}
     from rich.console import Console
 
@@ -329,7 +366,9 @@ MEGABYTE = 1 << 20
 
 
 def long_text(path: Path, rows: int, **options: object) -> Path:
-    table = pa.table({"x": pa.array(["1" * (50 * MEGABYTE)] * rows if rows == 1 else ["1" * MEGABYTE] * rows)})
+    table = pa.table(
+        {"x": pa.array(["1" * (50 * MEGABYTE)] * rows if rows == 1 else ["1" * MEGABYTE] * rows)}
+    )
     pq.write_table(table, path, compression="zstd", **options)
     return path
 
@@ -366,7 +405,10 @@ def test_a_small_file_that_holds_a_huge_text(use_dictionary: bool, tmp_path: Pat
         path = long_text(tmp_path / f"{rows}.parquet", rows, use_dictionary=use_dictionary)
         assert path.stat().st_size < 100_000
         told, memory = peak(path)
-        assert told == f"{path}, column 'x': a cell is longer than 4,096 bytes; numbers and labels are expected"
+        assert (
+            told
+            == f"{path}, column 'x': a cell is longer than 4,096 bytes; numbers and labels are expected"
+        )
         assert memory - ordinary < 100 * MEGABYTE
 
 

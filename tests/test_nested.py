@@ -38,11 +38,15 @@ def at_most(variable: Variable, bound: int) -> Atom:
 @pytest.fixture
 def compiled() -> Compiled:
     on, x, y, z = RULES.outputs
-    inner_x = Block((x,), (Term((at_most(x, -1),)), Term((at_least(x, 1),))))  # shared by both terms
+    inner_x = Block(
+        (x,), (Term((at_most(x, -1),)), Term((at_least(x, 1),)))
+    )  # shared by both terms
     inner_y = Block((y,), (Term((at_most(y, -2),)), Term((at_least(y, 2),))))
     zero = Atom(Linear.of(z), "==")
     off = Term((zero,), ((on, Fraction(0)),), (inner_x, inner_y))
-    running = Term((at_least(y, 0), at_most(y, 1), at_least(z, 3)), ((on, Fraction(1)),), (inner_x,))
+    running = Term(
+        (at_least(y, 0), at_most(y, 1), at_least(z, 3)), ((on, Fraction(1)),), (inner_x,)
+    )
     block = Block((on, x, y, z), (off, running))
     return Compiled(RULES.outputs, (), (block,), Certificate(True, True, "by hand", 0))
 
@@ -53,13 +57,19 @@ def mux(compiled: Compiled) -> mx.Multiplexer:
 
 
 def test_every_choice_has_its_logits(mux: mx.Multiplexer) -> None:
-    assert mux.in_features == 4 + 2 + 2 + 2  # values; off or running; both sides of x; both sides of y
+    assert (
+        mux.in_features == 4 + 2 + 2 + 2
+    )  # values; off or running; both sides of x; both sides of y
     assert mux.is_nested
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e4, 1e30, float("inf")])
 def test_whatever_is_chosen_obeys(mux: mx.Multiplexer, scale: float) -> None:
-    raw = torch.sign(torch.randn(200, mux.in_features)) if scale == float("inf") else torch.randn(200, mux.in_features)
+    raw = (
+        torch.sign(torch.randn(200, mux.in_features))
+        if scale == float("inf")
+        else torch.randn(200, mux.in_features)
+    )
     branches = mux.eval()((raw * scale).double())
     assert RULES.satisfied(branches.best()).all()
     assert RULES.satisfied(branches.sample()).all()
@@ -72,7 +82,11 @@ def paths(choice: Choice, values: dict[int, Tensor]) -> Iterator[tuple[dict[int,
         settled = dict(zip(choice.columns.tolist(), own.unbind(-1), strict=True)) | {}
         found = [({**values, **settled}, choice.log_probs[..., k])]
         for part in (part for part in choice.inner if part.term == k):
-            found = [(more, log_q + rest) for so_far, log_q in found for more, rest in paths(part.choice, so_far)]
+            found = [
+                (more, log_q + rest)
+                for so_far, log_q in found
+                for more, rest in paths(part.choice, so_far)
+            ]
         yield from found
 
 
@@ -95,7 +109,9 @@ def test_a_sum_over_outputs_is_exact(mux: mx.Multiplexer) -> None:
         x = torch.stack([values[j] for j in range(4)], -1)
         expected = expected + log_q.exp() * ((x - target).square().sum(-1) + log_q - log_p)
     assert torch.allclose(loss, expected)
-    ours, theirs = (torch.autograd.grad(value.sum(), raw, retain_graph=True)[0] for value in (loss, expected))
+    ours, theirs = (
+        torch.autograd.grad(value.sum(), raw, retain_graph=True)[0] for value in (loss, expected)
+    )
     assert torch.allclose(ours, theirs)
 
 
@@ -105,9 +121,12 @@ def test_the_score_function_is_unbiased(mux: mx.Multiplexer) -> None:
     target = torch.tensor([0.0, 1.5, -2.5, 3.5]).double()
     exact = branches.loss(lambda x: (x - target).square()).mean()
     estimate = branches.loss(
-        lambda x: (x - target).square().sum(-1), estimator=ScoreFunction(3, generator=torch.Generator().manual_seed(0))
+        lambda x: (x - target).square().sum(-1),
+        estimator=ScoreFunction(3, generator=torch.Generator().manual_seed(0)),
     ).mean()
-    ours, theirs = (torch.autograd.grad(value, raw, retain_graph=True)[0] for value in (exact, estimate))
+    ours, theirs = (
+        torch.autograd.grad(value, raw, retain_graph=True)[0] for value in (exact, estimate)
+    )
     assert torch.allclose(exact, estimate, rtol=0.02)
     assert torch.allclose(ours, theirs, atol=0.2, rtol=0.05)
 

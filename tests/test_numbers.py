@@ -32,7 +32,11 @@ from multiplexnet.language.formula import holds
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 FLUSHED = DTYPES[:3]
-BITS = {torch.float64: (torch.int64, 52), torch.float32: (torch.int32, 23), torch.bfloat16: (torch.int16, 7)}
+BITS = {
+    torch.float64: (torch.int64, 52),
+    torch.float32: (torch.int32, 23),
+    torch.bfloat16: (torch.int16, 7),
+}
 BITS |= {torch.float16: (torch.int16, 10)}
 
 
@@ -54,7 +58,9 @@ def exact(values: Tensor) -> list[Fraction | None]:
     for bits in values.contiguous().view(integer).flatten().tolist():
         magnitude = bits & (1 << (width - 1)) - 1
         exponent, rest = magnitude >> digits, magnitude & (1 << digits) - 1
-        size = Fraction(rest + (1 << digits if exponent else 0)) * Fraction(2) ** (max(exponent, 1) - bias - digits)
+        size = Fraction(rest + (1 << digits if exponent else 0)) * Fraction(2) ** (
+            max(exponent, 1) - bias - digits
+        )
         found.append(None if exponent == 2 * bias + 1 else -size if bits < 0 else size)
     return found
 
@@ -78,10 +84,18 @@ def disobeying(rules: Rules, x: Tensor, **inputs: Any) -> list[int]:
     wrong = []
     for i, row in enumerate(x):
         known = {v.name: inputs[v.name] for v in rules.inputs}
-        given = {name: exact(u[i : i + 1])[0] if isinstance(u, Tensor) else Fraction(u) for name, u in known.items()}
+        given = {
+            name: exact(u[i : i + 1])[0] if isinstance(u, Tensor) else Fraction(u)
+            for name, u in known.items()
+        }
         values = exact(row)
-        point = dict(zip(rules.outputs, values, strict=True)) | {v: given[v.name] for v in rules.inputs}
-        obeys = None not in values and all(holds(rule.formula, point) for rule in rules.specification.rules)  # type: ignore[arg-type]
+        point = dict(zip(rules.outputs, values, strict=True)) | {
+            v: given[v.name] for v in rules.inputs
+        }
+        obeys = None not in values and all(
+            holds(rule.formula, point)  # type: ignore[arg-type]
+            for rule in rules.specification.rules
+        )
         wrong += [] if obeys else [i]
     return wrong
 
@@ -92,16 +106,28 @@ def smallest(dtype: torch.dtype) -> Fraction:
 
 # --- subnormal numbers ----------------------------------------------------------------------------------------------
 
-OPEN = ("x > 0", "0 < x < 1", "x >= 1e-40", "x >= 1e-310", "x < 0", "x >= -1e-310; x <= 3", "x > 0; x + y < 1; y > x")
+OPEN = (
+    "x > 0",
+    "0 < x < 1",
+    "x >= 1e-40",
+    "x >= 1e-310",
+    "x < 0",
+    "x >= -1e-310; x <= 3",
+    "x > 0; x + y < 1; y > x",
+)
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("text", OPEN)
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
-def test_open_ends_survive_flushing(text: str, dtype: torch.dtype, training: bool, flushing: bool) -> None:
+def test_open_ends_survive_flushing(
+    text: str, dtype: torch.dtype, training: bool, flushing: bool
+) -> None:
     rules = Rules(text)
     mux = Multiplexer(rules, dtype=dtype).train(training)
-    raw = torch.tensor([-90.0, -720.0, -1e4, -inf, 90.0, 720.0, inf, 0.0], dtype=dtype).unsqueeze(-1)
+    raw = torch.tensor([-90.0, -720.0, -1e4, -inf, 90.0, 720.0, inf, 0.0], dtype=dtype).unsqueeze(
+        -1
+    )
     raw = raw.expand(-1, mux.in_features).contiguous()
     assert not disobeying(rules, mux(raw).best())
     small = Fraction("1e-310")
@@ -112,7 +138,9 @@ def test_open_ends_survive_flushing(text: str, dtype: torch.dtype, training: boo
 @pytest.mark.parametrize("dtype", FLUSHED, ids=str)
 def test_an_open_end_starts_at_the_smallest_normal_number(dtype: torch.dtype) -> None:
     mux = Multiplexer(Rules("x > 0"), dtype=dtype)
-    assert mux(torch.tensor([-inf], dtype=dtype)).best().item() == torch.finfo(dtype).smallest_normal
+    assert (
+        mux(torch.tensor([-inf], dtype=dtype)).best().item() == torch.finfo(dtype).smallest_normal
+    )
 
 
 def test_float16_keeps_its_subnormal_numbers(flushing: bool) -> None:
@@ -160,7 +188,11 @@ def test_subnormal_inputs(text: str, dtype: torch.dtype, training: bool, flushin
     tiny = smallest(dtype)
     for size in (tiny / 2, -tiny / 2, tiny / 128, -tiny / 128, tiny, -tiny, Fraction(0)):
         inputs = {v.name: tensor_of([size / (1 + v.index % 2)] * 4, dtype) for v in rules.inputs}
-        raw = torch.tensor([-720.0, -inf, 0.0, inf], dtype=dtype).unsqueeze(-1).expand(-1, mux.in_features)
+        raw = (
+            torch.tensor([-720.0, -inf, 0.0, inf], dtype=dtype)
+            .unsqueeze(-1)
+            .expand(-1, mux.in_features)
+        )
         try:
             x = mux(raw.contiguous(), **inputs).best()
         except InputError:
@@ -175,15 +207,21 @@ def test_an_interval_that_subnormal_inputs_close_is_refused(flushing: bool) -> N
     rules = Rules("x: real; u: input; v: input\nx >= u or u > v; x <= v or u > v; x >= 1 or u <= v")
     mux = Multiplexer(rules)
     u, v = tensor_of([1e-40], torch.float32), tensor_of([2e-40], torch.float32)
-    with pytest.raises(InputError, match=r"no term leaves room between the floats of float32: row 0"):
+    with pytest.raises(
+        InputError, match=r"no term leaves room between the floats of float32: row 0"
+    ):
         mux(torch.zeros(1, mux.in_features), u=u, v=v)
 
 
 def test_declared_ranges_are_compared_exactly(flushing: bool) -> None:
     mux = Multiplexer(Rules("x: real; u: input[0, 1]\nx >= u"))
-    with pytest.raises(InputError, match=r"input u is outside its declared range \[0, 1\] in row 0"):
+    with pytest.raises(
+        InputError, match=r"input u is outside its declared range \[0, 1\] in row 0"
+    ):
         mux(torch.zeros(1, 1), u=tensor_of([-1e-40], torch.float32))
-    assert not disobeying(mux.rules, mux(torch.zeros(1, 1), u=(u := tensor_of([1e-40], torch.float32))).best(), u=u)
+    assert not disobeying(
+        mux.rules, mux(torch.zeros(1, 1), u=(u := tensor_of([1e-40], torch.float32))).best(), u=u
+    )
 
 
 VERDICTS = {
@@ -210,7 +248,10 @@ def test_verdicts_of_subnormal_numbers(text: str, dtype: torch.dtype, flushing: 
 
 def test_verdicts_of_functions_with_subnormal_values(flushing: bool) -> None:
     small = Fraction("1e-310")
-    rules, values = Rules("x: real; f: function\nf(x) > 0"), tensor_of([small, 0, -small], torch.float64)
+    rules, values = (
+        Rules("x: real; f: function\nf(x) > 0"),
+        tensor_of([small, 0, -small], torch.float64),
+    )
     x = torch.arange(3.0, dtype=torch.float64).unsqueeze(-1)
     assert rules.satisfied(x, functions={"f": lambda x: values}).tolist() == [True, False, False]
 
@@ -227,7 +268,9 @@ def test_products_of_small_numbers_are_not_lost(flushing: bool) -> None:
 
 def test_the_numbers_of_a_format_are_those_that_every_mode_keeps() -> None:
     for name, form in FORMATS.items():
-        least = Fraction(1, 2**24) if name == "float16" else Fraction(2) ** (1 - form.largest_exponent)
+        least = (
+            Fraction(1, 2**24) if name == "float16" else Fraction(2) ** (1 - form.largest_exponent)
+        )
         assert form.next_up(Fraction(0)) == least == CERTIFIED[name].after(Fraction(0))
         assert form.next_down(least) == 0 == CERTIFIED[name].before(least)
         assert form.next_up(-least) == 0
@@ -269,7 +312,11 @@ def _broken_input() -> bool:
 
 
 def _broken_verdict() -> bool:
-    return not Rules("x > 0").satisfied(tensor_of([Fraction("1e-310")], torch.float64).unsqueeze(-1)).all()
+    return (
+        not Rules("x > 0")
+        .satisfied(tensor_of([Fraction("1e-310")], torch.float64).unsqueeze(-1))
+        .all()
+    )
 
 
 def _broken_side() -> bool:
@@ -278,13 +325,18 @@ def _broken_side() -> bool:
 
 
 def _broken_direction() -> bool:
-    mux = Multiplexer(Rules("x: real; y: real; u: input[0, 1e300]\nx <= y; y <= u; x >= -u"), dtype=torch.float64)
+    mux = Multiplexer(
+        Rules("x: real; y: real; u: input[0, 1e300]\nx <= y; y <= u; x >= -u"), dtype=torch.float64
+    )
     x = mux.eval()(torch.tensor([[inf, -inf]], dtype=torch.float64), u=1e279).best()
     return bool(x.isnan().any())
 
 
 def _broken_repair() -> bool:
-    mux, u = Multiplexer(Rules("x: real; u: input\nx < u")), torch.tensor([torch.finfo(torch.float32).min])
+    mux, u = (
+        Multiplexer(Rules("x: real; u: input\nx < u")),
+        torch.tensor([torch.finfo(torch.float32).min]),
+    )
     try:
         return bool(disobeying(mux.rules, mux.repair(torch.zeros(1, 1), u=u), u=u))
     except InputError:
@@ -319,9 +371,33 @@ def test_a_safeguard_that_is_switched_off_is_missed(name: str) -> None:
 BELOW, ABOVE = 0.09999999403953552, 0.10000000149011612
 RAW = torch.tensor([[inf], [-inf], [0.0]])
 NUMBERS: list[Any] = [
-    *(0.1, 1, True, -3.25, 2**24 + 1, 10**30 + 1, Fraction(1, 3), Decimal("0.1"), 1e-40, -1e-40, 1e-310),
-    *(np.float64(0.1), np.float32(0.1), np.float16(0.1), np.int64(2**60 + 1), np.uint8(7), np.bool_(True)),
-    *(np.array(0.1), torch.tensor(2**24 + 1), torch.tensor(True), torch.tensor(7, dtype=torch.int8)),
+    *(
+        0.1,
+        1,
+        True,
+        -3.25,
+        2**24 + 1,
+        10**30 + 1,
+        Fraction(1, 3),
+        Decimal("0.1"),
+        1e-40,
+        -1e-40,
+        1e-310,
+    ),
+    *(
+        np.float64(0.1),
+        np.float32(0.1),
+        np.float16(0.1),
+        np.int64(2**60 + 1),
+        np.uint8(7),
+        np.bool_(True),
+    ),
+    *(
+        np.array(0.1),
+        torch.tensor(2**24 + 1),
+        torch.tensor(True),
+        torch.tensor(7, dtype=torch.int8),
+    ),
 ]
 
 
@@ -331,7 +407,9 @@ def number(value: Any) -> Fraction:
 
 
 @pytest.mark.parametrize("value", NUMBERS, ids=repr)
-@pytest.mark.parametrize("text", ["x <= u", "x >= u", "x < u", "x > u", "x <= 3*u - 1", "x <= u; y >= 2 - u"])
+@pytest.mark.parametrize(
+    "text", ["x <= u", "x >= u", "x < u", "x > u", "x <= 3*u - 1", "x <= u; y >= 2 - u"]
+)
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_number_is_met_exactly(value: Any, text: str, dtype: torch.dtype) -> None:
     rules = Rules(f"x: real; {'y: real;' if 'y' in text else ''} u: input\n{text}")
@@ -369,7 +447,9 @@ def test_a_number_that_neither_neighbour_may_stand_for_is_refused() -> None:
         with pytest.raises(InputError, match=r"which float32 does not hold"):
             mux.repair(raw[:, :1], u=0.1)
         assert not disobeying(mux.rules, mux(raw, u=0.5).best(), u=Fraction(1, 2))
-    mux = Multiplexer(Rules("x: real; f: function; u: input\nx >= f(u)"), functions={"f": torch.sin})
+    mux = Multiplexer(
+        Rules("x: real; f: function; u: input\nx >= f(u)"), functions={"f": torch.sin}
+    )
     with pytest.raises(InputError, match=r"in both directions"):
         mux(torch.zeros(1, 1), u=0.1)
     assert mux(torch.zeros(1, 1), u=0.5).best().isfinite().all()
@@ -377,7 +457,9 @@ def test_a_number_that_neither_neighbour_may_stand_for_is_refused() -> None:
 
 def test_a_number_beyond_the_format_is_refused_where_no_neighbour_is_left() -> None:
     mux = Multiplexer(Rules("x: real; u: input\nx >= u"))
-    with pytest.raises(InputError, match=r"is 1E\+400, .* need one that is larger, and float32 has none"):
+    with pytest.raises(
+        InputError, match=r"is 1E\+400, .* need one that is larger, and float32 has none"
+    ):
         mux(RAW, u=10**400)
 
 
@@ -386,7 +468,11 @@ def test_the_verdict_on_a_number_is_exact() -> None:
     x = torch.tensor([[BELOW], [ABOVE], [1 / 3]], dtype=torch.float64)
     assert rules.satisfied(x, u=0.1).tolist() == [True, False, False]
     assert rules.satisfied(x, u=Fraction(1, 3)).tolist() == [True, True, True]
-    assert rules.satisfied(x, u=[Fraction(1, 10), Decimal("0.1"), 2**60 + 1]).tolist() == [True, False, True]
+    assert rules.satisfied(x, u=[Fraction(1, 10), Decimal("0.1"), 2**60 + 1]).tolist() == [
+        True,
+        False,
+        True,
+    ]
     assert rules.satisfied(x, u=torch.tensor([1, 0, 2**62 + 1])).tolist() == [True, False, True]
     many = torch.full((200_000, 1), 1 / 3, dtype=torch.float64)
     assert rules.satisfied(many, u=Fraction(1 / 3) + Fraction(1, 10**40)).all()
@@ -411,7 +497,9 @@ NO_NUMBERS: list[tuple[Any, type[MultiplexError], str]] = [
 
 
 @pytest.mark.parametrize(("value", "kind", "message"), NO_NUMBERS, ids=lambda v: repr(v)[:20])
-def test_what_is_no_number_is_refused_in_our_words(value: Any, kind: type[MultiplexError], message: str) -> None:
+def test_what_is_no_number_is_refused_in_our_words(
+    value: Any, kind: type[MultiplexError], message: str
+) -> None:
     mux = Multiplexer(Rules("x: real; u: input\nx <= u"))
     with pytest.raises(kind, match=message):
         mux(RAW, u=value)
@@ -445,14 +533,21 @@ FAR = {
     "x: real; u: input\nx >= 2*u": [{"u": -1e308}],
     "x: real; u: input\nx > 2*u": [{"u": -1e308}],
     "x: real; u: input\nx >= 3*u + 1": [{"u": -1e308}, {"u": -1.7e308}],
-    "x: real; u: input; v: input\nx >= 3*u + 3*v": [{"u": -1e308, "v": 1e308}, {"u": -1.7e308, "v": -1.7e308}],
+    "x: real; u: input; v: input\nx >= 3*u + 3*v": [
+        {"u": -1e308, "v": 1e308},
+        {"u": -1.7e308, "v": -1.7e308},
+    ],
     "x: real; y: real; u: input[0, 1e300]\nx <= y; y <= u; x >= -u": [{"u": 1e279}, {"u": 9e299}],
     "x: real; y: real; lo: input; hi: input\nlo > hi or (lo <= x and x <= y and y <= hi)": [
         {"lo": -1e308, "hi": 1e308},
         {"lo": 1e308, "hi": 1.5e308},
         {"lo": -1.7e308, "hi": -1e308},
     ],
-    "x: real; y: real; u: input\n1e200*x <= u; y >= 1e-200*u; x <= y": [{"u": 1e308}, {"u": -1e308}, {"u": 1.0}],
+    "x: real; y: real; u: input\n1e200*x <= u; y >= 1e-200*u; x <= y": [
+        {"u": 1e308},
+        {"u": -1e308},
+        {"u": 1.0},
+    ],
 }
 EXTREME = (0.0, 1.0, -1.0, inf, -inf, nan, 1e30, -1e300)
 
@@ -464,7 +559,9 @@ def test_inputs_near_the_end_of_float64(text: str) -> None:
     values = torch.tensor(EXTREME, dtype=torch.float64)
     raw = values[torch.arange(64 * mux.in_features) * 5 % 7].view(64, -1)
     for known in FAR[text]:
-        inputs = {name: torch.full((64,), value, dtype=torch.float64) for name, value in known.items()}
+        inputs = {
+            name: torch.full((64,), value, dtype=torch.float64) for name, value in known.items()
+        }
         assert not disobeying(rules, mux(raw, **inputs).best(), **inputs)
         assert not disobeying(rules, mux.repair(raw[:, : mux.out_features], **inputs), **inputs)
 
@@ -479,7 +576,11 @@ def test_gradients_are_finite_where_a_bound_overflows() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_repair_of_numbers_that_are_far_out(dtype: torch.dtype) -> None:
-    for text in ("1e200*x <= y; y <= 1e200", "1e-200*x + y <= 1; x >= 1e-200*y", "x - y <= 1e-200; y <= 1e200*x"):
+    for text in (
+        "1e200*x <= y; y <= 1e200",
+        "1e-200*x + y <= 1; x >= 1e-200*y",
+        "x - y <= 1e-200; y <= 1e200*x",
+    ):
         rules = Rules(text)
         try:
             mux = Multiplexer(rules, dtype=dtype)

@@ -40,7 +40,9 @@ def test_rows_that_obey_stay_and_all_obey_afterwards(case: Case, dtype: torch.dt
     before = rules.satisfied(x0.detach())
     assert rules.satisfied(y.detach()).all()
     kept, same = y.detach()[before], x0.detach()[before]
-    assert torch.equal(kept.view(torch.uint8), same.view(torch.uint8))  # bit for bit, the sign of zero too
+    assert torch.equal(
+        kept.view(torch.uint8), same.view(torch.uint8)
+    )  # bit for bit, the sign of zero too
     (gradient,) = torch.autograd.grad(y.double().sum(), x0)
     assert (gradient == 1).all()
 
@@ -103,7 +105,10 @@ def test_inputs_decide_what_is_broken() -> None:
 
 @pytest.mark.parametrize(
     ("x0", "words"),
-    [(torch.zeros(3), "last dimension must be the 1 outputs"), (torch.zeros(2, 1).double(), "guarantee was built for")],
+    [
+        (torch.zeros(3), "last dimension must be the 1 outputs"),
+        (torch.zeros(2, 1).double(), "guarantee was built for"),
+    ],
 )
 def test_bad_rows(x0: Tensor, words: str) -> None:
     with pytest.raises(mx.MultiplexError, match=words):

@@ -32,7 +32,9 @@ SUM = "y == a + b; y >= 2000"
 
 def extremes(mux: Multiplexer, count: int = 400) -> Tensor:
     """Raw values of many sizes, infinite ones included."""
-    sizes = torch.tensor([0.0, 1e-30, 1e-3, 1.0, 1.0, 3.0, 30.0, 1e4, 1e30, float("inf")]).to(mux.dtype)
+    sizes = torch.tensor([0.0, 1e-30, 1e-3, 1.0, 1.0, 3.0, 30.0, 1e4, 1e30, float("inf")]).to(
+        mux.dtype
+    )
     raw = torch.randn(count, mux.in_features).to(mux.dtype)
     return torch.nan_to_num(raw * sizes[torch.arange(count) % len(sizes)].unsqueeze(-1), nan=1.0)
 
@@ -60,11 +62,20 @@ def obeys(mux: Multiplexer) -> bool:
         (SUM, torch.float16),
         ("x - s == -1.75; x <= 40000024; s > 25.75", torch.float32),
         ("x - s == -1.75; x <= 40000024; s > 25.75", torch.bfloat16),
-        ("x + y - 4*z == 99.75; x >= 0; x <= 70; y >= 0; y <= 70; z >= -17.4375; z <= 0.0625", torch.bfloat16),
+        (
+            "x + y - 4*z == 99.75; x >= 0; x <= 70; y >= 0; y <= 70; z >= -17.4375; z <= 0.0625",
+            torch.bfloat16,
+        ),
         ("x - y + z - w == 33.125; z < 1.5", torch.bfloat16),
-        ("x + z2 - s == -23; x > -0.125; x - 5*z2 - s <= 47; y2 - s >= -61/56; y2 - s <= 0.425", torch.float32),
+        (
+            "x + z2 - s == -23; x > -0.125; x - 5*z2 - s <= 47; y2 - s >= -61/56; y2 - s <= 0.425",
+            torch.float32,
+        ),
         ("60*x + 21*z - 140*w == 4500000585", torch.float32),
-        ("y + x == s; y < 0.000000000015; 5*x + z >= -23000000000.2; x - s <= 0.000000000005", torch.float32),
+        (
+            "y + x == s; y < 0.000000000015; 5*x + z >= -23000000000.2; x - s <= 0.000000000005",
+            torch.float32,
+        ),
     ],
 )
 def test_a_wide_set_is_built_obeys_and_is_certified(text: str, dtype: torch.dtype) -> None:
@@ -76,7 +87,9 @@ def test_a_wide_set_is_built_obeys_and_is_certified(text: str, dtype: torch.dtyp
 @pytest.mark.parametrize("dtype", DTYPES[1:], ids=str)
 @pytest.mark.parametrize("exponent", [3, 7, 11, 14, 60, 100])
 @pytest.mark.parametrize("sign", [1, -1])
-def test_a_cone_has_an_anchor_wherever_the_format_has_numbers(exponent: int, sign: int, dtype: torch.dtype) -> None:
+def test_a_cone_has_an_anchor_wherever_the_format_has_numbers(
+    exponent: int, sign: int, dtype: torch.dtype
+) -> None:
     if exponent > FORMATS[str(dtype).removeprefix("torch.")].largest_exponent:
         pytest.skip("beyond the format")
     start = f"{sign * 2**exponent}"
@@ -121,9 +134,12 @@ def test_the_campaign_asks_for_room_on_the_grid_where_there_are_equalities() -> 
 
 
 @pytest.mark.parametrize(
-    ("dtype", "step", "values"), [(torch.float64, 2**-23, 3900), (torch.float32, 2**-11, 2000), (torch.float16, 4, 60)]
+    ("dtype", "step", "values"),
+    [(torch.float64, 2**-23, 3900), (torch.float32, 2**-11, 2000), (torch.float16, 4, 60)],
 )
-def test_a_sum_far_from_zero_has_the_resolution_of_its_size(dtype: torch.dtype, step: float, values: int) -> None:
+def test_a_sum_far_from_zero_has_the_resolution_of_its_size(
+    dtype: torch.dtype, step: float, values: int
+) -> None:
     mux = Multiplexer(Rules(SUM), dtype=dtype)
     assert set(mux.resolution) == {"y", "a", "b"}
     assert max(mux.resolution.values()) <= step
@@ -131,7 +147,9 @@ def test_a_sum_far_from_zero_has_the_resolution_of_its_size(dtype: torch.dtype, 
     assert all(len(column.unique()) >= values for column in x.T)
 
 
-@pytest.mark.parametrize(("dtype", "step"), [(torch.float32, Fraction(1, 2**12)), (torch.bfloat16, Fraction(1, 16))])
+@pytest.mark.parametrize(
+    ("dtype", "step"), [(torch.float32, Fraction(1, 2**12)), (torch.bfloat16, Fraction(1, 16))]
+)
 def test_around_zero_half_of_the_digits_are_resolution(dtype: torch.dtype, step: Fraction) -> None:
     assert set(Multiplexer(Rules("y == a + b"), dtype=dtype).resolution.values()) == {step}
 
@@ -142,21 +160,30 @@ def test_values_lie_apart_by_the_resolution(text: str, dtype: torch.dtype) -> No
     mux = Multiplexer(Rules(text), dtype=dtype)
     x = mux(torch.randn(500, mux.in_features).to(dtype)).best()
     for j, output in enumerate(mux.compiled.outputs):
-        step, column = mux.resolution[output.name], [Fraction(v) for v in x[:, j].double().unique().tolist()]
+        step, column = (
+            mux.resolution[output.name],
+            [Fraction(v) for v in x[:, j].double().unique().tolist()],
+        )
         assert all(((v - column[0]) / step).denominator == 1 for v in column)
 
 
 def test_only_outputs_in_equalities_have_a_step() -> None:
     assert Multiplexer(Rules("x >= 2; y == 3")).resolution == {}
     assert "step" not in repr(Multiplexer(Rules("x >= 2; y == 3")))
-    mux = Multiplexer(Rules("x: real; y: real; z: real; x + y == 1; 0 <= x <= 1; z >= 0"), dtype=torch.float16)
+    mux = Multiplexer(
+        Rules("x: real; y: real; z: real; x + y == 1; 0 <= x <= 1; z >= 0"), dtype=torch.float16
+    )
     assert mux.resolution == {"x": Fraction(1, 2048), "y": Fraction(1, 2048)}
     assert "coarsest_step=0.000488" in repr(mux)
     assert set(mux.to(torch.bfloat16).resolution.values()) == {Fraction(1, 256)}
 
 
 def test_of_several_terms_the_coarsest_step_is_told() -> None:
-    mux = Multiplexer(Rules("x + y == 1 and 0 <= x <= 1 or x + y == 1000 and 0 <= x <= 1000 or x == y + 5 and y == 2"))
+    mux = Multiplexer(
+        Rules(
+            "x + y == 1 and 0 <= x <= 1 or x + y == 1000 and 0 <= x <= 1000 or x == y + 5 and y == 2"
+        )
+    )
     assert set(mux.resolution.values()) == {Fraction(1000, 1000) / 2**14}
 
 
@@ -179,7 +206,8 @@ def test_explain_tells_the_step(tmp_path: Path) -> None:
 def outside_two(dtype: torch.dtype, scale: float = 5.0) -> RulesDistribution:
     kind = dtype if dtype is torch.float64 else torch.float32
     return RulesDistribution(
-        Multiplexer(Rules("x >= 2 or x <= -2"), dtype=dtype), Normal(torch.zeros(1, dtype=kind), scale)
+        Multiplexer(Rules("x >= 2 or x <= -2"), dtype=dtype),
+        Normal(torch.zeros(1, dtype=kind), scale),
     )
 
 
@@ -187,13 +215,21 @@ def cells(dtype: torch.dtype, low: float, high: float) -> tuple[Tensor, Tensor]:
     """All floats of a short dtype from ``low`` to ``high``, and how much of [low, high] is rounded to each."""
     bits = torch.arange(1 << 15, dtype=torch.int32).to(torch.int16).view(dtype)
     x = bits[(bits >= low) & (bits <= high)]
-    ends = torch.cat([torch.tensor([low]), (x.double()[1:] + x.double()[:-1]) / 2, torch.tensor([high])])
+    ends = torch.cat(
+        [torch.tensor([low]), (x.double()[1:] + x.double()[:-1]) / 2, torch.tensor([high])]
+    )
     return x, ends.diff()
 
 
-@pytest.mark.parametrize(("dtype", "within"), [(torch.float32, 0.05), (torch.bfloat16, 0.4), (torch.float16, 0.2)])
-@pytest.mark.parametrize("rules", ["x >= 2 or x <= -2", "u: input; x: real; x >= u", "-1 < x < 1 or 3 <= x <= 4"])
-def test_own_samples_are_as_likely_in_every_dtype(rules: str, dtype: torch.dtype, within: float) -> None:
+@pytest.mark.parametrize(
+    ("dtype", "within"), [(torch.float32, 0.05), (torch.bfloat16, 0.4), (torch.float16, 0.2)]
+)
+@pytest.mark.parametrize(
+    "rules", ["x >= 2 or x <= -2", "u: input; x: real; x >= u", "-1 < x < 1 or 3 <= x <= 4"]
+)
+def test_own_samples_are_as_likely_in_every_dtype(
+    rules: str, dtype: torch.dtype, within: float
+) -> None:
     found = []
     for kind in (torch.float64, dtype):
         mux = Multiplexer(Rules(rules), dtype=kind)
@@ -221,9 +257,13 @@ def test_samples_of_polyhedra_are_as_likely_in_every_dtype(rules: str, dtype: to
 
 @pytest.mark.parametrize(("scale", "within"), [(1.0, 0.005), (2.0, 0.02), (5.0, 0.1)])
 @pytest.mark.parametrize("dtype", DTYPES[2:], ids=str)
-def test_densities_of_all_floats_add_up_to_one(dtype: torch.dtype, scale: float, within: float) -> None:
+def test_densities_of_all_floats_add_up_to_one(
+    dtype: torch.dtype, scale: float, within: float
+) -> None:
     x, width = cells(dtype, 2.0, 200.0)
-    total = 2 * float((outside_two(dtype, scale).log_prob(x.unsqueeze(-1)).double().exp() * width).sum())
+    total = 2 * float(
+        (outside_two(dtype, scale).log_prob(x.unsqueeze(-1)).double().exp() * width).sum()
+    )
     assert total == pytest.approx(1, abs=within)
 
 
@@ -270,7 +310,9 @@ def test_entropy_is_estimated_from_samples(dtype: torch.dtype) -> None:
     # x = 2 + g(z): the entropy of z, the mean of log σ(z), and one bit for the side.
     z = 5 * torch.randn(200_000, dtype=torch.float64)
     exact = 0.5 * log(2 * pi * 25) + 0.5 + float(torch.nn.functional.logsigmoid(z).mean()) + log(2)
-    assert float(outside_two(dtype).entropy()) == pytest.approx(exact, abs=0.35 if dtype is torch.bfloat16 else 0.2)
+    assert float(outside_two(dtype).entropy()) == pytest.approx(
+        exact, abs=0.35 if dtype is torch.bfloat16 else 0.2
+    )
     assert float(outside_two(dtype).entropy(samples=50_000)) == pytest.approx(
         exact, abs=0.3 if dtype is torch.bfloat16 else 0.15
     )
@@ -285,7 +327,9 @@ def test_entropy_of_points_is_exact() -> None:
 
 def test_entropy_has_the_shape_of_the_batch_and_leaves_out_impossible_terms() -> None:
     mux = Multiplexer(Rules("u: input[0, 9]; x: int[0, 3]; x <= u"))
-    p = RulesDistribution(mux, Normal(torch.zeros(1), 1.0), inputs={"u": torch.tensor([0.0, 1.0, 3.0])})
+    p = RulesDistribution(
+        mux, Normal(torch.zeros(1), 1.0), inputs={"u": torch.tensor([0.0, 1.0, 3.0])}
+    )
     assert p.entropy().exp().tolist() == pytest.approx([1, 2, 4])
 
 
@@ -293,7 +337,8 @@ def test_blocks_add_their_entropies() -> None:
     mux = Multiplexer(Rules("x in {1, 2, 4, 8}; 0 <= y <= 4"), dtype=torch.float64)
     p = RulesDistribution(mux, Normal(torch.zeros(2, dtype=torch.float64), 1.0))
     alone = RulesDistribution(
-        Multiplexer(Rules("0 <= y <= 4"), dtype=torch.float64), Normal(torch.zeros(1, dtype=torch.float64), 1.0)
+        Multiplexer(Rules("0 <= y <= 4"), dtype=torch.float64),
+        Normal(torch.zeros(1, dtype=torch.float64), 1.0),
     )
     assert float(p.entropy()) == pytest.approx(log(4) + float(alone.entropy()), abs=0.05)
 

@@ -11,7 +11,9 @@ import torch
 
 import multiplexnet as mx
 
-SAVED = json.loads((Path(__file__).parent / "saved" / "layers-0.1.0.json").read_text(encoding="utf-8"))
+SAVED = json.loads(
+    (Path(__file__).parent / "saved" / "layers-0.1.0.json").read_text(encoding="utf-8")
+)
 
 
 def name_of(saved: dict[str, Any]) -> str:
@@ -24,7 +26,8 @@ def test_a_layer_of_the_first_version_returns_the_same_bits(saved: dict[str, Any
     mux = mx.Multiplexer.from_state(state).eval()
     raw = torch.tensor(saved["raw"], dtype=torch.float64).to(mux.dtype)
     inputs: dict[str, Any] = {
-        name: torch.full((len(raw),), value, dtype=mux.dtype) for name, value in saved["inputs"].items()
+        name: torch.full((len(raw),), value, dtype=mux.dtype)
+        for name, value in saved["inputs"].items()
     }
     best = mux(raw, **inputs).best()
     assert [[value.hex() for value in row] for row in best.double().tolist()] == saved["best"]

@@ -47,7 +47,10 @@ TEXTS = {
     "function": "x: real; y: real; h: function\ny >= h(x) + 1 or y <= h(x) - 1; 0 <= x <= 1",
     "nested": "on: bool[5]; x: real\nsum(on) >= 1\nx >= 0",
 }
-MORE: Mapping[str, dict[str, Any]] = {"function": {"functions": {"h": torch.sin}}, "nested": {"max_terms": 18}}
+MORE: Mapping[str, dict[str, Any]] = {
+    "function": {"functions": {"h": torch.sin}},
+    "nested": {"max_terms": 18},
+}
 
 
 def build(name: str, **options: Any) -> Multiplexer:
@@ -80,7 +83,9 @@ def _judge(rules: Rules, x: Tensor, given: Mapping[str, Tensor]) -> None:
     for row in columns.double().tolist():
         assert all(map(isfinite, row)), row
         point = {variable: Fraction(value) for variable, value in zip(variables, row, strict=True)}
-        assert all(isinstance(v.domain, Real) or point[v] in v.domain.values for v in variables), row
+        assert all(isinstance(v.domain, Real) or point[v] in v.domain.values for v in variables), (
+            row
+        )
         functions = {"h": lambda a: Fraction(torch.sin(torch.tensor([float(a)])).item())}
         assert holds(rules.formula, point, functions), row
 
@@ -207,7 +212,11 @@ def test_a_layer_built_without_memory(name: str) -> None:
     with torch.device("meta"):
         made = [build(name) for _ in range(4)]
     assert {mux.device.type for mux in made} == {"meta"}
-    assert made[0](torch.zeros(5, made[0].in_features, device="meta"), **_meta_inputs(name)).best().is_meta
+    assert (
+        made[0](torch.zeros(5, made[0].in_features, device="meta"), **_meta_inputs(name))
+        .best()
+        .is_meta
+    )
     made[1].load_state_dict(_built(name).state_dict(), assign=True)
     made[2].to("cpu")
     for mux in (made[0].to_empty(device="cpu"), made[1], made[2], as_fsdp(made[3])):
@@ -356,7 +365,9 @@ def _unasked(rules: Rules, **options: Any) -> Multiplexer:
 
 def test_compiled_rules_about_inputs_alone_are_refused_when_the_layer_is_built() -> None:
     rules = Rules(ABOUT_INPUTS)
-    with pytest.raises(InputError, match="no output obeys the rules: declare narrower ranges") as expected:
+    with pytest.raises(
+        InputError, match="no output obeys the rules: declare narrower ranges"
+    ) as expected:
         Multiplexer(rules)
     with pytest.raises(InputError) as found:
         Multiplexer.from_compiled(rules, rules.compile())
@@ -366,7 +377,9 @@ def test_compiled_rules_about_inputs_alone_are_refused_when_the_layer_is_built()
 def test_a_row_that_breaks_a_rule_about_inputs_is_refused() -> None:
     mux = _unasked(Rules(ABOUT_INPUTS))
     raw = torch.zeros(3, 1)
-    with pytest.raises(InputError, match=r"the rule `u >= 1` about inputs does not hold in rows 0, 2"):
+    with pytest.raises(
+        InputError, match=r"the rule `u >= 1` about inputs does not hold in rows 0, 2"
+    ):
         mux(raw, u=torch.tensor([0.0, 1.0, 0.99]))
     with pytest.raises(InputError, match=r"the rule `u >= 1` about inputs does not hold in row 1"):
         mux.repair(raw, u=torch.tensor([1.0, 0.5, 2.0]))
@@ -383,7 +396,11 @@ def test_a_rule_about_inputs_in_a_graph_gives_no_number() -> None:
             return self.mux(raw, u=u).choices[0].feasible
 
     compiled = torch.compile(Best(), fullgraph=True, backend="aot_eager")
-    assert compiled(torch.zeros(3, 1), torch.tensor([0.0, 1.0, 2.0])).squeeze(-1).tolist() == [False, True, True]
+    assert compiled(torch.zeros(3, 1), torch.tensor([0.0, 1.0, 2.0])).squeeze(-1).tolist() == [
+        False,
+        True,
+        True,
+    ]
 
 
 def test_functions_of_inputs_alone_are_looked_at() -> None:
@@ -393,10 +410,14 @@ def test_functions_of_inputs_alone_are_looked_at() -> None:
     for mux in (
         Multiplexer(rules, functions=functions),
         Multiplexer.from_compiled(rules, rules.compile(), functions=functions),
-        Multiplexer.from_state(Multiplexer(rules, functions=functions).state_dict(), functions=functions),
+        Multiplexer.from_state(
+            Multiplexer(rules, functions=functions).state_dict(), functions=functions
+        ),
     ):
         raw = torch.zeros(2, 1)
-        with pytest.raises(InputError, match=r"the rule `f\(u\) >= 1` about inputs does not hold in row 1"):
+        with pytest.raises(
+            InputError, match=r"the rule `f\(u\) >= 1` about inputs does not hold in row 1"
+        ):
             mux(raw, u=torch.tensor([2.0, 1.5]))
         x = mux(raw, u=torch.tensor([2.0, 3.0])).best()
         assert rules.satisfied(x, functions=functions, u=torch.tensor([2.0, 3.0])).all()
@@ -405,8 +426,14 @@ def test_functions_of_inputs_alone_are_looked_at() -> None:
 def test_several_rules_about_inputs() -> None:
     rules = Rules("u: input; v: input; x: real\nu >= 1 or v <= 3\nu <= 2 * v\nx >= u")
     mux, raw = _unasked(rules), torch.zeros(1, 1)
-    for u, v, broken in ((0.0, 4.0, "u >= 1 or v <= 3"), (5.0, 1.0, r"u <= 2 \* v"), (0.0, 9.0, "u >= 1 or v <= 3")):
-        with pytest.raises(InputError, match=f"the rule `{broken}` about inputs does not hold in row 0"):
+    for u, v, broken in (
+        (0.0, 4.0, "u >= 1 or v <= 3"),
+        (5.0, 1.0, r"u <= 2 \* v"),
+        (0.0, 9.0, "u >= 1 or v <= 3"),
+    ):
+        with pytest.raises(
+            InputError, match=f"the rule `{broken}` about inputs does not hold in row 0"
+        ):
             mux(raw, u=torch.tensor([u]), v=torch.tensor([v]))
     for u, v in ((1.0, 4.0), (0.5, 3.0), (2.0, 1.5), (3.0, 1.5)):  # the last one exactly at the end
         x = mux(raw, u=torch.tensor([u]), v=torch.tensor([v])).best()
@@ -433,7 +460,10 @@ def test_compiled_terms_of_other_rules_are_refused() -> None:
 
 def test_an_unknown_way_with_equalities_is_refused_at_every_door() -> None:
     rules = Rules("x >= 2")
-    doors: tuple[Any, ...] = (Multiplexer, lambda r, **options: Multiplexer.from_compiled(r, r.compile(), **options))
+    doors: tuple[Any, ...] = (
+        Multiplexer,
+        lambda r, **options: Multiplexer.from_compiled(r, r.compile(), **options),
+    )
     for make in doors:
         with pytest.raises(ValueError, match=r'equality = .almost.; it is "exact" or "nearest"'):
             make(rules, equality="almost")
@@ -461,7 +491,9 @@ else:
 
 def test_a_saved_layer_asks_without_z3(tmp_path: Path) -> None:
     torch.save(_unasked(Rules(ABOUT_INPUTS)).state_dict(), tmp_path / "state.pt")
-    run = subprocess.run([sys.executable, "-c", SAVED, str(tmp_path / "state.pt")], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", SAVED, str(tmp_path / "state.pt")], capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr
 
 
@@ -478,7 +510,10 @@ def test_every_table_that_changes_after_the_certificate_was_read_is_seen(name: s
             continue
         flat, kept = table.view(-1), table.clone()
         flat[-1] = ~flat[-1] if table.dtype is torch.bool else 7 if flat[-1] != 7 else 8
-        with pytest.raises(RecordError, match=f"the table {changed} of this layer is not the one that its terms give"):
+        with pytest.raises(
+            RecordError,
+            match=f"the table {changed} of this layer is not the one that its terms give",
+        ):
             mux.certificate  # noqa: B018
         table.copy_(kept)
         assert mux.certificate is before
@@ -559,7 +594,10 @@ def test_who_takes_a_safeguard_away_is_noticed(name: str, scenario: Callable[[],
     scenario()
     _built.cache_clear()
     try:
-        with FAULTS["planted"](BY_NAME[name]), pytest.raises((AssertionError, pytest.fail.Exception)):
+        with (
+            FAULTS["planted"](BY_NAME[name]),
+            pytest.raises((AssertionError, pytest.fail.Exception)),
+        ):
             scenario()
     finally:
         _built.cache_clear()

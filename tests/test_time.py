@@ -36,7 +36,9 @@ PATIENCE = 45.0
 
 def apart(n: int) -> Rules:
     """n outputs that keep their distance from each other: n! terms, and nothing falls apart."""
-    return Rules(f"x: real[{n}]\nall(x[i] >= x[j] + 1 or x[j] >= x[i] + 1 for i in range({n}) for j in range(i))")
+    return Rules(
+        f"x: real[{n}]\nall(x[i] >= x[j] + 1 or x[j] >= x[i] + 1 for i in range({n}) for j in range(i))"
+    )
 
 
 def pigeons(n: int) -> Rules:
@@ -52,7 +54,10 @@ def dense(n: int, m: int) -> Rules:
     """A polytope of n outputs and m rows."""
     rng = np.random.default_rng(0)
     A = rng.integers(-9, 10, (m, n))
-    rows = (" + ".join(f"{c}*x[{j}]" for j, c in enumerate(a)) + f" <= {10 + i % 7}" for i, a in enumerate(A))
+    rows = (
+        " + ".join(f"{c}*x[{j}]" for j, c in enumerate(a)) + f" <= {10 + i % 7}"
+        for i, a in enumerate(A)
+    )
     return Rules(f"x: real[{n}]\n" + "\n".join(rows))
 
 
@@ -68,8 +73,17 @@ def test_finding_terms_ends_in_time(nested: bool) -> None:
     assert isinstance(refusal.value, TimeoutError)
     assert isinstance(refusal.value, MultiplexError)
     assert refusal.value.seconds == 1
-    assert refusal.value.doing in ("finding the terms of x[0], x[1], x[2], …", "decomposing x[0], x[1], x[2], …")
-    for word in ("1 s were not enough", refusal.value.doing, "terms so far", "cover=rows", "seconds="):
+    assert refusal.value.doing in (
+        "finding the terms of x[0], x[1], x[2], …",
+        "decomposing x[0], x[1], x[2], …",
+    )
+    for word in (
+        "1 s were not enough",
+        refusal.value.doing,
+        "terms so far",
+        "cover=rows",
+        "seconds=",
+    ):
         assert word in str(refusal.value)
 
 
@@ -127,7 +141,9 @@ def test_explain_tells_what_it_found_in_time() -> None:
 def test_the_command_line_has_a_limit(tmp_path: Path) -> None:
     path = tmp_path / "apart.rules"
     path.write_text(str(apart(7)))
-    result = CliRunner().invoke(app, ["explain", str(path), "--seconds", "1", "--max-terms", "100000"])
+    result = CliRunner().invoke(
+        app, ["explain", str(path), "--seconds", "1", "--max-terms", "100000"]
+    )
     assert result.exit_code == 2
     assert "1 s were not enough" in result.stdout
 
@@ -160,7 +176,9 @@ TEXTS = (
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_limit_that_is_not_reached_changes_nothing(text: str) -> None:
     def blocks(seconds: float | None) -> object:
-        compiled = Rules(text).compile(nested=True, max_terms=60, seconds=seconds, progress=lambda *_: None)
+        compiled = Rules(text).compile(
+            nested=True, max_terms=60, seconds=seconds, progress=lambda *_: None
+        )
         return record_of_compiled(compiled)["blocks"]
 
     assert blocks(600) == blocks(None)
@@ -236,7 +254,9 @@ def test_who_is_told_may_stop_it() -> None:
 @pytest.mark.parametrize("nested", [False, True])
 def test_too_many_values_are_said_at_once(text: str, nested: bool) -> None:
     start = time.monotonic()
-    with pytest.raises(TermBudgetExceeded, match=r"n can take more than 1000 values, and every value needs a term"):
+    with pytest.raises(
+        TermBudgetExceeded, match=r"n can take more than 1000 values, and every value needs a term"
+    ):
         Rules(text).compile(max_terms=1000, nested=nested, seconds=None)
     assert time.monotonic() - start < PATIENCE
 
@@ -258,7 +278,9 @@ def test_a_question_can_be_interrupted() -> None:
     solver.add(*(encoder.formula(rule.formula) for rule in pigeons(12).specification.rules))
     with Deadline(2) as deadline:
         deadline.begin(TERMS, "p")
-        with pytest.raises(CompileTimeout, match="2 s were not enough: they were over while finding the terms of p"):
+        with pytest.raises(
+            CompileTimeout, match="2 s were not enough: they were over while finding the terms of p"
+        ):
             decided(solver, deadline)
 
 

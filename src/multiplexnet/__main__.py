@@ -18,7 +18,9 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("typer", "rich"):
             raise
-        print(f"the command line needs {error.name}: pip install 'multiplexnet[cli]'", file=sys.stderr)
+        print(
+            f"the command line needs {error.name}: pip install 'multiplexnet[cli]'", file=sys.stderr
+        )
         sys.exit(2)
     app(prog_name="multiplexnet")
 

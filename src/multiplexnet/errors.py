@@ -56,9 +56,17 @@ class RuleSyntaxError(MultiplexError, ValueError):
     """
 
     def __init__(
-        self, reason: str, *, line: int | None = None, column: int | None = None, source: str | None = None
+        self,
+        reason: str,
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        source: str | None = None,
     ) -> None:
-        self.reason, self.line, self.column, self.source = reason, line, column, source
+        self.reason = reason
+        self.line = line
+        self.column = column
+        self.source = source
         where = f"line {line}" if line is not None else ""
         if line is not None and column is not None:
             where += f", column {column}"
@@ -79,7 +87,9 @@ class RuleTypeError(MultiplexError, TypeError):
     """
 
     def __init__(self, found: object, advice: str) -> None:
-        super().__init__(f"rules are text, one rule a line, or a list of such texts; found {_shown(found)}: {advice}")
+        super().__init__(
+            f"rules are text, one rule a line, or a list of such texts; found {_shown(found)}: {advice}"
+        )
 
 
 def _shown(found: object) -> str:
@@ -119,7 +129,10 @@ class ContradictionError(MultiplexError, ValueError):
 
     def __init__(self, rules: Sequence[tuple[int | None, str]]) -> None:
         self.rules = tuple(rules)
-        lines = [f"    line {line}: {text}" if line is not None else f"    {text}" for line, text in self.rules]
+        lines = [
+            f"    line {line}: {text}" if line is not None else f"    {text}"
+            for line, text in self.rules
+        ]
         head = (
             "this rule contradicts itself"
             if len(self.rules) == 1
@@ -148,7 +161,9 @@ class TermBudgetExceeded(MultiplexError, RuntimeError):
         nested: bool = False,
         variable: str | None = None,
     ) -> None:
-        self.count, self.max_terms, self.outputs = count, max_terms, tuple(outputs)
+        self.count = count
+        self.max_terms = max_terms
+        self.outputs = tuple(outputs)
         cover = "give cover=rows (data that the terms must contain: sound, but not complete)"
         if variable is not None:
             super().__init__(
@@ -157,7 +172,9 @@ class TermBudgetExceeded(MultiplexError, RuntimeError):
                 f"round it afterwards, or {cover}, or raise max_terms."
             )
             return
-        names = ", ".join(self.outputs[:8]) + (f" and {len(self.outputs) - 8} more" if len(self.outputs) > 8 else "")
+        names = ", ".join(self.outputs[:8]) + (
+            f" and {len(self.outputs) - 8} more" if len(self.outputs) > 8 else ""
+        )
         inner = (
             "inner blocks were tried and need too many terms as well"
             if nested
@@ -183,7 +200,9 @@ class CompileTimeout(MultiplexError, TimeoutError):
     """
 
     def __init__(self, seconds: float, doing: str, done: str, advice: str) -> None:
-        self.seconds, self.doing, self.done = seconds, doing, done
+        self.seconds = seconds
+        self.doing = doing
+        self.done = done
         others = f"{advice[:1].upper()}{advice[1:]}, or allow" if advice else "Allow"
         super().__init__(
             f"{seconds:g} s were not enough: they were over while {doing} ({done} so far). "
@@ -207,7 +226,8 @@ class ProductError(MultiplexError, RuntimeError):
     """
 
     def __init__(self, sizes: Sequence[int], max_terms: int) -> None:
-        self.sizes, self.max_terms = tuple(sizes), max_terms
+        self.sizes = tuple(sizes)
+        self.max_terms = max_terms
         product = " × ".join(map(str, self.sizes[:12])) + (" × …" if len(self.sizes) > 12 else "")
         super().__init__(
             f"the {len(self.sizes)} blocks of the rules have {product} = {prod(self.sizes)} combinations, more "
@@ -290,8 +310,14 @@ class ThinTermError(MultiplexError, ValueError):
     """
 
     def __init__(self, rows: Sequence[str], dtype: str, wider: str | None) -> None:
-        self.rows, self.dtype, self.wider = tuple(rows), dtype, wider
-        advice = f"{wider} would do" if wider else "no wider dtype would do either: give the rows more room"
+        self.rows = tuple(rows)
+        self.dtype = dtype
+        self.wider = wider
+        advice = (
+            f"{wider} would do"
+            if wider
+            else "no wider dtype would do either: give the rows more room"
+        )
         super().__init__(f"these rows are too thin for {dtype} ({advice}):{_listed(self.rows)}")
 
 
@@ -305,11 +331,17 @@ class OutOfRangeError(ThinTermError):
         wider: a format that would do, if one is known.
     """
 
-    def __init__(self, rows: Sequence[str], dtype: str, largest: Fraction, wider: str | None) -> None:
+    def __init__(
+        self, rows: Sequence[str], dtype: str, largest: Fraction, wider: str | None
+    ) -> None:
         super().__init__(rows, dtype, wider)
         end = _power_of_ten(largest)
-        advice = f"{wider} would do" if wider else "no dtype reaches that far: measure in other units"
-        self.args = (f"these rows are beyond the range of {dtype}, ±{end} ({advice}):{_listed(self.rows)}",)
+        advice = (
+            f"{wider} would do" if wider else "no dtype reaches that far: measure in other units"
+        )
+        self.args = (
+            f"these rows are beyond the range of {dtype}, ±{end} ({advice}):{_listed(self.rows)}",
+        )
 
 
 class EqualityError(MultiplexError, ValueError):
@@ -321,7 +353,8 @@ class EqualityError(MultiplexError, ValueError):
     """
 
     def __init__(self, rows: Sequence[str], reason: str) -> None:
-        self.rows, self.reason = tuple(rows), reason
+        self.rows = tuple(rows)
+        self.reason = reason
         super().__init__(f"{reason}:{_listed(self.rows)}")
 
 
@@ -334,7 +367,8 @@ class MagnitudeError(MultiplexError, ValueError):
     """
 
     def __init__(self, rows: Sequence[str], number: Fraction) -> None:
-        self.rows, self.number = tuple(rows), number
+        self.rows = tuple(rows)
+        self.number = number
         super().__init__(
             f"these rows need the number {_power_of_ten(number)}, and a layer computes with numbers between 1e-301 and "
             "1e301, and with quotients of them between 1e-270 and 1e270: "
@@ -392,7 +426,9 @@ class EliminationError(MultiplexError, RuntimeError):
     """
 
     def __init__(self, count: int, budget: int, outputs: Sequence[str]) -> None:
-        self.count, self.budget, self.outputs = count, budget, tuple(outputs)
+        self.count = count
+        self.budget = budget
+        self.outputs = tuple(outputs)
         super().__init__(
             f"bounds of {', '.join(self.outputs)} with run-time values in them need {count} rows (allowed: {budget}): "
             "tie fewer of these outputs together, or take the run-time values out of the rules that do"

@@ -30,7 +30,9 @@ Functions = Mapping[str, Callable[..., Any]]
 
 
 def _z3_for(what: str) -> AbstractContextManager[None]:
-    return needing("z3", what, "pip install z3-solver (saved layers load without it: Multiplexer.from_state)")
+    return needing(
+        "z3", what, "pip install z3-solver (saved layers load without it: Multiplexer.from_state)"
+    )
 
 
 def _refuse_no_text(text: object) -> None:
@@ -131,7 +133,11 @@ class Rules:
         if not isinstance(path, str | Path):
             raise RuleTypeError(path, "Rules.load takes the path of a rule file")
         path = Path(path)
-        readers: dict[str, Callable[[str], Rules]] = {".rules": cls, ".smt2": cls.from_smtlib, ".txt": cls._from_txt}
+        readers: dict[str, Callable[[str], Rules]] = {
+            ".rules": cls,
+            ".smt2": cls.from_smtlib,
+            ".txt": cls._from_txt,
+        }
         if path.suffix not in readers:
             raise RuleSyntaxError(
                 f"{path}: a rule file ends in {', '.join(readers)}, not in {path.suffix!r}; rename it"
@@ -139,7 +145,9 @@ class Rules:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            raise RuleSyntaxError(f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8") from None
+            raise RuleSyntaxError(
+                f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8"
+            ) from None
         return readers[path.suffix](text)
 
     @classmethod
@@ -178,7 +186,9 @@ class Rules:
         return self._text
 
     def __repr__(self) -> str:
-        outputs = ", ".join(v.name for v in self.outputs[:6]) + (", …" if len(self.outputs) > 6 else "")
+        outputs = ", ".join(v.name for v in self.outputs[:6]) + (
+            ", …" if len(self.outputs) > 6 else ""
+        )
         return f"Rules({len(self._specification.rules)} rules over {outputs})"
 
     def __eq__(self, other: object) -> bool:
@@ -202,7 +212,9 @@ class Rules:
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def satisfied(self, x: Values, /, *, functions: Functions | None = None, **inputs: Any) -> Values:
+    def satisfied(
+        self, x: Values, /, *, functions: Functions | None = None, **inputs: Any
+    ) -> Values:
         """Whether each row obeys, its floats read as exact numbers: no tolerance.
 
         Args:
@@ -217,7 +229,9 @@ class Rules:
 
         return verdict(self._specification, x, self.scalar_inputs(inputs), functions)
 
-    def violation(self, x: Values, /, *, functions: Functions | None = None, **inputs: Any) -> Values:
+    def violation(
+        self, x: Values, /, *, functions: Functions | None = None, **inputs: Any
+    ) -> Values:
         """How far each row is from obeying each rule, zero where it obeys. Shape (*batch, number of rules)."""
         from multiplexnet.verdicts.satisfaction import violations
 
@@ -246,7 +260,9 @@ class Rules:
                 if isinstance(value, list | tuple):
                     value = numbers_of(value, name)
                 if not getattr(value, "shape", ()) or value.shape[-1] != len(members):
-                    raise ShapeError(f"input {name} is a vector of {len(members)}: its last dimension must be that")
+                    raise ShapeError(
+                        f"input {name} is a vector of {len(members)}: its last dimension must be that"
+                    )
                 scalars.update({member: value[..., i] for i, member in enumerate(members)})
         unknown = [name for name in given if name not in vectors]
         if unknown:
@@ -284,16 +300,24 @@ class Rules:
         with Deadline(seconds, progress) as deadline:
             return self.compiled_before(deadline, max_terms=max_terms, cover=cover, nested=nested)
 
-    def compiled_before(self, deadline: Deadline, *, max_terms: int, cover: Any, nested: bool) -> Compiled:
+    def compiled_before(
+        self, deadline: Deadline, *, max_terms: int, cover: Any, nested: bool
+    ) -> Compiled:
         """As :meth:`compile`, for one whose own work has to end at the same time."""
         with _z3_for("compiling rules"):
             from multiplexnet.compiler.compile import compile_rules
 
         rows = None if cover is None else self._rows(cover)
-        return compile_rules(self._specification, max_terms=max_terms, cover=rows, nested=nested, deadline=deadline)
+        return compile_rules(
+            self._specification, max_terms=max_terms, cover=rows, nested=nested, deadline=deadline
+        )
 
     def explain(
-        self, *, max_terms: int = MAX_TERMS, seconds: float | None = SECONDS, progress: Tell | None = None
+        self,
+        *,
+        max_terms: int = MAX_TERMS,
+        seconds: float | None = SECONDS,
+        progress: Tell | None = None,
     ) -> Explanation:
         """Terms, ranges, and what is wrong or surprising: contradictions, superfluous rules, inputs without outputs.
 
@@ -330,7 +354,11 @@ class Rules:
                     f"cover: the table has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
                 )
             return np.stack([np.asarray(table[name], dtype=np.float64) for name in names], axis=1)
-        values = table.detach().cpu().double().numpy() if hasattr(table, "detach") else np.asarray(table, np.float64)
+        values = (
+            table.detach().cpu().double().numpy()
+            if hasattr(table, "detach")
+            else np.asarray(table, np.float64)
+        )
         if values.ndim != 2 or values.shape[1] != len(names):
             raise ShapeError(
                 f"cover: expected rows of shape (N, {len(names)}), one column for each of {', '.join(names)}; "

@@ -12,7 +12,9 @@ from fractions import Fraction
 
 __all__ = ["FORMATS", "SAFETY", "SLACK", "Format", "grid"]
 
-SAFETY, LOOSE, SLACK = Fraction(1, 2**46), Fraction(8.01), Fraction(1, 2**900)
+SAFETY = Fraction(1, 2**46)
+LOOSE = Fraction(8.01)
+SLACK = Fraction(1, 2**900)
 """σ, the factor of loose rows, and the least slack."""
 
 

@@ -56,7 +56,8 @@ def layer_from(record: Mapping[str, Any], reader: Reader, blocks: Sequence[Block
     Raises:
         KeyError, IndexError, TypeError, ValueError: it is no record of a layer with these blocks.
     """
-    dtype, equality = text_from(record["dtype"]), text_from(record["equality"])
+    dtype = text_from(record["dtype"])
+    equality = text_from(record["equality"])
     if dtype not in FORMATS or equality not in ("exact", "nearest"):
         raise ValueError("an unknown dtype, or an unknown way with equalities")
     bound = {name: number_from(number) for name, number in record["bound"].items()}
@@ -85,8 +86,11 @@ def _joined(blocks: Sequence[Block]) -> Block:
     if not blocks or any(len(block.terms) > 1 or block.terms[0].blocks for block in blocks):
         raise ValueError("blocks of several terms are not one block")
     terms = [block.terms[0] for block in blocks]
-    rows, fixed = (row for term in terms for row in term.rows), (pair for term in terms for pair in term.fixed)
-    return Block(tuple(v for block in blocks for v in block.outputs), (Term(tuple(rows), tuple(fixed)),))
+    rows = (row for term in terms for row in term.rows)
+    fixed = (pair for term in terms for pair in term.fixed)
+    return Block(
+        tuple(v for block in blocks for v in block.outputs), (Term(tuple(rows), tuple(fixed)),)
+    )
 
 
 def _made(block: Block, records: Any, reader: Reader, *, may_move: bool) -> Made:
@@ -102,10 +106,15 @@ def _made(block: Block, records: Any, reader: Reader, *, may_move: bool) -> Made
         placed = [v.index for part in parts for v in part.outputs]
         if sorted(placed) != sorted(v.index for v in block.outputs if v not in inner):
             raise ValueError("the parts of a term do not hold its outputs once")
-        moved = {whole_from(i): number_from(constant) for i, constant in map(list_from, list_from(record["moved"]))}
+        moved = {
+            whole_from(i): number_from(constant)
+            for i, constant in map(list_from, list_from(record["moved"]))
+        }
         if moved and not may_move:
             raise ValueError("a moved equality in a layer that moves none")
-        distances += [constant - _equality(term, i).linear.constant for i, constant in moved.items()]
+        distances += [
+            constant - _equality(term, i).linear.constant for i, constant in moved.items()
+        ]
         terms.append((_with_moved(term, moved), parts))
     return Made(block, tuple(terms), tuple(distances))
 

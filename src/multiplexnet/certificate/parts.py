@@ -58,7 +58,11 @@ def part_from(record: Any, reader: Reader) -> Part:
         "lattice": Lattice,
         "parametric": Parametric,
     }
-    if not isinstance(record, dict) or not isinstance(record.get("kind"), str) or record["kind"] not in kinds:
+    if (
+        not isinstance(record, dict)
+        or not isinstance(record.get("kind"), str)
+        or record["kind"] not in kinds
+    ):
         raise ValueError("a part of unknown kind")
     kind = kinds[record["kind"]]
     names = {"kind", *kind.__dataclass_fields__}
@@ -103,7 +107,9 @@ def _rows(record: Any, reader: Reader, allowed: Sequence[Variable] | None) -> tu
     named = {s for row in found for s in symbols(row)}
     if allowed is not None and not named <= set(allowed):
         raise ValueError("a row of a part speaks of something else than its outputs")
-    if any(row.relation == "==" for row in found) or not all(isinstance(s, Variable | Apply) for s in named):
+    if any(row.relation == "==" for row in found) or not all(
+        isinstance(s, Variable | Apply) for s in named
+    ):
         raise ValueError("a row of a part is no plain inequality")
     if not all(map(is_coprime, found)):
         raise ValueError("a row of a part whose coefficients are not coprime integers")
@@ -122,7 +128,9 @@ def _vectors(
 ) -> list[tuple[Sparse, Fraction]]:
     """The rows ``a·x ≤ b`` as ``(a · scale, b)``."""
     place: dict[Symbol, int] = {v: j for j, v in enumerate(variables)}
-    return [({place[s]: c * scale for s, c in row.linear.terms}, -row.linear.constant) for row in rows]
+    return [
+        ({place[s]: c * scale for s, c in row.linear.terms}, -row.linear.constant) for row in rows
+    ]
 
 
 def _said(found: Margins, said: Margins) -> Iterator[str]:
@@ -164,7 +172,9 @@ class Box(Part):
     def _ends(self) -> Iterator[tuple[Variable, Fraction, int]]:
         """Output, end and side of every bound."""
         for side, ends in ((-1, self.lower), (1, self.upper)):
-            yield from ((v, end, side) for v, end in zip(self.outputs, ends, strict=True) if end is not None)
+            yield from (
+                (v, end, side) for v, end in zip(self.outputs, ends, strict=True) if end is not None
+            )
 
     def keeps(self) -> Formulas:
         return [_at_most(v, side * end, side) for v, end, side in self._ends()]
@@ -172,7 +182,9 @@ class Box(Part):
     def needs(self, form: Format) -> Formulas:
         """The next number outside is outside the term."""
         return [
-            _at_most(v, side * (form.after(end) if side > 0 else form.before(end)), side, strict=True)
+            _at_most(
+                v, side * (form.after(end) if side > 0 else form.before(end)), side, strict=True
+            )
             for v, end, side in self._ends()
             if abs(end) < form.largest
         ]
@@ -269,9 +281,16 @@ class Lattice(Part):
         width = len(list_from(record["anchor"]))
         t = [Variable(f"t[{j}]", j) for j in range(width)]
         basis = tuple(_sparse(row, width) for row in list_from(record["basis"]))
-        step, bound = number_from(record["step"]), number_from(record["bound"])
-        ends = tuple((whole_from(j), whole_from(sign)) for j, sign in map(list_from, list_from(record["ends"])))
-        cuts = tuple((whole_from(i), number_from(size)) for i, size in map(list_from, list_from(record["cuts"])))
+        step = number_from(record["step"])
+        bound = number_from(record["bound"])
+        ends = tuple(
+            (whole_from(j), whole_from(sign))
+            for j, sign in map(list_from, list_from(record["ends"]))
+        )
+        cuts = tuple(
+            (whole_from(i), number_from(size))
+            for i, size in map(list_from, list_from(record["cuts"]))
+        )
         if any(not 0 <= i < len(outputs) for i, _ in cuts):
             raise ValueError("a cut of an output that the lattice does not have")
         if len(basis) != len(outputs) or step <= 0 or bound <= 0 or not width:
@@ -347,12 +366,18 @@ class Lattice(Part):
         """``|t| ≤ bound``, and every x is a number of the format."""
         largest = [min(power(form.p) * g, form.largest) for g in self._grids()]
         pairs = zip(self.outputs, largest, strict=True)
-        return [*self._in_x(self._bounds()), *(_at_most(v, size, sign) for v, size in pairs for sign in (1, -1))]
+        return [
+            *self._in_x(self._bounds()),
+            *(_at_most(v, size, sign) for v, size in pairs for sign in (1, -1)),
+        ]
 
     def _grids(self) -> list[Fraction]:
         """What every x_i is a multiple of."""
         return [
-            min([grid(c) for c in (origin, *(c * self.step for c in row.values())) if c], default=Fraction(1))
+            min(
+                [grid(c) for c in (origin, *(c * self.step for c in row.values())) if c],
+                default=Fraction(1),
+            )
             for origin, row in zip(self.origin, self.basis, strict=True)
         ]
 
@@ -375,7 +400,8 @@ class Lattice(Part):
             yield "its grid is finer than the format"
         grain = min([self.step, *(Fraction(1, c.denominator) for c in self.origin)])
         sizes = [
-            abs(o) + self.bound * sum(map(abs, row.values())) for o, row in zip(self.origin, self.basis, strict=True)
+            abs(o) + self.bound * sum(map(abs, row.values()))
+            for o, row in zip(self.origin, self.basis, strict=True)
         ]
         if max(sizes) > power(53) * grain:
             yield "its sums are rounded in float64"

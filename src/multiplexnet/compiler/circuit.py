@@ -98,10 +98,15 @@ class Circuit:
         max_terms: int,
         deadline: Deadline = NEVER,
     ) -> None:
-        self._questions, self._rows, self._plain, self._max_terms = questions, rows, plain, max_terms
+        self._questions = questions
+        self._rows = rows
+        self._plain = plain
+        self._max_terms = max_terms
         self._deadline = deadline
         self._done: dict[tuple[tuple[Variable, ...], frozenset[Formula]], Block] = {}
-        self.claims: dict[int, tuple[Block, Formula]] = {}  # what each block stands for: the certificate proves it
+        self.claims: dict[
+            int, tuple[Block, Formula]
+        ] = {}  # what each block stands for: the certificate proves it
         self._count = 0
 
     def block(self, component: Component) -> Block:
@@ -110,7 +115,9 @@ class Circuit:
         Raises:
             OverBudget: it takes more terms than allowed, or more cases inside each other.
         """
-        block = self._block(Component(component.outputs, tuple(simplified(component.conjuncts) or ())), 0)
+        block = self._block(
+            Component(component.outputs, tuple(simplified(component.conjuncts) or ())), 0
+        )
         if (count := kept_terms([block])) > self._max_terms:
             raise OverBudget(count)
         return block
@@ -125,7 +132,9 @@ class Circuit:
             self.claims[id(block)] = block, conjunction(component.conjuncts)
         return self._done[key]
 
-    def _term(self, rows: Iterable[Atom], fixed: Iterable[Fixed] = (), blocks: Sequence[Block] = ()) -> Term:
+    def _term(
+        self, rows: Iterable[Atom], fixed: Iterable[Fixed] = (), blocks: Sequence[Block] = ()
+    ) -> Term:
         self._count += 1
         self._deadline.step(self._count)
         if self._count > SPARE * self._max_terms:
@@ -153,17 +162,32 @@ class Circuit:
             rest = [output for output in component.outputs if output not in taken]
             yield from self._case(fixed, components(parts, rest), depth)
 
-    def _case(self, fixed: Sequence[Fixed], parts: Sequence[Component], depth: int) -> Iterator[Term]:
+    def _case(
+        self, fixed: Sequence[Fixed], parts: Sequence[Component], depth: int
+    ) -> Iterator[Term]:
         inner = [self._block(part, depth + 1) for part in parts if not _is_polyhedron(part)]
         if not fixed and len(parts) == len(inner) == 1:
-            yield from inner[0].terms  # nothing was decided but inside that block: its terms are terms of this one
+            yield from inner[
+                0
+            ].terms  # nothing was decided but inside that block: its terms are terms of this one
             return
-        rows = [atom for part in parts if _is_polyhedron(part) for atom in part.conjuncts if isinstance(atom, Atom)]
-        sole = [block.terms[0] for block in inner if len(block.terms) == 1]  # no choice is left in these
+        rows = [
+            atom
+            for part in parts
+            if _is_polyhedron(part)
+            for atom in part.conjuncts
+            if isinstance(atom, Atom)
+        ]
+        sole = [
+            block.terms[0] for block in inner if len(block.terms) == 1
+        ]  # no choice is left in these
         yield self._term(
             [*self._rows(rows), *(row for term in sole for row in term.rows)],
             [*fixed, *(value for term in sole for value in term.fixed)],
-            [*(block for block in inner if len(block.terms) > 1), *(block for term in sole for block in term.blocks)],
+            [
+                *(block for block in inner if len(block.terms) > 1),
+                *(block for term in sole for block in term.blocks),
+            ],
         )
 
 
@@ -176,13 +200,18 @@ def _is_polyhedron(component: Component) -> bool:
 # --- cases ----------------------------------------------------------------------------------------------------------
 
 
-def cases(component: Component, deadline: Deadline = NEVER) -> Iterator[tuple[tuple[Fixed, ...], Parts]]:
+def cases(
+    component: Component, deadline: Deadline = NEVER
+) -> Iterator[tuple[tuple[Fixed, ...], Parts]]:
     """The cases of a component, with the discrete output that each fixes and the conjuncts that then hold."""
     variable = _pivot(component, deadline)
     if not isinstance(variable.domain, Real):
         for number in map(Fraction, variable.domain.values):
             given = {variable: number}
-            yield ((variable, number),), tuple(substitute(part, given) for part in component.conjuncts)
+            yield (
+                ((variable, number),),
+                tuple(substitute(part, given) for part in component.conjuncts),
+            )
         return
     atom = _frequent_atom(component, variable)
     other = opposite(atom)
@@ -208,10 +237,13 @@ def _pivot(component: Component, deadline: Deadline) -> Variable:
     return min(candidates, key=score)
 
 
-def _connected(outputs: Sequence[Variable], mentioned: Sequence[tuple[Formula, list[Variable]]]) -> list[set[Variable]]:
+def _connected(
+    outputs: Sequence[Variable], mentioned: Sequence[tuple[Formula, list[Variable]]]
+) -> list[set[Variable]]:
     groups: list[set[Variable]] = [{output} for output in outputs]
     for _, found in mentioned:
-        joined, apart = set[Variable](), []
+        joined = set[Variable]()
+        apart = []
         for group in groups:
             if group.isdisjoint(found):
                 apart.append(group)
@@ -276,7 +308,10 @@ class _Known:
         """A known atom, true when the domains alone or a stronger one say so, with known values put in."""
         if (decided := _by_domains(atom)) is not None:
             return decided
-        if atom.relation != "==" and self._upper[atom.linear.terms] > (atom.linear.constant, atom.relation == "<"):
+        if atom.relation != "==" and self._upper[atom.linear.terms] > (
+            atom.linear.constant,
+            atom.relation == "<",
+        ):
             return TRUE
         others = {v: c for v, c in self._values.items() if not _defines(atom, v)}
         return substitute(atom, others) if any(s in others for s, _ in atom.linear.terms) else atom
@@ -293,9 +328,13 @@ class _Known:
                 case Atom():
                     done[id(node)] = self._atom(node)
                 case And(arguments):
-                    done[id(node)] = conjunction(dict.fromkeys(self._visit(a, done) for a in arguments))
+                    done[id(node)] = conjunction(
+                        dict.fromkeys(self._visit(a, done) for a in arguments)
+                    )
                 case Or(arguments):
-                    done[id(node)] = disjunction(dict.fromkeys(self._visit(a, done) for a in arguments))
+                    done[id(node)] = disjunction(
+                        dict.fromkeys(self._visit(a, done) for a in arguments)
+                    )
                 case _:
                     raise TypeError(f"not in normal form: {node!r}")
         return done[id(node)]
@@ -303,10 +342,8 @@ class _Known:
     def _atom(self, atom: Atom) -> Formula:
         if (decided := _by_domains(atom)) is not None:
             return decided
-        holds, fails = (
-            self._implied(atom.linear, atom.relation == "<"),
-            self._refuted(atom.linear, atom.relation == "<"),
-        )
+        holds = self._implied(atom.linear, atom.relation == "<")
+        fails = self._refuted(atom.linear, atom.relation == "<")
         if atom.relation == "==":
             fails = fails or self._refuted(-atom.linear, False)
             holds = holds and self._implied(-atom.linear, False)
@@ -324,7 +361,11 @@ class _Known:
 
 
 def _defines(atom: Atom, variable: Variable) -> bool:
-    return atom.relation == "==" and len(atom.linear.terms) == 1 and atom.linear.terms[0][0] == variable
+    return (
+        atom.relation == "=="
+        and len(atom.linear.terms) == 1
+        and atom.linear.terms[0][0] == variable
+    )
 
 
 def _by_domains(atom: Atom) -> Formula | None:
@@ -334,7 +375,8 @@ def _by_domains(atom: Atom) -> Formula | None:
         if not isinstance(symbol, Variable) or isinstance(symbol.domain, Real):
             return None
         ends = sorted((c * symbol.domain.values[0], c * symbol.domain.values[-1]))
-        lower, upper = lower + ends[0], upper + ends[1]
+        lower = lower + ends[0]
+        upper = upper + ends[1]
     low, high = (canonical(Linear.number(end), atom.relation) for end in (lower, upper))
     if atom.relation == "==":
         return FALSE if lower > 0 or upper < 0 else TRUE if lower == upper == 0 else None

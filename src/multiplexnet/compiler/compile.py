@@ -30,8 +30,27 @@ from multiplexnet.compiler.proof import certificate
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.compiler.tidy import Tidy, has_interior, row_order
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
-from multiplexnet.exact.deadline import CONTRADICTION, DECOMPOSITION, NEVER, NORMAL_FORM, PROOF, TERMS, Deadline, Phase
-from multiplexnet.language.formula import FALSE, TRUE, Atom, Formula, Linear, Real, Specification, Variable, conjunction
+from multiplexnet.exact.deadline import (
+    CONTRADICTION,
+    DECOMPOSITION,
+    NEVER,
+    NORMAL_FORM,
+    PROOF,
+    TERMS,
+    Deadline,
+    Phase,
+)
+from multiplexnet.language.formula import (
+    FALSE,
+    TRUE,
+    Atom,
+    Formula,
+    Linear,
+    Real,
+    Specification,
+    Variable,
+    conjunction,
+)
 from multiplexnet.smt.questions import satisfiable, unsat_core
 from multiplexnet.smt.search import Sandbox, decided
 
@@ -74,7 +93,9 @@ def compile_rules(
     deadline.begin(CONTRADICTION)
     _refuse_contradiction(specification, parts, deadline)
     ranges = input_ranges(specification.inputs)
-    blocks, covered, claims = [], None, dict[int, tuple[Block, Formula]]()
+    blocks = []
+    covered = None
+    claims = dict[int, tuple[Block, Formula]]()
     for component in parts:
         compiler = _BlockCompiler(component, ranges, max_terms, nested, deadline)
         if cover is not None:
@@ -83,9 +104,16 @@ def compile_rules(
             compiler.refuse_many_values()
             blocks.append(compiler.nested_block() if nested else compiler.block())
         claims |= compiler.claims
-    found = Compiled(specification.outputs, specification.inputs, _without_trivial(blocks), certificate=None)  # type: ignore[arg-type]
+    found = Compiled(
+        specification.outputs,
+        specification.inputs,
+        _without_trivial(blocks),
+        certificate=None,  # type: ignore[arg-type]
+    )
     deadline.begin(PROOF)
-    proof = certificate(specification, found.blocks, complete=cover is None, claims=claims, deadline=deadline)
+    proof = certificate(
+        specification, found.blocks, complete=cover is None, claims=claims, deadline=deadline
+    )
     if cover is not None:
         covered = cover.share(specification.formula, found.formula)
     seconds = time.perf_counter() - start
@@ -105,9 +133,11 @@ def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
     for variable in inputs:
         domain = variable.domain
         if isinstance(domain, Real):
-            lower, upper = domain.lower, domain.upper
+            lower = domain.lower
+            upper = domain.upper
         else:
-            lower, upper = Fraction(domain.values[0]), Fraction(domain.values[-1])
+            lower = Fraction(domain.values[0])
+            upper = Fraction(domain.values[-1])
         if lower is not None:
             atoms.append(Atom(-Linear.of(variable) + lower, "<="))
         if upper is not None:
@@ -115,20 +145,38 @@ def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
     return tuple(atoms)
 
 
-def _refuse_contradiction(specification: Specification, parts: Sequence[Component], deadline: Deadline) -> None:
+def _refuse_contradiction(
+    specification: Specification, parts: Sequence[Component], deadline: Deadline
+) -> None:
     doubtful = [
-        part for component in parts if not _surely_satisfiable(component, deadline) for part in component.conjuncts
+        part
+        for component in parts
+        if not _surely_satisfiable(component, deadline)
+        for part in component.conjuncts
     ]
-    if doubtful and satisfiable(conjunction(doubtful), specification.variables, deadline=deadline) is None:
-        core = unsat_core([rule.formula for rule in specification.rules], specification.variables, deadline=deadline)
-        raise ContradictionError([(specification.rules[i].line, specification.rules[i].text) for i in core])
+    if (
+        doubtful
+        and satisfiable(conjunction(doubtful), specification.variables, deadline=deadline) is None
+    ):
+        core = unsat_core(
+            [rule.formula for rule in specification.rules],
+            specification.variables,
+            deadline=deadline,
+        )
+        raise ContradictionError(
+            [(specification.rules[i].line, specification.rules[i].text) for i in core]
+        )
 
 
 def _surely_satisfiable(component: Component, deadline: Deadline) -> bool:
     """Whether a point of one large conjunction over outputs was found in floats: z3 would take its time."""
     rows = [part for part in component.conjuncts if isinstance(part, Atom)]
-    over_inputs = any(isinstance(s, Variable) and s.is_input for row in rows for s, _ in row.linear.terms)
-    return len(rows) == len(component.conjuncts) and not over_inputs and has_interior(rows, deadline)
+    over_inputs = any(
+        isinstance(s, Variable) and s.is_input for row in rows for s, _ in row.linear.terms
+    )
+    return (
+        len(rows) == len(component.conjuncts) and not over_inputs and has_interior(rows, deadline)
+    )
 
 
 def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -185,7 +233,13 @@ class _BlockCompiler:
         self._begin(DECOMPOSITION)
         questions = self._sandbox.questions((*self.ranges, *self.component.conjuncts))
         questions.solver.add(*map(self._sandbox.domain, self._discrete))
-        circuit = Circuit(questions, lambda rows: self._tidy.rows((), rows), self._some, self.max_terms, self.deadline)
+        circuit = Circuit(
+            questions,
+            lambda rows: self._tidy.rows((), rows),
+            self._some,
+            self.max_terms,
+            self.deadline,
+        )
         try:
             block = circuit.block(self.component)
         except OverBudget:
@@ -208,7 +262,10 @@ class _BlockCompiler:
             rest = substitute(self._formula, dict(values))
             background, goal = _split(rest)
             engine = Implicants(self._sandbox, goal, [*self.ranges, *background])
-            terms += [Term(self._tidy.rows(literals, background), values) for literals in covering(engine, goal, group)]
+            terms += [
+                Term(self._tidy.rows(literals, background), values)
+                for literals in covering(engine, goal, group)
+            ]
         if not terms:  # no row obeys: any single term is sound
             terms = [self._first_term()]
         if len(terms) > self.max_terms:
@@ -271,14 +328,20 @@ class _BlockCompiler:
         Every value needs a term of its own, in inner blocks too.
         """
         for variable in self._discrete:
-            count = _values_at_least(self.component, variable, self.ranges, self.max_terms, self.deadline)
+            count = _values_at_least(
+                self.component, variable, self.ranges, self.max_terms, self.deadline
+            )
             if count > self.max_terms:
                 raise self._exceeded(count, variable)
 
     def _exceeded(self, count: int, variable: Variable | None = None) -> TermBudgetExceeded:
         names = [v.name for v in self.component.outputs]
         return TermBudgetExceeded(
-            count, self.max_terms, names, nested=self.nested, variable=None if variable is None else variable.name
+            count,
+            self.max_terms,
+            names,
+            nested=self.nested,
+            variable=None if variable is None else variable.name,
         )
 
 
@@ -299,7 +362,8 @@ def _values_at_least(
     sandbox = Sandbox(deadline)
     solver = sandbox.solver(*map(sandbox.formula, (*ranges, *component.conjuncts)))
     solver.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
-    constant, found = sandbox.symbol(variable), 0
+    constant = sandbox.symbol(variable)
+    found = 0
     for value in islice(values, 2 * most):
         found += decided(solver, deadline, constant == value)
         if found > most:
@@ -310,7 +374,8 @@ def _values_at_least(
 def _values_between_bounds(component: Component, variable: Variable) -> range:
     """The values of a discrete output that obey the bounds among the conjuncts, as far as they speak of it alone."""
     values: range = variable.domain.values  # type: ignore[union-attr]
-    low, high = values[0], values[-1]
+    low = values[0]
+    high = values[-1]
     for part in component.conjuncts:
         if isinstance(part, Atom) and [symbol for symbol, _ in part.linear.terms] == [variable]:
             bound = -part.linear.constant / part.linear.terms[0][1]
@@ -331,4 +396,8 @@ def _split(formula: Formula) -> tuple[list[Atom], Formula]:
 
 
 def _term_order(term: Term) -> tuple[object, ...]:
-    return (tuple(value for _, value in term.fixed), len(term.rows), tuple(map(row_order, term.rows)))
+    return (
+        tuple(value for _, value in term.fixed),
+        len(term.rows),
+        tuple(map(row_order, term.rows)),
+    )

@@ -22,7 +22,9 @@ __all__ = ["Rows", "covering", "irredundant"]
 # --- covers of a formula --------------------------------------------------------------------------------------------
 
 
-def irredundant(sandbox: Sandbox, found: Sequence[Found], table: Table, known: Sequence[Formula]) -> list[Literals]:
+def irredundant(
+    sandbox: Sandbox, found: Sequence[Found], table: Table, known: Sequence[Formula]
+) -> list[Literals]:
     """The implicants without those that the others cover together, given what is known.
 
     An implicant whose witness lies in no other one is needed; z3 is asked about the rest.
@@ -33,7 +35,9 @@ def irredundant(sandbox: Sandbox, found: Sequence[Found], table: Table, known: S
     needed = _surely_needed(np.stack([implicant.true for implicant in found]), literals)
     doubtful = np.flatnonzero(~needed).tolist()
     questions = sandbox.questions(known)
-    questions.solver.add(*(sandbox.absent(found[k].literals) for k in np.flatnonzero(needed).tolist()))
+    questions.solver.add(
+        *(sandbox.absent(found[k].literals) for k in np.flatnonzero(needed).tolist())
+    )
     outside = [z3.Bool(f"outside{k}", sandbox.context) for k in doubtful]
     for k, name in zip(doubtful, outside, strict=True):
         questions.solver.add(z3.Implies(name, sandbox.absent(found[k].literals)))
@@ -47,7 +51,9 @@ def irredundant(sandbox: Sandbox, found: Sequence[Found], table: Table, known: S
 
 def _surely_needed(true: Bools, literals: NDArray[np.float32]) -> Bools:
     """Which witnesses lie outside all other implicants. Shape (K,)."""
-    broken = (~true).astype(np.float32) @ literals.T  # how many literals of implicant j fail at witness k
+    broken = (~true).astype(
+        np.float32
+    ) @ literals.T  # how many literals of implicant j fail at witness k
     return np.asarray((broken == 0).sum(axis=1) == 1)
 
 
@@ -76,9 +82,13 @@ class Rows:
         return self._at(self.truth(formula))
 
     def _at(self, mask: Bools) -> Rows:
-        return Rows({variable: column[mask] for variable, column in self.columns.items()}, self.holds)
+        return Rows(
+            {variable: column[mask] for variable, column in self.columns.items()}, self.holds
+        )
 
-    def groups(self, discrete: Sequence[Variable]) -> Iterator[tuple[tuple[tuple[Variable, Fraction], ...], Rows]]:
+    def groups(
+        self, discrete: Sequence[Variable]
+    ) -> Iterator[tuple[tuple[tuple[Variable, Fraction], ...], Rows]]:
         """The rows that agree in the discrete variables, with the values they agree in."""
         if not len(self):
             return
@@ -93,7 +103,9 @@ class Rows:
     def share(self, formula: Formula, terms: Formula) -> Fraction:
         """Of the rows that obey the formula, the share that the terms contain (1 if no row obeys)."""
         obeying = self.where(formula)
-        return Fraction(int(obeying.truth(terms).sum()), len(obeying)) if len(obeying) else Fraction(1)
+        return (
+            Fraction(int(obeying.truth(terms).sum()), len(obeying)) if len(obeying) else Fraction(1)
+        )
 
 
 def covering(engine: Implicants, formula: Formula, rows: Rows) -> list[Literals]:
@@ -113,23 +125,29 @@ def covering(engine: Implicants, formula: Formula, rows: Rows) -> list[Literals]
         return reduce(np.logical_and, map(holds, literals), np.ones(len(rows), dtype=np.bool_))
 
     deadline = engine.deadline
-    open_rows, found = np.ones(len(rows), dtype=np.bool_), dict[Literals, Bools]()
+    open_rows = np.ones(len(rows), dtype=np.bool_)
+    found = dict[Literals, Bools]()
     while open_rows.any():
         deadline.step(len(found))
         row = int(np.argmax(open_rows))
         order = _most_excluding_first(holds, open_rows.copy())
-        literals = engine.prime(np.array([holds(atom)[row] for atom in engine.table.atoms], dtype=np.bool_), order)
+        literals = engine.prime(
+            np.array([holds(atom)[row] for atom in engine.table.atoms], dtype=np.bool_), order
+        )
         found[literals] = inside(literals)
         open_rows &= ~found[literals]
     return _fewest(found, len(rows))
 
 
-def _most_excluding_first(holds: Callable[[Atom], Bools], wanted: Bools) -> Callable[[Literals], Sequence[Atom]]:
+def _most_excluding_first(
+    holds: Callable[[Atom], Bools], wanted: Bools
+) -> Callable[[Literals], Sequence[Atom]]:
     return lambda literals: sorted(literals, key=lambda atom: int((holds(atom) & wanted).sum()))
 
 
 def _fewest(found: Mapping[Literals, Bools], count: int) -> list[Literals]:
-    left, chosen = np.ones(count, dtype=np.bool_), list[Literals]()
+    left = np.ones(count, dtype=np.bool_)
+    chosen = list[Literals]()
     while left.any():
         best = max(found, key=lambda literals: int((found[literals] & left).sum()))
         chosen.append(best)

@@ -101,7 +101,9 @@ class Explanation:
     seconds: float = 0.0
 
 
-def explain(specification: Specification, *, max_terms: int = MAX_TERMS, deadline: Deadline = NEVER) -> Explanation:
+def explain(
+    specification: Specification, *, max_terms: int = MAX_TERMS, deadline: Deadline = NEVER
+) -> Explanation:
     """The diagnosis of rules; it never raises because of what the rules say, or because of the time it takes.
 
     When the time is over, what was found until then is told, and ``problem`` says what is missing.
@@ -109,7 +111,13 @@ def explain(specification: Specification, *, max_terms: int = MAX_TERMS, deadlin
     start = time.perf_counter()
     found = Explanation(specification)
     try:
-        for step in (_compiled, _with_shapes, _with_uncovered_input, _with_superfluous, _with_ranges):
+        for step in (
+            _compiled,
+            _with_shapes,
+            _with_uncovered_input,
+            _with_superfluous,
+            _with_ranges,
+        ):
             found = step(found, max_terms, deadline)
             if found.contradiction:
                 break
@@ -121,10 +129,18 @@ def explain(specification: Specification, *, max_terms: int = MAX_TERMS, deadlin
 def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
     specification = found.specification
     try:
-        return replace(found, compiled=compile_rules(specification, max_terms=max_terms, deadline=deadline))
+        return replace(
+            found, compiled=compile_rules(specification, max_terms=max_terms, deadline=deadline)
+        )
     except ContradictionError as error:
-        core = unsat_core([rule.formula for rule in specification.rules], specification.variables, deadline=deadline)
-        return replace(found, problem=str(error), contradiction=tuple(specification.rules[i] for i in core))
+        core = unsat_core(
+            [rule.formula for rule in specification.rules],
+            specification.variables,
+            deadline=deadline,
+        )
+        return replace(
+            found, problem=str(error), contradiction=tuple(specification.rules[i] for i in core)
+        )
     except TermBudgetExceeded as error:
         return replace(found, problem=str(error))
 
@@ -156,7 +172,9 @@ def _with_ranges(found: Explanation, _: int, deadline: Deadline) -> Explanation:
 # --- superfluous rules ----------------------------------------------------------------------------------------------
 
 
-def _superfluous(specification: Specification, deadline: Deadline) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+def _superfluous(
+    specification: Specification, deadline: Deadline
+) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
     """Rules that are always true, and other rules that follow from the rest."""
     deadline.begin(SUPERFLUOUS)
     context = z3.Context()
@@ -168,7 +186,8 @@ def _superfluous(specification: Specification, deadline: Deadline) -> tuple[tupl
     for i, rule in enumerate(specification.rules):
         expression = to_z3(rule.formula, context=context)
         solver.add(z3.Implies(said[i], expression), z3.Implies(broken[i], z3.Not(expression)))
-    always_true, implied = [], []
+    always_true = []
+    implied = []
     for i, rule in enumerate(specification.rules):
         if not decided(solver, deadline, broken[i]):
             always_true.append(rule)
@@ -186,7 +205,9 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
     deadline.begin(RANGES)
     known = input_ranges(specification.inputs)
     found: dict[Variable, Range] = {}
-    for component in components(conjuncts(normal_form(specification.formula)), specification.outputs):
+    for component in components(
+        conjuncts(normal_form(specification.formula)), specification.outputs
+    ):
         sandbox = Sandbox(deadline)
         for output in component.outputs:
             deadline.step(len(found))
@@ -199,7 +220,11 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
 
 
 def _category_range(
-    sandbox: Sandbox, output: Variable, domain: Category, component: Component, known: Sequence[Atom]
+    sandbox: Sandbox,
+    output: Variable,
+    domain: Category,
+    component: Component,
+    known: Sequence[Atom],
 ) -> Range:
     """The labels that a category can take."""
     solver = sandbox.solver(*map(sandbox.formula, (*known, *component.conjuncts)))
@@ -237,7 +262,9 @@ def _fraction(value: Any) -> Fraction:
 # --- inputs ---------------------------------------------------------------------------------------------------------
 
 
-def uncovered_input(compiled: Compiled, *, deadline: Deadline = NEVER) -> tuple[tuple[Variable, Fraction], ...] | None:
+def uncovered_input(
+    compiled: Compiled, *, deadline: Deadline = NEVER
+) -> tuple[tuple[Variable, Fraction], ...] | None:
     """An input in its declared range for which no output obeys the rules, or ``None`` if there is none.
 
     For each block z3 decides ∃ u ∀ x ¬(φ_1 ∨ … ∨ φ_K), which is decidable in linear real arithmetic. A function value
@@ -248,7 +275,9 @@ def uncovered_input(compiled: Compiled, *, deadline: Deadline = NEVER) -> tuple[
     for block in compiled.blocks:
         deadline.step()
         formula = _without_discrete(block, {})
-        found = list(dict.fromkeys(symbol for atom in atoms(formula) for symbol, _ in atom.linear.terms))
+        found = list(
+            dict.fromkeys(symbol for atom in atoms(formula) for symbol, _ in atom.linear.terms)
+        )
         if not any(_is_input(symbol) for symbol in found):
             continue  # no block is empty
         sandbox = Sandbox(deadline)
@@ -312,7 +341,9 @@ class _Shapes:
     def _largest(self, block: Block) -> TermShape:
         if id(block) not in self._done:
             shapes = self.block(block)
-            self._done[id(block)] = TermShape(max(s.dimension for s in shapes), all(s.bounded for s in shapes))
+            self._done[id(block)] = TermShape(
+                max(s.dimension for s in shapes), all(s.bounded for s in shapes)
+            )
         return self._done[id(block)]
 
     def _only_zero(self, term: Term, reals: Sequence[Variable]) -> bool:
@@ -320,12 +351,17 @@ class _Shapes:
         directions = [Atom(_direction(row.linear), _closed(row)) for row in term.rows]
         moving = Or(tuple(Atom(Linear.of(v) * sign, "<") for v in reals for sign in (1, -1)))
         self._deadline.step()
-        return self._questions.answer([*(atom for atom in directions if atom.linear.terms), moving]) is False
+        return (
+            self._questions.answer([*(atom for atom in directions if atom.linear.terms), moving])
+            is False
+        )
 
 
 def _direction(linear: Linear) -> Linear:
     """The part of the expression that grows with the outputs."""
-    return Linear(tuple((s, c) for s, c in linear.terms if isinstance(s, Variable) and not s.is_input))
+    return Linear(
+        tuple((s, c) for s, c in linear.terms if isinstance(s, Variable) and not s.is_input)
+    )
 
 
 def _closed(row: Atom) -> Relation:
@@ -333,7 +369,8 @@ def _closed(row: Atom) -> Relation:
 
 
 def _rank(rows: list[list[Fraction]]) -> int:
-    rank, rows = 0, [row[:] for row in rows]
+    rank = 0
+    rows = [row[:] for row in rows]
     for column in range(len(rows[0]) if rows else 0):
         pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
         if pivot is None:

@@ -56,8 +56,11 @@ class Implicants:
         background: what is known anyway; it is not repeated in the implicants.
     """
 
-    def __init__(self, sandbox: Sandbox, formula: Formula, background: Sequence[Formula] = ()) -> None:
-        self._sandbox, self._formula = sandbox, formula
+    def __init__(
+        self, sandbox: Sandbox, formula: Formula, background: Sequence[Formula] = ()
+    ) -> None:
+        self._sandbox = sandbox
+        self._formula = formula
         known = [sandbox.formula(part) for part in background]
         goal = sandbox.formula(formula)
         self._inside = sandbox.solver(*known, goal)
@@ -89,7 +92,9 @@ class Implicants:
         self._inside.add(self._sandbox.absent(literals))
         return Found(literals, true)
 
-    def prime(self, true: Bools, order: Callable[[Literals], Sequence[Atom]] | None = None) -> Literals:
+    def prime(
+        self, true: Bools, order: Callable[[Literals], Sequence[Atom]] | None = None
+    ) -> Literals:
         """A prime implicant at the point where the ``true`` atoms of the table hold.
 
         ``order`` says which literals to drop first.
@@ -128,7 +133,10 @@ class Implicants:
                         literals = chosen(argument, literals)
                     return literals
                 case Or(arguments):
-                    return min((chosen(argument, literals) for argument in arguments if holds(argument)), key=len)
+                    return min(
+                        (chosen(argument, literals) for argument in arguments if holds(argument)),
+                        key=len,
+                    )
             raise TypeError(f"not in normal form: {node!r}")
 
         if not holds(self._formula):

@@ -48,7 +48,11 @@ def canonical(linear: Linear, relation: Relation) -> Formula:
     """
     if linear.is_constant:
         c = linear.constant
-        return TRUE if (c <= 0 if relation == "<=" else c < 0 if relation == "<" else c == 0) else FALSE
+        return (
+            TRUE
+            if (c <= 0 if relation == "<=" else c < 0 if relation == "<" else c == 0)
+            else FALSE
+        )
     scale = Fraction(lcm(*(c.denominator for _, c in linear.terms)), 1)
     scale /= gcd(*(int(c * scale) for _, c in linear.terms))
     if relation == "==" and linear.terms[0][1] < 0:
@@ -89,7 +93,9 @@ class _Normaliser:
 
     def visit(self, formula: Formula, polarity: bool) -> Formula:
         key = (id(formula), polarity)
-        if key not in self._done:  # the formula is kept beside its result, so that its id stays its own
+        if (
+            key not in self._done
+        ):  # the formula is kept beside its result, so that its id stays its own
             self._done[key] = formula, self._visit(formula, polarity)
         return self._done[key][1]
 
@@ -120,11 +126,16 @@ class _Normaliser:
                 return self._max(linear, relation, symbol, c)
             if isinstance(symbol, Ite):
                 rest = linear - Linear.of(symbol) * c
-                yes, no = rest + symbol.then * c, rest + symbol.otherwise * c
+                yes = rest + symbol.then * c
+                no = rest + symbol.otherwise * c
                 return disjunction(
                     [
-                        conjunction([self.visit(symbol.condition, True), self._atom(yes, relation, True)]),
-                        conjunction([self.visit(symbol.condition, False), self._atom(no, relation, True)]),
+                        conjunction(
+                            [self.visit(symbol.condition, True), self._atom(yes, relation, True)]
+                        ),
+                        conjunction(
+                            [self.visit(symbol.condition, False), self._atom(no, relation, True)]
+                        ),
                     ]
                 )
         return canonical(linear, relation)
@@ -134,7 +145,9 @@ class _Normaliser:
             return conjunction([self._atom(linear, "<=", True), self._atom(-linear, "<=", True)])
         rest = linear - Linear.of(symbol) * c
         join = conjunction if c > 0 else disjunction
-        return _join(join, [self._atom(rest + argument * c, relation, True) for argument in symbol.arguments])
+        return _join(
+            join, [self._atom(rest + argument * c, relation, True) for argument in symbol.arguments]
+        )
 
 
 def _join(join: Callable[[Iterable[Formula]], Formula], parts: list[Formula]) -> Formula:
@@ -181,7 +194,8 @@ def _replaced_symbol(symbol: Symbol, values: dict[Variable, Fraction]) -> Linear
             return maximum(_replaced(a, values) for a in arguments)
         case Ite(condition, then, otherwise):
             condition = substitute(normal_form(condition), values)
-            then, otherwise = _replaced(then, values), _replaced(otherwise, values)
+            then = _replaced(then, values)
+            otherwise = _replaced(otherwise, values)
             if condition in (TRUE, FALSE):
                 return then if condition == TRUE else otherwise
             return Linear.of(Ite(condition, then, otherwise))

@@ -34,7 +34,9 @@ class Table:
     def __init__(self, atoms: Sequence[Atom]) -> None:
         self.atoms = tuple(atoms)
         self.place = {atom: i for i, atom in enumerate(self.atoms)}
-        self.symbols: tuple[Symbol, ...] = tuple(dict.fromkeys(s for atom in atoms for s, _ in atom.linear.terms))
+        self.symbols: tuple[Symbol, ...] = tuple(
+            dict.fromkeys(s for atom in atoms for s, _ in atom.linear.terms)
+        )
         column = {symbol: j for j, symbol in enumerate(self.symbols)}
         self._left: NDArray[Any] = np.zeros((len(self.atoms), len(self.symbols)), dtype=object)
         self._right: NDArray[Any] = np.zeros(len(self.atoms), dtype=object)
@@ -68,7 +70,8 @@ class Table:
             sums = A @ np.array(whole, dtype=np.int64) + b * scale
         else:
             sums = self._left @ np.array(whole, dtype=object) + self._right * scale
-        zero, negative = np.asarray(sums == 0, dtype=np.bool_), np.asarray(sums < 0, dtype=np.bool_)
+        zero = np.asarray(sums == 0, dtype=np.bool_)
+        negative = np.asarray(sums < 0, dtype=np.bool_)
         return np.where(self._equal, zero, negative | (zero & ~self._strict))
 
 

@@ -83,7 +83,9 @@ def certificate(
     covers = all(_covers(checker, parts, i, block) for i, block in enumerate(blocks))
     if complete and not covers:
         raise AssertionError("the terms do not contain every point that obeys the rules")
-    return Certificate(sound=True, complete=covers, solver=f"z3 {z3.get_version_string()}", checks=checker.checks)
+    return Certificate(
+        sound=True, complete=covers, solver=f"z3 {z3.get_version_string()}", checks=checker.checks
+    )
 
 
 def _claimed(blocks: Iterable[Block], claims: Claims) -> list[Block]:
@@ -113,7 +115,9 @@ def _parts(specification: Specification, blocks: Sequence[Block]) -> list[_Part]
     for formula in (part for rule in specification.rules for part in conjuncts(rule.formula)):
         named = variables(formula)
         mentioned = frozenset(home[v] for v in named if not v.is_input)
-        found.append(_Part(formula, mentioned | nowhere if any(v.is_input for v in named) else mentioned))
+        found.append(
+            _Part(formula, mentioned | nowhere if any(v.is_input for v in named) else mentioned)
+        )
     return found
 
 
@@ -134,7 +138,9 @@ class _Checker:
         self._context = z3.Context()
         self._encoder = Encoder(self._context)
         self._claims = claims
-        self._scaled: dict[int, tuple[Formula, Formula]] = {}  # holds the formula, so that its id stays its own
+        self._scaled: dict[
+            int, tuple[Formula, Formula]
+        ] = {}  # holds the formula, so that its id stays its own
         self._atoms: dict[Atom, Atom] = {}
         self._variables = specification.variables
         self.checks = 0
@@ -151,9 +157,12 @@ class _Checker:
 
     def keeps_its_claim(self, block: Block) -> bool:
         """Whether the block is equivalent to what is claimed of it, if the blocks in its terms are."""
-        claim, outputs = self.formula(block), [*block.outputs, *(v for v in self._variables if v.is_input)]
+        claim = self.formula(block)
+        outputs = [*block.outputs, *(v for v in self._variables if v.is_input)]
         terms = [self._term(term) for term in block.terms]
-        return self._all_imply(terms, [claim], outputs) and self.imply([claim], disjunction(terms), outputs)
+        return self._all_imply(terms, [claim], outputs) and self.imply(
+            [claim], disjunction(terms), outputs
+        )
 
     def all_imply(self, block: Block, conclusions: Sequence[Formula]) -> bool:
         """Whether every term of the block implies all of the conclusions."""
@@ -161,7 +170,10 @@ class _Checker:
         return self._all_imply(said, conclusions, self._variables)
 
     def imply(
-        self, premises: Iterable[Formula], conclusion: Formula, variables: Sequence[Variable] | None = None
+        self,
+        premises: Iterable[Formula],
+        conclusion: Formula,
+        variables: Sequence[Variable] | None = None,
     ) -> bool:
         """Whether the premises together imply the conclusion."""
         self._count()
@@ -172,7 +184,10 @@ class _Checker:
         return not decided(solver, self._deadline)
 
     def _all_imply(
-        self, premises: Iterable[Formula], conclusions: Sequence[Formula], variables: Sequence[Variable]
+        self,
+        premises: Iterable[Formula],
+        conclusions: Sequence[Formula],
+        variables: Sequence[Variable],
     ) -> bool:
         if not conclusions:
             return True
@@ -191,7 +206,10 @@ class _Checker:
 
     def _solver(self, variables: Sequence[Variable]) -> Any:
         solver = z3.SimpleSolver(ctx=self._context)
-        solver.add(*domain_z3(variables, context=self._context), *input_range_z3(variables, context=self._context))
+        solver.add(
+            *domain_z3(variables, context=self._context),
+            *input_range_z3(variables, context=self._context),
+        )
         return solver
 
     def _written(self, formula: Formula) -> Any:
@@ -220,4 +238,8 @@ class _Checker:
 
 def _denied(formula: Formula) -> Formula:
     """The negation of a disjunction as a conjunction of negations."""
-    return conjunction(map(negation, formula.arguments)) if isinstance(formula, Or) else negation(formula)
+    return (
+        conjunction(map(negation, formula.arguments))
+        if isinstance(formula, Or)
+        else negation(formula)
+    )

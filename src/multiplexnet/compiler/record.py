@@ -77,13 +77,19 @@ def record_of_specification(specification: Specification) -> Record:
 
 def record_of_compiled(compiled: Compiled) -> Record:
     """Blocks, terms and certificate as a record; variables stand for themselves by their position."""
-    certificate, writer = compiled.certificate, Writer()
+    certificate = compiled.certificate
+    writer = Writer()
     return {
         "blocks": [writer.block(block) for block in compiled.blocks],
         "inner": writer.inner,
         "complete": compiled.complete,
         "covered": None if compiled.covered is None else str(compiled.covered),
-        "certificate": [certificate.sound, certificate.complete, certificate.solver, certificate.checks],
+        "certificate": [
+            certificate.sound,
+            certificate.complete,
+            certificate.solver,
+            certificate.checks,
+        ],
     }
 
 
@@ -112,7 +118,10 @@ class Writer:
         self._numbers: dict[int, int] = {}
 
     def block(self, block: Block) -> Record:
-        return {"outputs": [v.index for v in block.outputs], "terms": [self._term(term) for term in block.terms]}
+        return {
+            "outputs": [v.index for v in block.outputs],
+            "terms": [self._term(term) for term in block.terms],
+        }
 
     def _term(self, term: Term) -> Record:
         return {
@@ -179,8 +188,18 @@ def reading(what: str, advice: str = "save the layer again") -> Iterator[None]:
     except MultiplexError:
         raise
     except RecursionError:
-        raise RecordError(f"this is no record of {what} (it is nested too deeply); {advice}") from None
-    except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError, RuntimeError, AssertionError) as error:
+        raise RecordError(
+            f"this is no record of {what} (it is nested too deeply); {advice}"
+        ) from None
+    except (
+        LookupError,
+        TypeError,
+        ValueError,
+        AttributeError,
+        ArithmeticError,
+        RuntimeError,
+        AssertionError,
+    ) as error:
         raise RecordError(f"this is no record of {what} ({error}); {advice}") from error
 
 
@@ -194,7 +213,9 @@ def specification_from(record: Record) -> Specification:
         variables = variables_from(record["variables"])
         reader = Reader(variables)
         rules = tuple(
-            Rule(reader.formula(formula), text_from(text), None if line is None else whole_from(line))
+            Rule(
+                reader.formula(formula), text_from(text), None if line is None else whole_from(line)
+            )
             for text, line, formula in record["rules"]
         )
         functions = tuple(map(text_from, record["functions"]))
@@ -217,7 +238,9 @@ def compiled_from(record: Record, specification: Specification) -> Compiled:
             specification.outputs,
             specification.inputs,
             blocks,
-            Certificate(flag_from(sound), flag_from(complete), text_from(solver), whole_from(checks)),
+            Certificate(
+                flag_from(sound), flag_from(complete), text_from(solver), whole_from(checks)
+            ),
             complete=flag_from(record["complete"]),
             covered=None if record["covered"] is None else number_from(record["covered"]),
             specification=specification,
@@ -281,7 +304,9 @@ def flag_from(record: Record) -> bool:
 
 def text_from(record: Record) -> str:
     """A text; half of a surrogate pair, which JSON can hold, is none, and crashes who writes it down."""
-    if not isinstance(record, str) or any("\ud800" <= character <= "\udfff" for character in record):
+    if not isinstance(record, str) or any(
+        "\ud800" <= character <= "\udfff" for character in record
+    ):
         raise TypeError(f"{record!r} is no text")
     return record
 
@@ -303,8 +328,11 @@ class Reader:
     ``inner`` holds the inner blocks that were read, by number.
     """
 
-    def __init__(self, variables: Sequence[Variable], functions: Sequence[str] | None = None) -> None:
-        self._variables, self._allowed = variables, functions
+    def __init__(
+        self, variables: Sequence[Variable], functions: Sequence[str] | None = None
+    ) -> None:
+        self._variables = variables
+        self._allowed = functions
         self.functions: set[str] = set()
         self.inner: list[Block] = []
 
@@ -337,7 +365,10 @@ class Reader:
         if not isinstance(record, dict) or set(record) != {"rows", "fixed", "blocks"}:
             raise TypeError("a term has rows, fixed values and blocks")
         rows = tuple(self.atom(row) for row in list_from(record["rows"]))
-        fixed = tuple((self.variable(index), number_from(value)) for index, value in list_from(record["fixed"]))
+        fixed = tuple(
+            (self.variable(index), number_from(value))
+            for index, value in list_from(record["fixed"])
+        )
         numbers = [whole_from(number) for number in list_from(record["blocks"])]
         if any(not 0 <= number < len(self.inner) for number in numbers):
             raise IndexError("an inner block that comes later, or not at all")
@@ -354,7 +385,11 @@ class Reader:
         discrete = {v for v in own if v.is_discrete}
         if len(term.fixed) != len(discrete) or {v for v, _ in term.fixed} != discrete:
             raise ValueError("a term does not fix each of its discrete outputs once")
-        if any(value not in v.domain.values for v, value in term.fixed if not isinstance(v.domain, Real)):
+        if any(
+            value not in v.domain.values
+            for v, value in term.fixed
+            if not isinstance(v.domain, Real)
+        ):
             raise ValueError("a discrete output is fixed outside its domain")
         named = {s for row in term.rows for s in symbols(row)}
         if any(isinstance(s, Variable) and not s.is_input and s not in own for s in named):

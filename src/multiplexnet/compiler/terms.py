@@ -16,7 +16,15 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
-from multiplexnet.language.formula import Atom, Formula, Linear, Specification, Variable, conjunction, disjunction
+from multiplexnet.language.formula import (
+    Atom,
+    Formula,
+    Linear,
+    Specification,
+    Variable,
+    conjunction,
+    disjunction,
+)
 
 __all__ = ["Block", "Certificate", "Compiled", "Term"]
 
@@ -42,7 +50,9 @@ class Term:
         from multiplexnet.language.text import formula_text
 
         own = formula_text(replace(self, blocks=()).formula)
-        return f"Term({own}, and {len(self.blocks)} inner blocks)" if self.blocks else f"Term({own})"
+        return (
+            f"Term({own}, and {len(self.blocks)} inner blocks)" if self.blocks else f"Term({own})"
+        )
 
     @property
     def equalities(self) -> tuple[Atom, ...]:
@@ -71,7 +81,9 @@ class Term:
     @cached_property
     def count(self) -> int:
         """As ``size``, but conditions on inputs alone, blocks without outputs, are no choice and do not count."""
-        return prod(sum(term.count for term in block.terms) for block in self.blocks if block.outputs)
+        return prod(
+            sum(term.count for term in block.terms) for block in self.blocks if block.outputs
+        )
 
 
 @dataclass(frozen=True)

@@ -24,7 +24,8 @@ WORK = 1_000_000
 """z3's ``rlimit`` for one question."""
 DENSE = 5
 """Variables in a row, on average, from which z3's exact simplex is slow."""
-LARGE, HUGE = 100, 400
+LARGE = 100
+HUGE = 400
 """Coefficients of a dense group from which an LP in floats is tried before z3, and from which z3 is not asked."""
 
 Group = tuple[Atom, ...]
@@ -33,7 +34,8 @@ Group = tuple[Atom, ...]
 def row_order(row: Atom) -> tuple[object, ...]:
     """The canonical order of rows: equalities first, then by their variables as declared, then by their numbers."""
     key = tuple(
-        (getattr(s, "index", 1 << 30), repr(s) if not hasattr(s, "index") else "", c) for s, c in row.linear.terms
+        (getattr(s, "index", 1 << 30), repr(s) if not hasattr(s, "index") else "", c)
+        for s, c in row.linear.terms
     )
     return (row.relation != "==", key, row.linear.constant, row.relation)
 
@@ -68,20 +70,25 @@ def groups(rows: Iterable[Atom]) -> list[Group]:
     """The rows in the finest groups that share no symbol."""
     found: list[tuple[set[Symbol], list[Atom]]] = []
     for row in rows:
-        mentioned, members = {symbol for symbol, _ in row.linear.terms}, [row]
+        mentioned = {symbol for symbol, _ in row.linear.terms}
+        members = [row]
         apart = []
         for symbols, others in found:
             if symbols.isdisjoint(mentioned):
                 apart.append((symbols, others))
             else:
-                mentioned, members = symbols | mentioned, others + members
+                mentioned = symbols | mentioned
+                members = others + members
         found = [*apart, (mentioned, members)]
     return [tuple(members) for _, members in found]
 
 
 def has_interior(rows: Sequence[Atom], deadline: Deadline = NEVER) -> bool:
     """Whether rows that are many, and dense, certainly have a common point with room in all inequalities."""
-    return _dense(rows) and Inequalities(tuple(without_equalities(rows)[0])).interior_point(deadline) is not None
+    return (
+        _dense(rows)
+        and Inequalities(tuple(without_equalities(rows)[0])).interior_point(deadline) is not None
+    )
 
 
 def _dense(rows: Sequence[Atom], size: int = LARGE) -> bool:
@@ -98,7 +105,8 @@ class Tidy:
     """
 
     def __init__(self, sandbox: Sandbox, known: Sequence[Atom] = ()) -> None:
-        self._sandbox, self._known = sandbox, tuple(known)
+        self._sandbox = sandbox
+        self._known = tuple(known)
         self._questions: Questions | None = None
         self._done: dict[Group, Group] = {}
 
@@ -141,12 +149,22 @@ class Tidy:
             if self._answer([*group, *(_strictly(row) for row in inequalities)]) is not True:
                 return None
             centre = linears.point(self._sandbox.model(self._asked.solver).point(linears.symbols))
-        needed = {row for row, sure in zip(inequalities, linears.needed(centre, deadline), strict=False) if sure}
-        return needed.union(independent)  # where there is room, an equality is needed unless others imply it
+        needed = {
+            row
+            for row, sure in zip(inequalities, linears.needed(centre, deadline), strict=False)
+            if sure
+        }
+        return needed.union(
+            independent
+        )  # where there is room, an equality is needed unless others imply it
 
     def _implicit_equalities(self, rows: Group) -> list[Atom]:
         """Equalities that inequalities only imply together, like x ≤ y and y ≤ x."""
-        tight = [row for row in rows if row.relation == "<=" and self._answer([*rows, _strictly(row)]) is False]
+        tight = [
+            row
+            for row in rows
+            if row.relation == "<=" and self._answer([*rows, _strictly(row)]) is False
+        ]
         return [atom for row in tight if isinstance(atom := canonical(row.linear, "=="), Atom)]
 
     def _refuted(self, formula: Formula, rows: Group) -> bool:
@@ -170,7 +188,9 @@ class Tidy:
 def _plain(group: Group) -> bool:
     """Whether the rows speak of one output alone: their numbers have settled all that there is to settle."""
     mentioned = {symbol for row in group for symbol, _ in row.linear.terms}
-    return len(mentioned) == 1 and not any(isinstance(s, Variable) and s.is_input for s in mentioned)
+    return len(mentioned) == 1 and not any(
+        isinstance(s, Variable) and s.is_input for s in mentioned
+    )
 
 
 def _strictly(row: Atom) -> Atom:

@@ -131,7 +131,9 @@ class Inequalities:
         bounds = [(-REACH, REACH)] * A.shape[1] + [(None, 1.0)]
         goal = np.append(np.zeros(A.shape[1]), -1.0)
         options = {"time_limit": deadline.left}
-        answer = linprog(goal, A_ub=np.hstack([A, size]), b_ub=-b, bounds=bounds, method="highs", options=options)
+        answer = linprog(
+            goal, A_ub=np.hstack([A, size]), b_ub=-b, bounds=bounds, method="highs", options=options
+        )
         deadline.check()
         if answer.x is None or not self.contain(found := np.asarray(answer.x[:-1])):
             return None
@@ -159,14 +161,17 @@ class Inequalities:
             inverse = np.linalg.solve(square + RIDGE * np.trace(square) * np.eye(n), W.T).T
             weights, products = self._contest(W @ inverse.T, deadline)
             own, _, best = _winners(products)
-            points = centre + (2 / (own + np.maximum(best, 0)) / size)[:, None] * (weights @ inverse)
+            points = centre + (2 / (own + np.maximum(best, 0)) / size)[:, None] * (
+                weights @ inverse
+            )
         found = signs(self.linears, self.symbols, points)
         return np.asarray((found == np.where(np.eye(m, dtype=np.bool_), 1, -1)).all(axis=1))
 
     @staticmethod
     def _contest(H: Floats, deadline: Deadline) -> tuple[Floats, Floats]:
         """For every row the weights of a direction in which it comes first, if one was found, and its products."""
-        weights, products = np.eye(len(H)), H.copy()
+        weights = np.eye(len(H))
+        products = H.copy()
         for _ in range(ROUNDS):
             deadline.check()
             own, rival, best = _winners(products)

@@ -55,11 +55,15 @@ FEWER = (
 )
 START = Phase("starting", "steps", "")
 NORMAL_FORM = Phase("bringing the rules into normal form", "parts", "write fewer or shorter rules")
-CONTRADICTION = Phase("looking for a contradiction", "questions", "drop rules until the rest is decided")
+CONTRADICTION = Phase(
+    "looking for a contradiction", "questions", "drop rules until the rest is decided"
+)
 TERMS = Phase("finding the terms of", "terms", FEWER)
 DECOMPOSITION = Phase("decomposing", "terms", FEWER)
 PROOF = Phase("proving that the terms say what the rules say", "proofs", FEWER)
-INPUTS = Phase("looking for inputs without an output", "blocks", "declare narrower ranges of the inputs")
+INPUTS = Phase(
+    "looking for inputs without an output", "blocks", "declare narrower ranges of the inputs"
+)
 SUPERFLUOUS = Phase("looking for superfluous rules", "rules", "explain fewer rules at a time")
 RANGES = Phase("looking for the range of every output", "outputs", "explain fewer rules at a time")
 SHAPES = Phase("looking for the shape of every term", "terms", "explain fewer rules at a time")
@@ -68,7 +72,11 @@ GEOMETRY = Phase(
     "terms",
     "tie fewer outputs together, or build the layer once and load its state_dict() with Multiplexer.from_state",
 )
-TABLES = Phase("filling the tables of the maps", "tables", "tie fewer outputs together, or choose a smaller max_terms")
+TABLES = Phase(
+    "filling the tables of the maps",
+    "tables",
+    "tie fewer outputs together, or choose a smaller max_terms",
+)
 
 
 class Deadline:
@@ -94,10 +102,15 @@ class Deadline:
 
     def __init__(self, seconds: float | None = None, progress: Tell | None = None) -> None:
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-            raise ValueError(f"seconds = {seconds!r}; it is a positive number, or None for no limit")
-        self.seconds, self._progress = seconds, progress
+            raise ValueError(
+                f"seconds = {seconds!r}; it is a positive number, or None for no limit"
+            )
+        self.seconds = seconds
+        self._progress = progress
         self._end = inf if seconds is None else monotonic() + seconds
-        self._phase, self._doing, self._done = START, str(START), 0
+        self._phase = START
+        self._doing = str(START)
+        self._done = 0
         self._asked: Any = None  # the z3 context that looks for an answer
         self._over = Event()
 
@@ -105,7 +118,8 @@ class Deadline:
 
     def begin(self, phase: Phase, of: str = "") -> None:
         """A phase begins."""
-        self._phase, self._doing = phase, f"{phase} {of}".rstrip()
+        self._phase = phase
+        self._doing = f"{phase} {of}".rstrip()
         self.step(0)
 
     def step(self, done: int | None = None) -> None:
@@ -131,7 +145,9 @@ class Deadline:
 
     def _timeout(self) -> CompileTimeout:
         phase = self._phase
-        return CompileTimeout(self.seconds or 0.0, self._doing, f"{self._done:,} {phase.counted}", phase.advice)
+        return CompileTimeout(
+            self.seconds or 0.0, self._doing, f"{self._done:,} {phase.counted}", phase.advice
+        )
 
     # --- z3 ---------------------------------------------------------------------------------------------------------
 
@@ -150,9 +166,13 @@ class Deadline:
             Thread(target=self._interrupt, daemon=True).start()
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+    ) -> None:
         self._over.set()
-        if error is not None and _is_of_z3(error) and not self.left:  # a call that was interrupted as it began
+        if (
+            error is not None and _is_of_z3(error) and not self.left
+        ):  # a call that was interrupted as it began
             raise self._timeout() from None
 
     def _interrupt(self) -> None:

@@ -69,7 +69,9 @@ class Format:
     @cached_property
     def tiny(self) -> Fraction:
         """The smallest positive number: the spacing of the format around zero."""
-        return power_of_two(self.least_exponent if self.keeps_subnormals else 1 - self.largest_exponent)
+        return power_of_two(
+            self.least_exponent if self.keeps_subnormals else 1 - self.largest_exponent
+        )
 
     @cached_property
     def epsilon(self) -> Fraction:
@@ -102,7 +104,9 @@ class Format:
         if value > self.max:
             return self.max
         if value < -self.max:
-            raise OverflowError(f"{self.name} ends at {float(-self.max):g}: no number of it is smaller")
+            raise OverflowError(
+                f"{self.name} ends at {float(-self.max):g}: no number of it is smaller"
+            )
         unit = self.spacing(value)
         return (value / unit).__floor__() * unit
 
@@ -124,7 +128,9 @@ class Format:
     def next_up(self, value: Fraction) -> Fraction:
         """The smallest number of the format that is larger than ``value``."""
         if value >= self.max:
-            raise OverflowError(f"{self.name} ends at {float(self.max):g}: no number of it is larger")
+            raise OverflowError(
+                f"{self.name} ends at {float(self.max):g}: no number of it is larger"
+            )
         above = self.up(value)
         return above if above > value else self.up(value + power_of_two(self.least_exponent - 1))
 

@@ -42,7 +42,9 @@ class Solutions:
         return len(self.basis[0])
 
 
-def solutions(E: Sequence[Sequence[int]], e: Sequence[Fraction], deadline: Deadline = NEVER) -> Solutions:
+def solutions(
+    E: Sequence[Sequence[int]], e: Sequence[Fraction], deadline: Deadline = NEVER
+) -> Solutions:
     """The dyadic solutions of ``E x = e`` (at least one equation).
 
     Raises:
@@ -67,7 +69,9 @@ def solutions(E: Sequence[Sequence[int]], e: Sequence[Fraction], deadline: Deadl
         share = rest / _dot(row, pivot)
         if share.denominator & (share.denominator - 1):
             raise NotDyadic(i)
-        origin = _near_zero([x + share * c for x, c in zip(origin, pivot, strict=True)], free, deadline)
+        origin = _near_zero(
+            [x + share * c for x, c in zip(origin, pivot, strict=True)], free, deadline
+        )
     return Solutions(tuple(origin), tuple(tuple(column[i] for column in free) for i in range(n)))
 
 
@@ -100,11 +104,13 @@ def _near_zero(origin: list[Fraction], free: Columns, deadline: Deadline) -> lis
         for column in free:
             deadline.check()
             q = round(
-                sum((x * c for x, c in zip(origin, column, strict=True) if c), Fraction(0)) / _dot(column, column)
+                sum((x * c for x, c in zip(origin, column, strict=True) if c), Fraction(0))
+                / _dot(column, column)
             )
             moved = [x - q * c for x, c in zip(origin, column, strict=True)] if q else origin
             if q and sum(x * x for x in moved) < sum(x * x for x in origin):
-                origin, shorter = moved, True
+                origin = moved
+                shorter = True
     return origin
 
 

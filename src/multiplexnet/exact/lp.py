@@ -95,8 +95,12 @@ def escaping_rows(A: Array, deadline: Deadline = NEVER) -> NDArray[np.bool_]:
     m, n = A.shape
     bounds = [(None, None)] * n + [(0.0, 1.0)] * m
     goal = np.append(np.zeros(n), -np.ones(m))
-    answer = _solved(deadline, goal, A_ub=np.hstack([A, np.eye(m)]), b_ub=np.zeros(m), bounds=bounds)
-    return np.zeros(m, dtype=bool) if answer.x is None else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
+    answer = _solved(
+        deadline, goal, A_ub=np.hstack([A, np.eye(m)]), b_ub=np.zeros(m), bounds=bounds
+    )
+    return (
+        np.zeros(m, dtype=bool) if answer.x is None else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
+    )
 
 
 def positive_kernel(A: Array, deadline: Deadline = NEVER) -> Array | None:
@@ -105,7 +109,9 @@ def positive_kernel(A: Array, deadline: Deadline = NEVER) -> Array | None:
     size = np.abs(A).max(axis=0, initial=1e-300)
     stacked = np.hstack([A / size, (A / size).sum(axis=1, keepdims=True)])
     goal = np.append(np.zeros(m), -1.0)
-    answer = _solved(deadline, goal, A_eq=stacked, b_eq=np.zeros(len(A)), bounds=[(0.0, 1.0)] * (m + 1))
+    answer = _solved(
+        deadline, goal, A_eq=stacked, b_eq=np.zeros(len(A)), bounds=[(0.0, 1.0)] * (m + 1)
+    )
     if answer.x is None or answer.x[m] < WEIGHT_TOLERANCE:
         return None
     return np.asarray((answer.x[:m] + answer.x[m]) / size)
@@ -157,7 +163,9 @@ def least_norm(
     return None if answer.x is None else np.asarray(answer.x[:n])
 
 
-def analytic_centre(A: Array, b: Array, start: Array, deadline: Deadline = NEVER) -> tuple[Array, bool]:
+def analytic_centre(
+    A: Array, b: Array, start: Array, deadline: Deadline = NEVER
+) -> tuple[Array, bool]:
     """The maximum of ``Σ log(b − A x)`` by Newton steps from a point inside, and whether the set looks bounded.
 
     It does when the steps arrive and A has full rank. A step goes at most :data:`NEWTON_REACH` of the way to the
@@ -173,11 +181,14 @@ def analytic_centre(A: Array, b: Array, start: Array, deadline: Deadline = NEVER
 
 
 def _newton(A: Array, b: Array, start: Array, deadline: Deadline) -> tuple[Array, bool]:
-    x, slack = start, b - A @ start
-    regular, end = has_full_rank(A), NEWTON_FAR * (1.0 + float(np.abs(start).max(initial=0.0)))
+    x = start
+    slack = b - A @ start
+    regular = has_full_rank(A)
+    end = NEWTON_FAR * (1.0 + float(np.abs(start).max(initial=0.0)))
     for _ in range(NEWTON_STEPS):
         deadline.check()
-        gradient, weighted = A.T @ (1.0 / slack), A / slack[:, None]
+        gradient = A.T @ (1.0 / slack)
+        weighted = A / slack[:, None]
         hessian = weighted.T @ weighted
         if not np.isfinite(hessian).all():  # slacks that are hardly any
             break
@@ -189,7 +200,8 @@ def _newton(A: Array, b: Array, start: Array, deadline: Deadline) -> tuple[Array
         length = min(1.0, NEWTON_REACH / max(float((speed / slack).max(initial=0.0)), 1e-300))
         while np.log1p(-length * speed / slack).sum() < 0.1 * length * decrement and length > 1e-9:
             length /= 2
-        x, slack = x + length * direction, slack - length * speed
+        x = x + length * direction
+        slack = slack - length * speed
         if float(np.abs(x).max(initial=0.0)) > end:
             break
     return x, False
@@ -213,7 +225,9 @@ def unit_rows(A: Sequence[Sequence[int]], b: Sequence[Fraction]) -> tuple[Array,
     """The rows ``A x ≤ b`` as floats, each divided by the sum of its absolute coefficients, which may be huge."""
     norms = [sum(map(abs, a)) or 1 for a in A]
     matrix = [[c / k for c in a] for a, k in zip(A, norms, strict=True)]
-    return np.array(matrix, dtype=np.float64), as_floats([bound / k for bound, k in zip(b, norms, strict=True)])
+    return np.array(matrix, dtype=np.float64), as_floats(
+        [bound / k for bound, k in zip(b, norms, strict=True)]
+    )
 
 
 def as_floats(values: Sequence[Any]) -> Array:

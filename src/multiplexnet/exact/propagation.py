@@ -32,7 +32,9 @@ def ranges(rows: Rows) -> tuple[Interval, ...]:
     return tuple(zip(lower, upper, strict=True))
 
 
-def _tighten(a: tuple[int, ...], bound: Fraction, lower: list[Fraction | None], upper: list[Fraction | None]) -> None:
+def _tighten(
+    a: tuple[int, ...], bound: Fraction, lower: list[Fraction | None], upper: list[Fraction | None]
+) -> None:
     """What the row leaves for each variable when the others contribute the least they can."""
     least: dict[int, Fraction | None] = {}
     for j, c in enumerate(a):

@@ -79,7 +79,9 @@ class _Reduction:
         return 4 * (d[k + 1] * d[k - 1] + self.scaled[k][k - 1] ** 2) < 3 * d[k] ** 2
 
     def swap(self, k: int) -> None:
-        d, scaled, product = self.d, self.scaled, self.scaled[k][k - 1]
+        d = self.d
+        scaled = self.scaled
+        product = self.scaled[k][k - 1]
         self.basis[k - 1], self.basis[k] = self.basis[k], self.basis[k - 1]
         scaled[k - 1], scaled[k][: k - 1] = scaled[k][: k - 1], scaled[k - 1]
         fresh = (d[k - 1] * d[k + 1] + product**2) // d[k]

@@ -31,7 +31,10 @@ class Rows:
 
     @staticmethod
     def of(
-        A: Sequence[Sequence[Number]], b: Sequence[Number], strict: Sequence[bool] | None = None, n: int | None = None
+        A: Sequence[Sequence[Number]],
+        b: Sequence[Number],
+        strict: Sequence[bool] | None = None,
+        n: int | None = None,
     ) -> Rows:
         """The rows with rational coefficients, each scaled to coprime integers."""
         scaled = [_coprime(row, bound) for row, bound in zip(A, b, strict=True)]
@@ -60,12 +63,16 @@ class Rows:
         scale = lcm(*(v.denominator for v in point))
         whole = [int(v * scale) for v in point]
         return tuple(
-            bound - Fraction(sum(map(int.__mul__, a, whole)), scale) for a, bound in zip(self.A, self.b, strict=True)
+            bound - Fraction(sum(map(int.__mul__, a, whole)), scale)
+            for a, bound in zip(self.A, self.b, strict=True)
         )
 
     def contains(self, point: Sequence[Fraction]) -> bool:
         """Whether the point satisfies every row."""
-        return all(s > 0 if tight else s >= 0 for s, tight in zip(self.slacks(point), self.strict, strict=True))
+        return all(
+            s > 0 if tight else s >= 0
+            for s, tight in zip(self.slacks(point), self.strict, strict=True)
+        )
 
     def contains_strictly(self, point: Sequence[Fraction]) -> bool:
         """Whether the point satisfies every row with slack: it then proves that no row is an implicit equality."""

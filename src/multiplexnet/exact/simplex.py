@@ -43,7 +43,11 @@ class Optimum:
 
 
 def maximise(
-    objective: Sequence[Fraction | int], rows: Rows, *, prefer: Sequence[int] = (), deadline: Deadline = NEVER
+    objective: Sequence[Fraction | int],
+    rows: Rows,
+    *,
+    prefer: Sequence[int] = (),
+    deadline: Deadline = NEVER,
 ) -> Optimum:
     """The maximum of ``objective · x`` over the closed set ``A x ≤ b`` (strict flags are not looked at).
 
@@ -75,9 +79,12 @@ class _Dictionary:
 
     def __init__(self, objective: Sequence[Fraction | int], rows: Rows, deadline: Deadline) -> None:
         self.deadline = deadline
-        self.m, self.n = len(rows), rows.n
+        self.m = len(rows)
+        self.n = rows.n
         self.scale = [bound.denominator for bound in rows.b]
-        self.objective_scale = int(np.lcm.reduce([Fraction(c).denominator for c in objective] or [1], dtype=object))
+        self.objective_scale = int(
+            np.lcm.reduce([Fraction(c).denominator for c in objective] or [1], dtype=object)
+        )
         self.T: NDArray[Any] = np.zeros((self.m + 2, self.n + 1), dtype=object)
         for i, (a, bound, k) in enumerate(zip(rows.A, rows.b, self.scale, strict=True)):
             self.T[i] = [bound.numerator, *(-c * k for c in a)]
@@ -90,7 +97,10 @@ class _Dictionary:
     def pivot(self, r: int, k: int) -> None:
         """``nonbasic[k]`` enters, ``basic[r]`` leaves."""
         self.deadline.check()
-        T, column, row, p = self.T, self.T[:, k + 1].copy(), self.T[r].copy(), self.T[r, k + 1]
+        T = self.T
+        column = self.T[:, k + 1].copy()
+        row = self.T[r].copy()
+        p = self.T[r, k + 1]
         T = (T * p - np.outer(column, row)) // self.d
         T[:, k + 1], T[r], T[r, k + 1] = column, -row, self.d
         self.T, self.d = (T, p) if p > 0 else (-T, -p)
@@ -127,7 +137,14 @@ class _Dictionary:
         artificial = self.n + self.m
         if artificial in self.basic:
             r = self.basic.index(artificial)
-            self.pivot(r, next(k for k in range(len(self.nonbasic)) if self.T[r, k + 1] and self.nonbasic[k] >= self.n))
+            self.pivot(
+                r,
+                next(
+                    k
+                    for k in range(len(self.nonbasic))
+                    if self.T[r, k + 1] and self.nonbasic[k] >= self.n
+                ),
+            )
         k = self.nonbasic.index(artificial)
         self.T = np.delete(self.T, k + 1, axis=1)
         del self.nonbasic[k]
@@ -160,7 +177,8 @@ class _Dictionary:
             if best is None:
                 best = r
                 continue
-            left, right = self.T[r, 0] * -self.T[best, k + 1], self.T[best, 0] * fall
+            left = self.T[r, 0] * -self.T[best, k + 1]
+            right = self.T[best, 0] * fall
             if left < right or (left == right and self.basic[r] < self.basic[best]):
                 best = r
         return best
@@ -174,5 +192,9 @@ class _Dictionary:
         for k, variable in enumerate(self.nonbasic):
             if variable >= self.n:
                 i = variable - self.n
-                y[i] = Fraction(-self.T[self.m, k + 1] * self.scale[i], self.d * self.objective_scale)
-        return Optimum(status, Fraction(self.T[self.m, 0], self.d * self.objective_scale), tuple(x), tuple(y))
+                y[i] = Fraction(
+                    -self.T[self.m, k + 1] * self.scale[i], self.d * self.objective_scale
+                )
+        return Optimum(
+            status, Fraction(self.T[self.m, 0], self.d * self.objective_scale), tuple(x), tuple(y)
+        )

@@ -43,7 +43,9 @@ REPAIR_SWEEPS = 4
 """Sweeps over the coordinates that try the neighbours on the grid of the format."""
 
 
-def anchor(rows: Rows, form: Format, *, names: Sequence[str] | None = None, deadline: Deadline = NEVER) -> Point:
+def anchor(
+    rows: Rows, form: Format, *, names: Sequence[str] | None = None, deadline: Deadline = NEVER
+) -> Point:
     """A point strictly inside all rows, representable in the format, with :func:`clearance` below 1/2.
 
     Args:
@@ -62,14 +64,18 @@ def anchor(rows: Rows, form: Format, *, names: Sequence[str] | None = None, dead
     """
     found = find_anchor(rows, form, deadline)
     if found is None:
-        wider = sorted((f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision)
+        wider = sorted(
+            (f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision
+        )
         would_do = next((f.name for f in wider if find_anchor(rows, f, deadline) is not None), None)
         refuse_out_of_range(rows, form, names, would_do)
         raise ThinTermError(text(rows, names), form.name, would_do)
     return found
 
 
-def refuse_out_of_range(rows: Rows, form: Format, names: Sequence[str] | None, wider: str | None) -> None:
+def refuse_out_of_range(
+    rows: Rows, form: Format, names: Sequence[str] | None, wider: str | None
+) -> None:
     """Raises ``OutOfRangeError`` for rows that no number of the format can meet: all of them are too small.
 
     Args:
@@ -87,7 +93,10 @@ def refuse_out_of_range(rows: Rows, form: Format, names: Sequence[str] | None, w
 def _reaches(rows: Rows, form: Format) -> bool:
     """Whether ``a_i·x ≤ b_i`` for some numbers of the format, for every row by itself."""
     least = [-sum(map(abs, a)) * form.max for a in rows.A]
-    return all(low < b or (low == b and not s) for low, b, s in zip(least, rows.b, rows.strict, strict=True))
+    return all(
+        low < b or (low == b and not s)
+        for low, b, s in zip(least, rows.b, rows.strict, strict=True)
+    )
 
 
 def find_anchor(rows: Rows, form: Format, deadline: Deadline = NEVER) -> Point | None:
@@ -119,7 +128,9 @@ def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction |
     slacks = rows.slacks(point)
     if any(s <= 0 for s in slacks) or not all(map(form.is_clear_of_zero, point)):
         return None
-    errors = Rows(tuple(tuple(map(abs, a)) for a in rows.A), (Fraction(0),) * len(rows), rows.strict, rows.n)
+    errors = Rows(
+        tuple(tuple(map(abs, a)) for a in rows.A), (Fraction(0),) * len(rows), rows.strict, rows.n
+    )
     moved = errors.slacks([-(form.epsilon * abs(c) + form.tiny) / 2 for c in point])
     return max((e / s for e, s in zip(moved, slacks, strict=True)), default=Fraction(0))
 
@@ -135,7 +146,9 @@ def _candidates(rows: Rows, form: Format, deadline: Deadline) -> Iterator[Point]
             yield from _exact_candidates(rows, form, reach, deadline)
 
 
-def _exact_candidates(rows: Rows, form: Format, reach: Fraction, deadline: Deadline) -> Iterator[Point]:
+def _exact_candidates(
+    rows: Rows, form: Format, reach: Fraction, deadline: Deadline
+) -> Iterator[Point]:
     """The point with the largest cube that will do, and the one where rounding hardly matters, if there is one."""
     for wanted in (THIN, COMFORTABLE):
         exact = _safest(rows, form, wanted, reach, deadline)
@@ -157,11 +170,15 @@ def _roundings(rows: Rows, form: Format, centre: Point) -> Iterator[Point]:
 
 def _radius(rows: Rows, point: Point) -> Fraction | None:
     """Half the edge of the largest cube around the point that stays inside (``None``: not inside)."""
-    sizes = [Fraction(s, sum(map(abs, a)) or 1) for a, s in zip(rows.A, rows.slacks(point), strict=True)]
+    sizes = [
+        Fraction(s, sum(map(abs, a)) or 1) for a, s in zip(rows.A, rows.slacks(point), strict=True)
+    ]
     return min([*sizes, Fraction(1)]) if all(s > 0 for s in sizes) else None
 
 
-def _repaired(rows: Rows, form: Format, judged: Fraction, point: Point, deadline: Deadline) -> tuple[Fraction, Point]:
+def _repaired(
+    rows: Rows, form: Format, judged: Fraction, point: Point, deadline: Deadline
+) -> tuple[Fraction, Point]:
     """Walk to neighbours on the grid of the format, one coordinate at a time, while the clearance falls."""
     for _ in range(REPAIR_SWEEPS):
         before = judged
@@ -171,20 +188,26 @@ def _repaired(rows: Rows, form: Format, judged: Fraction, point: Point, deadline
                 moved = (*point[:j], neighbour, *point[j + 1 :])
                 fresh = clearance(rows, moved, form) if abs(neighbour) < form.max else None
                 if fresh is not None and fresh < judged:
-                    judged, point = fresh, moved
+                    judged = fresh
+                    point = moved
         if judged == before:
             break
     return judged, point
 
 
-def _safest(rows: Rows, form: Format, wanted: Fraction, reach: Fraction, deadline: Deadline) -> Point | None:
+def _safest(
+    rows: Rows, form: Format, wanted: Fraction, reach: Fraction, deadline: Deadline
+) -> Point | None:
     """The point that keeps the largest cube after rounding took its share, by an exact linear program.
 
     Maximise ``t`` with ``a_i·c + (ε / 2 wanted) |a_i|·v + t |a_i|₁ ≤ b_i`` and ``|c_j| ≤ v_j ≤ reach``: a point with a
     clearance below ``wanted`` exists when ``t > 0`` is possible, up to the tiny absolute error near zero.
     """
-    n, share = rows.n, form.epsilon / (2 * wanted)
-    A: list[Sequence[Fraction | int]] = [[*a, *(share * abs(c) for c in a), sum(map(abs, a))] for a in rows.A]
+    n = rows.n
+    share = form.epsilon / (2 * wanted)
+    A: list[Sequence[Fraction | int]] = [
+        [*a, *(share * abs(c) for c in a), sum(map(abs, a))] for a in rows.A
+    ]
     b: list[Fraction] = list(rows.b)
     for j in range(n):
         for sign in (1, -1):
@@ -262,10 +285,16 @@ def _near(
 
 
 def _magnified(
-    rows: Rows, A: lp.Array, norms: list[Fraction], scale: list[Fraction], reach: Fraction, deadline: Deadline
+    rows: Rows,
+    A: lp.Array,
+    norms: list[Fraction],
+    scale: list[Fraction],
+    reach: Fraction,
+    deadline: Deadline,
 ) -> tuple[Point, Fraction, lp.Array] | None:
     """The centre of the largest cube as ``origin + size · x``, in coordinates where its radius is not tiny."""
-    origin, size = (Fraction(0),) * rows.n, Fraction(1)
+    origin = (Fraction(0),) * rows.n
+    size = Fraction(1)
     for _ in range(REFINEMENTS + 1):
         widths = lp.as_floats([min(w / size, Fraction(10**6)) for w in scale])
         limit = float(min(reach / size, Fraction(10) ** 15))
@@ -288,7 +317,9 @@ def _largest_cube(
     near = NEARBY * float(max(1.0, np.abs(b).max(), widths.max()))
     while near < limit:
         found = lp.chebyshev_centre(A, b, widths, near, deadline)
-        if found is not None and (found[0] >= 1 - NEARLY or np.abs(found[1]).max() < (1 - NEARLY) * near):
+        if found is not None and (
+            found[0] >= 1 - NEARLY or np.abs(found[1]).max() < (1 - NEARLY) * near
+        ):
             return found
         near *= NEARBY
     return lp.chebyshev_centre(A, b, widths, limit, deadline)
@@ -306,14 +337,18 @@ def _global(origin: Point, size: Fraction, x: lp.Array) -> Point:
 # --- text -----------------------------------------------------------------------------------------------------------
 
 
-def text(rows: Rows, names: Sequence[str] | None = None, relation: Relation | None = None) -> list[str]:
+def text(
+    rows: Rows, names: Sequence[str] | None = None, relation: Relation | None = None
+) -> list[str]:
     """The rows as a person writes them; ``relation`` replaces their own.
 
     Example:
         >>> text(Rows.of([[1, -2]], [Fraction(1, 2)], strict=[True]), ["a", "b"])
         ['a - 2*b < 0.5']
     """
-    variables = [Variable(name, j) for j, name in enumerate(names or [f"x[{j}]" for j in range(rows.n)])]
+    variables = [
+        Variable(name, j) for j, name in enumerate(names or [f"x[{j}]" for j in range(rows.n)])
+    ]
     shown = []
     for a, bound, strict in zip(rows.A, rows.b, rows.strict, strict=True):
         linear = Linear.total(dict(zip(variables, map(Fraction, a), strict=True)), -bound)

@@ -60,7 +60,9 @@ def eliminated(variable: Variable, rows: Sequence[Atom], deadline: Deadline = NE
     others = [row for row in rows if not row.linear.coefficient(variable)]
     lower, upper = _sides(variable, touching)
     if len(lower) * len(upper) + len(others) > ROW_BUDGET:
-        names = sorted({s.name for row in touching for s, _ in row.linear.terms if isinstance(s, Variable)})
+        names = sorted(
+            {s.name for row in touching for s, _ in row.linear.terms if isinstance(s, Variable)}
+        )
         raise EliminationError(len(lower) * len(upper) + len(others), ROW_BUDGET, names)
     combined = [_combined(variable, low, high) for low in lower for high in upper]
     rest = _tightest([*others, *combined])
@@ -75,7 +77,9 @@ def growth(variable: Variable, rows: Iterable[Atom]) -> int:
     return len(lower) * len(upper) - len(lower) - len(upper)
 
 
-def triangular(outputs: Sequence[Variable], rows: Sequence[Atom], deadline: Deadline = NEVER) -> Parametric:
+def triangular(
+    outputs: Sequence[Variable], rows: Sequence[Atom], deadline: Deadline = NEVER
+) -> Parametric:
     """The inequalities as a parametric part: bounds for one output after the other, and guards for the parameters.
 
     Example:
@@ -84,7 +88,8 @@ def triangular(outputs: Sequence[Variable], rows: Sequence[Atom], deadline: Dead
         >>> [v.name for v in part.outputs], [len(step.upper) for step in part.steps], part.guards
         (['x', 'y'], [1, 1], ())
     """
-    left, remaining = list(outputs), tuple(rows)
+    left = list(outputs)
+    remaining = tuple(rows)
     touching: dict[Variable, tuple[Atom, ...]] = {}
     while left:
         variable = min(left, key=lambda v: (growth(v, remaining), -v.index))
@@ -95,7 +100,10 @@ def triangular(outputs: Sequence[Variable], rows: Sequence[Atom], deadline: Dead
 
 
 def parametric(
-    order: Sequence[Variable], rows: Sequence[Atom], touching: Mapping[Variable, Sequence[Atom]], guards: Sequence[Atom]
+    order: Sequence[Variable],
+    rows: Sequence[Atom],
+    touching: Mapping[Variable, Sequence[Atom]],
+    guards: Sequence[Atom],
 ) -> Parametric:
     """The part with these rows whose outputs are bounded, in this order, by the rows that touch them.
 
@@ -107,7 +115,9 @@ def parametric(
     known = set(order)
     mentioned = {s for row in [*rows, *guards] for s, _ in row.linear.terms}
     mentioned |= {s for v in order for row in touching[v] for s, _ in row.linear.terms}
-    parameters = tuple(s for s, _ in Linear.total(dict.fromkeys(mentioned - known, Fraction(1))).terms)
+    parameters = tuple(
+        s for s, _ in Linear.total(dict.fromkeys(mentioned - known, Fraction(1))).terms
+    )
     closed = [half for row in rows for half in _halves(row)]
     return Parametric(
         tuple(order),
@@ -116,8 +126,13 @@ def parametric(
         tuple(coefficients(row.linear, parameters) for row in closed),
         tuple(-row.linear.constant for row in closed),
         tuple(row.relation == "<" for row in closed),
-        tuple(_step(variable, touching[variable], order[:j], parameters) for j, variable in enumerate(order)),
-        tuple(_affine(half, Fraction(1), (), parameters) for row in guards for half in _halves(row)),
+        tuple(
+            _step(variable, touching[variable], order[:j], parameters)
+            for j, variable in enumerate(order)
+        ),
+        tuple(
+            _affine(half, Fraction(1), (), parameters) for row in guards for half in _halves(row)
+        ),
     )
 
 
@@ -131,7 +146,9 @@ def _sides(variable: Variable, rows: Iterable[Atom]) -> tuple[list[Atom], list[A
 
 
 def _combined(variable: Variable, low: Atom, high: Atom) -> Atom:
-    linear = low.linear * high.linear.coefficient(variable) - high.linear * low.linear.coefficient(variable)
+    linear = low.linear * high.linear.coefficient(variable) - high.linear * low.linear.coefficient(
+        variable
+    )
     return Atom(_coprime(linear), "<" if "<" in (low.relation, high.relation) else "<=")
 
 
@@ -186,14 +203,22 @@ def _halves(row: Atom) -> tuple[Atom, ...]:
 
 def coefficients(linear: Linear, symbols: Sequence[Symbol]) -> tuple[Fraction, ...]:
     """The coefficients of these symbols, zero where one does not occur."""
-    terms, zero = dict(linear.terms), Fraction(0)
+    terms = dict(linear.terms)
+    zero = Fraction(0)
     return tuple(terms.get(s, zero) for s in symbols)
 
 
-def _step(variable: Variable, rows: Sequence[Atom], before: Sequence[Variable], parameters: Sequence[Symbol]) -> Step:
+def _step(
+    variable: Variable,
+    rows: Sequence[Atom],
+    before: Sequence[Variable],
+    parameters: Sequence[Symbol],
+) -> Step:
     lower, upper = _sides(variable, rows)
     bounds = [
-        tuple(_affine(row, -1 / row.linear.coefficient(variable), before, parameters) for row in side)
+        tuple(
+            _affine(row, -1 / row.linear.coefficient(variable), before, parameters) for row in side
+        )
         for side in (lower, upper)
     ]
     return Step(*bounds)
@@ -204,7 +229,10 @@ def _solved(row: Atom, variable: Variable) -> Atom:
     return Atom(row.linear * (1 / abs(row.linear.coefficient(variable))), row.relation)
 
 
-def _affine(row: Atom, factor: Fraction, outputs: Sequence[Variable], parameters: Sequence[Symbol]) -> Bound:
+def _affine(
+    row: Atom, factor: Fraction, outputs: Sequence[Variable], parameters: Sequence[Symbol]
+) -> Bound:
     linear = row.linear * factor
-    constant, strict = linear.constant, row.relation == "<"
+    constant = linear.constant
+    strict = row.relation == "<"
     return Bound(coefficients(linear, outputs), coefficients(linear, parameters), constant, strict)

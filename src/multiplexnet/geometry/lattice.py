@@ -26,7 +26,14 @@ from multiplexnet.exact.formats import FORMATS, Format, floor_log2, power_of_two
 from multiplexnet.exact.hermite import NotDyadic, Solutions, solutions
 from multiplexnet.exact.propagation import ranges
 from multiplexnet.exact.rows import Rows
-from multiplexnet.geometry.anchors import EXACT_SIZE, THIN, Point, centres, refuse_out_of_range, text
+from multiplexnet.geometry.anchors import (
+    EXACT_SIZE,
+    THIN,
+    Point,
+    centres,
+    refuse_out_of_range,
+    text,
+)
 from multiplexnet.geometry.magnitudes import LARGEST, refuse_far
 from multiplexnet.geometry.parts import Box, Lattice
 from multiplexnet.language.formula import Variable
@@ -50,7 +57,11 @@ INVERSE_BITS = 40
 
 
 def lattice_of(
-    outputs: Sequence[Variable], equalities: Rows, rows: Rows, form: Format, deadline: Deadline = NEVER
+    outputs: Sequence[Variable],
+    equalities: Rows,
+    rows: Rows,
+    form: Format,
+    deadline: Deadline = NEVER,
 ) -> Lattice | Box:
     """The lattice part of a group of outputs, or a box of constants where the equalities leave one point.
 
@@ -84,28 +95,47 @@ def lattice_of(
         return Box(tuple(outputs), found.origin, found.origin)
     part = _lattice(outputs, found, equalities, rows, form, deadline)
     if part is None:
-        wider = sorted((f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision)
-        would_do = next((f.name for f in wider if _lattice(outputs, found, equalities, rows, f, deadline)), None)
+        wider = sorted(
+            (f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision
+        )
+        would_do = next(
+            (f.name for f in wider if _lattice(outputs, found, equalities, rows, f, deadline)), None
+        )
         refuse_out_of_range(equalities + rows, form, names, would_do)
-        raise ThinTermError([*text(equalities, names, "=="), *text(rows, names)], form.name, would_do)
-    slacks = [b - sum(map(Fraction.__mul__, a, part.anchor), Fraction(0)) for a, b in zip(part.A, part.b, strict=True)]
+        raise ThinTermError(
+            [*text(equalities, names, "=="), *text(rows, names)], form.name, would_do
+        )
+    slacks = [
+        b - sum(map(Fraction.__mul__, a, part.anchor), Fraction(0))
+        for a, b in zip(part.A, part.b, strict=True)
+    ]
     steps = [[c * part.step for c in a] for a in part.A]
-    steps, slacks = [*steps, [part.step]], [*slacks, part.bound]  # the last: |t| ≤ bound
-    refuse_far(steps, slacks, lambda i: "; ".join([*text(equalities, names, "=="), *text(rows, names)]))
+    # the last: |t| ≤ bound
+    steps = [*steps, [part.step]]
+    slacks = [*slacks, part.bound]
+    refuse_far(
+        steps, slacks, lambda i: "; ".join([*text(equalities, names, "=="), *text(rows, names)])
+    )
     return part
 
 
-NO_FLOAT = 'no binary float can meet this equality (equality="nearest" takes the nearest numbers instead)'
+NO_FLOAT = (
+    'no binary float can meet this equality (equality="nearest" takes the nearest numbers instead)'
+)
 
 
-def _check_constants(found: Solutions, equalities: Rows, names: Sequence[str], form: Format) -> None:
+def _check_constants(
+    found: Solutions, equalities: Rows, names: Sequence[str], form: Format
+) -> None:
     """Outputs that the equalities fix must be numbers of the format."""
     for name, value, row in zip(names, found.origin, found.basis, strict=True):
         if any(row) or form.representable(value):
             continue
         does = [f.name for f in FORMATS.values() if f.representable(value)]
         reason = f"they make {name} the number {value}, which {form.name} does not hold exactly"
-        raise EqualityError(text(equalities, names, "=="), reason + (f" ({does[-1]} would)" if does else ""))
+        raise EqualityError(
+            text(equalities, names, "=="), reason + (f" ({does[-1]} would)" if does else "")
+        )
 
 
 class _Grid(NamedTuple):
@@ -119,7 +149,12 @@ class _Grid(NamedTuple):
 
 
 def _lattice(
-    outputs: Sequence[Variable], found: Solutions, equalities: Rows, rows: Rows, form: Format, deadline: Deadline
+    outputs: Sequence[Variable],
+    found: Solutions,
+    equalities: Rows,
+    rows: Rows,
+    form: Format,
+    deadline: Deadline,
 ) -> Lattice | None:
     """The part on the first grid that has an anchor.
 
@@ -132,18 +167,34 @@ def _lattice(
         raise MagnitudeError(text(equalities, [v.name for v in outputs], "=="), Fraction(longest))
     pulled = _pulled_back(rows, found)
     own = list(centres(pulled, Fraction(lp.FAR), deadline))
-    grids = _grids(found, inverse, _sizes(found, equalities, rows, pulled, deadline), pulled, own, form)
+    grids = _grids(
+        found, inverse, _sizes(found, equalities, rows, pulled, deadline), pulled, own, form
+    )
     for grid, anchor in _anchored(grids, own, deadline):
         deadline.check()
         if anchor is not None:
             A = tuple(tuple(map(Fraction, a)) for a in grid.rows.A)
             cuts = len(grid.rows) - len(pulled)
-            b, strict = grid.rows.b, grid.rows.strict
-            return Lattice(tuple(outputs), found.origin, found.basis, grid.step, grid.bound, A, b, strict, anchor, cuts)
+            b = grid.rows.b
+            strict = grid.rows.strict
+            return Lattice(
+                tuple(outputs),
+                found.origin,
+                found.basis,
+                grid.step,
+                grid.bound,
+                A,
+                b,
+                strict,
+                anchor,
+                cuts,
+            )
     return None
 
 
-def _anchored(grids: Iterable[_Grid], own: Sequence[Point], deadline: Deadline) -> Iterator[tuple[_Grid, Point | None]]:
+def _anchored(
+    grids: Iterable[_Grid], own: Sequence[Point], deadline: Deadline
+) -> Iterator[tuple[_Grid, Point | None]]:
     """Every grid with its anchor, if it has one, in the order of preference."""
     whole: list[_Grid] = []
     others: list[_Grid] = []
@@ -153,7 +204,12 @@ def _anchored(grids: Iterable[_Grid], own: Sequence[Point], deadline: Deadline) 
             yield grid, _grid_anchor(grid.rows, grid.step, own, AMPLE)
     for k, grid in enumerate(whole):
         more = centres(grid.rows, Fraction(lp.FAR), deadline) if k == 0 else ()
-        yield grid, _grid_anchor(grid.rows, grid.step, [*own, *more, *_largest_cube(grid.rows, deadline)], THIN)
+        yield (
+            grid,
+            _grid_anchor(
+                grid.rows, grid.step, [*own, *more, *_largest_cube(grid.rows, deadline)], THIN
+            ),
+        )
     offers = [(grid, [*own, *_largest_cube(grid.rows, deadline)]) for grid in others]
     for limit in (AMPLE, THIN):
         for grid, points in offers:
@@ -166,9 +222,16 @@ def _pulled_back(rows: Rows, found: Solutions) -> Rows:
     A = [[sum(map(int.__mul__, a, column)) for column in columns] for a in rows.A]
     seen = [i for i, a in enumerate(A) if any(a)]
     slacks = rows.slacks(found.origin)
-    if any(slacks[i] < 0 or (slacks[i] == 0 and rows.strict[i]) for i in set(range(len(A))) - set(seen)):
+    if any(
+        slacks[i] < 0 or (slacks[i] == 0 and rows.strict[i]) for i in set(range(len(A))) - set(seen)
+    ):
         raise ValueError("the equalities contradict a row: the term is empty")
-    return Rows.of([A[i] for i in seen], [slacks[i] for i in seen], [rows.strict[i] for i in seen], n=found.dimension)
+    return Rows.of(
+        [A[i] for i in seen],
+        [slacks[i] for i in seen],
+        [rows.strict[i] for i in seen],
+        n=found.dimension,
+    )
 
 
 # --- how large x and t can be ---------------------------------------------------------------------------------------
@@ -188,10 +251,15 @@ class _Sizes(NamedTuple):
         return self.guessed.get(i) if self.known[i] is None else self.known[i]
 
 
-def _sizes(found: Solutions, equalities: Rows, rows: Rows, pulled: Rows, deadline: Deadline) -> _Sizes:
+def _sizes(
+    found: Solutions, equalities: Rows, rows: Rows, pulled: Rows, deadline: Deadline
+) -> _Sizes:
     reverse = Rows.of([[-c for c in a] for a in equalities.A], [-e for e in equalities.b], n=rows.n)
     ends = ranges(equalities + reverse + rows)
-    known = [max(abs(low), abs(high)) if low is not None and high is not None else None for low, high in ends]
+    known = [
+        max(abs(low), abs(high)) if low is not None and high is not None else None
+        for low, high in ends
+    ]
     least = [max(Fraction(0), low or Fraction(0), -(high or Fraction(0))) for low, high in ends]
     open_ = [i for i, size in enumerate(known) if size is None and any(found.basis[i])]
     return _Sizes(known, {i: _float_size(found, pulled, i, deadline) for i in open_}, least)
@@ -206,19 +274,26 @@ def _cuts(found: Solutions, spread: dict[int, Fraction]) -> Rows:
 
 def _float_size(found: Solutions, pulled: Rows, i: int, deadline: Deadline) -> Fraction | None:
     """The largest ``|x_i|`` a float solver sees, a little more than that; ``None`` if it looks unbounded."""
-    A, b = lp.unit_rows(pulled.A, pulled.b) if len(pulled) else (np.zeros((0, pulled.n)), np.zeros(0))
+    A, b = (
+        lp.unit_rows(pulled.A, pulled.b) if len(pulled) else (np.zeros((0, pulled.n)), np.zeros(0))
+    )
     row = np.array(found.basis[i], dtype=np.float64)
     ends = [lp.maximise(sign * row, A, b, reach=lp.FAR, deadline=deadline) for sign in (1.0, -1.0)]
     if any(end is None or float(np.abs(end[1]).max()) > lp.FAR / 2 for end in ends):
         return None
-    sizes = [abs(sign * Fraction(end[0]) + found.origin[i]) for sign, end in zip((1, -1), ends, strict=True) if end]
+    sizes = [
+        abs(sign * Fraction(end[0]) + found.origin[i])
+        for sign, end in zip((1, -1), ends, strict=True)
+        if end
+    ]
     return max(sizes) * (1 + LP_MARGIN) + LP_MARGIN
 
 
 def _wanted(found: Solutions, sizes: _Sizes, own: Sequence[Point], form: Format) -> list[Fraction]:
     """The largest ``|x_i|`` that the grid should hold: all of a bounded output, enough around the centre of others."""
     centre = own[0] if own else (Fraction(0),) * found.dimension
-    half, reach = power_of_two((form.precision + 1) // 2), DOUBLE_REACH if form is DOUBLE else REACH
+    half = power_of_two((form.precision + 1) // 2)
+    reach = DOUBLE_REACH if form is DOUBLE else REACH
     wanted = []
     for i, (origin, row) in enumerate(zip(found.origin, found.basis, strict=True)):
         size = sizes.of(i) if any(row) else abs(origin)
@@ -238,7 +313,9 @@ def _inverse(found: Solutions) -> _Inverse | None:
     """The inverse of the basis in fixed point; ``None`` if its numbers are too far apart for that."""
     unit = 1 << INVERSE_BITS
     N = np.array(found.basis, dtype=object)
-    P = np.vectorize(lambda v: round(v * unit), otypes=[object])(np.linalg.pinv(N.astype(np.float64)))
+    P = np.vectorize(lambda v: round(v * unit), otypes=[object])(
+        np.linalg.pinv(N.astype(np.float64))
+    )
     residual = np.abs(np.eye(found.dimension, dtype=object) * unit - P.dot(N)).sum(axis=1)
     rho = Fraction(int(max(residual)), unit)
     return _Inverse(P, rho) if rho < 1 else None
@@ -251,7 +328,13 @@ def _bound(found: Solutions, inverse: _Inverse, largest: Sequence[Fraction]) -> 
     """
     unit = 1 << INVERSE_BITS
     reach = [size + abs(o) for size, o in zip(largest, found.origin, strict=True)]
-    most = max(sum((abs(int(p)) * r for p, r in zip(row, reach, strict=True)), Fraction(0)) for row in inverse.P) / unit
+    most = (
+        max(
+            sum((abs(int(p)) * r for p, r in zip(row, reach, strict=True)), Fraction(0))
+            for row in inverse.P
+        )
+        / unit
+    )
     return power_of_two(floor_log2(most / (1 - inverse.rho)) + 1) if most else Fraction(1)
 
 
@@ -259,7 +342,12 @@ def _bound(found: Solutions, inverse: _Inverse, largest: Sequence[Fraction]) -> 
 
 
 def _grids(
-    found: Solutions, inverse: _Inverse, sizes: _Sizes, pulled: Rows, own: Sequence[Point], form: Format
+    found: Solutions,
+    inverse: _Inverse,
+    sizes: _Sizes,
+    pulled: Rows,
+    own: Sequence[Point],
+    form: Format,
 ) -> Iterator[_Grid]:
     """The grid that holds what is wanted, then finer and coarser ones with the widest ranges that they hold."""
     wanted = _wanted(found, sizes, own, form)
@@ -270,7 +358,9 @@ def _grids(
     finer = {*range(middle - form.precision - EXTRA_STEPS, middle), *_roomy(pulled, own)}
     coarser = range(middle if first is None else middle + 1, middle + EXTRA_STEPS)
     for exponent in (*sorted(finer - set(coarser), reverse=True), *coarser):
-        yield from _on_grid(found, inverse, sizes, sizes.least, pulled, power_of_two(exponent), form)
+        yield from _on_grid(
+            found, inverse, sizes, sizes.least, pulled, power_of_two(exponent), form
+        )
 
 
 def _roomy(rows: Rows, own: Sequence[Point]) -> Iterator[int]:
@@ -294,7 +384,11 @@ def _on_grid(
     What the format holds is halved until all sums are exact in float64.
     """
     pairs = zip(found.origin, found.basis, strict=True)
-    held = {i: _held(_grain(origin, row, step), form) for i, (origin, row) in enumerate(pairs) if any(row)}
+    held = {
+        i: _held(_grain(origin, row, step), form)
+        for i, (origin, row) in enumerate(pairs)
+        if any(row)
+    }
     if any(size < least[i] or size == 0 for i, size in held.items()):
         return
     digits = min([step, *(Fraction(1, origin.denominator) for origin in found.origin)])
@@ -303,7 +397,8 @@ def _on_grid(
         spread: dict[int, Fraction] = {}
         whole = True
         for i, size in held.items():
-            end, room = sizes.of(i), max(size * power_of_two(-halvings), least[i])
+            end = sizes.of(i)
+            room = max(size * power_of_two(-halvings), least[i])
             largest[i] = room if end is None else min(room, end)
             whole = whole and (end is None or end <= room)
             if end is None or end > room or i in sizes.guessed:
@@ -316,7 +411,9 @@ def _on_grid(
 
 def _held(grain: Fraction, form: Format) -> Fraction:
     """Up to where all multiples of ``grain`` are numbers of the format; 0: nowhere."""
-    return min(grain * power_of_two(form.precision), form.max) if grain >= form.tiny else Fraction(0)
+    return (
+        min(grain * power_of_two(form.precision), form.max) if grain >= form.tiny else Fraction(0)
+    )
 
 
 def _grain(origin: Fraction, row: Sequence[int], step: Fraction) -> Fraction:
@@ -327,11 +424,16 @@ def _grain(origin: Fraction, row: Sequence[int], step: Fraction) -> Fraction:
 
 def _exact(found: Solutions, bound: Fraction) -> Fraction:
     """The finest digit that float64 keeps in all sums on the way to x."""
-    on_the_way = max(abs(o) + sum(map(abs, row)) * bound for o, row in zip(found.origin, found.basis, strict=True))
+    on_the_way = max(
+        abs(o) + sum(map(abs, row)) * bound
+        for o, row in zip(found.origin, found.basis, strict=True)
+    )
     return max(on_the_way * power_of_two(-DOUBLE.precision), DOUBLE.tiny)
 
 
-def _step(found: Solutions, largest: Sequence[Fraction], bound: Fraction, form: Format) -> Fraction | None:
+def _step(
+    found: Solutions, largest: Sequence[Fraction], bound: Fraction, form: Format
+) -> Fraction | None:
     """The finest power of two on which all x are representable and all sums exact; ``None`` if there is none."""
     step = exact = _exact(found, bound)
     if any(Fraction(1, origin.denominator) < exact for origin in found.origin):
@@ -357,10 +459,15 @@ def grid_clearance(rows: Rows, point: Sequence[Fraction], step: Fraction) -> Fra
     slacks = rows.slacks(point)
     if any(s <= 0 for s in slacks):
         return None
-    return max((sum(map(abs, a)) * step / 2 / s for a, s in zip(rows.A, slacks, strict=True)), default=Fraction(0))
+    return max(
+        (sum(map(abs, a)) * step / 2 / s for a, s in zip(rows.A, slacks, strict=True)),
+        default=Fraction(0),
+    )
 
 
-def _grid_anchor(rows: Rows, step: Fraction, offers: Sequence[Point], limit: Fraction) -> Point | None:
+def _grid_anchor(
+    rows: Rows, step: Fraction, offers: Sequence[Point], limit: Fraction
+) -> Point | None:
     """The multiple of ``step`` near the points on offer with the least clearance, if that is below the limit."""
     best: tuple[Fraction, Point] | None = None
     for centre in offers:
@@ -393,5 +500,8 @@ def _coarse(rows: Rows, point: Point, step: Fraction) -> Fraction:
 
 def _room(rows: Rows, point: Point) -> Fraction | None:
     """Half the edge of the largest cube around the point inside the rows (no rows: 1); ``None``: it is not inside."""
-    room = min((s / sum(map(abs, a)) for a, s in zip(rows.A, rows.slacks(point), strict=True)), default=Fraction(1))
+    room = min(
+        (s / sum(map(abs, a)) for a, s in zip(rows.A, rows.slacks(point), strict=True)),
+        default=Fraction(1),
+    )
     return room if room > 0 else None

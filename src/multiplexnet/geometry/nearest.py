@@ -56,13 +56,19 @@ def nearest_parts(
             refusal = error
             continue
         pairs = zip(term.rows, moved.rows, strict=True)
-        return parts, {old: abs(new.linear.constant - old.linear.constant) for old, new in pairs if new != old}
+        return parts, {
+            old: abs(new.linear.constant - old.linear.constant) for old, new in pairs if new != old
+        }
     raise refusal
 
 
-def _inside(rows: Sequence[Atom], fixed: dict[Variable, Fraction], deadline: Deadline) -> dict[Variable, Fraction]:
+def _inside(
+    rows: Sequence[Atom], fixed: dict[Variable, Fraction], deadline: Deadline
+) -> dict[Variable, Fraction]:
     """An exact point of the rows with slack in every inequality."""
-    variables = list(dict.fromkeys(s for row in rows for s, _ in row.linear.terms if isinstance(s, Variable)))
+    variables = list(
+        dict.fromkeys(s for row in rows for s, _ in row.linear.terms if isinstance(s, Variable))
+    )
     variables = [v for v in variables if v not in fixed]
     A: list[list[Fraction | int]] = []
     b: list[Fraction | int] = []
@@ -80,7 +86,11 @@ def _inside(rows: Sequence[Atom], fixed: dict[Variable, Fraction], deadline: Dea
 
 
 def _moved(
-    term: Term, rows: Sequence[Atom], point: dict[Variable, Fraction], grid: Fraction, fixed: dict[Variable, Fraction]
+    term: Term,
+    rows: Sequence[Atom],
+    point: dict[Variable, Fraction],
+    grid: Fraction,
+    fixed: dict[Variable, Fraction],
 ) -> Term:
     """The term with its equalities moved so that they hold at the point rounded to the grid."""
     rounded = {v: round(c / grid) * grid for v, c in point.items()} | fixed
@@ -88,7 +98,9 @@ def _moved(
     def met(row: Atom) -> Atom:
         if row.relation != "==" or row not in rows:
             return row
-        value = sum((c * rounded[s] for s, c in row.linear.terms if isinstance(s, Variable)), Fraction(0))
+        value = sum(
+            (c * rounded[s] for s, c in row.linear.terms if isinstance(s, Variable)), Fraction(0)
+        )
         return Atom(Linear(row.linear.terms, -value), "==")
 
     return replace(term, rows=tuple(map(met, term.rows)))

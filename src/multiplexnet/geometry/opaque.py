@@ -48,13 +48,18 @@ def staged(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Staged:
         >>> [formula_text(row) for row in found.rows], [part.outputs[0].name for part in found.later]
         (['x <= 1'], ['y'])
     """
-    own, remaining = frozenset(outputs), tuple(rows)
+    own = frozenset(outputs)
+    remaining = tuple(rows)
     late: list[tuple[Variable, tuple[Atom, ...]]] = []
     while functional := [row for row in remaining if needed([row], own)]:
         variable = _last(functional, remaining, own)
-        equal = [row for row in remaining if row.relation == "==" and row.linear.coefficient(variable)]
+        equal = [
+            row for row in remaining if row.relation == "==" and row.linear.coefficient(variable)
+        ]
         if equal:
-            raise EqualityError(list(map(formula_text, equal)), f"{variable.name} follows {UNSUPPORTED}")
+            raise EqualityError(
+                list(map(formula_text, equal)), f"{variable.name} follows {UNSUPPORTED}"
+            )
         found = eliminated(variable, remaining)
         late.append((variable, found.touching))
         remaining = found.rest
@@ -67,7 +72,9 @@ UNSUPPORTED = "the value of a function, and equalities between such outputs are 
 def needed(rows: Iterable[Atom], own: frozenset[Variable]) -> set[Variable]:
     """The outputs that the functions in the rows have to know."""
     applied = (s for row in rows for s, _ in row.linear.terms if isinstance(s, Apply))
-    return {v for function in applied for v in symbols(function) if isinstance(v, Variable) and v in own}
+    return {
+        v for function in applied for v in symbols(function) if isinstance(v, Variable) and v in own
+    }
 
 
 def _bounded(row: Atom, own: frozenset[Variable]) -> set[Variable]:
@@ -91,7 +98,9 @@ class _Stage:
     touching: dict[Variable, tuple[Atom, ...]]
 
 
-def _parts(late: Sequence[tuple[Variable, tuple[Atom, ...]]], own: frozenset[Variable]) -> list[Parametric]:
+def _parts(
+    late: Sequence[tuple[Variable, tuple[Atom, ...]]], own: frozenset[Variable]
+) -> list[Parametric]:
     """The late outputs in order; each joins the last stage it depends on, unless a function has to know that first."""
     stages: list[_Stage] = []
     place: dict[Variable, int] = {}

@@ -116,15 +116,21 @@ def _has_positive_combination(rows: Rows) -> bool:
     if weights is None:
         return False
     chosen = lp.independent_rows(A)
-    sizes = [Fraction(w) / (sum(map(abs, a)) or 1) for w, a in zip(weights.tolist(), rows.A, strict=True)]
+    sizes = [
+        Fraction(w) / (sum(map(abs, a)) or 1) for w, a in zip(weights.tolist(), rows.A, strict=True)
+    ]
     scale = (1 << CENTRE_BITS) / max(sizes)
-    rounded: dict[int, int] = {i: round(sizes[i] * scale) for i in set(range(len(rows))) - set(chosen)}
+    rounded: dict[int, int] = {
+        i: round(sizes[i] * scale) for i in set(range(len(rows))) - set(chosen)
+    }
     right = [-sum(rows.A[i][j] * w for i, w in rounded.items()) for j in range(rows.n)]
     rest = solve([[rows.A[i][j] for i in chosen] for j in range(rows.n)], right)
     return rest is not None and min(rest) > 0 and min(rounded.values(), default=1) > 0
 
 
-def is_redundant(rows: Rows, i: int, *, prefer: Sequence[int] = (), deadline: Deadline = NEVER) -> bool:
+def is_redundant(
+    rows: Rows, i: int, *, prefer: Sequence[int] = (), deadline: Deadline = NEVER
+) -> bool:
     """Whether the other rows (which some point satisfies) imply row ``i``, by an exact program.
 
     Args:
@@ -177,4 +183,6 @@ def _slack_program(rows: Rows, wanted: Sequence[bool], deadline: Deadline) -> si
     """The largest ``t ≤ 1`` that can be the slack of all wanted rows together."""
     A = [[*a, int(w)] for a, w in zip(rows.A, wanted, strict=True)]
     A.append([0] * rows.n + [1])
-    return simplex.maximise([0] * rows.n + [1], Rows.of(A, [*rows.b, 1], n=rows.n + 1), deadline=deadline)
+    return simplex.maximise(
+        [0] * rows.n + [1], Rows.of(A, [*rows.b, 1], n=rows.n + 1), deadline=deadline
+    )

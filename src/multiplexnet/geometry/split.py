@@ -66,10 +66,20 @@ def parts_of(
     intervals: list[_Group] = []
     groups: list[_Group] = []
     for group in _groups([v for v in open_ if v not in followers], stage.rows):
-        (boxes if group.is_separable else intervals if group.has_inputs_for_ends else groups).append(group)
+        (
+            boxes if group.is_separable else intervals if group.has_inputs_for_ends else groups
+        ).append(group)
     parts = [*_intervals(intervals), *(_part(group, form, deadline) for group in groups)]
-    box = _box([_separable(boxes, constants, form), *(part for part in parts if isinstance(part, Box))], own)
-    return (*box, *(part for part in parts if not isinstance(part, Box)), *_guards(stage.rows, own), *stage.later)
+    box = _box(
+        [_separable(boxes, constants, form), *(part for part in parts if isinstance(part, Box))],
+        own,
+    )
+    return (
+        *box,
+        *(part for part in parts if not isinstance(part, Box)),
+        *_guards(stage.rows, own),
+        *stage.later,
+    )
 
 
 # --- constants ------------------------------------------------------------------------------------------------------
@@ -90,7 +100,11 @@ def _without_constants(term: Term, form: Format) -> tuple[Constants, list[Atom]]
 
 
 def _is_value(linear: Linear) -> bool:
-    return len(linear.terms) == 1 and isinstance(linear.terms[0][0], Variable) and not linear.terms[0][0].is_input
+    return (
+        len(linear.terms) == 1
+        and isinstance(linear.terms[0][0], Variable)
+        and not linear.terms[0][0].is_input
+    )
 
 
 def _substituted(row: Atom, constants: Mapping[Variable, Fraction]) -> Atom:
@@ -98,7 +112,12 @@ def _substituted(row: Atom, constants: Mapping[Variable, Fraction]) -> Atom:
         return row
     kept = {s: c for s, c in row.linear.terms if s not in constants}
     known = sum(
-        (c * constants[s] for s, c in row.linear.terms if isinstance(s, Variable) and s in constants), Fraction(0)
+        (
+            c * constants[s]
+            for s, c in row.linear.terms
+            if isinstance(s, Variable) and s in constants
+        ),
+        Fraction(0),
     )
     return Atom(Linear.total(kept, row.linear.constant + known), row.relation)
 
@@ -107,7 +126,11 @@ def _is_true(row: Atom) -> bool:
     if row.linear.terms:
         return False
     constant = row.linear.constant
-    if constant == 0 if row.relation == "==" else constant < 0 or (constant == 0 and row.relation == "<="):
+    if (
+        constant == 0
+        if row.relation == "=="
+        else constant < 0 or (constant == 0 and row.relation == "<=")
+    ):
         return True
     raise ValueError(f"the term is empty: it asks for {formula_text(row)}")
 
@@ -136,7 +159,10 @@ class _Group:
 
     @property
     def is_separable(self) -> bool:
-        return all(len(row.linear.terms) == 1 and row.relation != "==" for row in self.rows) and not self.is_parametric
+        return (
+            all(len(row.linear.terms) == 1 and row.relation != "==" for row in self.rows)
+            and not self.is_parametric
+        )
 
     @property
     def is_parametric(self) -> bool:
@@ -146,7 +172,9 @@ class _Group:
     def has_inputs_for_ends(self) -> bool:
         """Whether it is one output between affine functions of inputs."""
         known = self.known
-        inputs = bool(known) and all(isinstance(symbol, Variable) and symbol.is_input for symbol in known)
+        inputs = bool(known) and all(
+            isinstance(symbol, Variable) and symbol.is_input for symbol in known
+        )
         return inputs and len(self.outputs) == 1 and all(row.relation != "==" for row in self.rows)
 
     @property
@@ -168,7 +196,10 @@ class _Group:
 def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
     """The connected components of outputs and rows, ordered by first output; rows without outputs are left out."""
     place = {v: i for i, v in enumerate(outputs)}
-    tied = [[place[s] for s, _ in row.linear.terms if isinstance(s, Variable) and s in place] for row in rows]
+    tied = [
+        [place[s] for s, _ in row.linear.terms if isinstance(s, Variable) and s in place]
+        for row in rows
+    ]
     leader = list(range(len(outputs)))
 
     def root(i: int) -> int:
@@ -212,7 +243,9 @@ def _part(group: _Group, form: Format, deadline: Deadline) -> Part:
 def _parametric(group: _Group, deadline: Deadline) -> Parametric:
     equal = [formula_text(row) for row in group.rows if row.relation == "=="]
     if equal:
-        raise EqualityError(equal, "equalities of outputs that run-time values bound are not supported")
+        raise EqualityError(
+            equal, "equalities of outputs that run-time values bound are not supported"
+        )
     return triangular(group.outputs, group.rows, deadline)
 
 
@@ -223,7 +256,8 @@ def _intervals(groups: Iterable[_Group]) -> Iterator[Parametric]:
     for group in groups:
         if bundle and len(inputs | group.known) > WIDEST:
             yield _bundled(bundle)
-            bundle, inputs = [], set()
+            bundle = []
+            inputs = set()
         bundle.append(group)
         inputs |= group.known
     if bundle:
@@ -234,7 +268,9 @@ def _bundled(groups: Sequence[_Group]) -> Parametric:
     found = {group.outputs[0]: eliminated(group.outputs[0], group.rows) for group in groups}
     touching = {output: elimination.touching for output, elimination in found.items()}
     guards = [row for elimination in found.values() for row in elimination.rest]
-    return parametric(tuple(found), [row for group in groups for row in group.rows], touching, guards)
+    return parametric(
+        tuple(found), [row for group in groups for row in group.rows], touching, guards
+    )
 
 
 def _guards(rows: Sequence[Atom], own: Sequence[Variable]) -> tuple[Parametric, ...]:
@@ -243,7 +279,9 @@ def _guards(rows: Sequence[Atom], own: Sequence[Variable]) -> tuple[Parametric, 
     return (parametric((), guards, {}, guards),) if guards else ()
 
 
-def _with_hidden_equalities(equalities: Rows, rows: Rows, deadline: Deadline) -> tuple[Rows, Rows] | None:
+def _with_hidden_equalities(
+    equalities: Rows, rows: Rows, deadline: Deadline
+) -> tuple[Rows, Rows] | None:
     """The equalities with those that the rows only imply, and the other rows; ``None`` if there are no more."""
     reverse = Rows.of([[-c for c in a] for a in equalities.A], [-e for e in equalities.b], n=rows.n)
     found = implicit_equalities(equalities + reverse + rows, deadline)
@@ -252,7 +290,9 @@ def _with_hidden_equalities(equalities: Rows, rows: Rows, deadline: Deadline) ->
         return None
     if any(rows.strict[i] for i in tight):
         raise ValueError("the term is empty: a strict row of it can only hold with equality")
-    return equalities + rows.subset(sorted(tight)), rows.subset(i for i in range(len(rows)) if i not in tight)
+    return equalities + rows.subset(sorted(tight)), rows.subset(
+        i for i in range(len(rows)) if i not in tight
+    )
 
 
 def _polyhedron(group: _Group, rows: Rows, form: Format, deadline: Deadline) -> Polyhedron:
@@ -277,9 +317,15 @@ def _separable(groups: Sequence[_Group], constants: Constants, form: Format) -> 
 
 def _box(boxes: Sequence[Box], own: Sequence[Variable]) -> tuple[Box, ...]:
     """All boxes as one, outputs in declared order; none if it is empty."""
-    ends = {v: pair for box in boxes for v, *pair in zip(box.outputs, box.lower, box.upper, strict=True)}
+    ends = {
+        v: pair for box in boxes for v, *pair in zip(box.outputs, box.lower, box.upper, strict=True)
+    }
     members = tuple(v for v in own if v in ends)
-    return (Box(members, tuple(ends[v][0] for v in members), tuple(ends[v][1] for v in members)),) if members else ()
+    return (
+        (Box(members, tuple(ends[v][0] for v in members), tuple(ends[v][1] for v in members)),)
+        if members
+        else ()
+    )
 
 
 def _interval(rows: Sequence[Atom], form: Format) -> tuple[Fraction | None, Fraction | None]:
@@ -287,12 +333,16 @@ def _interval(rows: Sequence[Atom], form: Format) -> tuple[Fraction | None, Frac
     lower: list[Fraction] = []
     upper: list[Fraction] = []
     for row in rows:
-        bound, side = -row.linear.constant / row.linear.terms[0][1], 1 if row.linear.terms[0][1] > 0 else -1
+        bound = -row.linear.constant / row.linear.terms[0][1]
+        side = 1 if row.linear.terms[0][1] > 0 else -1
         try:
             (upper if side > 0 else lower).append(_inward(bound, row, form, side))
         except OverflowError:
-            raise OutOfRangeError([formula_text(row)], form.name, form.max, _wider(rows, form)) from None
-    low, high = max(lower, default=None), min(upper, default=None)
+            raise OutOfRangeError(
+                [formula_text(row)], form.name, form.max, _wider(rows, form)
+            ) from None
+    low = max(lower, default=None)
+    high = min(upper, default=None)
     if low is not None and high is not None and low > high:
         raise _thin_interval(rows, form)
     return low, high

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
-from multiplexnet.language.formula import And, Apply, Atom, Formula, Iff, Ite, Linear, Max, Not, Or, Symbol, Variable
+from multiplexnet.language.formula import (
+    And,
+    Apply,
+    Atom,
+    Formula,
+    Iff,
+    Ite,
+    Linear,
+    Max,
+    Not,
+    Or,
+    Symbol,
+    Variable,
+)
 from multiplexnet.language.values import Number, Refusal, Truth, Value, Vector
 
 __all__ = ["Budget"]
@@ -18,7 +31,9 @@ class Budget:
     def __init__(self, characters: int) -> None:
         self._allowed = PARTS + PARTS_PER_CHARACTER * characters
         self._left = self._allowed
-        self._known: dict[int, tuple[object, int]] = {}  # by identity: shared parts are common, and costly to compare
+        self._known: dict[
+            int, tuple[object, int]
+        ] = {}  # by identity: shared parts are common, and costly to compare
 
     def charge(self, value: Value) -> None:
         """Pay for a value that was made: one for every part of it, shared parts as often as they occur."""
@@ -55,7 +70,9 @@ class Budget:
             case Ite(condition, then, otherwise):
                 parts = self._formula(condition) + self._linear(then) + self._linear(otherwise) + 1
         if parts > LARGEST_SYMBOL:
-            raise Refusal(f"more than {LARGEST_SYMBOL:,} parts inside one another: name a part by an output of its own")
+            raise Refusal(
+                f"more than {LARGEST_SYMBOL:,} parts inside one another: name a part by an output of its own"
+            )
         self._known[id(symbol)] = symbol, parts
         return parts
 

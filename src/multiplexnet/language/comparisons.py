@@ -84,13 +84,17 @@ def _same_label(relation: Relation, left: Value, right: Value) -> Formula:
         case (Choice(variable, labels), Label(text)) | (Label(text), Choice(variable, labels)):
             if text not in labels:
                 listed = ", ".join(f'"{label}"' for label in labels)
-                raise Refusal(f'`{variable.name}` has no label "{text}"{nearest(text, labels)}: it has {listed}')
+                raise Refusal(
+                    f'`{variable.name}` has no label "{text}"{nearest(text, labels)}: it has {listed}'
+                )
             return Atom(Linear.of(variable) - labels.index(text), "==")
         case Label(a), Label(b):
             return TRUE if a == b else FALSE
         case Choice(a, labels), Choice(b, others):
             if labels != others:
-                raise Refusal(f"`{a.name}` and `{b.name}` have different labels: only equal lists can be compared")
+                raise Refusal(
+                    f"`{a.name}` and `{b.name}` have different labels: only equal lists can be compared"
+                )
             return _atom(Linear.of(a) - Linear.of(b), "==")
     raise Refusal(
         f"{_both(left, right)}: a category is compared with a label, "
@@ -123,7 +127,9 @@ def choice_between(condition: Formula, then: Value, otherwise: Value) -> Value:
     """``then if condition else otherwise`` over two numbers or two truth values."""
     match then, otherwise:
         case Truth(p), Truth(q):
-            return Truth(disjunction([conjunction([condition, p]), conjunction([negation(condition), q])]))
+            return Truth(
+                disjunction([conjunction([condition, p]), conjunction([negation(condition), q])])
+            )
         case Number(a), Number(b):
             if condition in (TRUE, FALSE):
                 return then if condition == TRUE else otherwise

@@ -28,7 +28,13 @@ __all__ = ["Appearances", "declared"]
 
 MOST_VARIABLES = 200_000
 _TYPES_LISTED = 'write `real`, `int[0, 9]`, `bool`, `{"red", "green"}`, `input` or `function`'
-_SIMILAR = {"float": "real", "number": "real", "boolean": "bool", "integer": "int", "str": '{"red", "green"}'}
+_SIMILAR = {
+    "float": "real",
+    "number": "real",
+    "boolean": "bool",
+    "integer": "int",
+    "str": '{"red", "green"}',
+}
 
 
 def declared(declarations: Iterable[tuple[Statement, ast.AnnAssign]], budget: Budget) -> Names:
@@ -42,9 +48,15 @@ def declared(declarations: Iterable[tuple[Statement, ast.AnnAssign]], budget: Bu
 class _Declaration:
     """One ``name: type`` that is to be entered among the names."""
 
-    def __init__(self, statement: Statement, node: ast.AnnAssign, names: Names, budget: Budget) -> None:
-        self.statement, self.node, self.names = statement, node, names
-        self.reader = Reader(statement, Names(), budget)  # knows no names: ranges and sizes are constants
+    def __init__(
+        self, statement: Statement, node: ast.AnnAssign, names: Names, budget: Budget
+    ) -> None:
+        self.statement = statement
+        self.node = node
+        self.names = names
+        self.reader = Reader(
+            statement, Names(), budget
+        )  # knows no names: ranges and sizes are constants
 
     def enter(self) -> None:
         name = self._name()
@@ -64,11 +76,17 @@ class _Declaration:
     def _name(self) -> str:
         target = self.node.target
         if not isinstance(target, ast.Name):
-            raise self._error(target, "a plain name is needed before `:`; declare a vector as in `x: real[3]`")
+            raise self._error(
+                target, "a plain name is needed before `:`; declare a vector as in `x: real[3]`"
+            )
         if self.node.value is not None:
-            raise self._error(self.node.value, "a value in a declaration: write it as a rule, as in `x == 1`")
+            raise self._error(
+                self.node.value, "a value in a declaration: write it as a rule, as in `x == 1`"
+            )
         if target.id in WORDS:
-            raise self._error(target, f"`{target.id}` is a word of the language: choose another name")
+            raise self._error(
+                target, f"`{target.id}` is a word of the language: choose another name"
+            )
         if target.id in self.names.values or target.id in self.names.functions:
             raise self._error(target, f"`{target.id}` is declared twice: remove one")
         return target.id
@@ -90,13 +108,19 @@ class _Declaration:
             case ast.Name("function"):
                 raise self._error(base, "a function has no size: write `f: function`")
             case ast.Name(word):
-                hint = f" (did you mean `{_SIMILAR[word]}`?)" if word in _SIMILAR else nearest(word, TYPES)
+                hint = (
+                    f" (did you mean `{_SIMILAR[word]}`?)"
+                    if word in _SIMILAR
+                    else nearest(word, TYPES)
+                )
                 raise self._error(base, f"unknown type `{word}`{hint}: {_TYPES_LISTED}")
         raise self._error(base, f"this is no type: {_TYPES_LISTED}")
 
     def _whole_range(self, brackets: list[ast.expr]) -> Int:
         if not (brackets and isinstance(brackets[0], ast.Tuple)):
-            raise self._error(self.node.annotation, "an `int` without a range: write both ends, as in `int[0, 9]`")
+            raise self._error(
+                self.node.annotation, "an `int` without a range: write both ends, as in `int[0, 9]`"
+            )
         lower, upper = self._ends(brackets.pop(0), self.reader.integer)
         return Int(int(lower), int(upper))
 
@@ -105,12 +129,17 @@ class _Declaration:
             return Real()
         return Real(*self._ends(brackets.pop(0), self.reader.constant))
 
-    def _ends(self, node: ast.expr, end: Callable[[ast.expr], Fraction | int]) -> tuple[Fraction, Fraction]:
+    def _ends(
+        self, node: ast.expr, end: Callable[[ast.expr], Fraction | int]
+    ) -> tuple[Fraction, Fraction]:
         if not isinstance(node, ast.Tuple) or len(node.elts) != 2:
             raise self._error(node, "a range has two ends, as in `[0, 9]`")
         lower, upper = map(end, node.elts)
         if lower > upper:
-            raise self._error(node, f"an empty range: {lower} is greater than {upper}; write the smaller end first")
+            raise self._error(
+                node,
+                f"an empty range: {lower} is greater than {upper}; write the smaller end first",
+            )
         return Fraction(lower), Fraction(upper)
 
     def _labels(self, nodes: Sequence[ast.expr]) -> list[str]:
@@ -126,7 +155,8 @@ class _Declaration:
     def _size(self, node: ast.expr) -> int:
         if isinstance(node, ast.Tuple):
             raise self._error(
-                node, "a range is given to `int` and `input`; write others as a rule, as in `0 <= x <= 1`"
+                node,
+                "a range is given to `int` and `input`; write others as a rule, as in `0 <= x <= 1`",
             )
         size = self.reader.integer(node)
         if size < 1:
@@ -150,7 +180,8 @@ def _enter(names: Names, variable: Variable, size: int | None) -> None:
     """Give a name the meaning of one variable, or of a vector that begins with it."""
     if len(names.variables) + (size or 1) > MOST_VARIABLES:
         raise Refusal(f"more than {MOST_VARIABLES:,} variables: use fewer or smaller vectors")
-    name, first = variable.name, variable.index
+    name = variable.name
+    first = variable.index
     if size is None:
         names.variables.append(variable)
         names.values[name] = value_of(variable)
@@ -194,10 +225,14 @@ class Appearances:
 
 def _infer(names: Names, name: str, size: int | None) -> None:
     if name in WORDS:
-        raise Refusal(f"`{name}` is a word of the language: call it if it is a function, or choose another name")
+        raise Refusal(
+            f"`{name}` is a word of the language: call it if it is a function, or choose another name"
+        )
     refuse_no_number(name)
     if size == 0:
-        raise Refusal(f"the size of `{name}` is not known: declare it and all other names, as in `{name}: real[3]`")
+        raise Refusal(
+            f"the size of `{name}` is not known: declare it and all other names, as in `{name}: real[3]`"
+        )
     _enter(names, Variable(name, len(names.variables)), size)
 
 
@@ -219,8 +254,17 @@ def _uses(root: ast.AST) -> Iterator[tuple[ast.Name, int | None]]:
                 stack.append((index, bound))
                 continue
             case ast.GeneratorExp() | ast.ListComp() | ast.SetComp():
-                bound |= {n.id for g in node.generators for n in ast.walk(g.target) if isinstance(n, ast.Name)}
-        children = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr | ast.comprehension)]
+                bound |= {
+                    n.id
+                    for g in node.generators
+                    for n in ast.walk(g.target)
+                    if isinstance(n, ast.Name)
+                }
+        children = [
+            child
+            for child in ast.iter_child_nodes(node)
+            if isinstance(child, ast.expr | ast.comprehension)
+        ]
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
             del children[0]
         stack.extend((child, bound) for child in children)

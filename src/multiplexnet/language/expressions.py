@@ -107,14 +107,18 @@ class Reader:
     """
 
     def __init__(self, statement: Statement, names: Names, budget: Budget) -> None:
-        self.statement, self.names, self.budget = statement, names, budget
+        self.statement = statement
+        self.names = names
+        self.budget = budget
         self._scope: dict[str, Value] = {}  # the variables of comprehensions
         self._depth = 0
 
     def rule(self, node: ast.expr) -> Formula:
         """The formula of a whole rule."""
         if isinstance(node, ast.Tuple):
-            raise self.statement.error(node, "a comma between rules: write `and`, `;` or one rule a line")
+            raise self.statement.error(
+                node, "a comma between rules: write `and`, `;` or one rule a line"
+            )
         return self._as(truth, node)
 
     def integer(self, node: ast.expr) -> int:
@@ -131,7 +135,9 @@ class Reader:
     def value(self, node: ast.expr) -> Value:
         """What an expression stands for; a refusal is turned into an error that points at it."""
         if self._depth == DEEPEST:
-            raise self.statement.error(node, f"nested deeper than {DEEPEST} levels: split the rule into several")
+            raise self.statement.error(
+                node, f"nested deeper than {DEEPEST} levels: split the rule into several"
+            )
         self._depth += 1
         try:
             value = self._read(node)
@@ -140,7 +146,9 @@ class Reader:
         except Refusal as refusal:
             raise self.statement.error(node, refusal.reason) from None
         except RecursionError:
-            raise self.statement.error(node, "nested too deeply: split the rule into several") from None
+            raise self.statement.error(
+                node, "nested too deeply: split the rule into several"
+            ) from None
         finally:
             self._depth -= 1
         return value
@@ -196,7 +204,9 @@ class Reader:
         if not self.names.values and not self.names.functions:
             raise Refusal(f"`{name}` where a constant number is needed, as in `3`")
         known = [*self._scope, *self.names.values]
-        raise Refusal(f"unknown name `{name}`{nearest(name, known)}: declare it, as in `{name}: real`")
+        raise Refusal(
+            f"unknown name `{name}`{nearest(name, known)}: declare it, as in `{name}: real`"
+        )
 
     def _literal(self, node: ast.Constant) -> Value:
         match node.value:
@@ -233,16 +243,24 @@ class Reader:
         return [linear if sign > 0 else -linear for linear, sign in linears]
 
     def _product(self, node: ast.BinOp) -> Linear:
-        left, right = self._as(amount, node.left), self._as(amount, node.right)
+        left = self._as(amount, node.left)
+        right = self._as(amount, node.right)
         if not left.is_constant and not right.is_constant:
-            raise Refusal(self._nonlinear("product of variables", node, "one factor has to be a number"))
+            raise Refusal(
+                self._nonlinear("product of variables", node, "one factor has to be a number")
+            )
         linear, factor = (left, right.constant) if right.is_constant else (right, left.constant)
         return _scaled(linear, factor)
 
     def _quotient(self, node: ast.BinOp) -> Linear:
-        left, right = self._as(amount, node.left), self._as(amount, node.right)
+        left = self._as(amount, node.left)
+        right = self._as(amount, node.right)
         if not right.is_constant:
-            raise Refusal(self._nonlinear("division by a variable", node, "multiply both sides, or divide by a number"))
+            raise Refusal(
+                self._nonlinear(
+                    "division by a variable", node, "multiply both sides, or divide by a number"
+                )
+            )
         if not right.constant:
             raise Refusal("division by zero: divide by another number")
         return _scaled(left, 1 / right.constant)
@@ -263,7 +281,9 @@ class Reader:
     # --- truth ----------------------------------------------------------------------------------------------------
 
     def _connective(self, node: ast.BoolOp) -> Formula:
-        join, decisive = (conjunction, FALSE) if isinstance(node.op, ast.And) else (disjunction, TRUE)
+        join, decisive = (
+            (conjunction, FALSE) if isinstance(node.op, ast.And) else (disjunction, TRUE)
+        )
         formulas = []
         for part in node.values:
             formulas.append(self._as(truth, part))
@@ -277,7 +297,9 @@ class Reader:
         if len(values) > 2:
             for part, value in zip(nodes, values, strict=True):
                 if isinstance(value, Truth):
-                    raise self.statement.error(part, "a truth value in a chained comparison: use brackets or `and`")
+                    raise self.statement.error(
+                        part, "a truth value in a chained comparison: use brackets or `and`"
+                    )
         parts = zip(node.ops, pairwise(values), strict=True)
         return conjunction([self._compared(op, left, right) for op, (left, right) in parts])
 
@@ -306,11 +328,15 @@ class Reader:
         index = self.integer(node.slice)
         if not -len(elements) <= index < len(elements):
             name = _short(self.statement.written(node.value))
-            raise Refusal(f"index {index} is out of range: `{name}` has the elements 0 to {len(elements) - 1}")
+            raise Refusal(
+                f"index {index} is out of range: `{name}` has the elements 0 to {len(elements) - 1}"
+            )
         return elements[index]
 
     def _slice(self, node: ast.Slice) -> slice:
-        start, stop, step = (part and self.integer(part) for part in (node.lower, node.upper, node.step))
+        start, stop, step = (
+            part and self.integer(part) for part in (node.lower, node.upper, node.step)
+        )
         if step == 0:
             raise Refusal("a step of zero: write 1 or -1")
         return slice(start, stop, step)
@@ -326,7 +352,8 @@ class Reader:
         if not generators:
             yield self.value(body)
             return
-        first, rest = generators[0], generators[1:]
+        first = generators[0]
+        rest = generators[1:]
         if first.is_async:
             raise Refusal("`async` is no part of the rule language, which is read and never run")
         outer = self._scope
@@ -350,15 +377,21 @@ class Reader:
                     if len(parts) != len(targets):
                         raise Refusal(f"{len(targets)} names for {len(parts)} values")
                     pairs = zip(targets, parts, strict=True)
-                    return {name: v for t, part in pairs for name, v in self._bound(t, part).items()}
+                    return {
+                        name: v for t, part in pairs for name, v in self._bound(t, part).items()
+                    }
         except Refusal as refusal:
             raise self.statement.error(target, refusal.reason) from None
-        raise self.statement.error(target, "a plain name is needed before `in`, as in `for i in range(3)`")
+        raise self.statement.error(
+            target, "a plain name is needed before `in`, as in `for i in range(3)`"
+        )
 
     def _filter(self, node: ast.expr) -> bool:
         formula = self._as(truth, node)
         if formula not in (TRUE, FALSE):
-            raise self.statement.error(node, "this filter depends on a variable: use `implies(p, q)` in the body")
+            raise self.statement.error(
+                node, "this filter depends on a variable: use `implies(p, q)` in the body"
+            )
         return formula == TRUE
 
     # --- calls ----------------------------------------------------------------------------------------------------
@@ -367,18 +400,26 @@ class Reader:
         if not isinstance(node.func, ast.Name):
             raise Refusal("only functions can be called, by their name, as in `max(a, b)`")
         if node.keywords:
-            raise Refusal(f"`{node.keywords[0].arg or '**'}` in a call: write the arguments without names")
+            raise Refusal(
+                f"`{node.keywords[0].arg or '**'}` in a call: write the arguments without names"
+            )
         name = node.func.id
         if name in FUNCTIONS:
             return self._builtin(name, node)
         if name in self.names.functions:
             return Number(Linear.of(Apply(name, self._arguments(name, node))))
         if name in self._scope or name in self.names.values:
-            raise Refusal(f"`{name}` is a variable and cannot be called; is a `*` or `[…]` missing?")
+            raise Refusal(
+                f"`{name}` is a variable and cannot be called; is a `*` or `[…]` missing?"
+            )
         if name == "float":
-            raise Refusal("`float`: write numbers as they are, as in `0.5`; a bound that is infinite is left out")
+            raise Refusal(
+                "`float`: write numbers as they are, as in `0.5`; a bound that is infinite is left out"
+            )
         known = [*FUNCTIONS, *self.names.functions]
-        raise Refusal(f"unknown function `{name}`{nearest(name, known)}: declare an opaque one as `{name}: function`")
+        raise Refusal(
+            f"unknown function `{name}`{nearest(name, known)}: declare an opaque one as `{name}: function`"
+        )
 
     def _builtin(self, name: str, node: ast.Call) -> Value:
         arguments = [self.value(argument) for argument in node.args]

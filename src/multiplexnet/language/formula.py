@@ -396,14 +396,18 @@ def variables(formula: Formula | Symbol) -> list[Variable]:
 Functions = Mapping[str, Callable[..., Fraction]]
 
 
-def value(linear: Linear, point: Mapping[Variable, Fraction], functions: Functions | None = None) -> Fraction:
+def value(
+    linear: Linear, point: Mapping[Variable, Fraction], functions: Functions | None = None
+) -> Fraction:
     """The exact value of the expression at a point."""
     return linear.constant + sum(
         (c * _symbol_value(symbol, point, functions) for symbol, c in linear.terms), Fraction(0)
     )
 
 
-def _symbol_value(symbol: Symbol, point: Mapping[Variable, Fraction], functions: Functions | None) -> Fraction:
+def _symbol_value(
+    symbol: Symbol, point: Mapping[Variable, Fraction], functions: Functions | None
+) -> Fraction:
     match symbol:
         case Variable():
             return point[symbol]
@@ -412,10 +416,14 @@ def _symbol_value(symbol: Symbol, point: Mapping[Variable, Fraction], functions:
         case Max(arguments):
             return max(value(a, point, functions) for a in arguments)
         case Ite(condition, then, otherwise):
-            return value(then if holds(condition, point, functions) else otherwise, point, functions)
+            return value(
+                then if holds(condition, point, functions) else otherwise, point, functions
+            )
 
 
-def holds(formula: Formula, point: Mapping[Variable, Fraction], functions: Functions | None = None) -> bool:
+def holds(
+    formula: Formula, point: Mapping[Variable, Fraction], functions: Functions | None = None
+) -> bool:
     """Whether the formula is true at a point, decided in exact arithmetic."""
     match formula:
         case Atom(linear, relation):

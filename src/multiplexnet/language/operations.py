@@ -7,7 +7,14 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from multiplexnet.language.comparisons import equivalence
-from multiplexnet.language.formula import Linear, conjunction, disjunction, implies, maximum, negation
+from multiplexnet.language.formula import (
+    Linear,
+    conjunction,
+    disjunction,
+    implies,
+    maximum,
+    negation,
+)
 from multiplexnet.language.values import (
     Number,
     Refusal,

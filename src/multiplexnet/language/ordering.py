@@ -74,13 +74,17 @@ def from_ordering(text: str) -> Specification:
 
 
 def _rule(line: _Line, outputs: Mapping[str, Variable]) -> Rule:
-    return Rule(_RuleReader(line, outputs).rule(), line.source.partition("#")[0].strip(), line.number)
+    return Rule(
+        _RuleReader(line, outputs).rule(), line.source.partition("#")[0].strip(), line.number
+    )
 
 
 def _outputs(line: _Line) -> dict[str, Variable]:
     head, *names = line.tokens
     if head.text != "ordering":
-        raise line.error(f"expected `ordering` and the names of all outputs first, found `{head.text}`", head)
+        raise line.error(
+            f"expected `ordering` and the names of all outputs first, found `{head.text}`", head
+        )
     if not names:
         raise line.error("expected the names of the outputs after `ordering`", head)
     seen = set()
@@ -90,7 +94,9 @@ def _outputs(line: _Line) -> dict[str, Variable]:
         if name.text in seen:
             raise line.error(f"{name.text} is listed twice", name)
         seen.add(name.text)
-    return {name: Variable(name, i) for i, name in enumerate(_in_order([name.text for name in names]))}
+    return {
+        name: Variable(name, i) for i, name in enumerate(_in_order([name.text for name in names]))
+    }
 
 
 def _in_order(names: Sequence[str]) -> Sequence[str]:
@@ -110,7 +116,8 @@ class _Line:
     """One line of the text in tokens."""
 
     def __init__(self, source: str, number: int) -> None:
-        self.source, self.number = source, number
+        self.source = source
+        self.number = number
         self.tokens = list(self._tokens())
 
     def _tokens(self) -> Iterator[_Token]:
@@ -149,7 +156,8 @@ class _RuleReader:
     """Reads the rule of one line from left to right."""
 
     def __init__(self, line: _Line, outputs: Mapping[str, Variable]) -> None:
-        self.line, self.outputs = line, outputs
+        self.line = line
+        self.outputs = outputs
         self.next = 0
 
     def rule(self) -> Formula:
@@ -194,7 +202,9 @@ class _RuleReader:
         if number is None:
             return Fraction(1), self.output()
         times = self.take("times")
-        alone = not times and (self.token is None or self.token.kind != "name" or self.token.text == "or")
+        alone = not times and (
+            self.token is None or self.token.kind != "name" or self.token.text == "or"
+        )
         return self.number(number), None if alone else self.output()
 
     def number(self, token: _Token) -> Fraction:
@@ -211,7 +221,9 @@ class _RuleReader:
             raise self.line.error(_MISPLACED[token.text], token)
         if token.text not in self.outputs:
             hint = nearest(token.text, self.outputs)
-            raise self.line.error(f"unknown output `{token.text}`{hint}: it is not in the `ordering` line", token)
+            raise self.line.error(
+                f"unknown output `{token.text}`{hint}: it is not in the `ordering` line", token
+            )
         self.next += 1
         return self.outputs[token.text]
 

@@ -87,7 +87,10 @@ def parse_all(entries: Sequence[str]) -> Specification:
     parts: list[Statement] = []
     try:
         for start, entry in zip(before, entries, strict=False):
-            parts += [replace(part, line=part.line + start, source=source) for part in _statements(entry, start)]
+            parts += [
+                replace(part, line=part.line + start, source=source)
+                for part in _statements(entry, start)
+            ]
         return _read(parts, text)
     except RuleSyntaxError as error:
         raise _in_entry(error, before) from None
@@ -98,7 +101,9 @@ def _statements(entry: str, start: int) -> list[Statement]:
         return statements(entry)
     except RuleSyntaxError as error:
         line = start + (error.line or 1)
-        raise RuleSyntaxError(error.reason, line=line, column=error.column, source=error.source) from None
+        raise RuleSyntaxError(
+            error.reason, line=line, column=error.column, source=error.source
+        ) from None
 
 
 def _in_entry(error: RuleSyntaxError, before: Sequence[int]) -> RuleSyntaxError:
@@ -106,7 +111,8 @@ def _in_entry(error: RuleSyntaxError, before: Sequence[int]) -> RuleSyntaxError:
     if error.line is None:
         return error
     entry = bisect_left(before, error.line) - 1
-    reason, line = f"in entry {entry} of the list: {error.reason}", error.line - before[entry]
+    reason = f"in entry {entry} of the list: {error.reason}"
+    line = error.line - before[entry]
     return RuleSyntaxError(reason, line=line, column=error.column, source=error.source)
 
 

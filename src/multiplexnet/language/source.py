@@ -20,12 +20,13 @@ __all__ = ["Statement", "source_of", "statements"]
 
 LONGEST_SHOWN = 300  # a longer line is not repeated in a message
 
-_STRING = (
-    r"""(?P<long>\"{3}|'{3})(?:\\.|(?!(?P=long)).)*(?:(?P=long)|\Z)|(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\n\\])*"""
-)
+_LONG_STRING = r"""(?P<long>\"{3}|'{3})(?:\\.|(?!(?P=long)).)*(?:(?P=long)|\Z)"""
+_SHORT_STRING = r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\n\\])*"""
+_STRING = f"{_LONG_STRING}|{_SHORT_STRING}"
 _TOKEN = re.compile(rf"(?:{_STRING})(?:(?P=quote))?|\#[^\n]*|[()\[\]{{}};\n]|\\\n", re.DOTALL)
 
-_OPENING, _CLOSING = frozenset("([{"), frozenset(")]}")
+_OPENING = frozenset("([{")
+_CLOSING = frozenset(")]}")
 
 _HINTS = tuple(
     (re.compile(pattern), reason)
@@ -74,17 +75,21 @@ class Statement:
             reason = "nested too deeply or too long a chain; split the rule, or write a long sum as `sum([a, b, …])`"
             raise self._error(1, 1, reason) from None
         except ValueError as error:
-            raise self._error(1, 1, f"characters that are no text ({type(error).__name__}): remove them") from None
+            raise self._error(
+                1, 1, f"characters that are no text ({type(error).__name__}): remove them"
+            ) from None
         if len(body) != 1:
             raise self._error(1, 1, "more than one statement: write one rule a line")
         return body[0]
 
     def written(self, node: ast.expr) -> str:
         """The part as the user wrote it."""
-        first, last = node.lineno - 1, (node.end_lineno or node.lineno) - 1
+        first = node.lineno - 1
+        last = (node.end_lineno or node.lineno) - 1
         if first == last:
             return self._bytes[first][node.col_offset : node.end_col_offset].decode()
-        head, body = self._bytes[first][node.col_offset :], self._bytes[first + 1 : last]
+        head = self._bytes[first][node.col_offset :]
+        body = self._bytes[first + 1 : last]
         return b" ".join([head, *body, self._bytes[last][: node.end_col_offset]]).decode()
 
     def error(self, node: ast.expr | ast.stmt, reason: str) -> RuleSyntaxError:
@@ -98,11 +103,18 @@ class Statement:
 
     def _error(self, line: int, column: int, reason: str) -> RuleSyntaxError:
         """The error at a place in this statement, 1-based as in the text."""
-        return _error(self.source, self.line + line - 1, column + self.column - 1 if line == 1 else column, reason)
+        return _error(
+            self.source,
+            self.line + line - 1,
+            column + self.column - 1 if line == 1 else column,
+            reason,
+        )
 
     def _explained(self, error: SyntaxError) -> RuleSyntaxError:
         """What Python's parser refused, with advice where a sign of another language stands in the text."""
-        masked = re.sub(_STRING, lambda match: re.sub(r"[^\n]", " ", match[0]), self.text, flags=re.DOTALL)
+        masked = re.sub(
+            _STRING, lambda match: re.sub(r"[^\n]", " ", match[0]), self.text, flags=re.DOTALL
+        )
         for pattern, advice in _HINTS:
             if found := pattern.search(masked):
                 before = self.text[: found.start()].split("\n")
@@ -112,8 +124,12 @@ class Statement:
         row = min(max(error.lineno or 1, 1), len(lines))
         column = min(max(error.offset or 1, 1), len(lines[row - 1]) + 1)
         if "integer string conversion" in error.msg:
-            return self._error(row, column, "a number of thousands of digits: scale the rule to smaller numbers")
-        return self._error(row, column, f"this cannot be read as a rule or declaration: {error.msg}")
+            return self._error(
+                row, column, "a number of thousands of digits: scale the rule to smaller numbers"
+            )
+        return self._error(
+            row, column, f"this cannot be read as a rule or declaration: {error.msg}"
+        )
 
 
 def _error(source: Sequence[str], line: int, column: int, reason: str) -> RuleSyntaxError:
@@ -146,10 +162,17 @@ def statements(text: str) -> list[Statement]:
     plain = "\n".join(source)
     if "\0" in plain:
         before = plain[: plain.index("\0")].split("\n")
-        raise _error(source, len(before), len(before[-1]) + 1, "a NUL byte: remove it, or give a text file")
+        raise _error(
+            source, len(before), len(before[-1]) + 1, "a NUL byte: remove it, or give a text file"
+        )
     found = list(_cut(plain, source))
     if not found:
-        raise _error(source, 1, 1, "no rules: the text is empty or has only comments; write one, as in `x >= 2`")
+        raise _error(
+            source,
+            1,
+            1,
+            "no rules: the text is empty or has only comments; write one, as in `x >= 2`",
+        )
     return found
 
 
@@ -164,9 +187,13 @@ def _cut(text: str, source: Sequence[str]) -> Iterator[Statement]:
 
 def _spans(text: str) -> Iterator[tuple[int, str]]:
     """What stands between the line ends and semicolons outside brackets, comments left out, with its position."""
-    begin, kept, parts, depth = 0, 0, list[str](), 0
+    begin = 0
+    kept = 0
+    parts = list[str]()
+    depth = 0
     for match in _TOKEN.finditer(text):
-        token, at = match[0], match.start()
+        token = match[0]
+        at = match.start()
         if token[0] == "#":
             parts.append(text[kept:at].rstrip(" \t"))
             kept = match.end()

@@ -51,7 +51,9 @@ def number_text(number: Fraction) -> str:
         >>> [number_text(Fraction(n)) for n in ("1/8", "-1/3", "12", "1e-30")]
         ['0.125', '-1/3', '12', '1e-30']
     """
-    twos, fives, rest = _count(number.denominator, 2), _count(number.denominator, 5), number.denominator
+    twos = _count(number.denominator, 2)
+    fives = _count(number.denominator, 5)
+    rest = number.denominator
     rest //= 2**twos * 5**fives
     if rest != 1:
         return f"{number.numerator}/{number.denominator}"
@@ -64,13 +66,15 @@ def _count(number: int, prime: int) -> int:
     """How often the prime divides the number."""
     count = 0
     while number % prime == 0:
-        number, count = number // prime, count + 1
+        number = number // prime
+        count = count + 1
     return count
 
 
 def _decimal_text(digits: int, places: int) -> str:
     """``digits · 10^-places``, with an exponent if the plain form is long."""
-    sign, text = "-" if digits < 0 else "", str(abs(digits))
+    sign = "-" if digits < 0 else ""
+    text = str(abs(digits))
     if max(len(text), places) > _PLAIN_DIGITS:
         short = text.rstrip("0")
         exponent = len(text) - len(short) - places
@@ -118,7 +122,11 @@ def _sum_text(parts: Sequence[_Part], constant: Fraction = Fraction(0)) -> str:
     if constant or not parts:
         signed.append((constant < 0, number_text(abs(constant))))
     (negative, first), *rest = signed
-    return ("-" if negative else "") + first + "".join(f" {'-' if n else '+'} {text}" for n, text in rest)
+    return (
+        ("-" if negative else "")
+        + first
+        + "".join(f" {'-' if n else '+'} {text}" for n, text in rest)
+    )
 
 
 def _parts(linear: Linear) -> list[_Part]:
@@ -128,9 +136,13 @@ def _parts(linear: Linear) -> list[_Part]:
 def _part(symbol: Symbol, coefficient: Fraction) -> _Part:
     match symbol:
         case Variable(name, _, Bool()):
-            return _Part(coefficient, name, f"1*{name}")  # as a number; alone it would be a truth value
+            return _Part(
+                coefficient, name, f"1*{name}"
+            )  # as a number; alone it would be a truth value
         case Variable(name, _, Category(labels)):
-            cases = "".join(f"{i} if {name} == {_quoted(label)} else " for i, label in enumerate(labels[:-1]))
+            cases = "".join(
+                f"{i} if {name} == {_quoted(label)} else " for i, label in enumerate(labels[:-1])
+            )
             return _bracketed(coefficient, f"{cases}{len(labels) - 1}")
         case Variable(name):
             return _Part(coefficient, name, name)
@@ -152,7 +164,8 @@ def _max_part(arguments: Sequence[Linear], coefficient: Fraction) -> _Part:
     if _is_abs(arguments):
         text = f"abs({linear_text(max(arguments, key=_leads))})"
     elif _is_min(arguments):
-        text, coefficient = f"min({_arguments([-argument for argument in arguments])})", -coefficient
+        text = f"min({_arguments([-argument for argument in arguments])})"
+        coefficient = -coefficient
     else:
         text = f"max({_arguments(arguments)})"
     return _Part(coefficient, text, text)
@@ -163,7 +176,9 @@ def _is_abs(arguments: Sequence[Linear]) -> bool:
 
 
 def _is_min(arguments: Sequence[Linear]) -> bool:
-    return not _is_abs(arguments) and not any(_leads(argument) for argument in arguments if argument.terms)
+    return not _is_abs(arguments) and not any(
+        _leads(argument) for argument in arguments if argument.terms
+    )
 
 
 def _leads(linear: Linear) -> bool:
@@ -182,7 +197,10 @@ def _arguments(arguments: Iterable[Linear]) -> str:
 def _argument_text(linear: Linear) -> str:
     """The expression where an ``if … else`` needs no brackets."""
     match linear:
-        case Linear(((Ite(condition, then, otherwise), Fraction(numerator=1, denominator=1)),), Fraction(numerator=0)):
+        case Linear(
+            ((Ite(condition, then, otherwise), Fraction(numerator=1, denominator=1)),),
+            Fraction(numerator=0),
+        ):
             return _case_text(condition, then, otherwise)
     return linear_text(linear)
 
@@ -202,7 +220,10 @@ def _atom_text(atom: Atom, *, negated: bool = False) -> str:
             return str(holds(formula, {}))
         case ((Variable(domain=Bool() | Category()) as variable, _),):
             return _finite_text(variable, formula)
-        case ((Variable(domain=Category(labels)) as left, c), (Variable(domain=Category(others)) as right, d)):
+        case (
+            (Variable(domain=Category(labels)) as left, c),
+            (Variable(domain=Category(others)) as right, d),
+        ):
             if atom.relation == "==" and labels == others and c == -d and not atom.linear.constant:
                 return f"{left.name} {'!=' if negated else '=='} {right.name}"
     if isinstance(formula, Atom):
@@ -211,9 +232,13 @@ def _atom_text(atom: Atom, *, negated: bool = False) -> str:
 
 
 def _comparison_text(linear: Linear, relation: Relation | Literal["!="]) -> str:
-    parts, bound, written = _parts(linear), -linear.constant, str(relation)
+    parts = _parts(linear)
+    bound = -linear.constant
+    written = str(relation)
     if parts[0].coefficient < 0:
-        parts, bound, written = _negative(parts), -bound, _TURNED[relation]
+        parts = _negative(parts)
+        bound = -bound
+        written = _TURNED[relation]
     left = [part for part in parts if part.coefficient > 0]
     if bound or len(left) == len(parts):
         return f"{_sum_text(parts)} {written} {number_text(bound)}"
@@ -226,7 +251,8 @@ def _negative(parts: Iterable[_Part]) -> list[_Part]:
 
 def _finite_text(variable: Variable, formula: Formula) -> str:
     """A formula over one Boolean or category by the values it allows."""
-    domain, name = variable.domain, variable.name
+    domain = variable.domain
+    name = variable.name
     assert isinstance(domain, Bool | Category)
     allowed = [value for value in domain.values if holds(formula, {variable: Fraction(value)})]
     if len(allowed) in (0, len(domain.values)):
@@ -253,21 +279,30 @@ def _interval_text(lower: Formula, upper: Formula) -> str | None:
 
 def _membership_text(arguments: Sequence[Formula], operator: str = "in") -> str | None:
     """``x in {1, 2}`` for a disjunction of such equalities."""
-    atoms = [argument for argument in arguments if isinstance(argument, Atom) and argument.relation == "=="]
-    if len(atoms) < 2 or len(atoms) < len(arguments) or len({atom.linear.terms for atom in atoms}) > 1:
+    atoms = [
+        argument
+        for argument in arguments
+        if isinstance(argument, Atom) and argument.relation == "=="
+    ]
+    if (
+        len(atoms) < 2
+        or len(atoms) < len(arguments)
+        or len({atom.linear.terms for atom in atoms}) > 1
+    ):
         return None
     linear = atoms[0].linear
     match linear.terms:
-        case ((Variable(domain=Category(labels)) as variable, Fraction(numerator=1, denominator=1)),):
+        case (
+            (Variable(domain=Category(labels)) as variable, Fraction(numerator=1, denominator=1)),
+        ):
             positions = [-atom.linear.constant for atom in atoms]
             if all(position in range(len(labels)) for position in positions):
                 chosen = ", ".join(_quoted(labels[int(position)]) for position in positions)
                 return f"{variable.name} {operator} {{{chosen}}}"
     if not _is_quantity(linear):
         return None
-    return (
-        f"{_sum_text(_parts(linear))} {operator} {{{', '.join(number_text(-atom.linear.constant) for atom in atoms)}}}"
-    )
+    numbers = ", ".join(number_text(-atom.linear.constant) for atom in atoms)
+    return f"{_sum_text(_parts(linear))} {operator} {{{numbers}}}"
 
 
 def _is_quantity(linear: Linear) -> bool:
@@ -297,7 +332,9 @@ def formula_text(formula: Formula) -> str:
         case And(arguments):
             return " and ".join(_conjuncts(arguments)) or "True"
         case Or(arguments):
-            return _membership_text(arguments) or " or ".join(map(formula_text, arguments)) or "False"
+            return (
+                _membership_text(arguments) or " or ".join(map(formula_text, arguments)) or "False"
+            )
         case Iff(left, right):
             return f"iff({formula_text(left)}, {formula_text(right)})"
 
@@ -323,7 +360,11 @@ def _conjuncts(arguments: Sequence[Formula]) -> Iterator[str]:
         if rest and (interval := _interval_text(first, rest[-1])):
             rest.pop()
             yield interval
-        elif isinstance(first, Or) and len(first.arguments) > 1 and not _membership_text(first.arguments):
+        elif (
+            isinstance(first, Or)
+            and len(first.arguments) > 1
+            and not _membership_text(first.arguments)
+        ):
             yield f"({formula_text(first)})"
         else:
             yield formula_text(first)
@@ -375,7 +416,11 @@ def _type_text(group: Sequence[Variable]) -> str:
         case Real(lower, upper):
             if not first.is_input:
                 return f"real{size}"
-            ends = "" if lower is None or upper is None else f"[{number_text(lower)}, {number_text(upper)}]"
+            ends = (
+                ""
+                if lower is None or upper is None
+                else f"[{number_text(lower)}, {number_text(upper)}]"
+            )
             return f"input{ends}{size}"
 
 

@@ -19,7 +19,17 @@ from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache
 
-from multiplexnet.language.formula import FALSE, TRUE, Atom, Bool, Category, Formula, Linear, Symbol, Variable
+from multiplexnet.language.formula import (
+    FALSE,
+    TRUE,
+    Atom,
+    Bool,
+    Category,
+    Formula,
+    Linear,
+    Symbol,
+    Variable,
+)
 
 __all__ = [
     "Choice",
@@ -53,9 +63,13 @@ _MOST_BITS = (10**MOST_DIGITS).bit_length()
 def refuse_no_number(name: str) -> None:
     """Raises ``Refusal`` for a name that stands for infinity or NaN elsewhere."""
     if name.lower() in ("inf", "infinity", "infty", "oo"):
-        raise Refusal(f"`{name}` is no number: a bound that is infinite bounds nothing, so leave it out")
+        raise Refusal(
+            f"`{name}` is no number: a bound that is infinite bounds nothing, so leave it out"
+        )
     if name.lower() == "nan":
-        raise Refusal(f"`{name}` is no number, and nothing can be compared with it: leave the rule out")
+        raise Refusal(
+            f"`{name}` is no number, and nothing can be compared with it: leave the rule out"
+        )
 
 
 class Refusal(Exception):
@@ -63,7 +77,8 @@ class Refusal(Exception):
 
     def __init__(self, reason: str, argument: int | None = None) -> None:
         super().__init__(reason)
-        self.reason, self.argument = reason, argument
+        self.reason = reason
+        self.argument = argument
 
 
 @dataclass(frozen=True)
@@ -158,7 +173,9 @@ def number(value: Value) -> Linear:
             )
         case Truth():
             raise Refusal("a truth value where a number is needed: write `1 if p else 0`")
-    raise Refusal(f"{described(value)} where a number is needed: labels can only be compared with `==`, `!=` and `in`")
+    raise Refusal(
+        f"{described(value)} where a number is needed: labels can only be compared with `==`, `!=` and `in`"
+    )
 
 
 def amount(value: Value) -> Linear:
@@ -174,17 +191,23 @@ def truth(value: Value) -> Formula:
         case Truth(formula):
             return formula
         case Vector():
-            raise Refusal(f"{described(value)} where a truth value is needed: write `all([…])` or `any([…])`")
+            raise Refusal(
+                f"{described(value)} where a truth value is needed: write `all([…])` or `any([…])`"
+            )
         case Number():
             raise Refusal("a number where a truth value is needed: compare it, as in `x >= 0`")
-    raise Refusal(f'{described(value)} where a truth value is needed: compare it, as in `colour == "red"`')
+    raise Refusal(
+        f'{described(value)} where a truth value is needed: compare it, as in `colour == "red"`'
+    )
 
 
 def vector(value: Value) -> tuple[Value, ...]:
     """The elements, where several values are needed."""
     if isinstance(value, Vector):
         return value.elements
-    raise Refusal(f"{described(value)} where a vector or list is needed, as in `[a, b]` or `x[i] for i in range(3)`")
+    raise Refusal(
+        f"{described(value)} where a vector or list is needed, as in `[a, b]` or `x[i] for i in range(3)`"
+    )
 
 
 def integer(value: Value) -> int:
@@ -205,7 +228,9 @@ def iterated(value: Value) -> Value:
                 continue
             case Label() | Choice():
                 continue
-        raise Refusal("a comprehension runs over numbers, labels, variables, their sums and rows of these only")
+        raise Refusal(
+            "a comprehension runs over numbers, labels, variables, their sums and rows of these only"
+        )
     return value
 
 
@@ -215,7 +240,9 @@ def iterated(value: Value) -> Value:
 def exact(fraction: Fraction) -> Fraction:
     """The fraction, if it is of a size that can be worked with."""
     if max(fraction.numerator.bit_length(), fraction.denominator.bit_length()) > _MOST_BITS:
-        raise Refusal(f"a number of more than {MOST_DIGITS:,} digits: scale the rule to smaller numbers")
+        raise Refusal(
+            f"a number of more than {MOST_DIGITS:,} digits: scale the rule to smaller numbers"
+        )
     return fraction
 
 
@@ -224,7 +251,9 @@ def decimal(text: str) -> Fraction:
     """The exact value of a decimal literal: ``0.1`` is 1/10."""
     mantissa, _, exponent = text.lower().replace("_", "").partition("e")
     if len(mantissa) > MOST_DIGITS or len(exponent) > 8 or abs(int(exponent or 0)) > MOST_DIGITS:
-        raise Refusal(f"a number of more than {MOST_DIGITS:,} digits: scale the rule to smaller numbers")
+        raise Refusal(
+            f"a number of more than {MOST_DIGITS:,} digits: scale the rule to smaller numbers"
+        )
     return Fraction(mantissa) * Fraction(10) ** int(exponent or 0)
 
 

@@ -75,7 +75,9 @@ class Choice:
     def without(self, rows: Tensor) -> Choice:
         """The choice with no term left in these rows, ``(*batch,)``, so that they come out as NaN."""
         kept = ~rows.unsqueeze(-1)
-        feasible = kept.expand(*rows.shape, self.size) if self.feasible is None else self.feasible & kept
+        feasible = (
+            kept.expand(*rows.shape, self.size) if self.feasible is None else self.feasible & kept
+        )
         return replace(self, feasible=feasible)
 
     def with_inner(self, inner: Sequence[Inner]) -> Choice:
@@ -89,7 +91,11 @@ class Choice:
                 others = torch.arange(self.size, device=self.raw.device) != part.term
                 finished = part.choice.feasible.any(-1, keepdim=True) | others
                 feasible = finished if feasible is None else feasible & finished
-        return replace(self, inner=tuple(part for part in inner if part.choice.columns.numel()), feasible=feasible)
+        return replace(
+            self,
+            inner=tuple(part for part in inner if part.choice.columns.numel()),
+            feasible=feasible,
+        )
 
     @property
     def logits(self) -> Tensor:
@@ -175,13 +181,16 @@ class Choice:
 
     @in_full_precision
     def settled(
-        self, decide: Callable[[Choice], Tensor], done: dict[int, tuple[Tensor, Tensor]] | None = None
+        self,
+        decide: Callable[[Choice], Tensor],
+        done: dict[int, tuple[Tensor, Tensor]] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The values and the log-probability of what ``decide`` chooses here and in all inner choices."""
         done = {} if done is None else done
         if id(self) not in done:
             index = decide(self)
-            x, log_q = self.at(index), self.log_probs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+            x = self.at(index)
+            log_q = self.log_probs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
             for part in self.inner:
                 value, more = part.choice.settled(decide, done)
                 here = index == part.term
@@ -198,7 +207,9 @@ class Choice:
     def sampled_index(self, generator: torch.Generator | None = None) -> Tensor:
         """A term drawn from q(k) for every row, as the largest logit after Gumbel noise was added."""
         logits = self._ranked().double()
-        uniform = torch.rand(logits.shape, generator=generator, dtype=logits.dtype, device=logits.device)
+        uniform = torch.rand(
+            logits.shape, generator=generator, dtype=logits.dtype, device=logits.device
+        )
         return (logits - torch.log(-torch.log(uniform.clamp(1e-300, 1 - 1e-16)))).argmax(-1)
 
 
@@ -281,17 +292,26 @@ class Branches:
     def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """The value of a term drawn from q(k), ``(*batch, D)``, and log q of what was drawn, ``(*batch,)``."""
         drawn = [choice.draw(generator) for choice in self.choices]
-        return self.ordered([x for x, _ in drawn]), torch.stack([log_q for _, log_q in drawn]).sum(0)
+        return self.ordered([x for x, _ in drawn]), torch.stack([log_q for _, log_q in drawn]).sum(
+            0
+        )
 
     def at(self, indices: Sequence[Tensor]) -> Tensor:
         """The value of one chosen term per block, each index ``(*batch,)``; result ``(*batch, D)``."""
-        return self.ordered([choice.at(index) for choice, index in zip(self.choices, indices, strict=True)])
+        return self.ordered(
+            [choice.at(index) for choice, index in zip(self.choices, indices, strict=True)]
+        )
 
     def at_combination(self, index: Tensor) -> Tensor:
         """The value of one chosen combination of terms, index ``(*batch,)``; result ``(*batch, D)``."""
         return self.at(self._of_blocks(index))
 
-    def loss(self, f: Loss, prior: Prior = None, estimator: Callable[[Branches, Loss], Tensor] | None = None) -> Tensor:
+    def loss(
+        self,
+        f: Loss,
+        prior: Prior = None,
+        estimator: Callable[[Branches, Loss], Tensor] | None = None,
+    ) -> Tensor:
         """The marginal objective, Eq. 9 of the paper: Σ_k q(k) [f(x_k) − log p(k) + log q(k)].
 
         Args:
@@ -331,8 +351,13 @@ class Branches:
 
     def joint(self, parts: Sequence[Tensor]) -> Tensor:
         """Numbers of the terms of each block, ``(…, K_b)`` or ``(…, 1)``, summed for all combinations: ``(…, K)``."""
-        indices = self._of_blocks(torch.arange(self.written_out(), device=self.choices[0].raw.device))
-        picked = [p.index_select(-1, i) if p.shape[-1] > 1 else p for p, i in zip(parts, indices, strict=True)]
+        indices = self._of_blocks(
+            torch.arange(self.written_out(), device=self.choices[0].raw.device)
+        )
+        picked = [
+            p.index_select(-1, i) if p.shape[-1] > 1 else p
+            for p, i in zip(parts, indices, strict=True)
+        ]
         return sum(picked[1:], picked[0])
 
     def _of_blocks(self, combination: Tensor) -> list[Tensor]:

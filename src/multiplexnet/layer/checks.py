@@ -71,14 +71,20 @@ def _rows_where(mask: Tensor) -> str:
         return "the only row"
     text = ", ".join(str(row[0] if len(row) == 1 else row) for row in rows)
     more = int(mask.sum()) - len(rows)
-    return f"row {text}" if len(rows) == 1 else f"rows {text}" + (f" and {more} more" if more > 0 else "")
+    return (
+        f"row {text}"
+        if len(rows) == 1
+        else f"rows {text}" + (f" and {more} more" if more > 0 else "")
+    )
 
 
 def refuse_no_tensor(name: str, value: object) -> None:
     """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected."""
     if not isinstance(value, Tensor):
         make = "torch.from_numpy" if type(value).__module__ == "numpy" else "torch.tensor"
-        raise DtypeError(f"{name} is of type {type(value).__name__}; a tensor is expected: {make}({name})")
+        raise DtypeError(
+            f"{name} is of type {type(value).__name__}; a tensor is expected: {make}({name})"
+        )
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -109,7 +115,9 @@ def refuse_out_of_range(variable: Variable, values: Tensor) -> Tensor:
 
 def refused_range(variable: Variable, where: str) -> InputError:
     """The error for an input outside its declared range."""
-    return InputError(f"input {variable.name} is outside its declared range {_range(variable)} {where}")
+    return InputError(
+        f"input {variable.name} is outside its declared range {_range(variable)} {where}"
+    )
 
 
 def number_is_inside(variable: Variable, number: Fraction) -> bool:
@@ -121,7 +129,8 @@ def number_is_inside(variable: Variable, number: Fraction) -> bool:
 
 def _inside(variable: Variable, values: Tensor) -> Tensor:
     """Compared exactly: with the float64 numbers next to the ends, on the inside."""
-    inside, is_real = values.isfinite(), isinstance(variable.domain, Real)
+    inside = values.isfinite()
+    is_real = isinstance(variable.domain, Real)
     lower, upper = _ends(variable)
     if is_real and lower is None and upper is None:
         return inside
@@ -144,7 +153,8 @@ def _ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:
 
 def _range(variable: Variable) -> str:
     lower, upper = _ends(variable)
-    low, high = "-inf" if lower is None else number_text(lower), "inf" if upper is None else number_text(upper)
+    low = "-inf" if lower is None else number_text(lower)
+    high = "inf" if upper is None else number_text(upper)
     return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
 
 
@@ -156,12 +166,18 @@ def blocks_about_inputs(compiled: Compiled) -> list[Block]:
     """
     found = [block for block in compiled.blocks if not block.outputs]
     if any(term.blocks for block in found for term in block.terms):
-        raise InputError("the rules about inputs alone have too many terms to be checked in every row: simplify them")
+        raise InputError(
+            "the rules about inputs alone have too many terms to be checked in every row: simplify them"
+        )
     return [block for block in found if all(term.rows for term in block.terms)]
 
 
 def refuse_broken_inputs(
-    met: Tensor, inputs: Tensor, block: Block, specification: Specification, functions: Mapping[str, Function]
+    met: Tensor,
+    inputs: Tensor,
+    block: Block,
+    specification: Specification,
+    functions: Mapping[str, Function],
 ) -> Tensor:
     """The inputs, NaN where they break rules about inputs alone and that could not be raised as ``InputError``.
 
@@ -174,7 +190,9 @@ def refuse_broken_inputs(
     """
     if not _anywhere(~met):
         return inputs.masked_fill(~met.unsqueeze(-1), torch.nan)
-    rules = [rule for rule in specification.rules if all(v.is_input for v in variables(rule.formula))]
+    rules = [
+        rule for rule in specification.rules if all(v.is_input for v in variables(rule.formula))
+    ]
     for rule in (*rules, Rule(block.formula, "")):
         broken = ~_verdict(rule, inputs, specification, functions)
         if broken.any():
@@ -185,12 +203,16 @@ def refuse_broken_inputs(
     return inputs
 
 
-def _verdict(rule: Rule, inputs: Tensor, specification: Specification, functions: Mapping[str, Function]) -> Tensor:
+def _verdict(
+    rule: Rule, inputs: Tensor, specification: Specification, functions: Mapping[str, Function]
+) -> Tensor:
     """Whether a rule about inputs alone holds, exactly; outputs are free."""
     free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
     given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
     x = inputs.new_zeros(*inputs.shape[:-1], len(specification.outputs))
-    return verdict(Specification(free, (rule,), specification.functions), x, given, functions or None)
+    return verdict(
+        Specification(free, (rule,), specification.functions), x, given, functions or None
+    )
 
 
 def refuse_roomless(
@@ -243,10 +265,14 @@ def refuse_unknown_functions(wanted: Sequence[str], functions: Mapping[str, Func
     """Raises ``InputError`` unless there is code for exactly the functions of the rules."""
     missing = [name for name in wanted if name not in functions]
     if missing:
-        raise InputError(f"the rules use {missing[0]!r}: give it as functions={{{missing[0]!r}: …}}")
+        raise InputError(
+            f"the rules use {missing[0]!r}: give it as functions={{{missing[0]!r}: …}}"
+        )
     unknown = [name for name in functions if name not in wanted]
     if unknown:
-        raise InputError(f"{unknown[0]!r} is no function of the rules (they declare: {', '.join(wanted) or 'none'})")
+        raise InputError(
+            f"{unknown[0]!r} is no function of the rules (they declare: {', '.join(wanted) or 'none'})"
+        )
 
 
 def checked_function(name: str, function: Function) -> Function:
@@ -263,14 +289,18 @@ def checked_function(name: str, function: Function) -> Function:
         else:
             value = function(*arguments)
         if not isinstance(value, Tensor):
-            raise InputError(f"the function {name!r} returned {type(value).__name__}; it must return a tensor")
+            raise InputError(
+                f"the function {name!r} returned {type(value).__name__}; it must return a tensor"
+            )
         if value.shape != first.shape:
             raise ShapeError(
                 f"the function {name!r} returned shape {tuple(value.shape)} for arguments of shape "
                 f"{tuple(first.shape)}: it must return one number for every row"
             )
         if value.dtype != first.dtype:
-            raise DtypeError(f"the function {name!r} returned {value.dtype} for arguments of {first.dtype}")
+            raise DtypeError(
+                f"the function {name!r} returned {value.dtype} for arguments of {first.dtype}"
+            )
         return value
 
     return checked
@@ -305,7 +335,9 @@ def refuse_other_rules(specification: Specification, compiled: Compiled) -> None
     """
     same = (compiled.outputs, compiled.inputs) == (specification.outputs, specification.inputs)
     if not same or compiled.specification not in (None, specification):
-        raise RecordError("these terms were compiled from other rules than the layer is given: compile the rules again")
+        raise RecordError(
+            "these terms were compiled from other rules than the layer is given: compile the rules again"
+        )
 
 
 def refuse_unknown_equality(equality: str) -> None:
@@ -328,7 +360,9 @@ def refuse_changed(found: Mapping[str, Any], expected: Mapping[str, Any]) -> Non
         found: the :func:`~multiplexnet.transforms.tables.contents` of a layer.
         expected: those of one that was made from the same terms a moment ago.
     """
-    same = {name for name in found.keys() & expected.keys() if _same(name, found[name], expected[name])}
+    same = {
+        name for name in found.keys() & expected.keys() if _same(name, found[name], expected[name])
+    }
     different = (found.keys() | expected.keys()) - same
     if different:
         raise RecordError(

@@ -78,12 +78,17 @@ def input_tensor(variable: Variable, value: Any, like: Tensor, side: Side) -> Te
         >>> input_tensor(u, 0.1, like, -1).item(), input_tensor(u, 0.1, like, 1).item()
         (0.09999999403953552, 0.10000000149011612)
     """
-    dtype, batch = like.dtype, like.shape[:-1]
+    dtype = like.dtype
+    batch = like.shape[:-1]
     if isinstance(value, Tensor) and value.is_floating_point():
         if value.dtype != dtype:
-            raise DtypeError(f"input {variable.name} has dtype {value.dtype}; the layer works in {dtype}")
+            raise DtypeError(
+                f"input {variable.name} has dtype {value.dtype}; the layer works in {dtype}"
+            )
         return refuse_out_of_range(variable, _expanded(variable, value.to(like.device), batch))
-    if isinstance(value, bool | int | float) and _is_short(value, dtype):  # can be recorded in a graph, too
+    if isinstance(value, bool | int | float) and _is_short(
+        value, dtype
+    ):  # can be recorded in a graph, too
         return refuse_out_of_range(variable, like.new_full((), value).expand(batch))
     numbers = numbers_of(value, variable.name)
     near = _held(numbers, dtype)
@@ -138,7 +143,8 @@ def _neighbour(variable: Variable, number: Any, form: Format, side: Side) -> flo
         raise refused_range(variable, f"(it is {_text(exact)})")
     if form.representable(exact):
         return float(exact)
-    below, above = _below(exact, form), _above(exact, form)
+    below = _below(exact, form)
+    above = _above(exact, form)
     found = {-1: below, 0: None, 1: above}[side]
     if found is None:
         raise InputError(_unheld(variable, exact, form, below, above, side))
@@ -154,7 +160,12 @@ def _above(number: Fraction, form: Format) -> Fraction | None:
 
 
 def _unheld(
-    variable: Variable, number: Fraction, form: Format, below: Fraction | None, above: Fraction | None, side: Side
+    variable: Variable,
+    number: Fraction,
+    form: Format,
+    below: Fraction | None,
+    above: Fraction | None,
+    side: Side,
 ) -> str:
     ends = " and ".join("none" if end is None else _text(end) for end in (below, above))
     why = {

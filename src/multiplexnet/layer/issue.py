@@ -35,7 +35,11 @@ class Made:
 
 
 def issued(
-    specification: Specification, compiled: Compiled, made: Sequence[Made], dtype: torch.dtype, equality: str
+    specification: Specification,
+    compiled: Compiled,
+    made: Sequence[Made],
+    dtype: torch.dtype,
+    equality: str,
 ) -> Certificate:
     """The certificate of a layer.
 
@@ -48,7 +52,8 @@ def issued(
     """
     from multiplexnet import __version__
 
-    writer, proof = Writer(), compiled.certificate
+    writer = Writer()
+    proof = compiled.certificate
     blocks = [writer.block(block) for block in compiled.blocks]
     data = {
         "format": FORMAT,
@@ -124,7 +129,11 @@ def _bound(dtype: torch.dtype) -> dict[str, str]:
 def _map(made: Made, compiled: Compiled, writer: Writer, dtype: torch.dtype) -> dict[str, Any]:
     inner = writer.number_of(made.block)
     own = set(made.block.outputs)
-    places = [i for i, block in enumerate(compiled.blocks) if block.outputs and own.issuperset(block.outputs)]
+    places = [
+        i
+        for i, block in enumerate(compiled.blocks)
+        if block.outputs and own.issuperset(block.outputs)
+    ]
     terms = [
         {"parts": [_part(part, dtype) for part in parts], "moved": _moved(term, parts, moved)}
         for term, (parts, moved) in zip(made.block.terms, made.terms, strict=True)
@@ -139,7 +148,11 @@ def _moved(term: Term, parts: Sequence[Part], moved: Moved) -> list[list[Any]]:
     point = dict[Symbol, Fraction](term.fixed)
     for part in parts:
         if isinstance(part, Box):
-            point |= {v: a for v, a, b in zip(part.outputs, part.lower, part.upper, strict=True) if a is not None}
+            point |= {
+                v: a
+                for v, a, b in zip(part.outputs, part.lower, part.upper, strict=True)
+                if a is not None
+            }
         elif isinstance(part, Lattice):
             point |= dict(zip(part.outputs, part.origin, strict=True))
     found = []
@@ -167,7 +180,9 @@ def _part(part: Part, dtype: torch.dtype) -> dict[str, Any]:
         case Parametric():
             both = [_coprime((*a, *p), b) for a, p, b in zip(part.A, part.P, part.b, strict=True)]
             symbols = (*part.outputs, *part.parameters)
-            atoms = _atoms(symbols, [row for row, _ in both], [bound for _, bound in both], part.strict)
+            atoms = _atoms(
+                symbols, [row for row, _ in both], [bound for _, bound in both], part.strict
+            )
             return {"kind": "parametric", "outputs": outputs, "rows": atoms}
 
 
@@ -177,20 +192,32 @@ def _end(end: Fraction | None) -> str | None:
 
 def _margins(part: Polyhedron, rows: Rows) -> dict[str, Any]:
     """Slacks, what is left of each as the float64 that the layer divides by, and the rows that are taken loosely."""
-    products = (sum((c * x for c, x in zip(a, part.anchor, strict=True) if c), Fraction(0)) for a in part.A)
+    products = (
+        sum((c * x for c, x in zip(a, part.anchor, strict=True) if c), Fraction(0)) for a in part.A
+    )
     slacks = [str(b - product) for b, product in zip(part.b, products, strict=True)]
-    loose = [i for i, (w, e) in enumerate(zip(rows.W, rows.E, strict=True)) if e.any() and not w.any()]
+    loose = [
+        i for i, (w, e) in enumerate(zip(rows.W, rows.E, strict=True)) if e.any() and not w.any()
+    ]
     return {"slack": slacks, "room": [str(Fraction(float(r))) for r in rows.room], "loose": loose}
 
 
 def _lattice(part: Lattice) -> dict[str, Any]:
     double = precision_of(torch.float64)
-    count, d = len(part.A) - part.cuts, len(part.anchor)
+    count = len(part.A) - part.cuts
+    d = len(part.anchor)
     used = in_steps(part)  # with those of the bounds of t that do not follow from its other rows
-    ends = [next([j, 1 if a > 0 else -1] for j, a in enumerate(row) if a) for row in used.A[len(part.A) :]]
-    bounds = tuple(tuple(sign * part.step * (i == j) for i in range(d)) for j in range(d) for sign in (1, -1))
+    ends = [
+        next([j, 1 if a > 0 else -1] for j, a in enumerate(row) if a)
+        for row in used.A[len(part.A) :]
+    ]
+    bounds = tuple(
+        tuple(sign * part.step * (i == j) for i in range(d)) for j in range(d) for sign in (1, -1)
+    )
     n = len(part.A)
-    whole = Polyhedron((), used.A[:n] + bounds, used.b[:n] + (part.bound,) * len(bounds), (), used.anchor)
+    whole = Polyhedron(
+        (), used.A[:n] + bounds, used.b[:n] + (part.bound,) * len(bounds), (), used.anchor
+    )
     rows = gauge_rows(whole.A, whole.b, whole.anchor, unit=double.unit, tiny=double.tiny + 0.5)
     t = tuple(Variable(f"t[{j}]", j) for j in range(d))
     return {
@@ -211,9 +238,12 @@ def _cuts(part: Lattice, first: int) -> list[list[Any]]:
     found: list[list[Any]] = []
     for k in range(first, len(part.A), 2):
         for i in range(found[-1][0] + 1 if found else 0, len(part.origin)):
-            divisor, origin = gcd(*part.basis[i]), part.origin[i]
+            divisor = gcd(*part.basis[i])
+            origin = part.origin[i]
             size = part.b[k] * divisor + origin
-            same = divisor and all(a * divisor == c for a, c in zip(part.A[k], part.basis[i], strict=True))
+            same = divisor and all(
+                a * divisor == c for a, c in zip(part.A[k], part.basis[i], strict=True)
+            )
             if same and size == part.b[k + 1] * divisor - origin:
                 found.append([i, str(size)])
                 break
@@ -227,11 +257,16 @@ def _coprime(row: Sequence[Fraction], bound: Fraction) -> tuple[list[Fraction], 
 
 
 def _atoms(
-    symbols: Sequence[Symbol], A: Sequence[Sequence[Fraction]], b: Sequence[Fraction], strict: Sequence[bool]
+    symbols: Sequence[Symbol],
+    A: Sequence[Sequence[Fraction]],
+    b: Sequence[Fraction],
+    strict: Sequence[bool],
 ) -> list[Any]:
     """The rows ``A x ≤ b`` as records."""
     found = []
     for row, bound, is_strict in zip(A, b, strict, strict=True):
         relation: Relation = "<" if is_strict else "<="
-        found.append(atom_record(Atom(Linear.total(dict(zip(symbols, row, strict=True)), -bound), relation)))
+        found.append(
+            atom_record(Atom(Linear.total(dict(zip(symbols, row, strict=True)), -bound), relation))
+        )
     return found

@@ -64,9 +64,13 @@ def _joined(blocks: Sequence[Block]) -> list[Block]:
         return list(blocks)
     outputs = sorted((v for block in boxes for v in block.outputs), key=lambda v: v.index)
     terms = [block.terms[0] for block in boxes]
-    rows, fixed = (row for term in terms for row in term.rows), (pair for term in terms for pair in term.fixed)
+    rows = (row for term in terms for row in term.rows)
+    fixed = (pair for term in terms for pair in term.fixed)
     joined = Block(tuple(outputs), (Term(tuple(rows), tuple(fixed)),))
-    return sorted([joined, *(block for block in blocks if block not in boxes)], key=lambda b: b.outputs[0].index)
+    return sorted(
+        [joined, *(block for block in blocks if block not in boxes)],
+        key=lambda b: b.outputs[0].index,
+    )
 
 
 def _is_box(term: Term) -> bool:
@@ -78,7 +82,8 @@ def _is_box(term: Term) -> bool:
 
 def _with_inner(blocks: Sequence[Block]) -> list[Block]:
     """The blocks, then those that their terms go on in, each once however often it is shared."""
-    found, seen = list(blocks), {id(block) for block in blocks}
+    found = list(blocks)
+    seen = {id(block) for block in blocks}
     for block in found:  # it grows while we walk
         for inner in (inner for term in block.terms for inner in term.blocks):
             if id(inner) not in seen:
@@ -146,9 +151,13 @@ class Multiplexer(Derived):
     ) -> None:
         refuse_unknown_equality(equality)
         with Deadline(seconds, progress) as deadline:
-            compiled = rules.compiled_before(deadline, max_terms=max_terms, cover=cover, nested=True)
+            compiled = rules.compiled_before(
+                deadline, max_terms=max_terms, cover=cover, nested=True
+            )
             refuse_uncovered(compiled, deadline)
-            self._start(rules, compiled, max_terms, dtype, per_term, functions, boxes, equality, deadline)
+            self._start(
+                rules, compiled, max_terms, dtype, per_term, functions, boxes, equality, deadline
+            )
 
     def _start(
         self,
@@ -172,10 +181,15 @@ class Multiplexer(Derived):
             raise ShapeError("the rules have no outputs: declare one, as in `x: real`")
         refuse_other_rules(rules.specification, compiled)
         refuse_unknown_functions(rules.specification.functions, functions)
-        self.rules, self.max_terms, self.per_term = rules, max_terms, per_term
-        self._boxes, self._equality = boxes, equality
+        self.rules = rules
+        self.max_terms = max_terms
+        self.per_term = per_term
+        self._boxes = boxes
+        self._equality = equality
         self._functions = {n: f for n, f in functions.items() if not isinstance(f, nn.Module)}
-        self.modules_of_functions = nn.ModuleDict({n: f for n, f in functions.items() if isinstance(f, nn.Module)})
+        self.modules_of_functions = nn.ModuleDict(
+            {n: f for n, f in functions.items() if isinstance(f, nn.Module)}
+        )
         self._counted = counted
         made = self._build(compiled, dtype or torch.get_default_dtype(), deadline)
         self._settle(self.place.device)
@@ -185,7 +199,9 @@ class Multiplexer(Derived):
         self._build(self.compiled, dtype)
 
     @in_memory
-    def _build(self, compiled: Compiled, dtype: torch.dtype, deadline: Deadline = NEVER) -> list[Made]:
+    def _build(
+        self, compiled: Compiled, dtype: torch.dtype, deadline: Deadline = NEVER
+    ) -> list[Made]:
         """Geometry and tables of all terms for one dtype; nothing changes if that is refused."""
         if dtype not in FORMATS:
             names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
@@ -195,21 +211,38 @@ class Multiplexer(Derived):
         made = self._made(blocks, dtype, deadline)
         maps = self._tables(made, compiled, dtype, deadline)
         about_inputs = blocks_about_inputs(compiled)
-        conditions = self._tables(self._made(about_inputs, dtype, deadline), compiled, dtype, deadline)
-        self.compiled, self.dtype, self._certificate = compiled, dtype, None
+        conditions = self._tables(
+            self._made(about_inputs, dtype, deadline), compiled, dtype, deadline
+        )
+        self.compiled = compiled
+        self.dtype = dtype
+        self._certificate = None
         self._sides: dict[Variable, Side] = sides([*blocks, *about_inputs], compiled.inputs)
-        self.moved = {row: distance for own in made for _, moved in own.terms for row, distance in moved.items()}
-        self.maps, self.conditions = nn.ModuleList(maps), nn.ModuleList(conditions)
+        self.moved = {
+            row: distance
+            for own in made
+            for _, moved in own.terms
+            for row, distance in moved.items()
+        }
+        self.maps = nn.ModuleList(maps)
+        self.conditions = nn.ModuleList(conditions)
         self.maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
-        columns = [torch.tensor([position[v] for v in block.outputs], dtype=torch.int64) for block in blocks]
+        columns = [
+            torch.tensor([position[v] for v in block.outputs], dtype=torch.int64)
+            for block in blocks
+        ]
         number = {id(block): b for b, block in enumerate(blocks)}
         self._inner = [
-            [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks] for block in blocks
+            [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks]
+            for block in blocks
         ]
-        self._blocks, self._sizes = tuple(outer), [len(block.terms) for block in blocks]
+        self._blocks = tuple(outer)
+        self._sizes = [len(block.terms) for block in blocks]
         # A block without outputs is a condition on inputs: it holds or not, and there is nothing to choose.
-        self._logits = [len(block.terms) if block.outputs and len(block.terms) > 1 else 0 for block in blocks]
+        self._logits = [
+            len(block.terms) if block.outputs and len(block.terms) > 1 else 0 for block in blocks
+        ]
         self.hold(
             {
                 "order": torch.cat(columns[: len(outer)]).argsort(),
@@ -241,24 +274,37 @@ class Multiplexer(Derived):
             offsets[f"offset_{b}"] = None
             if self._counted and self.is_nested and self._logits[b]:
                 counts = [log(term.count) for term in block.terms]
-                offsets[f"offset_{b}"] = torch.tensor([c - max(counts) for c in counts], dtype=dtype)
+                offsets[f"offset_{b}"] = torch.tensor(
+                    [c - max(counts) for c in counts], dtype=dtype
+                )
         return offsets
 
-    def _made(self, blocks: Sequence[Block], dtype: torch.dtype, deadline: Deadline = NEVER) -> list[Made]:
+    def _made(
+        self, blocks: Sequence[Block], dtype: torch.dtype, deadline: Deadline = NEVER
+    ) -> list[Made]:
         form = str(dtype).removeprefix("torch.")
         parts = {"exact": _exact_parts, "nearest": nearest_parts}[self._equality]
         deadline.begin(GEOMETRY, form)
-        return [Made(block, [parts(term, block.outputs, form, deadline) for term in block.terms]) for block in blocks]
+        return [
+            Made(block, [parts(term, block.outputs, form, deadline) for term in block.terms])
+            for block in blocks
+        ]
 
     def _tables(
-        self, made: Sequence[Made], compiled: Compiled, dtype: torch.dtype, deadline: Deadline = NEVER
+        self,
+        made: Sequence[Made],
+        compiled: Compiled,
+        dtype: torch.dtype,
+        deadline: Deadline = NEVER,
     ) -> list[TermMaps]:
         deadline.begin(TABLES)
         maps: list[TermMaps] = []
         for own in made:
             deadline.step(len(maps))
             parts = [parts for parts, _ in own.terms]
-            maps.append(TermMaps(parts, own.block.outputs, dtype, boxes=self._boxes, inputs=compiled.inputs))
+            maps.append(
+                TermMaps(parts, own.block.outputs, dtype, boxes=self._boxes, inputs=compiled.inputs)
+            )
         return maps
 
     # --- what it is -------------------------------------------------------------------------------------------------
@@ -288,11 +334,20 @@ class Multiplexer(Derived):
         refuse_without_memory(self.device)
         if self._certificate is None or fingerprint(self) != self._seal:
             twin = Multiplexer.__new__(Multiplexer)
-            options = self.max_terms, self.dtype, self.per_term, self._given_functions, self._boxes, self._equality
+            options = (
+                self.max_terms,
+                self.dtype,
+                self.per_term,
+                self._given_functions,
+                self._boxes,
+                self._equality,
+            )
             with torch.device("cpu"):
                 made = twin._start(self.rules, self.compiled, *options, counted=self._counted)
             refuse_changed(contents(self), contents(twin))
-            self._certificate = issued(self.rules.specification, self.compiled, made, self.dtype, self._equality)
+            self._certificate = issued(
+                self.rules.specification, self.compiled, made, self.dtype, self._equality
+            )
         return self._certificate
 
     @property
@@ -355,7 +410,9 @@ class Multiplexer(Derived):
 
     def _step_text(self) -> str:
         """The coarsest step of outputs on a lattice, if there are any and the tables can be read."""
-        coarsest = max(self.resolution.values(), default=None) if self.device.type != "meta" else None
+        coarsest = (
+            max(self.resolution.values(), default=None) if self.device.type != "meta" else None
+        )
         return "" if coarsest is None else f", coarsest_step={float(coarsest):.3g}"
 
     # --- what it does -----------------------------------------------------------------------------------------------
@@ -377,7 +434,9 @@ class Multiplexer(Derived):
         batch = raw.shape[:-1]
         given = self.input_columns(inputs, batch)
         sizes = [self._values, raw.shape[-1] - self._values]
-        values, logits = raw.split_with_sizes(sizes, -1) if sizes[1] else (raw, raw)  # without logits: no copy backward
+        values, logits = (
+            raw.split_with_sizes(sizes, -1) if sizes[1] else (raw, raw)
+        )  # without logits: no copy backward
         nodes = list(self._choices(values, logits, given))
         choices = self._linked(nodes)
         if given is not None:
@@ -388,12 +447,16 @@ class Multiplexer(Derived):
         return Branches(choices, batch, self.max_terms, self.order)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
-        value, logit, functions = 0, 0, self.functions
+        value = 0
+        logit = 0
+        functions = self.functions
         for b, (maps, size) in enumerate(zip(self._maps, self._sizes, strict=True)):
             columns = self._columns(b)
             width = columns.numel()
             if self.per_term:
-                own = values[..., value : value + size * width].reshape(*values.shape[:-1], size, width)
+                own = values[..., value : value + size * width].reshape(
+                    *values.shape[:-1], size, width
+                )
                 value += size * width
             else:
                 own = values if len(self._sizes) == 1 else values.index_select(-1, columns)
@@ -403,7 +466,9 @@ class Multiplexer(Derived):
             if mine is not None and offset is not None:
                 mine = mine + offset
             feasible = None if inputs is None else maps.feasible(inputs, functions=functions)
-            yield Choice(maps, own, mine, columns, feasible, inputs, functions, self.per_term, offset=offset)
+            yield Choice(
+                maps, own, mine, columns, feasible, inputs, functions, self.per_term, offset=offset
+            )
 
     def _linked(self, nodes: list[Choice]) -> tuple[Choice, ...]:
         """The choices of the outer blocks, each with the inner ones of its terms; shared ones stay shared."""
@@ -414,7 +479,10 @@ class Multiplexer(Derived):
         def linked(b: int) -> Choice:
             if b not in done:
                 links = enumerate(self._inner[b])
-                inner = [Inner(k, linked(child), getattr(self, f"places_{b}_{i}")) for i, (k, child) in links]
+                inner = [
+                    Inner(k, linked(child), getattr(self, f"places_{b}_{i}"))
+                    for i, (k, child) in links
+                ]
                 done[b] = nodes[b].with_inner(inner)
             return done[b]
 
@@ -448,12 +516,16 @@ class Multiplexer(Derived):
         refuse_no_tensor("raw", raw)
         if raw.dim() == 0 or raw.shape[-1] != self.in_features:
             logits = [size for size in self._logits if size]
-            why = f"{self._values} raw values" + (f" + {' + '.join(map(str, logits))} logits" if logits else "")
+            why = f"{self._values} raw values" + (
+                f" + {' + '.join(map(str, logits))} logits" if logits else ""
+            )
             raise ShapeError(
                 f"raw has shape {tuple(raw.shape)}; its last dimension must be in_features = {self.in_features} ({why})"
             )
         if not raw.is_floating_point():
-            raise DtypeError(f"raw has dtype {raw.dtype}; a network's output is floating point: {self.dtype} here")
+            raise DtypeError(
+                f"raw has dtype {raw.dtype}; a network's output is floating point: {self.dtype} here"
+            )
         self.check_device("raw", raw)
         if raw.dtype != self.dtype:
             if not torch.is_autocast_enabled(raw.device.type):
@@ -508,7 +580,9 @@ class Multiplexer(Derived):
         if not self.compiled.inputs:
             return None
         like = torch.empty(0, dtype=self.dtype, device=self.device).expand(*batch, 0)
-        columns = [input_tensor(v, scalars[v.name], like, self._sides[v]) for v in self.compiled.inputs]
+        columns = [
+            input_tensor(v, scalars[v.name], like, self._sides[v]) for v in self.compiled.inputs
+        ]
         return self._obeying(torch.stack(columns, -1))
 
     def _obeying(self, inputs: Tensor) -> Tensor:
@@ -516,7 +590,9 @@ class Multiplexer(Derived):
         for block, maps in zip(self._about_inputs, self.conditions, strict=True):
             met = cast(TermMaps, maps).feasible(inputs, functions=self.functions)
             if met is not None:
-                inputs = refuse_broken_inputs(met.any(-1), inputs, block, self.rules.specification, self.functions)
+                inputs = refuse_broken_inputs(
+                    met.any(-1), inputs, block, self.rules.specification, self.functions
+                )
         return inputs
 
     # --- other dtypes, devices and processes ------------------------------------------------------------------------
@@ -543,18 +619,25 @@ class Multiplexer(Derived):
             if specification != self.rules.specification:
                 raise RecordError("the saved layer was built from other rules than this one")
             if record["per_term"] != self.per_term:
-                raise RecordError(f"the saved layer has per_term={record['per_term']}; build this one alike")
-            device, compiled = self.device, compiled_from(record["compiled"], specification)
+                raise RecordError(
+                    f"the saved layer has per_term={record['per_term']}; build this one alike"
+                )
+            device = self.device
+            compiled = compiled_from(record["compiled"], specification)
             lost = device.type == "meta"
             counted = flag_from(record.get("counted", False))
-            same = counted == self._counted and record["compiled"] == record_of_compiled(self.compiled)
+            same = counted == self._counted and record["compiled"] == record_of_compiled(
+                self.compiled
+            )
             if lost or not same or fingerprint(self) != self._seal:
                 self._counted = counted
                 self._build(compiled, self.dtype)
                 self._settle(state.device if lost else device)
 
     @classmethod
-    def from_state(cls, state: Any, *, functions: Functions | None = None, boxes: Boxes = Separable) -> Multiplexer:
+    def from_state(
+        cls, state: Any, *, functions: Functions | None = None, boxes: Boxes = Separable
+    ) -> Multiplexer:
         """The layer that was saved, without compiling anything: z3 is not needed.
 
         Terms are taken as they were saved. Whether they are those of the rules, if a stranger saved them, is what the
@@ -623,13 +706,19 @@ def _exact_parts(
 def _record(state: Any) -> Any:
     """The record in a saved state: JSON bytes, which run nothing."""
     if isinstance(state, Tensor) and state.is_meta:
-        raise RecordError("this state is on the meta device, which holds no numbers: load it without map_location")
+        raise RecordError(
+            "this state is on the meta device, which holds no numbers: load it without map_location"
+        )
     if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.dim() != 1:
-        raise RecordError("this is not the state of a Multiplexer: its _extra_state is a vector of bytes")
+        raise RecordError(
+            "this is not the state of a Multiplexer: its _extra_state is a vector of bytes"
+        )
     try:
         record = json.loads(state.cpu().numpy().tobytes())
     except (ValueError, RecursionError) as error:
         raise RecordError(f"this is not the state of a Multiplexer ({error})") from None
     if not isinstance(record, dict) or record.get("version") != 1:
-        raise RecordError("this is not the state of a Multiplexer: a record of version 1 is expected")
+        raise RecordError(
+            "this is not the state of a Multiplexer: a record of version 1 is expected"
+        )
     return record

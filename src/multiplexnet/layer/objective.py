@@ -35,7 +35,10 @@ CHUNK = 1 << 18
 
 
 def marginal_loss(
-    branches: Branches, f: Loss, prior: Prior = None, estimator: Callable[[Branches, Loss], Tensor] | None = None
+    branches: Branches,
+    f: Loss,
+    prior: Prior = None,
+    estimator: Callable[[Branches, Loss], Tensor] | None = None,
 ) -> Tensor:
     """Σ_k q(k) [f(x_k) − log p(k) + log q(k)] for every row; see :meth:`Branches.loss`."""
     if estimator is None:
@@ -73,12 +76,17 @@ def _reduced(branches: Branches, f: Loss, prior: Prior, reduction: Reduction) ->
     if not is_additive:
         return reduction(term_losses(branches, f), branches.logits, _joint_prior(branches, prior))
     blocks = zip(branches.choices, _priors(branches, prior), strict=True)
-    own, done = partial(_block_losses, f, anywhere), dict[int, Tensor]()
+    own = partial(_block_losses, f, anywhere)
+    done = dict[int, Tensor]()
     return torch.stack([_nested(choice, p, reduction, own, done) for choice, p in blocks]).sum(0)
 
 
 def _nested(
-    choice: Choice, log_p: Tensor, reduction: Reduction, own: Callable[[Choice], Tensor], done: dict[int, Tensor]
+    choice: Choice,
+    log_p: Tensor,
+    reduction: Reduction,
+    own: Callable[[Choice], Tensor],
+    done: dict[int, Tensor],
 ) -> Tensor:
     """The reduction over the terms of a choice; a term costs its ``own`` losses and what its inner choices cost.
 
@@ -141,7 +149,11 @@ class _Marginal(torch.autograd.Function):
         weight = q * grads[0].unsqueeze(-1)
         del q  # every (*batch, K) tensor counts
         surplus = weight * (a - total)
-        return weight, surplus, -weight.sum_to_size(log_p.shape) if ctx.needs_input_grad[2] else None
+        return (
+            weight,
+            surplus,
+            -weight.sum_to_size(log_p.shape) if ctx.needs_input_grad[2] else None,
+        )
 
 
 def _parts(losses: Tensor, logits: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
@@ -153,9 +165,17 @@ def _parts(losses: Tensor, logits: Tensor, log_p: Tensor) -> tuple[Tensor, Tenso
 
 def _priors(branches: Branches, prior: Prior) -> list[Tensor]:
     """log p(k) of every block."""
-    given = [prior] * len(branches.choices) if prior is None else [prior] if isinstance(prior, Tensor) else list(prior)
+    given = (
+        [prior] * len(branches.choices)
+        if prior is None
+        else [prior]
+        if isinstance(prior, Tensor)
+        else list(prior)
+    )
     if len(given) != len(branches.choices):
-        raise ShapeError(f"prior: the rules have {len(branches.choices)} blocks; give the logits of each in a list")
+        raise ShapeError(
+            f"prior: the rules have {len(branches.choices)} blocks; give the logits of each in a list"
+        )
     return [_log_prior(p, choice) for choice, p in zip(branches.choices, given, strict=True)]
 
 
@@ -171,9 +191,14 @@ def _log_prior(prior: Tensor | None, choice: Choice) -> Tensor:
 
     Without a prior all terms are alike, and where they go on in inner choices all plain terms below.
     """
-    logits, masked = choice.logits, choice.feasible is not None
+    logits = choice.logits
+    masked = choice.feasible is not None
     if prior is None and choice.offset is None:
-        possible = (~logits.isneginf()).sum(-1, keepdim=True) if masked else logits.new_tensor([choice.size])
+        possible = (
+            (~logits.isneginf()).sum(-1, keepdim=True)
+            if masked
+            else logits.new_tensor([choice.size])
+        )
         return -possible.clamp(min=1).to(logits.dtype).log()
     return _given_prior(choice.offset if prior is None else prior, logits, masked)  # type: ignore[arg-type]
 
@@ -186,7 +211,9 @@ def _given_prior(prior: Tensor, logits: Tensor, masked: bool) -> Tensor:
             f"prior has shape {tuple(prior.shape)}; it must be the logits of the {count} terms, ({count},) or "
             f"{tuple(logits.shape)}"
         )
-    return torch.log_softmax(prior.masked_fill(logits.isneginf(), -torch.inf) if masked else prior, -1)
+    return torch.log_softmax(
+        prior.masked_fill(logits.isneginf(), -torch.inf) if masked else prior, -1
+    )
 
 
 def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
@@ -212,7 +239,9 @@ def term_losses(branches: Branches, f: Loss) -> Tensor:
             x = branches.ordered([branches.choices[0].terms(start, stop, stand_ins[0])])
         return _checked(_summed(f(x), x), branches, stop - start)
 
-    width = sum(choice.columns.numel() for choice in branches.choices) * max(1, branches.batch.numel())
+    width = sum(choice.columns.numel() for choice in branches.choices) * max(
+        1, branches.batch.numel()
+    )
     return _chunked(chunk, branches.written_out(), width)
 
 
@@ -232,7 +261,10 @@ def _chunked(chunk: Callable[[int, int], Tensor], count: int, width: int) -> Ten
     if step >= count:
         return chunk(0, count)
     bounds = [(start, min(start + step, count)) for start in range(0, count, step)]
-    return torch.cat([_again(chunk, *bound) if torch.is_grad_enabled() else chunk(*bound) for bound in bounds], -1)
+    return torch.cat(
+        [_again(chunk, *bound) if torch.is_grad_enabled() else chunk(*bound) for bound in bounds],
+        -1,
+    )
 
 
 def _again(chunk: Callable[[int, int], Tensor], start: int, stop: int) -> Tensor:

@@ -63,7 +63,9 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
     refuse_no_tensor("x0", x0)
     refuse_unseen(x0, "repair")
     if x0.dim() == 0 or x0.shape[-1] != mux.out_features:
-        raise ShapeError(f"x0 has shape {tuple(x0.shape)}; its last dimension must be the {mux.out_features} outputs")
+        raise ShapeError(
+            f"x0 has shape {tuple(x0.shape)}; its last dimension must be the {mux.out_features} outputs"
+        )
     if x0.dtype != mux.dtype:
         raise DtypeError(f"x0 has dtype {x0.dtype}, but the guarantee was built for {mux.dtype}")
     mux.check_device("x0", x0)
@@ -72,7 +74,9 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
         given = mux.input_columns(inputs, batch)
         flat = x0.detach().reshape(-1, mux.out_features)
         known = None if given is None else given.reshape(-1, given.shape[-1])
-        broken = ~mux.rules.satisfied(x0.detach(), functions=mux.functions or None, **inputs).reshape(-1)
+        broken = ~mux.rules.satisfied(
+            x0.detach(), functions=mux.functions or None, **inputs
+        ).reshape(-1)
         value = flat.clone()
         if bool(broken.any()):
             rows = flat[broken]
@@ -87,7 +91,9 @@ def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
     far = min(FAR, torch.finfo(rows.dtype).max)
     result = torch.nan_to_num(rows).clamp(-far, far)
     for block, maps in mux.block_maps():
-        columns = torch.tensor([mux.compiled.outputs.index(v) for v in block.outputs], device=rows.device)
+        columns = torch.tensor(
+            [mux.compiled.outputs.index(v) for v in block.outputs], device=rows.device
+        )
         own = result.index_select(-1, columns)
         obeys = _obeys(mux, block, result, inputs).unsqueeze(-1)
         result[:, columns] = torch.where(obeys, own, _nearest(mux, maps, own, inputs))
@@ -98,10 +104,13 @@ def _obeys(mux: Multiplexer, block: Block, rows: Tensor, inputs: Tensor | None) 
     """Whether each row satisfies one block of the rules, exactly; what other blocks hold does not matter."""
     specification = mux.rules.specification
     variables = tuple(
-        v if v in block.outputs or not v.is_discrete else replace(v, domain=Real()) for v in specification.variables
+        v if v in block.outputs or not v.is_discrete else replace(v, domain=Real())
+        for v in specification.variables
     )
     part = Specification(variables, (Rule(block.formula, ""),), specification.functions)
-    given = {} if inputs is None else {v.name: inputs[:, i] for i, v in enumerate(mux.compiled.inputs)}
+    given = (
+        {} if inputs is None else {v.name: inputs[:, i] for i, v in enumerate(mux.compiled.inputs)}
+    )
     return verdict(part, rows, given, mux.functions or None)
 
 
@@ -122,5 +131,6 @@ def _nearest(mux: Multiplexer, maps: TermMaps, own: Tensor, inputs: Tensor | Non
         nearest, k = far.min(-1)
         point = points.gather(-2, k[..., None, None].expand(*k.shape, 1, own.shape[-1])).squeeze(-2)
         closer = nearest < distance
-        best, distance = torch.where(closer.unsqueeze(-1), point, best), torch.where(closer, nearest, distance)
+        best = torch.where(closer.unsqueeze(-1), point, best)
+        distance = torch.where(closer, nearest, distance)
     return best

@@ -52,7 +52,9 @@ MARGIN = 1e-6
 """What a strict comparison asks for beyond equality, so that a point on an open bound is not free of loss."""
 
 
-def dl2_loss(rules: Rules, x: Tensor, *, functions: Functions | None = None, **inputs: Any) -> Tensor:
+def dl2_loss(
+    rules: Rules, x: Tensor, *, functions: Functions | None = None, **inputs: Any
+) -> Tensor:
     """The loss of DL2 (Fischer et al., ICML 2019), with the minimum for *or*.
 
     The paper on DL2 multiplies the losses of a disjunction; the minimum has the same zeros and keeps the scale. It is
@@ -78,14 +80,18 @@ def dl2_loss(rules: Rules, x: Tensor, *, functions: Functions | None = None, **i
     return _loss(rules, x, functions, inputs, _hinge)
 
 
-def penalty(rules: Rules, x: Tensor, *, functions: Functions | None = None, **inputs: Any) -> Tensor:
+def penalty(
+    rules: Rules, x: Tensor, *, functions: Functions | None = None, **inputs: Any
+) -> Tensor:
     """The quadratic penalty: squared violations, summed over *and*, the smallest over *or*. Arguments as above.
 
     Example:
         >>> penalty(Rules("0 <= x <= 1"), torch.tensor([[3.0], [0.5]]))
         tensor([4., 0.])
     """
-    return _loss(rules, x, functions, inputs, lambda value, relation: _hinge(value, relation).square())
+    return _loss(
+        rules, x, functions, inputs, lambda value, relation: _hinge(value, relation).square()
+    )
 
 
 def semantic_loss(terms: FiniteTerms, log_q: LogProbs) -> Tensor:
@@ -109,15 +115,21 @@ def _hinge(value: Tensor, relation: Relation) -> Tensor:
     return torch.relu(value + MARGIN if relation == "<" else value)
 
 
-def _loss(rules: Rules, x: Tensor, functions: Functions | None, inputs: Mapping[str, Any], amount: Amount) -> Tensor:
+def _loss(
+    rules: Rules, x: Tensor, functions: Functions | None, inputs: Mapping[str, Any], amount: Amount
+) -> Tensor:
     if x.dim() == 0 or x.shape[-1] != len(rules.outputs):
-        raise ShapeError(f"x has shape {tuple(x.shape)}; its last dimension must be the {len(rules.outputs)} outputs")
+        raise ShapeError(
+            f"x has shape {tuple(x.shape)}; its last dimension must be the {len(rules.outputs)} outputs"
+        )
     refuse_unknown_functions(rules.specification.functions, functions or {})
     columns = dict(zip(rules.outputs, x.unbind(-1), strict=True))
     given = rules.scalar_inputs(inputs)
     for variable in rules.inputs:
         columns[variable] = _spread(variable, given[variable.name], x)
-    return _Walk(columns, functions or {}, amount, x.new_zeros(x.shape[:-1])).loss(rules.formula, True)
+    return _Walk(columns, functions or {}, amount, x.new_zeros(x.shape[:-1])).loss(
+        rules.formula, True
+    )
 
 
 def _spread(variable: Variable, value: Any, x: Tensor) -> Tensor:
@@ -141,9 +153,16 @@ class _Walk:
         zero: of the batch's shape.
     """
 
-    def __init__(self, columns: Mapping[Variable, Tensor], functions: Functions, amount: Amount, zero: Tensor) -> None:
-        self._columns, self._functions, self._amount, self._zero = columns, functions, amount, zero
-        self._losses: dict[tuple[Formula, bool], Tensor] = {}  # nested iff would double the work at every level
+    def __init__(
+        self, columns: Mapping[Variable, Tensor], functions: Functions, amount: Amount, zero: Tensor
+    ) -> None:
+        self._columns = columns
+        self._functions = functions
+        self._amount = amount
+        self._zero = zero
+        self._losses: dict[
+            tuple[Formula, bool], Tensor
+        ] = {}  # nested iff would double the work at every level
 
     def loss(self, formula: Formula, positive: bool) -> Tensor:
         """The loss of the formula, or of its negation."""
@@ -185,7 +204,9 @@ class _Walk:
             case Max(arguments):
                 return reduce(torch.maximum, map(self._value, arguments))
             case Ite(condition, then, otherwise):
-                return torch.where(self._holds(condition), self._value(then), self._value(otherwise))
+                return torch.where(
+                    self._holds(condition), self._value(then), self._value(otherwise)
+                )
             case Apply(function, arguments):
                 return self._functions[function](*map(self._value, arguments))
         return self._columns[symbol]
@@ -195,7 +216,9 @@ class _Walk:
         match formula:
             case Atom(linear, relation):
                 value = self._value(linear)
-                return value <= 0 if relation == "<=" else value < 0 if relation == "<" else value == 0
+                return (
+                    value <= 0 if relation == "<=" else value < 0 if relation == "<" else value == 0
+                )
             case Not(argument):
                 return ~self._holds(argument)
             case And(arguments):

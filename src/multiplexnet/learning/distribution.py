@@ -90,9 +90,16 @@ class RulesDistribution(Distribution):
     arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's own convention
 
     def __init__(
-        self, mux: Multiplexer, base: Any, logits: Tensor | None = None, *, inputs: Mapping[str, Any] | None = None
+        self,
+        mux: Multiplexer,
+        base: Any,
+        logits: Tensor | None = None,
+        *,
+        inputs: Mapping[str, Any] | None = None,
     ) -> None:
-        self.mux, self.base, self.inputs = mux, base, dict(inputs or {})
+        self.mux = mux
+        self.base = base
+        self.inputs = dict(inputs or {})
         known = mux.rules.scalar_inputs(self.inputs)
         shape = torch.broadcast_shapes(*[torch.as_tensor(v).shape for v in known.values()])  # type: ignore[no-untyped-call]
         given = mux.input_columns(self.inputs, shape)
@@ -109,7 +116,9 @@ class RulesDistribution(Distribution):
 
     def _log_probs(self, x: Tensor) -> list[Tensor]:
         """The log-densities of the blocks, which are independent of each other."""
-        inside = self._inside(x).split_with_sizes([len(factor.maps) for factor in self._factors], -1)
+        inside = self._inside(x).split_with_sizes(
+            [len(factor.maps) for factor in self._factors], -1
+        )
         return [
             factor.log_prob(x.index_select(-1, factor.columns), own)
             for factor, own in zip(self._factors, inside, strict=True)
@@ -140,7 +149,9 @@ class RulesDistribution(Distribution):
             x = self.sample((samples,))
             found = self._log_probs(x)
             each = [
-                self._entropy_of_points(b, x[0]) if not factor.dimensions.any() else -found[b].mean(0)
+                self._entropy_of_points(b, x[0])
+                if not factor.dimensions.any()
+                else -found[b].mean(0)
                 for b, factor in enumerate(self._factors)
             ]
             return torch.stack([entropy.to(found[0].dtype) for entropy in each]).sum(0)
@@ -166,9 +177,16 @@ class RulesDistribution(Distribution):
     def _inside(self, x: Tensor) -> Tensor:
         """Which terms contain x, exactly: ``(*batch, K)``, the terms of all blocks side by side."""
         specification = self.mux.rules.specification
-        terms = [Rule(term.formula, "") for block, _ in self.mux.block_maps() for term in block.terms]
+        terms = [
+            Rule(term.formula, "") for block, _ in self.mux.block_maps() for term in block.terms
+        ]
         each = Specification(specification.variables, tuple(terms), specification.functions)
-        return violations(each, x, self.mux.rules.scalar_inputs(self.inputs), self.mux.functions or None) == 0
+        return (
+            violations(
+                each, x, self.mux.rules.scalar_inputs(self.inputs), self.mux.functions or None
+            )
+            == 0
+        )
 
     @property
     def support(self) -> RulesConstraint:
@@ -186,8 +204,12 @@ class RulesDistribution(Distribution):
         """Values, ``(*sample, *batch, D)``: a term is drawn for every block, then a value of it. All obey, exactly."""
         with torch.no_grad():
             shape = self._extended_shape(Size(sample_shape))[:-1]
-            drawn = [factor.sample(Size(sample_shape), self.batch_shape) for factor in self._factors]
-            return self._branches([choice for choice, _ in drawn], shape).at([index for _, index in drawn])
+            drawn = [
+                factor.sample(Size(sample_shape), self.batch_shape) for factor in self._factors
+            ]
+            return self._branches([choice for choice, _ in drawn], shape).at(
+                [index for _, index in drawn]
+            )
 
     def samples(self, count: int, *, chunk: int = 1 << 16) -> Iterator[Tensor]:
         """``count`` values one chunk after the other, ``(at most chunk, *batch, D)``: memory stays flat, however many.
@@ -203,7 +225,9 @@ class RulesDistribution(Distribution):
             [40000, 40000, 20000]
         """
         if count < 0 or chunk < 1:
-            raise ShapeError(f"{count} samples in chunks of {chunk}: the count is 0 or more, a chunk 1 or more")
+            raise ShapeError(
+                f"{count} samples in chunks of {chunk}: the count is 0 or more, a chunk 1 or more"
+            )
         return (self.sample((min(chunk, count - start),)) for start in range(0, count, chunk))
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
@@ -233,7 +257,9 @@ class RulesDistribution(Distribution):
             (torch.Size([5, 2, 1]), torch.Size([5, 2]), True)
         """
         shape = self._extended_shape(Size(sample_shape))[:-1]
-        return self._branches([f.all_terms(Size(sample_shape), self.batch_shape) for f in self._factors], shape)
+        return self._branches(
+            [f.all_terms(Size(sample_shape), self.batch_shape) for f in self._factors], shape
+        )
 
     def _branches(self, choices: Sequence[Choice], shape: Size) -> Branches:
         return Branches(tuple(choices), shape, self.mux.max_terms)
@@ -248,7 +274,9 @@ class RulesDistribution(Distribution):
             NotImplementedError: the base has no mode.
         """
         drawn = [factor.mode(self.batch_shape) for factor in self._factors]
-        return self._branches([choice for choice, _ in drawn], self.batch_shape).at([index for _, index in drawn])
+        return self._branches([choice for choice, _ in drawn], self.batch_shape).at(
+            [index for _, index in drawn]
+        )
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> RulesDistribution:
         """The same distribution for every row of a larger batch."""
@@ -279,9 +307,12 @@ class RulesConstraint(constraints.Constraint):
 
     def __init__(self, mux: Multiplexer, inputs: Mapping[str, Any] | None = None) -> None:
         super().__init__()
-        self._mux, self._inputs = mux, dict(inputs or {})
+        self._mux = mux
+        self._inputs = dict(inputs or {})
         written = mux.rules.specification
-        self._specification = written if mux.complete else replace(written, rules=(Rule(mux.compiled.formula, ""),))
+        self._specification = (
+            written if mux.complete else replace(written, rules=(Rule(mux.compiled.formula, ""),))
+        )
 
     @property
     def is_discrete(self) -> bool:  # type: ignore[override]
@@ -328,7 +359,11 @@ class _Factor:
     def without(self, rows: Tensor) -> _Factor:
         """The factor with no term left in these rows."""
         kept = ~rows.unsqueeze(-1)
-        whole = kept.expand(*rows.shape, len(self.maps)) if self.feasible is None else self.feasible & kept
+        whole = (
+            kept.expand(*rows.shape, len(self.maps))
+            if self.feasible is None
+            else self.feasible & kept
+        )
         return replace(self, feasible=whole)
 
     def batch_shapes(self) -> Iterator[Size]:
@@ -352,7 +387,9 @@ class _Factor:
 
     def _counted(self, possible: Tensor) -> Tensor:
         """The terms that give x mass: those of the lowest dimension among the possible ones that contain it."""
-        lowest = torch.where(possible, self.dimensions, self.columns.numel() + 1).amin(-1, keepdim=True)
+        lowest = torch.where(possible, self.dimensions, self.columns.numel() + 1).amin(
+            -1, keepdim=True
+        )
         return possible & (self.dimensions == lowest)
 
     def _mapped_back(self, x: Tensor, counted: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
@@ -363,7 +400,9 @@ class _Factor:
         flat = _rows(counted)
         row, term = places = flat.nonzero(as_tuple=True)
         known = None if choice.inputs is None else _rows(choice.inputs)[row]
-        z, log_det = self.maps.unrounded_and_log_det(_rows(x)[row], term, inputs=known, functions=self.functions)
+        z, log_det = self.maps.unrounded_and_log_det(
+            _rows(x)[row], term, inputs=known, functions=self.functions
+        )
         whole = z.new_zeros(*flat.shape, z.shape[-1]).index_put(places, z)
         log_dets = log_det.new_zeros(flat.shape).index_put(places, log_det)
         return whole.reshape(*counted.shape, z.shape[-1]), log_dets.reshape(counted.shape)
@@ -400,15 +439,25 @@ class _Factor:
 
     def all_terms(self, sample_shape: Size, batch: Size) -> Choice:
         """Raw values for all terms; those of the same law share them."""
-        choice, draws = self._choice(sample_shape + batch), self._draws(sample_shape, batch)
+        choice = self._choice(sample_shape + batch)
+        draws = self._draws(sample_shape, batch)
         if len(draws) < 2:
             return replace(choice, raw=draws[0][1]) if draws else choice
-        every = torch.arange(len(self.maps), device=self.columns.device).expand(*choice.raw.shape[:-1], -1)
-        return replace(choice, raw=self._raw([(law, z.unsqueeze(-2)) for law, z in draws], every), per_term=True)
+        every = torch.arange(len(self.maps), device=self.columns.device).expand(
+            *choice.raw.shape[:-1], -1
+        )
+        return replace(
+            choice,
+            raw=self._raw([(law, z.unsqueeze(-2)) for law, z in draws], every),
+            per_term=True,
+        )
 
     def _choice(self, batch: Size) -> Choice:
         """The choice among the terms for a batch, with raw values 0."""
-        tables = [None if t is None else t.expand(*batch, -1) for t in (self.given, self.feasible, self.inputs)]
+        tables = [
+            None if t is None else t.expand(*batch, -1)
+            for t in (self.given, self.feasible, self.inputs)
+        ]
         given, feasible, inputs = tables
         raw = self._zeros(batch)
         return Choice(self.maps, raw, given, self.columns, feasible, inputs, self.functions)
@@ -429,7 +478,9 @@ class _Factor:
         return raw
 
     def _zeros(self, batch: Size) -> Tensor:
-        return torch.zeros(*batch, self.columns.numel(), dtype=self.maps.dtype, device=self.columns.device)
+        return torch.zeros(
+            *batch, self.columns.numel(), dtype=self.maps.dtype, device=self.columns.device
+        )
 
 
 def _rows(table: Tensor) -> Tensor:
@@ -437,26 +488,40 @@ def _rows(table: Tensor) -> Tensor:
     return table.reshape(table.shape[:-1].numel(), table.shape[-1])
 
 
-def _factors(mux: Multiplexer, base: Any, logits: Tensor | None, inputs: Tensor | None) -> Iterator[_Factor]:
+def _factors(
+    mux: Multiplexer, base: Any, logits: Tensor | None, inputs: Tensor | None
+) -> Iterator[_Factor]:
     blocks = list(mux.block_maps())
     sizes = [len(maps) for _, maps in blocks]
     shared = not isinstance(base, Sequence)
-    for (block, maps), bases, given in zip(blocks, bases_of(base, sizes), _logits(logits, sizes), strict=True):
-        columns = torch.tensor([mux.compiled.outputs.index(v) for v in block.outputs], device=mux.device)
+    for (block, maps), bases, given in zip(
+        blocks, bases_of(base, sizes), _logits(logits, sizes), strict=True
+    ):
+        columns = torch.tensor(
+            [mux.compiled.outputs.index(v) for v in block.outputs], device=mux.device
+        )
         feasible = None if inputs is None else maps.feasible(inputs, functions=mux.functions)
         reads = reads_of(maps, columns.numel(), inputs, mux.functions)
-        places, whole = (columns, mux.out_features) if shared else (torch.arange(columns.numel()), columns.numel())
+        places, whole = (
+            (columns, mux.out_features)
+            if shared
+            else (torch.arange(columns.numel()), columns.numel())
+        )
         laws = tuple(laws_of(bases, reads, places.to(mux.device), whole))
         if given is None and len(maps) > 1:
             given = torch.zeros(len(maps), dtype=mux.dtype, device=mux.device)
         yield _Factor(maps, columns, given, feasible, laws, reads.sum(-1), inputs, mux.functions)
 
 
-def _possible(mux: Multiplexer, given: Tensor | None, factors: tuple[_Factor, ...]) -> tuple[_Factor, ...]:
+def _possible(
+    mux: Multiplexer, given: Tensor | None, factors: tuple[_Factor, ...]
+) -> tuple[_Factor, ...]:
     """The factors, once every row is known to have terms; without terms in rows of which that cannot be known."""
     if given is None:
         return factors
-    lost = refuse_roomless(given, [factor.feasible for factor in factors], mux.compiled.inputs, mux.dtype)
+    lost = refuse_roomless(
+        given, [factor.feasible for factor in factors], mux.compiled.inputs, mux.dtype
+    )
     return factors if lost is None else tuple(factor.without(lost) for factor in factors)
 
 
@@ -467,6 +532,8 @@ def _logits(logits: Tensor | None, sizes: Sequence[int]) -> list[Tensor | None]:
     wanted = [size if size > 1 else 0 for size in sizes]
     if logits.dim() == 0 or logits.shape[-1] != sum(wanted):
         of = " + ".join(str(size) for size in wanted if size) or "there is no choice"
-        raise ShapeError(f"logits have shape {tuple(logits.shape)}; their last dimension must be {sum(wanted)} ({of})")
+        raise ShapeError(
+            f"logits have shape {tuple(logits.shape)}; their last dimension must be {sum(wanted)} ({of})"
+        )
     pieces = logits.split_with_sizes(wanted, -1)
     return [piece if size > 1 else None for size, piece in zip(sizes, pieces, strict=True)]

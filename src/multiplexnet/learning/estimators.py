@@ -50,8 +50,11 @@ class ScoreFunction(Estimator):
 
     def __init__(self, samples: int = 4, *, generator: torch.Generator | None = None) -> None:
         if samples < 2:
-            raise ValueError(f"samples = {samples}: the baseline of a draw is the mean of the others; take at least 2")
-        self.samples, self.generator = samples, generator
+            raise ValueError(
+                f"samples = {samples}: the baseline of a draw is the mean of the others; take at least 2"
+            )
+        self.samples = samples
+        self.generator = generator
 
     def __call__(self, branches: Branches, f: Loss) -> Tensor:
         draws = [branches.draw(self.generator) for _ in range(self.samples)]
@@ -72,15 +75,21 @@ class TopTerms(Estimator):
         generator: where the draws come from.
     """
 
-    def __init__(self, count: int = 8, samples: int = 2, *, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self, count: int = 8, samples: int = 2, *, generator: torch.Generator | None = None
+    ) -> None:
         if count < 1 or samples < 1:
             raise ValueError(f"count = {count}, samples = {samples}: take at least one of each")
-        self.count, self.samples, self.generator = count, samples, generator
+        self.count = count
+        self.samples = samples
+        self.generator = generator
 
     def __call__(self, branches: Branches, f: Loss) -> Tensor:
         log_q = branches.log_probs
         top = log_q.detach().topk(min(self.count, log_q.shape[-1]), -1).indices
-        values = f(torch.stack([branches.at_combination(k) for k in _met(top, log_q).unbind(-1)], -2))
+        values = f(
+            torch.stack([branches.at_combination(k) for k in _met(top, log_q).unbind(-1)], -2)
+        )
         q = log_q.gather(-1, top).exp()
         exact = torch.where(q > 0, q * values, 0.0).sum(-1)
         if top.shape[-1] == log_q.shape[-1]:
@@ -90,13 +99,19 @@ class TopTerms(Estimator):
     def _rest(self, branches: Branches, f: Loss, log_q: Tensor, best: Tensor) -> Tensor:
         """Σ q_k f_k over terms whose log q is not −inf, from draws among them; ``best`` if nothing is left."""
         mass = log_q.exp().sum(-1, keepdim=True)
-        draws = torch.stack([_drawn(log_q.detach(), self.generator) for _ in range(self.samples)], -1)
+        draws = torch.stack(
+            [_drawn(log_q.detach(), self.generator) for _ in range(self.samples)], -1
+        )
         chosen = log_q.gather(-1, draws)
         met = torch.where(chosen.isneginf(), best, draws)
         losses = f(torch.stack([branches.at_combination(k) for k in met.unbind(-1)], -2))
-        drawn = torch.where(chosen.isneginf(), 0.0, chosen)  # only if nothing at all is left, and then mass = 0
+        drawn = torch.where(
+            chosen.isneginf(), 0.0, chosen
+        )  # only if nothing at all is left, and then mass = 0
         baseline = _others(losses) if self.samples > 1 else torch.zeros_like(losses)
-        scored = mass.detach() * _scored(losses, drawn, baseline) + baseline * (mass - mass.detach())
+        scored = mass.detach() * _scored(losses, drawn, baseline) + baseline * (
+            mass - mass.detach()
+        )
         return torch.where(mass > 0, scored, 0.0).mean(-1)
 
 
@@ -110,15 +125,20 @@ class Concrete(Estimator):
         generator: where the noise comes from.
     """
 
-    def __init__(self, temperature: float = 1.0, *, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self, temperature: float = 1.0, *, generator: torch.Generator | None = None
+    ) -> None:
         if not temperature > 0:
             raise ValueError(f"temperature = {temperature}: it must be positive")
-        self.temperature, self.generator = temperature, generator
+        self.temperature = temperature
+        self.generator = generator
 
     def __call__(self, branches: Branches, f: Loss) -> Tensor:
         if any(choice.inner for choice in branches.choices):
             raise NestedError("relaxed choices")
-        return f(branches.ordered([self._value(choice) for choice in branches.choices]).unsqueeze(-2)).squeeze(-1)
+        return f(
+            branches.ordered([self._value(choice) for choice in branches.choices]).unsqueeze(-2)
+        ).squeeze(-1)
 
     def _value(self, choice: Choice) -> Tensor:
         return self._relaxed(choice)[1]

@@ -50,10 +50,15 @@ class FiniteTerms(Derived):
         super().__init__()
         continuous = [v.name for v in rules.outputs if isinstance(v.domain, Real)]
         if continuous:
-            raise DomainError(f"output {continuous[0]} is real: terms are assignments only if all outputs are discrete")
+            raise DomainError(
+                f"output {continuous[0]} is real: terms are assignments only if all outputs are discrete"
+            )
         if rules.inputs:
-            raise DomainError(f"the rules depend on the input {rules.inputs[0].name}: their terms are no assignments")
-        self.rules, self.outputs = rules, rules.outputs
+            raise DomainError(
+                f"the rules depend on the input {rules.inputs[0].name}: their terms are no assignments"
+            )
+        self.rules = rules
+        self.outputs = rules.outputs
         self.blocks = rules.compile(max_terms=max_terms).blocks
         self._make(self.dtype)
         self._settle(self.place.device)
@@ -104,7 +109,9 @@ class FiniteTerms(Derived):
     def _columns(self, log_q: LogProbs) -> Sequence[Tensor]:
         columns = list(log_q.unbind(-2)) if isinstance(log_q, Tensor) else list(log_q)
         if len(columns) != len(self.outputs):
-            raise ShapeError(f"found log-probabilities of {len(columns)} outputs; the rules have {len(self.outputs)}")
+            raise ShapeError(
+                f"found log-probabilities of {len(columns)} outputs; the rules have {len(self.outputs)}"
+            )
         for variable, column in zip(self.outputs, columns, strict=True):
             if column.shape[-1] != _size(variable):
                 raise ShapeError(
@@ -147,7 +154,11 @@ class EvidenceRatio(nn.Module):
     """The loss of a perfect labelling of rows in which all terms are equally frequent."""
 
     def __init__(
-        self, terms: FiniteTerms, *, classifier: Sequence[str] | None = None, marginal: Sequence[str] | None = None
+        self,
+        terms: FiniteTerms,
+        *,
+        classifier: Sequence[str] | None = None,
+        marginal: Sequence[str] | None = None,
     ) -> None:
         super().__init__()
         self.terms = terms
@@ -155,9 +166,13 @@ class EvidenceRatio(nn.Module):
         wanted = names if marginal is None else list(marginal)
         unknown = [name for name in wanted if name not in names]
         if unknown:
-            raise ShapeError(f"marginal: {unknown[0]!r} is no output of the rules ({', '.join(names)})")
+            raise ShapeError(
+                f"marginal: {unknown[0]!r} is no output of the rules ({', '.join(names)})"
+            )
         groups = sharing(terms.outputs, classifier)
-        reference = {m: [n for n in group if names[n] in wanted] or group for group in groups for m in group}
+        reference = {
+            m: [n for n in group if names[n] in wanted] or group for group in groups for m in group
+        }
         self._reference = [reference[m] for m in range(len(names))]
         self.best = self._best()
 
@@ -165,7 +180,9 @@ class EvidenceRatio(nn.Module):
         """−Σ_k p(k) log [p(k) / Π_n p̄(c_kn)], with p̄ as the labels of equally likely terms make it."""
         even = [torch.zeros(_size(v), dtype=torch.float64) for v in self.terms.outputs]
         share = [log_p.exp() for log_p in self.terms.marginals(even)]
-        means = [torch.stack([share[n] for n in members]).mean(0).log() for members in self._reference]
+        means = [
+            torch.stack([share[n] for n in members]).mean(0).log() for members in self._reference
+        ]
         return sum(float(scores.mean()) + log(len(scores)) for scores in self.terms.scores(means))
 
     def success(self, loss: Tensor) -> Tensor:
@@ -200,7 +217,9 @@ def sharing(outputs: Sequence[Variable], classifier: Sequence[str] | None) -> li
     """
     names = [v.domain for v in outputs] if classifier is None else list(classifier)
     if len(names) != len(outputs):
-        raise ShapeError(f"classifier has {len(names)} names; the rules have {len(outputs)} outputs")
+        raise ShapeError(
+            f"classifier has {len(names)} names; the rules have {len(outputs)} outputs"
+        )
     groups: dict[object, list[int]] = {}
     for n, (variable, name) in enumerate(zip(outputs, names, strict=True)):
         group = groups.setdefault(name, [])
@@ -213,7 +232,10 @@ def sharing(outputs: Sequence[Variable], classifier: Sequence[str] | None) -> li
 
 
 def _codes(block: Block) -> Tensor:
-    rows = [[_values(variable).index(int(value)) for variable, value in term.fixed] for term in block.terms]
+    rows = [
+        [_values(variable).index(int(value)) for variable, value in term.fixed]
+        for term in block.terms
+    ]
     return torch.tensor(rows, dtype=torch.int64)
 
 

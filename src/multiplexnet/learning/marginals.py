@@ -62,7 +62,9 @@ class Law:
         try:
             mode = self._own(self.base.mode)
         except (AttributeError, NotImplementedError):
-            raise NotImplementedError(f"the base, {type(self.base).__name__}, has no mode") from None
+            raise NotImplementedError(
+                f"the base, {type(self.base).__name__}, has no mode"
+            ) from None
         return mode.expand(*batch, mode.shape[-1])
 
     def _own(self, values: Tensor) -> Tensor:
@@ -72,7 +74,9 @@ class Law:
 def reads_of(maps: TermMaps, width: int, inputs: Tensor | None, functions: Functions) -> Tensor:
     """Which raw values have an effect in which term, ``(K, width)``: the gradient at some point tells."""
     number = torch.arange(1, len(maps) * width + 1, dtype=torch.float64, device=maps.boxed.device)
-    point, weight = (wave.reshape(len(maps), width) for wave in (number.cos(), (1.7 * number).sin()))
+    point, weight = (
+        wave.reshape(len(maps), width) for wave in (number.cos(), (1.7 * number).sin())
+    )
     with torch.enable_grad():
         raw = point.to(maps.dtype).requires_grad_()
         batch = () if inputs is None else inputs.shape[:-1]
@@ -92,10 +96,16 @@ def bases_of(base: Any, sizes: Sequence[int]) -> list[list[Any]]:
     count = sum(sizes)
     bases = list(base) if isinstance(base, Sequence) else [base] * count
     if len(bases) != count:
-        raise ShapeError(f"found {len(bases)} bases; give one, or one for each of the {count} terms")
+        raise ShapeError(
+            f"found {len(bases)} bases; give one, or one for each of the {count} terms"
+        )
     for one in bases:
-        if not (hasattr(one, "log_prob") and hasattr(one, "rsample")) or not getattr(one, "has_rsample", True):
-            raise InputError(f"a base needs log_prob and rsample; {type(one).__name__} has not both")
+        if not (hasattr(one, "log_prob") and hasattr(one, "rsample")) or not getattr(
+            one, "has_rsample", True
+        ):
+            raise InputError(
+                f"a base needs log_prob and rsample; {type(one).__name__} has not both"
+            )
     rest = iter(bases)
     return [[next(rest) for _ in range(size)] for size in sizes]
 
@@ -126,8 +136,14 @@ def _marginal(base: Any, wanted: Tensor, whole: int) -> tuple[Any, Tensor | None
     """The distribution of some of the raw values, as ``base`` and ``picked`` of a law."""
     if not hasattr(base, "event_shape"):  # any object with the two methods
         return base, None
-    count, shape, name = wanted.numel(), tuple(base.event_shape), type(base).__name__
-    if isinstance(base, Independent) and base.reinterpreted_batch_ndims == 1 and not base.base_dist.event_shape:
+    count = wanted.numel()
+    shape = tuple(base.event_shape)
+    name = type(base).__name__
+    if (
+        isinstance(base, Independent)
+        and base.reinterpreted_batch_ndims == 1
+        and not base.base_dist.event_shape
+    ):
         return _marginal(base.base_dist, wanted, whole)
     if not shape:
         base = base if base.batch_shape else base.expand(Size([whole]))

@@ -67,11 +67,15 @@ class Symmetries:
     def __str__(self) -> str:
         if self.identifiable:
             return "no relabelling but the identity keeps the rules: labels can be learned"
-        lines = [f"{self.order:,} relabellings keep the rules: labels can be learned up to these only"]
+        lines = [
+            f"{self.order:,} relabellings keep the rules: labels can be learned up to these only"
+        ]
         for labels in self.classifiers:
             for orbit in labels.orbits:
                 if len(orbit) > 1:
-                    lines.append(f"  {_listed(labels.outputs)}: {_listed(orbit)} can take each other's places")
+                    lines.append(
+                        f"  {_listed(labels.outputs)}: {_listed(orbit)} can take each other's places"
+                    )
         lines += [f"  for instance {self._cycles(generator)}" for generator in self.generators[:3]]
         return "\n".join(lines)
 
@@ -81,7 +85,9 @@ class Symmetries:
         return ", ".join(f"{_listed(own.outputs)}: {text}" for own, text in moved if text)
 
 
-def symmetries(rules: Rules, *, classifier: Sequence[str] | None = None, max_terms: int = 4096) -> Symmetries:
+def symmetries(
+    rules: Rules, *, classifier: Sequence[str] | None = None, max_terms: int = 4096
+) -> Symmetries:
     """The relabellings that leave the set of obeying assignments unchanged.
 
     Args:
@@ -123,7 +129,9 @@ def symmetries(rules: Rules, *, classifier: Sequence[str] | None = None, max_ter
         Labels(
             tuple(terms.outputs[n].name for n in group),
             labels,
-            tuple(tuple(labels[p - low] for p in orbit) for orbit in _orbits(range(low, high), found)),
+            tuple(
+                tuple(labels[p - low] for p in orbit) for orbit in _orbits(range(low, high), found)
+            ),
         )
         for group, labels, (low, high) in zip(groups, domains, spans, strict=True)
     )
@@ -162,7 +170,9 @@ class _Search:
         colours: points of different colours are never exchanged.
     """
 
-    def __init__(self, relations: Sequence[frozenset[tuple[int, ...]]], colours: Sequence[int]) -> None:
+    def __init__(
+        self, relations: Sequence[frozenset[tuple[int, ...]]], colours: Sequence[int]
+    ) -> None:
         self._relations = relations
         self._levels = [self._refined(colours)]
         self._base: list[int] = []
@@ -183,14 +193,18 @@ class _Search:
         found: list[Permutation] = []
         sizes = []
         for depth in reversed(range(len(self._base))):
-            point, level = self._base[depth], self._levels[depth]
-            orbit, rejected = {point}, set[int]()
+            point = self._base[depth]
+            level = self._levels[depth]
+            orbit = {point}
+            rejected = set[int]()
             for image in level.cell(level.colours[point]):
                 if image in orbit or image in rejected:
                     continue
                 symmetry = self._extended(depth + 1, self._fixed(level, image))
                 if symmetry is None:
-                    rejected |= _orbit(image, found)  # what found carries to an impossible image is impossible too
+                    rejected |= _orbit(
+                        image, found
+                    )  # what found carries to an impossible image is impossible too
                 else:
                     found.append(symmetry)
                     orbit = _orbit(point, found)
@@ -213,7 +227,8 @@ class _Search:
 
     def _keeps(self, symmetry: Permutation) -> bool:
         return all(
-            all(tuple(symmetry[point] for point in row) in relation for row in relation) for relation in self._relations
+            all(tuple(symmetry[point] for point in row) in relation for row in relation)
+            for relation in self._relations
         )
 
     def _fixed(self, colouring: _Colouring, point: int) -> _Colouring:
@@ -243,12 +258,15 @@ class _Search:
                 together = tuple(colours[point] for point in row)
                 for position, point in enumerate(row):
                     occurrences[point].append((number, position, together))
-        return [(colour, tuple(sorted(own))) for colour, own in zip(colours, occurrences, strict=True)]
+        return [
+            (colour, tuple(sorted(own))) for colour, own in zip(colours, occurrences, strict=True)
+        ]
 
 
 def _orbit(point: int, generators: Sequence[Permutation]) -> set[int]:
     """All points to which compositions of the generators carry a point."""
-    reached, queue = {point}, [point]
+    reached = {point}
+    queue = [point]
     while queue:
         here = queue.pop()
         new = {generator[here] for generator in generators} - reached
@@ -275,9 +293,11 @@ def _listed(names: Sequence[str]) -> str:
 
 def _cycles(permutation: Permutation, labels: Sequence[str]) -> str:
     """The permutation in cycles, as in ``(0 2)(1 3)``; nothing for the identity."""
-    text, seen = "", set[int]()
+    text = ""
+    seen = set[int]()
     for start in range(len(permutation)):
-        cycle, point = [], start
+        cycle = []
+        point = start
         while point not in seen:
             seen.add(point)
             cycle.append(labels[point])

@@ -37,7 +37,15 @@ from multiplexnet.language.formula import (
     _children,
 )
 
-__all__ = ["Encoder", "constant_z3", "domain_z3", "input_range_z3", "number_z3", "specification_z3", "to_z3"]
+__all__ = [
+    "Encoder",
+    "constant_z3",
+    "domain_z3",
+    "input_range_z3",
+    "number_z3",
+    "specification_z3",
+    "to_z3",
+]
 
 
 def to_z3(formula: Formula, *, context: z3.Context | None = None) -> z3.BoolRef:
@@ -76,12 +84,17 @@ def number_z3(number: Fraction | int, *, context: z3.Context | None = None) -> z
     return z3.RealVal(str(number), context)
 
 
-def _comparison(make: Callable[[Any, Any, Any], Any]) -> Callable[[z3.ArithRef, z3.ArithRef], z3.BoolRef]:
+def _comparison(
+    make: Callable[[Any, Any, Any], Any],
+) -> Callable[[z3.ArithRef, z3.ArithRef], z3.BoolRef]:
     """``left ? right`` by z3's own constructor: the operators of z3's Python classes turn numbers to the left."""
-    return lambda left, right: z3.BoolRef(make(left.ctx_ref(), left.as_ast(), right.as_ast()), left.ctx)
+    return lambda left, right: z3.BoolRef(
+        make(left.ctx_ref(), left.as_ast(), right.as_ast()), left.ctx
+    )
 
 
-_at_most, _at_least = _comparison(z3.Z3_mk_le), _comparison(z3.Z3_mk_ge)
+_at_most = _comparison(z3.Z3_mk_le)
+_at_least = _comparison(z3.Z3_mk_ge)
 _equal = _comparison(z3.Z3_mk_eq)
 _COMPARE = {"<=": _at_most, "<": _comparison(z3.Z3_mk_lt), "==": _equal}
 _COMPARE_TURNED = {"<=": _at_least, "<": _comparison(z3.Z3_mk_gt), "==": _equal}
@@ -101,7 +114,9 @@ class Encoder:
 
     def __init__(self, context: z3.Context | None = None) -> None:
         self.context = context
-        self._written: dict[int, tuple[Formula | Symbol, z3.ExprRef]] = {}  # holds the part, so that its id stays taken
+        self._written: dict[
+            int, tuple[Formula | Symbol, z3.ExprRef]
+        ] = {}  # holds the part, so that its id stays taken
         self._reals: set[int] = set()  # the ids of the symbols among them that are no integers
         self._constants: dict[Variable, z3.ExprRef] = {}
         self._numbers: dict[tuple[Fraction, bool], z3.ArithRef] = {}
@@ -176,10 +191,17 @@ class Encoder:
 
     def _linear(self, linear: Linear) -> z3.ArithRef:
         integer = all(id(s) not in self._reals and c.denominator == 1 for s, c in linear.terms)
-        return self._sum(linear.terms, linear.constant, integer=integer and linear.constant.denominator == 1)
+        return self._sum(
+            linear.terms, linear.constant, integer=integer and linear.constant.denominator == 1
+        )
 
     def _sum(
-        self, terms: Iterable[tuple[Symbol, Fraction]], constant: Fraction, *, scale: int = 1, integer: bool
+        self,
+        terms: Iterable[tuple[Symbol, Fraction]],
+        constant: Fraction,
+        *,
+        scale: int = 1,
+        integer: bool,
     ) -> z3.ArithRef:
         parts = [self._multiple(symbol, c * scale, integer=integer) for symbol, c in terms]
         if constant or not parts:
@@ -199,7 +221,8 @@ class Encoder:
     def _variable(self, variable: Variable) -> z3.ArithRef:
         constant = self.constant(variable)
         if isinstance(variable.domain, Bool):
-            one, zero = self.number(Fraction(1), integer=True), self.number(Fraction(0), integer=True)
+            one = self.number(Fraction(1), integer=True)
+            zero = self.number(Fraction(0), integer=True)
             return z3.If(constant, one, zero)
         return constant
 
@@ -262,7 +285,9 @@ def _same_sort(expressions: list[z3.ArithRef]) -> list[z3.ArithRef]:
 # --- domains --------------------------------------------------------------------------------------------------------
 
 
-def domain_z3(variables: Iterable[Variable], *, context: z3.Context | None = None) -> list[z3.BoolRef]:
+def domain_z3(
+    variables: Iterable[Variable], *, context: z3.Context | None = None
+) -> list[z3.BoolRef]:
     """That every integer and category among the variables lies in its domain. Reals and Booleans need nothing.
 
     Example:
@@ -273,12 +298,15 @@ def domain_z3(variables: Iterable[Variable], *, context: z3.Context | None = Non
     bounds = []
     for variable in variables:
         if not isinstance(variable.domain, Real | Bool):
-            constant, values = constant_z3(variable, context=context), variable.domain.values
+            constant = constant_z3(variable, context=context)
+            values = variable.domain.values
             bounds += [constant >= values.start, constant <= values.stop - 1]
     return bounds
 
 
-def input_range_z3(variables: Iterable[Variable], *, context: z3.Context | None = None) -> list[z3.BoolRef]:
+def input_range_z3(
+    variables: Iterable[Variable], *, context: z3.Context | None = None
+) -> list[z3.BoolRef]:
     """That every real variable with a declared interval (only inputs have one) lies in it.
 
     Example:
@@ -287,10 +315,15 @@ def input_range_z3(variables: Iterable[Variable], *, context: z3.Context | None 
     """
     bounds = []
     for variable in variables:
-        if isinstance(variable.domain, Real) and (variable.domain.lower, variable.domain.upper) != (None, None):
+        if isinstance(variable.domain, Real) and (variable.domain.lower, variable.domain.upper) != (
+            None,
+            None,
+        ):
             constant = constant_z3(variable, context=context)
             if variable.domain.lower is not None:
-                bounds.append(_at_least(constant, number_z3(variable.domain.lower, context=context)))
+                bounds.append(
+                    _at_least(constant, number_z3(variable.domain.lower, context=context))
+                )
             if variable.domain.upper is not None:
                 bounds.append(_at_most(constant, number_z3(variable.domain.upper, context=context)))
     return bounds

@@ -17,7 +17,16 @@ from typing import Any, Literal
 import z3
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.language.formula import Bool, Domain, Formula, Int, Real, Rule, Specification, Variable
+from multiplexnet.language.formula import (
+    Bool,
+    Domain,
+    Formula,
+    Int,
+    Real,
+    Rule,
+    Specification,
+    Variable,
+)
 from multiplexnet.language.text import formula_text
 from multiplexnet.smt.encoder import input_range_z3
 from multiplexnet.smt.integer_ranges import integer_ranges
@@ -58,12 +67,18 @@ def from_z3(
         >>> [v.name for v in spec.outputs], [rule.text for rule in spec.rules]
         (['x', 'y'], ['x == 0 or x >= 200', 'y <= limit'])
     """
-    written = [Written(part) for rule in _expressions(rules) for part in operands(rule, z3.Z3_OP_AND)]
+    written = [
+        Written(part) for rule in _expressions(rules) for part in operands(rule, z3.Z3_OP_AND)
+    ]
     if not written and outputs is None:
-        raise RuleSyntaxError("there are no rules: give at least one z3 expression, or name the outputs")
+        raise RuleSyntaxError(
+            "there are no rules: give at least one z3 expression, or name the outputs"
+        )
     ranges = inputs if isinstance(inputs, Mapping) else dict.fromkeys(inputs)
     given = [_constant(name, range_) for name, range_ in ranges.items()]
-    return specification(written, None if outputs is None else [_constant(name) for name in outputs], given)
+    return specification(
+        written, None if outputs is None else [_constant(name) for name in outputs], given
+    )
 
 
 def _expressions(rules: object) -> list[z3.BoolRef]:
@@ -75,7 +90,9 @@ def _expressions(rules: object) -> list[z3.BoolRef]:
                 "build rules from z3 constants, as in z3.Real('x') >= 2"
             )
         if not z3.is_bool(item):
-            raise RuleSyntaxError(f"`{short(item)}` is a value of sort {item.sort()}, not a rule: compare it")
+            raise RuleSyntaxError(
+                f"`{short(item)}` is a value of sort {item.sort()}, not a rule: compare it"
+            )
     return items
 
 
@@ -110,11 +127,15 @@ class Constant:
 
 def _constant(given: Any, range_: Range | None = None) -> Constant:
     if isinstance(given, str):
-        name, domain = given, None
+        name = given
+        domain = None
     elif z3.is_const(given) and given.decl().kind() == z3.Z3_OP_UNINTERPRETED:
-        name, domain = given.decl().name(), _domain(given)
+        name = given.decl().name()
+        domain = _domain(given)
     else:
-        raise RuleSyntaxError(f"`{short(given)}` is no z3 constant: outputs and inputs are constants or their names")
+        raise RuleSyntaxError(
+            f"`{short(given)}` is no z3 constant: outputs and inputs are constants or their names"
+        )
     lower, upper = (_exact(bound) for bound in range_ or (None, None))
     if lower is not None and upper is not None and lower > upper:
         raise RuleSyntaxError(f"the range of {name} is empty: {lower} is above {upper}")
@@ -132,7 +153,11 @@ def _exact(bound: object) -> Fraction | None:
     """The bound as written: 0.1 is 1/10. Infinity is no bound."""
     if bound is None or (isinstance(bound, float) and math.isinf(bound)):
         return None
-    if isinstance(bound, bool) or not isinstance(bound, Rational | Decimal | float) or bound != bound:
+    if (
+        isinstance(bound, bool)
+        or not isinstance(bound, Rational | Decimal | float)
+        or bound != bound
+    ):
         raise RuleSyntaxError(f"{bound!r} is no bound of a range: give a number or None")
     return Fraction(str(bound))
 
@@ -177,27 +202,38 @@ def _formulas(written: Iterable[Written], reader: Reader) -> list[Formula]:
         except Refused as refused:
             raise rule.error(str(refused)) from None
         except RecursionError:
-            raise rule.error("numbers, conditions and functions are nested too deeply in each other") from None
+            raise rule.error(
+                "numbers, conditions and functions are nested too deeply in each other"
+            ) from None
     return formulas
 
 
 def _variables(
-    occurring: Mapping[str, Variable], outputs: Sequence[Constant] | None, inputs: Sequence[Constant]
+    occurring: Mapping[str, Variable],
+    outputs: Sequence[Constant] | None,
+    inputs: Sequence[Constant],
 ) -> list[Variable]:
     """The outputs, then the inputs, in order; integers still with their provisional ranges."""
     if outputs is None:
         names = {constant.name for constant in inputs}
         outputs = [Constant(name, v.domain) for name, v in occurring.items() if name not in names]
     declared: dict[str, Variable] = {}
-    roles: tuple[tuple[Literal["output", "input"], Sequence[Constant]], ...] = (("output", outputs), ("input", inputs))
+    roles: tuple[tuple[Literal["output", "input"], Sequence[Constant]], ...] = (
+        ("output", outputs),
+        ("input", inputs),
+    )
     for role, constants in roles:
         for constant in constants:
             if constant.name in declared:
-                raise RuleSyntaxError(f"the constant {constant.name} is declared twice among outputs and inputs")
+                raise RuleSyntaxError(
+                    f"the constant {constant.name} is declared twice among outputs and inputs"
+                )
             domain = _agreed(constant, occurring.get(constant.name))
             declared[constant.name] = Variable(constant.name, len(declared), domain, role)
     if unknown := [name for name in occurring if name not in declared]:
-        raise RuleSyntaxError(f"the rules speak of {', '.join(unknown)}, declared neither as an output nor as an input")
+        raise RuleSyntaxError(
+            f"the rules speak of {', '.join(unknown)}, declared neither as an output nor as an input"
+        )
     return list(declared.values())
 
 
@@ -213,12 +249,17 @@ def _agreed(constant: Constant, occurring: Variable | None) -> Domain:
 
 
 def _with_ranges(
-    variables: Iterable[Variable], inputs: Iterable[Constant], formulas: Sequence[Formula], written: Sequence[Written]
+    variables: Iterable[Variable],
+    inputs: Iterable[Constant],
+    formulas: Sequence[Formula],
+    written: Sequence[Written],
 ) -> list[Variable]:
     """The variables with the given ranges of inputs and those found for integers."""
     given = {c.name: (c.lower, c.upper) for c in inputs}
     variables = [_with_given_range(v, *given.get(v.name, (None, None))) for v in variables]
-    integers = {v.name: given.get(v.name, (None, None)) for v in variables if isinstance(v.domain, Int)}
+    integers = {
+        v.name: given.get(v.name, (None, None)) for v in variables if isinstance(v.domain, Int)
+    }
     if not integers:
         return variables
     known = input_range_z3(variables, context=written[0].expression.ctx if written else None)
@@ -226,7 +267,13 @@ def _with_ranges(
     return [replace(v, domain=ranges.get(v.name, v.domain)) for v in variables]
 
 
-def _with_given_range(variable: Variable, lower: Fraction | None, upper: Fraction | None) -> Variable:
+def _with_given_range(
+    variable: Variable, lower: Fraction | None, upper: Fraction | None
+) -> Variable:
     if isinstance(variable.domain, Bool) and (lower, upper) != (None, None):
         raise RuleSyntaxError(f"the constant {variable.name} is a Bool and has no range")
-    return replace(variable, domain=Real(lower, upper)) if isinstance(variable.domain, Real) else variable
+    return (
+        replace(variable, domain=Real(lower, upper))
+        if isinstance(variable.domain, Real)
+        else variable
+    )

@@ -106,7 +106,8 @@ def _narrow(sides: Mapping[str, _Sides], atom: Atom) -> None:
     symbol, coefficient = atom.linear.terms[0]
     if not isinstance(symbol, Variable) or symbol.name not in sides:
         return
-    bound, side = -atom.linear.constant / coefficient, sides[symbol.name]
+    bound = -atom.linear.constant / coefficient
+    side = sides[symbol.name]
     if atom.relation == "==" or coefficient > 0:
         side.at_most(_last(bound, atom.relation))
     if atom.relation == "==" or coefficient < 0:

@@ -15,7 +15,14 @@ from multiplexnet.errors import SolverGaveUp
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.language.formula import And, Formula, Iff, Not, Variable, conjunction, negation
 from multiplexnet.language.formula import variables as variables_of
-from multiplexnet.smt.encoder import Encoder, constant_z3, domain_z3, input_range_z3, number_z3, to_z3
+from multiplexnet.smt.encoder import (
+    Encoder,
+    constant_z3,
+    domain_z3,
+    input_range_z3,
+    number_z3,
+    to_z3,
+)
 from multiplexnet.smt.search import decided
 
 __all__ = [
@@ -98,7 +105,10 @@ def equivalent(left: Formula, right: Formula, variables: Iterable[Variable] = ()
 
 def model_point(model: z3.ModelRef, variables: Iterable[Variable]) -> dict[Variable, Fraction]:
     """The exact values that a z3 model gives to the variables; what the model leaves open gets z3's default."""
-    return {v: _number(model.eval(constant_z3(v, context=model.ctx), model_completion=True)) for v in variables}
+    return {
+        v: _number(model.eval(constant_z3(v, context=model.ctx), model_completion=True))
+        for v in variables
+    }
 
 
 def _number(numeral: z3.ExprRef) -> Fraction:
@@ -152,7 +162,9 @@ def unsat_core(
 class _CoreSearch:
     """The solver calls behind :func:`unsat_core`: one solver, one switch for each formula."""
 
-    def __init__(self, formulas: Sequence[Formula], variables: Sequence[Variable], deadline: Deadline) -> None:
+    def __init__(
+        self, formulas: Sequence[Formula], variables: Sequence[Variable], deadline: Deadline
+    ) -> None:
         self.deadline = deadline
         encoder, self.solver = _solver(variables)
         self.formulas = [encoder.formula(f) for f in formulas]
@@ -176,7 +188,8 @@ class _CoreSearch:
 
     def shrunk(self, core: list[int]) -> list[int]:
         """A part of the core in which every member is needed."""
-        undecided, needed = list(core), list[int]()
+        undecided = list(core)
+        needed = list[int]()
         while undecided:
             candidate = undecided.pop()
             if self.is_sat([*needed, *undecided]):
@@ -214,7 +227,11 @@ class _CoreSearch:
     def _false_now(self) -> list[int]:
         """The formulas that do not hold in the model of the last check."""
         model = self.solver.model()
-        return [i for i, f in enumerate(self.formulas) if not z3.is_true(model.eval(f, model_completion=True))]
+        return [
+            i
+            for i, f in enumerate(self.formulas)
+            if not z3.is_true(model.eval(f, model_completion=True))
+        ]
 
 
 class _HittingSets:

@@ -74,10 +74,14 @@ class Script:
 
     def only(self, names: frozenset[str]) -> str:
         """The text with everything but these commands blanked out, so that every place stays where it is."""
-        pieces, position = [], 0
+        pieces = []
+        position = 0
         for command in self.commands:
             if command.name in names:
-                pieces += [_blank(self.text[position : command.start]), self.text[command.start : command.end]]
+                pieces += [
+                    _blank(self.text[position : command.start]),
+                    self.text[command.start : command.end],
+                ]
                 position = command.end
         return "".join(pieces)
 
@@ -99,7 +103,9 @@ class Script:
             if token.text == "(":
                 opened.append(token.start)
             elif not opened:
-                raise self.error(f"expected a command such as (assert …), found `{token.text}`", token.start)
+                raise self.error(
+                    f"expected a command such as (assert …), found `{token.text}`", token.start
+                )
             elif token.text == ")":
                 start = opened.pop()
                 if not opened:

@@ -42,7 +42,9 @@ def _unanswered(solver: Any, deadline: Deadline) -> BaseException:
     """Why a question without a limit of work has no answer; raises if it is the time."""
     deadline.check()
     reason = solver.reason_unknown()
-    return KeyboardInterrupt() if "cancel" in reason or "interrupt" in reason else SolverGaveUp(reason)
+    return (
+        KeyboardInterrupt() if "cancel" in reason or "interrupt" in reason else SolverGaveUp(reason)
+    )
 
 
 class Sandbox:
@@ -70,7 +72,9 @@ class Sandbox:
 
     def questions(self, known: Iterable[Formula] = (), *, work: int | None = None) -> Questions:
         """A solver that knows the given formulas (see :class:`Questions`)."""
-        return Questions(self.formula, self.solver(*map(self.formula, known)), work=work, deadline=self.deadline)
+        return Questions(
+            self.formula, self.solver(*map(self.formula, known)), work=work, deadline=self.deadline
+        )
 
     def decided(self, solver: Any) -> bool:
         """Whether all that the solver knows can hold (see :func:`decided`)."""
@@ -89,13 +93,16 @@ class Sandbox:
 
     def domain(self, variable: Variable) -> Any:
         """The bounds of a discrete variable."""
-        constant, values = self.symbol(variable), variable.domain.values  # type: ignore[union-attr]
+        constant = self.symbol(variable)
+        values = variable.domain.values  # type: ignore[union-attr]
         return z3.And(constant >= values[0], constant <= values[-1])
 
     def absent(self, atoms: Iterable[Atom]) -> Any:
         """That not all of the atoms hold."""
         asts = [self._negated(atom).as_ast() for atom in atoms]
-        return z3.BoolRef(z3.Z3_mk_or(self.context.ref(), len(asts), (z3.Ast * len(asts))(*asts)), self.context)
+        return z3.BoolRef(
+            z3.Z3_mk_or(self.context.ref(), len(asts), (z3.Ast * len(asts))(*asts)), self.context
+        )
 
     def _negated(self, atom: Atom) -> Any:
         if atom not in self._negations:
@@ -122,7 +129,10 @@ class Sandbox:
         return self._numbers[number]
 
     def _sum(self, linear: Linear) -> Any:
-        parts = [self._joined(z3.Z3_mk_mul, [self._number(c), self._real(symbol)]) for symbol, c in linear.terms]
+        parts = [
+            self._joined(z3.Z3_mk_mul, [self._number(c), self._real(symbol)])
+            for symbol, c in linear.terms
+        ]
         return parts[0] if len(parts) == 1 else self._joined(z3.Z3_mk_add, parts)
 
     def _joined(self, make: Callable[[Any, int, Any], Any], parts: Sequence[Any]) -> Any:
@@ -141,7 +151,8 @@ class Model:
     """The point of the last answer."""
 
     def __init__(self, model: Any, sandbox: Sandbox) -> None:
-        self._model, self._sandbox = model, sandbox
+        self._model = model
+        self._sandbox = sandbox
         self._context = sandbox.context.ref()
         self._result = (z3.Ast * 1)()
         self._parts = c_longlong(), c_longlong()
@@ -149,7 +160,9 @@ class Model:
     def number(self, symbol: Symbol) -> Fraction:
         """The exact value of a symbol."""
         value = self._value(self._sandbox.symbol(symbol))
-        if z3.Z3_get_numeral_small(self._context, value, byref(self._parts[0]), byref(self._parts[1])):
+        if z3.Z3_get_numeral_small(
+            self._context, value, byref(self._parts[0]), byref(self._parts[1])
+        ):
             return Fraction(self._parts[0].value, self._parts[1].value)
         return Fraction(z3.Z3_get_numeral_string(self._context, value))
 
@@ -180,12 +193,16 @@ class Questions:
         deadline: Deadline = NEVER,
     ) -> None:
         self.solver = solver
-        self._encode, self._context, self._deadline = encode, solver.ctx, deadline
+        self._encode = encode
+        self._context = solver.ctx
+        self._deadline = deadline
         self._switches: dict[Formula, tuple[Any, Any]] = {}
         self._is_limited = work is not None
         if work is not None:
             solver.set("rlimit", work)
-            solver.set("ctrl_c", False)  # or z3 takes Ctrl-C for the end of the work; Python sees it a moment later
+            solver.set(
+                "ctrl_c", False
+            )  # or z3 takes Ctrl-C for the end of the work; Python sees it a moment later
 
     def switch(self, formula: Formula) -> Any:
         """A Boolean constant (z3's own handle) that, when assumed, makes the formula hold."""
@@ -200,7 +217,9 @@ class Questions:
         asts = [*(self.switch(f) for f in formulas), *assumed]
         array = (z3.Ast * len(asts))(*asts)
         with self._deadline.asking(self._context):
-            code = z3.Z3_solver_check_assumptions(self._context.ref(), self.solver.solver, len(asts), array)
+            code = z3.Z3_solver_check_assumptions(
+                self._context.ref(), self.solver.solver, len(asts), array
+            )
         answer = _ANSWERS.get(code)
         if answer is None:
             if not self._is_limited:

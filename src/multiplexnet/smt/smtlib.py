@@ -14,7 +14,16 @@ from fractions import Fraction
 import z3
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.language.formula import Apply, Bool, Domain, Int, Real, Specification, Variable, symbols
+from multiplexnet.language.formula import (
+    Apply,
+    Bool,
+    Domain,
+    Int,
+    Real,
+    Specification,
+    Variable,
+    symbols,
+)
 from multiplexnet.smt.encoder import Encoder
 from multiplexnet.smt.from_z3 import Constant, Written, specification
 from multiplexnet.smt.script import Command, Script, Token
@@ -57,17 +66,30 @@ def from_smtlib(text: str, *, inputs: Sequence[str] = ()) -> Specification:
     found = _declarations(script)
     expressions = _parsed(script)
     if not found.asserts and not found.constants:
-        raise RuleSyntaxError("there are no rules: declare outputs and write at least one (assert …)")
+        raise RuleSyntaxError(
+            "there are no rules: declare outputs and write at least one (assert …)"
+        )
     if len(expressions) != len(found.asserts):
-        raise RuleSyntaxError(f"z3 reads {len(expressions)} assertions where the text has {len(found.asserts)}")
+        raise RuleSyntaxError(
+            f"z3 reads {len(expressions)} assertions where the text has {len(found.asserts)}"
+        )
     written = [_written(script, *pair) for pair in zip(found.asserts, expressions, strict=True)]
-    given = {**found.inputs, **{name: Constant(name) for name in inputs if name not in found.inputs}}
+    given = {
+        **found.inputs,
+        **{name: Constant(name) for name in inputs if name not in found.inputs},
+    }
     for name in given:
         if name not in found.constants:
-            raise RuleSyntaxError(f"the input {name} is not declared: add (declare-const {name} Real)")
-    outputs = [Constant(name, domain) for name, domain in found.constants.items() if name not in given]
+            raise RuleSyntaxError(
+                f"the input {name} is not declared: add (declare-const {name} Real)"
+            )
+    outputs = [
+        Constant(name, domain) for name, domain in found.constants.items() if name not in given
+    ]
     known = [replace(constant, domain=found.constants[name]) for name, constant in given.items()]
-    return replace(specification(written, outputs, known), functions=tuple(found.functions), text=text)
+    return replace(
+        specification(written, outputs, known), functions=tuple(found.functions), text=text
+    )
 
 
 def _written(script: Script, command: Command, expression: z3.BoolRef) -> Written:
@@ -91,11 +113,22 @@ _TERMS = frozenset({"declare-const", "declare-fun", "define-fun", "define-const"
 _QUESTIONS = frozenset(
     f"get-{what}"
     for what in (
-        *("assertions", "assignment", "info", "interpolant", "model", "objectives", "option", "proof"),
+        *(
+            "assertions",
+            "assignment",
+            "info",
+            "interpolant",
+            "model",
+            "objectives",
+            "option",
+            "proof",
+        ),
         *("unsat-assumptions", "unsat-core", "value"),
     )
 )
-_PASSED_OVER = frozenset({"set-logic", "set-option", "check-sat", "eval", "echo", "simplify"}) | _QUESTIONS
+_PASSED_OVER = (
+    frozenset({"set-logic", "set-option", "check-sat", "eval", "echo", "simplify"}) | _QUESTIONS
+)
 _ADVICE = {
     "check-sat-assuming": "put the assumptions in as assertions, (assert …)",
     "push": "a layer keeps one set of rules: put the assertions that should hold in without push and pop",
@@ -108,7 +141,9 @@ _ADVICE = {
     "minimize": "rules say what has to hold, not what is best: leave it out",
     "assert-soft": "rules always hold: write (assert …), or leave it out",
 }
-_REAL_LOGIC = re.compile(r"(QF_)?(UF)?(LRA|NRA|RDL)")  # here z3 has to know that a number like 3 is a real
+_REAL_LOGIC = re.compile(
+    r"(QF_)?(UF)?(LRA|NRA|RDL)"
+)  # here z3 has to know that a number like 3 is a real
 
 
 def _declarations(script: Script) -> _Declarations:
@@ -125,7 +160,9 @@ def _declarations(script: Script) -> _Declarations:
             _read_info(script, command, found)
         elif command.name not in _TERMS | _PASSED_OVER:
             advice = _ADVICE.get(command.name, "write declarations and assertions only")
-            raise script.error(f"the command {command.name} is not known here: {advice}", command.start)
+            raise script.error(
+                f"the command {command.name} is not known here: {advice}", command.start
+            )
     return found
 
 
@@ -142,21 +179,31 @@ def _declare(script: Script, command: Command, found: _Declarations) -> None:
         ):
             if sort.text not in _DOMAINS:
                 shown = script.written(sort.start, rest[-1].start + 1 if rest else command.end - 1)
-                raise script.error(f"{name.text} is of sort {shown}: rules know Real, Int and Bool only", sort.start)
+                raise script.error(
+                    f"{name.text} is of sort {shown}: rules know Real, Int and Bool only",
+                    sort.start,
+                )
             if name.symbol in found.constants:
                 raise script.error(f"{name.text} is declared twice", name.start)
             found.constants[name.symbol] = _DOMAINS[sort.text]
         case (Token("declare-fun"), name, Token("("), *sorts, Token(")"), sort):
             for wrong in (s for s in (*sorts, sort) if s.text != "Real"):
-                raise script.error(f"the function {name.text} must take reals and give a real", wrong.start)
+                raise script.error(
+                    f"the function {name.text} must take reals and give a real", wrong.start
+                )
             found.functions.append(name.symbol)
         case (Token("declare-const" | "declare-fun"), *_):
             pass
         case _:
-            raise script.error(f"{command.name} is not known here: rules know Real, Int and Bool only", command.start)
+            raise script.error(
+                f"{command.name} is not known here: rules know Real, Int and Bool only",
+                command.start,
+            )
 
 
-_INPUT = re.compile(r"(?P<name>\|[^|]*\||[^\s,|\[\]]+)\s*(?:\[(?P<lower>[^],|]*),(?P<upper>[^],|]*)\])?[\s,]*")
+_INPUT = re.compile(
+    r"(?P<name>\|[^|]*\||[^\s,|\[\]]+)\s*(?:\[(?P<lower>[^],|]*),(?P<upper>[^],|]*)\])?[\s,]*"
+)
 
 
 def _read_info(script: Script, command: Command, found: _Declarations) -> None:
@@ -165,16 +212,22 @@ def _read_info(script: Script, command: Command, found: _Declarations) -> None:
         case (_, Token(":inputs"), value):
             for name, lower, upper in _named_inputs(script, value):
                 if lower is not None and upper is not None and lower > upper:
-                    raise script.error(f"the range of {name} is empty: {lower} is above {upper}", value.start)
+                    raise script.error(
+                        f"the range of {name} is empty: {lower} is above {upper}", value.start
+                    )
                 found.inputs[name] = Constant(name, None, lower, upper)
         case (_, Token(":inputs"), *_):
             raise script.error(
-                'expected one string of names, as in (set-info :inputs "limit[0, 100] load")', command.start
+                'expected one string of names, as in (set-info :inputs "limit[0, 100] load")',
+                command.start,
             )
 
 
-def _named_inputs(script: Script, value: Token) -> Iterator[tuple[str, Fraction | None, Fraction | None]]:
-    text, position = value.text.strip('"').strip(), 0
+def _named_inputs(
+    script: Script, value: Token
+) -> Iterator[tuple[str, Fraction | None, Fraction | None]]:
+    text = value.text.strip('"').strip()
+    position = 0
     while position < len(text):
         match = _INPUT.match(text, position)
         try:
@@ -182,7 +235,9 @@ def _named_inputs(script: Script, value: Token) -> Iterator[tuple[str, Fraction 
                 raise ValueError
             yield match["name"].strip("|"), _bound(match["lower"]), _bound(match["upper"])
         except (ValueError, ZeroDivisionError):
-            reason = f'expected names and ranges as in "limit[0, 100] |x[0]|", found `{text[position:]}`'
+            reason = (
+                f'expected names and ranges as in "limit[0, 100] |x[0]|", found `{text[position:]}`'
+            )
             raise script.error(reason, value.start) from None
         position = match.end()
 
@@ -200,7 +255,9 @@ def _bound(text: str | None) -> Fraction | None:
 
 def _parsed(script: Script) -> list[z3.BoolRef]:
     """The assertions as z3 reads them."""
-    logics = [c.words[1].text for c in script.commands if c.name == "set-logic" and len(c.words) > 1]
+    logics = [
+        c.words[1].text for c in script.commands if c.name == "set-logic" and len(c.words) > 1
+    ]
     reals = any(_REAL_LOGIC.fullmatch(logic) for logic in logics)
     text = script.only(_TERMS | {"set-logic"} if reals else _TERMS)
     if "\0" in text:
@@ -223,8 +280,12 @@ def _rewritten(error: Exception, script: Script) -> RuleSyntaxError:
         return RuleSyntaxError(f"z3 cannot read the text: {message.strip()}")
     line = min(int(match[1]), len(script.lines))
     source = script.lines[line - 1]
-    column = int(match[2]) + (line > 1)  # z3 counts columns from 1 in the first line and from 0 in all others
-    return RuleSyntaxError(" ".join(match[3].split()), line=line, column=min(column, len(source) + 1), source=source)
+    column = int(match[2]) + (
+        line > 1
+    )  # z3 counts columns from 1 in the first line and from 0 in all others
+    return RuleSyntaxError(
+        " ".join(match[3].split()), line=line, column=min(column, len(source) + 1), source=source
+    )
 
 
 # --- writing --------------------------------------------------------------------------------------------------------
@@ -247,10 +308,18 @@ def to_smtlib(specification: Specification) -> str:
     for variable in specification.variables:
         constant = encoder.constant(variable)
         lines.append(f"(declare-const {constant.sexpr()} {constant.sort().sexpr()})")
-    lines += [f"(declare-fun {name} ({' '.join(['Real'] * n)}) Real)" for name, n in _arities(specification).items()]
-    lines += [_range(v, encoder) for v in specification.outputs if not isinstance(v.domain, Real | Bool)]
+    lines += [
+        f"(declare-fun {name} ({' '.join(['Real'] * n)}) Real)"
+        for name, n in _arities(specification).items()
+    ]
+    lines += [
+        _range(v, encoder) for v in specification.outputs if not isinstance(v.domain, Real | Bool)
+    ]
     for rule in specification.rules:
-        lines += [f"; {' '.join(rule.text.split())}", f"(assert {encoder.formula(rule.formula).sexpr()})"]
+        lines += [
+            f"; {' '.join(rule.text.split())}",
+            f"(assert {encoder.formula(rule.formula).sexpr()})",
+        ]
     return "\n".join(lines)
 
 
@@ -263,7 +332,9 @@ def _info(inputs: Sequence[Variable], encoder: Encoder) -> str:
     named = []
     for variable in inputs:
         ends = ["" if end is None else str(end) for end in _ends(variable)]
-        named.append(encoder.constant(variable).sexpr() + (f"[{', '.join(ends)}]" if any(ends) else ""))
+        named.append(
+            encoder.constant(variable).sexpr() + (f"[{', '.join(ends)}]" if any(ends) else "")
+        )
     return f'(set-info :inputs "{" ".join(named)}")'
 
 
@@ -278,6 +349,8 @@ def _ends(variable: Variable) -> tuple[Fraction | int | None, Fraction | int | N
 
 def _arities(specification: Specification) -> dict[str, int]:
     """How many arguments each opaque function takes; one that no rule calls is not known and left out."""
-    calls = (s for rule in specification.rules for s in symbols(rule.formula) if isinstance(s, Apply))
+    calls = (
+        s for rule in specification.rules for s in symbols(rule.formula) if isinstance(s, Apply)
+    )
     found = {call.function: len(call.arguments) for call in calls}
     return {name: found[name] for name in specification.functions if name in found}

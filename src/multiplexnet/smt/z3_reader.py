@@ -41,7 +41,8 @@ from multiplexnet.language.values import MOST_DIGITS
 
 __all__ = ["Reader", "Refused", "domain_of", "operands", "short"]
 
-LARGEST_RULE, LARGEST_NUMBER = 1_000_000, 10_000
+LARGEST_RULE = 1_000_000
+LARGEST_NUMBER = 10_000
 """How many parts a rule and a number in it may have once what z3 shares is written out (sharing may double them at
 every step). Numbers with conditions inside are ordered by their text, which makes large ones slow."""
 
@@ -89,11 +90,16 @@ class Reader:
         return self._read[expression.get_id()]  # type: ignore[no-any-return]
 
     def _remember(self, node: z3.ExprRef, parts: list[int]) -> None:
-        value, key = self._value(node, [self._read[part] for part in parts]), node.get_id()
-        plain = isinstance(value, Linear) and all(isinstance(symbol, Variable) for symbol, _ in value.terms)
+        value = self._value(node, [self._read[part] for part in parts])
+        key = node.get_id()
+        plain = isinstance(value, Linear) and all(
+            isinstance(symbol, Variable) for symbol, _ in value.terms
+        )
         self._read[key] = value
         self._sizes[key] = 1 if plain else 1 + sum(self._sizes[part] for part in parts)
-        what, largest = ("number", LARGEST_NUMBER) if isinstance(value, Linear) else ("rule", LARGEST_RULE)
+        what, largest = (
+            ("number", LARGEST_NUMBER) if isinstance(value, Linear) else ("rule", LARGEST_RULE)
+        )
         if self._sizes[key] > largest:
             raise Refused(
                 f"with its shared parts written out this {what} has more than {largest:,} parts: "
@@ -109,19 +115,27 @@ class Reader:
         return _of_size(_READ[kind](node, parts))
 
     def _constant(self, node: z3.ExprRef) -> Formula | Linear:
-        name, domain = node.decl().name(), domain_of(node)
+        name = node.decl().name()
+        domain = domain_of(node)
         variable = self.variables.setdefault(name, Variable(name, len(self.variables), domain))
         if type(variable.domain) is not type(domain):
-            raise Refused(f"there are two constants of different sort named `{name}`: give them different names")
+            raise Refused(
+                f"there are two constants of different sort named `{name}`: give them different names"
+            )
         return _is_true(variable) if isinstance(domain, Bool) else Linear.of(variable)
 
     def _apply(self, node: z3.ExprRef, parts: list[Any]) -> Linear:
-        function, name = node.decl(), node.decl().name()
+        function = node.decl()
+        name = node.decl().name()
         sorts = [function.range(), *(function.domain(i) for i in range(function.arity()))]
         if any(sort.kind() != z3.Z3_REAL_SORT for sort in sorts):
-            raise Refused(f"`{short(node)}`: an opaque function takes reals and gives a real, {name} does not")
+            raise Refused(
+                f"`{short(node)}`: an opaque function takes reals and gives a real, {name} does not"
+            )
         if self.functions.setdefault(name, len(parts)) != len(parts):
-            raise Refused(f"`{short(node)}`: the function {name} is used with different numbers of arguments")
+            raise Refused(
+                f"`{short(node)}`: the function {name} is used with different numbers of arguments"
+            )
         return Linear.of(Apply(name, tuple(parts)))
 
 
@@ -133,7 +147,9 @@ def short(thing: object) -> str:
 
 def operands(expression: z3.ExprRef, kind: int) -> list[z3.ExprRef]:
     """The operands of nested ``And`` (``Or``), in order and each once; the expression itself if it is none."""
-    found, seen, stack = [], set(), [expression]
+    found = []
+    seen = set()
+    stack = [expression]
     while stack:
         node = stack.pop()
         if node.get_id() not in seen:
@@ -148,13 +164,19 @@ def operands(expression: z3.ExprRef, kind: int) -> list[z3.ExprRef]:
 def _parts(node: z3.ExprRef) -> list[z3.ExprRef]:
     """The operands to read before the node; refuses what is no number and no truth value."""
     if z3.is_quantifier(node):
-        raise Refused(f"`{short(node)}` is a quantifier: write the rule out for each of finitely many cases")
+        raise Refused(
+            f"`{short(node)}` is a quantifier: write the rule out for each of finitely many cases"
+        )
     domain_of(node)
     kind = node.decl().kind()
     return operands(node, kind) if kind in (z3.Z3_OP_AND, z3.Z3_OP_OR) else node.children()
 
 
-_DOMAINS: dict[int, Domain] = {z3.Z3_REAL_SORT: Real(), z3.Z3_INT_SORT: Int(0, 0), z3.Z3_BOOL_SORT: Bool()}
+_DOMAINS: dict[int, Domain] = {
+    z3.Z3_REAL_SORT: Real(),
+    z3.Z3_INT_SORT: Int(0, 0),
+    z3.Z3_BOOL_SORT: Bool(),
+}
 _REFUSED_SORTS = {
     z3.Z3_ARRAY_SORT: "an array: use one constant for each element",
     z3.Z3_BV_SORT: "a bit-vector: use Int with bounds",
@@ -203,7 +225,9 @@ def _distinct(node: z3.ExprRef, parts: list[Any]) -> Formula:
     return conjunction([negation(_equal(node, list(pair))) for pair in combinations(parts, 2)])
 
 
-def _compare(relation: Relation, *, turned: bool = False) -> Callable[[z3.ExprRef, list[Any]], Formula]:
+def _compare(
+    relation: Relation, *, turned: bool = False
+) -> Callable[[z3.ExprRef, list[Any]], Formula]:
     def atom(node: z3.ExprRef, parts: list[Any]) -> Formula:
         left, right = reversed(parts) if turned else parts
         return Atom(left - right, relation)
@@ -245,9 +269,18 @@ def _switched(condition: Formula, then: Linear, otherwise: Linear) -> Linear:
     """``then if condition else otherwise``; for two numbers and a Boolean variable just a multiple of that variable."""
     if condition in (TRUE, FALSE):
         return then if condition == TRUE else otherwise
-    if then.is_constant and otherwise.is_constant and isinstance(condition, Atom) and len(condition.linear.terms) == 1:
+    if (
+        then.is_constant
+        and otherwise.is_constant
+        and isinstance(condition, Atom)
+        and len(condition.linear.terms) == 1
+    ):
         variable = condition.linear.terms[0][0]
-        if isinstance(variable, Variable) and isinstance(variable.domain, Bool) and condition == _is_true(variable):
+        if (
+            isinstance(variable, Variable)
+            and isinstance(variable.domain, Bool)
+            and condition == _is_true(variable)
+        ):
             return Linear.of(variable) * (then.constant - otherwise.constant) + otherwise.constant
     return Linear.of(Ite(condition, then, otherwise))
 
@@ -282,14 +315,20 @@ def _of_size(value: Formula | Linear) -> Formula | Linear:
 
 
 def _product(node: z3.ExprRef, parts: list[Any]) -> Linear:
-    varying = [(part, factor) for part, factor in zip(parts, node.children(), strict=True) if not part.is_constant]
+    varying = [
+        (part, factor)
+        for part, factor in zip(parts, node.children(), strict=True)
+        if not part.is_constant
+    ]
     if len(varying) > 1:
         (_, first), (_, second), *_ = varying
         raise Refused(
             f"`{short(node)}` multiplies `{short(first)}` by `{short(second)}`: "
             "rules are linear, one of the two factors must be a number"
         )
-    factor = reduce(lambda a, b: a * b, (part.constant for part in parts if part.is_constant), Fraction(1))
+    factor = reduce(
+        lambda a, b: a * b, (part.constant for part in parts if part.is_constant), Fraction(1)
+    )
     return varying[0][0] * factor if varying else Linear.number(factor)
 
 
@@ -298,7 +337,9 @@ def _quotient(node: z3.ExprRef, parts: list[Any]) -> Linear:
         raise Refused(f"`{short(node)}`: a quotient has two operands, this one has {len(parts)}")
     left, right = parts
     if not right.is_constant:
-        raise Refused(f"`{short(node)}` divides by `{short(node.arg(1))}`: rules are linear, divide by numbers only")
+        raise Refused(
+            f"`{short(node)}` divides by `{short(node.arg(1))}`: rules are linear, divide by numbers only"
+        )
     if right.constant == 0:
         raise Refused(f"`{short(node)}` divides by zero")
     return left * (1 / right.constant)  # type: ignore[no-any-return]
@@ -309,7 +350,9 @@ def _folded(advice: str) -> Callable[[z3.ExprRef, list[Any]], Linear]:
 
     def number(node: z3.ExprRef, parts: list[Any]) -> Linear:
         result = z3.simplify(node)
-        if all(part.is_constant for part in parts) and (z3.is_int_value(result) or z3.is_rational_value(result)):
+        if all(part.is_constant for part in parts) and (
+            z3.is_int_value(result) or z3.is_rational_value(result)
+        ):
             return _numeral(result)
         raise Refused(f"`{short(node)}`: {advice}")
 
@@ -327,19 +370,29 @@ def _absolute(node: z3.ExprRef, parts: list[Any]) -> Linear:
     return maximum([parts[0], -parts[0]])
 
 
-def _count(relation: Relation, *, turned: bool = False, weighted: bool = True) -> Callable[..., Formula]:
+def _count(
+    relation: Relation, *, turned: bool = False, weighted: bool = True
+) -> Callable[..., Formula]:
     """``AtMost``, ``AtLeast`` and the pseudo-Boolean comparisons: a (weighted) count of true operands and a number."""
 
     def atom(node: z3.ExprRef, parts: list[Any]) -> Formula:
         bound, *weights = (int(p) for p in node.decl().params())
         ones = [_switched(part, Linear.number(1), Linear.number(0)) for part in parts]
-        total = _sum(node, [one * w for one, w in zip(ones, weights if weighted else [1] * len(ones), strict=True)])
+        total = _sum(
+            node,
+            [
+                one * w
+                for one, w in zip(ones, weights if weighted else [1] * len(ones), strict=True)
+            ],
+        )
         return Atom(Linear.number(bound) - total if turned else total - bound, relation)
 
     return atom
 
 
-_INTEGER_DIVISION = "rules have no integer division; introduce an integer q with n == d*q + r and 0 <= r < d"
+_INTEGER_DIVISION = (
+    "rules have no integer division; introduce an integer q with n == d*q + r and 0 <= r < d"
+)
 
 _READ: dict[int, Callable[[z3.ExprRef, list[Any]], Formula | Linear]] = {
     z3.Z3_OP_TRUE: lambda node, parts: TRUE,
@@ -370,7 +423,9 @@ _READ: dict[int, Callable[[z3.ExprRef, list[Any]], Formula | Linear]] = {
     z3.Z3_OP_MOD: _folded(_INTEGER_DIVISION),
     z3.Z3_OP_REM: _folded(_INTEGER_DIVISION),
     z3.Z3_OP_POWER: _folded("rules are linear and have no powers"),
-    z3.Z3_OP_TO_INT: _folded("rules do not round; introduce an integer n with n <= x and x < n + 1"),
+    z3.Z3_OP_TO_INT: _folded(
+        "rules do not round; introduce an integer n with n <= x and x < n + 1"
+    ),
     z3.Z3_OP_IS_INT: _refuse("rules cannot ask whether a real is whole; declare an Int"),
     z3.Z3_OP_PB_AT_MOST: _count("<=", weighted=False),
     z3.Z3_OP_PB_AT_LEAST: _count("<=", turned=True, weighted=False),

@@ -57,7 +57,9 @@ def _answering(as_json: bool) -> Iterator[None]:
         print(f"error: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     except BrokenPipeError:
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it closes stdout
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # or Python complains when it closes stdout
         raise typer.Exit(141) from None
 
 
@@ -81,7 +83,8 @@ def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
         TimeElapsedColumn(),
     )
     bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task, start = bar.add_task("checking", total=total), perf_counter()
+    task = bar.add_task("checking", total=total)
+    start = perf_counter()
 
     def update(rows: int) -> None:
         if perf_counter() - start > SLOW_SECONDS:
@@ -98,9 +101,14 @@ def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
 @contextmanager
 def _phases() -> Iterator[Callable[[str, int], None]]:
     """What is being done and how far it is, on standard error, once the work has taken a while."""
-    columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:,}"), TimeElapsedColumn())
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}: {task.completed:,}"),
+        TimeElapsedColumn(),
+    )
     shown = Progress(*columns, console=Console(stderr=True), transient=True)
-    task, start = shown.add_task("", total=None), perf_counter()
+    task = shown.add_task("", total=None)
+    start = perf_counter()
 
     def told(doing: str, done: int) -> None:
         if perf_counter() - start > SLOW_SECONDS:
@@ -131,7 +139,9 @@ def _main(
     pass
 
 
-RulesFile = Annotated[Path, typer.Argument(metavar="FILE", help="Rules: .rules, .smt2 or .txt.", show_default=False)]
+RulesFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Rules: .rules, .smt2 or .txt.", show_default=False)
+]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
@@ -141,7 +151,9 @@ def _load(path: Path) -> Any:
     try:
         return Rules.load(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise _BadInput(f"{path} cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        raise _BadInput(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
 
 
 # --- check ----------------------------------------------------------------------------------------------------------
@@ -150,13 +162,19 @@ def _load(path: Path) -> Any:
 @app.command()
 def check(
     file: RulesFile,
-    table: Annotated[Path, typer.Argument(metavar="TABLE", help="A .csv or .parquet file.", show_default=False)],
+    table: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="A .csv or .parquet file.", show_default=False)
+    ],
     as_json: AsJson = False,
     by_position: Annotated[
-        bool, typer.Option("--by-position", help="Take columns in order (y_0 is the first) instead of by name.")
+        bool,
+        typer.Option(
+            "--by-position", help="Take columns in order (y_0 is the first) instead of by name."
+        ),
     ] = False,
     skip: Annotated[
-        list[str] | None, typer.Option("--skip", metavar="COLUMN", help="Leave this column out. Can be repeated.")
+        list[str] | None,
+        typer.Option("--skip", metavar="COLUMN", help="Leave this column out. Can be repeated."),
     ] = None,
 ) -> None:
     """Which rows of TABLE break which rules, exactly. Exit code 0: none; 1: some; 2: bad input."""
@@ -167,8 +185,14 @@ def check(
 
         specification: Specification = _load(file).specification
         with _progress(estimated_rows(table)) as update:
-            report = check_table(specification, table, by_position=by_position, skip=skip or (), progress=update)
-        _printed(lambda: check_text(report), lambda: {"rules_file": str(file), **check_json(report)}, as_json)
+            report = check_table(
+                specification, table, by_position=by_position, skip=skip or (), progress=update
+            )
+        _printed(
+            lambda: check_text(report),
+            lambda: {"rules_file": str(file), **check_json(report)},
+            as_json,
+        )
         if not report.all_obey:
             raise typer.Exit(1)
 
@@ -184,12 +208,16 @@ class _Axes(TyperCommand):
 
 
 def _repeated(args: Sequence[str], option: str, most: int) -> list[str]:
-    result, left = [], 0
+    result = []
+    left = 0
     for k, argument in enumerate(args):
         if argument == option:
             left = most
             continue
-        is_name = not argument.startswith("-") and argument.replace("[", "_").replace("]", "_").isidentifier()
+        is_name = (
+            not argument.startswith("-")
+            and argument.replace("[", "_").replace("]", "_").isidentifier()
+        )
         left = left if is_name or (left == most and k) else 0
         result += [option, argument] if left else [argument]
         left = max(left - 1, 0)
@@ -200,16 +228,25 @@ def _repeated(args: Sequence[str], option: str, most: int) -> list[str]:
 def explain(
     file: RulesFile,
     as_json: AsJson = False,
-    plot: Annotated[Path | None, typer.Option(metavar="PNG", help="Draw the terms into this file.")] = None,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="PNG", help="Draw the terms into this file.")
+    ] = None,
     axes: Annotated[
-        list[str] | None, typer.Option(metavar="A [B]", help="The variables to draw (the first two outputs).")
+        list[str] | None,
+        typer.Option(metavar="A [B]", help="The variables to draw (the first two outputs)."),
     ] = None,
     at: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=NUMBER", help="The value of an input in the picture. Can be repeated."),
+        typer.Option(
+            metavar="NAME=NUMBER", help="The value of an input in the picture. Can be repeated."
+        ),
     ] = None,
-    max_terms: Annotated[int | None, typer.Option(min=1, help="The most terms a block may have.")] = None,
-    all_terms: Annotated[bool, typer.Option("--all-terms", help="Show every term, however many.")] = False,
+    max_terms: Annotated[
+        int | None, typer.Option(min=1, help="The most terms a block may have.")
+    ] = None,
+    all_terms: Annotated[
+        bool, typer.Option("--all-terms", help="Show every term, however many.")
+    ] = False,
     seconds: Annotated[
         float, typer.Option(min=0, help="Tell what was found after so many seconds (0: no limit).")
     ] = SECONDS,
@@ -259,10 +296,14 @@ def _draw(compiled: Any, path: Path, axes: Sequence[str] | None, at: dict[str, F
 
 @app.command()
 def certify(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="What mux.certificate.save wrote.", show_default=False)],
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="What mux.certificate.save wrote.", show_default=False),
+    ],
     as_json: AsJson = False,
     rules: Annotated[
-        Path | None, typer.Option(metavar="RULES", help="A rule file that the certificate should be about.")
+        Path | None,
+        typer.Option(metavar="RULES", help="A rule file that the certificate should be about."),
     ] = None,
 ) -> None:
     """Check the certificate in FILE again, without the compiler. Exit code 0: certified; 1: refuted; 2: unreadable."""
@@ -275,9 +316,12 @@ def certify(
         from multiplexnet.certificate.rules import written
 
         try:
-            certificate, given = Certificate.load(file), None if rules is None else written(rules)
+            certificate = Certificate.load(file)
+            given = None if rules is None else written(rules)
         except OSError as error:
-            raise _BadInput(f"{error.filename or file} cannot be read: {error.strerror or error}") from None
+            raise _BadInput(
+                f"{error.filename or file} cannot be read: {error.strerror or error}"
+            ) from None
         report = checked(certificate, rules=given)
         data = {"certificate_file": str(file), **report_json(report)}
         _printed(lambda: Text(report_text(report)), lambda: data, as_json)

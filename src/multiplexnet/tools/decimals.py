@@ -28,7 +28,8 @@ class BadCell(Exception):
     """A cell that cannot be read: its row (from 0) and what is wrong with it."""
 
     def __init__(self, row: int, reason: str) -> None:
-        self.row, self.reason = row, reason
+        self.row = row
+        self.reason = reason
         super().__init__(reason)
 
 
@@ -66,7 +67,9 @@ def _truth_values(cells: pl.Series) -> Column:
 def _numbers(cells: pl.Series) -> Column:
     if cells.dtype == pl.String:
         return _decimals(cells)
-    if cells.dtype == pl.Boolean or (cells.dtype.is_integer() and cells.dtype not in (pl.UInt64, pl.Int128)):
+    if cells.dtype == pl.Boolean or (
+        cells.dtype.is_integer() and cells.dtype not in (pl.UInt64, pl.Int128)
+    ):
         return Column.integers(cells.cast(pl.Int64).to_numpy())
     if cells.dtype.is_float():
         return _floats(cells.cast(pl.Float64).to_numpy())
@@ -90,7 +93,8 @@ def _decimals(cells: pl.Series, expected: str = "a number such as 12.5 or 3e-4")
     if not digits.null_count():
         return _scaled(digits.to_numpy(), places.to_numpy(), {})
     rows = np.flatnonzero(digits.is_null().to_numpy())
-    m, e = digits.fill_null(0).to_numpy().copy(), places.to_numpy().copy()
+    m = digits.fill_null(0).to_numpy().copy()
+    e = places.to_numpy().copy()
     m[rows], e[rows], odd = _scientific(cells.gather(rows), rows, expected)
     return _scaled(m, e, odd)
 
@@ -99,9 +103,17 @@ def _split(cells: pl.Series) -> tuple[pl.Series, pl.Series]:
     """Digits as an integer and the number of decimal places; null digits where the cell is no plain decimal."""
     cell = pl.col("cell").str
     digits = cell.replace(".", "", literal=True).cast(pl.Int64, strict=False)
-    misplaced = cell.starts_with(".-") | cell.starts_with(".+")  # without its point it would be a number
-    places = (cell.len_bytes().cast(pl.Int64) - 1 - cell.find(".", literal=True).cast(pl.Int64)).fill_null(0)
-    found = cells.alias("cell").to_frame().select(digits=pl.when(~misplaced).then(digits), places=places)
+    misplaced = cell.starts_with(".-") | cell.starts_with(
+        ".+"
+    )  # without its point it would be a number
+    places = (
+        cell.len_bytes().cast(pl.Int64) - 1 - cell.find(".", literal=True).cast(pl.Int64)
+    ).fill_null(0)
+    found = (
+        cells.alias("cell")
+        .to_frame()
+        .select(digits=pl.when(~misplaced).then(digits), places=places)
+    )
     return found["digits"], found["places"]
 
 
@@ -115,9 +127,17 @@ def _scientific(
     exponent = halves["field_1"].cast(pl.Int64, strict=False)
     plain = halves["field_1"].is_null()
     places = places - exponent.zip_with(~plain, pl.repeat(0, len(cells), eager=True))
-    read = (digits.is_not_null() & places.is_not_null() & (places.abs() <= LONGEST)).fill_null(False).to_numpy()
-    odd = {int(rows[k]): _fraction(cells[int(k)], int(rows[k]), expected) for k in np.flatnonzero(~read)}
-    m, e = digits.fill_null(0).to_numpy(), places.fill_null(0).to_numpy()
+    read = (
+        (digits.is_not_null() & places.is_not_null() & (places.abs() <= LONGEST))
+        .fill_null(False)
+        .to_numpy()
+    )
+    odd = {
+        int(rows[k]): _fraction(cells[int(k)], int(rows[k]), expected)
+        for k in np.flatnonzero(~read)
+    }
+    m = digits.fill_null(0).to_numpy()
+    e = places.fill_null(0).to_numpy()
     return np.where(read, m, 0), np.where(read, e, 0), odd
 
 
@@ -138,7 +158,9 @@ def _shortened(cell: str) -> str:
     return repr(cell if len(cell) <= 40 else cell[:40] + "…")
 
 
-def _scaled(digits: NDArray[np.int64], places: NDArray[np.int64], odd: dict[int, Fraction]) -> Column:
+def _scaled(
+    digits: NDArray[np.int64], places: NDArray[np.int64], odd: dict[int, Fraction]
+) -> Column:
     """``digits / 10^places`` with one common power of ten; rows that would need too large a factor become odd."""
     common = _common_places(places[digits != 0])
     shift = np.where(digits == 0, 0, common - places)
@@ -146,7 +168,11 @@ def _scaled(digits: NDArray[np.int64], places: NDArray[np.int64], odd: dict[int,
     for row in np.flatnonzero(outside):
         odd[int(row)] = Fraction(int(digits[row])) / Fraction(10) ** int(places[row])
     integers = Column.integers(np.where(outside, 0, digits))
-    parts = integers.parts if not shift.any() else expanded(integers.parts, POWERS[np.where(outside, 0, shift)])
+    parts = (
+        integers.parts
+        if not shift.any()
+        else expanded(integers.parts, POWERS[np.where(outside, 0, shift)])
+    )
     return Column(parts, Fraction(10) ** -common, odd)
 
 

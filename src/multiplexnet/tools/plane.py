@@ -60,7 +60,9 @@ Frame = tuple[Floats, Floats]  # lower left, upper right
 # --- terms to regions -----------------------------------------------------------------------------------------------
 
 
-def regions(compiled: Compiled, axes: Sequence[Variable], at: Mapping[Variable, Fraction]) -> Iterator[Region]:
+def regions(
+    compiled: Compiled, axes: Sequence[Variable], at: Mapping[Variable, Fraction]
+) -> Iterator[Region]:
     """One region for every choice of terms in the blocks of the axes, nested choices included."""
     blocks = [block for block in compiled.blocks if set(block.outputs) & set(axes)]
     for chosen in product(*(list(_plain_terms(block)) for block in blocks)):
@@ -78,19 +80,28 @@ def _plain_terms(block: Block) -> Iterator[tuple[str, Term]]:
             yield ".".join([str(k), *(label for label, _ in chosen)]), Term(rows, fixed)
 
 
-def _region(label: str, term: Term, axes: Sequence[Variable], at: Mapping[Variable, Fraction]) -> Region:
+def _region(
+    label: str, term: Term, axes: Sequence[Variable], at: Mapping[Variable, Fraction]
+) -> Region:
     fixed = [Atom(Linear.of(v) - n, "==") for v, n in term.fixed]
     rows = [Atom(_fixed(row.linear, at), row.relation) for row in (*term.rows, *fixed)]
     names = list(axes) + _tied(rows, axes)
     kept = [r for r in rows if {s for s, _ in r.linear.terms} & set(names) or not r.linear.terms]
-    matrix = np.array([[nearest(r.linear.coefficient(v)) for v in names] for r in kept]).reshape(-1, len(names))
+    matrix = np.array([[nearest(r.linear.coefficient(v)) for v in names] for r in kept]).reshape(
+        -1, len(names)
+    )
     right = np.array([nearest(-r.linear.constant) for r in kept])
     length = np.linalg.norm(matrix, axis=1)
     scale = np.where(length > 0, length, 1.0)
-    matrix, right = matrix / scale[:, None], right / scale
+    matrix = matrix / scale[:, None]
+    right = right / scale
     equal = np.array([r.relation == "==" for r in kept], dtype=np.bool_)
     strict = np.array([r.relation == "<" for r in kept], dtype=np.bool_)
-    A, b, strict, C, d = matrix[~equal], right[~equal], strict[~equal], matrix[equal], right[equal]
+    A = matrix[~equal]
+    b = right[~equal]
+    strict = strict[~equal]
+    C = matrix[equal]
+    d = right[equal]
     return Region(label, term, A, b, strict, C, d, len(axes))
 
 
@@ -98,8 +109,12 @@ def _fixed(linear: Linear, at: Mapping[Variable, Fraction]) -> Linear:
     """The expression with its inputs put in."""
     for symbol, _ in linear.terms:
         if not isinstance(symbol, Variable):
-            raise PlotError("rules with functions cannot be drawn: what the functions return is not known here")
-    constant = sum((c * at[s] for s, c in linear.terms if isinstance(s, Variable) and s in at), linear.constant)
+            raise PlotError(
+                "rules with functions cannot be drawn: what the functions return is not known here"
+            )
+    constant = sum(
+        (c * at[s] for s, c in linear.terms if isinstance(s, Variable) and s in at), linear.constant
+    )
     return Linear(tuple((s, c) for s, c in linear.terms if s not in at), constant)
 
 
@@ -107,9 +122,16 @@ def _tied(rows: Sequence[Atom], axes: Sequence[Variable]) -> list[Variable]:
     """The other variables that rows connect to the axes."""
     reached = set(axes)
     while True:
-        new = {s for row in rows for s, _ in row.linear.terms if reached & {t for t, _ in row.linear.terms}} - reached
+        new = {
+            s
+            for row in rows
+            for s, _ in row.linear.terms
+            if reached & {t for t, _ in row.linear.terms}
+        } - reached
         if not new:
-            return sorted((v for v in reached - set(axes) if isinstance(v, Variable)), key=lambda v: v.index)
+            return sorted(
+                (v for v in reached - set(axes) if isinstance(v, Variable)), key=lambda v: v.index
+            )
         reached |= {v for v in new if isinstance(v, Variable)}
 
 
@@ -129,12 +151,20 @@ def outline(region: Region, frame: Frame) -> list[Edge]:
 
 def is_attained(region: Region, point: Floats, frame: Frame) -> bool:
     """Whether the point belongs to the region, not only to its closure."""
-    return _room(_in_unit_square(region, frame), np.eye(region.axes), (point - frame[0]) / (frame[1] - frame[0])) > 0
+    return (
+        _room(
+            _in_unit_square(region, frame),
+            np.eye(region.axes),
+            (point - frame[0]) / (frame[1] - frame[0]),
+        )
+        > 0
+    )
 
 
 def _in_unit_square(region: Region, frame: Frame) -> Region:
     """The region moved and stretched so that the frame is the unit square, rows of length one."""
-    lower, width = np.zeros(region.A.shape[1]), np.ones(region.A.shape[1])
+    lower = np.zeros(region.A.shape[1])
+    width = np.ones(region.A.shape[1])
     lower[: region.axes], width[: region.axes] = frame[0], frame[1] - frame[0]
 
     def moved(rows: Floats, right: Floats) -> tuple[Floats, Floats]:
@@ -212,12 +242,18 @@ def _ordered(points: Floats) -> list[Floats]:
 
 def _vertices(region: Region, frame: Frame | None) -> Floats:
     """Where the boundary lines (and the frame's) meet inside the region."""
-    rows, right = [region.A, region.C], [region.b, region.d]
+    rows = [region.A, region.C]
+    right = [region.b, region.d]
     if frame is not None:
         eye = np.eye(region.axes)
-        rows, right = [*rows, -eye, eye], [*right, -frame[0], frame[1]]
-    lines, levels = np.vstack(rows), np.concatenate(right)
-    corners = [_meeting(lines[list(k)], levels[list(k)]) for k in combinations(range(len(lines)), region.axes)]
+        rows = [*rows, -eye, eye]
+        right = [*right, -frame[0], frame[1]]
+    lines = np.vstack(rows)
+    levels = np.concatenate(right)
+    corners = [
+        _meeting(lines[list(k)], levels[list(k)])
+        for k in combinations(range(len(lines)), region.axes)
+    ]
     points = np.array([c for c in corners if c is not None]).reshape(-1, region.axes)
     slack = 1e-9 * (1 + np.abs(points).max(axis=1, initial=0.0))[:, None]
     inequalities = len(region.A)
@@ -282,7 +318,9 @@ def _projected(region: Region, frame: Frame) -> Floats:
 def frame_of(shown: Sequence[Region], axes: int) -> Frame:
     """A frame with every corner and some room, more of it where sets go on; ±10 on an axis without corners."""
     landmarks = [_landmarks(region) for region in shown]
-    coordinates = [np.concatenate([np.zeros(0), *(values[i] for values in landmarks)]) for i in range(axes)]
+    coordinates = [
+        np.concatenate([np.zeros(0), *(values[i] for values in landmarks)]) for i in range(axes)
+    ]
     frame = _around(coordinates, 0.15)
     return _around(coordinates, 0.4) if any(_touches(region, frame) for region in shown) else frame
 
@@ -296,8 +334,11 @@ def _around(coordinates: Sequence[Floats], room: float) -> Frame:
 def _side(coordinates: Floats, span: float, widest: float, room: float) -> tuple[float, float]:
     if not len(coordinates):
         return -10.0, 10.0
-    if span <= 1e-9 * max(np.abs(coordinates).max(), 1.0):  # one coordinate only: as wide as the other axis
-        span, room = widest or max(2 * float(np.abs(coordinates).max()), 4.0), 0.5
+    if span <= 1e-9 * max(
+        np.abs(coordinates).max(), 1.0
+    ):  # one coordinate only: as wide as the other axis
+        span = widest or max(2 * float(np.abs(coordinates).max()), 4.0)
+        room = 0.5
     return float(coordinates.min()) - room * span, float(coordinates.max()) + room * span
 
 
@@ -310,11 +351,14 @@ def _landmarks(region: Region) -> list[Floats]:
     """What to show on each axis: corners; without any, where boundary lines are nearest to the origin."""
     if region.is_projection:
         everywhere = (np.full(region.axes, -FAR), np.full(region.axes, FAR))
-        ends = [[_support(region, s * e, everywhere) for s in (1.0, -1.0)] for e in np.eye(region.axes)]
+        ends = [
+            [_support(region, s * e, everywhere) for s in (1.0, -1.0)] for e in np.eye(region.axes)
+        ]
         found = [np.array([p[i] for p in pair if p is not None]) for i, pair in enumerate(ends)]
     elif len(corners := _vertices(region, None)):
         found = list(corners.T)
     else:
-        lines, levels = np.vstack([region.A, region.C]), np.concatenate([region.b, region.d])
+        lines = np.vstack([region.A, region.C])
+        levels = np.concatenate([region.b, region.d])
         found = [(lines[:, i] * levels)[lines[:, i] != 0] for i in range(region.axes)]
     return [values[np.abs(values) < FAR / 2] for values in found]

@@ -54,9 +54,13 @@ def plot_terms(
     inputs = _inputs(compiled, at or {})
     found = list(regions(compiled, chosen, inputs))
     if len(found) > MOST_REGIONS:
-        raise PlotError(f"{len(found):,} terms are too many for a picture (at most {MOST_REGIONS:,})")
+        raise PlotError(
+            f"{len(found):,} terms are too many for a picture (at most {MOST_REGIONS:,})"
+        )
     figure = Figure(
-        figsize=(8, 6 if len(chosen) == 2 else min(1.6 + 0.35 * len(found), 12)), layout="constrained", dpi=150
+        figsize=(8, 6 if len(chosen) == 2 else min(1.6 + 0.35 * len(found), 12)),
+        layout="constrained",
+        dpi=150,
     )
     canvas = figure.add_subplot()
     colours = _colours(len(found))
@@ -82,7 +86,9 @@ def _axes(compiled: Compiled, names: Sequence[str] | None) -> list[Variable]:
     known = {v.name: v for v in compiled.outputs}
     for name in names:
         if name not in known:
-            raise PlotError(f"{name!r} is not an output of the rules (their outputs: {', '.join(known)})")
+            raise PlotError(
+                f"{name!r} is not an output of the rules (their outputs: {', '.join(known)})"
+            )
     if len(names) > 2 or len(set(names)) < len(names):
         raise PlotError("a picture has one axis or two different ones")
     return [known[name] for name in names]
@@ -92,7 +98,9 @@ def _inputs(compiled: Compiled, at: Mapping[str, Fraction]) -> dict[Variable, Fr
     known = [v.name for v in compiled.inputs]
     for name in at:
         if name not in known:
-            raise PlotError(f"{name!r} is not an input of the rules (their inputs: {', '.join(known) or 'none'})")
+            raise PlotError(
+                f"{name!r} is not an input of the rules (their inputs: {', '.join(known) or 'none'})"
+            )
     return {v: at.get(v.name, _middle(v)) for v in compiled.inputs}
 
 
@@ -101,13 +109,21 @@ def _middle(variable: Variable) -> Fraction:
         case Real(None, None):
             return Fraction(0)
         case Real(lower, upper):
-            return (lower + upper) / 2 if lower is not None and upper is not None else (lower or upper or Fraction(0))
+            return (
+                (lower + upper) / 2
+                if lower is not None and upper is not None
+                else (lower or upper or Fraction(0))
+            )
         case domain:
             return Fraction(domain.values[0])
 
 
 def _title(
-    compiled: Compiled, axes: list[Variable], inputs: dict[Variable, Fraction], found: list[Region], drawn: int
+    compiled: Compiled,
+    axes: list[Variable],
+    inputs: dict[Variable, Fraction],
+    found: list[Region],
+    drawn: int,
 ) -> str:
     count = f"{len(found)} term" if len(found) == 1 else f"{len(found)} terms"
     words = [f"{count} in {' and '.join(v.name for v in axes)}"]
@@ -117,7 +133,9 @@ def _title(
         others = len(compiled.outputs) - len(axes)
         words.append(f"(projection along {others} other output{'' if others == 1 else 's'})")
     if drawn < len(found):
-        words.append(f"({len(found) - drawn} without points {'there' if inputs else 'in the frame'})")
+        words.append(
+            f"({len(found) - drawn} without points {'there' if inputs else 'in the frame'})"
+        )
     return " ".join(words)
 
 
@@ -126,7 +144,9 @@ def _colours(count: int) -> list[Colour]:
 
     if count <= 10:
         return [colormaps["tab10"](k) for k in range(count)]
-    return [colormaps["turbo"](0.05 + 0.9 * ((k * 0.618034) % 1)) for k in range(count)]  # neighbours far apart
+    return [
+        colormaps["turbo"](0.05 + 0.9 * ((k * 0.618034) % 1)) for k in range(count)
+    ]  # neighbours far apart
 
 
 def _text(region: Region) -> str:
@@ -139,7 +159,10 @@ def _legend(figure: Any, found: list[Region], colours: list[Colour]) -> None:
         return
     from matplotlib.patches import Patch
 
-    handles = [Patch(color=c, alpha=0.6, label=f"{r.label}: {_text(r)}") for r, c in zip(found, colours, strict=True)]
+    handles = [
+        Patch(color=c, alpha=0.6, label=f"{r.label}: {_text(r)}")
+        for r, c in zip(found, colours, strict=True)
+    ]
     figure.legend(handles=handles, loc="outside lower left", fontsize=8, frameon=False)
 
 
@@ -171,7 +194,9 @@ def _draw_plane(canvas: Axes, found: list[Region], colours: list[Colour], frame:
         if len(same) == 1:  # terms that differ elsewhere are drawn once
             _draw_shape(canvas, region, edges, colour, frame)
     if len(found) <= MOST_LABELS:
-        _draw_labels(canvas, {_key(edges, frame): edges for edges in shapes if edges}, labels, frame)
+        _draw_labels(
+            canvas, {_key(edges, frame): edges for edges in shapes if edges}, labels, frame
+        )
     canvas.set_xlim(frame[0][0], frame[1][0])
     canvas.set_ylim(frame[0][1], frame[1][1])
     canvas.grid(alpha=0.25)
@@ -185,7 +210,9 @@ def _key(edges: list[Edge], frame: Frame) -> bytes:
     return np.unique(placed, axis=0).tobytes()
 
 
-def _draw_shape(canvas: Axes, region: Region, edges: list[Edge], colour: Colour, frame: Frame) -> None:
+def _draw_shape(
+    canvas: Axes, region: Region, edges: list[Edge], colour: Colour, frame: Frame
+) -> None:
     if len(edges) > 2:
         _draw_polygon(canvas, edges, colour)
     else:
@@ -198,13 +225,23 @@ def _draw_polygon(canvas: Axes, edges: list[Edge], colour: Colour) -> None:
     for edge in edges:
         if edge.kind != "frame":
             style = "-" if edge.kind == "closed" else (0, (4, 3))
-            canvas.plot(*zip(edge.start, edge.end, strict=True), color=colour, linestyle=style, linewidth=1.8)
+            canvas.plot(
+                *zip(edge.start, edge.end, strict=True),
+                color=colour,
+                linestyle=style,
+                linewidth=1.8,
+            )
 
 
 def _draw_thin(canvas: Axes, region: Region, edge: Edge, colour: Colour, frame: Frame) -> None:
     """A segment with its ends, or a point."""
     if not np.allclose(edge.start, edge.end):
-        canvas.plot(*zip(edge.start, edge.end, strict=True), color=colour, linewidth=2.5, solid_capstyle="butt")
+        canvas.plot(
+            *zip(edge.start, edge.end, strict=True),
+            color=colour,
+            linewidth=2.5,
+            solid_capstyle="butt",
+        )
     for end in (edge.start, edge.end):
         if not _on_frame(end, frame):
             _draw_end(canvas, end, colour, filled=is_attained(region, end, frame))
@@ -212,7 +249,16 @@ def _draw_thin(canvas: Axes, region: Region, edge: Edge, colour: Colour, frame: 
 
 def _draw_end(canvas: Axes, point: Any, colour: Colour, *, filled: bool) -> None:
     face = colour if filled else "white"
-    canvas.plot(point[0], point[1], "o", color=colour, markerfacecolor=face, markersize=6, zorder=3, clip_on=False)
+    canvas.plot(
+        point[0],
+        point[1],
+        "o",
+        color=colour,
+        markerfacecolor=face,
+        markersize=6,
+        zorder=3,
+        clip_on=False,
+    )
 
 
 def _on_frame(point: Any, frame: Frame) -> bool:
@@ -220,12 +266,16 @@ def _on_frame(point: Any, frame: Frame) -> bool:
     return bool(((np.abs(point - frame[0]) <= close) | (np.abs(point - frame[1]) <= close)).any())
 
 
-def _draw_labels(canvas: Axes, shapes: dict[bytes, list[Edge]], labels: dict[bytes, list[str]], frame: Frame) -> None:
+def _draw_labels(
+    canvas: Axes, shapes: dict[bytes, list[Edge]], labels: dict[bytes, list[str]], frame: Frame
+) -> None:
     """Each label inside its shape, and away from the labels before it."""
     placed: list[Any] = []
     for key, edges in shapes.items():
         spots = [(spot - frame[0]) / (frame[1] - frame[0]) for spot in _spots(edges)]
-        room = [min((np.abs(spot - other).max() for other in placed), default=1.0) for spot in spots]
+        room = [
+            min((np.abs(spot - other).max() for other in placed), default=1.0) for spot in spots
+        ]
         best = next((k for k, distance in enumerate(room) if distance > 0.08), int(np.argmax(room)))
         placed.append(spots[best])
         side = 0 if len(edges) > 2 else -1 if spots[best][0] > 0.85 else 1
@@ -235,7 +285,10 @@ def _draw_labels(canvas: Axes, shapes: dict[bytes, list[Edge]], labels: dict[byt
 def _spots(edges: list[Edge]) -> list[Any]:
     """Places for a label, the best first."""
     if len(edges) < 3:
-        return [edges[0].start + t * (edges[0].end - edges[0].start) for t in (0.5, 0.25, 0.75, 0.125, 0.875)]
+        return [
+            edges[0].start + t * (edges[0].end - edges[0].start)
+            for t in (0.5, 0.25, 0.75, 0.125, 0.875)
+        ]
     corners = np.array([edge.start for edge in edges])
     centre = _centroid(corners)
     middles = (corners + np.roll(corners, -1, axis=0)) / 2
@@ -253,7 +306,12 @@ def _draw_label(canvas: Axes, label: str, where: Any, side: int) -> None:
         va="center",
         fontsize=10,
         fontweight="bold",
-        bbox={"boxstyle": "round,pad=0.15", "facecolor": "white", "edgecolor": "none", "alpha": 0.7},
+        bbox={
+            "boxstyle": "round,pad=0.15",
+            "facecolor": "white",
+            "edgecolor": "none",
+            "alpha": 0.7,
+        },
     )
 
 
@@ -279,12 +337,16 @@ def _draw_line(canvas: Axes, found: list[Region], colours: list[Colour], frame: 
     canvas.set_xlim(frame[0][0], frame[1][0])
     canvas.set_ylim(-len(found) + 0.4, 0.6)
     few = len(found) <= MOST_LABELS
-    canvas.set_yticks(range(0, -len(found), -1) if few else [], labels=[r.label for r in found] if few else [])
+    canvas.set_yticks(
+        range(0, -len(found), -1) if few else [], labels=[r.label for r in found] if few else []
+    )
     canvas.grid(axis="x", alpha=0.25)
     return drawn
 
 
-def _draw_interval(canvas: Axes, region: Region, edge: Edge, height: float, colour: Colour, frame: Frame) -> None:
+def _draw_interval(
+    canvas: Axes, region: Region, edge: Edge, height: float, colour: Colour, frame: Frame
+) -> None:
     ends = sorted([float(edge.start[0]), float(edge.end[0])])
     canvas.plot(ends, [height, height], color=colour, linewidth=3, solid_capstyle="butt")
     for x, marker in zip(ends, "<>", strict=True):

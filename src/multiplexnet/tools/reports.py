@@ -44,14 +44,18 @@ def _counted(count: int, noun: str) -> str:
 
 
 def _domain(variable: Variable) -> str:
-    return declaration_text(Specification((Variable("_", 0, variable.domain, variable.role),), ()))[3:]
+    return declaration_text(Specification((Variable("_", 0, variable.domain, variable.role),), ()))[
+        3:
+    ]
 
 
 def _table(*columns: tuple[str, bool]) -> Table:
     """A plain table; a column is its header and whether it holds numbers."""
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for header, is_number in columns:
-        table.add_column(header, justify="right" if is_number else "left", overflow="fold", header_style="dim")
+        table.add_column(
+            header, justify="right" if is_number else "left", overflow="fold", header_style="dim"
+        )
     return table
 
 
@@ -111,30 +115,50 @@ def check_text(report: TableReport) -> RenderableType:
 
 def _verdict(report: TableReport) -> Text:
     if report.rows == 0:
-        return Text(f"{report.path}: the table has a header and no rows, so nothing breaks the rules.", style="yellow")
+        return Text(
+            f"{report.path}: the table has a header and no rows, so nothing breaks the rules.",
+            style="yellow",
+        )
     head = f"{report.path}: {_counted(report.rows, 'row')} checked in {report.seconds:.1f} s, "
     if report.all_obey:
         return Text.assemble(head, ("all obey the rules.", "green"))
     failed = report.rows - report.obeying
-    return Text.assemble(head, (f"{failed:,} {'does' if failed == 1 else 'do'} not obey the rules.", "red"))
+    return Text.assemble(
+        head, (f"{failed:,} {'does' if failed == 1 else 'do'} not obey the rules.", "red")
+    )
 
 
 def _rule_table(report: TableReport) -> Table:
     table = _table(
-        ("line", True), ("rule", False), ("violating rows", True), ("first", True), ("largest violation", True)
+        ("line", True),
+        ("rule", False),
+        ("violating rows", True),
+        ("first", True),
+        ("largest violation", True),
     )
     for r in report.rules:
-        largest = None if r.largest is None else "on the boundary" if r.largest == 0 else _readable(r.largest)
+        largest = (
+            None
+            if r.largest is None
+            else "on the boundary"
+            if r.largest == 0
+            else _readable(r.largest)
+        )
         row = _cells(r.rule.line, r.rule.text, f"{r.violations:,}", r.first_row, largest)
         table.add_row(*row, style="red" if r.violations else "")
     return table
 
 
 def _domain_table(report: TableReport) -> Table:
-    table = _table(("variable", False), ("declared as", False), ("rows outside", True), ("first", True))
+    table = _table(
+        ("variable", False), ("declared as", False), ("rows outside", True), ("first", True)
+    )
     for d in report.domains:
         if d.violations:
-            table.add_row(*_cells(d.variable.name, _domain(d.variable), f"{d.violations:,}", d.first_row), style="red")
+            table.add_row(
+                *_cells(d.variable.name, _domain(d.variable), f"{d.violations:,}", d.first_row),
+                style="red",
+            )
     return table
 
 
@@ -166,7 +190,9 @@ def explain_json(explanation: Explanation) -> Json:
     }
     if compiled is not None:
         certificate = compiled.certificate
-        answer["blocks"] = [_block_json(b, s) for b, s in zip(compiled.blocks, _shapes(explanation), strict=True)]
+        answer["blocks"] = [
+            _block_json(b, s) for b, s in zip(compiled.blocks, _shapes(explanation), strict=True)
+        ]
         answer["complete"] = compiled.complete
         answer["covered"] = None if compiled.covered is None else _number(compiled.covered)
         answer["certificate"] = {
@@ -195,7 +221,11 @@ def _point_json(point: Iterable[tuple[Variable, Fraction]]) -> dict[str, str]:
 
 def _value(variable: Variable, number: Fraction, text: Callable[[Fraction], str]) -> str:
     """The value of a variable: of a category its label."""
-    return variable.domain.labels[int(number)] if isinstance(variable.domain, Category) else text(number)
+    return (
+        variable.domain.labels[int(number)]
+        if isinstance(variable.domain, Category)
+        else text(number)
+    )
 
 
 def _range_json(r: Range) -> Json:
@@ -215,13 +245,22 @@ def _block_json(block: Block, shapes: Sequence[TermShape | None]) -> Json:
     for term, shape in zip(block.terms, shapes, strict=True):
         known = (None, None) if shape is None else (shape.dimension, shape.bounded)
         steps = {name: number_text(step) for name, step in _steps(block, term, shape).items()}
-        terms.append({**_term_json(term), "dimension": known[0], "bounded": known[1], "steps": steps})
+        terms.append(
+            {**_term_json(term), "dimension": known[0], "bounded": known[1], "steps": steps}
+        )
     return {"outputs": [v.name for v in block.outputs], "size": block.size, "terms": terms}
 
 
 def _term_json(term: Term) -> Json:
-    nested = [{"outputs": [v.name for v in b.outputs], "terms": [_term_json(t) for t in b.terms]} for b in term.blocks]
-    return {"rows": [formula_text(row) for row in term.rows], "fixed": _point_json(term.fixed), "blocks": nested}
+    nested = [
+        {"outputs": [v.name for v in b.outputs], "terms": [_term_json(t) for t in b.terms]}
+        for b in term.blocks
+    ]
+    return {
+        "rows": [formula_text(row) for row in term.rows],
+        "fixed": _point_json(term.fixed),
+        "blocks": nested,
+    }
 
 
 def explain_text(explanation: Explanation, *, all_terms: bool = False) -> RenderableType:
@@ -234,7 +273,9 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
     if explanation.compiled is not None:
         blocks = explanation.compiled.blocks
         limit = None if all_terms else SHOWN_TERMS
-        for k, (block, shapes) in enumerate(zip(blocks, _shapes(explanation), strict=True), start=1):
+        for k, (block, shapes) in enumerate(
+            zip(blocks, _shapes(explanation), strict=True), start=1
+        ):
             parts += ["", _block_table(block, shapes, f"block {k} of {len(blocks)}: ", limit)]
     if explanation.ranges:
         parts += ["", _range_table(explanation.ranges)]
@@ -255,20 +296,33 @@ def _summary(specification: Specification) -> str:
     return ", ".join(_counted(count, noun) for count, noun in counts if count)
 
 
-def _block_table(block: Block, shapes: Sequence[TermShape | None], head: str, limit: int | None) -> RenderableType:
+def _block_table(
+    block: Block, shapes: Sequence[TermShape | None], head: str, limit: int | None
+) -> RenderableType:
     names = ", ".join(v.name for v in block.outputs)
-    size = f" ({_counted(block.size, 'term')} in disjunctive normal form)" if block.size != len(block.terms) else ""
+    size = (
+        f" ({_counted(block.size, 'term')} in disjunctive normal form)"
+        if block.size != len(block.terms)
+        else ""
+    )
     title = Text(f"{head}{names}: {_counted(len(block.terms), 'term')}{size}", style="bold")
-    steps = [_steps_text(_steps(block, *pair)) for pair in zip(block.terms[:limit], shapes[:limit], strict=True)]
+    steps = [
+        _steps_text(_steps(block, *pair))
+        for pair in zip(block.terms[:limit], shapes[:limit], strict=True)
+    ]
     more = [(f"steps in {STEP_FORMAT}", False)] if any(steps) else []
     table = _table(("", True), ("term", False), ("dimension", True), ("bounded", False), *more)
     for k, (term, shape) in enumerate(zip(block.terms[:limit], shapes[:limit], strict=True)):
-        known = (None, None) if shape is None else (shape.dimension, "yes" if shape.bounded else "no")
+        known = (
+            (None, None) if shape is None else (shape.dimension, "yes" if shape.bounded else "no")
+        )
         own = [steps[k]] if more else []
         table.add_row(*_cells(k, term_text(term), *known, *own))
     if not (hidden := len(block.terms[limit:]) if limit is not None else 0):
         return Group(title, table)
-    return Group(title, table, Text(f"… and {hidden:,} more terms (--all-terms shows them)", style="dim"))
+    return Group(
+        title, table, Text(f"… and {hidden:,} more terms (--all-terms shows them)", style="dim")
+    )
 
 
 def _steps(block: Block, term: Term, shape: TermShape | None) -> dict[str, Fraction]:
@@ -283,7 +337,12 @@ def _steps(block: Block, term: Term, shape: TermShape | None) -> dict[str, Fract
         parts = parts_of(term, block.outputs, STEP_FORMAT)
     except MultiplexError:
         return {}
-    return {name: step for part in parts if isinstance(part, Lattice) for name, step in part.steps.items()}
+    return {
+        name: step
+        for part in parts
+        if isinstance(part, Lattice)
+        for name, step in part.steps.items()
+    }
 
 
 def _steps_text(steps: dict[str, Fraction]) -> str:
@@ -328,7 +387,11 @@ def _interval(r: Range) -> str:
 def _diagnosis(explanation: Explanation) -> Iterator[Text]:
     if explanation.contradiction:
         one = len(explanation.contradiction) == 1
-        told = "this rule contradicts itself" if one else "these rules contradict each other (change any one of them)"
+        told = (
+            "this rule contradicts itself"
+            if one
+            else "these rules contradict each other (change any one of them)"
+        )
         yield Text(f"no output obeys the rules: {told}:", style="red")
         yield from (Text(f"  {_place(rule)}", style="red") for rule in explanation.contradiction)
     elif explanation.problem is not None:
@@ -355,9 +418,16 @@ def _certificate(explanation: Explanation) -> Iterator[Text]:
         return
     proof = f"proved with {compiled.certificate.solver} in {_counted(compiled.certificate.checks, 'check')}"
     if compiled.complete:
-        yield Text(f"complete: the terms are exactly the outputs that obey the rules ({proof})", style="green")
+        yield Text(
+            f"complete: the terms are exactly the outputs that obey the rules ({proof})",
+            style="green",
+        )
         return
     share = (
-        "" if compiled.covered is None else f"; they contain {100 * nearest(compiled.covered):.4g} % of the given rows"
+        ""
+        if compiled.covered is None
+        else f"; they contain {100 * nearest(compiled.covered):.4g} % of the given rows"
     )
-    yield Text(f"not complete: every term obeys the rules, but some outputs that do are in no term{share} ({proof})")
+    yield Text(
+        f"not complete: every term obeys the rules, but some outputs that do are in no term{share} ({proof})"
+    )

@@ -28,7 +28,9 @@ __all__ = ["TableFile", "estimated_rows"]
 BLOCK = 1 << 20  # bytes of a CSV file
 BATCH = 1 << 16  # rows of a Parquet file
 LONGEST_CELL = 1 << 12  # bytes of one text in a Parquet file: numbers and labels are shorter
-LONGEST = 1 << 26  # bytes of one row of a CSV file, before a quote that nobody closes has filled the memory
+LONGEST = (
+    1 << 26
+)  # bytes of one row of a CSV file, before a quote that nobody closes has filled the memory
 
 
 @dataclass(frozen=True)
@@ -96,7 +98,13 @@ def _own_errors(path: Path) -> Iterator[None]:
         yield
     except TableError:
         raise
-    except (OSError, ValueError, NotImplementedError, pl.exceptions.PolarsError, pl.exceptions.PanicException) as error:
+    except (
+        OSError,
+        ValueError,
+        NotImplementedError,
+        pl.exceptions.PolarsError,
+        pl.exceptions.PanicException,
+    ) as error:
         raise TableError(f"{path} cannot be read: {_reason(error)}") from None
 
 
@@ -109,7 +117,9 @@ def _reason(error: BaseException) -> str:
 
 def _refuse_doubled(path: Path, names: Sequence[str]) -> None:
     if doubled := [name for name, count in Counter(names).items() if count > 1]:
-        raise TableError(f"{path}: the column name {doubled[0]!r} appears twice: rename one of them")
+        raise TableError(
+            f"{path}: the column name {doubled[0]!r} appears twice: rename one of them"
+        )
 
 
 # --- Parquet --------------------------------------------------------------------------------------------------------
@@ -125,12 +135,20 @@ def _parquet(path: Path) -> TableFile:
         import pyarrow.compute
 
         wanted = {names[p]: str(p) for p in positions}
-        texts = [field.name for field in _opened(path).schema_arrow if field.name in wanted and _is_text(field.type)]
+        texts = [
+            field.name
+            for field in _opened(path).schema_arrow
+            if field.name in wanted and _is_text(field.type)
+        ]
         file = _opened(path, texts)
         _refuse_long_texts(path, file, texts)
         for batch in file.iter_batches(BATCH, columns=list(wanted), use_threads=False):
-            batch.validate(full=True)  # text is UTF-8, offsets lie inside: polars takes them on trust
-            yield pl.DataFrame([pl.Series(wanted[name], _plain(path, name, batch.column(name))) for name in wanted])
+            batch.validate(
+                full=True
+            )  # text is UTF-8, offsets lie inside: polars takes them on trust
+            yield pl.DataFrame(
+                [pl.Series(wanted[name], _plain(path, name, batch.column(name))) for name in wanted]
+            )
             pyarrow.default_memory_pool().release_unused()  # which otherwise grows by some 30 MB on long files
 
     return TableFile(path, names, read)
@@ -148,7 +166,9 @@ def _refuse_long_texts(path: Path, file: pyarrow.parquet.ParquetFile, texts: Seq
         group = file.metadata.row_group(g)
         for c in range(group.num_columns):
             chunk = group.column(c)
-            if chunk.path_in_schema in texts and chunk.total_uncompressed_size > LONGEST_CELL * (group.num_rows + 16):
+            if chunk.path_in_schema in texts and chunk.total_uncompressed_size > LONGEST_CELL * (
+                group.num_rows + 16
+            ):
                 raise _long_text(path, chunk.path_in_schema)
 
 
@@ -174,7 +194,9 @@ def _opened(path: Path, dictionaries: Sequence[str] = ()) -> pyarrow.parquet.Par
     try:
         from pyarrow.parquet import ParquetFile  # only those who have such files wait for it
     except ImportError:
-        raise TableError(f"{path} cannot be read without pyarrow: pip install 'multiplexnet[cli]'") from None
+        raise TableError(
+            f"{path} cannot be read without pyarrow: pip install 'multiplexnet[cli]'"
+        ) from None
     return ParquetFile(path, pre_buffer=False, read_dictionary=list(dictionaries))
 
 
@@ -231,7 +253,8 @@ def _whole_rows(path: Path, file: BinaryIO, line: int) -> Iterator[bytes]:
 
 def _end_of_rows(text: bytes) -> int:
     """Where the last whole row ends, in text that begins with one: at a line end after an even number of quotes."""
-    quotes, end = text.count(b'"'), len(text)
+    quotes = text.count(b'"')
+    end = len(text)
     while (line_end := text.rfind(b"\n", 0, end)) >= 0:
         quotes -= text.count(b'"', line_end, end)
         if quotes % 2 == 0:
@@ -244,7 +267,9 @@ def _short_enough(path: Path, row: bytes) -> bytes:
     if len(row) < LONGEST:
         return row
     what = "opens a quote that is never closed" if b'"' in row else "has no line ends"
-    raise TableError(f"{path} cannot be read: it {what} (one row is longer than {LONGEST >> 20} MB)")
+    raise TableError(
+        f"{path} cannot be read: it {what} (one row is longer than {LONGEST >> 20} MB)"
+    )
 
 
 def _closed(path: Path, row: bytes, line: int) -> bytes:

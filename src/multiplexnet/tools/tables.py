@@ -180,7 +180,9 @@ class _Tally:
 
 def _has_domain(variable: Variable) -> bool:
     domain = variable.domain
-    return not isinstance(domain, Real) or (variable.is_input and (domain.lower, domain.upper) != (None, None))
+    return not isinstance(domain, Real) or (
+        variable.is_input and (domain.lower, domain.upper) != (None, None)
+    )
 
 
 # --- columns --------------------------------------------------------------------------------------------------------
@@ -195,10 +197,16 @@ def _matched(
             f"{table.path}: there is no column {unknown[0]!r} to skip{_nearest_name(unknown[0], table.names)}"
         )
     names = [name for name in table.names if name not in skip]
-    used = set(variables(specification.formula)) | {v for v in specification.variables if _has_domain(v)}
+    used = set(variables(specification.formula)) | {
+        v for v in specification.variables if _has_domain(v)
+    }
     if by_position:  # all of them, so that text in a number column shows a column too many
         return _in_order(specification, names, table)
-    found = {v: next((a for a in _spellings(v.name) if a in names), None) for v in specification.variables if v in used}
+    found = {
+        v: next((a for a in _spellings(v.name) if a in names), None)
+        for v in specification.variables
+        if v in used
+    }
     if missing := [v.name for v, name in found.items() if name is None]:
         raise TableError(_missing(missing, names, table, nothing_found=len(missing) == len(found)))
     return {v: name for v, name in found.items() if name is not None}
@@ -209,7 +217,9 @@ def _spellings(name: str) -> list[str]:
     return [name, f"{element[1]}_{element[2]}", f"{element[1]}{element[2]}"] if element else [name]
 
 
-def _in_order(specification: Specification, names: list[str], table: TableFile) -> dict[Variable, str]:
+def _in_order(
+    specification: Specification, names: list[str], table: TableFile
+) -> dict[Variable, str]:
     declared = specification.variables
     numbers = [re.search(r"(\d+)\]?$", v.name) for v in declared]
     positions = [int(n[1]) for n in numbers if n]
@@ -264,5 +274,11 @@ def _column(table: TableFile, variable: Variable, cells: pl.Series, done: int) -
         return column(variable, cells)
     except BadCell as bad:
         name = table.names[int(cells.name)]
-        other = "" if name in _spellings(variable.name) else f" (read as {variable.name}; --skip leaves a column out)"
-        raise TableError(f"{table.path}, row {done + bad.row + 1}, column {name!r}{other}: {bad.reason}") from None
+        other = (
+            ""
+            if name in _spellings(variable.name)
+            else f" (read as {variable.name}; --skip leaves a column out)"
+        )
+        raise TableError(
+            f"{table.path}, row {done + bad.row + 1}, column {name!r}{other}: {bad.reason}"
+        ) from None

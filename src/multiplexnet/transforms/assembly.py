@@ -40,10 +40,13 @@ class Assembly(Tabled):
     all_terms: Tensor
     one_term: Tensor
 
-    def __init__(self, piece: Tensor, row: Tensor, slot: Tensor, shapes: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, piece: Tensor, row: Tensor, slot: Tensor, shapes: Sequence[tuple[int, int]]
+    ) -> None:
         super().__init__()
         rows, columns = torch.tensor(shapes, device=piece.device).unbind(-1)
-        start, offset = (rows * columns).cumsum(0) - rows * columns, columns.cumsum(0) - columns
+        start = (rows * columns).cumsum(0) - rows * columns
+        offset = columns.cumsum(0) - columns
         tables = {
             "piece": piece,
             "row": row,
@@ -74,7 +77,9 @@ class Assembly(Tabled):
     def _present(self, positions: Tensor, pieces: Sequence[Tensor], flat: Tensor) -> Tensor:
         return positions if len(pieces) == self.count else positions.clamp(max=flat.shape[-1] - 1)
 
-    def slice(self, start: int, stop: int, first: Sequence[int], shapes: Sequence[tuple[int, int]]) -> Assembly:
+    def slice(
+        self, start: int, stop: int, first: Sequence[int], shapes: Sequence[tuple[int, int]]
+    ) -> Assembly:
         """The assembly of terms ``start`` to ``stop``.
 
         Args:

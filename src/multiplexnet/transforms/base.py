@@ -109,7 +109,8 @@ def quarter_cell(x: Tensor, dtype: torch.dtype) -> Tensor:
         >>> quarter_cell(torch.tensor([1.0, 0.0, -5.0]), torch.float16).log2()
         tensor([-12., -26., -10.], dtype=torch.float64)
     """
-    info, y = torch.finfo(dtype), x.detach().double()
+    info = torch.finfo(dtype)
+    y = x.detach().double()
     least = max(info.smallest_normal * info.eps / 4, torch.finfo(torch.float64).smallest_normal)
     quarter = torch.ldexp(torch.full_like(y, info.eps / 4), torch.frexp(y)[1] - 1)
     return torch.where(y == 0, least, quarter.clamp(min=least))
@@ -161,7 +162,9 @@ def rows_of(table: Tensor, index: Tensor) -> Tensor:
 
 def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     """``function.apply(…)``, or its ``forward`` alone where no gradient is wanted, which starts 40 µs earlier."""
-    wanted = torch.is_grad_enabled() and any(getattr(argument, "requires_grad", False) for argument in arguments)
+    wanted = torch.is_grad_enabled() and any(
+        getattr(argument, "requires_grad", False) for argument in arguments
+    )
     return (function.apply if wanted else function.forward)(*arguments)  # type: ignore[no-untyped-call]
 
 
@@ -196,19 +199,28 @@ class Transform(Tabled, ABC):
         """The transform of terms ``start`` to ``stop`` alone; it shares the memory of this one."""
         part = copy.copy(self)
         part.hold({name: table[start:stop] for name, table in self.own_tables().items()})
-        part._modules = {name: cast(Transform, module).terms(start, stop) for name, module in self._modules.items()}
+        part._modules = {
+            name: cast(Transform, module).terms(start, stop)
+            for name, module in self._modules.items()
+        }
         return part
 
     @abstractmethod
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         """``x = h_k(raw)``, exactly inside."""
 
     @abstractmethod
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         """A raw value that is mapped to ``x`` (up to rounding; ``x`` outside goes to the nearest end of the ray)."""
 
     @abstractmethod
-    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         """The raw value, in float64, of the reals that ``x`` inside stands for.
 
         As ``inverse``, but a point that is nearer to the boundary than the middle of its cell is taken to lie as far
@@ -222,13 +234,19 @@ class Transform(Tabled, ABC):
     ) -> tuple[Tensor, Tensor]:
         """``x`` and ``log |det ∂x/∂raw|``, of shape ``(*batch, T)`` or ``(*batch,)``, at least in float32."""
 
-    def log_abs_det(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def log_abs_det(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         """``log |det ∂x/∂raw|`` alone."""
         return self.forward_and_log_det(raw, index, parameters)[1]
 
-    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def nearest(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         """A point inside that is near ``x``; shapes as in ``forward``."""
-        raw = torch.nan_to_num(self.inverse(x, index, parameters))  # far out a ray may have no float64 numbers
+        raw = torch.nan_to_num(
+            self.inverse(x, index, parameters)
+        )  # far out a ray may have no float64 numbers
         return self.forward(raw, index, parameters)
 
     def _at(self, table: Tensor, index: Tensor | None) -> Tensor:

@@ -55,15 +55,23 @@ class Group(Tabled):
     present: Tensor
 
     def __init__(
-        self, transform: Transform, terms: Sequence[int], columns: Places, count: int, known: Known | None = None
+        self,
+        transform: Transform,
+        terms: Sequence[int],
+        columns: Places,
+        count: int,
+        known: Known | None = None,
     ) -> None:
         super().__init__()
-        self.transform, self.numbers, self.known = transform, list(terms), known
+        self.transform = transform
+        self.numbers = list(terms)
+        self.known = known
         width = max(map(len, columns))
         padded = [[*row, *list(row[:1]) * (width - len(row))] for row in columns]
         self.shared = all(row == padded[0] for row in padded)
         self.natural = padded[0] == list(range(width))
-        entry, present = np.zeros(count, dtype=np.int64), np.zeros(count, dtype=np.bool_)
+        entry = np.zeros(count, dtype=np.int64)
+        present = np.zeros(count, dtype=np.bool_)
         entry[self.numbers], present[self.numbers] = np.arange(len(self.numbers)), True
         tables = {
             "columns": np.array(padded, dtype=np.int64).reshape(len(padded), width),
@@ -79,7 +87,8 @@ class Group(Tabled):
 
     def slice(self, start: int, stop: int) -> tuple[Self, int]:
         """The group for terms ``start`` to ``stop`` alone, and the number of its parts before them."""
-        first, last = bisect_left(self.numbers, start), bisect_left(self.numbers, stop)
+        first = bisect_left(self.numbers, start)
+        last = bisect_left(self.numbers, stop)
         part = copy.copy(self)
         part._modules = {"transform": self.transform.terms(first, last), "known": None}
         part.known = None if self.known is None else self.known.slice(first, last)
@@ -129,7 +138,9 @@ class Group(Tabled):
         """The known values of the parts; see :class:`Known`."""
         if self.known is None:
             return None
-        parameters: Tensor = self.known(given.inputs, x, given.functions, self.chosen(index), self.members)
+        parameters: Tensor = self.known(
+            given.inputs, x, given.functions, self.chosen(index), self.members
+        )
         return parameters
 
 
@@ -138,8 +149,12 @@ def levels(parts: Sequence[Part]) -> list[int]:
     depth: dict[Variable, int] = {}
     found = []
     for part in parts:
-        needed = [s for p in part.parameters for s in symbols(p)] if isinstance(part, Parametric) else []
-        level = max((depth[s] + 1 for s in needed if isinstance(s, Variable) and s in depth), default=0)
+        needed = (
+            [s for p in part.parameters for s in symbols(p)] if isinstance(part, Parametric) else []
+        )
+        level = max(
+            (depth[s] + 1 for s in needed if isinstance(s, Variable) and s in depth), default=0
+        )
         depth |= dict.fromkeys(part.outputs, level)
         found.append(level)
     return found
@@ -164,7 +179,9 @@ def groups_of(terms: Sequence[Sequence[Part]]) -> list[list[tuple[int, Part]]]:
 def _kind(part: Part) -> str:
     if isinstance(part, Parametric) and not part.outputs:
         return "Guards"
-    return "Intervals" if isinstance(part, Parametric) and are_intervals(part) else type(part).__name__
+    return (
+        "Intervals" if isinstance(part, Parametric) and are_intervals(part) else type(part).__name__
+    )
 
 
 def transform_of(parts: Sequence[Part], dtype: torch.dtype) -> Transform:

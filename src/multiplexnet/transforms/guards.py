@@ -62,15 +62,20 @@ class Guards(Transform):
     underflow: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        p, m = max(len(part.parameters) for part in parts), max(len(part.guards) for part in parts)
-        lower, upper = np.full((len(parts), p), -np.inf), np.full((len(parts), p), np.inf)
-        matrix, constant = np.zeros((len(parts), m, p)), np.full((len(parts), m), -1.0)
+        p = max(len(part.parameters) for part in parts)
+        m = max(len(part.guards) for part in parts)
+        lower = np.full((len(parts), p), -np.inf)
+        upper = np.full((len(parts), p), np.inf)
+        matrix = np.zeros((len(parts), m, p))
+        constant = np.full((len(parts), m), -1.0)
         for k, part in enumerate(parts):
             for i, bound in enumerate(part.guards):
                 alone = interval(bound)
                 if alone is None:
                     scale = level(bound.parameters, bound.constant)
-                    matrix[k, i, : len(bound.parameters)] = [float(c * scale) for c in bound.parameters]
+                    matrix[k, i, : len(bound.parameters)] = [
+                        float(c * scale) for c in bound.parameters
+                    ]
                     constant[k, i] = float(bound.constant * scale)
                 else:
                     j, low, high = alone
@@ -78,13 +83,19 @@ class Guards(Transform):
         tables = {"lower": lower, "upper": upper, "matrix": matrix, "constant": constant}
         underflow = margin((p + 4) * UNDERFLOW, len(parts))
         super().__init__(
-            dtype, {**{name: torch.from_numpy(table) for name, table in tables.items()}, "underflow": underflow}
+            dtype,
+            {
+                **{name: torch.from_numpy(table) for name, table in tables.items()},
+                "underflow": underflow,
+            },
         )
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
         """Whether every guard is shown to hold, ``(*batch, T)`` or ``(*batch,)``."""
         known = read(parameters)
-        alone = (known.low >= self._at(self.lower, index)) & (known.high <= self._at(self.upper, index))
+        alone = (known.low >= self._at(self.lower, index)) & (
+            known.high <= self._at(self.upper, index)
+        )
         u = self._of_all(known.low, index)
         constant = self._at(self.constant, index)
         total = times(self.matrix, u, index) + constant
@@ -96,16 +107,26 @@ class Guards(Transform):
         return alone.all(-1) & (total + error < 0).all(-1)
 
     def _of_all(self, values: Tensor, index: Tensor | None) -> Tensor:
-        return values if index is not None else values.expand(*values.shape[:-2], len(self), values.shape[-1])
+        return (
+            values
+            if index is not None
+            else values.expand(*values.shape[:-2], len(self), values.shape[-1])
+        )
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         shape = raw.shape[:-1] if index is not None else (*raw.shape[:-2], len(self))
         return raw.expand(*shape, 0).to(self.precision.dtype)
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         return self.forward(x, index)
 
-    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         return self.forward(x.double(), index)
 
     def forward_and_log_det(

@@ -76,7 +76,13 @@ class _Between(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        z: Tensor, lower: Tensor, upper: Tensor, first: Tensor, last: Tensor, floor: float, portable: bool
+        z: Tensor,
+        lower: Tensor,
+        upper: Tensor,
+        first: Tensor,
+        last: Tensor,
+        floor: float,
+        portable: bool,
     ) -> Tensor:
         sigma = portable_sigmoid if portable else torch.sigmoid
         return torch.addcmul(lower * sigma(-z), upper, sigma(z)).clamp(first, last)
@@ -134,17 +140,25 @@ class Intervals(Transform):
     step: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        tables = {name: torch.from_numpy(table) for name, table in _tables(parts, torch.finfo(dtype).max).items()}
+        tables = {
+            name: torch.from_numpy(table)
+            for name, table in _tables(parts, torch.finfo(dtype).max).items()
+        }
         step = margin(3 * precision_of(dtype).tiny, len(parts), axes=2)
         super().__init__(dtype, {**tables, "underflow": underflow_of(tables["rows"]), "step": step})
         both = self.has.all(1)
-        self.any_both, self.any_one = bool(both.any()), bool((~both).any())
+        self.any_both = bool(both.any())
+        self.any_one = bool((~both).any())
         self.exact = not self.rounds.any()
         self.any_shift = bool((self.shift != 1).any())
-        self.may_overflow = self.any_shift or (dtype is torch.float64 and bool((self.rows.abs() > 1).any()))
+        self.may_overflow = self.any_shift or (
+            dtype is torch.float64 and bool((self.rows.abs() > 1).any())
+        )
         # Ends that are inputs or numbers of the format, and belong to the set, are the first and last numbers inside.
         same = torch.equal(self.constants, self._rounded(self.constants))
-        self.attained = self.exact and same and not self.strict.any() and bool((self.rows.abs() <= 1).all())
+        self.attained = (
+            self.exact and same and not self.strict.any() and bool((self.rows.abs() <= 1).all())
+        )
         self.floor = gradient_floor(dtype)
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
@@ -152,14 +166,19 @@ class Intervals(Transform):
         frame = self._frame(parameters, index)
         return (frame.first <= frame.last).all(-1)
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         assert parameters is not None
         frame = self._frame(parameters, index)
         return self._point(_cut(raw, frame), frame, index)
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         assert parameters is not None
-        frame, y = self._frame(parameters, index), x.double()
+        frame = self._frame(parameters, index)
+        y = x.double()
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
         smallest = torch.finfo(torch.float64).smallest_normal
         above, below = (d.clamp(min=smallest) for d in (y - frame.lower, frame.upper - y))
@@ -167,9 +186,12 @@ class Intervals(Transform):
         one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
         return torch.where(has_lower & has_upper, between, one).to(self.precision.dtype)
 
-    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         assert parameters is not None
-        frame, y = self._frame(parameters, index), x.double()
+        frame = self._frame(parameters, index)
+        y = x.double()
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
         nearest = quarter_cell(x, self.precision.dtype)
         above, below = (d.clamp(min=nearest) for d in (y - frame.lower, frame.upper - y))
@@ -177,7 +199,9 @@ class Intervals(Transform):
         one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
         return torch.where(has_lower & has_upper, between, one)
 
-    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def nearest(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         assert parameters is not None
         frame = self._frame(parameters, index)
         inside = x.double().clamp(frame.first, frame.last)
@@ -202,7 +226,9 @@ class Intervals(Transform):
         lower, upper, first, last = frame
         if self.any_both:
             z = z.expand(torch.broadcast_shapes(z.shape, lower.shape))  # type: ignore[no-untyped-call]
-            inside: Tensor = applied(_Between, z, lower, upper, first, last, self.floor, not self.training)
+            inside: Tensor = applied(
+                _Between, z, lower, upper, first, last, self.floor, not self.training
+            )
         if self.any_one:
             g = F.softplus if self.training else softplus
             y = torch.where(has_lower, lower + g(z), upper - g(-z))
@@ -215,7 +241,9 @@ class Intervals(Transform):
         known = read(parameters)
         ends = self._ends(known, index)
         inside = ends.detach()
-        if self.may_overflow:  # an end of ±inf says what it should, but is no number to compute with
+        if (
+            self.may_overflow
+        ):  # an end of ±inf says what it should, but is no number to compute with
             ends = ends.clamp(-LARGEST64, LARGEST64)
             inside = inside.clamp(min=-LARGEST64)
         if not attained:
@@ -224,13 +252,17 @@ class Intervals(Transform):
             inside = self._normal(inside)
         if attained and self.any_one:
             inside = torch.where(self._at(self.has, index), inside, -self.precision.largest)
-        if attained and self.training:  # numbers of the format; the map of eval() is computed in float64
-            ends, inside = ends.to(self.precision.computing), inside.to(self.precision.computing)
+        if (
+            attained and self.training
+        ):  # numbers of the format; the map of eval() is computed in float64
+            ends = ends.to(self.precision.computing)
+            inside = inside.to(self.precision.computing)
         return Frame(ends[..., 0, :], -ends[..., 1, :], inside[..., 0, :], -inside[..., 1, :])
 
     def _ends(self, known: Read, index: Tensor | None) -> Tensor:
         """The largest lower bounds of x and of −x, ``(*batch, T, 2, n)``, not below the true ones; 0 for none."""
-        constants, rounds = self._at(self.constants, index), self._at(self.rounds, index)
+        constants = self._at(self.constants, index)
+        rounds = self._at(self.rounds, index)
         if self.exact:
             total = times(self.rows, known.low, index) + constants
         else:
@@ -247,7 +279,8 @@ class Intervals(Transform):
 
     def _inside(self, ends: Tensor, index: Tensor | None) -> Tensor:
         """Numbers of the format beyond the ends: the nearest if it is, one some steps away, or the middle of both."""
-        has, strict = self._at(self.has, index), self._at(self.strict, index)
+        has = self._at(self.has, index)
+        strict = self._at(self.strict, index)
         near = self._rounded(ends)
         beyond = torch.where(_above(near, ends, strict), near, self._rounded(self._outward(ends)))
         middle = self._rounded(ends[..., :1, :] / 2 - ends[..., 1:, :] / 2)
@@ -285,11 +318,16 @@ def _tables(parts: Sequence[Parametric], largest: float) -> dict[str, np.ndarray
 
     A bound whose sum could overflow is divided by a power of two, ``shift``, and multiplied by it in the end.
     """
-    count, n, p = len(parts), max(len(q.outputs) for q in parts), max(len(q.parameters) for q in parts)
+    count = len(parts)
+    n = max(len(q.outputs) for q in parts)
+    p = max(len(q.parameters) for q in parts)
     m = max(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper))
-    rows, constants, rounds = np.zeros((count, 2, n, m, p)), np.zeros((count, 2, n, m)), np.zeros((count, 2, n, m))
+    rows = np.zeros((count, 2, n, m, p))
+    constants = np.zeros((count, 2, n, m))
+    rounds = np.zeros((count, 2, n, m))
     shift = np.ones((count, 2, n, m))
-    has, strict = np.zeros((count, 2, n), dtype=np.bool_), np.zeros((count, 2, n), dtype=np.bool_)
+    has = np.zeros((count, 2, n), dtype=np.bool_)
+    strict = np.zeros((count, 2, n), dtype=np.bool_)
     for k, part in enumerate(parts):
         for j, step in enumerate(part.steps):
             for side, (sign, bounds) in enumerate(((1, step.lower), (-1, step.upper))):
@@ -297,7 +335,9 @@ def _tables(parts: Sequence[Parametric], largest: float) -> dict[str, np.ndarray
                 strict[k, side, j] = any(bound.strict for bound in bounds)
                 for i, bound in enumerate((*bounds, *bounds[:1] * (m - len(bounds)))):
                     scale = _scale(bound, largest) * sign
-                    rows[k, side, j, i, : len(bound.parameters)] = [float(scale * c) for c in bound.parameters]
+                    rows[k, side, j, i, : len(bound.parameters)] = [
+                        float(scale * c) for c in bound.parameters
+                    ]
                     constants[k, side, j, i] = float(scale * bound.constant)
                     rounds[k, side, j, i] = not _is_exact(bound)
                     shift[k, side, j, i] = float(1 / abs(scale))

@@ -20,7 +20,9 @@ Functions = Mapping[str, Callable[..., Tensor]]
 Columns = Callable[[Variable], Tensor]
 
 
-def linear_value(linear: Linear, column: Columns, functions: Functions, dtype: torch.dtype) -> Tensor:
+def linear_value(
+    linear: Linear, column: Columns, functions: Functions, dtype: torch.dtype
+) -> Tensor:
     """The expression as a number of the dtype: a single symbol as it is, a sum in float64 and rounded once."""
     if len(linear.terms) == 1 and linear.terms[0][1] == 1 and not linear.constant:
         return symbol_value(linear.terms[0][0], column, functions, dtype)
@@ -37,7 +39,9 @@ def _number(value: Fraction, like: Tensor) -> Tensor:
     return torch.tensor([float(value)], dtype=torch.float64, device=like.device)
 
 
-def symbol_value(symbol: Symbol, column: Columns, functions: Functions, dtype: torch.dtype) -> Tensor:
+def symbol_value(
+    symbol: Symbol, column: Columns, functions: Functions, dtype: torch.dtype
+) -> Tensor:
     """The value of a variable or of an opaque function.
 
     Raises:
@@ -51,7 +55,9 @@ def symbol_value(symbol: Symbol, column: Columns, functions: Functions, dtype: t
     return _applied(symbol.function, arguments, functions, dtype)
 
 
-def _applied(name: str, arguments: Sequence[Tensor], functions: Functions, dtype: torch.dtype) -> Tensor:
+def _applied(
+    name: str, arguments: Sequence[Tensor], functions: Functions, dtype: torch.dtype
+) -> Tensor:
     value = functions[name](*arguments)
     if value.shape != arguments[0].shape:
         raise ValueError(
@@ -66,21 +72,28 @@ def _broadcast(values: Sequence[Tensor]) -> list[Tensor]:
     return [value.expand(shape) for value in values]
 
 
-def _one_call(parameters: Sequence[Sequence[Symbol]], columns: Mapping[Variable, int]) -> tuple[str, Tensor] | None:
+def _one_call(
+    parameters: Sequence[Sequence[Symbol]], columns: Mapping[Variable, int]
+) -> tuple[str, Tensor] | None:
     """The function f and the columns ``(T, n)`` of its arguments, if each part knows one f(x_i, x_j, …) of outputs.
 
     Such values differ only in what f reads: one call finds them all, where symbol by symbol each of up to T calls
     would be made for all T parts.
     """
     calls = [row[0] for row in parameters if len(row) == 1 and isinstance(row[0], Apply)]
-    if len(calls) < len(parameters) or len({(call.function, len(call.arguments)) for call in calls}) > 1:
+    if (
+        len(calls) < len(parameters)
+        or len({(call.function, len(call.arguments)) for call in calls}) > 1
+    ):
         return None
     if not calls[0].arguments:
         return None
     plain = {Linear.of(variable): column for variable, column in columns.items()}
     if not all(argument in plain for call in calls for argument in call.arguments):
         return None
-    return calls[0].function, torch.tensor([[plain[argument] for argument in call.arguments] for call in calls])
+    return calls[0].function, torch.tensor(
+        [[plain[argument] for argument in call.arguments] for call in calls]
+    )
 
 
 class Known(Tabled):
@@ -117,7 +130,9 @@ class Known(Tabled):
         self.needs_x = not used.isdisjoint(self.output_columns)
         """Whether outputs have to be computed before; known here, since a graph is not recorded through sets."""
         width = max(map(len, parameters))
-        order = [[self.symbols.index(s) for s in row] + [0] * (width - len(row)) for row in parameters]
+        order = [
+            [self.symbols.index(s) for s in row] + [0] * (width - len(row)) for row in parameters
+        ]
         call = _one_call(parameters, self.output_columns)
         self.function = None if call is None else call[0]
         self.hold({"order": torch.tensor(order), "arguments": None if call is None else call[1]})
@@ -125,11 +140,21 @@ class Known(Tabled):
     def slice(self, first: int, last: int) -> Self:
         """The parameters of parts ``first`` to ``last`` alone."""
         part = copy.copy(self)
-        part.hold({"arguments": None, **{name: table[first:last] for name, table in self.own_tables().items()}})
+        part.hold(
+            {
+                "arguments": None,
+                **{name: table[first:last] for name, table in self.own_tables().items()},
+            }
+        )
         return part
 
     def forward(
-        self, inputs: Tensor | None, x: Tensor | None, functions: Functions, entry: Tensor | None, members: Tensor
+        self,
+        inputs: Tensor | None,
+        x: Tensor | None,
+        functions: Functions,
+        entry: Tensor | None,
+        members: Tensor,
     ) -> Tensor:
         """The parameters, ``(*batch, 1 or T, p)``, or with ``entry`` ``(*batch, p)``.
 
@@ -143,7 +168,11 @@ class Known(Tabled):
 
         if self.function is not None and self.arguments is not None:
             assert x is not None
-            own, where = (x.index_select(-2, members), self.arguments) if entry is None else (x, self.arguments[entry])
+            own, where = (
+                (x.index_select(-2, members), self.arguments)
+                if entry is None
+                else (x, self.arguments[entry])
+            )
             arguments = own.gather(-1, where.expand(*own.shape[:-1], where.shape[-1])).unbind(-1)
             return _applied(self.function, arguments, functions, self.dtype).unsqueeze(-1)
 

@@ -92,7 +92,8 @@ class ParametricGauge(Transform):
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
         arrays = _parametric_tables(parts)
         tables = {name: torch.from_numpy(array) for name, array in arrays.items()}
-        precision, count = precision_of(dtype), len(parts)
+        precision = precision_of(dtype)
+        count = len(parts)
         margins = {
             "underflow": underflow_of(tables["slack_rows"]),
             "tiny": margin(precision.tiny, count),
@@ -109,11 +110,15 @@ class ParametricGauge(Transform):
         """Whether the anchor is shown to lie strictly inside, ``(*batch, T)`` or ``(*batch,)``."""
         return self._frame(parameters, index).feasible
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         frame, q = self._start(raw, index, parameters)
         return self._point(frame, q, self._gauge(frame, q, index))
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         assert parameters is not None
         frame = self._frame(parameters, index)
         d = x.double() - frame.anchor
@@ -121,7 +126,9 @@ class ParametricGauge(Transform):
         q = d * (torch.atanh(G) / G).unsqueeze(-1)
         return torch.where(frame.scale > 0, q / frame.scale, 0.0).to(self.precision.dtype)
 
-    def unrounded(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         assert parameters is not None
         frame = self._frame(parameters, index)
         cell = quarter_cell(x, self.precision.dtype)
@@ -144,7 +151,9 @@ class ParametricGauge(Transform):
         log_det = (real.sum(-1) - 1) * torch.log(torch.tanh(safe) / safe) + log_slope(G) + log_scale
         return self._point(frame, q, G), log_det.to(self.precision.computing)
 
-    def _start(self, raw: Tensor, index: Tensor | None, parameters: Tensor | None) -> tuple[Frame, Tensor]:
+    def _start(
+        self, raw: Tensor, index: Tensor | None, parameters: Tensor | None
+    ) -> tuple[Frame, Tensor]:
         assert parameters is not None
         frame = self._frame(parameters, index)
         q = finite(raw) * frame.scale
@@ -159,26 +168,38 @@ class ParametricGauge(Transform):
         u = self._of_all(known.low, index)
         anchor, scale = self._anchor(u, index)
         given = torch.cat([anchor, u], -1)
-        value, error = affine(given, self.slack_rows, self._at(self.b, index), index, self.underflow)
+        value, error = affine(
+            given, self.slack_rows, self._at(self.b, index), index, self.underflow
+        )
         if known.rise is not None:
             P = self.slack_rows[..., self.A.shape[-1] :]
             error = error + times(P.abs(), self._of_all(known.rise, index), index)
         loose = value - 2 * error
-        rounding = times(self.A.abs(), self.precision.unit * anchor.detach().abs() + self.tiny[0], index)
+        rounding = times(
+            self.A.abs(), self.precision.unit * anchor.detach().abs() + self.tiny[0], index
+        )
         firm = loose - 1.01 * rounding
         feasible = (loose > self.least[0]).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
         is_loose = firm < loose / 2
         # An infeasible part gets slacks of 1: its values are not used, and their gradients, times 0, must be finite.
-        slack = torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0) * self.kept[0]
+        slack = (
+            torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0)
+            * self.kept[0]
+        )
         return Frame(anchor, scale, slack, is_loose, feasible)
 
     def _of_all(self, values: Tensor, index: Tensor | None) -> Tensor:
-        return values if index is not None else values.expand(*values.shape[:-2], len(self), values.shape[-1])
+        return (
+            values
+            if index is not None
+            else values.expand(*values.shape[:-2], len(self), values.shape[-1])
+        )
 
     def _anchor(self, u: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
         """The middle of the bounds of each output in turn, as a number of the format, and half their distance."""
         n = self.A.shape[-1]
-        columns, scales = [u.new_zeros(u.shape[:-1])] * n, []
+        columns = [u.new_zeros(u.shape[:-1])] * n
+        scales = []
         for j in range(n):
             known = torch.cat([torch.stack(columns, -1), u], -1)
             lower, upper = (self._end(known, side, j, index) for side in (0, 1))
@@ -222,16 +243,30 @@ class ParametricGauge(Transform):
 
 def _is_extreme(tables: dict[str, np.ndarray]) -> bool:
     """Whether numbers of the rules may lead beyond float64 where values of a smaller format do not."""
-    numbers = np.concatenate([np.abs(tables[name]).ravel() for name in ("A", "slack_rows", "b", "step_rows")])
+    numbers = np.concatenate(
+        [np.abs(tables[name]).ravel() for name in ("A", "slack_rows", "b", "step_rows")]
+    )
     used = numbers[numbers > 0]
     return bool((used < 2.0**-400).any() or (used > 2.0**400).any())
 
 
 def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
     """The tables of :class:`ParametricGauge`; padding rows are 0 ≤ 1, padding outputs are in no row."""
-    count, n, p = len(parts), max(len(q.outputs) for q in parts), max(len(q.parameters) for q in parts)
+    count = len(parts)
+    n = max(len(q.outputs) for q in parts)
+    p = max(len(q.parameters) for q in parts)
     m = max(len(part.A) for part in parts)
-    most = max([1, *(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper))])
+    most = max(
+        [
+            1,
+            *(
+                len(side)
+                for part in parts
+                for step in part.steps
+                for side in (step.lower, step.upper)
+            ),
+        ]
+    )
     tables = {
         "A": np.zeros((count, m, n)),
         "slack_rows": np.zeros((count, m, n + p)),
@@ -242,7 +277,8 @@ def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
         "real": np.zeros((count, n)),
     }
     for k, part in enumerate(parts):
-        rows, own = len(part.A), len(part.outputs)
+        rows = len(part.A)
+        own = len(part.outputs)
         tables["real"][k, :own] = 1.0
         scales = [level((*a, *p), c) for a, p, c in zip(part.A, part.P, part.b, strict=True)]
         A = np.array([[float(a * s) for a in row] for row, s in zip(part.A, scales, strict=True)])
@@ -255,7 +291,9 @@ def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
             for side, bounds in enumerate((step.lower, step.upper)):
                 tables["has"][k, j, side] = bool(bounds)
                 for i, bound in enumerate((*bounds, *bounds[:1] * (most - len(bounds)))):
-                    tables["step_rows"][k, side, j, i, : len(bound.outputs)] = [float(c) for c in bound.outputs]
+                    tables["step_rows"][k, side, j, i, : len(bound.outputs)] = [
+                        float(c) for c in bound.outputs
+                    ]
                     tables["step_rows"][k, side, j, i, n : n + len(bound.parameters)] = [
                         float(c) for c in bound.parameters
                     ]

@@ -83,7 +83,11 @@ def contents(module: nn.Module) -> dict[str, Any]:
     for prefix, part in _tabled(module):
         if part is not module:
             hidden = ("training", *part.table_names)
-            told = {name: value for name, value in vars(part).items() if name[0] != "_" and name not in hidden}
+            told = {
+                name: value
+                for name, value in vars(part).items()
+                if name[0] != "_" and name not in hidden
+            }
             found |= {prefix + name: value for name, value in told.items()}
     return found
 
@@ -92,7 +96,11 @@ def fingerprint(module: nn.Module) -> str:
     """A hash of :func:`contents`, every bit of every table included."""
     digest = hashlib.sha256()
     for name, value in sorted(contents(module).items()):
-        digest.update(repr((name, value.dtype, value.shape) if isinstance(value, Tensor) else (name, value)).encode())
+        digest.update(
+            repr(
+                (name, value.dtype, value.shape) if isinstance(value, Tensor) else (name, value)
+            ).encode()
+        )
         if isinstance(value, Tensor):
             digest.update(value.detach().cpu().reshape(-1).view(torch.uint8).numpy().tobytes())
     return digest.hexdigest()
@@ -152,7 +160,9 @@ class Derived(Tabled):
         """What becomes of a tensor of this dtype on this device."""
         try:
             return fn(torch.empty(0, dtype=self.dtype, device=self.device))
-        except NotImplementedError:  # out of the meta device nothing can be copied, but tables can be made
+        except (
+            NotImplementedError
+        ):  # out of the meta device nothing can be copied, but tables can be made
             return fn(torch.empty(0, dtype=self.dtype, device="cpu"))
 
 

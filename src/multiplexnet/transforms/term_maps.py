@@ -35,10 +35,17 @@ __all__ = ["TermMaps"]
 Boxes = Callable[[Sequence[Box], torch.dtype], Transform]
 
 
-def _boxes(terms: Sequence[Sequence[Part]], outputs: Sequence[Variable]) -> tuple[list[int], list[Box]]:
+def _boxes(
+    terms: Sequence[Sequence[Part]], outputs: Sequence[Variable]
+) -> tuple[list[int], list[Box]]:
     """The columns that are boxed in some term, and one box over them per term (0 where a term couples a column)."""
     ends = [
-        {v: (a, b) for p in parts if isinstance(p, Box) for v, a, b in zip(p.outputs, p.lower, p.upper, strict=True)}
+        {
+            v: (a, b)
+            for p in parts
+            if isinstance(p, Box)
+            for v, a, b in zip(p.outputs, p.lower, p.upper, strict=True)
+        }
         for parts in terms
     ]
     coupled = [{v for p in parts if not isinstance(p, Box) for v in p.outputs} for parts in terms]
@@ -95,14 +102,19 @@ class TermMaps(Tabled):
         position = {variable: j for j, variable in enumerate(outputs)}
         where = [[[position[v] for v in part.outputs] for _, part in group] for group in members]
         self.groups = nn.ModuleList()
-        found: dict[object, int] = {}  # groups that know the same share a number, and compute it once
+        found: dict[
+            object, int
+        ] = {}  # groups that know the same share a number, and compute it once
         for group, place in zip(members, where, strict=True):
-            parts, numbers = [part for _, part in group], [k for k, _ in group]
+            parts = [part for _, part in group]
+            numbers = [k for k, _ in group]
             symbols = tuple(part.parameters for part in parts if isinstance(part, Parametric))
             number = found.setdefault((symbols, tuple(numbers)), len(found))
             known = Known(symbols, inputs, outputs, dtype, number) if symbols else None
             self.groups.append(Group(transform_of(parts, dtype), numbers, place, len(terms), known))
-        self.assembly = Assembly(*_places(members, where, columns, len(terms), len(outputs)), self._shapes(len(terms)))
+        self.assembly = Assembly(
+            *_places(members, where, columns, len(terms), len(outputs)), self._shapes(len(terms))
+        )
 
     def _shapes(self, count: int) -> list[tuple[int, int]]:
         """Rows and columns of the pieces: the boxes first (if any column is boxed), then the groups."""
@@ -151,7 +163,9 @@ class TermMaps(Tabled):
         """
         given = Given(inputs, functions or {})
         pieces: list[Tensor] = []
-        for transform, own, chosen, parameters in self._calls(self._read(raw), index, given, per_term, pieces):
+        for transform, own, chosen, parameters in self._calls(
+            self._read(raw), index, given, per_term, pieces
+        ):
             pieces.append(transform(own, chosen, parameters))
         x: Tensor = self.assembly(pieces, index)
         return x
@@ -167,7 +181,8 @@ class TermMaps(Tabled):
         per_term: bool = False,
     ) -> Tensor:
         """Raw values that the terms map to ``x``; shapes as in ``forward``."""
-        given, whole = Given(inputs, functions or {}), x
+        given = Given(inputs, functions or {})
+        whole = x
         if index is None and not per_term:
             whole = x.unsqueeze(-2).expand(*x.shape[:-1], len(self), x.shape[-1])
         pieces = [
@@ -197,7 +212,9 @@ class TermMaps(Tabled):
         return raw, self._total(log_dets, index)
 
     @in_full_precision
-    def nearest(self, x: Tensor, *, inputs: Tensor | None = None, functions: Functions | None = None) -> Tensor:
+    def nearest(
+        self, x: Tensor, *, inputs: Tensor | None = None, functions: Functions | None = None
+    ) -> Tensor:
         """For every term a point of it near ``x``: ``(*batch, D)`` becomes ``(*batch, K, D)``."""
         pieces: list[Tensor] = []
         given = Given(inputs, functions or {})
@@ -220,7 +237,9 @@ class TermMaps(Tabled):
         given = Given(inputs, functions or {})
         pieces: list[Tensor] = []
         log_dets: list[Tensor] = []
-        for transform, own, chosen, parameters in self._calls(self._read(raw), index, given, per_term, pieces):
+        for transform, own, chosen, parameters in self._calls(
+            self._read(raw), index, given, per_term, pieces
+        ):
             x, log_det = transform.forward_and_log_det(own, chosen, parameters)
             pieces.append(x)
             log_dets.append(log_det)
@@ -229,7 +248,10 @@ class TermMaps(Tabled):
     def resolution(self) -> list[Fraction]:
         """For each output how far apart its values lie in terms where equalities tie it, at most; 0: in no term."""
         first = self.separable is not None
-        steps = [g.transform.steps() if isinstance(g.transform, LatticeGauge) else None for g in self._groups]
+        steps = [
+            g.transform.steps() if isinstance(g.transform, LatticeGauge) else None
+            for g in self._groups
+        ]
         coarsest = [Fraction(0)] * self.assembly.piece.shape[1]
         places = (self.assembly.piece - int(first), self.assembly.row, self.assembly.slot)
         for pieces, rows, slots in zip(*(table.tolist() for table in places), strict=True):
@@ -241,7 +263,10 @@ class TermMaps(Tabled):
     def _total(self, log_dets: Sequence[Tensor], index: Tensor | None) -> Tensor:
         """The sum over the boxes and the groups, for every term."""
         groups = [None] * (len(log_dets) - len(self.groups)) + self._groups
-        spread = [d if g is None else g.spread(d, index, 0.0) for g, d in zip(groups, log_dets, strict=True)]
+        spread = [
+            d if g is None else g.spread(d, index, 0.0)
+            for g, d in zip(groups, log_dets, strict=True)
+        ]
         return sum(spread[1:], spread[0])
 
     @in_full_precision
@@ -267,10 +292,19 @@ class TermMaps(Tabled):
         return verdict
 
     def _read(self, raw: Tensor) -> Tensor:
-        return raw if self.training else torch.nan_to_num(raw, nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+        return (
+            raw
+            if self.training
+            else torch.nan_to_num(raw, nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+        )
 
     def _calls(
-        self, values: Tensor, index: Tensor | None, given: Given, per_term: bool, so_far: list[Tensor] | Tensor
+        self,
+        values: Tensor,
+        index: Tensor | None,
+        given: Given,
+        per_term: bool,
+        so_far: list[Tensor] | Tensor,
     ) -> Iterator[tuple[Transform, Tensor, Tensor | None, Tensor | None]]:
         """Each transform with its columns of ``values``, its chosen rows and its known values.
 
@@ -278,7 +312,12 @@ class TermMaps(Tabled):
         """
         if self.separable is not None:
             own = values if self.all_boxed else values.index_select(-1, self.boxed)
-            yield self.separable, own if index is not None or per_term else own.unsqueeze(-2), index, None
+            yield (
+                self.separable,
+                own if index is not None or per_term else own.unsqueeze(-2),
+                index,
+                None,
+            )
         found: dict[int, Tensor | None] = {}
         for group in self._groups:
             number = -1 if group.known is None else group.known.number
@@ -288,7 +327,12 @@ class TermMaps(Tabled):
                     x = so_far if isinstance(so_far, Tensor) else self.assembly(so_far, index)
                 found[number] = group.parameters_of(given, x, index)
             parameters = found[number]
-            yield group.transform, group.pick(values, index, per_term=per_term), group.chosen(index), parameters
+            yield (
+                group.transform,
+                group.pick(values, index, per_term=per_term),
+                group.chosen(index),
+                parameters,
+            )
 
 
 def _places(
@@ -303,7 +347,13 @@ def _places(
     row = np.repeat(np.arange(count)[:, None], width, axis=1)
     slot = np.zeros_like(piece)
     slot[:, columns] = np.arange(len(columns))
-    for number, (group, places) in enumerate(zip(members, where, strict=True), start=1 if columns else 0):
+    for number, (group, places) in enumerate(
+        zip(members, where, strict=True), start=1 if columns else 0
+    ):
         for i, ((term, _), place) in enumerate(zip(group, places, strict=True)):
-            piece[term, place], row[term, place], slot[term, place] = number, i, np.arange(len(place))
+            piece[term, place], row[term, place], slot[term, place] = (
+                number,
+                i,
+                np.arange(len(place)),
+            )
     return torch.from_numpy(piece), torch.from_numpy(row), torch.from_numpy(slot)

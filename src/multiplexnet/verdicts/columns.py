@@ -56,7 +56,9 @@ Weighted = Sequence[tuple[Fraction, "Column"]]
 
 UNIT_ROUNDOFF = 2.0**-53
 UNDERFLOW = 2.0**-1000  # more than all underflow in one expression can add up to
-SAFE_LOW, SAFE_HIGH = 2.0**-900, 2.0**900  # inside, nothing here overflows or underflows
+# inside, nothing here overflows or underflows
+SAFE_LOW = 2.0**-900
+SAFE_HIGH = 2.0**900
 TINY = 2.0**-1022  # the smallest positive float that is read as such in every mode
 SUBNORMAL = (1 << 52) - 1  # the magnitudes from 1 up to this are the bits of the subnormal floats
 GRIDS = (0, -20)  # the powers of two that are tried for «all values are multiples of»
@@ -88,7 +90,10 @@ class Column:
     @staticmethod
     def constant(number: Fraction, length: int) -> Column:
         """The same number in every row."""
-        return Column((np.full(length, np.sign(number.numerator), dtype=np.float64),), abs(number) or Fraction(1))
+        return Column(
+            (np.full(length, np.sign(number.numerator), dtype=np.float64),),
+            abs(number) or Fraction(1),
+        )
 
     @staticmethod
     def floats(values: Floats) -> Column:
@@ -100,7 +105,9 @@ class Column:
         if not len(small):
             return Column((values,))
         unit = Fraction(1, 2**1074)
-        odd = {int(i): int(magnitude[i]) * (-unit if np.signbit(values[i]) else unit) for i in small}
+        odd = {
+            int(i): int(magnitude[i]) * (-unit if np.signbit(values[i]) else unit) for i in small
+        }
         return Column((np.where((magnitude > 0) & (magnitude <= SUBNORMAL), 0.0, values),), odd=odd)
 
     @staticmethod
@@ -128,7 +135,11 @@ class Column:
     @cached_property
     def near(self) -> Floats:
         """``Σ parts`` in float64, without the unit."""
-        return self.parts[0] if len(self.parts) == 1 else np.asarray(sum(self.parts[1:], self.parts[0]))
+        return (
+            self.parts[0]
+            if len(self.parts) == 1
+            else np.asarray(sum(self.parts[1:], self.parts[0]))
+        )
 
     @cached_property
     def size(self) -> Floats:
@@ -165,7 +176,9 @@ def widened(values: NDArray[np.floating[Any]]) -> Floats:
     wide = values.astype(np.float64, copy=False)
     if values.dtype != np.float32 or not _flushes():
         return wide
-    magnitude = np.ascontiguousarray(values).view(np.int32).reshape(values.shape) & np.int32(2**31 - 1)
+    magnitude = np.ascontiguousarray(values).view(np.int32).reshape(values.shape) & np.int32(
+        2**31 - 1
+    )
     exact = np.copysign(magnitude.astype(np.float64) * 2.0**-149, wide)
     return np.where(magnitude < 1 << 23, exact, wide)
 
@@ -199,7 +212,9 @@ class _Integral:
         factors = [c * column.unit for c, column in weighted]
         scale = lcm(multiple, constant.denominator, *(f.denominator for f in factors))
         coefficients = tuple(int(f * scale) for f in factors)
-        return _Integral(coefficients, tuple(c for _, c in weighted), int(constant * scale), scale, length)
+        return _Integral(
+            coefficients, tuple(c for _, c in weighted), int(constant * scale), scale, length
+        )
 
     def take(self, rows: NDArray[np.intp]) -> _Integral:
         columns = tuple(column.take(rows) for column in self.columns)
@@ -212,7 +227,10 @@ class _Integral:
             return False
         if any(grid is None for grid in grids):
             return False
-        top = sum((abs(k) * Fraction(column.top) for k, column in self._pairs), Fraction(abs(self.constant)))
+        top = sum(
+            (abs(k) * Fraction(column.top) for k, column in self._pairs),
+            Fraction(abs(self.constant)),
+        )
         return top < Fraction(2) ** (53 + min((g for g in grids if g is not None), default=0))
 
     @property
@@ -256,7 +274,9 @@ class _Integral:
 
     @property
     def row_bound(self) -> Floats:
-        return np.broadcast_to(self._bound([column.size for column in self.columns]), (self.length,))
+        return np.broadcast_to(
+            self._bound([column.size for column in self.columns]), (self.length,)
+        )
 
     @property
     def ratio(self) -> Fraction:
@@ -294,7 +314,9 @@ def expanded(parts: Sequence[Floats], factor: Floats) -> tuple[Floats, ...]:
     """``(Σ parts) · factor``, exactly, in few parts; all are integers below 2^200."""
     if len(parts) == 1 and np.abs(product := parts[0] * factor).max(initial=0.0) < 2.0**53:
         return (product,)
-    first, second, *others = (t for terms in zip(*(_two_product(p, factor) for p in parts), strict=True) for t in terms)
+    first, second, *others = (
+        t for terms in zip(*(_two_product(p, factor) for p in parts), strict=True) for t in terms
+    )
     high, low = _two_sum(first, second)
     rest = []
     for term in others:
@@ -390,7 +412,9 @@ def _signs_and_values(form: _Integral) -> tuple[Signs, Floats]:
         return sign.astype(np.int8), value
     bound = form.take(open_rows).row_bound
     open_rows = open_rows[~(np.abs(value[open_rows]) > bound)]
-    sign[open_rows], value[open_rows] = _settled(form.take(open_rows)) if len(open_rows) else ((), ())
+    sign[open_rows], value[open_rows] = (
+        _settled(form.take(open_rows)) if len(open_rows) else ((), ())
+    )
     return sign.astype(np.int8), value
 
 
@@ -461,7 +485,9 @@ def _error(form: _Integral, near: Floats) -> Floats:
 # --- new columns from old -------------------------------------------------------------------------------------------
 
 
-def total(weighted: Weighted, constant: Fraction, length: int, multiple: int = 1) -> tuple[Column, NDArray[np.intp]]:
+def total(
+    weighted: Weighted, constant: Fraction, length: int, multiple: int = 1
+) -> tuple[Column, NDArray[np.intp]]:
     """``constant + Σ coefficient · column`` as a column, and the rows (near overflow) where it is not.
 
     The unit of the column is 1 over a multiple of ``multiple``.
@@ -472,7 +498,9 @@ def total(weighted: Weighted, constant: Fraction, length: int, multiple: int = 1
         if form.is_exact_in_floats:
             return Column((form.value,), unit), np.empty(0, dtype=np.intp)
         terms, safe = _expansion(form)
-        return Column(tuple(np.where(safe, term, 0.0) for term in terms), unit), np.flatnonzero(~safe)
+        return Column(tuple(np.where(safe, term, 0.0) for term in terms), unit), np.flatnonzero(
+            ~safe
+        )
 
 
 def select(choice: NDArray[np.intp], columns: Sequence[Column]) -> Column:

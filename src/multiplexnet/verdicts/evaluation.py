@@ -78,7 +78,10 @@ class Rows:
     """
 
     def __init__(
-        self, columns: Mapping[Variable, Column], functions: Functions | None = None, length: int | None = None
+        self,
+        columns: Mapping[Variable, Column],
+        functions: Functions | None = None,
+        length: int | None = None,
     ) -> None:
         self.variables = columns
         self.functions = functions or {}
@@ -90,8 +93,14 @@ class Rows:
 
     def take(self, index: NDArray[np.intp]) -> Rows:
         """These rows alone."""
-        taken = Rows({v: column.take(index) for v, column in self.variables.items()}, self.functions, len(index))
-        taken._columns |= {s: self._columns[s].take(index) for s in self._columns if isinstance(s, Apply)}
+        taken = Rows(
+            {v: column.take(index) for v, column in self.variables.items()},
+            self.functions,
+            len(index),
+        )
+        taken._columns |= {
+            s: self._columns[s].take(index) for s in self._columns if isinstance(s, Apply)
+        }
         return taken
 
     def column(self, symbol: Symbol) -> Column:
@@ -123,7 +132,9 @@ class Rows:
     def functions_at(self, row: int) -> Mapping[str, Callable[..., Fraction]]:
         """The opaque functions at this row's arguments, as exact numbers."""
         known: dict[str, dict[tuple[Fraction, ...], Fraction]] = {}
-        result = {name: lambda *arguments, name=name: known[name][arguments] for name in self.functions}
+        result = {
+            name: lambda *arguments, name=name: known[name][arguments] for name in self.functions
+        }
         for symbol in [s for s in self._columns if isinstance(s, Apply)]:
             arguments = tuple(value(a, self.point(row), result) for a in symbol.arguments)
             known.setdefault(symbol.function, {})[arguments] = self._columns[symbol].exact(row)
@@ -137,7 +148,9 @@ class Rows:
             case Max(arguments):
                 return reduce(self._larger, self._totals(arguments))
             case Ite(condition, then, otherwise):
-                return select((~_truth(condition, self)).astype(np.intp), self._totals((then, otherwise)))
+                return select(
+                    (~_truth(condition, self)).astype(np.intp), self._totals((then, otherwise))
+                )
             case Apply(function, arguments):
                 return self._applied(function, arguments)
         raise KeyError(symbol)
@@ -145,19 +158,27 @@ class Rows:
     def _totals(self, linears: tuple[Linear, ...]) -> list[Column]:
         """The expressions as columns of one unit; rows that have no such column become odd."""
         parts = [(self._weighted(linear), linear.constant) for linear in linears]
-        denominators = [f.denominator for weighted, k in parts for f in (k, *(c * x.unit for c, x in weighted))]
+        denominators = [
+            f.denominator for weighted, k in parts for f in (k, *(c * x.unit for c, x in weighted))
+        ]
         totals = [total(weighted, k, self.length, lcm(*denominators)) for weighted, k in parts]
         self.odd |= {int(row) for _, rows in totals for row in rows}
         return [column for column, _ in totals]
 
     def _larger(self, first: Column, second: Column) -> Column:
-        second_wins = signs([(Fraction(1), second), (Fraction(-1), first)], Fraction(0), self.length) > 0
+        second_wins = (
+            signs([(Fraction(1), second), (Fraction(-1), first)], Fraction(0), self.length) > 0
+        )
         return select(second_wins.astype(np.intp), [first, second])
 
     def _applied(self, function: str, arguments: tuple[Linear, ...]) -> Column:
         if function not in self.functions:
-            raise InputError(f"the rules call {function}(…): give the function, functions={{{function!r}: …}}")
-        values = np.asarray(self.functions[function](*(self.amounts(a) for a in arguments)), dtype=np.float64)
+            raise InputError(
+                f"the rules call {function}(…): give the function, functions={{{function!r}: …}}"
+            )
+        values = np.asarray(
+            self.functions[function](*(self.amounts(a) for a in arguments)), dtype=np.float64
+        )
         finite = np.isfinite(values)
         self.bad |= ~finite
         column = Column.floats(np.where(finite, values, 0.0))
@@ -176,9 +197,17 @@ def _truth(formula: Formula, rows: Rows) -> Bools:
         case Not(argument):
             return ~_truth(argument, rows)
         case And(arguments):
-            return reduce(np.logical_and, (_truth(a, rows) for a in arguments), np.ones(rows.length, dtype=np.bool_))
+            return reduce(
+                np.logical_and,
+                (_truth(a, rows) for a in arguments),
+                np.ones(rows.length, dtype=np.bool_),
+            )
         case Or(arguments):
-            return reduce(np.logical_or, (_truth(a, rows) for a in arguments), np.zeros(rows.length, dtype=np.bool_))
+            return reduce(
+                np.logical_or,
+                (_truth(a, rows) for a in arguments),
+                np.zeros(rows.length, dtype=np.bool_),
+            )
         case Iff(left, right):
             return ~(_truth(left, rows) ^ _truth(right, rows))
 
@@ -195,13 +224,16 @@ def in_domain(variable: Variable, rows: Rows, *, ranges: bool = False) -> Bools:
     """Whether the variable has a value of its domain: an integer in range; with ``ranges``, a real one in its range."""
     match variable.domain:
         case Real(lower, upper):
-            below = [] if lower is None or not ranges else [Atom(-Linear.of(variable) + lower, "<=")]
+            below = (
+                [] if lower is None or not ranges else [Atom(-Linear.of(variable) + lower, "<=")]
+            )
             above = [] if upper is None or not ranges else [Atom(Linear.of(variable) - upper, "<=")]
             return truth(And((*below, *above)), rows)
         case domain:
             values = domain.values
     column = rows.column(variable)
-    first, last = up(Fraction(values[0])), down(Fraction(values[-1]))
+    first = up(Fraction(values[0]))
+    last = down(Fraction(values[-1]))
     if first > last:  # no float64 lies in the domain
         result = np.zeros(rows.length, dtype=np.bool_)
     else:
@@ -242,8 +274,11 @@ class _Walk(Generic[T]):
                 return self._min(p for p, _ in pairs), self._max(n for _, n in pairs)
             case Iff(left, right):
                 (p, n), (q, m) = self(left), self(right)
-                both, neither = self.largest(p, q), self.largest(n, m)
-                return self.smallest(both, neither), self.smallest(self.largest(p, m), self.largest(n, q))
+                both = self.largest(p, q)
+                neither = self.largest(n, m)
+                return self.smallest(both, neither), self.smallest(
+                    self.largest(p, m), self.largest(n, q)
+                )
 
     def _max(self, values: Iterator[T]) -> T:
         return reduce(self.largest, values, self.nothing)
@@ -255,7 +290,9 @@ class _Walk(Generic[T]):
 def _is_choice(atom: Atom) -> bool:
     """Whether the atom speaks of Booleans and categories alone."""
     found = [symbol for symbol, _ in atom.linear.terms]
-    return bool(found) and all(isinstance(s, Variable) and isinstance(s.domain, Bool | Category) for s in found)
+    return bool(found) and all(
+        isinstance(s, Variable) and isinstance(s.domain, Bool | Category) for s in found
+    )
 
 
 def _is_count(atom: Atom) -> bool:
@@ -322,14 +359,18 @@ def _larger(first: _Exact, second: _Exact) -> _Exact:
 
 
 def _exact_amount(formula: Formula, rows: Rows, row: int) -> Fraction | float:
-    point, functions = rows.point(row), rows.functions_at(row)
+    point = rows.point(row)
+    functions = rows.functions_at(row)
     obeyed: _Exact = (False, Fraction(0), False)
 
     def atom(a: Atom) -> tuple[_Exact, _Exact]:
         v = value(a.linear, point, functions)
-        missed, turned = abs(v) if a.relation == "==" else v, Fraction(0) if a.relation == "==" else -v
+        missed = abs(v) if a.relation == "==" else v
+        turned = Fraction(0) if a.relation == "==" else -v
         if _is_choice(a):
-            missed, turned = (max(far, Fraction(1)) if _is_count(a) else Fraction(1) for far in (missed, turned))
+            missed, turned = (
+                max(far, Fraction(1)) if _is_count(a) else Fraction(1) for far in (missed, turned)
+            )
         if holds(a, point, functions):
             return obeyed, (_is_choice(a), turned, True)
         return (_is_choice(a), missed, True), obeyed
@@ -342,7 +383,9 @@ def amount(formula: Formula, rows: Rows) -> Floats:
     result = _amounts(formula, rows)
     for row in rows.decided_singly(formula):
         exact = nearest(_exact_amount(formula, rows, row))
-        result[row] = 0.0 if holds(formula, rows.point(row), rows.functions_at(row)) else max(exact, TINY)
+        result[row] = (
+            0.0 if holds(formula, rows.point(row), rows.functions_at(row)) else max(exact, TINY)
+        )
     return np.where(rows.bad, inf, result)
 
 
@@ -358,19 +401,27 @@ def largest_violation(
     with np.errstate(all="ignore"):
         low, high = _amounts(formula, few, bounds=True)
     singly = rows.decided_singly(formula)
-    odd = sorted(few.odd | {k for k, row in enumerate(violating.tolist()) if row in singly} if singly else few.odd)
+    odd = sorted(
+        few.odd | {k for k, row in enumerate(violating.tolist()) if row in singly}
+        if singly
+        else few.odd
+    )
     low[odd], high[odd] = 0.0, 0.0
     best = int(np.argmax(low))
     candidates = np.flatnonzero((high > 0) & (high >= max(low[best], floor)))
     if high[best] == low[best] == high.max() and len(candidates):
         candidates = np.array([best])
     chosen = [*_distinct(few, candidates).tolist(), *odd]
-    return max((_exact_amount(formula, rows, int(violating[k])) for k in chosen), default=Fraction(0))
+    return max(
+        (_exact_amount(formula, rows, int(violating[k])) for k in chosen), default=Fraction(0)
+    )
 
 
 def _distinct(rows: Rows, index: NDArray[np.intp]) -> NDArray[np.intp]:
     """The first of each group of equal rows."""
     if len(index) < 2:
         return index
-    cells = np.stack([part[index] for column in rows.variables.values() for part in column.parts], axis=1)
+    cells = np.stack(
+        [part[index] for column in rows.variables.values() for part in column.parts], axis=1
+    )
     return index[np.sort(np.unique(cells, axis=0, return_index=True)[1])]

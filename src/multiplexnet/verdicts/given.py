@@ -67,7 +67,9 @@ def _array(value: Any, name: str) -> NDArray[Any]:
     except ValueError:
         array = np.array([[]], dtype=object)
     if array.size and any(isinstance(item, list | tuple) for item in array.flat):
-        raise ShapeError(f"input {name} is a list whose parts have different lengths: give one number for each row")
+        raise ShapeError(
+            f"input {name} is a list whose parts have different lengths: give one number for each row"
+        )
     return array
 
 
@@ -82,7 +84,9 @@ def _of_array(array: NDArray[Any], name: str) -> Exact:
     if kind == "O":
         return _joined([_number(item, name) for item in array.flat], array.shape)
     if kind in "fc":
-        raise DtypeError(f"input {name} has dtype {array.dtype}: give real numbers of float64 or less")
+        raise DtypeError(
+            f"input {name} has dtype {array.dtype}: give real numbers of float64 or less"
+        )
     raise InputError(f"input {name} has dtype {array.dtype}; it must be numbers")
 
 
@@ -118,7 +122,8 @@ def _number(value: Any, name: str) -> Fraction:
 def _from_bits(value: float) -> Fraction:
     """The float as a fraction, by its bits: arithmetic on subnormal floats may be flushed to zero."""
     bits = int(np.array(value, dtype=np.float64).view(np.int64))
-    exponent, digits = bits >> 52 & 0x7FF, bits & (1 << 52) - 1
+    exponent = bits >> 52 & 0x7FF
+    digits = bits & (1 << 52) - 1
     magnitude = digits + (1 << 52 if exponent else 0)
     scale = max(exponent, 1) - 1075
     number = Fraction(magnitude) * Fraction(2) ** scale

@@ -2,7 +2,8 @@
 
 There is no tolerance: ``x + y == 0.3`` means three tenths, which no sum of two floats is. Formulas are evaluated in
 :mod:`multiplexnet.verdicts.evaluation`, on arithmetic from :mod:`multiplexnet.verdicts.columns`; this
-module takes arrays and tensors apart and puts the answers together. Only the few rows that float64 cannot decide cost more than a few array operations.
+module takes arrays and tensors apart and puts the answers together. Only the few rows that float64 cannot decide cost
+more than a few array operations.
 """
 
 from __future__ import annotations
@@ -62,7 +63,9 @@ def _column(numbers: Exact, finite: Bools) -> Column:
     return Column.floats(floats if finite.all() else np.where(finite, floats, 0.0))
 
 
-def satisfied(formula: Formula, columns: Mapping[Variable, Floats], functions: Functions | None = None) -> Bools:
+def satisfied(
+    formula: Formula, columns: Mapping[Variable, Floats], functions: Functions | None = None
+) -> Bools:
     """Whether the formula holds, row by row; a row with NaN or an infinity never does.
 
     Args:
@@ -85,7 +88,9 @@ def satisfied(formula: Formula, columns: Mapping[Variable, Floats], functions: F
     return result
 
 
-def violation(formula: Formula, columns: Mapping[Variable, Floats], functions: Functions | None = None) -> Floats:
+def violation(
+    formula: Formula, columns: Mapping[Variable, Floats], functions: Functions | None = None
+) -> Floats:
     """How far each row is from obeying the formula (:mod:`multiplexnet.verdicts.evaluation`); NaN: infinitely far.
 
     It is 0 exactly where :func:`satisfied` is true. Other values are float64, good to the rounding of their terms.
@@ -175,7 +180,9 @@ def violations(
 
 def _inside(specification: Specification, rows: Rows) -> Bools:
     discrete = (v for v in specification.variables if v.is_discrete)
-    return reduce(np.logical_and, (in_domain(v, rows) for v in discrete), np.ones(rows.length, dtype=np.bool_))
+    return reduce(
+        np.logical_and, (in_domain(v, rows) for v in discrete), np.ones(rows.length, dtype=np.bool_)
+    )
 
 
 def _obeying(specification: Specification, rows: Rows) -> Bools:
@@ -192,7 +199,9 @@ class _Given:
     functions: Functions
 
     @staticmethod
-    def of(specification: Specification, x: Any, inputs: Mapping[str, Any], functions: Functions) -> _Given:
+    def of(
+        specification: Specification, x: Any, inputs: Mapping[str, Any], functions: Functions
+    ) -> _Given:
         outputs = specification.outputs
         array = _float64(x, "x")
         if array.ndim == 0 or array.shape[-1] != len(outputs):
@@ -206,7 +215,9 @@ class _Given:
         columns = flat | _input_columns(specification.inputs, inputs, batch)
         if unknown := [name for name in functions if name not in specification.functions]:
             raise InputError(f"{unknown[0]!r} is not a function of the rules")
-        return _Given(x, batch, columns, {name: _on_batch(f, x, batch) for name, f in functions.items()})
+        return _Given(
+            x, batch, columns, {name: _on_batch(f, x, batch) for name, f in functions.items()}
+        )
 
     @property
     def length(self) -> int:
@@ -249,11 +260,15 @@ def _float64(x: Any, name: str) -> Floats:
     """The same numbers in float64; every dtype that could round is refused."""
     if is_tensor(x):
         if not x.is_floating_point():
-            raise DtypeError(f"{name} has dtype {x.dtype}: give floats, for example {name}.double()")
+            raise DtypeError(
+                f"{name} has dtype {x.dtype}: give floats, for example {name}.double()"
+            )
         return widened(_numpy(x.detach().cpu()))
     array = np.asarray(x)
     if array.dtype not in (np.float64, np.float32, np.float16):
-        raise DtypeError(f"{name} has dtype {array.dtype}: give floats, for example np.asarray({name}, dtype=float)")
+        raise DtypeError(
+            f"{name} has dtype {array.dtype}: give floats, for example np.asarray({name}, dtype=float)"
+        )
     return widened(array)
 
 
@@ -271,7 +286,9 @@ def _torch_like(array: NDArray[Any], x: Any) -> Any:
     return torch.as_tensor(array, device=x.device)
 
 
-def _on_batch(function: Callable[..., Any], x: Any, batch: tuple[int, ...]) -> Callable[..., Floats]:
+def _on_batch(
+    function: Callable[..., Any], x: Any, batch: tuple[int, ...]
+) -> Callable[..., Floats]:
     """The function between flat float64 arrays, called as the network calls it: x's dtype, device and batch shape."""
 
     def flat(*arguments: Floats) -> Floats:
