@@ -211,7 +211,7 @@ def measure(family: Family, seed: int) -> Measurement | None:
     except (ContradictionError, TermBudgetExceeded):
         return None
     seconds = perf_counter() - start
-    proof = compiled.certificate
+    proof = compiled.proof
     terms = max((block.size for block in compiled.blocks), default=0)
     return Measurement(
         len(compiled.blocks),

@@ -95,7 +95,7 @@ class Fault:
 def _contraction() -> Sequence[Patch]:
     honest = gauge.gauge_rows
 
-    def rows(*arguments: Any, unit: float, tiny: float) -> gauge.Rows:
+    def rows(*arguments: Any, unit: float, tiny: float) -> gauge.GaugeRows:
         return honest(*arguments, unit=0.0, tiny=0.0)
 
     return [(gauge, "gauge_rows", rows), (gauge, "SAFETY", 0.0)]
@@ -154,9 +154,9 @@ def _straight_through(value: Tensor, smooth: Tensor) -> Tensor:
     return smooth + (value - smooth).detach()
 
 
-def _no_range_rows(anchor: Sequence[Fraction], precision: Any) -> gauge.Rows:
+def _no_range_rows(anchor: Sequence[Fraction], precision: Any) -> gauge.GaugeRows:
     nothing = np.zeros((len(anchor), len(anchor)))
-    return gauge.Rows(nothing, nothing)
+    return gauge.GaugeRows(nothing, nothing)
 
 
 def _without_error(

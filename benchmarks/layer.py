@@ -27,7 +27,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from multiplexnet.compiler.terms import Block, Certificate, Compiled, Term
+from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
 from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
@@ -138,7 +138,7 @@ def boxes(count: int, width: int = 10) -> tuple[Rules, Compiled]:
     block = Block(outputs, tuple(term() for _ in range(count)))
     specification = Specification(outputs, (Rule(block.formula, f"{count} boxes"),))
     return Rules.from_specification(specification), Compiled(
-        outputs, (), (block,), Certificate(True, True, "given", 0)
+        outputs, (), (block,), Proof(True, True, "given", 0)
     )
 
 

@@ -33,7 +33,7 @@ import torch
 from layer import boxes, peak_bytes, turns
 from torch import Tensor, nn
 
-from multiplexnet.compiler.terms import Block, Certificate, Compiled, Term
+from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
 from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
 from multiplexnet.layer.branches import Branches
 from multiplexnet.layer.multiplexer import Multiplexer
@@ -55,7 +55,7 @@ def chain(width: int) -> tuple[Rules, Compiled]:
     block = Block(outputs, (Term(tuple(rows)),))
     specification = Specification(outputs, (Rule(block.formula, "ordered"),))
     return Rules.from_specification(specification), Compiled(
-        outputs, (), (block,), Certificate(True, True, "given", 0)
+        outputs, (), (block,), Proof(True, True, "given", 0)
     )
 
 

@@ -1,7 +1,7 @@
 """What compiled terms promise, asked of z3 in the campaign's own words.
 
-* The terms mean what the rules mean, in both directions, and the certificate says so.
-* The certificate refuses terms that were tampered with, and only those whose meaning changed.
+* The terms mean what the rules mean, in both directions, and the proof says so.
+* The proof refuses terms that were tampered with, and only those whose meaning changed.
 * No literal and no term is superfluous; terms stand in canonical order; another order of the rules changes nothing.
 """
 
@@ -17,7 +17,7 @@ import z3
 
 from campaign.sentences import Sentence
 from campaign.solver import Meaning
-from multiplexnet.compiler.proof import certificate
+from multiplexnet.compiler.proof import proof_of
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import MultiplexError
 from multiplexnet.language.formula import Atom, Variable
@@ -30,7 +30,7 @@ MOST_QUESTIONS = 4
 AGAIN = 0.1
 """The share of trials in which rules are compiled again in another order."""
 TAMPERED = 0.3
-"""The share of trials in which the certificate is put to the test."""
+"""The share of trials in which the proof is put to the test."""
 
 Finding = tuple[str, str]
 """The name of a check, and what is wrong (nothing: an empty text)."""
@@ -84,16 +84,16 @@ class CompileChecks:
 
     def _equivalent(self) -> Iterator[Finding]:
         said = self.meaning.blocks(self.compiled.blocks)
-        proof = self.compiled.certificate
+        proof = self.compiled.proof
         sound = self.meaning.implied_by(said)
         complete = self.meaning.implies(said)
         yield "sound", "the terms do not imply the rules" if sound is False else ""
         yield "complete", "the terms miss points that obey" if complete is False else ""
         honest = proof.sound and proof.complete == self.compiled.complete
-        yield "certificate", "" if honest and proof.complete else f"it says {proof}"
+        yield "proof", "" if honest and proof.complete else f"it says {proof}"
 
     def _tampered(self) -> Iterator[Finding]:
-        """One row or term less, or one number changed: the certificate has to see what z3 sees."""
+        """One row or term less, or one number changed: the proof has to see what z3 sees."""
         blocks = self._changed()
         if blocks is None:
             return
@@ -102,13 +102,13 @@ class CompileChecks:
         if None in kept:
             return
         try:
-            certificate(self.rules.specification, blocks, complete=True)
+            proof_of(self.rules.specification, blocks, complete=True)
         except AssertionError:
             passed = False
         else:
             passed = True
         yield (
-            "the certificate sees tampering",
+            "the proof sees tampering",
             "" if passed == all(kept) else f"passed: {passed}, z3: {kept}",
         )
 
@@ -232,7 +232,7 @@ def _key(term: Term) -> tuple[Any, ...]:
             row.relation != "==",
             [
                 (s.index, "", c) if isinstance(s, Variable) else (1 << 30, repr(s), c)
-                for s, c in row.linear.terms
+                for s, c in row.linear.summands
             ],
             row.linear.constant,
             row.relation,

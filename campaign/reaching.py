@@ -91,7 +91,7 @@ def unreached(
 def _has_room(terms: list[Term], point: dict[str, Fraction]) -> bool:
     """Whether rounding the numbers in the inequalities takes up little of their slacks."""
     for row in (row for term in terms for row in term.inequalities):
-        parts = [c * point[s.name] for s, c in row.linear.terms if isinstance(s, Variable)]
+        parts = [c * point[s.name] for s, c in row.linear.summands if isinstance(s, Variable)]
         if -sum(parts, row.linear.constant) < ROOM * sum(map(abs, parts)):
             return False
     return True
@@ -141,19 +141,19 @@ def _point(
 
 def _size(terms: list[Term]) -> Fraction:
     """The largest number in the rows, as a distance, and at least 1."""
-    rows = [row.linear for term in terms for row in term.rows if row.linear.terms]
+    rows = [row.linear for term in terms for row in term.rows if row.linear.summands]
     return max(
-        [Fraction(1), *(abs(row.constant) / max(abs(c) for _, c in row.terms) for row in rows)]
+        [Fraction(1), *(abs(row.constant) / max(abs(c) for _, c in row.summands) for row in rows)]
     )
 
 
 def _spread(terms: list[Term]) -> Fraction:
     """How many times a coefficient is another one of its row, at most."""
     rows = [
-        [abs(c) for _, c in row.linear.terms]
+        [abs(c) for _, c in row.linear.summands]
         for term in terms
         for row in term.rows
-        if row.linear.terms
+        if row.linear.summands
     ]
     return max((max(row) / min(row) for row in rows), default=Fraction(1))
 

@@ -169,7 +169,7 @@ class Meaning:
         return _compared(atom.relation, self._linear(atom.linear), _real(Fraction(0)))
 
     def _linear(self, linear: Linear) -> Any:
-        parts = [_real(c) * self._symbol(symbol) for symbol, c in linear.terms]
+        parts = [_real(c) * self._symbol(symbol) for symbol, c in linear.summands]
         return z3.Sum([*parts, _real(linear.constant)])
 
     def _symbol(self, symbol: Symbol) -> Any:
@@ -188,12 +188,12 @@ class Meaning:
         solver = z3.Solver()
         solver.set("timeout", TIMEOUT_MILLISECONDS)
         for row in rows:
-            width = sum((abs(c) for _, c in row.linear.terms), Fraction(0)) * half_width
+            width = sum((abs(c) for _, c in row.linear.summands), Fraction(0)) * half_width
             value = self._linear(row.linear)
             solver.add(value == 0 if row.relation == "==" else value + _real(width) <= 0)
         exact = any(row.relation == "==" for row in rows)
         for name in {
-            s.name for row in rows for s, _ in row.linear.terms if isinstance(s, Variable)
+            s.name for row in rows for s, _ in row.linear.summands if isinstance(s, Variable)
         }:
             solver.add(self._amount(name) <= _real(size), self._amount(name) >= _real(-size))
             if exact:

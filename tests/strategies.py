@@ -107,7 +107,7 @@ def _compound(
 
 def _only_max(linear: Linear) -> Max | None:
     """The maximum as a symbol, unless its arguments folded to something simpler."""
-    symbol = linear.terms[0][0] if len(linear.terms) == 1 else None
+    symbol = linear.summands[0][0] if len(linear.summands) == 1 else None
     return symbol if isinstance(symbol, Max) else None
 
 

@@ -30,7 +30,7 @@ from multiplexnet.certificate.formats import FORMATS as CHECKED
 from multiplexnet.certificate.margins import margins, solved
 from multiplexnet.certificate.parts import part_from
 from multiplexnet.certificate.questions import Writer
-from multiplexnet.compiler.record import Reader, variables_from
+from multiplexnet.compiler.record import RecordReader, variables_from
 from multiplexnet.errors import (
     EqualityError,
     InputError,
@@ -204,8 +204,8 @@ def test_a_certificate_is_a_document(tmp_path: Path) -> None:
         True,
     )
     assert (read.solver, read.checks) == (
-        mux.compiled.certificate.solver,
-        mux.compiled.certificate.checks,
+        mux.compiled.proof.solver,
+        mux.compiled.proof.checks,
     )
     assert repr(read).startswith("Certificate(sound and complete, float32, z3 ")
     assert mux.certificate is certificate
@@ -377,7 +377,7 @@ def same_terms(data: Any, tampered: Any) -> bool:
     variables = variables_from(data["rules"]["variables"])
     before, after = (
         conjunction(
-            block.formula for block in Reader(variables).blocks(own["blocks"], own["inner"])
+            block.formula for block in RecordReader(variables).blocks(own["blocks"], own["inner"])
         )
         for own in (data["terms"], tampered["terms"])
     )
@@ -501,7 +501,7 @@ def test_a_step_too_fine_is_found_even_with_margins_to_match() -> None:
 
 def _margins(part: dict[str, Any]) -> tuple[list[str], list[str]]:
     """What a forger would write for the margins of another lattice."""
-    found: Any = part_from(part, Reader([Variable(f"x[{i}]", i) for i in range(3)]))
+    found: Any = part_from(part, RecordReader([Variable(f"x[{i}]", i) for i in range(3)]))
     rows = [
         ({v.index: row.linear.coefficient(v) * found.step for v in found._t}, -row.linear.constant)
         for row in [*found.rows, *found._cut_rows(), *found._bounds()]

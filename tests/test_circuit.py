@@ -19,7 +19,7 @@ from multiplexnet.compiler.circuit import kept_terms, simplified
 from multiplexnet.compiler.compile import compile_rules
 from multiplexnet.compiler.components import conjuncts
 from multiplexnet.compiler.normal import normal_form
-from multiplexnet.compiler.proof import certificate
+from multiplexnet.compiler.proof import proof_of
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
 from multiplexnet.language.formula import Formula, Rule, Specification, conjunction
@@ -69,7 +69,7 @@ def test_families_fit_into_fewer_terms_than_they_stand_for(name: str) -> None:
     found = nested(rules, budget)
     assert kept_terms(found.blocks) <= budget
     assert found.complete
-    assert found.certificate.sound
+    assert found.proof.sound
     assert any(term.blocks for _, term in found.terms)
     if size is not None:
         assert max(block.size for block in found.blocks) == size
@@ -131,7 +131,7 @@ def assert_well_formed(found: Compiled) -> None:
         assert {v for v, _ in term.fixed} == {v for v in block.outputs if v.is_discrete} - set(
             inner
         )
-        assert not {s for row in term.rows for s, _ in row.linear.terms} & {
+        assert not {s for row in term.rows for s, _ in row.linear.summands} & {
             *inner,
             *(v for v, _ in term.fixed),
         }
@@ -154,7 +154,7 @@ def test_shared_parts_are_one_object() -> None:
     assert len({(b.outputs, b.size) for b in blocks.values()}) == len(blocks)
 
 
-# --- the certificate ------------------------------------------------------------------------------------------------
+# --- the proof ------------------------------------------------------------------------------------------------
 
 
 def faulty(block: Block, change: object) -> Block:
@@ -186,9 +186,9 @@ def wrong_value(terms: Sequence[Term]) -> tuple[Term, ...]:
 def test_the_certificate_sees_a_fault_deep_inside(text: str, change: object) -> None:
     specification = Rules(text).specification
     found = compile_rules(specification, max_terms=40, nested=True)
-    certificate(specification, found.blocks, complete=True)
+    proof_of(specification, found.blocks, complete=True)
     with pytest.raises(AssertionError, match=r"do not contain every point|does not imply"):
-        certificate(specification, [faulty(found.blocks[0], change)], complete=True)
+        proof_of(specification, [faulty(found.blocks[0], change)], complete=True)
 
 
 def test_a_false_claim_is_refused() -> None:
@@ -198,7 +198,7 @@ def test_a_false_claim_is_refused() -> None:
     inner = next(part for term in block.terms for part in term.blocks)
     claims = {id(inner): (inner, conjunction([]))}
     with pytest.raises(AssertionError, match="not what it is said to be"):
-        certificate(specification, [block], complete=True, claims=claims)
+        proof_of(specification, [block], complete=True, claims=claims)
 
 
 # --- simplification -------------------------------------------------------------------------------------------------

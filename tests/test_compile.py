@@ -1,4 +1,4 @@
-"""The compiler: z3 decides whether the terms say what the rules say, asked by the tests, not by the certificate."""
+"""The compiler: z3 decides whether the terms say what the rules say, asked by the tests, not by the proof."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from oracle import meaning, proves
 from strategies import VARIABLES, formulas
 
 from multiplexnet.compiler.compile import compile_rules
-from multiplexnet.compiler.proof import certificate
+from multiplexnet.compiler.proof import proof_of
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import ContradictionError, ShapeError, TermBudgetExceeded
 from multiplexnet.language.formula import (
@@ -81,8 +81,8 @@ def test_the_terms_are_equivalent_to_the_rules(case: Case) -> None:
     specification, found = compiled(case.name)
     assert is_equivalent(specification, found)
     assert found.complete
-    assert found.certificate.sound
-    assert found.certificate.complete
+    assert found.proof.sound
+    assert found.proof.complete
     if case.terms is not None:
         assert prod(len(block.terms) for block in found.blocks) == case.terms
 
@@ -129,7 +129,9 @@ def test_every_output_is_in_one_block_and_discrete_ones_are_fixed(case: Case) ->
     for block, term in all_terms(found.blocks):
         inner = {output for part in term.blocks for output in part.outputs}
         assert {v for v, _ in term.fixed} == {v for v in block.outputs if v.is_discrete} - inner
-        mentioned = {s for row in term.rows for s, _ in row.linear.terms if isinstance(s, Variable)}
+        mentioned = {
+            s for row in term.rows for s, _ in row.linear.summands if isinstance(s, Variable)
+        }
         assert not any(v.is_discrete for v in mentioned)
         assert {v for v in mentioned if not v.is_input} <= set(block.outputs) - inner
 
@@ -236,7 +238,7 @@ def test_random_formulas_with_functions_compile_to_equivalent_terms(formula: For
     assert_compiles(formula, VARIABLES[:3], ("h",))
 
 
-# --- the certificate ------------------------------------------------------------------------------------------------
+# --- the proof ------------------------------------------------------------------------------------------------
 
 TWO_SIDED = "x: real; y: real; on: bool\nx >= 2 or x <= -2\nimplies(on, y >= x)"
 
@@ -249,7 +251,7 @@ def test_the_certificate_refuses_a_term_too_wide(name: str) -> None:
     block = found.blocks[-1]
     wider = [replace(block.terms[-1], rows=block.terms[-1].rows[:-1]), *block.terms[:-1]]
     with pytest.raises(AssertionError, match="not imply"):
-        certificate(
+        proof_of(
             specification, [*found.blocks[:-1], Block(block.outputs, tuple(wider))], complete=True
         )
 
@@ -262,8 +264,8 @@ def test_the_certificate_refuses_a_missing_term(name: str) -> None:
     block = found.blocks[-1]
     fewer = [*found.blocks[:-1], Block(block.outputs, block.terms[1:])]
     with pytest.raises(AssertionError, match="do not contain every point"):
-        certificate(specification, fewer, complete=True)
-    proof = certificate(specification, fewer, complete=False)
+        proof_of(specification, fewer, complete=True)
+    proof = proof_of(specification, fewer, complete=False)
     assert proof.sound
     assert not proof.complete
 
@@ -274,7 +276,7 @@ def test_the_certificate_refuses_a_wrong_value_of_a_discrete_output() -> None:
     term = block.terms[0]
     wrong = replace(term, fixed=(*term.fixed[:-1], (term.fixed[-1][0], term.fixed[-1][1] + 1)))
     with pytest.raises(AssertionError, match="not imply"):
-        certificate(specification, [Block(block.outputs, (wrong, *block.terms[1:]))], complete=True)
+        proof_of(specification, [Block(block.outputs, (wrong, *block.terms[1:]))], complete=True)
 
 
 def test_the_certificate_refuses_a_fault_in_rules_that_blocks_share() -> None:
@@ -283,11 +285,11 @@ def test_the_certificate_refuses_a_fault_in_rules_that_blocks_share() -> None:
     assert len(found.blocks) == 2
     wrong = Block(found.blocks[1].outputs, (Term(()),))
     with pytest.raises(AssertionError, match="not imply"):
-        certificate(specification, [found.blocks[0], wrong], complete=True)
+        proof_of(specification, [found.blocks[0], wrong], complete=True)
 
 
 def test_the_certificate_names_the_solver_and_counts_its_checks() -> None:
-    proof = Rules(TWO_SIDED).compile().certificate
+    proof = Rules(TWO_SIDED).compile().proof
     assert proof.solver == f"z3 {z3.get_version_string()}"
     assert proof.checks >= 2
 
@@ -354,8 +356,8 @@ def test_a_cover_contains_the_rows_that_obey(kind: object) -> None:
     found = rules.compile(cover=kind(rows))  # type: ignore[operator]
     assert found.covered == 1
     assert not found.complete
-    assert not found.certificate.complete
-    assert found.certificate.sound
+    assert not found.proof.complete
+    assert found.proof.sound
     assert proves(z3.Implies(to_z3(found.formula), rules.to_z3()))
     assert not proves(z3.Implies(rules.to_z3(), to_z3(found.formula)))
     assert len(found.blocks[0].terms) <= 4 < len(rules.compile().blocks[0].terms)
@@ -369,7 +371,7 @@ def test_one_term_is_enough_for_rows_in_one_term() -> None:
 def test_a_cover_can_be_complete() -> None:
     found = Rules("x <= -1 or x >= 1").compile(cover=np.array([[-2.0], [2.0]]))
     assert found.complete
-    assert found.certificate.complete
+    assert found.proof.complete
     assert found.covered == 1
 
 
@@ -401,7 +403,7 @@ def test_rows_that_do_not_obey_are_ignored() -> None:
 def test_without_rows_that_obey_some_sound_term_is_left(rows: np.ndarray) -> None:
     found = Rules("x <= -1 or x >= 1").compile(cover=rows)
     assert [len(block.terms) for block in found.blocks] == [1]
-    assert found.certificate.sound
+    assert found.proof.sound
     assert not found.complete
 
 
@@ -440,7 +442,7 @@ def test_a_function_value_is_a_bound_like_any_other() -> None:
     found = Rules("x: real; y: real; f: function\ny > f(x) or y < f(x + 0) - 1").compile()
     (block,) = found.blocks
     assert len(block.terms) == 2
-    assert all(len(row.linear.terms) == 2 for term in block.terms for row in term.rows)
+    assert all(len(row.linear.summands) == 2 for term in block.terms for row in term.rows)
 
 
 def test_arguments_of_functions_are_simplified_when_discrete_outputs_are_fixed() -> None:

@@ -553,7 +553,7 @@ def _grid_points(part: Lattice, inside: Rows) -> list[Point]:
 
 def _holds(row: Atom, point: dict[Variable, Fraction]) -> bool:
     value = row.linear.constant + sum(
-        (c * point[s] for s, c in row.linear.terms if isinstance(s, Variable)), Fraction(0)
+        (c * point[s] for s, c in row.linear.summands if isinstance(s, Variable)), Fraction(0)
     )
     return value == 0 if row.relation == "==" else value < 0 if row.relation == "<" else value <= 0
 
@@ -644,7 +644,7 @@ def test_any_choice_inside_the_steps_satisfies_all_rows(rows: Rows, seed: int) -
     draw = random.Random(seed)
     known = [v for v in variables(rows.n) if v.index >= 3]
     outputs = [v for v in variables(rows.n) if v.index < 3]
-    kept = [row for row in atoms(rows) if any(s in outputs for s, _ in row.linear.terms)]
+    kept = [row for row in atoms(rows) if any(s in outputs for s, _ in row.linear.summands)]
     if satisfiable(conjunction(kept)) is None:
         return
     part = triangular(outputs, kept)

@@ -206,9 +206,9 @@ def test_numbers_are_exact(text: str, number: Fraction) -> None:
 def test_linear_expressions(text: str, linear: Linear) -> None:
     made = formula(f"({text}) <= 0")
     assert isinstance(made, Atom)
-    symbols = dict(made.linear.terms)
+    symbols = dict(made.linear.summands)
     assert made.linear == linear or {_unordered(s): c for s, c in symbols.items()} == {
-        _unordered(s): c for s, c in linear.terms
+        _unordered(s): c for s, c in linear.summands
     }
 
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import multiplexnet as mx
-from multiplexnet.transforms.base import FORMATS
+from multiplexnet.transforms.base import DTYPES
 
 CASES = {
     "third": ("3*x == 1", ["x"]),
@@ -20,7 +20,7 @@ CASES = {
 }
 
 
-@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
 def test_what_is_moved_is_met_exactly_and_stays_near(name: str, dtype: torch.dtype) -> None:
     rules = mx.Rules(CASES[name][0])
@@ -37,7 +37,7 @@ def test_what_is_moved_is_met_exactly_and_stays_near(name: str, dtype: torch.dty
         if len(mux.terms) == 1:
             sums = {
                 sum(
-                    (c * Fraction(float(columns[s][i])) for s, c in row.linear.terms),  # type: ignore[index]
+                    (c * Fraction(float(columns[s][i])) for s, c in row.linear.summands),  # type: ignore[index]
                     row.linear.constant,
                 )
                 for i in range(len(raw))

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import multiplexnet as mx
-from multiplexnet.compiler.terms import Block, Certificate, Compiled, Term
+from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
 from multiplexnet.language.formula import Atom, Linear, Variable
 from multiplexnet.layer.branches import Choice
 from multiplexnet.learning.estimators import ScoreFunction
@@ -48,7 +48,7 @@ def compiled() -> Compiled:
         (at_least(y, 0), at_most(y, 1), at_least(z, 3)), ((on, Fraction(1)),), (inner_x,)
     )
     block = Block((on, x, y, z), (off, running))
-    return Compiled(RULES.outputs, (), (block,), Certificate(True, True, "by hand", 0))
+    return Compiled(RULES.outputs, (), (block,), Proof(True, True, "by hand", 0))
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 import multiplexnet as mx
-from multiplexnet.transforms.base import FORMATS
+from multiplexnet.transforms.base import DTYPES
 
 PLAIN = [c for c in CASES if c.satisfiable]
 
@@ -25,7 +25,7 @@ def rows_for(mux: mx.Multiplexer) -> Tensor:
     return torch.cat([wild.to(mux.dtype), obeying, -0.0 * obeying])
 
 
-@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.name)
 def test_rows_that_obey_stay_and_all_obey_afterwards(case: Case, dtype: torch.dtype) -> None:
     rules = mx.Rules(case.text)

@@ -38,7 +38,7 @@ from multiplexnet.language.formula import (
     holds,
 )
 from multiplexnet.verdicts.columns import Column
-from multiplexnet.verdicts.evaluation import Rows, largest_violation, truth
+from multiplexnet.verdicts.evaluation import ExactRows, largest_violation, truth
 from multiplexnet.verdicts.satisfaction import satisfied, verdict, violation, violations
 
 X = tuple(Variable(f"x[{i}]", i) for i in range(3))
@@ -115,7 +115,8 @@ formulas = st.recursive(atoms, _nested, max_leaves=6)
 def ties(point: tuple[float, ...], a: Linear) -> Linear:
     """The same expression, moved so that it is zero at the point."""
     return a - sum(
-        (c * Fraction(point[X.index(x)]) for x, c in a.terms if isinstance(x, Variable)), a.constant
+        (c * Fraction(point[X.index(x)]) for x, c in a.summands if isinstance(x, Variable)),
+        a.constant,
     )
 
 
@@ -166,7 +167,7 @@ def test_not_of_a_formula_is_the_opposite_verdict(
 @settings(deadline=None, max_examples=100)
 @given(formulas, points)
 def test_largest_violation_is_exact(formula: Formula, points: list[tuple[float, ...]]) -> None:
-    rows = Rows({x: Column((c,)) for x, c in columns(points).items()})
+    rows = ExactRows({x: Column((c,)) for x, c in columns(points).items()})
     violating = np.flatnonzero(~truth(formula, rows))
     if len(violating):
         largest = largest_violation(formula, rows, violating)
@@ -206,7 +207,7 @@ def test_integers_beyond_53_bits_together() -> None:
 
 
 def test_the_largest_violation_is_not_the_least_certain_one() -> None:
-    rows = Rows(
+    rows = ExactRows(
         {v: Column((c,)) for v, c in columns([(1e16 + 2, 1e16, 0.0), (3.0, 0.0, 0.0)]).items()}
     )
     assert largest_violation(Atom(linear([1, -1]), "<="), rows, np.array([0, 1])) == 3

@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf, lcm, nan
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,7 +21,7 @@ from multiplexnet.geometry.parts import Bound, Box, Lattice, Parametric, Part, P
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.formula import Apply, Atom, Linear, Relation, Variable
 from multiplexnet.transforms import (
-    FORMATS,
+    DTYPES,
     Gauge,
     LatticeGauge,
     PaperSeparable,
@@ -55,7 +56,7 @@ class Case:
     rows: tuple[Row, ...]
     n: int
     inputs: int = 0
-    dtypes: tuple[torch.dtype, ...] = FORMATS
+    dtypes: tuple[torch.dtype, ...] = DTYPES
     boxes: Callable[[Sequence[Box], torch.dtype], Transform] = Separable
     parametric: Parametric | None = None
 
@@ -240,7 +241,7 @@ PARAMETRIC = known_at_run_time()
 PAPER = [replace(case, name=f"paper: {case.name}", boxes=PaperSeparable) for case in BOXES]
 CASES = [*BOXES, *PAPER, *POLYHEDRA, *LATTICES, *PARAMETRIC]
 EACH = [
-    pytest.param(c, d, id=f"{c.name}-{name_of(d)}") for c in CASES for d in FORMATS if d in c.dtypes
+    pytest.param(c, d, id=f"{c.name}-{name_of(d)}") for c in CASES for d in DTYPES if d in c.dtypes
 ]
 SMOOTH = [
     c
@@ -470,7 +471,7 @@ def _many(dtype: torch.dtype) -> tuple[list[Case], TermMaps]:
     return cases, TermMaps([case.parts(dtype) for case in cases], cases[0].outputs, dtype)
 
 
-@pytest.mark.parametrize("dtype", FORMATS, ids=name_of)
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_stacked_terms_land_inside_each(dtype: torch.dtype) -> None:
     cases, maps = _many(dtype)
     raw = raws(3, dtype)
@@ -513,7 +514,7 @@ def test_an_opaque_function_of_an_output_bounds_the_next() -> None:
     f = Apply("f", (Linear.of(x),))
     step = Step((Bound((), (ONE,), ONE, True),), ())
     above = Parametric((y,), (f,), ((-ONE,),), ((ONE,),), (-ONE,), (True,), (step,), ())
-    for dtype in FORMATS:
+    for dtype in DTYPES:
         maps = TermMaps([[Box((x,), (-3 * ONE,), (3 * ONE,)), above]] * 2, [x, y], dtype)
         raw = raws(2, dtype)
         for index in (None, torch.ones(len(raw), dtype=torch.int64)):
@@ -522,7 +523,7 @@ def test_an_opaque_function_of_an_output_bounds_the_next() -> None:
             assert broken([([-1, 1], "<", -1)], values) == 0
 
 
-@pytest.mark.parametrize("dtype", FORMATS, ids=name_of)
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_an_infeasible_part_says_so_and_harms_no_gradient(dtype: torch.dtype) -> None:
     case = next(c for c in PARAMETRIC if c.name == "a pair below an input")
     maps, raw = case.maps(dtype), raws(2, dtype).requires_grad_()
@@ -592,7 +593,7 @@ def test_compiles_as_one_graph(case: Case, backend: str) -> None:
 @pytest.mark.parametrize(
     "case", [BOXES[-1], PAPER[-1], POLYHEDRA[6], LATTICES[0], *PARAMETRIC[2:4]], ids=str
 )
-@pytest.mark.parametrize("dtype", FORMATS, ids=name_of)
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_autocast_changes_nothing(case: Case, dtype: torch.dtype) -> None:
     maps, raw = case.maps(dtype), raws(case.n, dtype).requires_grad_()
     u = case.known(len(raw), dtype)

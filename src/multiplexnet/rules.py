@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from multiplexnet.compiler.cover import Rows
+    from multiplexnet.compiler.cover import DataRows
     from multiplexnet.compiler.diagnose import Explanation
     from multiplexnet.compiler.terms import Compiled
 
@@ -329,11 +329,11 @@ class Rules:
         with Deadline(seconds, progress) as deadline:
             return explain(self._specification, max_terms=max_terms, deadline=deadline)
 
-    def _rows(self, table: Any) -> Rows:
+    def _rows(self, table: Any) -> DataRows:
         """Data as exact columns; rows with missing values or outside a discrete domain are left out."""
         import numpy as np
 
-        from multiplexnet.compiler.cover import Rows
+        from multiplexnet.compiler.cover import DataRows
         from multiplexnet.verdicts.satisfaction import satisfied
 
         variables = (*self.outputs, *self.inputs)
@@ -342,7 +342,7 @@ class Rules:
         for i, variable in enumerate(variables):
             if not isinstance(variable.domain, Real):
                 fits &= np.isin(values[:, i], np.array(variable.domain.values, dtype=np.float64))
-        return Rows({v: values[fits, i].copy() for i, v in enumerate(variables)}, satisfied)
+        return DataRows({v: values[fits, i].copy() for i, v in enumerate(variables)}, satisfied)
 
     def _matrix(self, table: Any, names: Sequence[str]) -> NDArray[np.float64]:
         import numpy as np

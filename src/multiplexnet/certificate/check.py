@@ -21,12 +21,12 @@ from typing import Any
 
 from multiplexnet.certificate.document import Certificate, hashes
 from multiplexnet.certificate.formats import Format
-from multiplexnet.certificate.maps import Made, layer_from, own_rows
+from multiplexnet.certificate.maps import RecordedBlock, layer_from, own_rows
 from multiplexnet.certificate.parts import Box, Part, is_coprime
 from multiplexnet.certificate.questions import Answer, Writer
 from multiplexnet.certificate.rules import Reading, read
 from multiplexnet.compiler.record import (
-    Reader,
+    RecordReader,
     flag_from,
     list_from,
     number_from,
@@ -114,7 +114,7 @@ class _Check:
             self.variables = variables_from(data["rules"]["variables"])
             self.functions = tuple(map(text_from, list_from(data["rules"]["functions"])))
             self.written = text_from(data["rules"]["language"]), text_from(data["rules"]["text"])
-            reader = Reader(self.variables, self.functions)
+            reader = RecordReader(self.variables, self.functions)
             self.blocks = reader.blocks(data["terms"]["blocks"], data["terms"]["inner"])
             terms = (term for block in (*self.blocks, *reader.inner) for term in block.terms)
             if not all(is_coprime(row) for term in terms for row in term.rows):
@@ -183,8 +183,8 @@ class _Check:
         text = f"the constants of the error bound are those of {self.layer.dtype}"
         return _decided(text, not wrong, f"not {', '.join(wrong)}")
 
-    def _made(self, writer: Writer) -> Callable[[Made], Statement]:
-        def statement(made: Made) -> Statement:
+    def _made(self, writer: Writer) -> Callable[[RecordedBlock], Statement]:
+        def statement(made: RecordedBlock) -> Statement:
             names = _names(made.block.outputs)
             text = f"what the layer computes for {names} is inside its terms, all of them, with the margins it says"
             for k, (term, parts) in enumerate(made.terms):
@@ -353,7 +353,7 @@ def _unproved(
 def _normal(atom: Atom) -> Atom:
     """The same comparison with a first coefficient of size 1."""
     return (
-        Atom(atom.linear * (1 / abs(atom.linear.terms[0][1])), atom.relation)
-        if atom.linear.terms
+        Atom(atom.linear * (1 / abs(atom.linear.summands[0][1])), atom.relation)
+        if atom.linear.summands
         else atom
     )

@@ -9,15 +9,15 @@ from typing import Any
 
 from multiplexnet.certificate.formats import FORMATS, Format
 from multiplexnet.certificate.parts import Part, part_from
-from multiplexnet.compiler.record import Reader, list_from, number_from, text_from, whole_from
+from multiplexnet.compiler.record import RecordReader, list_from, number_from, text_from, whole_from
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.language.formula import Atom, Linear
 
-__all__ = ["Layer", "Made", "layer_from", "own_rows"]
+__all__ = ["Layer", "RecordedBlock", "layer_from", "own_rows"]
 
 
 @dataclass(frozen=True)
-class Made:
+class RecordedBlock:
     """What the layer made of one block.
 
     Args:
@@ -37,7 +37,7 @@ class Layer:
 
     dtype: str
     bound: Mapping[str, Fraction]
-    made: tuple[Made, ...]
+    made: tuple[RecordedBlock, ...]
 
     @property
     def form(self) -> Format:
@@ -50,7 +50,7 @@ def own_rows(term: Term) -> list[Atom]:
     return [*term.rows, *(Atom(Linear.of(v) - value, "==") for v, value in term.fixed)]
 
 
-def layer_from(record: Mapping[str, Any], reader: Reader, blocks: Sequence[Block]) -> Layer:
+def layer_from(record: Mapping[str, Any], reader: RecordReader, blocks: Sequence[Block]) -> Layer:
     """The layer that a record describes; every block, inner ones too, belongs to it once.
 
     Raises:
@@ -93,7 +93,7 @@ def _joined(blocks: Sequence[Block]) -> Block:
     )
 
 
-def _made(block: Block, records: Any, reader: Reader, *, may_move: bool) -> Made:
+def _made(block: Block, records: Any, reader: RecordReader, *, may_move: bool) -> RecordedBlock:
     if len(list_from(records)) != len(block.terms):
         raise ValueError("the layer has another number of terms than the rules")
     terms: list[tuple[Term, tuple[Part, ...]]] = []
@@ -116,7 +116,7 @@ def _made(block: Block, records: Any, reader: Reader, *, may_move: bool) -> Made
             constant - _equality(term, i).linear.constant for i, constant in moved.items()
         ]
         terms.append((_with_moved(term, moved), parts))
-    return Made(block, tuple(terms), tuple(distances))
+    return RecordedBlock(block, tuple(terms), tuple(distances))
 
 
 def _equality(term: Term, i: int) -> Atom:
@@ -128,5 +128,5 @@ def _equality(term: Term, i: int) -> Atom:
 def _with_moved(term: Term, moved: Mapping[int, Fraction]) -> Term:
     rows = list(term.rows)
     for i, constant in moved.items():
-        rows[i] = Atom(Linear(rows[i].linear.terms, constant), "==")
+        rows[i] = Atom(Linear(rows[i].linear.summands, constant), "==")
     return replace(term, rows=tuple(rows))

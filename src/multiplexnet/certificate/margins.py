@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from multiplexnet.certificate.formats import SLACK
 
-__all__ = ["Inside", "Margins", "Sparse", "margins", "solved"]
+__all__ = ["Margins", "NotInside", "Sparse", "margins", "solved"]
 
 Sparse = Mapping[int, Fraction]
 """Coefficients that are not 0, by position."""
@@ -25,7 +25,7 @@ class Margins:
     loose: tuple[int, ...]
 
 
-class Inside(Exception):
+class NotInside(Exception):
     """An anchor that is not strictly inside; the text says which row it breaks."""
 
 
@@ -38,7 +38,7 @@ def margins(
     divides by; a row with ``left < s / 2`` is loose, and its room is ``s``.
 
     Raises:
-        Inside: a slack is not positive, or below what float64 can work with.
+        NotInside: a slack is not positive, or below what float64 can work with.
     """
     error = [unit * abs(c) + tiny for c in anchor]
     slacks = []
@@ -47,7 +47,7 @@ def margins(
     for i, (a, b) in enumerate(rows):
         slack = b - sum((x * anchor[j] for j, x in a.items()), Fraction(0))
         if slack < SLACK:
-            raise Inside(f"its slack in row {i} is {_short(slack)}")
+            raise NotInside(f"its slack in row {i} is {_short(slack)}")
         left = slack - sum((abs(x) * error[j] for j, x in a.items()), Fraction(0))
         if left < slack / 2:
             loose.append(i)

@@ -15,8 +15,8 @@ from math import gcd
 from typing import Any
 
 from multiplexnet.certificate.formats import FORMATS, Format, grid, power
-from multiplexnet.certificate.margins import Affine, Inside, Margins, Sparse, margins, solved
-from multiplexnet.compiler.record import Reader, list_from, number_from, whole_from
+from multiplexnet.certificate.margins import Affine, Margins, NotInside, Sparse, margins, solved
+from multiplexnet.compiler.record import RecordReader, list_from, number_from, whole_from
 from multiplexnet.language.formula import Apply, Atom, Linear, Symbol, Variable, symbols
 
 __all__ = ["Box", "Part", "is_coprime", "part_from"]
@@ -46,7 +46,7 @@ class Part(ABC):
         return []
 
 
-def part_from(record: Any, reader: Reader) -> Part:
+def part_from(record: Any, reader: RecordReader) -> Part:
     """The part that a record describes.
 
     Raises:
@@ -73,7 +73,7 @@ def part_from(record: Any, reader: Reader) -> Part:
     return kind.of(record, reader)
 
 
-def _outputs(record: Mapping[str, Any], reader: Reader) -> tuple[Variable, ...]:
+def _outputs(record: Mapping[str, Any], reader: RecordReader) -> tuple[Variable, ...]:
     found = tuple(map(reader.variable, list_from(record["outputs"])))
     if any(v.is_input for v in found) or len(set(found)) < len(found):
         raise ValueError("the outputs of a part are not different outputs")
@@ -101,7 +101,9 @@ def _margins(record: Mapping[str, Any]) -> Margins:
     return Margins(slack, room, tuple(map(whole_from, list_from(record["loose"]))))
 
 
-def _rows(record: Any, reader: Reader, allowed: Sequence[Variable] | None) -> tuple[Atom, ...]:
+def _rows(
+    record: Any, reader: RecordReader, allowed: Sequence[Variable] | None
+) -> tuple[Atom, ...]:
     """Inequalities over the allowed variables (``None``: over anything)."""
     found = tuple(map(reader.atom, list_from(record)))
     named = {s for row in found for s in symbols(row)}
@@ -118,7 +120,7 @@ def _rows(record: Any, reader: Reader, allowed: Sequence[Variable] | None) -> tu
 
 def is_coprime(row: Atom) -> bool:
     """Whether the coefficients are coprime integers, so that there is one way to write the row."""
-    coefficients = [c for _, c in row.linear.terms]
+    coefficients = [c for _, c in row.linear.summands]
     whole = all(c.denominator == 1 for c in coefficients)
     return whole and (not coefficients or gcd(*(c.numerator for c in coefficients)) == 1)
 
@@ -129,7 +131,8 @@ def _vectors(
     """The rows ``a·x ≤ b`` as ``(a · scale, b)``."""
     place: dict[Symbol, int] = {v: j for j, v in enumerate(variables)}
     return [
-        ({place[s]: c * scale for s, c in row.linear.terms}, -row.linear.constant) for row in rows
+        ({place[s]: c * scale for s, c in row.linear.summands}, -row.linear.constant)
+        for row in rows
     ]
 
 
@@ -152,7 +155,7 @@ class Box(Part):
     upper: tuple[Fraction | None, ...]
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], reader: Reader) -> Box:
+    def of(cls, record: Mapping[str, Any], reader: RecordReader) -> Box:
         """From a record."""
         outputs = _outputs(record, reader)
         ends = [
@@ -206,7 +209,7 @@ class Parametric(Part):
     rows: tuple[Atom, ...]
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], reader: Reader) -> Parametric:
+    def of(cls, record: Mapping[str, Any], reader: RecordReader) -> Parametric:
         """From a record."""
         return cls(_outputs(record, reader), _rows(record["rows"], reader, None))
 
@@ -230,7 +233,7 @@ class Polyhedron(Part):
     margins: Margins
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], reader: Reader) -> Polyhedron:
+    def of(cls, record: Mapping[str, Any], reader: RecordReader) -> Polyhedron:
         """From a record."""
         outputs = _outputs(record, reader)
         rows = _rows(record["rows"], reader, outputs)
@@ -249,7 +252,7 @@ class Polyhedron(Part):
             yield "its anchor is next to the numbers that some modes of a processor take for zero"
         try:
             found = margins(_vectors(self.rows, self.outputs), self.anchor, form.unit, form.tiny)
-        except (Inside, OverflowError) as error:
+        except (NotInside, OverflowError) as error:
             yield f"its anchor is not strictly inside: {error}"
         else:
             yield from _said(found, self.margins)
@@ -275,7 +278,7 @@ class Lattice(Part):
     margins: Margins
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], reader: Reader) -> Lattice:
+    def of(cls, record: Mapping[str, Any], reader: RecordReader) -> Lattice:
         """From a record."""
         outputs = _outputs(record, reader)
         width = len(list_from(record["anchor"]))
@@ -303,7 +306,7 @@ class Lattice(Part):
             basis,
             step,
             bound,
-            _rows(record["rows"], Reader(t), t),
+            _rows(record["rows"], RecordReader(t), t),
             cuts,
             ends,
             _numbers(record["anchor"], width),
@@ -342,10 +345,10 @@ class Lattice(Part):
         for row in rows:
             total: dict[Symbol, Fraction] = {}
             constant = row.linear.constant
-            for symbol, c in row.linear.terms:
+            for symbol, c in row.linear.summands:
                 assert isinstance(symbol, Variable)
                 constant += c * linear[place[symbol]].constant
-                for s, d in linear[place[symbol]].terms:
+                for s, d in linear[place[symbol]].summands:
                     total[s] = total.get(s, Fraction(0)) + c * d
             found.append(Atom(Linear.total(total, constant), row.relation))
         return found
@@ -414,7 +417,7 @@ class Lattice(Part):
         tiny = Fraction(float(double.tiny) + 0.5)
         try:
             found = margins(rows, [c / self.step for c in self.anchor], double.unit, tiny)
-        except (Inside, OverflowError) as error:
+        except (NotInside, OverflowError) as error:
             yield f"its anchor is not strictly inside: {error}"
         else:
             yield from _said(found, self.margins)

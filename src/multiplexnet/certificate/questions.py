@@ -213,7 +213,7 @@ class Writer:
             self._symbol(symbol)
             if c == 1
             else term(kind.MULT, self.number(c), self._symbol(symbol))
-            for symbol, c in linear.terms
+            for symbol, c in linear.summands
         ]
         if linear.constant or not parts:
             parts.append(self.number(linear.constant))

@@ -259,9 +259,11 @@ def _frequent_atom(component: Component, variable: Variable) -> Atom:
     for part in component.conjuncts:
         if not isinstance(part, Atom):
             for atom in atoms(part):
-                if any(symbol is variable or symbol == variable for symbol, _ in atom.linear.terms):
+                if any(
+                    symbol is variable or symbol == variable for symbol, _ in atom.linear.summands
+                ):
                     count[atom] = count.get(atom, 0) + 1
-    return max(count, key=lambda atom: (count[atom], -len(atom.linear.terms)))
+    return max(count, key=lambda atom: (count[atom], -len(atom.linear.summands)))
 
 
 # --- what is known in a case ----------------------------------------------------------------------------------------
@@ -296,25 +298,27 @@ class _Known:
             self._limit(linear, unit.relation == "<")
             if unit.relation == "==":
                 self._limit(-linear, False)
-                if len(linear.terms) == 1 and isinstance(linear.terms[0][0], Variable):
-                    self._values[linear.terms[0][0]] = -linear.constant / linear.terms[0][1]
+                if len(linear.summands) == 1 and isinstance(linear.summands[0][0], Variable):
+                    self._values[linear.summands[0][0]] = -linear.constant / linear.summands[0][1]
 
     def _limit(self, linear: Linear, strict: bool) -> None:
         """Remembers that ``linear ≤ 0`` (``< 0``)."""
         bound = linear.constant, strict
-        self._upper[linear.terms] = max(bound, self._upper.get(linear.terms, bound))
+        self._upper[linear.summands] = max(bound, self._upper.get(linear.summands, bound))
 
     def unit(self, atom: Atom) -> Formula:
         """A known atom, true when the domains alone or a stronger one say so, with known values put in."""
         if (decided := _by_domains(atom)) is not None:
             return decided
-        if atom.relation != "==" and self._upper[atom.linear.terms] > (
+        if atom.relation != "==" and self._upper[atom.linear.summands] > (
             atom.linear.constant,
             atom.relation == "<",
         ):
             return TRUE
         others = {v: c for v, c in self._values.items() if not _defines(atom, v)}
-        return substitute(atom, others) if any(s in others for s, _ in atom.linear.terms) else atom
+        return (
+            substitute(atom, others) if any(s in others for s, _ in atom.linear.summands) else atom
+        )
 
     def applied(self, formula: Formula) -> Formula:
         """A formula in normal form, with decided atoms replaced by their truth."""
@@ -351,27 +355,27 @@ class _Known:
 
     def _implied(self, linear: Linear, strict: bool) -> bool:
         """Whether ``linear ≤ 0`` (``< 0``) is known."""
-        known = self._upper.get(linear.terms)
+        known = self._upper.get(linear.summands)
         return known is not None and known >= (linear.constant, strict)
 
     def _refuted(self, linear: Linear, strict: bool) -> bool:
         """Whether ``linear > 0`` (``≥ 0`` against ``< 0``) is known."""
-        known = self._upper.get((-linear).terms)
+        known = self._upper.get((-linear).summands)
         return known is not None and known >= (-linear.constant, not strict)
 
 
 def _defines(atom: Atom, variable: Variable) -> bool:
     return (
         atom.relation == "=="
-        and len(atom.linear.terms) == 1
-        and atom.linear.terms[0][0] == variable
+        and len(atom.linear.summands) == 1
+        and atom.linear.summands[0][0] == variable
     )
 
 
 def _by_domains(atom: Atom) -> Formula | None:
     """``TRUE`` or ``FALSE`` if the domains of its variables, all discrete outputs or inputs, decide the atom."""
     lower = upper = atom.linear.constant
-    for symbol, c in atom.linear.terms:
+    for symbol, c in atom.linear.summands:
         if not isinstance(symbol, Variable) or isinstance(symbol.domain, Real):
             return None
         ends = sorted((c * symbol.domain.values[0], c * symbol.domain.values[-1]))

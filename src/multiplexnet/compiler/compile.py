@@ -23,10 +23,10 @@ import z3
 
 from multiplexnet.compiler.circuit import Circuit, OverBudget
 from multiplexnet.compiler.components import Component, components, conjuncts
-from multiplexnet.compiler.cover import Rows, covering, irredundant
+from multiplexnet.compiler.cover import DataRows, covering, irredundant
 from multiplexnet.compiler.implicants import Implicants, Literals
 from multiplexnet.compiler.normal import normal_form, substitute
-from multiplexnet.compiler.proof import certificate
+from multiplexnet.compiler.proof import proof_of
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.compiler.tidy import Tidy, has_interior, row_order
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
@@ -68,7 +68,7 @@ def compile_rules(
     specification: Specification,
     *,
     max_terms: int = MAX_TERMS,
-    cover: Rows | None = None,
+    cover: DataRows | None = None,
     nested: bool = False,
     deadline: Deadline = NEVER,
 ) -> Compiled:
@@ -108,10 +108,10 @@ def compile_rules(
         specification.outputs,
         specification.inputs,
         _without_trivial(blocks),
-        certificate=None,  # type: ignore[arg-type]
+        proof=None,  # type: ignore[arg-type]
     )
     deadline.begin(PROOF)
-    proof = certificate(
+    proof = proof_of(
         specification, found.blocks, complete=cover is None, claims=claims, deadline=deadline
     )
     if cover is not None:
@@ -119,7 +119,7 @@ def compile_rules(
     seconds = time.perf_counter() - start
     return replace(
         found,
-        certificate=proof,
+        proof=proof,
         complete=proof.complete,
         covered=covered,
         seconds=seconds,
@@ -172,7 +172,7 @@ def _surely_satisfiable(component: Component, deadline: Deadline) -> bool:
     """Whether a point of one large conjunction over outputs was found in floats: z3 would take its time."""
     rows = [part for part in component.conjuncts if isinstance(part, Atom)]
     over_inputs = any(
-        isinstance(s, Variable) and s.is_input for row in rows for s, _ in row.linear.terms
+        isinstance(s, Variable) and s.is_input for row in rows for s, _ in row.linear.summands
     )
     return (
         len(rows) == len(component.conjuncts) and not over_inputs and has_interior(rows, deadline)
@@ -253,7 +253,7 @@ class _BlockCompiler:
         except TermBudgetExceeded:
             return None
 
-    def covering_block(self, data: Rows) -> Block:
+    def covering_block(self, data: DataRows) -> Block:
         """Terms that contain the rows of the data that obey."""
         self._begin(TERMS)
         obeying = data.where(self._formula)
@@ -357,7 +357,9 @@ def _values_at_least(
     count = values.stop - values.start  # len() fails beyond 2⁶³
     if count <= most:
         return 0
-    if all(isinstance(part, Atom) and len(part.linear.terms) == 1 for part in component.conjuncts):
+    if all(
+        isinstance(part, Atom) and len(part.linear.summands) == 1 for part in component.conjuncts
+    ):
         return count
     sandbox = Sandbox(deadline)
     solver = sandbox.solver(*map(sandbox.formula, (*ranges, *component.conjuncts)))
@@ -377,11 +379,11 @@ def _values_between_bounds(component: Component, variable: Variable) -> range:
     low = values[0]
     high = values[-1]
     for part in component.conjuncts:
-        if isinstance(part, Atom) and [symbol for symbol, _ in part.linear.terms] == [variable]:
-            bound = -part.linear.constant / part.linear.terms[0][1]
-            if part.linear.terms[0][1] > 0 or part.relation == "==":
+        if isinstance(part, Atom) and [symbol for symbol, _ in part.linear.summands] == [variable]:
+            bound = -part.linear.constant / part.linear.summands[0][1]
+            if part.linear.summands[0][1] > 0 or part.relation == "==":
                 high = min(high, floor(bound))
-            if part.linear.terms[0][1] < 0 or part.relation == "==":
+            if part.linear.summands[0][1] < 0 or part.relation == "==":
                 low = max(low, ceil(bound))
     return range(low, high + 1)
 

@@ -11,19 +11,19 @@ import numpy as np
 import z3
 from numpy.typing import NDArray
 
-from multiplexnet.compiler.implicants import Found, Implicants, Literals
+from multiplexnet.compiler.implicants import Implicant, Implicants, Literals
 from multiplexnet.compiler.points import Bools, Table
 from multiplexnet.language.formula import Atom, Formula, Variable
 from multiplexnet.smt.search import Sandbox
 
-__all__ = ["Rows", "covering", "irredundant"]
+__all__ = ["DataRows", "covering", "irredundant"]
 
 
 # --- covers of a formula --------------------------------------------------------------------------------------------
 
 
 def irredundant(
-    sandbox: Sandbox, found: Sequence[Found], table: Table, known: Sequence[Formula]
+    sandbox: Sandbox, found: Sequence[Implicant], table: Table, known: Sequence[Formula]
 ) -> list[Literals]:
     """The implicants without those that the others cover together, given what is known.
 
@@ -61,7 +61,7 @@ def _surely_needed(true: Bools, literals: NDArray[np.float32]) -> Bools:
 
 
 @dataclass(frozen=True)
-class Rows:
+class DataRows:
     """Rows of data, column by column.
 
     Args:
@@ -78,17 +78,17 @@ class Rows:
     def truth(self, formula: Formula) -> Bools:
         return self.holds(formula, self.columns)
 
-    def where(self, formula: Formula) -> Rows:
+    def where(self, formula: Formula) -> DataRows:
         return self._at(self.truth(formula))
 
-    def _at(self, mask: Bools) -> Rows:
-        return Rows(
+    def _at(self, mask: Bools) -> DataRows:
+        return DataRows(
             {variable: column[mask] for variable, column in self.columns.items()}, self.holds
         )
 
     def groups(
         self, discrete: Sequence[Variable]
-    ) -> Iterator[tuple[tuple[tuple[Variable, Fraction], ...], Rows]]:
+    ) -> Iterator[tuple[tuple[tuple[Variable, Fraction], ...], DataRows]]:
         """The rows that agree in the discrete variables, with the values they agree in."""
         if not len(self):
             return
@@ -108,7 +108,7 @@ class Rows:
         )
 
 
-def covering(engine: Implicants, formula: Formula, rows: Rows) -> list[Literals]:
+def covering(engine: Implicants, formula: Formula, rows: DataRows) -> list[Literals]:
     """Prime implicants of the formula that together contain all the rows; few, by a greedy choice.
 
     From the first row that is not contained yet an implicant is grown that gives up those literals first which keep

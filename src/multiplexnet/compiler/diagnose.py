@@ -276,7 +276,7 @@ def uncovered_input(
         deadline.step()
         formula = _without_discrete(block, {})
         found = list(
-            dict.fromkeys(symbol for atom in atoms(formula) for symbol, _ in atom.linear.terms)
+            dict.fromkeys(symbol for atom in atoms(formula) for symbol, _ in atom.linear.summands)
         )
         if not any(_is_input(symbol) for symbol in found):
             continue  # no block is empty
@@ -352,7 +352,7 @@ class _Shapes:
         moving = Or(tuple(Atom(Linear.of(v) * sign, "<") for v in reals for sign in (1, -1)))
         self._deadline.step()
         return (
-            self._questions.answer([*(atom for atom in directions if atom.linear.terms), moving])
+            self._questions.answer([*(atom for atom in directions if atom.linear.summands), moving])
             is False
         )
 
@@ -360,7 +360,7 @@ class _Shapes:
 def _direction(linear: Linear) -> Linear:
     """The part of the expression that grows with the outputs."""
     return Linear(
-        tuple((s, c) for s, c in linear.terms if isinstance(s, Variable) and not s.is_input)
+        tuple((s, c) for s, c in linear.summands if isinstance(s, Variable) and not s.is_input)
     )
 
 

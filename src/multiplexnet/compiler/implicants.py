@@ -19,13 +19,13 @@ from multiplexnet.exact.deadline import Deadline
 from multiplexnet.language.formula import And, Atom, Formula, Or
 from multiplexnet.smt.search import Questions, Sandbox
 
-__all__ = ["Found", "Implicants", "Literals", "atoms"]
+__all__ = ["Implicant", "Implicants", "Literals", "atoms"]
 
 Literals = tuple[Atom, ...]
 
 
 @dataclass(frozen=True)
-class Found:
+class Implicant:
     """A prime implicant, and the atoms that hold at a point in it that no implicant found before contains."""
 
     literals: Literals
@@ -73,9 +73,9 @@ class Implicants:
         """When the search gives up."""
         return self._sandbox.deadline
 
-    def all(self, *, budget: int) -> list[Found] | None:
+    def all(self, *, budget: int) -> list[Implicant] | None:
         """Implicants that together cover the formula, or ``None`` when more than ``budget`` turn up."""
-        found: list[Found] = []
+        found: list[Implicant] = []
         while (implicant := self.next()) is not None:
             if len(found) >= budget:
                 return None
@@ -83,14 +83,14 @@ class Implicants:
             self.deadline.step(len(found))
         return found
 
-    def next(self) -> Found | None:
+    def next(self) -> Implicant | None:
         """A prime implicant that contains a point outside all those found before; ``None`` when they cover all."""
         if not self._sandbox.decided(self._inside):
             return None
         true = self._truth(self._inside)
         literals = self.prime(true)
         self._inside.add(self._sandbox.absent(literals))
-        return Found(literals, true)
+        return Implicant(literals, true)
 
     def prime(
         self, true: Bools, order: Callable[[Literals], Sequence[Atom]] | None = None

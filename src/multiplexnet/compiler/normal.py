@@ -53,12 +53,12 @@ def canonical(linear: Linear, relation: Relation) -> Formula:
             if (c <= 0 if relation == "<=" else c < 0 if relation == "<" else c == 0)
             else FALSE
         )
-    scale = Fraction(lcm(*(c.denominator for _, c in linear.terms)), 1)
-    scale /= gcd(*(int(c * scale) for _, c in linear.terms))
-    if relation == "==" and linear.terms[0][1] < 0:
+    scale = Fraction(lcm(*(c.denominator for _, c in linear.summands)), 1)
+    scale /= gcd(*(int(c * scale) for _, c in linear.summands))
+    if relation == "==" and linear.summands[0][1] < 0:
         scale = -scale
     linear = linear if scale == 1 else linear * scale
-    if all(isinstance(s, Variable) and s.is_discrete for s, _ in linear.terms):
+    if all(isinstance(s, Variable) and s.is_discrete for s, _ in linear.summands):
         return _integral(linear, relation)
     return Atom(linear, relation)
 
@@ -69,7 +69,7 @@ def _integral(linear: Linear, relation: Relation) -> Formula:
     if relation == "==":
         return Atom(linear, "==") if c.denominator == 1 else FALSE
     rounded = floor(c) + 1 if relation == "<" else ceil(c)
-    return Atom(Linear(linear.terms, Fraction(rounded)), "<=")
+    return Atom(Linear(linear.summands, Fraction(rounded)), "<=")
 
 
 def opposite(atom: Atom) -> Formula:
@@ -121,7 +121,7 @@ class _Normaliser:
             if relation == "==":
                 return disjunction([self._atom(linear, "<", True), self._atom(-linear, "<", True)])
             return self._atom(-linear, "<" if relation == "<=" else "<=", True)
-        for symbol, c in linear.terms:
+        for symbol, c in linear.summands:
             if isinstance(symbol, Max):
                 return self._max(linear, relation, symbol, c)
             if isinstance(symbol, Ite):
@@ -179,7 +179,7 @@ def substitute(formula: Formula, values: dict[Variable, Fraction]) -> Formula:
 
 def _replaced(linear: Linear, values: dict[Variable, Fraction]) -> Linear:
     result = Linear.number(linear.constant)
-    for symbol, c in linear.terms:
+    for symbol, c in linear.summands:
         result = result + _replaced_symbol(symbol, values) * c
     return result
 

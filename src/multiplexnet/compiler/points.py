@@ -35,16 +35,16 @@ class Table:
         self.atoms = tuple(atoms)
         self.place = {atom: i for i, atom in enumerate(self.atoms)}
         self.symbols: tuple[Symbol, ...] = tuple(
-            dict.fromkeys(s for atom in atoms for s, _ in atom.linear.terms)
+            dict.fromkeys(s for atom in atoms for s, _ in atom.linear.summands)
         )
         column = {symbol: j for j, symbol in enumerate(self.symbols)}
         self._left: NDArray[Any] = np.zeros((len(self.atoms), len(self.symbols)), dtype=object)
         self._right: NDArray[Any] = np.zeros(len(self.atoms), dtype=object)
         for i, atom in enumerate(self.atoms):
             constant = atom.linear.constant
-            scale = lcm(constant.denominator, *(c.denominator for _, c in atom.linear.terms))
+            scale = lcm(constant.denominator, *(c.denominator for _, c in atom.linear.summands))
             self._right[i] = int(constant * scale)
-            for symbol, c in atom.linear.terms:
+            for symbol, c in atom.linear.summands:
                 self._left[i, column[symbol]] = int(c * scale)
         self._equal = np.array([atom.relation == "==" for atom in self.atoms], dtype=np.bool_)
         self._strict = np.array([atom.relation == "<" for atom in self.atoms], dtype=np.bool_)

@@ -1,4 +1,4 @@
-"""The certificate: a fresh solver proves that the terms say what the rules say.
+"""The proof: a fresh solver proves that the terms say what the rules say.
 
 It reads the rules as they were written, not their normal form, and shares nothing with the search. Atoms are only
 divided by the size of their first coefficient, rules and terms alike, so that z3 sees one atom where there is one.
@@ -21,7 +21,7 @@ from typing import Any
 import z3
 
 from multiplexnet.compiler.components import conjuncts
-from multiplexnet.compiler.terms import Block, Certificate, Term
+from multiplexnet.compiler.terms import Block, Proof, Term
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.language.formula import (
     And,
@@ -40,21 +40,21 @@ from multiplexnet.language.formula import (
 from multiplexnet.smt.encoder import Encoder, domain_z3, input_range_z3
 from multiplexnet.smt.search import Questions, decided
 
-__all__ = ["certificate"]
+__all__ = ["proof_of"]
 
 
 Claims = Mapping[int, tuple[Block, Formula]]
 """Blocks by their identity, with the formula that each is said to be equivalent to."""
 
 
-def certificate(
+def proof_of(
     specification: Specification,
     blocks: Sequence[Block],
     *,
     complete: bool,
     claims: Claims | None = None,
     deadline: Deadline = NEVER,
-) -> Certificate:
+) -> Proof:
     """What a fresh solver proves of the blocks.
 
     Args:
@@ -83,7 +83,7 @@ def certificate(
     covers = all(_covers(checker, parts, i, block) for i, block in enumerate(blocks))
     if complete and not covers:
         raise AssertionError("the terms do not contain every point that obeys the rules")
-    return Certificate(
+    return Proof(
         sound=True, complete=covers, solver=f"z3 {z3.get_version_string()}", checks=checker.checks
     )
 
@@ -222,8 +222,8 @@ class _Checker:
 
     def _divide(self, formula: Formula) -> Formula:
         match formula:
-            case Atom(linear, relation) if linear.terms:
-                atom = Atom(linear * (1 / abs(linear.terms[0][1])), relation)
+            case Atom(linear, relation) if linear.summands:
+                atom = Atom(linear * (1 / abs(linear.summands[0][1])), relation)
                 return self._atoms.setdefault(atom, atom)
             case Not(argument):
                 return Not(self._divided(argument))

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.compiler.terms import Block, Certificate, Compiled, Term
+from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
 from multiplexnet.errors import MultiplexError, RecordError
 from multiplexnet.language.formula import (
     And,
@@ -39,7 +39,7 @@ from multiplexnet.language.formula import (
 )
 
 __all__ = [
-    "Reader",
+    "RecordReader",
     "Writer",
     "atom_record",
     "compiled_from",
@@ -77,7 +77,7 @@ def record_of_specification(specification: Specification) -> Record:
 
 def record_of_compiled(compiled: Compiled) -> Record:
     """Blocks, terms and certificate as a record; variables stand for themselves by their position."""
-    certificate = compiled.certificate
+    certificate = compiled.proof
     writer = Writer()
     return {
         "blocks": [writer.block(block) for block in compiled.blocks],
@@ -148,7 +148,7 @@ def atom_record(atom: Atom) -> Record:
 
 
 def _linear(linear: Linear) -> Record:
-    return [str(linear.constant), *([_symbol(s), str(c)] for s, c in linear.terms)]
+    return [str(linear.constant), *([_symbol(s), str(c)] for s, c in linear.summands)]
 
 
 def _symbol(symbol: Symbol) -> Record:
@@ -211,7 +211,7 @@ def specification_from(record: Record) -> Specification:
     """
     with reading("rules"):
         variables = variables_from(record["variables"])
-        reader = Reader(variables)
+        reader = RecordReader(variables)
         rules = tuple(
             Rule(
                 reader.formula(formula), text_from(text), None if line is None else whole_from(line)
@@ -231,16 +231,14 @@ def compiled_from(record: Record, specification: Specification) -> Compiled:
         RecordError: the record is not one, or its blocks do not fit together.
     """
     with reading("compiled rules"):
-        reader = Reader(specification.variables, specification.functions)
+        reader = RecordReader(specification.variables, specification.functions)
         blocks = reader.blocks(record["blocks"], record["inner"])
         sound, complete, solver, checks = record["certificate"]
         return Compiled(
             specification.outputs,
             specification.inputs,
             blocks,
-            Certificate(
-                flag_from(sound), flag_from(complete), text_from(solver), whole_from(checks)
-            ),
+            Proof(flag_from(sound), flag_from(complete), text_from(solver), whole_from(checks)),
             complete=flag_from(record["complete"]),
             covered=None if record["covered"] is None else number_from(record["covered"]),
             specification=specification,
@@ -318,7 +316,7 @@ def list_from(record: Record) -> list[Record]:
     return record
 
 
-class Reader:
+class RecordReader:
     """Reads what was written of formulas and terms over some variables.
 
     Args:
@@ -415,7 +413,7 @@ class Reader:
         constant, *terms = list_from(record)
         pairs = [(self._symbol(s), number_from(c)) for s, c in map(list_from, terms)]
         found = Linear.total(dict(pairs), number_from(constant))
-        if found.terms != tuple(pairs):
+        if found.summands != tuple(pairs):
             raise ValueError("a linear expression out of order")
         return found
 

@@ -26,7 +26,7 @@ from multiplexnet.language.formula import (
     disjunction,
 )
 
-__all__ = ["Block", "Certificate", "Compiled", "Term"]
+__all__ = ["Block", "Compiled", "Proof", "Term"]
 
 
 @dataclass(frozen=True)
@@ -109,7 +109,7 @@ class Block:
 
 
 @dataclass(frozen=True)
-class Certificate:
+class Proof:
     """What a fresh solver proved of a compilation.
 
     Args:
@@ -135,7 +135,7 @@ class Compiled:
         blocks: independent parts, ordered by their first output.
         complete: whether the terms contain every point that obeys the rules (``cover=`` gives a part of them).
         covered: with ``cover=``, the share of the given obeying rows that some term contains.
-        certificate: what was proved.
+        proof: what was proved.
         seconds: the time it took.
         specification: the rules that were compiled, if they are known.
     """
@@ -143,7 +143,7 @@ class Compiled:
     outputs: tuple[Variable, ...]
     inputs: tuple[Variable, ...]
     blocks: tuple[Block, ...]
-    certificate: Certificate
+    proof: Proof
     complete: bool = True
     covered: Fraction | None = None
     seconds: float = 0.0

@@ -35,7 +35,7 @@ def row_order(row: Atom) -> tuple[object, ...]:
     """The canonical order of rows: equalities first, then by their variables as declared, then by their numbers."""
     key = tuple(
         (getattr(s, "index", 1 << 30), repr(s) if not hasattr(s, "index") else "", c)
-        for s, c in row.linear.terms
+        for s, c in row.linear.summands
     )
     return (row.relation != "==", key, row.linear.constant, row.relation)
 
@@ -46,18 +46,18 @@ def tightest(rows: Iterable[Atom]) -> list[Atom]:
     equalities: dict[tuple[tuple[Symbol, Any], ...], Atom] = {}
     for row in rows:
         if row.relation == "==":
-            equalities[row.linear.terms] = row
+            equalities[row.linear.summands] = row
             continue
-        other = kept.get(row.linear.terms)
+        other = kept.get(row.linear.summands)
         if other is None or _strength(row) > _strength(other):
-            kept[row.linear.terms] = row
+            kept[row.linear.summands] = row
     for terms, row in list(kept.items()):
-        mirror = kept.get((-row.linear).terms)
+        mirror = kept.get((-row.linear).summands)
         if mirror is not None and mirror.linear.constant == -row.linear.constant:
             equality = canonical(row.linear, "==")
             if isinstance(equality, Atom):
-                equalities[equality.linear.terms] = equality
-        if terms in equalities or (-row.linear).terms in equalities:
+                equalities[equality.linear.summands] = equality
+        if terms in equalities or (-row.linear).summands in equalities:
             del kept[terms]
     return [*equalities.values(), *kept.values()]
 
@@ -70,7 +70,7 @@ def groups(rows: Iterable[Atom]) -> list[Group]:
     """The rows in the finest groups that share no symbol."""
     found: list[tuple[set[Symbol], list[Atom]]] = []
     for row in rows:
-        mentioned = {symbol for symbol, _ in row.linear.terms}
+        mentioned = {symbol for symbol, _ in row.linear.summands}
         members = [row]
         apart = []
         for symbols, others in found:
@@ -92,7 +92,7 @@ def has_interior(rows: Sequence[Atom], deadline: Deadline = NEVER) -> bool:
 
 
 def _dense(rows: Sequence[Atom], size: int = LARGE) -> bool:
-    coefficients = sum(len(row.linear.terms) for row in rows)
+    coefficients = sum(len(row.linear.summands) for row in rows)
     return coefficients > max(size, DENSE * len(rows))
 
 
@@ -187,7 +187,7 @@ class Tidy:
 
 def _plain(group: Group) -> bool:
     """Whether the rows speak of one output alone: their numbers have settled all that there is to settle."""
-    mentioned = {symbol for row in group for symbol, _ in row.linear.terms}
+    mentioned = {symbol for row in group for symbol, _ in row.linear.summands}
     return len(mentioned) == 1 and not any(
         isinstance(s, Variable) and s.is_input for s in mentioned
     )

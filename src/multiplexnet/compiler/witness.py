@@ -61,7 +61,7 @@ def _matrix(linears: Sequence[Linear], symbols: Sequence[Symbol]) -> tuple[Float
     column = {symbol: j for j, symbol in enumerate(symbols)}
     A = np.zeros((len(linears), len(symbols)))
     for i, linear in enumerate(linears):
-        for symbol, c in linear.terms:
+        for symbol, c in linear.summands:
             A[i, column[symbol]] = _float(c)
     return A, np.array([_float(linear.constant) for linear in linears])
 
@@ -86,7 +86,7 @@ def without_equalities(rows: Sequence[Atom]) -> tuple[list[Linear], list[Atom]]:
     for row in equalities:
         equality = _inserted(row.linear, solved)
         if not equality.is_constant:
-            pivot, c = equality.terms[-1]
+            pivot, c = equality.summands[-1]
             solved.append((pivot, Linear.of(pivot) - equality * (1 / c)))
             independent.append(row)
     return [_inserted(linear, solved) for linear in others], independent
@@ -107,7 +107,9 @@ class Inequalities:
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
-        return tuple(dict.fromkeys(symbol for linear in self.linears for symbol, _ in linear.terms))
+        return tuple(
+            dict.fromkeys(symbol for linear in self.linears for symbol, _ in linear.summands)
+        )
 
     @cached_property
     def _floats(self) -> tuple[Floats, Floats]:

@@ -61,7 +61,7 @@ def eliminated(variable: Variable, rows: Sequence[Atom], deadline: Deadline = NE
     lower, upper = _sides(variable, touching)
     if len(lower) * len(upper) + len(others) > ROW_BUDGET:
         names = sorted(
-            {s.name for row in touching for s, _ in row.linear.terms if isinstance(s, Variable)}
+            {s.name for row in touching for s, _ in row.linear.summands if isinstance(s, Variable)}
         )
         raise EliminationError(len(lower) * len(upper) + len(others), ROW_BUDGET, names)
     combined = [_combined(variable, low, high) for low in lower for high in upper]
@@ -111,12 +111,12 @@ def parametric(
         MagnitudeError: numbers that float64 cannot compute with; a guard over one value is decided without it.
     """
     bounds = (_solved(row, variable) for variable in order for row in touching[variable])
-    refuse_far_rows([*rows, *bounds, *(row for row in guards if len(row.linear.terms) > 1)])
+    refuse_far_rows([*rows, *bounds, *(row for row in guards if len(row.linear.summands) > 1)])
     known = set(order)
-    mentioned = {s for row in [*rows, *guards] for s, _ in row.linear.terms}
-    mentioned |= {s for v in order for row in touching[v] for s, _ in row.linear.terms}
+    mentioned = {s for row in [*rows, *guards] for s, _ in row.linear.summands}
+    mentioned |= {s for v in order for row in touching[v] for s, _ in row.linear.summands}
     parameters = tuple(
-        s for s, _ in Linear.total(dict.fromkeys(mentioned - known, Fraction(1))).terms
+        s for s, _ in Linear.total(dict.fromkeys(mentioned - known, Fraction(1))).summands
     )
     closed = [half for row in rows for half in _halves(row)]
     return Parametric(
@@ -153,10 +153,10 @@ def _combined(variable: Variable, low: Atom, high: Atom) -> Atom:
 
 
 def _coprime(linear: Linear) -> Linear:
-    if not linear.terms:
+    if not linear.summands:
         return linear
-    scale = lcm(*(c.denominator for _, c in linear.terms))
-    return linear * Fraction(scale, gcd(*(int(c * scale) for _, c in linear.terms)))
+    scale = lcm(*(c.denominator for _, c in linear.summands))
+    return linear * Fraction(scale, gcd(*(int(c * scale) for _, c in linear.summands)))
 
 
 def _tightest(rows: Iterable[Atom]) -> list[Atom]:
@@ -164,11 +164,11 @@ def _tightest(rows: Iterable[Atom]) -> list[Atom]:
     best: dict[object, Atom] = {}
     for row in rows:
         constant = row.linear.constant
-        if not row.linear.terms:
+        if not row.linear.summands:
             if constant > 0 or (constant == 0 and row.relation == "<"):
                 raise ValueError(f"the term is empty: its rows imply {formula_text(row)}")
             continue
-        key = (row.linear.terms, row.relation == "==")
+        key = (row.linear.summands, row.relation == "==")
         rank = (constant, row.relation == "<")
         if key not in best or rank > (best[key].linear.constant, best[key].relation == "<"):
             best[key] = row
@@ -178,7 +178,7 @@ def _tightest(rows: Iterable[Atom]) -> list[Atom]:
 def _pruned(rows: list[Atom], deadline: Deadline) -> list[Atom]:
     """The rows without those that the other inequalities imply, every symbol taken for a free variable."""
     plain = [row for row in rows if row.relation != "=="]
-    symbols = list(dict.fromkeys(s for row in plain for s, _ in row.linear.terms))
+    symbols = list(dict.fromkeys(s for row in plain for s, _ in row.linear.summands))
     system = Rows.of(
         [coefficients(row.linear, symbols) for row in plain],
         [-row.linear.constant for row in plain],
@@ -203,7 +203,7 @@ def _halves(row: Atom) -> tuple[Atom, ...]:
 
 def coefficients(linear: Linear, symbols: Sequence[Symbol]) -> tuple[Fraction, ...]:
     """The coefficients of these symbols, zero where one does not occur."""
-    terms = dict(linear.terms)
+    terms = dict(linear.summands)
     zero = Fraction(0)
     return tuple(terms.get(s, zero) for s in symbols)
 

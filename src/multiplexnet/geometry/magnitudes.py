@@ -98,10 +98,10 @@ def refuse_far_rows(rows: Iterable[Atom]) -> None:
 
 def _numbers(linear: Linear) -> Iterable[Fraction]:
     yield max(linear.constant, -linear.constant, Fraction(1))
-    used = [abs(coefficient) for _, coefficient in linear.terms]
+    used = [abs(coefficient) for _, coefficient in linear.summands]
     if used:
         yield max(used) / min(used)
-    for symbol, coefficient in linear.terms:
+    for symbol, coefficient in linear.summands:
         yield coefficient
         if isinstance(symbol, Apply):
             for argument in symbol.arguments:

@@ -44,7 +44,7 @@ def nearest_parts(
         return parts_of(term, outputs, form, deadline), {}
     except EqualityError as error:
         refusal: Exception = error
-    own = [row for row in term.rows if all(s in outputs for s, _ in row.linear.terms)]
+    own = [row for row in term.rows if all(s in outputs for s, _ in row.linear.summands)]
     point = _inside(own, dict(term.fixed), deadline)
     size = max([abs(v) for v in point.values()] + [Fraction(1, 1 << form.precision)])
     finest = floor_log2(size) + 1 - form.precision
@@ -67,7 +67,7 @@ def _inside(
 ) -> dict[Variable, Fraction]:
     """An exact point of the rows with slack in every inequality."""
     variables = list(
-        dict.fromkeys(s for row in rows for s, _ in row.linear.terms if isinstance(s, Variable))
+        dict.fromkeys(s for row in rows for s, _ in row.linear.summands if isinstance(s, Variable))
     )
     variables = [v for v in variables if v not in fixed]
     A: list[list[Fraction | int]] = []
@@ -99,8 +99,8 @@ def _moved(
         if row.relation != "==" or row not in rows:
             return row
         value = sum(
-            (c * rounded[s] for s, c in row.linear.terms if isinstance(s, Variable)), Fraction(0)
+            (c * rounded[s] for s, c in row.linear.summands if isinstance(s, Variable)), Fraction(0)
         )
-        return Atom(Linear(row.linear.terms, -value), "==")
+        return Atom(Linear(row.linear.summands, -value), "==")
 
     return replace(term, rows=tuple(map(met, term.rows)))

@@ -71,14 +71,14 @@ UNSUPPORTED = "the value of a function, and equalities between such outputs are 
 
 def needed(rows: Iterable[Atom], own: frozenset[Variable]) -> set[Variable]:
     """The outputs that the functions in the rows have to know."""
-    applied = (s for row in rows for s, _ in row.linear.terms if isinstance(s, Apply))
+    applied = (s for row in rows for s, _ in row.linear.summands if isinstance(s, Apply))
     return {
         v for function in applied for v in symbols(function) if isinstance(v, Variable) and v in own
     }
 
 
 def _bounded(row: Atom, own: frozenset[Variable]) -> set[Variable]:
-    return {s for s, _ in row.linear.terms if isinstance(s, Variable) and s in own}
+    return {s for s, _ in row.linear.summands if isinstance(s, Variable) and s in own}
 
 
 def _last(functional: Sequence[Atom], rows: Sequence[Atom], own: frozenset[Variable]) -> Variable:

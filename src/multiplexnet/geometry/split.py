@@ -94,27 +94,27 @@ def _without_constants(term: Term, form: Format) -> tuple[Constants, list[Atom]]
         single = next((row for row in rows if row.relation == "==" and _is_value(row.linear)), None)
         if single is None:
             return constants, [row for row in rows if not _is_true(row)]
-        ((symbol, coefficient),) = single.linear.terms
+        ((symbol, coefficient),) = single.linear.summands
         assert isinstance(symbol, Variable)
         constants[symbol] = _exact_value(-single.linear.constant / coefficient, single, form)
 
 
 def _is_value(linear: Linear) -> bool:
     return (
-        len(linear.terms) == 1
-        and isinstance(linear.terms[0][0], Variable)
-        and not linear.terms[0][0].is_input
+        len(linear.summands) == 1
+        and isinstance(linear.summands[0][0], Variable)
+        and not linear.summands[0][0].is_input
     )
 
 
 def _substituted(row: Atom, constants: Mapping[Variable, Fraction]) -> Atom:
-    if not constants or not any(s in constants for s, _ in row.linear.terms):
+    if not constants or not any(s in constants for s, _ in row.linear.summands):
         return row
-    kept = {s: c for s, c in row.linear.terms if s not in constants}
+    kept = {s: c for s, c in row.linear.summands if s not in constants}
     known = sum(
         (
             c * constants[s]
-            for s, c in row.linear.terms
+            for s, c in row.linear.summands
             if isinstance(s, Variable) and s in constants
         ),
         Fraction(0),
@@ -123,7 +123,7 @@ def _substituted(row: Atom, constants: Mapping[Variable, Fraction]) -> Atom:
 
 
 def _is_true(row: Atom) -> bool:
-    if row.linear.terms:
+    if row.linear.summands:
         return False
     constant = row.linear.constant
     if (
@@ -160,7 +160,7 @@ class _Group:
     @property
     def is_separable(self) -> bool:
         return (
-            all(len(row.linear.terms) == 1 and row.relation != "==" for row in self.rows)
+            all(len(row.linear.summands) == 1 and row.relation != "==" for row in self.rows)
             and not self.is_parametric
         )
 
@@ -180,7 +180,7 @@ class _Group:
     @property
     def known(self) -> set[Symbol]:
         """What stands in the rows beside the outputs."""
-        return {s for row in self.rows for s, _ in row.linear.terms}.difference(self.outputs)
+        return {s for row in self.rows for s, _ in row.linear.summands}.difference(self.outputs)
 
     def system(self, atoms: Iterable[Atom]) -> Rows:
         """The rows over the outputs of the group."""
@@ -197,7 +197,7 @@ def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
     """The connected components of outputs and rows, ordered by first output; rows without outputs are left out."""
     place = {v: i for i, v in enumerate(outputs)}
     tied = [
-        [place[s] for s, _ in row.linear.terms if isinstance(s, Variable) and s in place]
+        [place[s] for s, _ in row.linear.summands if isinstance(s, Variable) and s in place]
         for row in rows
     ]
     leader = list(range(len(outputs)))
@@ -275,7 +275,7 @@ def _bundled(groups: Sequence[_Group]) -> Parametric:
 
 def _guards(rows: Sequence[Atom], own: Sequence[Variable]) -> tuple[Parametric, ...]:
     """What the rows ask of run-time values alone, as a part without outputs."""
-    guards = [row for row in rows if not any(s in own for s, _ in row.linear.terms)]
+    guards = [row for row in rows if not any(s in own for s, _ in row.linear.summands)]
     return (parametric((), guards, {}, guards),) if guards else ()
 
 
@@ -333,8 +333,8 @@ def _interval(rows: Sequence[Atom], form: Format) -> tuple[Fraction | None, Frac
     lower: list[Fraction] = []
     upper: list[Fraction] = []
     for row in rows:
-        bound = -row.linear.constant / row.linear.terms[0][1]
-        side = 1 if row.linear.terms[0][1] > 0 else -1
+        bound = -row.linear.constant / row.linear.summands[0][1]
+        side = 1 if row.linear.summands[0][1] > 0 else -1
         try:
             (upper if side > 0 else lower).append(_inward(bound, row, form, side))
         except OverflowError:

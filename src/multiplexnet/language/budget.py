@@ -55,9 +55,9 @@ class Budget:
         return 1
 
     def _linear(self, linear: Linear) -> int:
-        if len(linear.terms) == 1 and isinstance(linear.terms[0][0], Variable):
+        if len(linear.summands) == 1 and isinstance(linear.summands[0][0], Variable):
             return 1  # by far the most common
-        return sum(self._symbol(symbol) for symbol, _ in linear.terms)
+        return sum(self._symbol(symbol) for symbol, _ in linear.summands)
 
     def _symbol(self, symbol: Symbol) -> int:
         if isinstance(symbol, Variable):

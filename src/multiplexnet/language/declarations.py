@@ -19,7 +19,7 @@ from fractions import Fraction
 
 from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.language.budget import Budget
-from multiplexnet.language.expressions import TYPES, WORDS, Names, Reader
+from multiplexnet.language.expressions import TYPES, WORDS, ExpressionReader, Names
 from multiplexnet.language.formula import Bool, Category, Int, Real, Variable
 from multiplexnet.language.source import Statement
 from multiplexnet.language.values import Refusal, Vector, nearest, refuse_no_number, value_of
@@ -54,7 +54,7 @@ class _Declaration:
         self.statement = statement
         self.node = node
         self.names = names
-        self.reader = Reader(
+        self.reader = ExpressionReader(
             statement, Names(), budget
         )  # knows no names: ranges and sizes are constants
 

@@ -45,7 +45,7 @@ from multiplexnet.language.values import (
     vector,
 )
 
-__all__ = ["TYPES", "WORDS", "Names", "Reader"]
+__all__ = ["TYPES", "WORDS", "ExpressionReader", "Names"]
 
 DEEPEST = 100  # nesting of one rule; later stages walk formulas recursively
 TYPES = ("real", "int", "bool", "input", "function")
@@ -97,7 +97,7 @@ class Names:
     arities: dict[str, int] = field(default_factory=dict)
 
 
-class Reader:
+class ExpressionReader:
     """Reads the expressions of one statement.
 
     Args:
@@ -439,7 +439,7 @@ class Reader:
 
 def _scaled(linear: Linear, factor: Fraction) -> Linear:
     scaled = linear * factor
-    for c in (scaled.constant, *(c for _, c in scaled.terms)):
+    for c in (scaled.constant, *(c for _, c in scaled.summands)):
         exact(c)
     return scaled
 

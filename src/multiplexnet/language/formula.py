@@ -181,12 +181,12 @@ class Linear:
         Fraction(1, 1)
     """
 
-    terms: tuple[tuple[Symbol, Fraction], ...] = ()
+    summands: tuple[tuple[Symbol, Fraction], ...] = ()
     constant: Fraction = Fraction(0)
 
     @cached_property
     def _hash(self) -> int:
-        return hash((self.terms, self.constant))
+        return hash((self.summands, self.constant))
 
     def __hash__(self) -> int:
         return self._hash
@@ -207,22 +207,22 @@ class Linear:
 
     @property
     def is_constant(self) -> bool:
-        return not self.terms
+        return not self.summands
 
     def __add__(self, other: Linear | Fraction | int) -> Linear:
         if not isinstance(other, Linear):
-            return Linear(self.terms, self.constant + other)
-        if not other.terms:
-            return Linear(self.terms, self.constant + other.constant)
-        coefficients = dict(self.terms)
-        for symbol, c in other.terms:
+            return Linear(self.summands, self.constant + other)
+        if not other.summands:
+            return Linear(self.summands, self.constant + other.constant)
+        coefficients = dict(self.summands)
+        for symbol, c in other.summands:
             coefficients[symbol] = coefficients.get(symbol, Fraction(0)) + c
         return Linear.total(coefficients, self.constant + other.constant)
 
     def __mul__(self, factor: Fraction | int) -> Linear:
         if factor == 0:
             return Linear()
-        return Linear(tuple((s, c * factor) for s, c in self.terms), self.constant * factor)
+        return Linear(tuple((s, c * factor) for s, c in self.summands), self.constant * factor)
 
     def __neg__(self) -> Linear:
         return self * -1
@@ -231,11 +231,11 @@ class Linear:
         return self + (-other)
 
     def coefficient(self, symbol: Symbol) -> Fraction:
-        return dict(self.terms).get(symbol, Fraction(0))
+        return dict(self.summands).get(symbol, Fraction(0))
 
 
 def _linear_order(linear: Linear) -> tuple[object, ...]:
-    return (tuple((_order(s), c) for s, c in linear.terms), linear.constant)
+    return (tuple((_order(s), c) for s, c in linear.summands), linear.constant)
 
 
 def maximum(arguments: Iterable[Linear]) -> Linear:
@@ -359,7 +359,7 @@ def implies(premise: Formula, conclusion: Formula) -> Formula:
 def _children(node: Formula | Symbol) -> Iterator[Formula | Symbol]:
     match node:
         case Atom(linear, _):
-            yield from (symbol for symbol, _ in linear.terms)
+            yield from (symbol for symbol, _ in linear.summands)
         case Not(argument):
             yield argument
         case And(arguments) | Or(arguments):
@@ -368,10 +368,10 @@ def _children(node: Formula | Symbol) -> Iterator[Formula | Symbol]:
             yield left
             yield right
         case Apply(_, linears) | Max(linears):
-            yield from (symbol for linear in linears for symbol, _ in linear.terms)
+            yield from (symbol for linear in linears for symbol, _ in linear.summands)
         case Ite(condition, then, otherwise):
             yield condition
-            yield from (symbol for linear in (then, otherwise) for symbol, _ in linear.terms)
+            yield from (symbol for linear in (then, otherwise) for symbol, _ in linear.summands)
 
 
 def symbols(formula: Formula | Symbol) -> Iterator[Symbol]:
@@ -401,7 +401,7 @@ def value(
 ) -> Fraction:
     """The exact value of the expression at a point."""
     return linear.constant + sum(
-        (c * _symbol_value(symbol, point, functions) for symbol, c in linear.terms), Fraction(0)
+        (c * _symbol_value(symbol, point, functions) for symbol, c in linear.summands), Fraction(0)
     )
 
 

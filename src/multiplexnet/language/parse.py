@@ -24,7 +24,7 @@ from itertools import accumulate
 from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.language.budget import Budget
 from multiplexnet.language.declarations import Appearances, declared
-from multiplexnet.language.expressions import Names, Reader
+from multiplexnet.language.expressions import ExpressionReader, Names
 from multiplexnet.language.formula import Rule, Specification
 from multiplexnet.language.source import Statement, source_of, statements
 
@@ -146,4 +146,4 @@ def _outline(parts: Sequence[Statement], budget: Budget) -> tuple[Names, list[St
 def _rule(part: Statement, names: Names, budget: Budget) -> Rule:
     tree = part.tree()
     assert isinstance(tree, ast.Expr)
-    return Rule(Reader(part, names, budget).rule(tree.value), part.text, part.line)
+    return Rule(ExpressionReader(part, names, budget).rule(tree.value), part.text, part.line)

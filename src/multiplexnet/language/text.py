@@ -130,7 +130,7 @@ def _sum_text(parts: Sequence[_Part], constant: Fraction = Fraction(0)) -> str:
 
 
 def _parts(linear: Linear) -> list[_Part]:
-    return [_part(symbol, coefficient) for symbol, coefficient in linear.terms]
+    return [_part(symbol, coefficient) for symbol, coefficient in linear.summands]
 
 
 def _part(symbol: Symbol, coefficient: Fraction) -> _Part:
@@ -177,15 +177,15 @@ def _is_abs(arguments: Sequence[Linear]) -> bool:
 
 def _is_min(arguments: Sequence[Linear]) -> bool:
     return not _is_abs(arguments) and not any(
-        _leads(argument) for argument in arguments if argument.terms
+        _leads(argument) for argument in arguments if argument.summands
     )
 
 
 def _leads(linear: Linear) -> bool:
     """Whether the expression begins without a minus."""
-    if not linear.terms:
+    if not linear.summands:
         return True
-    symbol, coefficient = linear.terms[0]
+    symbol, coefficient = linear.summands[0]
     turned = isinstance(symbol, Max) and _is_min(symbol.arguments)
     return (coefficient > 0) != turned
 
@@ -215,7 +215,7 @@ def _case_text(condition: Formula, then: Linear, otherwise: Linear) -> str:
 def _atom_text(atom: Atom, *, negated: bool = False) -> str:
     """The comparison or its opposite, constants on the right and no minus in front."""
     formula = negation(atom) if negated else atom
-    match atom.linear.terms:
+    match atom.linear.summands:
         case ():
             return str(holds(formula, {}))
         case ((Variable(domain=Bool() | Category()) as variable, _),):
@@ -271,7 +271,7 @@ def _interval_text(lower: Formula, upper: Formula) -> str | None:
     """``0 < x <= 1`` for two neighbours in a conjunction that bound the same expression."""
     match lower, upper:
         case Atom(below, ("<" | "<=") as left), Atom(above, ("<" | "<=") as right):
-            if below.terms == (-above).terms and _is_quantity(above):
+            if below.summands == (-above).summands and _is_quantity(above):
                 middle = _sum_text(_parts(above))
                 return f"{number_text(below.constant)} {left} {middle} {right} {number_text(-above.constant)}"
     return None
@@ -287,11 +287,11 @@ def _membership_text(arguments: Sequence[Formula], operator: str = "in") -> str 
     if (
         len(atoms) < 2
         or len(atoms) < len(arguments)
-        or len({atom.linear.terms for atom in atoms}) > 1
+        or len({atom.linear.summands for atom in atoms}) > 1
     ):
         return None
     linear = atoms[0].linear
-    match linear.terms:
+    match linear.summands:
         case (
             (Variable(domain=Category(labels)) as variable, Fraction(numerator=1, denominator=1)),
         ):
@@ -307,7 +307,7 @@ def _membership_text(arguments: Sequence[Formula], operator: str = "in") -> str 
 
 def _is_quantity(linear: Linear) -> bool:
     """Whether the expression reads as one number: not constant, no minus in front, no truth value or label."""
-    match linear.terms:
+    match linear.summands:
         case () | ((Variable(domain=Bool() | Category()), _),):
             return False
     return _leads(linear)

@@ -222,7 +222,9 @@ def iterated(value: Value) -> Value:
     """The value, if a comprehension may run over it: constants, variables, sums and rows of them stay small."""
     for element in value.elements if isinstance(value, Vector) else (value,):
         match element:
-            case Number(linear) if all(isinstance(symbol, Variable) for symbol, _ in linear.terms):
+            case Number(linear) if all(
+                isinstance(symbol, Variable) for symbol, _ in linear.summands
+            ):
                 continue
             case Truth(formula, variable) if variable or formula in (TRUE, FALSE):
                 continue
@@ -263,7 +265,7 @@ def total(linears: Iterable[Linear]) -> Linear:
     constant = Fraction(0)
     for linear in linears:
         constant = exact(constant + linear.constant) if linear.constant else constant
-        for symbol, c in linear.terms:
+        for symbol, c in linear.summands:
             known = coefficients.get(symbol)
             coefficients[symbol] = c if known is None else exact(known + c)
     return Linear.total(coefficients, constant)

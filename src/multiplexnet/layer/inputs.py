@@ -44,7 +44,7 @@ def sides(blocks: Iterable[Block], inputs: Sequence[Variable]) -> dict[Variable,
 
 def _uses(row: Atom) -> Iterator[tuple[Variable, int]]:
     """The inputs of a row with the sign of their coefficient, 0 where both directions count."""
-    for symbol, coefficient in row.linear.terms:
+    for symbol, coefficient in row.linear.summands:
         alone = isinstance(symbol, Variable) and row.relation != "=="
         for variable in (symbol,) if isinstance(symbol, Variable) else symbols(symbol):
             if isinstance(variable, Variable) and variable.is_input:

@@ -18,16 +18,16 @@ from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Box, Lattice, Parametric, Part, Polyhedron
 from multiplexnet.language.formula import Atom, Linear, Relation, Specification, Symbol, Variable
 from multiplexnet.transforms.base import precision_of
-from multiplexnet.transforms.gauge import LOOSE, SAFETY, Rows, gauge_rows
+from multiplexnet.transforms.gauge import LOOSE, SAFETY, GaugeRows, gauge_rows
 from multiplexnet.transforms.lattice import in_steps
 
-__all__ = ["Made", "issued"]
+__all__ = ["BuiltBlock", "issued"]
 
 Moved = Mapping[Atom, Fraction]
 
 
 @dataclass(frozen=True)
-class Made:
+class BuiltBlock:
     """What a layer made of one block: for every term its parts, and by how much equalities were moved."""
 
     block: Block
@@ -37,7 +37,7 @@ class Made:
 def issued(
     specification: Specification,
     compiled: Compiled,
-    made: Sequence[Made],
+    made: Sequence[BuiltBlock],
     dtype: torch.dtype,
     equality: str,
 ) -> Certificate:
@@ -53,7 +53,7 @@ def issued(
     from multiplexnet import __version__
 
     writer = Writer()
-    proof = compiled.certificate
+    proof = compiled.proof
     blocks = [writer.block(block) for block in compiled.blocks]
     data = {
         "format": FORMAT,
@@ -126,7 +126,9 @@ def _bound(dtype: torch.dtype) -> dict[str, str]:
     return {name: str(Fraction(number)) for name, number in numbers.items()}
 
 
-def _map(made: Made, compiled: Compiled, writer: Writer, dtype: torch.dtype) -> dict[str, Any]:
+def _map(
+    made: BuiltBlock, compiled: Compiled, writer: Writer, dtype: torch.dtype
+) -> dict[str, Any]:
     inner = writer.number_of(made.block)
     own = set(made.block.outputs)
     places = [
@@ -158,7 +160,7 @@ def _moved(term: Term, parts: Sequence[Part], moved: Moved) -> list[list[Any]]:
     found = []
     for i, row in enumerate(term.rows):
         if row in moved:
-            constant = -sum((c * point[s] for s, c in row.linear.terms), Fraction(0))
+            constant = -sum((c * point[s] for s, c in row.linear.summands), Fraction(0))
             found.append([i, str(constant)])
     return found
 
@@ -190,7 +192,7 @@ def _end(end: Fraction | None) -> str | None:
     return None if end is None else str(end)
 
 
-def _margins(part: Polyhedron, rows: Rows) -> dict[str, Any]:
+def _margins(part: Polyhedron, rows: GaugeRows) -> dict[str, Any]:
     """Slacks, what is left of each as the float64 that the layer divides by, and the rows that are taken loosely."""
     products = (
         sum((c * x for c, x in zip(a, part.anchor, strict=True) if c), Fraction(0)) for a in part.A

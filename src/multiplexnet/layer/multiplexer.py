@@ -44,9 +44,9 @@ from multiplexnet.layer.checks import (
     without_tables,
 )
 from multiplexnet.layer.inputs import Side, input_tensor, sides
-from multiplexnet.layer.issue import Made, issued
+from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.rules import Rules
-from multiplexnet.transforms.base import FORMATS, in_full_precision
+from multiplexnet.transforms.base import DTYPES, in_full_precision
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
@@ -75,7 +75,7 @@ def _joined(blocks: Sequence[Block]) -> list[Block]:
 
 def _is_box(term: Term) -> bool:
     """Whether every row bounds one output, by a number or by inputs."""
-    symbols = [[symbol for symbol, _ in row.linear.terms] for row in term.rows]
+    symbols = [[symbol for symbol, _ in row.linear.summands] for row in term.rows]
     others = [[s for s in row if not (isinstance(s, Variable) and s.is_input)] for row in symbols]
     return not term.blocks and all(len(s) == 1 and isinstance(s[0], Variable) for s in others)
 
@@ -172,7 +172,7 @@ class Multiplexer(Derived):
         deadline: Deadline = NEVER,
         *,
         counted: bool = True,
-    ) -> list[Made]:
+    ) -> list[BuiltBlock]:
         """The one way to a layer, from rules, compiled rules and saved ones alike."""
         super().__init__()
         functions = functions or {}
@@ -201,10 +201,10 @@ class Multiplexer(Derived):
     @in_memory
     def _build(
         self, compiled: Compiled, dtype: torch.dtype, deadline: Deadline = NEVER
-    ) -> list[Made]:
+    ) -> list[BuiltBlock]:
         """Geometry and tables of all terms for one dtype; nothing changes if that is refused."""
-        if dtype not in FORMATS:
-            names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
+        if dtype not in DTYPES:
+            names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
             raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
         outer = _joined([block for block in compiled.blocks if block.outputs])
         blocks = _with_inner(outer)
@@ -281,18 +281,18 @@ class Multiplexer(Derived):
 
     def _made(
         self, blocks: Sequence[Block], dtype: torch.dtype, deadline: Deadline = NEVER
-    ) -> list[Made]:
+    ) -> list[BuiltBlock]:
         form = str(dtype).removeprefix("torch.")
         parts = {"exact": _exact_parts, "nearest": nearest_parts}[self._equality]
         deadline.begin(GEOMETRY, form)
         return [
-            Made(block, [parts(term, block.outputs, form, deadline) for term in block.terms])
+            BuiltBlock(block, [parts(term, block.outputs, form, deadline) for term in block.terms])
             for block in blocks
         ]
 
     def _tables(
         self,
-        made: Sequence[Made],
+        made: Sequence[BuiltBlock],
         compiled: Compiled,
         dtype: torch.dtype,
         deadline: Deadline = NEVER,
@@ -661,7 +661,7 @@ class Multiplexer(Derived):
                 Rules.from_specification(specification),
                 compiled_from(record["compiled"], specification),
                 whole_from(record["max_terms"]),
-                {str(dtype): dtype for dtype in FORMATS}[f"torch.{record['dtype']}"],
+                {str(dtype): dtype for dtype in DTYPES}[f"torch.{record['dtype']}"],
                 flag_from(record["per_term"]),
                 functions,
                 boxes,

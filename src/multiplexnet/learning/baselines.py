@@ -195,7 +195,7 @@ class _Walk:
     def _value(self, linear: Linear) -> Tensor:
         refuse_far_rows([Atom(linear, "<=")])
         value = self._zero + float(linear.constant)
-        for symbol, coefficient in linear.terms:
+        for symbol, coefficient in linear.summands:
             value = value + float(coefficient) * self._symbol(symbol)
         return value
 

@@ -127,7 +127,7 @@ class Encoder:
 
     def linear(self, linear: Linear) -> z3.ArithRef:
         """The linear expression; an integer one if all its symbols and numbers are integers, else a real one."""
-        for symbol, _ in linear.terms:
+        for symbol, _ in linear.summands:
             self._walk(symbol)
         return self._linear(linear)
 
@@ -168,18 +168,18 @@ class Encoder:
     def _atom(self, atom: Atom) -> z3.BoolRef:
         """``Σ c·s relation number``, turned so that the first coefficient is positive."""
         linear = atom.linear
-        if not linear.terms:
+        if not linear.summands:
             return z3.BoolVal(_compare(linear.constant, atom.relation), self.context)
-        (first, coefficient), *others = linear.terms
+        (first, coefficient), *others = linear.summands
         if isinstance(first, Variable) and isinstance(first.domain, Bool) and not others:
             truth = [_compare(linear.constant + coefficient * b, atom.relation) for b in (0, 1)]
             return self._truth(self.constant(first), *truth)
         turned = coefficient < 0
         scale = -1 if turned else 1
-        integer = not any(id(symbol) in self._reals for symbol, _ in linear.terms)
+        integer = not any(id(symbol) in self._reals for symbol, _ in linear.summands)
         if integer:
-            scale *= lcm(*(c.denominator for _, c in linear.terms), linear.constant.denominator)
-        left = self._sum(linear.terms, Fraction(0), scale=scale, integer=integer)
+            scale *= lcm(*(c.denominator for _, c in linear.summands), linear.constant.denominator)
+        left = self._sum(linear.summands, Fraction(0), scale=scale, integer=integer)
         right = self.number(-linear.constant * scale, integer=integer)
         return (_COMPARE_TURNED if turned else _COMPARE)[atom.relation](left, right)
 
@@ -190,9 +190,9 @@ class Encoder:
         return constant if if_on else z3.Not(constant)
 
     def _linear(self, linear: Linear) -> z3.ArithRef:
-        integer = all(id(s) not in self._reals and c.denominator == 1 for s, c in linear.terms)
+        integer = all(id(s) not in self._reals and c.denominator == 1 for s, c in linear.summands)
         return self._sum(
-            linear.terms, linear.constant, integer=integer and linear.constant.denominator == 1
+            linear.summands, linear.constant, integer=integer and linear.constant.denominator == 1
         )
 
     def _sum(

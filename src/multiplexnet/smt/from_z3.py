@@ -30,7 +30,7 @@ from multiplexnet.language.formula import (
 from multiplexnet.language.text import formula_text
 from multiplexnet.smt.encoder import input_range_z3
 from multiplexnet.smt.integer_ranges import integer_ranges
-from multiplexnet.smt.z3_reader import Reader, Refused, domain_of, operands, short
+from multiplexnet.smt.z3_reader import Refused, Z3Reader, domain_of, operands, short
 
 __all__ = ["Constant", "Written", "from_z3", "specification"]
 
@@ -175,12 +175,12 @@ def specification(
         outputs: in order; ``None``: all constants of the rules that are no inputs, in order of appearance.
         inputs: in order, with their ranges.
     """
-    reader = Reader()
+    reader = Z3Reader()
     formulas = _formulas(written, reader)
     variables = _variables(reader.variables, outputs, inputs)
     variables = _with_ranges(variables, inputs, formulas, written)
     if variables != list(reader.variables.values()):
-        reader = Reader({v.name: v for v in variables})
+        reader = Z3Reader({v.name: v for v in variables})
         formulas = _formulas(written, reader)
     rules = [Rule(f, w.text or _text(f, w), w.line) for f, w in zip(formulas, written, strict=True)]
     return Specification(tuple(variables), tuple(rules), tuple(reader.functions))
@@ -194,7 +194,7 @@ def _text(formula: Formula, rule: Written) -> str:
         return short(rule.expression)
 
 
-def _formulas(written: Iterable[Written], reader: Reader) -> list[Formula]:
+def _formulas(written: Iterable[Written], reader: Z3Reader) -> list[Formula]:
     formulas = []
     for rule in written:
         try:

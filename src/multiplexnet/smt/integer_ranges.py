@@ -101,9 +101,9 @@ def _outer_atoms(formulas: Iterable[Formula]) -> Iterator[Atom]:
 
 
 def _narrow(sides: Mapping[str, _Sides], atom: Atom) -> None:
-    if len(atom.linear.terms) != 1:
+    if len(atom.linear.summands) != 1:
         return
-    symbol, coefficient = atom.linear.terms[0]
+    symbol, coefficient = atom.linear.summands[0]
     if not isinstance(symbol, Variable) or symbol.name not in sides:
         return
     bound = -atom.linear.constant / coefficient

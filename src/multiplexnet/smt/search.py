@@ -131,7 +131,7 @@ class Sandbox:
     def _sum(self, linear: Linear) -> Any:
         parts = [
             self._joined(z3.Z3_mk_mul, [self._number(c), self._real(symbol)])
-            for symbol, c in linear.terms
+            for symbol, c in linear.summands
         ]
         return parts[0] if len(parts) == 1 else self._joined(z3.Z3_mk_add, parts)
 

@@ -39,7 +39,7 @@ from multiplexnet.language.formula import (
 )
 from multiplexnet.language.values import MOST_DIGITS
 
-__all__ = ["Reader", "Refused", "domain_of", "operands", "short"]
+__all__ = ["Refused", "Z3Reader", "domain_of", "operands", "short"]
 
 LARGEST_RULE = 1_000_000
 LARGEST_NUMBER = 10_000
@@ -55,7 +55,7 @@ class Refused(Exception):
     """Why an expression is no rule; whoever knows what the user wrote adds it."""
 
 
-class Reader:
+class Z3Reader:
     """Reads z3 expressions over given variables, or over variables that it makes as they appear.
 
     Args:
@@ -93,7 +93,7 @@ class Reader:
         value = self._value(node, [self._read[part] for part in parts])
         key = node.get_id()
         plain = isinstance(value, Linear) and all(
-            isinstance(symbol, Variable) for symbol, _ in value.terms
+            isinstance(symbol, Variable) for symbol, _ in value.summands
         )
         self._read[key] = value
         self._sizes[key] = 1 if plain else 1 + sum(self._sizes[part] for part in parts)
@@ -247,7 +247,7 @@ def _larger_or_smaller(condition: Formula, then: Linear, otherwise: Linear) -> L
     difference = then - otherwise
     if not isinstance(condition, Atom) or condition.relation == "==" or difference.is_constant:
         return None
-    symbol, coefficient = difference.terms[0]
+    symbol, coefficient = difference.summands[0]
     factor = condition.linear.coefficient(symbol) / coefficient
     if not factor or condition.linear != difference * factor:
         return None
@@ -258,8 +258,8 @@ def _larger_or_smaller(condition: Formula, then: Linear, otherwise: Linear) -> L
 
 def _maximum_of(linear: Linear) -> tuple[Linear, ...]:
     """The arguments if the expression is a maximum, so that nested ones become one."""
-    if len(linear.terms) == 1 and not linear.constant:
-        symbol, coefficient = linear.terms[0]
+    if len(linear.summands) == 1 and not linear.constant:
+        symbol, coefficient = linear.summands[0]
         if isinstance(symbol, Max) and coefficient == 1:
             return symbol.arguments
     return (linear,)
@@ -273,9 +273,9 @@ def _switched(condition: Formula, then: Linear, otherwise: Linear) -> Linear:
         then.is_constant
         and otherwise.is_constant
         and isinstance(condition, Atom)
-        and len(condition.linear.terms) == 1
+        and len(condition.linear.summands) == 1
     ):
-        variable = condition.linear.terms[0][0]
+        variable = condition.linear.summands[0][0]
         if (
             isinstance(variable, Variable)
             and isinstance(variable.domain, Bool)
@@ -308,7 +308,7 @@ def _numeral(node: z3.ExprRef) -> Linear:
 def _of_size(value: Formula | Linear) -> Formula | Linear:
     """The value, unless its numbers are of a size that cannot be worked with: squaring makes them so in few steps."""
     if isinstance(value, Linear):
-        for number in (value.constant, *(c for _, c in value.terms)):
+        for number in (value.constant, *(c for _, c in value.summands)):
             if max(number.numerator.bit_length(), number.denominator.bit_length()) > _MOST_BITS:
                 raise Refused(_TOO_LONG)
     return value

@@ -86,7 +86,9 @@ def _region(
     fixed = [Atom(Linear.of(v) - n, "==") for v, n in term.fixed]
     rows = [Atom(_fixed(row.linear, at), row.relation) for row in (*term.rows, *fixed)]
     names = list(axes) + _tied(rows, axes)
-    kept = [r for r in rows if {s for s, _ in r.linear.terms} & set(names) or not r.linear.terms]
+    kept = [
+        r for r in rows if {s for s, _ in r.linear.summands} & set(names) or not r.linear.summands
+    ]
     matrix = np.array([[nearest(r.linear.coefficient(v)) for v in names] for r in kept]).reshape(
         -1, len(names)
     )
@@ -107,15 +109,16 @@ def _region(
 
 def _fixed(linear: Linear, at: Mapping[Variable, Fraction]) -> Linear:
     """The expression with its inputs put in."""
-    for symbol, _ in linear.terms:
+    for symbol, _ in linear.summands:
         if not isinstance(symbol, Variable):
             raise PlotError(
                 "rules with functions cannot be drawn: what the functions return is not known here"
             )
     constant = sum(
-        (c * at[s] for s, c in linear.terms if isinstance(s, Variable) and s in at), linear.constant
+        (c * at[s] for s, c in linear.summands if isinstance(s, Variable) and s in at),
+        linear.constant,
     )
-    return Linear(tuple((s, c) for s, c in linear.terms if s not in at), constant)
+    return Linear(tuple((s, c) for s, c in linear.summands if s not in at), constant)
 
 
 def _tied(rows: Sequence[Atom], axes: Sequence[Variable]) -> list[Variable]:
@@ -125,8 +128,8 @@ def _tied(rows: Sequence[Atom], axes: Sequence[Variable]) -> list[Variable]:
         new = {
             s
             for row in rows
-            for s, _ in row.linear.terms
-            if reached & {t for t, _ in row.linear.terms}
+            for s, _ in row.linear.summands
+            if reached & {t for t, _ in row.linear.summands}
         } - reached
         if not new:
             return sorted(

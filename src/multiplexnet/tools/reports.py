@@ -189,7 +189,7 @@ def explain_json(explanation: Explanation) -> Json:
         "seconds": round(explanation.seconds, 3),
     }
     if compiled is not None:
-        certificate = compiled.certificate
+        certificate = compiled.proof
         answer["blocks"] = [
             _block_json(b, s) for b, s in zip(compiled.blocks, _shapes(explanation), strict=True)
         ]
@@ -416,7 +416,7 @@ def _certificate(explanation: Explanation) -> Iterator[Text]:
     compiled = explanation.compiled
     if compiled is None:
         return
-    proof = f"proved with {compiled.certificate.solver} in {_counted(compiled.certificate.checks, 'check')}"
+    proof = f"proved with {compiled.proof.solver} in {_counted(compiled.proof.checks, 'check')}"
     if compiled.complete:
         yield Text(
             f"complete: the terms are exactly the outputs that obey the rules ({proof})",

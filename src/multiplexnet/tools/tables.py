@@ -22,7 +22,7 @@ from multiplexnet.language.formula import Real, Rule, Specification, Variable, v
 from multiplexnet.tools.decimals import BadCell, column
 from multiplexnet.tools.table_files import TableFile
 from multiplexnet.verdicts.columns import Column, nearest
-from multiplexnet.verdicts.evaluation import Bools, Rows, in_domain, largest_violation, truth
+from multiplexnet.verdicts.evaluation import Bools, ExactRows, in_domain, largest_violation, truth
 
 __all__ = ["DomainReport", "RuleReport", "TableReport", "check_table"]
 
@@ -147,7 +147,7 @@ class _Tally:
         self.rules = [RuleReport(rule) for rule in specification.rules]
         self.domains = [DomainReport(v) for v in specification.variables if _has_domain(v)]
 
-    def add(self, rows: Rows) -> None:
+    def add(self, rows: ExactRows) -> None:
         obeyed = np.ones(rows.length, dtype=np.bool_)
         for k, domain in enumerate(self.domains):
             inside = in_domain(domain.variable, rows, ranges=True)
@@ -167,7 +167,7 @@ class _Tally:
         first = report.first_row or self.rows + int(outside[0]) + 1
         return DomainReport(report.variable, report.violations + len(outside), first)
 
-    def _with_rule(self, report: RuleReport, holds: Bools, rows: Rows) -> RuleReport:
+    def _with_rule(self, report: RuleReport, holds: Bools, rows: ExactRows) -> RuleReport:
         violating = np.flatnonzero(~holds)
         if not len(violating):
             return report
@@ -257,7 +257,7 @@ def _some(names: Sequence[str]) -> str:
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _chunks(table: TableFile, chosen: dict[Variable, str]) -> Iterator[Rows]:
+def _chunks(table: TableFile, chosen: dict[Variable, str]) -> Iterator[ExactRows]:
     """Rows of exact numbers, a chunk at a time."""
     position = {v: table.names.index(name) for v, name in chosen.items()}
     done = 0
@@ -265,7 +265,7 @@ def _chunks(table: TableFile, chosen: dict[Variable, str]) -> Iterator[Rows]:
         for start in range(0, frame.height, CHUNK):
             part = frame.slice(start, CHUNK)
             columns = {v: _column(table, v, part[str(p)], done) for v, p in position.items()}
-            yield Rows(columns, length=part.height)
+            yield ExactRows(columns, length=part.height)
             done += part.height
 
 

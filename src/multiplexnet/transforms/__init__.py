@@ -10,7 +10,7 @@
     choose      all terms of a block in one map           TermMaps
 """
 
-from multiplexnet.transforms.base import FORMATS, Transform
+from multiplexnet.transforms.base import DTYPES, Transform
 from multiplexnet.transforms.gauge import Gauge
 from multiplexnet.transforms.intervals import Intervals
 from multiplexnet.transforms.lattice import LatticeGauge
@@ -19,7 +19,7 @@ from multiplexnet.transforms.separable import PaperSeparable, Separable
 from multiplexnet.transforms.term_maps import TermMaps
 
 __all__ = [
-    "FORMATS",
+    "DTYPES",
     "Gauge",
     "Intervals",
     "LatticeGauge",

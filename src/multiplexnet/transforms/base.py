@@ -29,7 +29,7 @@ from torch import Tensor
 from multiplexnet.transforms.tables import Tabled
 
 __all__ = [
-    "FORMATS",
+    "DTYPES",
     "Precision",
     "Transform",
     "applied",
@@ -43,7 +43,7 @@ __all__ = [
     "rows_of",
 ]
 
-FORMATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """The dtypes the guarantee is made for."""
 
 UNIT64 = 2.0**-53
@@ -87,8 +87,8 @@ def precision_of(dtype: torch.dtype) -> Precision:
         >>> precision_of(torch.float16).largest
         65504.0
     """
-    if dtype not in FORMATS:
-        names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
+    if dtype not in DTYPES:
+        names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
         raise TypeError(f"no guarantee can be given in {dtype}; use one of {names}")
     info = torch.finfo(dtype)
     # One part in a thousand covers the second rounding of float64 → float32 → bfloat16, float16; 2⁻⁵⁰ covers float64.

@@ -44,7 +44,7 @@ from multiplexnet.transforms.base import (
     rows_of,
 )
 
-__all__ = ["Gauge", "Rows", "gauge_rows"]
+__all__ = ["Gauge", "GaugeRows", "gauge_rows"]
 
 SAFETY = 2.0**-46
 """Taken off every slack: covers the few float64 roundings that no sum over rows or columns multiplies."""
@@ -66,7 +66,7 @@ CHUNK = 2**19
 
 
 @dataclass(frozen=True)
-class Rows:
+class GaugeRows:
     """The rows of one polyhedron as seen from its anchor: row i of a direction q is ``W_i·q + E_i·|q|``.
 
     If that is at most 1/r for all i, the rounded point ``c + r q`` satisfies every row, strictly.
@@ -89,7 +89,7 @@ def gauge_rows(
     *,
     unit: float,
     tiny: float,
-) -> Rows:
+) -> GaugeRows:
     """The rows of ``A x ≤ b`` around a representable anchor strictly inside.
 
     A row whose slack rounding could use up is taken *loosely*: the anchor is a number of the format, so rounding
@@ -124,10 +124,10 @@ def gauge_rows(
         else:
             room.append(float(slack))
             E[i] = LOOSE * np.abs(normals[i]) / (room[i] * (1 - SAFETY))
-    return Rows(W, E, room)
+    return GaugeRows(W, E, room)
 
 
-def range_rows(anchor: Sequence[Fraction], precision: Precision) -> Rows:
+def range_rows(anchor: Sequence[Fraction], precision: Precision) -> GaugeRows:
     """The rows that keep every coordinate below the largest number of the format."""
     room = [
         (Fraction(precision.largest) - abs(c)) * Fraction(1 - 2 * precision.unit) for c in anchor
@@ -135,7 +135,7 @@ def range_rows(anchor: Sequence[Fraction], precision: Precision) -> Rows:
     if min(room) <= 0:
         raise ValueError("the anchor lies at the end of the format")
     E = np.diag([(1 + precision.unit) / float(r) for r in room])
-    return Rows(np.zeros_like(E), E)
+    return GaugeRows(np.zeros_like(E), E)
 
 
 class Scale(NamedTuple):
@@ -152,7 +152,7 @@ class Scale(NamedTuple):
     reach: float = math.inf
 
 
-def whitening(rows: Rows, scale: Scale) -> np.ndarray:
+def whitening(rows: GaugeRows, scale: Scale) -> np.ndarray:
     """``√n (WᵀW)^{−1/2}``, symmetric so that raw value j belongs to output j; scales of columns are taken out first.
 
     Directions that no row restricts keep the scale of their columns.
@@ -173,8 +173,8 @@ def whitening(rows: Rows, scale: Scale) -> np.ndarray:
 
 
 def gauge_tables(
-    rows: Sequence[Rows],
-    limits: Sequence[Rows],
+    rows: Sequence[GaugeRows],
+    limits: Sequence[GaugeRows],
     anchors: Sequence[Sequence[Fraction]],
     scales: Sequence[Scale],
     *,

@@ -19,16 +19,16 @@ from multiplexnet.transforms.gauge import Gauge
 from multiplexnet.transforms.guards import Guards
 from multiplexnet.transforms.intervals import Intervals, are_intervals
 from multiplexnet.transforms.lattice import LatticeGauge
-from multiplexnet.transforms.parameters import Functions, Known
+from multiplexnet.transforms.parameters import Functions, Parameters
 from multiplexnet.transforms.parametric import ParametricGauge
 from multiplexnet.transforms.tables import Tabled
 
-__all__ = ["Given", "Group", "Places", "groups_of", "transform_of"]
+__all__ = ["Group", "Places", "RunTimeValues", "groups_of", "transform_of"]
 
 Places = Sequence[Sequence[int]]
 
 
-class Given(NamedTuple):
+class RunTimeValues(NamedTuple):
     """What is known at run time: the inputs, ``(*batch, number of inputs)``, and torch code for opaque functions."""
 
     inputs: Tensor | None
@@ -48,7 +48,7 @@ class Group(Tabled):
     """
 
     transform: Transform
-    known: Known | None
+    known: Parameters | None
     columns: Tensor
     members: Tensor
     entry: Tensor
@@ -60,7 +60,7 @@ class Group(Tabled):
         terms: Sequence[int],
         columns: Places,
         count: int,
-        known: Known | None = None,
+        known: Parameters | None = None,
     ) -> None:
         super().__init__()
         self.transform = transform
@@ -134,8 +134,10 @@ class Group(Tabled):
             return per_part.index_select(-1, self.entry) | ~self.present
         return per_part | ~self.present[index]
 
-    def parameters_of(self, given: Given, x: Tensor | None, index: Tensor | None) -> Tensor | None:
-        """The known values of the parts; see :class:`Known`."""
+    def parameters_of(
+        self, given: RunTimeValues, x: Tensor | None, index: Tensor | None
+    ) -> Tensor | None:
+        """The known values of the parts; see :class:`Parameters`."""
         if self.known is None:
             return None
         parameters: Tensor = self.known(

@@ -14,7 +14,7 @@ from torch import Tensor
 from multiplexnet.language.formula import Apply, Linear, Symbol, Variable, symbols
 from multiplexnet.transforms.tables import Tabled
 
-__all__ = ["Functions", "Known", "linear_value"]
+__all__ = ["Functions", "Parameters", "linear_value"]
 
 Functions = Mapping[str, Callable[..., Tensor]]
 Columns = Callable[[Variable], Tensor]
@@ -24,12 +24,16 @@ def linear_value(
     linear: Linear, column: Columns, functions: Functions, dtype: torch.dtype
 ) -> Tensor:
     """The expression as a number of the dtype: a single symbol as it is, a sum in float64 and rounded once."""
-    if len(linear.terms) == 1 and linear.terms[0][1] == 1 and not linear.constant:
-        return symbol_value(linear.terms[0][0], column, functions, dtype)
-    values = [symbol_value(symbol, column, functions, dtype).double() for symbol, _ in linear.terms]
+    if len(linear.summands) == 1 and linear.summands[0][1] == 1 and not linear.constant:
+        return symbol_value(linear.summands[0][0], column, functions, dtype)
+    values = [
+        symbol_value(symbol, column, functions, dtype).double() for symbol, _ in linear.summands
+    ]
     if not values:
         return torch.tensor(float(linear.constant), dtype=dtype)
-    parts = [_number(c, value) * value for (_, c), value in zip(linear.terms, values, strict=True)]
+    parts = [
+        _number(c, value) * value for (_, c), value in zip(linear.summands, values, strict=True)
+    ]
     shape = torch.broadcast_shapes(*[value.shape for value in values])  # type: ignore[no-untyped-call]
     return sum(parts, _number(linear.constant, values[0])).reshape(shape).to(dtype)
 
@@ -96,7 +100,7 @@ def _one_call(
     )
 
 
-class Known(Tabled):
+class Parameters(Tabled):
     """The parameters of a group of parts.
 
     Args:

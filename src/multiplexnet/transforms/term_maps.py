@@ -24,9 +24,9 @@ from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.language.formula import Variable
 from multiplexnet.transforms.assembly import Assembly
 from multiplexnet.transforms.base import Transform, in_full_precision
-from multiplexnet.transforms.grouping import Given, Group, Places, groups_of, transform_of
+from multiplexnet.transforms.grouping import Group, Places, RunTimeValues, groups_of, transform_of
 from multiplexnet.transforms.lattice import LatticeGauge
-from multiplexnet.transforms.parameters import Functions, Known
+from multiplexnet.transforms.parameters import Functions, Parameters
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Tabled
 
@@ -110,7 +110,7 @@ class TermMaps(Tabled):
             numbers = [k for k, _ in group]
             symbols = tuple(part.parameters for part in parts if isinstance(part, Parametric))
             number = found.setdefault((symbols, tuple(numbers)), len(found))
-            known = Known(symbols, inputs, outputs, dtype, number) if symbols else None
+            known = Parameters(symbols, inputs, outputs, dtype, number) if symbols else None
             self.groups.append(Group(transform_of(parts, dtype), numbers, place, len(terms), known))
         self.assembly = Assembly(
             *_places(members, where, columns, len(terms), len(outputs)), self._shapes(len(terms))
@@ -161,7 +161,7 @@ class TermMaps(Tabled):
             functions: torch code of the opaque functions by name.
             per_term: whether every term has raw values of its own.
         """
-        given = Given(inputs, functions or {})
+        given = RunTimeValues(inputs, functions or {})
         pieces: list[Tensor] = []
         for transform, own, chosen, parameters in self._calls(
             self._read(raw), index, given, per_term, pieces
@@ -181,7 +181,7 @@ class TermMaps(Tabled):
         per_term: bool = False,
     ) -> Tensor:
         """Raw values that the terms map to ``x``; shapes as in ``forward``."""
-        given = Given(inputs, functions or {})
+        given = RunTimeValues(inputs, functions or {})
         whole = x
         if index is None and not per_term:
             whole = x.unsqueeze(-2).expand(*x.shape[:-1], len(self), x.shape[-1])
@@ -202,7 +202,7 @@ class TermMaps(Tabled):
         functions: Functions | None = None,
     ) -> tuple[Tensor, Tensor]:
         """The raw values of what floats ``x``, ``(*batch, D)``, of the chosen terms stand for; ``log|det|`` there."""
-        given = Given(inputs, functions or {})
+        given = RunTimeValues(inputs, functions or {})
         pieces: list[Tensor] = []
         log_dets: list[Tensor] = []
         for transform, own, chosen, parameters in self._calls(x, index, given, False, x):
@@ -217,7 +217,7 @@ class TermMaps(Tabled):
     ) -> Tensor:
         """For every term a point of it near ``x``: ``(*batch, D)`` becomes ``(*batch, K, D)``."""
         pieces: list[Tensor] = []
-        given = Given(inputs, functions or {})
+        given = RunTimeValues(inputs, functions or {})
         for transform, own, chosen, parameters in self._calls(x, None, given, False, pieces):
             pieces.append(transform.nearest(own, chosen, parameters))
         near: Tensor = self.assembly(pieces, None)
@@ -234,7 +234,7 @@ class TermMaps(Tabled):
         per_term: bool = False,
     ) -> tuple[Tensor, Tensor]:
         """``x`` and ``log |det ∂x/∂raw|``, ``(*batch, K)`` or ``(*batch,)``; constants do not count."""
-        given = Given(inputs, functions or {})
+        given = RunTimeValues(inputs, functions or {})
         pieces: list[Tensor] = []
         log_dets: list[Tensor] = []
         for transform, own, chosen, parameters in self._calls(
@@ -286,7 +286,7 @@ class TermMaps(Tabled):
         verdict: Tensor | None = None
         for group in self._groups:
             if group.known is not None and (x is not None or not group.known.needs_x):
-                parameters = group.parameters_of(Given(inputs, functions or {}), x, index)
+                parameters = group.parameters_of(RunTimeValues(inputs, functions or {}), x, index)
                 own = group.met(group.transform.feasible(parameters, group.chosen(index)), index)  # type: ignore[operator]
                 verdict = own if verdict is None else verdict & own
         return verdict
@@ -302,7 +302,7 @@ class TermMaps(Tabled):
         self,
         values: Tensor,
         index: Tensor | None,
-        given: Given,
+        given: RunTimeValues,
         per_term: bool,
         so_far: list[Tensor] | Tensor,
     ) -> Iterator[tuple[Transform, Tensor, Tensor | None, Tensor | None]]:

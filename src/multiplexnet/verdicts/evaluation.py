@@ -58,7 +58,7 @@ from multiplexnet.verdicts.columns import (
     total,
 )
 
-__all__ = ["Bools", "Functions", "Rows", "amount", "in_domain", "largest_violation", "truth"]
+__all__ = ["Bools", "ExactRows", "Functions", "amount", "in_domain", "largest_violation", "truth"]
 
 Bools = NDArray[np.bool_]
 Functions = Mapping[str, Callable[..., Any]]
@@ -68,7 +68,7 @@ T = TypeVar("T")
 # --- rows: what a formula is evaluated on ---------------------------------------------------------------------------
 
 
-class Rows:
+class ExactRows:
     """Some rows of exact numbers, one column a variable; every other symbol is evaluated on first use.
 
     Args:
@@ -91,9 +91,9 @@ class Rows:
         self._columns: dict[Symbol, Column] = dict(columns.items())
         self._signs: dict[Linear, Signs] = {}
 
-    def take(self, index: NDArray[np.intp]) -> Rows:
+    def take(self, index: NDArray[np.intp]) -> ExactRows:
         """These rows alone."""
-        taken = Rows(
+        taken = ExactRows(
             {v: column.take(index) for v, column in self.variables.items()},
             self.functions,
             len(index),
@@ -141,7 +141,7 @@ class Rows:
         return result
 
     def _weighted(self, linear: Linear) -> list[tuple[Fraction, Column]]:
-        return [(c, self.column(symbol)) for symbol, c in linear.terms]
+        return [(c, self.column(symbol)) for symbol, c in linear.summands]
 
     def _evaluated(self, symbol: Symbol) -> Column:
         match symbol:
@@ -189,7 +189,7 @@ class Rows:
 # --- truth ----------------------------------------------------------------------------------------------------------
 
 
-def _truth(formula: Formula, rows: Rows) -> Bools:
+def _truth(formula: Formula, rows: ExactRows) -> Bools:
     match formula:
         case Atom(linear, relation):
             sign = rows.signs(linear)
@@ -212,7 +212,7 @@ def _truth(formula: Formula, rows: Rows) -> Bools:
             return ~(_truth(left, rows) ^ _truth(right, rows))
 
 
-def truth(formula: Formula, rows: Rows) -> Bools:
+def truth(formula: Formula, rows: ExactRows) -> Bools:
     """Whether the formula holds, row by row."""
     result: Bools = _truth(formula, rows)
     for row in rows.decided_singly(formula):
@@ -220,7 +220,7 @@ def truth(formula: Formula, rows: Rows) -> Bools:
     return result & ~rows.bad
 
 
-def in_domain(variable: Variable, rows: Rows, *, ranges: bool = False) -> Bools:
+def in_domain(variable: Variable, rows: ExactRows, *, ranges: bool = False) -> Bools:
     """Whether the variable has a value of its domain: an integer in range; with ``ranges``, a real one in its range."""
     match variable.domain:
         case Real(lower, upper):
@@ -240,7 +240,7 @@ def in_domain(variable: Variable, rows: Rows, *, ranges: bool = False) -> Bools:
         with np.errstate(over="ignore"):
             integers = np.rint(column.near * nearest(column.unit)).clip(first, last)
         candidate = Variable("candidate", -1)
-        pair = Rows({variable: column, candidate: Column((integers,))}, length=rows.length)
+        pair = ExactRows({variable: column, candidate: Column((integers,))}, length=rows.length)
         result = truth(Atom(Linear.of(variable) - Linear.of(candidate), "=="), pair)
     for row, number in column.odd.items():
         result[row] = number.denominator == 1 and int(number) in values
@@ -289,7 +289,7 @@ class _Walk(Generic[T]):
 
 def _is_choice(atom: Atom) -> bool:
     """Whether the atom speaks of Booleans and categories alone."""
-    found = [symbol for symbol, _ in atom.linear.terms]
+    found = [symbol for symbol, _ in atom.linear.summands]
     return bool(found) and all(
         isinstance(s, Variable) and isinstance(s.domain, Bool | Category) for s in found
     )
@@ -297,7 +297,9 @@ def _is_choice(atom: Atom) -> bool:
 
 def _is_count(atom: Atom) -> bool:
     """Whether the atom speaks of Booleans alone, so that its amount is a number of them."""
-    return all(isinstance(s, Variable) and isinstance(s.domain, Bool) for s, _ in atom.linear.terms)
+    return all(
+        isinstance(s, Variable) and isinstance(s.domain, Bool) for s, _ in atom.linear.summands
+    )
 
 
 @dataclass(frozen=True)
@@ -318,7 +320,7 @@ class _Far:
         return _Far(self.choice & other.choice, near)
 
 
-def _amounts(formula: Formula, rows: Rows, *, bounds: bool = False) -> Floats:
+def _amounts(formula: Formula, rows: ExactRows, *, bounds: bool = False) -> Floats:
     """Violations in float64, shape (N,). With ``bounds`` a lower and an upper bound of the exact ones, shape (2, N)."""
 
     def distance(linear: Linear) -> tuple[Floats, Floats]:
@@ -358,7 +360,7 @@ def _larger(first: _Exact, second: _Exact) -> _Exact:
     return first[0] or second[0], max(first[1], second[1]), first[2] or second[2]
 
 
-def _exact_amount(formula: Formula, rows: Rows, row: int) -> Fraction | float:
+def _exact_amount(formula: Formula, rows: ExactRows, row: int) -> Fraction | float:
     point = rows.point(row)
     functions = rows.functions_at(row)
     obeyed: _Exact = (False, Fraction(0), False)
@@ -378,7 +380,7 @@ def _exact_amount(formula: Formula, rows: Rows, row: int) -> Fraction | float:
     return _Walk[_Exact](atom, _larger, min, obeyed, (True, inf, True))(formula)[0][1]
 
 
-def amount(formula: Formula, rows: Rows) -> Floats:
+def amount(formula: Formula, rows: ExactRows) -> Floats:
     """How far each row is from obeying the formula: 0 exactly where it holds, infinity where a value is none."""
     result = _amounts(formula, rows)
     for row in rows.decided_singly(formula):
@@ -390,11 +392,11 @@ def amount(formula: Formula, rows: Rows) -> Floats:
 
 
 def largest_violation(
-    formula: Formula, rows: Rows, violating: NDArray[np.intp], floor: float = 0.0
+    formula: Formula, rows: ExactRows, violating: NDArray[np.intp], floor: float = 0.0
 ) -> Fraction | float:
     """The exact largest violation among these rows (infinite where nothing could obey, as with the rule ``False``).
 
-    Float64 with error bounds leaves a few candidates, distinct rows of which are evaluated in fractions. Rows that
+    Float64 with error bounds leaves a few candidates, distinct rows of which are evaluated in fractions. ExactRows that
     certainly violate by less than ``floor`` are passed over.
     """
     few = rows.take(violating)
@@ -417,7 +419,7 @@ def largest_violation(
     )
 
 
-def _distinct(rows: Rows, index: NDArray[np.intp]) -> NDArray[np.intp]:
+def _distinct(rows: ExactRows, index: NDArray[np.intp]) -> NDArray[np.intp]:
     """The first of each group of equal rows."""
     if len(index) < 2:
         return index

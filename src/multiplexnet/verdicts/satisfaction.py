@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.language.formula import Formula, Specification, Variable
 from multiplexnet.verdicts.columns import Column, Floats, widened
-from multiplexnet.verdicts.evaluation import Bools, Functions, Rows, amount, in_domain, truth
+from multiplexnet.verdicts.evaluation import Bools, ExactRows, Functions, amount, in_domain, truth
 from multiplexnet.verdicts.given import Exact, is_tensor, numbers_of
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ CHUNK = 1 << 16  # rows at a time: a few columns of them stay in the cache
 
 def _chunks(
     columns: Mapping[Variable, Exact], functions: Functions | None, length: int
-) -> Iterator[tuple[slice, Rows, Bools]]:
+) -> Iterator[tuple[slice, ExactRows, Bools]]:
     """Rows in chunks (one, if there are functions: they see the batch as it came), and where all values are finite."""
     step = max(length, 1) if functions else CHUNK
     for start in range(0, length, step):
@@ -49,7 +49,7 @@ def _chunks(
             if column.dtype != object:
                 finite &= np.isfinite(column[here].astype(np.float64, copy=False))
         exact = {v: _column(column[here], finite) for v, column in columns.items()}
-        yield here, Rows(exact, functions, len(finite)), finite
+        yield here, ExactRows(exact, functions, len(finite)), finite
 
 
 def _column(numbers: Exact, finite: Bools) -> Column:
@@ -178,14 +178,14 @@ def violations(
     return cast(Values, given.like_x(result.reshape(*given.batch, len(specification.rules))))
 
 
-def _inside(specification: Specification, rows: Rows) -> Bools:
+def _inside(specification: Specification, rows: ExactRows) -> Bools:
     discrete = (v for v in specification.variables if v.is_discrete)
     return reduce(
         np.logical_and, (in_domain(v, rows) for v in discrete), np.ones(rows.length, dtype=np.bool_)
     )
 
 
-def _obeying(specification: Specification, rows: Rows) -> Bools:
+def _obeying(specification: Specification, rows: ExactRows) -> Bools:
     return _inside(specification, rows) & truth(specification.formula, rows)
 
 
@@ -223,7 +223,7 @@ class _Given:
     def length(self) -> int:
         return int(np.prod(self.batch, dtype=np.int64))
 
-    def chunks(self) -> Iterator[tuple[slice, Rows, Bools]]:
+    def chunks(self) -> Iterator[tuple[slice, ExactRows, Bools]]:
         return _chunks(self.columns, self.functions, self.length)
 
     def like_x(self, result: NDArray[Any]) -> Any:
