@@ -508,7 +508,7 @@ def test_onnxruntime_obeys_in_other_formats(name: str, dtype: torch.dtype, tmp_p
 
 
 def test_onnxruntime_has_no_bfloat16(tmp_path: Path) -> None:
-    """docs/guarantee.md says so. Once this fails the format belongs to the test above."""
+    """docs/understand/guarantee.md says so. Once this fails the format belongs to the test above."""
     mux = built("above an input", torch.bfloat16)
     raw, u = torch.randn(5, mux.in_features).bfloat16(), torch.zeros(5).bfloat16()
     with pytest.raises(Exception, match="NOT_IMPLEMENTED"):

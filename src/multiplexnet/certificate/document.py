@@ -8,7 +8,7 @@
     proved   what the compiler's solver proved, and which solver that was
     sha256   of each of these, and of all of them together
 
-A document holds no floats, no name twice and nothing that is run. ``docs/certificate.md`` has the details.
+A document holds no floats, no name twice and nothing that is run. ``docs/understand/certificate.md`` has the details.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A format holds zero and ``k · 2^e`` with ``|k| < 2^p`` between ``tiny`` and ``largest``: numbers closer to zero than
 ``tiny`` are taken for zero in some modes of a processor, so a layer may not count on them. The constants are those of
-``docs/guarantee.md``: what the layer uses must be these numbers, to the last bit.
+``docs/understand/guarantee.md``: what the layer uses must be these numbers, to the last bit.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Anchors and margins, recomputed in fractions: the numbers of the theorem in ``docs/guarantee.md``."""
+"""Anchors and margins, recomputed in fractions: the numbers of the theorem in ``docs/understand/guarantee.md``."""
 
 from __future__ import annotations
 

@@ -12,7 +12,7 @@ inverse and the determinant are closed: ``log|det| = (n − 1) log(tanh G / G) +
 Everything is computed in float64 and rounded once at the end. The error δ of that rounding is bounded beforehand,
 ``|δ_j| ≤ unit (|c_j| + r |q_j|) + tiny``, and taken off the slacks (the part in c) and added to the gauge (the part in
 q): then ``r G ≤ 1`` alone implies ``a_i·x < b_i`` for the floats that come out. The proof, with every rounding, is in
-``docs/guarantee.md``.
+``docs/understand/guarantee.md``.
 """
 
 from __future__ import annotations
