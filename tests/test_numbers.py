@@ -594,7 +594,7 @@ def test_repair_refuses_rows_without_room() -> None:
     """It once gave such rows back as they were, though they break the rules."""
     mux = Multiplexer(Rules("x: real; u: input\nx < u"))
     end = torch.finfo(torch.float32).min
-    with pytest.raises(InputError, match=r"for these values of u no term leaves room .* row 1"):
+    with pytest.raises(InputError, match=r"for these inputs no term leaves room .* row 1"):
         mux.repair(torch.zeros(2, 1), u=torch.tensor([1.0, end]))
     assert mux.repair(torch.tensor([[0.0]]), u=torch.tensor([1.0])).item() == 0
 
