@@ -702,7 +702,7 @@ def test_inputs_of_a_distribution_are_numbers_of_any_kind(value: Any) -> None:
     assert mux.rules.satisfied(x, u=value).all()
 
 
-@pytest.mark.parametrize("value", [None, "3", {}, 10**400])
+@pytest.mark.parametrize("value", [None, "3", {}])
 def test_what_is_no_number_is_refused_by_a_distribution(value: Any) -> None:
     mux = Multiplexer(Rules("x: real; u: input\nx <= u"))
     base = torch.distributions.Normal(torch.zeros(1), torch.ones(1))
