@@ -24,7 +24,7 @@ STAGES: tuple[tuple[str, ...], ...] = (
     ("refusals", "objective", "branches", "repair", "certificate"),
     ("layer",),
     ("laws", "distribution", "estimators", "finite", "symmetry", "baselines", "campaign"),
-    ("cells", "table_files", "tables", "planar", "viz", "reports", "cli", "__main__"),
+    ("cells", "table_files", "tables", "planar", "viz", "reports", "playground", "cli", "__main__"),
 )
 """From rules to command line; a file imports from its own stage and the stages before it."""
 
@@ -35,7 +35,9 @@ HOMES = {
     "polars": ("cells", "table_files", "tables", "cli"),
     "pyarrow": ("table_files",),
     "matplotlib": ("viz", "cli"),
+    "starlette": ("playground.server",),
     "typer": ("cli",),
+    "uvicorn": ("playground.server",),
     "rich": ("cli", "reports"),
 }
 """Where each heavy dependency may be imported at all."""

@@ -1,4 +1,4 @@
-"""The command line: ``multiplexnet explain``, ``multiplexnet check`` and ``multiplexnet certify``.
+"""The command line: ``multiplexnet explain``, ``check``, ``certify``, ``playground`` and ``campaign``.
 
 Exit codes: 0 all is well; 1 rows that break the rules, rules that contradict each other, inputs without an output, a
 certificate that is refuted; 2 input that cannot be read; 130 interrupted; 141 nobody reads the output. With ``--json``
@@ -260,6 +260,33 @@ def certify(
         _printed(lambda: Text(report_text(report)), lambda: data, as_json)
         if not report.certified:
             raise typer.Exit(1)
+
+
+# --- playground -----------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def playground(
+    port: Annotated[int, typer.Option(min=0, max=65535, help="Where to listen on this machine; 0: any free.")] = 8399,
+    seconds: Annotated[float, typer.Option(min=1, help="The most that one question may take.")] = 10.0,
+    megabytes: Annotated[int, typer.Option(min=256, help="The most memory that one question may take.")] = 2048,
+    browser: Annotated[bool, typer.Option(help="Open the page.")] = True,
+) -> None:
+    """A page on this machine to type rules and see what they mean. Ctrl-C ends it."""
+    with _answering(False):
+        try:
+            from multiplexnet.playground.pool import Limits
+            from multiplexnet.playground.server import serve
+        except ModuleNotFoundError as error:
+            if (error.name or "").split(".")[0] not in ("starlette", "uvicorn", "anyio"):
+                raise
+            raise _BadInput(f"the playground needs {error.name}: pip install 'multiplexnet[playground]'") from None
+        serve(
+            port,
+            limits=Limits(seconds=seconds, megabytes=megabytes),
+            browser=browser,
+            told=lambda address: print(f"playground: {address} (Ctrl-C ends it)", flush=True),
+        )
 
 
 # --- campaign -------------------------------------------------------------------------------------------------------

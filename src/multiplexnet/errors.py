@@ -23,6 +23,7 @@ __all__ = [
     "NestedError",
     "PlotError",
     "ProductError",
+    "QuestionError",
     "RecordError",
     "RuleSyntaxError",
     "ShapeError",
@@ -152,6 +153,10 @@ class RecordError(MultiplexError, ValueError):
 
 class PlotError(MultiplexError, ValueError):
     """A picture that cannot be drawn, and why."""
+
+
+class QuestionError(MultiplexError, ValueError):
+    """A question to the playground that it cannot answer as it was put."""
 
 
 class DomainError(MultiplexError, ValueError):
