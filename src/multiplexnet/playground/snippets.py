@@ -47,39 +47,39 @@ def _built(rules: Rules) -> str:
 
 
 def _layer(rules: Rules) -> str:
-    given = "".join(f", {name}={name}" for name in _inputs(rules))
+    given, line = _inputs(rules, rows=ROWS)
     told = ", functions=functions" if rules.specification.functions else ""
     return (
         f"{_built(rules)}"
         "head = nn.Linear(64, mux.in_features)  # raw values and the logits of the choice\n\n"
         f"h = torch.randn({ROWS}, 64)  # what your network computes\n"
-        + "".join(f"{name} = {value}\n" for name, value in _inputs(rules).items())
-        + f"branches = mux(head(h){given})\n"
+        f"{line}"
+        f"branches = mux(head(h){given})\n"
         "x = branches.best()  # branches.loss(f) is the objective to train with\n"
         f"assert rules.satisfied(x{given}{told}).all()  # exactly, with no tolerance\n"
     )
 
 
 def _density(rules: Rules) -> str:
-    given = ", ".join(f'"{name}": {value}' for name, value in _inputs(rules, rows=False).items())
-    told = f", inputs={{{given}}}" if given else ""
+    given, line = _inputs(rules)
     return (
-        f"{_built(rules)}"
+        f"{_built(rules)}{line}"
         "base = torch.distributions.Normal(torch.zeros(mux.out_features), 1.0)  # of the raw values; a flow will do\n"
-        f"p = mx.RulesDistribution(mux, base{told})\n"
+        f"p = mx.RulesDistribution(mux, base{', inputs=inputs' if given else ''})\n"
         "x = p.sample((1000,))  # every row obeys the rules\n"
         "print(p.log_prob(x).mean())  # exact; -inf outside the rules\n"
     )
 
 
 def _check(rules: Rules) -> str:
-    given = "".join(f", {name}={value}" for name, value in _inputs(rules, rows=False, double=True).items())
+    given, line = _inputs(rules, dtype=", dtype=torch.float64")
     told = f"{given}, functions=functions" if rules.specification.functions else given
     names = ", ".join(v.name for v in rules.outputs[:8]) + (", …" if len(rules.outputs) > 8 else "")
     return (
-        f"rows = torch.zeros(1, {len(rules.outputs)}, dtype=torch.float64)  # {names}\n"
-        f"print(rules.satisfied(rows{told}))  # row by row, exactly\n"
-        f"print(rules.violation(rows{told}))  # by how much, rule by rule\n"
+        f"{line}"
+        f"x = torch.zeros(1, {len(rules.outputs)}, dtype=torch.float64)  # rows of {names}\n"
+        f"print(rules.satisfied(x{told}))  # row by row, exactly\n"
+        f"print(rules.violation(x{told}))  # by how much, rule by rule\n"
         "# A whole file: save the rules as my.rules, then `multiplexnet check my.rules table.csv`\n"
     )
 
@@ -87,18 +87,23 @@ def _check(rules: Rules) -> str:
 # --- inputs ---------------------------------------------------------------------------------------------------------
 
 
-def _inputs(rules: Rules, *, rows: bool = True, double: bool = False) -> dict[str, str]:
-    """For each input Python code of a value in its range: one for every row, or one alone."""
+def _inputs(rules: Rules, *, rows: int | None = None, dtype: str = "") -> tuple[str, str]:
+    """How inputs are passed, and the line that gives each a value in its range: one for every row, or one alone.
+
+    They are members of a dictionary, so that no input can have the name of a variable of the program.
+    """
     vectors: dict[str, list[Variable]] = {}
     for variable in rules.inputs:
         vectors.setdefault(variable.name.partition("[")[0], []).append(variable)
-    dtype = ", dtype=torch.float64" if double else ""
-    return {name: _value(name, members, rows, dtype) for name, members in vectors.items()}
+    if not vectors:
+        return "", ""
+    pairs = [f'"{name}": {_value(name, members, rows, dtype)}' for name, members in vectors.items()]
+    return ", **inputs", f"inputs = {{{', '.join(pairs)}}}  # known at run time\n"
 
 
-def _value(name: str, members: list[Variable], rows: bool, dtype: str) -> str:
+def _value(name: str, members: list[Variable], rows: int | None, dtype: str) -> str:
     numbers = [repr(float(middle(v))) for v in members]
     if members[0].name == name:
-        return f"torch.full(({ROWS},), {numbers[0]}{dtype})" if rows else f"torch.tensor({numbers[0]}{dtype})"
+        return f"torch.tensor({numbers[0]}{dtype})" if rows is None else f"torch.full(({rows},), {numbers[0]}{dtype})"
     vector = f"torch.tensor([{', '.join(numbers)}]{dtype})"
-    return f"{vector}.expand({ROWS}, {len(members)})" if rows else vector
+    return vector if rows is None else f"{vector}.expand({rows}, {len(members)})"
