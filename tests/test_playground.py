@@ -25,6 +25,7 @@ from typing import Any
 
 import pytest
 from corpus import CASES
+from playground_server import ended, exploding, started
 
 import multiplexnet as mx
 from multiplexnet.playground.pool import Limits, Worker
@@ -63,16 +64,6 @@ def obeys(text: str, row: dict[str, str], inputs: dict[str, Fraction] | None = N
 def same(a: mx.Rules, b: mx.Rules) -> bool:
     """Whether the rules are the same, wherever they stand in their texts."""
     return (a.outputs, a.inputs, a.formula) == (b.outputs, b.inputs, b.formula)
-
-
-def exploding() -> str:
-    """Rules whose terms nobody has the patience for."""
-    rules = [
-        f"implies(x[{i % 12}] + x[{(3 * i + 1) % 12}] > {i % 5} and x[{(5 * i + 2) % 12}] > {i % 3}, "
-        f"x[{(7 * i + 3) % 12}] < x[{(i * i + 4) % 12}] - {i % 4 + 1})"
-        for i in range(40)
-    ]
-    return "\n".join(["x: real[12]", "all(-9 <= v <= 9 for v in x)", *rules])
 
 
 # --- the verdict -----------------------------------------------------------------------------------------------------
@@ -522,22 +513,6 @@ def test_hostile_text_ends_in_an_answer_or_an_error() -> None:
 
 
 # --- who may ask -----------------------------------------------------------------------------------------------------
-
-
-def started(*options: str) -> tuple[subprocess.Popen[str], int]:
-    """The command, and where it listens."""
-    command = [sys.executable, "-m", "multiplexnet", "playground", "--no-browser", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    line = process.stdout.readline()
-    found = re.fullmatch(r"playground: http://127\.0\.0\.1:(\d+)/ \(Ctrl-C ends it\)\n", line)
-    assert found, line
-    return process, int(found[1])
-
-
-def ended(process: subprocess.Popen[str]) -> None:
-    process.terminate()
-    process.communicate(timeout=30)
 
 
 @pytest.fixture(scope="module")

@@ -7,7 +7,24 @@ export class Refusal extends Error {
   }
 }
 
+let asking = 0;
+
+// Tells assistive technology (and tests) whether answers are still to come.
+function busy(change) {
+  asking += change;
+  document.querySelector("main").setAttribute("aria-busy", String(asking > 0));
+}
+
 export async function ask(question, fields, signal) {
+  busy(1);
+  try {
+    return await answered(question, fields, signal);
+  } finally {
+    setTimeout(() => busy(-1)); // once the answer is on the page, which may ask the next question
+  }
+}
+
+async function answered(question, fields, signal) {
   let response;
   try {
     response = await fetch(`/ask/${question}`, {

@@ -228,7 +228,7 @@ export class Picture {
             style: `fill: ${colour(image.number)}`,
             "data-image": image.number,
             "data-at": image.at.join(" "),
-            "data-obeys": image.obeys,
+            "data-obeys": String(image.obeys),
           },
           svg("title", {}, `the map of term ${image.number}:\n${numbers}\n${image.obeys ? "obeys the rules, exactly" : "BREAKS the rules"}`),
         );
