@@ -90,13 +90,13 @@ function refused(error) {
 
 // What belongs to other rules than those in the editor stays on the page, greyed.
 function stale(isStale) {
-  for (const id of ["picture-card", "row-card", "code-card"]) byId(id).classList.toggle("stale", isStale);
+  for (const id of ["picture-card", "terms-card", "row-card", "code-card"]) byId(id).classList.toggle("stale", isStale);
 }
 
 function accepted(text, answer) {
   byId("problem").textContent = "";
   editor.mark(answer.diagnosis.contradiction, [...answer.diagnosis.always_true, ...answer.diagnosis.implied]);
-  showVerdict(byId("verdict"), answer);
+  showVerdict(byId("verdict"), byId("terms"), answer);
   const before = state.verdict;
   state.verdict = answer;
   state.text = text;
@@ -219,9 +219,9 @@ function drawn(answer, asked) {
   const words = [];
   if (answer.empty) words.push(answer.empty);
   else if (answer.regions.length < answer.terms) words.push(`${answer.terms - answer.regions.length} of ${answer.terms} terms have no point here`);
-  if (answer.projected) words.push("a projection: some other outputs are free");
   const fixed = Object.entries(asked.fixed).map(([name, value]) => `${name} = ${value}`);
-  if (fixed.length) words.push(`a slice at ${fixed.join(", ")}; maps and samples know nothing of it`);
+  if (fixed.length) words.push(`a slice at ${fixed.join(", ")} (images and samples are not limited to it)`);
+  if (answer.projected) words.push("a projection along the outputs that are free");
   byId("picture-words").className = answer.empty ? "note bad" : "note";
   byId("picture-words").textContent = words.join("; ") || "Click: a row to check. Drag: move the frame. Dashed: not included.";
   picture.drawRow(state.row, state.rowBefore);

@@ -63,12 +63,17 @@ const marks = StateField.define({
   provide: (field) => EditorView.decorations.from(field),
 });
 
-// Where a rule stands: lines and columns are counted from 1.
+// Where a rule stands: in its line, or from there on, after a semicolon or nothing.
 function rangeOfRule(document, { line, text }) {
   if (line === null || line > document.lines) return null;
   const start = document.line(line);
-  const at = document.sliceString(start.from, start.from + start.length + text.length).indexOf(text);
-  return at < 0 ? { from: start.from, to: start.to } : { from: start.from + at, to: start.from + at + text.length };
+  const source = document.sliceString(start.from, start.to + text.length);
+  for (let at = source.indexOf(text); at >= 0 && at <= start.length; at = source.indexOf(text, at + 1)) {
+    const isFirst = /(^|;)\s*$/.test(source.slice(0, at));
+    const isLast = /^\s*($|[;#\n])/.test(source.slice(at + text.length));
+    if (isFirst && isLast) return { from: start.from + at, to: start.from + at + text.length };
+  }
+  return { from: start.from, to: start.to };
 }
 
 // Columns count characters, CodeMirror counts UTF-16 units.

@@ -181,7 +181,7 @@ export class Picture {
     const x = points.reduce((sum, p) => sum + p[0], 0) / points.length;
     const y = points.reduce((sum, p) => sum + p[1], 0) / points.length;
     const thin = points.length < 3;
-    const place = this.isLine ? { x: this.inner.left - 12, y: y + 4 } : { x: x + (thin ? 9 : 0), y: y + 4 };
+    const place = this.isLine ? { x: this.inner.left - 12, y: y + 4 } : { x: x + (thin ? 9 : 0), y: y + (thin ? -8 : 4) };
     const words = labels.slice(0, MOST_NAMES).join(", ") + (labels.length > MOST_NAMES ? ", …" : "");
     const layer = this.isLine ? this.layers.axes : this.layers.labels;
     layer.append(

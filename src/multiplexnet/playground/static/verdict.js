@@ -103,18 +103,21 @@ function rangeTable(ranges, variables) {
   return el("table", { class: "ranges" }, el("caption", {}, "exact ranges"), el("thead", {}, head), el("tbody", {}, ...rows));
 }
 
-export function showVerdict(parent, answer) {
-  const tables = el("div", { class: "tables", tabindex: 0, role: "region", "aria-label": "Terms and ranges" });
+function tablesOf(answer) {
   const blocks = answer.blocks ?? [];
-  tables.append(...blocks.map((block, number) => blockTable(block, number, answer.sizes.length > 1)));
+  const tables = blocks.map((block, number) => blockTable(block, number, answer.sizes.length > 1));
   if ((answer.sizes?.length ?? 0) > blocks.length) {
-    tables.append(el("p", {}, `… and ${answer.sizes.length - blocks.length} more blocks`));
+    tables.push(el("p", {}, `… and ${answer.sizes.length - blocks.length} more blocks`));
   }
-  if (answer.ranges.length) tables.append(rangeTable(answer.ranges, answer.variables));
-  const parts = [...headline(answer), chips(answer), remarks(answer), tables.childNodes.length ? tables : null];
-  parent.replaceChildren(...parts.filter(Boolean));
+  return answer.ranges.length ? [rangeTable(answer.ranges, answer.variables), ...tables] : tables;
 }
 
-export function showRefusal(parent, message) {
-  parent.replaceChildren(el("p", { class: "headline bad" }, message));
+// The verdict in few words, and its details in tables.
+export function showVerdict(words, details, answer) {
+  words.replaceChildren(...[...headline(answer), chips(answer), remarks(answer)].filter(Boolean));
+  details.replaceChildren(...tablesOf(answer));
+}
+
+export function showRefusal(words, message) {
+  words.replaceChildren(el("p", { class: "headline bad" }, message));
 }
