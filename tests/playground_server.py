@@ -26,7 +26,9 @@ def started(*options: str) -> tuple[subprocess.Popen[str], int]:
     assert process.stdout is not None
     line = process.stdout.readline()
     found = re.fullmatch(r"playground: http://127\.0\.0\.1:(\d+)/ \(Ctrl-C ends it\)\n", line)
-    assert found, line
+    if found is None:
+        ended(process)
+        raise AssertionError(f"the command said {line!r}")
     return process, int(found[1])
 
 

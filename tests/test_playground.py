@@ -185,6 +185,7 @@ def test_one_output_is_a_line_and_an_axis_can_be_chosen() -> None:
         ({"inputs": {"limit": "5"}}, r"limit = 5: it is declared as \[250, 1000\]"),
         ({"inputs": {"limt": "300"}}, "'limt' is no input"),
         ({"inputs": {"limit": "1e999999999"}}, "write a number such as"),
+        ({"inputs": {"limit": "1e9999"}}, "write a number such as"),
         ({"inputs": {"limit": "1/0"}}, "nothing can be divided by 0"),
         ({"inputs": {"limit": 300}}, "limit has no value"),
         ({"frame": [0, 0, 0, 1]}, "frame: expected"),
@@ -641,6 +642,14 @@ def test_a_port_that_is_taken_is_an_error_with_a_way_out(port: int) -> None:
     assert run.returncode == 2
     assert f"port {port} cannot be used" in run.stderr
     assert "--port" in run.stderr
+
+
+@pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
+def test_without_its_libraries_the_command_says_what_to_install(missing: str) -> None:
+    code = f"import sys; sys.modules[{missing!r}] = None\nfrom multiplexnet.cli import app\napp(['playground'])"
+    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert run.returncode == 2
+    assert f"the playground needs {missing}: pip install 'multiplexnet[playground]'" in run.stderr
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc")

@@ -278,9 +278,10 @@ def playground(
             from multiplexnet.playground.pool import Limits
             from multiplexnet.playground.server import serve
         except ModuleNotFoundError as error:
-            if (error.name or "").split(".")[0] not in ("starlette", "uvicorn", "anyio"):
+            missing = (error.name or "").split(".")[0]
+            if missing not in ("starlette", "uvicorn"):
                 raise
-            raise _BadInput(f"the playground needs {error.name}: pip install 'multiplexnet[playground]'") from None
+            raise _BadInput(f"the playground needs {missing}: pip install 'multiplexnet[playground]'") from None
         serve(
             port,
             limits=Limits(seconds=seconds, megabytes=megabytes),
