@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator
 from contextlib import suppress
 from fractions import Fraction
+from functools import partial
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -41,13 +42,13 @@ KIND_OF = {question: kind for kind, questions in ANSWERS.items() for question in
 
 def ask(question: str, **fields: Any) -> Any:
     """The answer, in this process."""
-    told = answered(KIND_OF[question], json.dumps({"question": question, "fields": fields}))
+    told = json.loads(answered(KIND_OF[question], json.dumps({"question": question, "fields": fields})))
     assert "answer" in told, told
     return told["answer"]
 
 
 def refusal(question: str, **fields: Any) -> Any:
-    return answered(KIND_OF[question], json.dumps({"question": question, "fields": fields}))["error"]
+    return json.loads(answered(KIND_OF[question], json.dumps({"question": question, "fields": fields})))["error"]
 
 
 def obeys(text: str, row: dict[str, str], inputs: dict[str, Fraction] | None = None) -> bool:
@@ -229,8 +230,8 @@ DRAWABLE = [
 def test_every_image_of_a_raw_point_obeys(text: str, dtype: str) -> None:
     size = len(mx.Rules(text).outputs)
     for raw in ([0.0] * size, [1e6] * size, [(-1) ** k * 2.5 * k for k in range(size)]):
-        told = answered(
-            "layer", json.dumps({"question": "point", "fields": {"text": text, "raw": raw, "dtype": dtype}})
+        told = json.loads(
+            answered("layer", json.dumps({"question": "point", "fields": {"text": text, "raw": raw, "dtype": dtype}}))
         )
         if "error" in told:
             assert told["error"]["kind"] == "refused"  # too thin for the dtype, or too many to be drawn
@@ -309,6 +310,26 @@ def test_repair_moves_a_row_into_the_rules_and_leaves_a_good_one() -> None:
     assert obeys(ACTUATOR, told["row"], {"limit": Fraction(300)})
     same = ask("repair", text=ACTUATOR, row=told["row"], inputs=limit)
     assert (same["moved"], same["row"]) == ([], told["row"])
+
+
+def test_a_row_far_out_is_repaired() -> None:
+    """Its distance is beyond float64, which once ended the worker: infinity is no JSON."""
+
+    async def asked() -> dict[str, Any]:
+        worker = Worker("layer", Limits())
+        try:
+            return await worker.ask("repair", {"text": "x + y <= 2; x >= y", "row": {"x": "-1e300", "y": "1e300"}})
+        finally:
+            await worker.stop()
+
+    assert asyncio.run(asked())["answer"]["obeys"]
+
+
+def test_an_answer_that_cannot_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    for answer, kind in (({"far": float("inf")}, "unexpected"), ({"long": "x" * (9 << 20)}, "memory")):
+        told: dict[str, Any] = dict(answer)
+        monkeypatch.setitem(ANSWERS["verdict"], "verdict", partial(lambda told, asked: told, told))
+        assert refusal("verdict", text="x >= 1")["kind"] == kind
 
 
 def test_a_row_needs_all_its_numbers_and_discrete_ones_in_their_domain() -> None:

@@ -36,7 +36,7 @@ def repaired(asked: Asked) -> dict[str, Any]:
     moved = there.layer.repair(torch.from_numpy(before), **there.input_tensors(1)).numpy()
     names = [v.name for v in there.rules.outputs]
     changed = [name for name, old, new in zip(names, before[0], moved[0], strict=True) if old != new]
-    return {**_verdict(there, moved), "moved": changed, "distance": float(np.linalg.norm(moved - before))}
+    return {**_verdict(there, moved), "moved": changed}
 
 
 def _situation(asked: Asked) -> Situation:

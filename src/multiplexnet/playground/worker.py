@@ -23,23 +23,28 @@ LARGEST_ANSWER = 8 << 20
 """Bytes."""
 
 
-def answered(kind: str, line: str) -> dict[str, Any]:
-    """The answer to one question, or what is wrong with it."""
+def answered(kind: str, line: str) -> str:
+    """The answer to one question as a line of JSON, or what is wrong with it."""
     from multiplexnet.playground.asked import Asked
     from multiplexnet.playground.questions import ANSWERS
 
     try:
         question = json.loads(line)
-        return {"answer": ANSWERS[kind][question["question"]](Asked(question["fields"]))}
+        answer = json.dumps({"answer": ANSWERS[kind][question["question"]](Asked(question["fields"]))}, allow_nan=False)
+        return answer if len(answer) <= LARGEST_ANSWER else _error("memory", "the answer is too long for a page")
     except MultiplexError as error:
-        return {"error": _refusal(error)}
+        return json.dumps({"error": _refusal(error)})
     except MemoryError:
-        return {"error": {"kind": "memory", "message": "the question needs more memory than the playground gives"}}
+        return _error("memory", "the question needs more memory than the playground gives")
     except Exception as error:
         traceback.print_exc()
         if "memory" in str(error):  # z3's own word for it
-            return {"error": {"kind": "memory", "message": "the question needs more memory than the playground gives"}}
-        return {"error": {"kind": "unexpected", "message": f"unexpected {type(error).__name__}: {str(error)[:300]}"}}
+            return _error("memory", "the question needs more memory than the playground gives")
+        return _error("unexpected", f"unexpected {type(error).__name__}: {str(error)[:300]}")
+
+
+def _error(kind: str, message: str) -> str:
+    return json.dumps({"error": {"kind": kind, "message": message}})
 
 
 def _refusal(error: MultiplexError) -> dict[str, Any]:
@@ -59,16 +64,13 @@ def main(kind: str, megabytes: int) -> None:
 
     load(kind)
     _limit(megabytes)
-    _say(answers, {"ready": sorted(ANSWERS[kind])})
+    _say(answers, json.dumps({"ready": sorted(ANSWERS[kind])}))
     asked = _lines_of(sys.stdin)
     while True:
         _say(answers, answered(kind, asked.get()))
 
 
-def _say(answers: IO[str], answer: dict[str, Any]) -> None:
-    line = json.dumps(answer, allow_nan=False)
-    if len(line) > LARGEST_ANSWER:
-        line = json.dumps({"error": {"kind": "memory", "message": "the answer is too long for a page"}})
+def _say(answers: IO[str], line: str) -> None:
     answers.write(line + "\n")
     answers.flush()
 
