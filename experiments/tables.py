@@ -97,30 +97,14 @@ def _densities(lines: Sequence[Line], *, published: bool) -> str:
         for method in order:
             if own := chosen(lines, method=method, n=n):
                 cells = [spread(values(own, "elbo"), 2), f"{median(values(own, 'elbo')):.2f}"]
-<<<<<<< HEAD
-                obey = [
-                    f"{mean(values(own, name, 100)):.1f}"
-                    for name in ("satisfied", "prior_satisfied")
-                ]
-                last = [PUBLISHED.get((method, n), "")] if published else []
-                rows.append([str(n), method, *cells, spread(values(own, "nll"), 2), *obey, *last])
-    head = [
-        "N",
-        "method",
-        "−ELBO",
-        "median",
-        "NLL",
-        "reconstructions obey %",
-        "prior samples obey %",
-    ]
-=======
                 obey = [_mean(values(own, name, 100), 1) for name in OBEY]
                 energy = [_mean(values(own, name), 3) for name in ("energy", "means_energy")]
                 last = [PUBLISHED.get((method, n), "")] if published else []
-                rows.append([str(n), method, *cells, spread(values(own, "nll"), 2), *obey, *energy, *last])
+                rows.append(
+                    [str(n), method, *cells, spread(values(own, "nll"), 2), *obey, *energy, *last]
+                )
     head = ["N", "method", "−ELBO", "median", "NLL", "reconstructions obey %", "prior means obey %"]
     head += ["samples obey %", "energy distance", "of the means"]
->>>>>>> science
     return table([*head, "original: −ELBO / NLL"] if published else head, rows)
 
 
