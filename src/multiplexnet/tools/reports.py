@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Group, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -19,12 +19,21 @@ if TYPE_CHECKING:
     from multiplexnet.compiler.diagnose import Explanation, Range, TermShape
     from multiplexnet.tools.tables import TableReport
 
-__all__ = ["check_json", "check_text", "explain_json", "explain_text"]
+__all__ = ["check_json", "check_text", "explain_json", "explain_text", "plain_text"]
 
 SHOWN_TERMS = 50  # of a block, unless all are asked for
 STEP_FORMAT = "float32"  # torch's own, for which the steps of outputs in equalities are told
+PLAIN_WIDTH = 120  # characters of a line where there is no terminal
 LONGEST_NUMBER = 24  # characters of an exact number before it is rounded for reading
 Json = dict[str, Any]
+
+
+def plain_text(report: RenderableType, width: int | None = PLAIN_WIDTH) -> str:
+    """A report as it is printed into a file."""
+    console = Console(highlight=False, width=width)
+    with console.capture() as captured:
+        console.print(report)
+    return captured.get()
 
 
 # --- numbers and small words ----------------------------------------------------------------------------------------
@@ -88,7 +97,7 @@ def check_json(report: TableReport) -> Json:
         for d in report.domains
     ]
     return {
-        "table": report.path,
+        "table": report.table,
         "rows": report.rows,
         "obeying_rows": report.obeying,
         "all_obey": report.all_obey,
@@ -116,10 +125,10 @@ def check_text(report: TableReport) -> RenderableType:
 def _verdict(report: TableReport) -> Text:
     if report.rows == 0:
         return Text(
-            f"{report.path}: the table has a header and no rows, so nothing breaks the rules.",
+            f"{report.table}: the table has a header and no rows, so nothing breaks the rules.",
             style="yellow",
         )
-    head = f"{report.path}: {_counted(report.rows, 'row')} checked in {report.seconds:.1f} s, "
+    head = f"{report.table}: {_counted(report.rows, 'row')} checked in {report.seconds:.1f} s, "
     if report.all_obey:
         return Text.assemble(head, ("all obey the rules.", "green"))
     failed = report.rows - report.obeying
