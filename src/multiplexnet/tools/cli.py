@@ -25,6 +25,7 @@ from typer.core import TyperCommand
 from multiplexnet.errors import MultiplexError
 from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
+from multiplexnet.tools.printing import PLAIN_WIDTH, plain_text
 
 __all__ = ["app"]
 
@@ -67,8 +68,6 @@ def _printed(text: Callable[[], Any], data: Callable[[], dict[str, Any]], as_jso
     if as_json:
         print(json.dumps(data(), ensure_ascii=False, allow_nan=False))
         return
-    from multiplexnet.tools.reports import PLAIN_WIDTH, plain_text
-
     width = None if sys.stdout.isatty() else PLAIN_WIDTH
     print(plain_text(text(), width), end="")
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -19,21 +19,12 @@ if TYPE_CHECKING:
     from multiplexnet.compiler.diagnose import Explanation, Range, TermShape
     from multiplexnet.tools.tables import TableReport
 
-__all__ = ["check_json", "check_text", "explain_json", "explain_text", "plain_text"]
+__all__ = ["check_json", "check_text", "explain_json", "explain_text"]
 
 SHOWN_TERMS = 50  # of a block, unless all are asked for
 STEP_FORMAT = "float32"  # torch's own, for which the steps of outputs in equalities are told
-PLAIN_WIDTH = 120  # characters of a line where there is no terminal
 LONGEST_NUMBER = 24  # characters of an exact number before it is rounded for reading
 Json = dict[str, Any]
-
-
-def plain_text(report: RenderableType, width: int | None = PLAIN_WIDTH) -> str:
-    """A report as it is printed into a file."""
-    console = Console(highlight=False, width=width)
-    with console.capture() as captured:
-        console.print(report)
-    return captured.get()
 
 
 # --- numbers and small words ----------------------------------------------------------------------------------------

@@ -101,7 +101,8 @@ class TableReport:
         return {report.rule.text: report.violations for report in self.rules}
 
     def __str__(self) -> str:
-        from multiplexnet.tools.reports import check_text, plain_text
+        from multiplexnet.tools.printing import plain_text
+        from multiplexnet.tools.reports import check_text
 
         return plain_text(check_text(self))
 
