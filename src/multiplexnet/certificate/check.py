@@ -104,21 +104,28 @@ def checked(certificate: Certificate, *, rules: tuple[str, str] | None = None) -
     return _Check(certificate).report(rules)
 
 
+def _refuse_common_factors(blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        for term in block.terms:
+            if not all(map(is_coprime, term.rows)):
+                raise ValueError("a row of a term whose coefficients are not coprime integers")
+
+
 class _Check:
     """One certificate under check."""
 
     def __init__(self, certificate: Certificate) -> None:
         self.certificate = certificate
         data = certificate.data
+        rules = data["rules"]
+        terms = data["terms"]
         with reading("a certificate", ADVICE):
-            self.variables = variables_from(data["rules"]["variables"])
-            self.functions = tuple(map(text_from, list_from(data["rules"]["functions"])))
-            self.written = text_from(data["rules"]["language"]), text_from(data["rules"]["text"])
+            self.variables = variables_from(rules["variables"])
+            self.functions = tuple(map(text_from, list_from(rules["functions"])))
+            self.written = text_from(rules["language"]), text_from(rules["text"])
             reader = RecordReader(self.variables, self.functions)
-            self.blocks = reader.blocks(data["terms"]["blocks"], data["terms"]["inner"])
-            terms = (term for block in (*self.blocks, *reader.inner) for term in block.terms)
-            if not all(is_coprime(row) for term in terms for row in term.rows):
-                raise ValueError("a row of a term whose coefficients are not coprime integers")
+            self.blocks = reader.blocks(terms["blocks"], terms["inner"])
+            _refuse_common_factors([*self.blocks, *reader.inner])
             self.layer = layer_from(data["layer"], reader, self.blocks)
             self.complete = _complete(data["proved"])
 

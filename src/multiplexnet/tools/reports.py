@@ -137,16 +137,18 @@ def _rule_table(report: TableReport) -> Table:
         ("largest violation", True),
     )
     for r in report.rules:
-        largest = (
-            None
-            if r.largest is None
-            else "on the boundary"
-            if r.largest == 0
-            else _readable(r.largest)
-        )
+        largest = _largest(r.largest)
         row = _cells(r.rule.line, r.rule.text, f"{r.violations:,}", r.first_row, largest)
         table.add_row(*row, style="red" if r.violations else "")
     return table
+
+
+def _largest(violation: Fraction | float | None) -> str | None:
+    if violation is None:
+        return None
+    if violation == 0:
+        return "on the boundary"
+    return _readable(violation)
 
 
 def _domain_table(report: TableReport) -> Table:
@@ -379,9 +381,21 @@ def _interval(r: Range) -> str:
         return f"= {r.labels[0]}" if len(r.labels) == 1 else ", ".join(r.labels)
     if r.lower is not None and r.lower == r.upper:
         return f"= {_readable(r.lower)}"
-    lower = "(−∞" if r.lower is None else f"{'[' if r.lower_attained else '('}{_readable(r.lower)}"
-    upper = "∞)" if r.upper is None else f"{_readable(r.upper)}{']' if r.upper_attained else ')'}"
-    return f"{lower}, {upper}"
+    return f"{_lower_end(r)}, {_upper_end(r)}"
+
+
+def _lower_end(r: Range) -> str:
+    if r.lower is None:
+        return "(−∞"
+    bracket = "[" if r.lower_attained else "("
+    return bracket + _readable(r.lower)
+
+
+def _upper_end(r: Range) -> str:
+    if r.upper is None:
+        return "∞)"
+    bracket = "]" if r.upper_attained else ")"
+    return _readable(r.upper) + bracket
 
 
 def _diagnosis(explanation: Explanation) -> Iterator[Text]:

@@ -289,24 +289,30 @@ def _matched(
             f"{table.title}: there is no column {unknown[0]!r} to skip{_nearest_name(unknown[0], table.names)}"
         )
     names = [name for name in table.names if name not in skip]
-    used = set(variables(specification.formula)) | {
-        v for v in specification.variables if _has_domain(v)
-    }
     if by_position:  # all of them, so that text in a number column shows a column too many
         return _in_order(specification, names, table)
-    found = {
-        v: next((a for a in _spellings(v.name) if a in names), None)
-        for v in specification.variables
-        if v in used
-    }
-    if missing := [v.name for v, name in found.items() if name is None]:
-        raise TableError(_missing(missing, names, table, nothing_found=len(missing) == len(found)))
-    return {v: name for v, name in found.items() if name is not None}
+    mentioned = set(variables(specification.formula))
+    found = {}
+    missing = []
+    for variable in specification.variables:
+        if variable not in mentioned and not _has_domain(variable):
+            continue
+        spellings = [name for name in _spellings(variable.name) if name in names]
+        if spellings:
+            found[variable] = spellings[0]
+        else:
+            missing.append(variable.name)
+    if missing:
+        raise TableError(_missing(missing, names, table, nothing_found=not found))
+    return found
 
 
 def _spellings(name: str) -> list[str]:
     element = re.fullmatch(r"(\w+)\[(\d+)\]", name)
-    return [name, f"{element[1]}_{element[2]}", f"{element[1]}{element[2]}"] if element else [name]
+    if element is None:
+        return [name]
+    vector, number = element.groups()
+    return [name, f"{vector}_{number}", f"{vector}{number}"]
 
 
 def _in_order(specification: Specification, names: list[str], table: Table) -> dict[Variable, str]:
@@ -315,10 +321,12 @@ def _in_order(specification: Specification, names: list[str], table: Table) -> d
     positions = [int(n[1]) for n in numbers if n]
     if len(set(positions)) < len(declared):
         positions = list(range(len(declared)))
-    if max(positions, default=-1) >= len(names):
+    last = max(positions, default=-1)
+    if last >= len(names):
+        variable = declared[positions.index(last)]
         raise TableError(
-            f"{table.title} has {len(names)} columns, and by position the rules need {max(positions) + 1} "
-            f"({declared[positions.index(max(positions))].name} would be the last)"
+            f"{table.title} has {len(names)} columns, and by position the rules need {last + 1} "
+            f"({variable.name} would be the last)"
         )
     return {v: names[p] for v, p in zip(declared, positions, strict=True)}
 
@@ -351,10 +359,13 @@ def _chunks(table: Table, chosen: dict[Variable, str]) -> Iterator[ExactRows]:
     """Rows of exact numbers, a chunk at a time."""
     position = {v: table.names.index(name) for v, name in chosen.items()}
     done = 0
-    for frame in table.frames(list(dict.fromkeys(position.values())) or [0]):
+    distinct = list(dict.fromkeys(position.values()))
+    for frame in table.frames(distinct or [0]):
         for start in range(0, frame.height, CHUNK):
             part = frame.slice(start, CHUNK)
-            columns = {v: _column(table, v, part[str(p)], done) for v, p in position.items()}
+            columns = {}
+            for variable, p in position.items():
+                columns[variable] = _column(table, variable, part[str(p)], done)
             yield ExactRows(columns, length=part.height)
             done += part.height
 
