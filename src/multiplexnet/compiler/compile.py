@@ -22,7 +22,7 @@ from math import ceil, floor
 import z3
 
 from multiplexnet.compiler.circuit import Circuit, OverBudget
-from multiplexnet.compiler.components import Component, components, conjuncts
+from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.cover import DataRows, covering, irredundant
 from multiplexnet.compiler.implicants import Implicants, Literals
 from multiplexnet.compiler.normal import normal_form, substitute
@@ -50,6 +50,7 @@ from multiplexnet.language.formula import (
     Specification,
     Variable,
     conjunction,
+    conjuncts,
 )
 from multiplexnet.smt.questions import satisfiable, unsat_core
 from multiplexnet.smt.search import Sandbox, decided

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from multiplexnet.language.formula import And, Formula, Variable, variables
+from multiplexnet.language.formula import Formula, Variable, conjuncts, variables
 
 __all__ = ["Component", "components", "conjuncts"]
 
@@ -16,11 +16,6 @@ class Component:
 
     outputs: tuple[Variable, ...]
     conjuncts: tuple[Formula, ...]
-
-
-def conjuncts(formula: Formula) -> tuple[Formula, ...]:
-    """The parts of a top-level conjunction."""
-    return formula.arguments if isinstance(formula, And) else (formula,)
 
 
 def components(parts: Iterable[Formula], outputs: Sequence[Variable]) -> list[Component]:

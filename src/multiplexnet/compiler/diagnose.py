@@ -11,8 +11,7 @@ from typing import Any
 import z3
 
 from multiplexnet.compiler.compile import MAX_TERMS, compile_rules, input_ranges
-from multiplexnet.compiler.components import Component, components, conjuncts
-from multiplexnet.compiler.implicants import atoms
+from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded
@@ -28,7 +27,9 @@ from multiplexnet.language.formula import (
     Specification,
     Symbol,
     Variable,
+    atoms,
     conjunction,
+    conjuncts,
     disjunction,
 )
 from multiplexnet.smt.questions import domain_z3, input_range_z3, to_z3, unsat_core

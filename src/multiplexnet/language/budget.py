@@ -2,20 +2,7 @@
 
 from __future__ import annotations
 
-from multiplexnet.language.formula import (
-    And,
-    Apply,
-    Atom,
-    Formula,
-    Iff,
-    Ite,
-    Linear,
-    Max,
-    Not,
-    Or,
-    Symbol,
-    Variable,
-)
+from multiplexnet.language.formula import Apply, Atom, Ite, Linear, Max, Node, Variable, children
 from multiplexnet.language.values import Number, Refusal, Truth, Value, Vector
 
 __all__ = ["Budget"]
@@ -31,9 +18,8 @@ class Budget:
     def __init__(self, characters: int) -> None:
         self._allowed = PARTS + PARTS_PER_CHARACTER * characters
         self._left = self._allowed
-        self._known: dict[
-            int, tuple[object, int]
-        ] = {}  # by identity: shared parts are common, and costly to compare
+        # by identity: shared parts are common, and costly to compare
+        self._known: dict[int, tuple[Node, int]] = {}
 
     def charge(self, value: Value) -> None:
         """Pay for a value that was made: one for every part of it, shared parts as often as they occur."""
@@ -49,7 +35,7 @@ class Budget:
             case Number(linear):
                 return self._linear(linear)
             case Truth(formula):
-                return self._formula(formula)
+                return self._parts(formula)
             case Vector(elements):
                 return len(elements)  # the elements were paid for when they were made
         return 1
@@ -57,36 +43,21 @@ class Budget:
     def _linear(self, linear: Linear) -> int:
         if len(linear.summands) == 1 and isinstance(linear.summands[0][0], Variable):
             return 1  # by far the most common
-        return sum(self._symbol(symbol) for symbol, _ in linear.summands)
+        return sum(self._parts(symbol) for symbol, _ in linear.summands)
 
-    def _symbol(self, symbol: Symbol) -> int:
-        if isinstance(symbol, Variable):
+    def _parts(self, node: Node) -> int:
+        """How many parts a formula or symbol has; those of functions, maxima and case distinctions are limited."""
+        if isinstance(node, Variable):
             return 1
-        if id(symbol) in self._known:
-            return self._known[id(symbol)][1]
-        match symbol:
-            case Apply(_, arguments) | Max(arguments):
-                parts = sum(map(self._linear, arguments)) + len(arguments)
-            case Ite(condition, then, otherwise):
-                parts = self._formula(condition) + self._linear(then) + self._linear(otherwise) + 1
-        if parts > LARGEST_SYMBOL:
+        if isinstance(node, Atom):
+            return self._linear(node.linear) + 1
+        if id(node) in self._known:
+            return self._known[id(node)][1]
+        own = len(node.arguments) if isinstance(node, Apply | Max) else 1
+        parts = own + sum(map(self._parts, children(node)))
+        if isinstance(node, Apply | Max | Ite) and parts > LARGEST_SYMBOL:
             raise Refusal(
                 f"more than {LARGEST_SYMBOL:,} parts inside one another: name a part by an output of its own"
             )
-        self._known[id(symbol)] = symbol, parts
-        return parts
-
-    def _formula(self, formula: Formula) -> int:
-        if isinstance(formula, Atom):
-            return self._linear(formula.linear) + 1
-        if id(formula) in self._known:
-            return self._known[id(formula)][1]
-        match formula:
-            case Not(argument):
-                parts = self._formula(argument) + 1
-            case And(arguments) | Or(arguments):
-                parts = sum(map(self._formula, arguments)) + 1
-            case Iff(left, right):
-                parts = self._formula(left) + self._formula(right) + 1
-        self._known[id(formula)] = formula, parts
+        self._known[id(node)] = node, parts
         return parts

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from fractions import Fraction
 from typing import Literal
 
 from multiplexnet.language.formula import (
@@ -15,6 +13,7 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Relation,
+    compare,
     conjunction,
     disjunction,
     negation,
@@ -36,16 +35,10 @@ __all__ = ["Operator", "choice_between", "comparison", "equivalence", "membershi
 
 Operator = Literal["<", "<=", ">", ">=", "==", "!="]
 
-_HOLDS: dict[Relation, Callable[[Fraction], bool]] = {
-    "<": lambda v: v < 0,
-    "<=": lambda v: v <= 0,
-    "==": lambda v: v == 0,
-}
-
 
 def _atom(linear: Linear, relation: Relation) -> Formula:
     if linear.is_constant:
-        return TRUE if _HOLDS[relation](linear.constant) else FALSE
+        return TRUE if compare(linear.constant, relation) else FALSE
     return Atom(linear, relation)
 
 

@@ -27,14 +27,15 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Max,
+    Node,
     Not,
     Or,
     Real,
-    Relation,
     Specification,
     Symbol,
     Variable,
-    _children,
+    compare,
+    inside_out,
 )
 
 __all__ = [
@@ -114,9 +115,7 @@ class Encoder:
 
     def __init__(self, context: z3.Context | None = None) -> None:
         self.context = context
-        self._written: dict[
-            int, tuple[Formula | Symbol, z3.ExprRef]
-        ] = {}  # holds the part, so that its id stays taken
+        self._written: dict[int, tuple[Node, z3.ExprRef]] = {}
         self._reals: set[int] = set()  # the ids of the symbols among them that are no integers
         self._constants: dict[Variable, z3.ExprRef] = {}
         self._numbers: dict[tuple[Fraction, bool], z3.ArithRef] = {}
@@ -143,24 +142,16 @@ class Encoder:
             self._numbers[key] = make(str(number), self.context)
         return self._numbers[key]
 
-    def _walk(self, root: Formula | Symbol) -> Any:
-        """Writes the parts of ``root`` before ``root`` itself, from a stack of its own."""
-        stack: list[Formula | Symbol] = [root]
-        while stack:
-            node = stack[-1]
-            if id(node) not in self._written:
-                missing = [child for child in _children(node) if id(child) not in self._written]
-                if missing:
-                    stack.extend(missing)
-                    continue
-                written = self._WRITE[type(node)](self, node)
-                self._written[id(node)] = node, written
-                if z3.is_real(written):
-                    self._reals.add(id(node))
-            stack.pop()
+    def _walk(self, root: Node) -> Any:
+        """Writes the parts of ``root`` before ``root`` itself."""
+        for node in inside_out(root, self._written):
+            written = self._WRITE[type(node)](self, node)
+            self._written[id(node)] = node, written
+            if z3.is_real(written):
+                self._reals.add(id(node))
         return self._done(root)
 
-    def _done(self, node: Formula | Symbol) -> Any:
+    def _done(self, node: Node) -> Any:
         return self._written[id(node)][1]
 
     # one writer for each kind of node; the parts of the node are written already
@@ -169,10 +160,10 @@ class Encoder:
         """``Σ c·s relation number``, turned so that the first coefficient is positive."""
         linear = atom.linear
         if not linear.summands:
-            return z3.BoolVal(_compare(linear.constant, atom.relation), self.context)
+            return z3.BoolVal(compare(linear.constant, atom.relation), self.context)
         (first, coefficient), *others = linear.summands
         if isinstance(first, Variable) and isinstance(first.domain, Bool) and not others:
-            truth = [_compare(linear.constant + coefficient * b, atom.relation) for b in (0, 1)]
+            truth = [compare(linear.constant + coefficient * b, atom.relation) for b in (0, 1)]
             return self._truth(self.constant(first), *truth)
         turned = coefficient < 0
         scale = -1 if turned else 1
@@ -266,10 +257,6 @@ class Encoder:
         Or: _or,
         Iff: _iff,
     }
-
-
-def _compare(number: Fraction, relation: Relation) -> bool:
-    return number <= 0 if relation == "<=" else number < 0 if relation == "<" else number == 0
 
 
 def _as_real(expression: z3.ArithRef) -> z3.ArithRef:
