@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from multiplexnet.errors import InputError, RuleSyntaxError, RuleTypeError, ShapeError, needing
 from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Formula, Real, Specification, Variable
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Rules"]
 
-MAX_TERMS = 4096
 Functions = Mapping[str, Callable[..., Any]]
 
 

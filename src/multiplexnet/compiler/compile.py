@@ -40,25 +40,24 @@ from multiplexnet.exact.deadline import (
     Deadline,
     Phase,
 )
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
     FALSE,
     TRUE,
     Atom,
     Formula,
     Linear,
-    Real,
     Specification,
     Variable,
     conjunction,
     conjuncts,
+    ends,
 )
 from multiplexnet.smt.questions import satisfiable, unsat_core
 from multiplexnet.smt.search import Sandbox, decided
 
-__all__ = ["MAX_TERMS", "compile_rules"]
+__all__ = ["compile_rules"]
 
-MAX_TERMS = 4096
-"""How many terms a block may have unless told otherwise."""
 QUICK = 256
 """Plain terms that are looked for before a block is decomposed, where that is allowed."""
 
@@ -132,13 +131,7 @@ def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
     """The declared ranges of the inputs as atoms."""
     atoms = []
     for variable in inputs:
-        domain = variable.domain
-        if isinstance(domain, Real):
-            lower = domain.lower
-            upper = domain.upper
-        else:
-            lower = Fraction(domain.values[0])
-            upper = Fraction(domain.values[-1])
+        lower, upper = ends(variable.domain)
         if lower is not None:
             atoms.append(Atom(-Linear.of(variable) + lower, "<="))
         if upper is not None:

@@ -10,12 +10,13 @@ from typing import Any
 
 import z3
 
-from multiplexnet.compiler.compile import MAX_TERMS, compile_rules, input_ranges
+from multiplexnet.compiler.compile import compile_rules, input_ranges
 from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded
 from multiplexnet.exact.deadline import INPUTS, NEVER, RANGES, SHAPES, SUPERFLUOUS, Deadline
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
     Atom,
     Category,

@@ -1,11 +1,14 @@
-"""A bound on the work that a text may ask for, so that a short one cannot ask for hours."""
+"""Bounds on the work that rules may ask for, so that a short text cannot ask for hours."""
 
 from __future__ import annotations
 
 from multiplexnet.language.formula import Apply, Atom, Ite, Linear, Max, Node, Variable, children
 from multiplexnet.language.values import Number, Refusal, Truth, Value, Vector
 
-__all__ = ["Budget"]
+__all__ = ["MAX_TERMS", "Budget"]
+
+MAX_TERMS = 4096
+"""How many terms a block of rules may have unless told otherwise."""
 
 PARTS = 1_000_000  # what comprehensions may unfold to, beyond what stands in the text
 PARTS_PER_CHARACTER = 20  # generous: a value is charged for each time something is made of it

@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
-from typing import Literal
+from typing import Literal, overload
 
 __all__ = [
     "FALSE",
@@ -113,6 +113,10 @@ class Category:
 Domain = Real | Int | Bool | Category
 
 
+@overload
+def ends(domain: Int | Bool | Category) -> tuple[Fraction, Fraction]: ...
+@overload
+def ends(domain: Domain) -> tuple[Fraction | None, Fraction | None]: ...
 def ends(domain: Domain) -> tuple[Fraction | None, Fraction | None]:
     """The least and the greatest value of the domain (``None``: no bound).
 

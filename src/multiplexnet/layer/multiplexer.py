@@ -27,6 +27,7 @@ from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadli
 from multiplexnet.geometry.nearest import nearest_parts
 from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Atom, Variable
 from multiplexnet.layer.branches import Branches, Choice, Inner
 from multiplexnet.layer.checks import (
@@ -139,7 +140,7 @@ class Multiplexer(Derived):
         self,
         rules: Rules,
         *,
-        max_terms: int = 4096,
+        max_terms: int = MAX_TERMS,
         cover: Any = None,
         dtype: torch.dtype | None = None,
         per_term: bool = False,
@@ -676,7 +677,7 @@ class Multiplexer(Derived):
         rules: Rules,
         compiled: Compiled,
         *,
-        max_terms: int = 4096,
+        max_terms: int = MAX_TERMS,
         dtype: torch.dtype | None = None,
         per_term: bool = False,
         functions: Functions | None = None,
