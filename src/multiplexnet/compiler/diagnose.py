@@ -12,6 +12,7 @@ import z3
 
 from multiplexnet.compiler.compile import compile_rules, input_ranges
 from multiplexnet.compiler.components import Component, components
+from multiplexnet.compiler.explanation_text import explanation_text
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded
@@ -74,7 +75,7 @@ class TermShape:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that can be said about rules.
+    """Everything that can be said about rules; ``print`` shows it as a short report.
 
     Args:
         specification: what was written.
@@ -101,6 +102,9 @@ class Explanation:
     uncovered_input: tuple[tuple[Variable, Fraction], ...] | None = None
     shapes: tuple[tuple[TermShape, ...], ...] = ()
     seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return explanation_text(self)
 
 
 def explain(
