@@ -8,6 +8,7 @@ from fractions import Fraction
 
 from multiplexnet.compiler.terms import Term
 from multiplexnet.errors import EqualityError, OutOfRangeError, ThinTermError
+from multiplexnet.exact.components import components
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.exact.rows import Rows
@@ -195,29 +196,12 @@ class _Group:
 
 def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
     """The connected components of outputs and rows, ordered by first output; rows without outputs are left out."""
-    place = {v: i for i, v in enumerate(outputs)}
-    tied = [
-        [place[s] for s, _ in row.linear.summands if isinstance(s, Variable) and s in place]
-        for row in rows
-    ]
-    leader = list(range(len(outputs)))
+    found = components(outputs, rows, keys_of=_symbols)
+    return [_Group(tuple(keys), tuple(items)) for keys, items in found if keys]
 
-    def root(i: int) -> int:
-        while leader[i] != i:
-            leader[i] = i = leader[leader[i]]
-        return i
 
-    for first, *others in filter(None, tied):
-        for other in others:
-            low, high = sorted((root(first), root(other)))
-            leader[high] = low
-    members: dict[int, tuple[list[Variable], list[Atom]]] = {root(i): ([], []) for i in leader}
-    for i, v in enumerate(outputs):
-        members[root(i)][0].append(v)
-    for row, indices in zip(rows, tied, strict=True):
-        if indices:
-            members[root(indices[0])][1].append(row)
-    return [_Group(tuple(vs), tuple(atoms)) for vs, atoms in members.values()]
+def _symbols(row: Atom) -> list[Symbol]:
+    return [symbol for symbol, _ in row.linear.summands]
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
