@@ -45,8 +45,8 @@ def components(
     for key in keys:
         component = found.setdefault(forest.root(key), Component([], []))
         component.keys.append(key)
-    for item, key in tied:
-        root = None if key is None else forest.root(key)
+    for item, first in tied:
+        root = None if first is None else forest.root(first)
         component = found.setdefault(root, Component([], []))
         component.items.append(item)
     return list(found.values())
