@@ -118,7 +118,7 @@ class Format:
         """
         return -self.down(-value)
 
-    def nearest(self, value: Fraction) -> Fraction:
+    def rounded(self, value: Fraction) -> Fraction:
         """The nearest number of the format, ties to even; beyond ``max`` it is ``max``, never infinite."""
         if abs(value) > self.max:
             return self.max if value > 0 else -self.max

@@ -13,7 +13,7 @@ from rich.text import Text
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.language.formula import Category, Rule, Specification, Variable
 from multiplexnet.language.text import declaration_text, formula_text, number_text
-from multiplexnet.verdicts.columns import nearest
+from multiplexnet.verdicts.columns import to_float64
 
 if TYPE_CHECKING:
     from multiplexnet.compiler.diagnose import Explanation, Range, TermShape
@@ -36,7 +36,7 @@ def _number(number: Fraction | float) -> str:
 
 def _readable(number: Fraction | float) -> str:
     text = _number(number)
-    return text if len(text) <= LONGEST_NUMBER else f"≈ {nearest(number):.6g}"
+    return text if len(text) <= LONGEST_NUMBER else f"≈ {to_float64(number):.6g}"
 
 
 def _counted(count: int, noun: str) -> str:
@@ -426,7 +426,7 @@ def _certificate(explanation: Explanation) -> Iterator[Text]:
     share = (
         ""
         if compiled.covered is None
-        else f"; they contain {100 * nearest(compiled.covered):.4g} % of the given rows"
+        else f"; they contain {100 * to_float64(compiled.covered):.4g} % of the given rows"
     )
     yield Text(
         f"not complete: every term obeys the rules, but some outputs that do are in no term{share} ({proof})"
