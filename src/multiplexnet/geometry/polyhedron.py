@@ -86,7 +86,7 @@ def is_redundant(
         return False
     if best.value < rows.b[i] or not rows.strict[i]:
         return True
-    beyond = Rows.of([[-c for c in rows.A[i]]], [-rows.b[i]], n=rows.n)
+    beyond = rows.subset([i]).reversed()
     return is_empty(rows.subset(others) + beyond, deadline)
 
 
