@@ -244,7 +244,7 @@ class Rules:
             InputError: an input is missing or unknown.
             ShapeError: a vector of another length.
         """
-        from multiplexnet.verdicts.given import numbers_of
+        from multiplexnet.verdicts.numbers import numbers_of
 
         scalars: dict[str, Any] = {}
         vectors: dict[str, list[str]] = {}

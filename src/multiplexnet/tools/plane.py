@@ -18,7 +18,7 @@ from scipy.optimize import linprog
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import PlotError
 from multiplexnet.language.formula import Atom, Linear, Variable
-from multiplexnet.verdicts.columns import nearest
+from multiplexnet.verdicts.columns import to_float64
 
 __all__ = ["Edge", "Frame", "Region", "frame_of", "is_attained", "outline", "regions"]
 
@@ -89,10 +89,10 @@ def _region(
     kept = [
         r for r in rows if {s for s, _ in r.linear.summands} & set(names) or not r.linear.summands
     ]
-    matrix = np.array([[nearest(r.linear.coefficient(v)) for v in names] for r in kept]).reshape(
+    matrix = np.array([[to_float64(r.linear.coefficient(v)) for v in names] for r in kept]).reshape(
         -1, len(names)
     )
-    right = np.array([nearest(-r.linear.constant) for r in kept])
+    right = np.array([to_float64(-r.linear.constant) for r in kept])
     length = np.linalg.norm(matrix, axis=1)
     scale = np.where(length > 0, length, 1.0)
     matrix = matrix / scale[:, None]
