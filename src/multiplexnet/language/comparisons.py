@@ -27,8 +27,8 @@ from multiplexnet.language.values import (
     Value,
     Vector,
     described,
+    did_you_mean,
     difference,
-    nearest,
 )
 
 __all__ = ["Operator", "choice_between", "comparison", "equivalence", "membership"]
@@ -78,7 +78,7 @@ def _same_label(relation: Relation, left: Value, right: Value) -> Formula:
             if text not in labels:
                 listed = ", ".join(f'"{label}"' for label in labels)
                 raise Refusal(
-                    f'`{variable.name}` has no label "{text}"{nearest(text, labels)}: it has {listed}'
+                    f'`{variable.name}` has no label "{text}"{did_you_mean(text, labels)}: it has {listed}'
                 )
             return Atom(Linear.of(variable) - labels.index(text), "==")
         case Label(a), Label(b):
