@@ -55,7 +55,7 @@ from multiplexnet.transforms.reading import Read
 from multiplexnet.transforms.tables import Derived, Tabled
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts import columns as exact
-from multiplexnet.verdicts.given import fraction_of
+from multiplexnet.verdicts.numbers import fraction_of
 
 SEED = 0
 ROWS = 400
@@ -119,7 +119,7 @@ def _contraction_at_run_time() -> Sequence[Patch]:
 
 
 def _nearest_bound(bound: Fraction, row: Atom, form: Format, side: int) -> Fraction:
-    return form.nearest(bound)
+    return form.rounded(bound)
 
 
 def _strictness() -> Sequence[Patch]:
@@ -216,7 +216,7 @@ def _with_subnormals() -> Sequence[Patch]:
 
 
 def _nearest_input(variable: Any, number: Any, form: Format, side: int) -> float:
-    return float(form.nearest(fraction_of(number)))
+    return float(form.rounded(fraction_of(number)))
 
 
 def _as_buffers(self: Tabled, held: Mapping[str, Tensor | None]) -> None:

@@ -620,7 +620,7 @@ def _violations(parts: Part, rows: Sequence[Row], dtype: torch.dtype) -> int:
 def test_bounds_rounded_to_nearest_are_found_out() -> None:
     form, lower, upper = EXACT_FORMATS["float32"], Fraction(7, 10), Fraction(9, 10)
     rows = between(lower, upper)
-    nearest = Box((), (form.nearest(lower),), (form.nearest(upper),))
+    nearest = Box((), (form.rounded(lower),), (form.rounded(upper),))
     inward = Box((), (form.next_up(lower),), (form.next_down(upper),))
     assert _violations(nearest, rows, torch.float32) > 0
     assert _violations(inward, rows, torch.float32) == 0

@@ -165,7 +165,7 @@ def _roundings(rows: Rows, form: Format, centre: Point) -> Iterator[Point]:
         coarse = tuple(round(c / grid) * grid for c in centre)
         if all(map(form.representable, coarse)):
             yield coarse
-    yield tuple(map(form.nearest, centre))
+    yield tuple(map(form.rounded, centre))
 
 
 def _radius(rows: Rows, point: Point) -> Fraction | None:

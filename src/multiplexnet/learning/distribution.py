@@ -43,7 +43,7 @@ from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.learning.marginals import Law, bases_of, laws_of, reads_of
 from multiplexnet.transforms.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
-from multiplexnet.verdicts.given import numbers_of
+from multiplexnet.verdicts.numbers import numbers_of
 from multiplexnet.verdicts.satisfaction import verdict, violations
 
 __all__ = ["RulesConstraint", "RulesDistribution"]

@@ -43,9 +43,9 @@ __all__ = [
     "bounded_amounts",
     "expanded",
     "is_exact_in_float64",
-    "nearest",
     "select",
     "signs",
+    "to_float64",
     "total",
     "widened",
 ]
@@ -387,11 +387,11 @@ def _settled(form: _Integral) -> tuple[Signs, Floats]:
     value = np.ldexp(value, -form._exponent)
     for row in np.flatnonzero(~(safe & decided)):
         exact = form.exact(int(row))
-        sign[row], value[row] = (exact > 0) - (exact < 0), nearest(exact)
+        sign[row], value[row] = (exact > 0) - (exact < 0), to_float64(exact)
     return sign, value
 
 
-def nearest(number: Fraction | float) -> float:
+def to_float64(number: Fraction | float) -> float:
     """The nearest float64, infinite where there is none."""
     try:
         return float(number)
@@ -466,12 +466,12 @@ def _times(value: Floats, ratio: Fraction) -> Floats:
     """``value · ratio``, rounded once where numerator and denominator are doubles."""
     if max(ratio.numerator, ratio.denominator).bit_length() <= 53:
         return value * float(ratio.numerator) / float(ratio.denominator)
-    return value * nearest(ratio)
+    return value * to_float64(ratio)
 
 
 def _error(form: _Integral, near: Floats) -> Floats:
     """How far ``near`` can be from the expression."""
-    ratio = nearest(form.ratio)
+    ratio = to_float64(form.ratio)
     if form.is_exact_in_floats and ratio == 1:
         return np.zeros(form.length)
     if not SAFE_LOW < ratio < SAFE_HIGH:

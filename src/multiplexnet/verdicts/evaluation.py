@@ -52,9 +52,9 @@ from multiplexnet.verdicts.columns import (
     Signs,
     amounts,
     bounded_amounts,
-    nearest,
     select,
     signs,
+    to_float64,
     total,
 )
 
@@ -238,7 +238,7 @@ def in_domain(variable: Variable, rows: ExactRows, *, ranges: bool = False) -> B
         result = np.zeros(rows.length, dtype=np.bool_)
     else:
         with np.errstate(over="ignore"):
-            integers = np.rint(column.near * nearest(column.unit)).clip(first, last)
+            integers = np.rint(column.near * to_float64(column.unit)).clip(first, last)
         candidate = Variable("candidate", -1)
         pair = ExactRows({variable: column, candidate: Column((integers,))}, length=rows.length)
         result = truth(Atom(Linear.of(variable) - Linear.of(candidate), "=="), pair)
@@ -384,7 +384,7 @@ def amount(formula: Formula, rows: ExactRows) -> Floats:
     """How far each row is from obeying the formula: 0 exactly where it holds, infinity where a value is none."""
     result = _amounts(formula, rows)
     for row in rows.decided_singly(formula):
-        exact = nearest(_exact_amount(formula, rows, row))
+        exact = to_float64(_exact_amount(formula, rows, row))
         result[row] = (
             0.0 if holds(formula, rows.point(row), rows.functions_at(row)) else max(exact, TINY)
         )

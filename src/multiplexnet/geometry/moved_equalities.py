@@ -21,10 +21,10 @@ from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.formula import Atom, Linear, Variable
 
-__all__ = ["nearest_parts"]
+__all__ = ["parts_with_moved_equalities"]
 
 
-def nearest_parts(
+def parts_with_moved_equalities(
     term: Term, outputs: Sequence[Variable], form: Format | str, deadline: Deadline = NEVER
 ) -> tuple[tuple[Part, ...], dict[Atom, Fraction]]:
     """The parts of a term, and by how much the right-hand side of each equality had to move (none: all are exact).
@@ -35,7 +35,7 @@ def nearest_parts(
     Example:
         >>> x = Variable("x", 0)
         >>> third = Term((Atom(Linear.of(x) - Fraction(1, 3), "=="),))
-        >>> parts, moved = nearest_parts(third, (x,), "float16")
+        >>> parts, moved = parts_with_moved_equalities(third, (x,), "float16")
         >>> float(parts[0].lower[0]), float(max(moved.values()))
         (0.333251953125, 8.138020833333333e-05)
     """
