@@ -58,6 +58,7 @@ def lattice_of(
         MagnitudeError: coefficients that are too far apart for float64.
 
     Example:
+        >>> from multiplexnet.exact.formats import FORMATS
         >>> x = tuple(Variable(f"x[{i}]", i) for i in range(3))
         >>> positive = Rows.of([[-1, 0, 0], [0, -1, 0], [0, 0, -1]], [0, 0, 0])
         >>> part = lattice_of(x, Rows.of([[1, 1, 1]], [1]), positive, FORMATS["float16"])
