@@ -55,21 +55,25 @@ def parts_with_moved_equalities(
         except (EqualityError, ThinTermError) as error:
             refusal = error
             continue
-        pairs = zip(term.rows, moved.rows, strict=True)
-        return parts, {
-            old: abs(new.linear.constant - old.linear.constant) for old, new in pairs if new != old
-        }
+        return parts, _distances(term.rows, moved.rows)
     raise refusal
+
+
+def _distances(before: Sequence[Atom], after: Sequence[Atom]) -> dict[Atom, Fraction]:
+    """By how much the right-hand sides of those rows moved that did."""
+    distances = {}
+    for old, new in zip(before, after, strict=True):
+        if new != old:
+            distances[old] = abs(new.linear.constant - old.linear.constant)
+    return distances
 
 
 def _inside(
     rows: Sequence[Atom], fixed: dict[Variable, Fraction], deadline: Deadline
 ) -> dict[Variable, Fraction]:
     """An exact point of the rows with slack in every inequality."""
-    variables = list(
-        dict.fromkeys(s for row in rows for s, _ in row.linear.summands if isinstance(s, Variable))
-    )
-    variables = [v for v in variables if v not in fixed]
+    symbols = dict.fromkeys(symbol for row in rows for symbol, _ in row.linear.summands)
+    variables = [s for s in symbols if isinstance(s, Variable) and s not in fixed]
     A: list[list[Fraction | int]] = []
     b: list[Fraction | int] = []
     for row in rows:

@@ -119,8 +119,7 @@ def _deepest(rows: Rows, wanted: Sequence[bool], deadline: Deadline) -> Point | 
 
 def _slack_program(rows: Rows, wanted: Sequence[bool], deadline: Deadline) -> simplex.Optimum:
     """The largest ``t ≤ 1`` that can be the slack of all wanted rows together."""
+    slack = [0] * rows.n + [1]
     A = [[*a, int(w)] for a, w in zip(rows.A, wanted, strict=True)]
-    A.append([0] * rows.n + [1])
-    return simplex.maximise(
-        [0] * rows.n + [1], Rows.of(A, [*rows.b, 1], n=rows.n + 1), deadline=deadline
-    )
+    program = Rows.of([*A, slack], [*rows.b, 1], n=rows.n + 1)
+    return simplex.maximise(slack, program, deadline=deadline)
