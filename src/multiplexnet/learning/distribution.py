@@ -40,7 +40,7 @@ from multiplexnet.language.formula import Rule, Specification
 from multiplexnet.layer.branches import Branches, Choice
 from multiplexnet.layer.checks import refuse_roomless
 from multiplexnet.layer.multiplexer import Multiplexer
-from multiplexnet.learning.marginals import Law, bases_of, laws_of, reads_of
+from multiplexnet.learning.marginals import Law, bases_of, laws_of
 from multiplexnet.transforms.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts.satisfaction import verdict, violations
@@ -501,7 +501,7 @@ def _factors(
             [mux.compiled.outputs.index(v) for v in block.outputs], device=mux.device
         )
         feasible = None if inputs is None else maps.feasible(inputs, functions=mux.functions)
-        reads = reads_of(maps, columns.numel(), inputs, mux.functions)
+        reads = maps.reads(inputs=inputs, functions=mux.functions)
         places, whole = (
             (columns, mux.out_features)
             if shared

@@ -16,10 +16,8 @@ from torch import Size, Tensor
 from torch.distributions import Independent, MultivariateNormal
 
 from multiplexnet.errors import InputError, ShapeError
-from multiplexnet.transforms.parameters import Functions
-from multiplexnet.transforms.term_maps import TermMaps
 
-__all__ = ["Law", "bases_of", "laws_of", "reads_of"]
+__all__ = ["Law", "bases_of", "laws_of"]
 
 
 @dataclass(frozen=True)
@@ -69,21 +67,6 @@ class Law:
 
     def _own(self, values: Tensor) -> Tensor:
         return values if self.picked is None else values.index_select(-1, self.picked)
-
-
-def reads_of(maps: TermMaps, width: int, inputs: Tensor | None, functions: Functions) -> Tensor:
-    """Which raw values have an effect in which term, ``(K, width)``: the gradient at some point tells."""
-    number = torch.arange(1, len(maps) * width + 1, dtype=torch.float64, device=maps.boxed.device)
-    point, weight = (
-        wave.reshape(len(maps), width) for wave in (number.cos(), (1.7 * number).sin())
-    )
-    with torch.enable_grad():
-        raw = point.to(maps.dtype).requires_grad_()
-        batch = () if inputs is None else inputs.shape[:-1]
-        known = None if inputs is None else inputs.detach()
-        x = maps(raw.expand(*batch, *raw.shape), inputs=known, functions=functions, per_term=True)
-        (gradient,) = torch.autograd.grad((x.double() * weight).sum(), raw)
-    return gradient != 0
 
 
 def bases_of(base: Any, sizes: Sequence[int]) -> list[list[Any]]:

@@ -8,9 +8,10 @@ terms are one tensor and not ten thousand objects::
 
 Each h_k maps all of R^n into the set of its part. What comes out satisfies the part exactly for every raw value; NaN
 comes out as NaN. ``parameters``, ``(*batch, 1 or T, p)`` or with index ``(*batch, p)``, are the known values u of parts
-whose bounds depend on them; other transforms take no notice. ``inverse`` and ``log_abs_det`` belong to the smooth map,
-before its values are rounded to floats. ``unrounded`` does too, and knows that they were: a float x stands for all
-reals that are rounded to it, its *cell*.
+whose bounds depend on them; other transforms take no notice. ``inverse`` and ``log_abs_det_jacobian`` belong to the
+smooth map, before its values are rounded to floats. ``unrounded`` does too, and knows that they were: a float x stands
+for all reals that are rounded to it, its *cell*. ``forward_and_log_det`` computes x and the log-determinant together,
+since they share most of the work. :mod:`multiplexnet.transforms.as_torch` makes one term torch's own ``Transform``.
 """
 
 from __future__ import annotations
@@ -234,7 +235,7 @@ class Transform(Tabled, ABC):
     ) -> tuple[Tensor, Tensor]:
         """``x`` and ``log |det ∂x/∂raw|``, of shape ``(*batch, T)`` or ``(*batch,)``, at least in float32."""
 
-    def log_abs_det(
+    def log_abs_det_jacobian(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         """``log |det ∂x/∂raw|`` alone."""

@@ -174,4 +174,6 @@ class LatticeGauge(Transform):
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """``x`` and the log-determinant of t in the d raw values that it reads."""
-        return self(raw, index), self.gauge.log_abs_det(raw, index).to(self.precision.computing)
+        return self(raw, index), self.gauge.log_abs_det_jacobian(raw, index).to(
+            self.precision.computing
+        )

@@ -207,7 +207,7 @@ class TermMaps(Tabled):
         log_dets: list[Tensor] = []
         for transform, own, chosen, parameters in self._calls(x, index, given, False, x):
             pieces.append(transform.unrounded(own, chosen, parameters))
-            log_dets.append(transform.log_abs_det(pieces[-1], chosen, parameters))
+            log_dets.append(transform.log_abs_det_jacobian(pieces[-1], chosen, parameters))
         raw: Tensor = self.assembly(pieces, index)
         return raw, self._total(log_dets, index)
 
@@ -259,6 +259,28 @@ class TermMaps(Tabled):
                 own = steps[piece] if piece >= 0 else None
                 coarsest[j] = coarsest[j] if own is None else max(coarsest[j], own[row][slot])
         return coarsest
+
+    def reads(self, *, inputs: Tensor | None, functions: Functions) -> Tensor:
+        """Which raw values have an effect in which term, ``(K, D)``; the gradient at some point tells.
+
+        A constant has none. Where equalities hold, as many raw values have one as the term has dimensions.
+
+        Args:
+            inputs: ``(*batch, number of inputs)``, if the rules have any.
+            functions: torch code of the opaque functions by name.
+        """
+        shape = self.assembly.piece.shape
+        number = torch.arange(1, shape.numel() + 1, dtype=torch.float64, device=self.boxed.device)
+        point = number.cos().reshape(shape)
+        weight = (1.7 * number).sin().reshape(shape)
+        batch = () if inputs is None else inputs.shape[:-1]
+        known = None if inputs is None else inputs.detach()
+        with torch.enable_grad():
+            raw = point.to(self.dtype).requires_grad_()
+            every = raw.expand(*batch, *shape)
+            x = self(every, inputs=known, functions=functions, per_term=True)
+            (gradient,) = torch.autograd.grad((x.double() * weight).sum(), raw)
+        return gradient != 0
 
     def _total(self, log_dets: Sequence[Tensor], index: Tensor | None) -> Tensor:
         """The sum over the boxes and the groups, for every term."""
