@@ -19,7 +19,7 @@ def term_transform(mux: Multiplexer, term: int = 0, block: int = 0, **inputs: An
     """One term of a layer as torch's own ``Transform``, over the outputs of its block.
 
     ``torch.distributions.TransformedDistribution(base, [term_transform(mux)])`` is then a distribution on the term;
-    its base is a distribution of the raw values that the term reads. A distribution over all terms and blocks at once is
+    its base is a distribution of the raw values that the term reads. A distribution over all terms and blocks is
     :class:`~multiplexnet.learning.distribution.RulesDistribution`.
 
     Args:
