@@ -210,3 +210,36 @@ def test_refusals_say_what_was_expected() -> None:
     decomposed = Rules("x: bool[30]; sum(x) <= 3")
     with pytest.raises(NestedError):
         term_transform(Multiplexer(decomposed, max_terms=256))
+
+
+# --- the words of torch.distributions ---------------------------------------------------------------------------------
+
+
+def rules_distribution(
+    logits: Tensor | None = None, *, validate_args: bool = False
+) -> RulesDistribution:
+    mux = Multiplexer(Rules("x >= 2 or x <= -2"))
+    base = Normal(torch.zeros(1), 1.0)
+    return RulesDistribution(mux, base, logits, validate_args=validate_args)
+
+
+def test_the_distribution_of_rules_speaks_as_torch_does() -> None:
+    p = rules_distribution()
+    assert set(p.arg_constraints) == {"logits"}
+    for name, constraint in p.arg_constraints.items():
+        assert bool(constraint.check(getattr(p, name)).all())
+    assert p.event_shape == (1,)
+    assert p.support.event_dim == 1
+    assert not p.has_rsample
+    given = torch.tensor([[0.0, 1.0], [2.0, -torch.inf]])
+    assert rules_distribution(given).batch_shape == (2,)
+    assert torch.equal(rules_distribution(given).logits, given)
+
+
+def test_arguments_are_validated_if_that_is_asked_for() -> None:
+    outside = torch.tensor([0.0])
+    assert rules_distribution().log_prob(outside) == -torch.inf
+    with pytest.raises(ValueError, match="within the support"):
+        rules_distribution(validate_args=True).log_prob(outside)
+    with pytest.raises(ValueError, match="logits"):
+        rules_distribution(torch.tensor([0.0, torch.nan]), validate_args=True)
