@@ -266,7 +266,7 @@ class Reached(NamedTuple):
 
     Args:
         z: the raw values.
-        index: the chosen terms, if any were chosen.
+        chosen: the chosen terms, if any were chosen.
         grad: the gradient in x.
         G: the gauge.
         row: the position of the largest row among the rows of all terms.
@@ -274,7 +274,7 @@ class Reached(NamedTuple):
     """
 
     z: Tensor
-    index: Tensor | None
+    chosen: Tensor | None
     grad: Tensor
     G: Tensor
     row: Tensor

@@ -195,8 +195,8 @@ class Intervals(Transform):
     ) -> Tensor:
         """The raw values of y, which is taken to lie at least so far from both ends."""
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
-        above = torch.clamp(y - frame.lower, min=least)  # type: ignore[arg-type]
-        below = torch.clamp(frame.upper - y, min=least)  # type: ignore[arg-type]
+        above = torch.clamp(y - frame.lower, min=least)
+        below = torch.clamp(frame.upper - y, min=least)
         between = torch.log(above) - torch.log(below)
         one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
         return torch.where(has_lower & has_upper, between, one)

@@ -17,7 +17,7 @@ the format: so it is exact. (Intervals by themselves need no clamp; see ``_width
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
 
@@ -43,6 +43,8 @@ from multiplexnet.transforms.elementary import (
 )
 
 __all__ = ["PaperSeparable", "Separable"]
+
+Elementwise = Callable[[Tensor], Tensor]
 
 
 class Kinds(NamedTuple):
@@ -125,8 +127,8 @@ class _Boxed(torch.autograd.Function):
     @staticmethod
     def forward(z: Tensor, columns: Columns, kinds: Kinds, floor: float, portable: bool) -> Tensor:
         lower, upper, base, width, sign, free = columns
-        sigma = torch.sigmoid
-        g = F.softplus
+        sigma: Elementwise = torch.sigmoid
+        g: Elementwise = F.softplus
         if portable:
             z, base, width, sign, free = (t.double() for t in (z, base, width, sign, free))
             sigma = portable_sigmoid
