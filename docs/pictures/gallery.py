@@ -518,8 +518,8 @@ def retrofit() -> Figure:
                 color=BREAKS,
                 linewidth=0.6,
             )
-        points(ax, out[:, 0], out[:, 1], obeys, size=8)
-        ax.set(xlabel="low", xlim=(-0.25, 1.1), ylim=(-0.25, 1.6))
+        points(ax, out[:, 0], out[:, 1], obeys, size=12)
+        ax.set(xlabel="low", xlim=(-0.05, 0.16), ylim=(-0.05, 0.42))
         title(ax, who, share(obeys))
     axes[0].set_ylabel("mid")
     return figure
