@@ -131,7 +131,9 @@ def intervals() -> Figure:
         title(ax, who, f"error {100 * error:.0f} % of the range")
         assert run.rules.satisfied(out).all()
     axes[0].scatter(*outputs[0][0].detach(), s=60, color=BREAKS, zorder=4, clip_on=False)
-    axes[0].text(0.025, 193, "all 256 outputs: no gradient, nothing learned", color=BREAKS, fontsize=8)
+    axes[0].text(
+        0.025, 193, "all 256 outputs: no gradient, nothing learned", color=BREAKS, fontsize=8
+    )
     axes[0].set_ylabel("temperature")
     axes[1].legend(loc="upper right", framealpha=0.9)
     return figure
@@ -298,8 +300,14 @@ def pixel_map() -> Figure:
         optimiser.step()
     plain = net(run.image).movedim(1, -1).detach()
     figure, axes = panels(3, height=2.9)
-    shown = int(run.inside.sum((1, 2, 3)).argmax())  # of four images the one that obeys at most pixels
-    images = ((run.target, "Target"), (plain, "A plain network"), (run.y.detach(), "With the rules"))
+    shown = int(
+        run.inside.sum((1, 2, 3)).argmax()
+    )  # of four images the one that obeys at most pixels
+    images = (
+        (run.target, "Target"),
+        (plain, "A plain network"),
+        (run.y.detach(), "With the rules"),
+    )
     for ax, (values, who) in zip(axes, images, strict=True):
         obeys = run.rules.satisfied(values)
         total = np.ma.masked_array(values.sum(-1)[shown].numpy(), ~obeys[shown].numpy())
