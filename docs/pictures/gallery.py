@@ -527,9 +527,9 @@ def retrofit() -> Figure:
                 linewidth=0.6,
             )
         points(ax, out[:, 0], out[:, 1], obeys, size=12)
-        ax.set(xlabel="low", xlim=(-0.05, 0.16), ylim=(-0.05, 0.42))
+        ax.set(xlabel="low", xticks=[0, 0.05, 0.1, 0.15], xlim=(-0.03, 0.16), ylim=(-0.05, 0.42))
         title(ax, who, share(obeys))
-    axes[0].set_ylabel("mid")
+    axes[0].set(ylabel="mid", xlabel="low (red inside: mid above high)")
     return figure
 
 
