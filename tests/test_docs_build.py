@@ -101,8 +101,13 @@ def names_without_a_place(folder: Path) -> list[str]:
     anchors: set[str] = set()
     for path in (folder / "reference").glob("*.html"):
         anchors |= Page(path.read_text(encoding="utf-8")).anchors
-    homes = ("multiplexnet", "multiplexnet.errors")
-    return [name for name in mx.__all__ if not any(f"{home}.{name}" in anchors for home in homes)]
+    return [name for name in mx.__all__ if not anchors & places_of(name)]
+
+
+def places_of(name: str) -> set[str]:
+    """Where a public name can be explained: as it is imported, among the errors, or as a module."""
+    module = getattr(getattr(mx, name), "__name__", name)
+    return {f"multiplexnet.{name}", f"multiplexnet.errors.{name}", f"module-{module}"}
 
 
 def files_of_the_sources() -> set[Path]:

@@ -1,4 +1,4 @@
-"""The command line: ``multiplexnet explain``, ``multiplexnet check`` and ``multiplexnet certify``.
+"""The command line: ``multiplexnet explain``, ``check``, ``certify``, ``playground`` and ``campaign``.
 
 Exit codes: 0 all is well; 1 rows that break the rules, rules that contradict each other, inputs without an output, a
 certificate that is refuted; 2 input that cannot be read; 130 interrupted; 141 nobody reads the output. With ``--json``
@@ -25,6 +25,7 @@ from typer.core import TyperCommand
 from multiplexnet.errors import MultiplexError
 from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
+from multiplexnet.tools.printing import PLAIN_WIDTH, plain_text
 
 __all__ = ["app"]
 
@@ -41,12 +42,12 @@ app = typer.Typer(
 # --- what every command shares --------------------------------------------------------------------------------------
 
 
-class _BadInput(MultiplexError):
+class BadInput(MultiplexError):
     """What the user gave cannot be used."""
 
 
 @contextmanager
-def _answering(as_json: bool) -> Iterator[None]:
+def answering(as_json: bool) -> Iterator[None]:
     """Errors become a message and exit code 2; a closed pipe ends the program quietly."""
     try:
         yield
@@ -67,10 +68,8 @@ def _printed(text: Callable[[], Any], data: Callable[[], dict[str, Any]], as_jso
     if as_json:
         print(json.dumps(data(), ensure_ascii=False, allow_nan=False))
         return
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    with console.capture() as captured:  # written below, where a closed pipe is ours to handle
-        console.print(text())
-    print(captured.get(), end="")
+    width = None if sys.stdout.isatty() else PLAIN_WIDTH
+    print(plain_text(text(), width), end="")
 
 
 @contextmanager
@@ -151,7 +150,7 @@ def _load(path: Path) -> Any:
     try:
         return Rules.load(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise _BadInput(
+        raise BadInput(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
 
@@ -178,7 +177,7 @@ def check(
     ] = None,
 ) -> None:
     """Which rows of TABLE break which rules, exactly. Exit code 0: none; 1: some; 2: bad input."""
-    with _answering(as_json):
+    with answering(as_json):
         from multiplexnet.tools.reports import check_json, check_text
         from multiplexnet.tools.table_files import estimated_rows
         from multiplexnet.tools.tables import check_table
@@ -252,7 +251,7 @@ def explain(
     ] = SECONDS,
 ) -> None:
     """What the rules in FILE mean: terms, ranges, contradictions. Exit code 1: some input, or all, has no output."""
-    with _answering(as_json):
+    with answering(as_json):
         from multiplexnet.tools.reports import explain_json, explain_text
 
         point = dict(_assignment(text) for text in at or ())
@@ -278,7 +277,7 @@ def _assignment(text: str) -> tuple[str, Fraction]:
     try:
         return name.strip(), Fraction(number.strip())
     except (ValueError, ZeroDivisionError):
-        raise _BadInput(f"--at {text}: write it as in --at limit=300") from None
+        raise BadInput(f"--at {text}: write it as in --at limit=300") from None
 
 
 def _draw(compiled: Any, path: Path, axes: Sequence[str] | None, at: dict[str, Fraction]) -> None:
@@ -287,7 +286,7 @@ def _draw(compiled: Any, path: Path, axes: Sequence[str] | None, at: dict[str, F
     try:
         plot_terms(compiled, axes, path, at=at)
     except OSError as error:
-        raise _BadInput(f"{path} cannot be written: {error.strerror or error}") from None
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
     print(f"drawn: {path}", file=sys.stderr)
 
 
@@ -307,23 +306,19 @@ def certify(
     ] = None,
 ) -> None:
     """Check the certificate in FILE again, without the compiler. Exit code 0: certified; 1: refuted; 2: unreadable."""
-    with _answering(as_json):
+    with answering(as_json):
         from rich.text import Text
 
-        from multiplexnet.certificate.check import checked
-        from multiplexnet.certificate.document import Certificate
-        from multiplexnet.certificate.report import report_json, report_text
-        from multiplexnet.certificate.rules import written
+        from multiplexnet.certificate.check import certify as check_certificate
+        from multiplexnet.certificate.report import report_json
 
         try:
-            certificate = Certificate.load(file)
-            given = None if rules is None else written(rules)
+            report = check_certificate(file, rules)
         except OSError as error:
-            raise _BadInput(
+            raise BadInput(
                 f"{error.filename or file} cannot be read: {error.strerror or error}"
             ) from None
-        report = checked(certificate, rules=given)
         data = {"certificate_file": str(file), **report_json(report)}
-        _printed(lambda: Text(report_text(report)), lambda: data, as_json)
+        _printed(lambda: Text(str(report)), lambda: data, as_json)
         if not report.certified:
             raise typer.Exit(1)

@@ -88,7 +88,7 @@ def check_json(report: TableReport) -> Json:
         for d in report.domains
     ]
     return {
-        "table": report.path,
+        "table": report.table,
         "rows": report.rows,
         "obeying_rows": report.obeying,
         "all_obey": report.all_obey,
@@ -116,10 +116,10 @@ def check_text(report: TableReport) -> RenderableType:
 def _verdict(report: TableReport) -> Text:
     if report.rows == 0:
         return Text(
-            f"{report.path}: the table has a header and no rows, so nothing breaks the rules.",
+            f"{report.table}: the table has a header and no rows, so nothing breaks the rules.",
             style="yellow",
         )
-    head = f"{report.path}: {_counted(report.rows, 'row')} checked in {report.seconds:.1f} s, "
+    head = f"{report.table}: {_counted(report.rows, 'row')} checked in {report.seconds:.1f} s, "
     if report.all_obey:
         return Text.assemble(head, ("all obey the rules.", "green"))
     failed = report.rows - report.obeying
@@ -137,16 +137,18 @@ def _rule_table(report: TableReport) -> Table:
         ("largest violation", True),
     )
     for r in report.rules:
-        largest = (
-            None
-            if r.largest is None
-            else "on the boundary"
-            if r.largest == 0
-            else _readable(r.largest)
-        )
+        largest = _largest(r.largest)
         row = _cells(r.rule.line, r.rule.text, f"{r.violations:,}", r.first_row, largest)
         table.add_row(*row, style="red" if r.violations else "")
     return table
+
+
+def _largest(violation: Fraction | float | None) -> str | None:
+    if violation is None:
+        return None
+    if violation == 0:
+        return "on the boundary"
+    return _readable(violation)
 
 
 def _domain_table(report: TableReport) -> Table:
@@ -379,9 +381,21 @@ def _interval(r: Range) -> str:
         return f"= {r.labels[0]}" if len(r.labels) == 1 else ", ".join(r.labels)
     if r.lower is not None and r.lower == r.upper:
         return f"= {_readable(r.lower)}"
-    lower = "(−∞" if r.lower is None else f"{'[' if r.lower_attained else '('}{_readable(r.lower)}"
-    upper = "∞)" if r.upper is None else f"{_readable(r.upper)}{']' if r.upper_attained else ')'}"
-    return f"{lower}, {upper}"
+    return f"{_lower_end(r)}, {_upper_end(r)}"
+
+
+def _lower_end(r: Range) -> str:
+    if r.lower is None:
+        return "(−∞"
+    bracket = "[" if r.lower_attained else "("
+    return bracket + _readable(r.lower)
+
+
+def _upper_end(r: Range) -> str:
+    if r.upper is None:
+        return "∞)"
+    bracket = "]" if r.upper_attained else ")"
+    return _readable(r.upper) + bracket
 
 
 def _diagnosis(explanation: Explanation) -> Iterator[Text]:

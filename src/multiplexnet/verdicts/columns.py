@@ -114,7 +114,7 @@ class Column:
     def integers(numbers: NDArray[np.int64]) -> Column:
         """Integers of 64 bits, exactly."""
         high = numbers.astype(np.float64)
-        if len(numbers) == 0 or np.abs(high).max() <= 2.0**53:
+        if len(numbers) == 0 or np.abs(high).max() < 2.0**53:  # 2**53 + 1 is rounded to 2**53
             return Column((high,))
         # 2**63 does not fit int64: step down to the double below, the rest is then positive and small.
         high = np.where(high >= 2.0**63, np.nextafter(2.0**63, 0), high)
