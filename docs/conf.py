@@ -37,6 +37,7 @@ nb_execution_in_temp = True  # what cells write is not written here
 nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+nb_output_stderr = "remove-warn"  # what a cell says on stderr is a warning, and warnings are errors
 
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
