@@ -11,18 +11,21 @@ from fractions import Fraction
 from math import prod
 
 __all__ = [
+    "CascadeBudgetExceeded",
     "ContradictionError",
     "CyclicFunctionError",
     "DomainError",
     "DtypeError",
     "EliminationError",
     "EqualityError",
+    "GridError",
     "InputError",
     "MagnitudeError",
     "MultiplexError",
     "NestedError",
     "PlotError",
     "ProductError",
+    "RangeError",
     "RecordError",
     "RuleSyntaxError",
     "ShapeError",
@@ -267,3 +270,55 @@ class EliminationError(MultiplexError, RuntimeError):
             f"bounds of {', '.join(self.outputs)} with run-time values in them need {count} rows (allowed: {budget}): "
             "tie fewer of these outputs together, or take the run-time values out of the rules that do"
         )
+
+
+# --- cascades -------------------------------------------------------------------------------------------------------
+
+
+class CascadeBudgetExceeded(MultiplexError, RuntimeError):
+    """Rules whose projection onto fewer and fewer outputs grew beyond what it was given.
+
+    Args:
+        output: the output at which it exploded.
+        found: how many clauses its projection had by then.
+        seconds: the time that had passed.
+        allowed: what was allowed, as text.
+    """
+
+    def __init__(self, output: str, found: int, seconds: float, allowed: str) -> None:
+        self.output, self.found, self.seconds = output, found, seconds
+        super().__init__(
+            f"the rules without {output} have {found} clauses after {seconds:.1f} s ({allowed}). Drop or split rules "
+            f"that tie {output} to many others, name another order of the outputs with order=[…], give outputs narrower "
+            "ranges, or allow more time or clauses"
+        )
+
+
+class RangeError(MultiplexError, ValueError):
+    """An output that others depend on and that the rules leave without ends.
+
+    Args:
+        output: its name.
+        lower: the lower end that was found, if any.
+        upper: the upper end that was found, if any.
+    """
+
+    def __init__(self, output: str, lower: Fraction | None, upper: Fraction | None) -> None:
+        self.output = output
+        missing = [name for name, end in (("lower", lower), ("upper", upper)) if end is None]
+        super().__init__(
+            f"{output} depends on other outputs, and the rules give it no {' and no '.join(missing)} end: a cascade "
+            f"needs one to choose its grid. Add a rule such as `-1000 <= {output} <= 1000`"
+        )
+
+
+class GridError(MultiplexError, ValueError):
+    """Rules that no point of the grid obeys, or that need a grid finer than exact sums allow.
+
+    Args:
+        reason: what was found, and what to do.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)

@@ -85,7 +85,7 @@ def variables_of(clause: Clause) -> set[int]:
 def clause_of(rows: Iterable[Row], ranges: Ranges) -> Clause | None:
     """The clause of these rows, simplified where the variables stay in their ranges; ``None`` if it always holds.
 
-    Of rows with the same left side the weakest is kept; rows that never hold are dropped; two rows that together leave
+    Variables with one value only are replaced by it. Of rows with the same left side the weakest is kept; rows that never hold are dropped; two rows that together leave
     nothing out, like ``x ≤ 3`` and ``x ≥ 4``, make the clause true.
 
     Example:
@@ -96,7 +96,8 @@ def clause_of(rows: Iterable[Row], ranges: Ranges) -> Clause | None:
         True
     """
     bounds: dict[tuple[tuple[int, int], ...], int] = {}
-    for row in rows:
+    for given in rows:
+        row = _without_fixed(given, ranges)
         if row.most(ranges) <= row.bound:
             return None
         if row.least(ranges) <= row.bound:
@@ -106,6 +107,15 @@ def clause_of(rows: Iterable[Row], ranges: Ranges) -> Clause | None:
         if opposite is not None and -opposite <= bound + 1:
             return None
     return tuple(Row(terms, bounds[terms]) for terms in sorted(bounds))
+
+
+def _without_fixed(row: Row, ranges: Ranges) -> Row:
+    """The row with the values of variables that can have only one."""
+    fixed = [(v, c) for v, c in row.terms if ranges[v].lower == ranges[v].upper]
+    if not fixed:
+        return row
+    rest = {v: c for v, c in row.terms if ranges[v].lower != ranges[v].upper}
+    return row_of(rest, row.bound - sum(c * ranges[v].lower for v, c in fixed))
 
 
 def subsumes(strong: Clause, weak: Clause) -> bool:
