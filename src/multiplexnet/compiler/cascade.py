@@ -12,7 +12,7 @@ resolution (:mod:`~multiplexnet.compiler.cascade_projection`), which asks no sol
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from time import perf_counter
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 from multiplexnet.compiler.cascade_clauses import AtomClause, TooManyClauses, clauses_of
 from multiplexnet.compiler.cascade_grid import Grid, grid_of, power_at_least
 from multiplexnet.compiler.cascade_known import Known
-from multiplexnet.compiler.cascade_options import sides_of
+from multiplexnet.compiler.cascade_options import sides_of, splits_of
 from multiplexnet.compiler.cascade_order import Elimination
 from multiplexnet.compiler.cascade_projection import Bucket
 from multiplexnet.compiler.cascade_rows import Clause, Range, Row
@@ -216,12 +216,20 @@ class _Search:
             fine = [(v, abs(c) & -abs(c)) for v, c in row.terms if v < len(grid.outputs)]
             raised = {v: factor / low for v, low in fine if low < factor and self._is_real(grid, v)}
             if not raised:
-                names = ", ".join(grid.outputs[v].name for v, _ in fine) or "inputs"
-                raise GridError(f"a rule over {names} needs numbers beyond 2^53, which no float holds exactly")
+                raised = self._finest(grid, factor)
             for v, times in raised.items():
                 output = grid.outputs[v]
                 found[output] = max(found.get(output, Fraction(0)), grid.steps[v] * times)
         return found
+
+    def _finest(self, grid: Grid, factor: Fraction) -> dict[int, Fraction]:
+        """By how much the finest spacings of all outputs have to grow."""
+        real = [v for v in range(len(grid.outputs)) if self._is_real(grid, v)]
+        if not real:
+            names = ", ".join(v.name for v in grid.outputs[:6])
+            raise GridError(f"the rules over {names} need whole numbers beyond 2^53, which no float holds exactly")
+        wanted = factor * min(grid.steps[v] for v in real)
+        return {v: wanted / grid.steps[v] for v in real if grid.steps[v] < wanted}
 
     @staticmethod
     def _is_real(grid: Grid, variable: int) -> bool:
@@ -271,6 +279,7 @@ class _Search:
             return Step(bucket, ((),), None)
         if isinstance(output.domain, Bool | Category):
             return Step(bucket, (), tuple(range(bucket.range.lower, bucket.range.upper + 1)))
+        bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket)))
         sides = sides_of(bucket, grid.ranges, self.budget.options)
         if sides is None:
             raise self._exceeded(output.name, len(bucket.gaps), f"at most {self.budget.options} options an output")

@@ -122,6 +122,8 @@ def _step(output: Variable, ends: Ends, form: Format, least: Fraction) -> Fracti
         return Fraction(1)
     if not size:
         return Fraction(1)
+    if lower == upper and form.representable(lower):
+        return _unit(lower)
     return max(power_at_least(size / 2**form.precision), form.tiny, least)
 
 

@@ -7,7 +7,7 @@ from math import inf
 from multiplexnet.compiler.cascade_projection import Bucket
 from multiplexnet.compiler.cascade_rows import Clause, Ranges, Row
 
-__all__ = ["sides_of"]
+__all__ = ["sides_of", "splits_of"]
 
 Sides = tuple[bool, ...]
 
@@ -40,6 +40,23 @@ def sides_of(bucket: Bucket, ranges: Ranges, most: int) -> tuple[Sides, ...] | N
         if len(partial) > most:
             return None
     return tuple(sides for sides, _, _ in partial)
+
+
+def splits_of(bucket: Bucket) -> tuple[Clause, ...]:
+    """Gaps without any width, which hold always, that make single values at the ends of a range options of their own.
+
+    Rules such as «at most 3 of these are positive» say of an output that starts at 0 that it is 0 unless …: being 0 is a
+    decision, and a map from raw values to an interval would practically never take it.
+    """
+    x, (lower, upper) = bucket.variable, bucket.range
+    if upper - lower < 2:
+        return ()
+    found = []
+    if any(row == Row(((x, 1),), lower) for clause in bucket.upper for row in clause):
+        found.append((Row(((x, -1),), -lower - 1), Row(((x, 1),), lower)))
+    if any(row == Row(((x, -1),), -upper) for clause in bucket.lower for row in clause):
+        found.append((Row(((x, -1),), -upper), Row(((x, 1),), upper - 1)))
+    return tuple(found)
 
 
 def _least_above(x: int, gap: Clause, ranges: Ranges) -> float:

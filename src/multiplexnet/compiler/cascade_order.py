@@ -3,15 +3,16 @@
 Each round takes the variable whose projection promises the fewest new clauses. Ties go to the one that was declared
 last, so that outputs are computed in the order they were declared where nothing speaks against it. Variables that
 resolution could only treat by a dark shadow (no coefficient ±1 on one side) wait, which puts coarse grids before fine
-ones in the order of computing.
+ones in the order of computing. What a hidden variable is a function of leaves right after it: computed in pairs, counts
+of the outputs so far are all that has to be remembered of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from multiplexnet.compiler.cascade_projection import Bucket, Projection, bucket_of, projection
-from multiplexnet.compiler.cascade_rows import Clause, Ranges, Row, subsumes, variables_of
+from multiplexnet.compiler.cascade_rows import Clause, Ranges, subsumes
 
 __all__ = ["Clauses", "Elimination"]
 
@@ -23,6 +24,8 @@ class Clauses:
         self._numbers: dict[Clause, int] = {}
         self._by_terms: dict[tuple[tuple[int, int], ...], set[Clause]] = {}
         self._by_variable: dict[int, set[Clause]] = {}
+        self._signs: dict[Clause, dict[int, tuple[int, int]]] = {}
+        self._count = 0
         self.is_false = False
         for clause in clauses:
             self.add(clause)
@@ -30,7 +33,7 @@ class Clauses:
     def __len__(self) -> int:
         return len(self._numbers)
 
-    def __iter__(self) -> Iterable[Clause]:  # type: ignore[override]
+    def __iter__(self) -> Iterator[Clause]:
         return iter(sorted(self._numbers, key=self._numbers.__getitem__))
 
     def of(self, variable: int) -> list[Clause]:
@@ -46,18 +49,37 @@ class Clauses:
             return
         for other in [c for c in set.intersection(*related) if subsumes(clause, c)]:
             self.remove(other)
-        self._numbers[clause] = max(self._numbers.values(), default=0) + 1
+        self._count += 1
+        self._numbers[clause] = self._count
+        self._signs[clause] = _signs(clause)
         for row in clause:
             self._by_terms.setdefault(row.terms, set()).add(clause)
-        for v in variables_of(clause):
+        for v in self._signs[clause]:
             self._by_variable.setdefault(v, set()).add(clause)
 
     def remove(self, clause: Clause) -> None:
         del self._numbers[clause]
         for row in clause:
             self._by_terms[row.terms].discard(clause)
-        for v in variables_of(clause):
+        for v in self._signs.pop(clause):
             self._by_variable[v].discard(clause)
+
+    def signs(self, variable: int) -> list[tuple[int, int]]:
+        """For every clause that mentions the variable its least and its largest coefficient in it."""
+        return [self._signs[clause][variable] for clause in self._by_variable.get(variable, ())]
+
+    def degree(self, variable: int) -> int:
+        """How many variables share a clause with this one, itself counted."""
+        return len(set().union(*(self._signs[clause] for clause in self._by_variable.get(variable, ()))))
+
+
+def _signs(clause: Clause) -> dict[int, tuple[int, int]]:
+    found: dict[int, tuple[int, int]] = {}
+    for row in clause:
+        for v, c in row.terms:
+            low, high = found.get(v, (c, c))
+            found[v] = min(low, c), max(high, c)
+    return found
 
 
 class Elimination:
@@ -109,18 +131,14 @@ class Elimination:
         if self._leaving is not None:
             return self._leaving.pop()
         needed = {v for w in self._left for v in self._after.get(w, ())}
-        return min((v for v in self._left if v not in needed), key=self._cost)
+        free = [v for v in self._left if v not in needed]
+        last = self.buckets[0].variable if self.buckets else None
+        following = [v for v in free if v in self._after.get(last, ())] if last is not None else []
+        return min(following or free, key=self._cost)
 
     def _cost(self, variable: int) -> tuple[bool, int, int, int]:
-        clauses = self.clauses.of(variable)
-        own = [[row.coefficient(variable) for row in clause] for clause in clauses]
-        lower = 1 + sum(any(c < 0 for c in signs) for signs in own)
-        upper = 1 + sum(any(c > 0 for c in signs) for signs in own)
-        dark = any(c < -1 for signs in own for c in signs) and any(c > 1 for signs in own for c in signs)
-        degree = len(set().union(*map(variables_of, clauses))) if clauses else 0
-        return dark, lower * upper - len(clauses), degree, -self._place[variable]
-
-
-def unit(clause: Clause) -> Row | None:
-    """The row of a clause that has only one."""
-    return clause[0] if len(clause) == 1 else None
+        signs = self.clauses.signs(variable)
+        lower = 1 + sum(low < 0 for low, _ in signs)
+        upper = 1 + sum(high > 0 for _, high in signs)
+        dark = any(low < -1 for low, _ in signs) and any(high > 1 for _, high in signs)
+        return dark, lower * upper - len(signs), self.clauses.degree(variable), -self._place[variable]

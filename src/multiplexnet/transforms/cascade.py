@@ -45,7 +45,7 @@ class Chosen:
     upper: Number
 
 
-Choose = Callable[[int, Sequence[Option], Tensor | None], Chosen]
+Choose = Callable[[Sequence[Option], Tensor | None, torch.dtype], Chosen]
 
 
 class CascadeMap(nn.Module):
@@ -99,11 +99,11 @@ class CascadeMap(nn.Module):
     ) -> Tensor:
         """Like ``forward``, with options drawn by their probabilities."""
 
-        def drawn(variable: int, options: Sequence[Option], own: Tensor | None) -> Chosen:
+        def drawn(options: Sequence[Option], own: Tensor | None, dtype: torch.dtype) -> Chosen:
             if own is not None:
                 uniform = torch.rand(own.shape, generator=generator, dtype=torch.float64, device=own.device)
                 own = own.double() - torch.log(-torch.log(uniform.clamp(1e-300, 1 - 1e-16)))
-            return _best(variable, options, own)
+            return _best(options, own, dtype)
 
         return self._run(values, logits, inputs, drawn)
 
@@ -113,7 +113,7 @@ class CascadeMap(nn.Module):
         ks = rows.known
         for step in self.cascade.steps:
             options = rows.options(step)
-            chosen = choose(step.variable, options, rows.logits(step))
+            chosen = choose(options, rows.logits(step), self.computing)
             ks[step.variable] = rows.value(step, chosen)
         out = [ks[i] * float(self.cascade.spacing[i]) for i in range(self.in_values)]
         x = torch.stack([rows.full(o) for o in out], -1).to(self.precision.dtype)
@@ -122,18 +122,19 @@ class CascadeMap(nn.Module):
         return x.reshape(*batch, self.in_values)
 
 
-def _best(variable: int, options: Sequence[Option], logits: Tensor | None) -> Chosen:
+def _best(options: Sequence[Option], logits: Tensor | None, dtype: torch.dtype) -> Chosen:
     """The possible option with the largest logit."""
     if logits is None:
         return Chosen(options[0].lower, options[0].upper)
-    lower = upper = torch.full_like(logits[0], torch.nan)
+    nothing = torch.full((logits.shape[-1],), torch.nan, dtype=dtype, device=logits.device)
+    lower = upper = nothing
     best = torch.full_like(logits[0], -torch.inf)
     for option, logit in zip(options, logits.unbind(0), strict=True):
         better = logit > best
         if option.possible is not None:
             better = better & option.possible
-        lower = _where(better, option.lower, lower)
-        upper = _where(better, option.upper, upper)
+        lower = _where(better, option.lower, lower, dtype)
+        upper = _where(better, option.upper, upper, dtype)
         best = torch.where(better, logit, best)
     return Chosen(lower, upper)
 
@@ -217,7 +218,7 @@ class _Rows:
 
     def _where_active(self, x: int, clause: Clause, end: Number, otherwise: Number) -> Number:
         others = [row for row in clause if not row.coefficient(x)]
-        return _where(self._any(others), otherwise, end) if others else end
+        return _where(self._any(others), otherwise, end, self.computing) if others else end
 
     # --- steps ------------------------------------------------------------------------------------------------------
 
@@ -307,12 +308,10 @@ def _at_most(small: Number, large: Number) -> Tensor | bool:
     return small <= large
 
 
-def _where(mask: Tensor, yes: Number, no: Number) -> Tensor:
-    if not isinstance(yes, Tensor) and not isinstance(no, Tensor):
-        return torch.where(mask, yes, no)
+def _where(mask: Tensor, yes: Number, no: Number, dtype: torch.dtype) -> Tensor:
+    """``yes`` where the mask holds, else ``no``; two plain numbers would become a tensor of torch's default dtype."""
     if not isinstance(yes, Tensor):
-        assert isinstance(no, Tensor)
-        return no.masked_fill(mask, yes)
+        yes = torch.tensor(yes, dtype=dtype, device=mask.device)
     if not isinstance(no, Tensor):
-        return yes.masked_fill(~mask, no)
+        no = torch.tensor(no, dtype=dtype, device=mask.device)
     return torch.where(mask, yes, no)
