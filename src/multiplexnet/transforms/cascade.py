@@ -14,11 +14,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
 
 from multiplexnet.compiler.cascade import EXACT, Cascade, Step
 from multiplexnet.compiler.cascade_rows import Clause, Row
 from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade_known import known_values
+from multiplexnet.transforms.cascade_program import Program, program_of
 
 __all__ = ["CascadeMap", "Chosen"]
 
@@ -72,7 +74,9 @@ class CascadeMap(nn.Module):
             if step.size > 1:
                 self.logit_start[step.variable] = self.in_logits
                 self.in_logits += step.size
-        self.register_buffer("anchor", torch.zeros(0, dtype=dtype), persistent=False)
+        spacing = torch.tensor([float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64)
+        self.register_buffer("spacing", spacing, persistent=False)
+        self.program = program_of(cascade, self.logit_start)
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -88,7 +92,31 @@ class CascadeMap(nn.Module):
         Returns:
             ``(*batch, in_values)``, NaN in rows whose inputs leave nothing.
         """
-        return self._run(values, logits, inputs, _best)
+        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+            return self._run(values, logits, inputs, _best)
+        flat, own, known = self._flat(values, logits, inputs)
+        x = _Run.apply(self.program, self.spacing, flat, own, *known)  # type: ignore[no-untyped-call]
+        return x.t().to(self.precision.dtype).reshape(values.shape)  # type: ignore[no-any-return]
+
+    def _flat(
+        self, values: Tensor, logits: Tensor | None, inputs: Tensor | None
+    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """Raw values ``(D, B)``, logits ``(O, B)`` without NaN and infinities, and what is known of the inputs."""
+        flat = values.reshape(-1, self.in_values).to(self.computing).t()
+        if not self.training:
+            flat = flat.nan_to_num(0.0, torch.inf, -torch.inf)
+        own = None
+        if self.in_logits:
+            assert logits is not None
+            largest = torch.finfo(logits.dtype).max
+            own = logits.detach().reshape(-1, self.in_logits).nan_to_num(-largest, largest, -largest).t().contiguous()
+        known: list[Tensor] = []
+        if self.cascade.known:
+            assert inputs is not None
+            ranges = self.cascade.ranges[len(self.cascade.outputs) :]
+            found = known_values(self.cascade.known, ranges, inputs.reshape(-1, inputs.shape[-1]).t())
+            known = [value.to(self.computing) for value in found]
+        return flat.contiguous(), own, known
 
     def sample(
         self,
@@ -120,6 +148,27 @@ class CascadeMap(nn.Module):
         if rows.refused is not None:
             x = x.masked_fill(rows.refused.unsqueeze(-1), torch.nan)
         return x.reshape(*batch, self.in_values)
+
+
+class _Run(torch.autograd.Function):
+    """A program on raw values ``(D, B)``; x, ``(D, B)``."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, program: Program, spacing: Tensor, values: Tensor, logits: Tensor | None, *known: Tensor
+    ) -> Tensor:
+        sigma = values.sigmoid()
+        found, tape = program.run(sigma, logits, known)
+        ctx.program, ctx.tape = program, tape
+        ctx.scale = spacing.to(found.dtype).unsqueeze(-1)
+        ctx.sigma = sigma
+        return found * ctx.scale
+
+    @staticmethod
+    @once_differentiable  # type: ignore[untyped-decorator]
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        raw, known = ctx.program.back(ctx.tape, ctx.sigma, grads[0] * ctx.scale)
+        return None, None, raw, None, *known
 
 
 def _best(options: Sequence[Option], logits: Tensor | None, dtype: torch.dtype) -> Chosen:
@@ -264,12 +313,9 @@ class _Rows:
         if step.variable >= self.owner.in_values:  # hidden: the interval is a point
             return self.full(lower)
         sigma = self.sigma[step.variable]
-        smooth = lower + (upper - lower) * sigma
-        with torch.no_grad():
-            rounded = _largest([_smallest([smooth.round(), upper]), lower])
-        if not smooth.requires_grad:
-            return self.full(rounded)
-        return rounded.detach() + (smooth - smooth.detach())  # type: ignore[union-attr]
+        smooth = torch.addcmul(self.full(lower), self.full(upper - lower), sigma)
+        rounded = smooth.detach().round()
+        return rounded + (smooth - smooth.detach()) if smooth.requires_grad else rounded
 
 
 # --- numbers and tensors alike --------------------------------------------------------------------------------------
