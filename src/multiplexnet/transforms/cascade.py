@@ -2,52 +2,38 @@ r"""The map of a cascade: one output after another, each a whole number of steps
 
 Rows are evaluated on whole numbers below 2^53 (below 2^24 in float32), so no sum rounds, in whatever order it is added, and
 ``⌈n / a⌉`` computed from the rounded quotient is right: n/a is whole and representable, or at least 1/a away from every
-whole number, which is more than the rounding of a quotient below 2^53. The value ``clamp(round(L + (U − L) σ), L, U)`` is a
-whole number between L and U however inaccurate σ is, and ``h · k`` is a number of the format.
+whole number, which is more than the rounding of a quotient below 2^53. The value ``round(L + (U − L) σ)`` with ``0 ≤ σ ≤ 1`` is a
+whole number between L and U, fused or not, since rounding is monotone and L and U are numbers of the format that is
+computed in. ``h · k`` is a number of the format that comes out.
+
+**Probabilities.** With z drawn from a logistic distribution around the raw value, ``k = round(L + (U − L) sigmoid(z))``
+takes each whole number with a probability that is known in closed form, and the whole interval with equal
+probabilities if the raw value is 0. On a grid a density is a probability, so points and intervals need no common measure.
+Every value belongs to exactly one option, so ``log p(x)`` is a sum over outputs of the logarithm of one product.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.functional import logsigmoid
 
 from multiplexnet.compiler.cascade import EXACT, Cascade, Step
-from multiplexnet.compiler.cascade_rows import Clause, Row
 from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade_known import known_values
 from multiplexnet.transforms.cascade_program import Program, program_of
+from multiplexnet.transforms.cascade_walk import Option, Walk, straight_through
 
-__all__ = ["CascadeMap", "Chosen"]
+__all__ = ["CascadeMap"]
 
 SMALL = 2**24
 """Whole numbers below this are exact in float32."""
 
-Number = Tensor | float
-
-
-@dataclass(frozen=True)
-class Option:
-    """One interval of an output: its ends, and where it has any value; numbers where they are the same in all rows."""
-
-    lower: Number
-    upper: Number
-    possible: Tensor | None
-
-
-@dataclass(frozen=True)
-class Chosen:
-    """The interval in which an output lies, ends included, ``(B,)`` each; NaN where nothing is possible."""
-
-    lower: Number
-    upper: Number
-
-
-Choose = Callable[[Sequence[Option], Tensor | None, torch.dtype], Chosen]
+Decide = Callable[[Walk, Step, Sequence[Option]], Tensor]
 
 
 class CascadeMap(nn.Module):
@@ -57,9 +43,13 @@ class CascadeMap(nn.Module):
         cascade: what was compiled.
         dtype: of the values that come out; the cascade was made for it.
 
-    ``in_values`` raw values (one for every output), ``in_logits`` logits: those of every output with more than one option,
-    in the order of computing.
+    Raw values are ``(*batch, in_values)``, one for every output, logits ``(*batch, in_logits)``, those of every output with
+    more than one option in the order of computing, inputs ``(*batch, I)``.
+
+    In training NaN stays NaN; in ``eval()`` a raw value that is NaN is read as 0.
     """
+
+    spacing: Tensor
 
     def __init__(self, cascade: Cascade, dtype: torch.dtype) -> None:
         super().__init__()
@@ -68,15 +58,16 @@ class CascadeMap(nn.Module):
         self.cascade, self.precision = cascade, precision_of(dtype)
         self.computing = torch.float32 if cascade.size < SMALL and dtype is not torch.float64 else torch.float64
         self.in_values = len(cascade.visible)
-        self.logit_start: dict[int, int] = {}
-        self.in_logits = 0
-        for step in cascade.steps:
-            if step.size > 1:
-                self.logit_start[step.variable] = self.in_logits
-                self.in_logits += step.size
+        self.first_logit = dict(_first_logits(cascade))
+        self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
+        self.program = program_of(cascade, self.first_logit)
         spacing = torch.tensor([float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64)
         self.register_buffer("spacing", spacing, persistent=False)
-        self.program = program_of(cascade, self.logit_start)
+
+    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> CascadeMap:
+        """Moves to another device; the spacing keeps its dtype, whatever the module is cast to."""
+        self.spacing = self.spacing.to(fn(self.spacing).device)
+        return self
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -84,70 +75,275 @@ class CascadeMap(nn.Module):
     def forward(self, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None) -> Tensor:
         """The most probable option of every output, and in it the value that the raw value says.
 
-        Args:
-            values: ``(*batch, in_values)``.
-            logits: ``(*batch, in_logits)``.
-            inputs: ``(*batch, I)``.
-
         Returns:
             ``(*batch, in_values)``, NaN in rows whose inputs leave nothing.
         """
-        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-            return self._run(values, logits, inputs, _best)
         flat, own, known = self._flat(values, logits, inputs)
-        x = _Run.apply(self.program, self.spacing, flat, own, *known)  # type: ignore[no-untyped-call]
-        return x.t().to(self.precision.dtype).reshape(values.shape)  # type: ignore[no-any-return]
+        return self._shaped(self._computed(flat, own, known), values.shape)
 
-    def _flat(
-        self, values: Tensor, logits: Tensor | None, inputs: Tensor | None
-    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
-        """Raw values ``(D, B)``, logits ``(O, B)`` without NaN and infinities, and what is known of the inputs."""
-        flat = values.reshape(-1, self.in_values).to(self.computing).t()
-        if not self.training:
-            flat = flat.nan_to_num(0.0, torch.inf, -torch.inf)
-        own = None
-        if self.in_logits:
-            assert logits is not None
-            largest = torch.finfo(logits.dtype).max
-            own = logits.detach().reshape(-1, self.in_logits).nan_to_num(-largest, largest, -largest).t().contiguous()
-        known: list[Tensor] = []
-        if self.cascade.known:
-            assert inputs is not None
-            ranges = self.cascade.ranges[len(self.cascade.outputs) :]
-            found = known_values(self.cascade.known, ranges, inputs.reshape(-1, inputs.shape[-1]).t())
-            known = [value.to(self.computing) for value in found]
-        return flat.contiguous(), own, known
-
+    @in_full_precision
     def sample(
         self,
         values: Tensor,
         logits: Tensor | None = None,
         inputs: Tensor | None = None,
         generator: torch.Generator | None = None,
+        *,
+        noisy: bool = False,
     ) -> Tensor:
-        """Like ``forward``, with options drawn by their probabilities."""
+        """Like ``forward``, with options drawn by their probabilities.
 
-        def drawn(options: Sequence[Option], own: Tensor | None, dtype: torch.dtype) -> Chosen:
-            if own is not None:
-                uniform = torch.rand(own.shape, generator=generator, dtype=torch.float64, device=own.device)
-                own = own.double() - torch.log(-torch.log(uniform.clamp(1e-300, 1 - 1e-16)))
-            return _best(options, own, dtype)
+        Args:
+            values: as for ``forward``.
+            logits: as for ``forward``.
+            inputs: as for ``forward``.
+            generator: of the random numbers.
+            noisy: whether values are drawn as well, so that x is distributed as ``log_prob`` says.
+        """
+        flat, own, known = self._flat(values, logits, inputs)
+        if own is not None:
+            own = own.double() - torch.log(-torch.log(_uniform(own, generator)))
+        if noisy:
+            uniform = _uniform(flat, generator)
+            flat = flat + (torch.log(uniform) - torch.log1p(-uniform)).to(flat.dtype)
+        return self._shaped(self._computed(flat, own, known), values.shape)
 
-        return self._run(values, logits, inputs, drawn)
+    def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
+        """x, ``(D, B)``, in the dtype to compute in."""
+        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+            return self._walked(flat.sigmoid(), logits, known)
+        x: Tensor = _Run.apply(self.program, self.spacing, flat, logits, *known)  # type: ignore[no-untyped-call]
+        return x
 
-    def _run(self, values: Tensor, logits: Tensor | None, inputs: Tensor | None, choose: Choose) -> Tensor:
-        batch = values.shape[:-1]
-        rows = _Rows(self, values, logits, inputs)
-        ks = rows.known
+    def _walked(self, sigma: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
+        """The same with torch's own operations."""
+
+        def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
+            lower, upper = self._best(walk, step, options, logits)
+            if step.variable >= self.in_values:  # hidden: the interval is a point
+                return lower
+            smooth = torch.addcmul(lower, upper - lower, sigma[step.variable])
+            return straight_through(smooth, torch.round)
+
+        walk = self._walk(known, sigma[0], decide)
+        x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self._scale(sigma)
+        return x.masked_fill(walk.refused, torch.nan)
+
+    def _walk(self, known: list[Tensor], like: Tensor, decide: Decide) -> Walk:
+        walk = Walk(self.cascade, known, like)
         for step in self.cascade.steps:
-            options = rows.options(step)
-            chosen = choose(options, rows.logits(step), self.computing)
-            ks[step.variable] = rows.value(step, chosen)
-        out = [ks[i] * float(self.cascade.spacing[i]) for i in range(self.in_values)]
-        x = torch.stack([rows.full(o) for o in out], -1).to(self.precision.dtype)
-        if rows.refused is not None:
-            x = x.masked_fill(rows.refused.unsqueeze(-1), torch.nan)
-        return x.reshape(*batch, self.in_values)
+            walk.take(step, decide(walk, step, walk.options(step)))
+        return walk
+
+    def _best(
+        self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The ends of the possible option with the largest logit; NaN where none is possible."""
+        lower, upper = walk.full(options[0].lower), walk.full(options[0].upper)
+        if step.size == 1:
+            return lower, upper
+        assert logits is not None
+        own = self._own(step, logits)
+        lower = upper = walk.full(torch.nan)
+        best = torch.full_like(own[0], -torch.inf)
+        for option, logit in zip(options, own.unbind(0), strict=True):
+            better = logit > best
+            if option.possible is not None:
+                better = better & option.possible
+            lower = torch.where(better, walk.full(option.lower), lower)
+            upper = torch.where(better, walk.full(option.upper), upper)
+            best = torch.where(better, logit, best)
+        return lower, upper
+
+    def _own(self, step: Step, logits: Tensor) -> Tensor:
+        start = self.first_logit[step.variable]
+        return logits[start : start + step.size]
+
+    # --- probabilities ----------------------------------------------------------------------------------------------
+
+    @in_full_precision
+    def log_prob(
+        self, x: Tensor, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None
+    ) -> Tensor:
+        """The logarithm of the probability with which ``sample(noisy=True)`` gives x, ``(*batch,)``, in float64.
+
+        It is −inf for x that disobey or do not lie on the grid. Gradients reach values and logits.
+        """
+        flat, own, known = self._flat(values, logits, inputs, differentiable=True)
+        given = x.reshape(-1, self.in_values).t().double() / self.spacing.unsqueeze(-1)
+        total = torch.zeros_like(given[0])
+        possible = (given == given.round()).all(0)
+        ends: list[tuple[Tensor, Tensor, int]] = []
+
+        def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
+            nonlocal total, possible
+            if step.variable >= self.in_values:
+                return walk.full(options[0].lower)
+            k = given[step.variable].to(self.computing)
+            lower, upper = walk.full(options[0].lower), walk.full(options[0].upper)
+            inside = (lower <= k) & (k <= upper)
+            if step.size > 1:
+                assert own is not None
+                lower, upper, chosen, inside = _containing(walk, options, k)
+                total = total + _log_softmax_at(self._own(step, own), options, chosen)
+            possible = possible & inside
+            if step.values is None:
+                ends.append((lower.double(), upper.double(), step.variable))
+            return k
+
+        walk = self._walk(known, flat[0].detach(), decide)
+        possible = possible & ~walk.refused
+        for lower, upper, variable in ends:
+            safe = torch.where(possible, given[variable], lower)
+            total = total + _log_mass(safe - lower, (upper - lower).clamp(min=0.0), flat[variable].double())
+        return torch.where(possible, total, -torch.inf).reshape(values.shape[:-1])
+
+    @in_full_precision
+    def inverse(self, x: Tensor, inputs: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Raw values and logits that are mapped to x, as far as their dtype can say; x obeys and lies on the grid."""
+        given, known = self._given(x, inputs)
+        values = torch.zeros_like(given, dtype=torch.float64)
+        logits = torch.zeros((self.in_logits, given.shape[-1]), dtype=torch.float64, device=x.device)
+
+        def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
+            if step.variable >= self.in_values:
+                return walk.full(options[0].lower)
+            k = given[step.variable]
+            lower, upper, chosen, _ = _containing(walk, options, k)
+            if step.size > 1:
+                start = self.first_logit[step.variable]
+                for number in range(step.size):
+                    logits[start + number] = (chosen == number).double()
+            width = (upper - lower).double().clamp(min=1.0)
+            share = ((k - lower).double() / width).clamp(0.25 / width, 1 - 0.25 / width)
+            values[step.variable] = torch.log(share) - torch.log1p(-share)
+            return k
+
+        self._walk(known, given[0], decide)
+        dtype, batch = self.precision.dtype, x.shape[:-1]
+        return values.t().to(dtype).reshape(x.shape), logits.t().to(dtype).reshape(*batch, self.in_logits)
+
+    @in_full_precision
+    def nearest(self, x: Tensor, inputs: Tensor | None = None) -> Tensor:
+        """A point that obeys, near x: output by output the nearest value that is left. What lies on the grid and obeys
+        comes back as it is."""
+        given, known = self._given(x, inputs)
+
+        def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
+            if step.variable >= self.in_values:
+                return walk.full(options[0].lower)
+            wanted = given[step.variable]
+            found, distance = walk.full(torch.nan), walk.full(torch.inf)
+            for option in options:
+                lower, upper = walk.full(option.lower), walk.full(option.upper)
+                point = torch.minimum(torch.maximum(wanted, lower), upper)
+                closer = (point - wanted).abs() < distance
+                if option.possible is not None:
+                    closer = closer & option.possible
+                found = torch.where(closer, point, found)
+                distance = torch.where(closer, (point - wanted).abs(), distance)
+            return found
+
+        walk = self._walk(known, given[0], decide)
+        found = torch.stack([walk.values[i] for i in range(self.in_values)]) * self._scale(given)
+        return self._shaped(found.masked_fill(walk.refused, torch.nan), x.shape)
+
+    def _given(self, x: Tensor, inputs: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+        """Outputs as whole numbers ``(D, B)`` in the ranges of the variables."""
+        flat = x.detach().reshape(-1, self.in_values).t().double().nan_to_num(0.0)
+        whole = (flat / self.spacing.unsqueeze(-1)).round()
+        ranges = self.cascade.ranges[: self.in_values]
+        cut = [row.clamp(r.lower, r.upper) for row, r in zip(whole.unbind(0), ranges, strict=True)]
+        return torch.stack(cut).to(self.computing), self._known(inputs)
+
+    # --- shapes -----------------------------------------------------------------------------------------------------
+
+    def _flat(
+        self, values: Tensor, logits: Tensor | None, inputs: Tensor | None, *, differentiable: bool = False
+    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """Raw values ``(D, B)``, logits ``(O, B)`` without NaN and infinities, and what is known of the inputs."""
+        flat = values.reshape(-1, self.in_values).to(self.computing)
+        if not self.training:
+            flat = flat.nan_to_num(0.0, torch.inf, -torch.inf)
+        own = None
+        if self.in_logits:
+            assert logits is not None
+            largest = torch.finfo(logits.dtype).max
+            own = (logits if differentiable else logits.detach()).reshape(-1, self.in_logits)
+            own = own.nan_to_num(-largest, largest, -largest).t().contiguous()
+        return flat.t().contiguous(), own, self._known(inputs)
+
+    def _known(self, inputs: Tensor | None) -> list[Tensor]:
+        if not self.cascade.known:
+            return []
+        assert inputs is not None
+        ranges = self.cascade.ranges[len(self.cascade.outputs) :]
+        found = known_values(self.cascade.known, ranges, inputs.reshape(-1, inputs.shape[-1]).t())
+        return [value.to(self.computing) for value in found]
+
+    def _scale(self, like: Tensor) -> Tensor:
+        return self.spacing.to(like.dtype).unsqueeze(-1)
+
+    def _shaped(self, x: Tensor, shape: torch.Size) -> Tensor:
+        return x.t().to(self.precision.dtype).reshape(shape)
+
+
+def _first_logits(cascade: Cascade) -> Iterator[tuple[int, int]]:
+    first = 0
+    for step in cascade.steps:
+        if step.size > 1:
+            yield step.variable, first
+            first += step.size
+
+
+def _uniform(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Uniform numbers in float64, strictly between 0 and 1."""
+    drawn = torch.rand(like.shape, generator=generator, dtype=torch.float64, device=like.device)
+    return drawn.clamp(1e-300, 1 - 1e-16)
+
+
+def _containing(walk: Walk, options: Sequence[Option], k: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The ends and the number of the option that contains k, and whether there is one."""
+    lower, upper = walk.full(options[0].lower), walk.full(options[0].upper)
+    chosen, inside = torch.zeros_like(k, dtype=torch.int64), torch.zeros_like(k, dtype=torch.bool)
+    for number, option in enumerate(options):
+        low, high = walk.full(option.lower), walk.full(option.upper)
+        here = (low <= k) & (k <= high)
+        if option.possible is not None:
+            here = here & option.possible
+        lower, upper = torch.where(here, low, lower), torch.where(here, high, upper)
+        chosen = chosen.masked_fill(here, number)
+        inside = inside | here
+    return lower, upper, chosen, inside
+
+
+def _log_softmax_at(logits: Tensor, options: Sequence[Option], chosen: Tensor) -> Tensor:
+    """The log-probability of the chosen option among the possible ones."""
+    rows = []
+    for option, logit in zip(options, logits.double().unbind(0), strict=True):
+        rows.append(logit if option.possible is None else logit.masked_fill(~option.possible, -torch.inf))
+    scores = torch.stack(rows)
+    scores = torch.where((scores == -torch.inf).all(0), torch.zeros_like(scores), scores)
+    return torch.log_softmax(scores, 0).gather(0, chosen.unsqueeze(0)).squeeze(0)
+
+
+def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
+    """The log-probability that ``round(width · sigmoid(z)) = steps`` for z from a logistic distribution around ``raw``.
+
+    The edges of the cell are ``logit((steps ± ½) / width)``; the first and the last cell have the tails. With a < b for the
+    edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel.
+    """
+    first, last = steps <= 0, steps >= width
+    left = torch.where(first, torch.ones_like(steps), steps)  # any inner cell where the edge is not used
+    left = torch.log((left - 0.5).clamp(min=0.25)) - torch.log((width - left + 0.5).clamp(min=0.25)) - raw
+    right = torch.where(last, torch.zeros_like(steps), steps)
+    right = torch.log((right + 0.5).clamp(min=0.25)) - torch.log((width - right - 0.5).clamp(min=0.25)) - raw
+    zero = torch.zeros_like(raw)
+    inner = first.logical_or(last).logical_not()
+    overlap = torch.log(-torch.expm1(torch.where(inner, left - right, -torch.ones_like(left))))
+    below = torch.where(last, zero, logsigmoid(right))
+    above = torch.where(first, zero, logsigmoid(-left))
+    return below + above + torch.where(inner, overlap, zero)
 
 
 class _Run(torch.autograd.Function):
@@ -159,9 +355,8 @@ class _Run(torch.autograd.Function):
     ) -> Tensor:
         sigma = values.sigmoid()
         found, tape = program.run(sigma, logits, known)
-        ctx.program, ctx.tape = program, tape
+        ctx.program, ctx.tape, ctx.sigma = program, tape, sigma
         ctx.scale = spacing.to(found.dtype).unsqueeze(-1)
-        ctx.sigma = sigma
         return found * ctx.scale
 
     @staticmethod
@@ -169,195 +364,3 @@ class _Run(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         raw, known = ctx.program.back(ctx.tape, ctx.sigma, grads[0] * ctx.scale)
         return None, None, raw, None, *known
-
-
-def _best(options: Sequence[Option], logits: Tensor | None, dtype: torch.dtype) -> Chosen:
-    """The possible option with the largest logit."""
-    if logits is None:
-        return Chosen(options[0].lower, options[0].upper)
-    nothing = torch.full((logits.shape[-1],), torch.nan, dtype=dtype, device=logits.device)
-    lower = upper = nothing
-    best = torch.full_like(logits[0], -torch.inf)
-    for option, logit in zip(options, logits.unbind(0), strict=True):
-        better = logit > best
-        if option.possible is not None:
-            better = better & option.possible
-        lower = _where(better, option.lower, lower, dtype)
-        upper = _where(better, option.upper, upper, dtype)
-        best = torch.where(better, logit, best)
-    return Chosen(lower, upper)
-
-
-class _Rows:
-    """One batch on its way through a cascade."""
-
-    def __init__(self, owner: CascadeMap, values: Tensor, logits: Tensor | None, inputs: Tensor | None) -> None:
-        self.owner, self.computing = owner, owner.computing
-        self.cascade = owner.cascade
-        flat = values.reshape(-1, owner.in_values).to(owner.computing).t().contiguous()
-        self.sigma = flat.sigmoid() if owner.training else flat.nan_to_num(0.0, torch.inf, -torch.inf).sigmoid()
-        self.count = flat.shape[-1]
-        self._like = flat
-        self._logits = None
-        if owner.in_logits:
-            assert logits is not None
-            own = logits.reshape(-1, owner.in_logits).t()
-            largest = torch.finfo(logits.dtype).max
-            self._logits = own.nan_to_num(-largest, largest, -largest)
-        self.known: dict[int, Tensor] = {}
-        self.refused: Tensor | None = None
-        if self.cascade.known:
-            assert inputs is not None
-            first = len(self.cascade.outputs)
-            found = known_values(
-                self.cascade.known, self.cascade.ranges[first:], inputs.reshape(-1, inputs.shape[-1]).t()
-            )
-            for i, value in enumerate(found):
-                self.known[first + i] = value.to(self.computing)
-            for clause in self.cascade.guards:
-                fails = ~self._any(clause)
-                self.refused = fails if self.refused is None else self.refused | fails
-
-    def full(self, value: Number) -> Tensor:
-        if isinstance(value, Tensor):
-            return value.expand(self.count)
-        return torch.full((self.count,), value, dtype=self.computing, device=self._like.device)
-
-    def logits(self, step: Step) -> Tensor | None:
-        if step.size == 1:
-            return None
-        assert self._logits is not None
-        start = self.owner.logit_start[step.variable]
-        return self._logits[start : start + step.size]
-
-    # --- rows -------------------------------------------------------------------------------------------------------
-
-    def _sum(self, terms: Sequence[tuple[int, int]]) -> Number:
-        total: Number = 0.0
-        for v, c in terms:
-            part = self.known[v] if c == 1 else self.known[v] * float(c)
-            total = part if isinstance(total, float) else total + part
-        return total
-
-    def _any(self, rows: Sequence[Row]) -> Tensor:
-        """Whether one of the rows holds."""
-        held = [self._sum(row.terms) <= float(row.bound) for row in rows]
-        result = held[0]
-        for other in held[1:]:
-            result = result | other
-        assert isinstance(result, Tensor)
-        return result
-
-    def _end(self, x: int, row: Row) -> Number:
-        """The end that a row gives to x: ⌈(rest − bound)/a⌉ of a lower one, ⌊(bound − rest)/a⌋ of an upper one."""
-        c, rest = row.coefficient(x), self._sum(row.without(x))
-        if c > 0:
-            room = float(row.bound) - rest
-            return room if c == 1 else _rounded(room / float(c), torch.floor)
-        need = rest - float(row.bound)
-        return need if c == -1 else _rounded(need / float(-c), torch.ceil)
-
-    def _lower(self, x: int, clause: Clause, otherwise: float) -> Number:
-        ends = [self._end(x, row) for row in clause if row.coefficient(x) < 0]
-        return self._where_active(x, clause, _smallest(ends), otherwise)
-
-    def _upper(self, x: int, clause: Clause, otherwise: float) -> Number:
-        ends = [self._end(x, row) for row in clause if row.coefficient(x) > 0]
-        return self._where_active(x, clause, _largest(ends), otherwise)
-
-    def _where_active(self, x: int, clause: Clause, end: Number, otherwise: Number) -> Number:
-        others = [row for row in clause if not row.coefficient(x)]
-        return _where(self._any(others), otherwise, end, self.computing) if others else end
-
-    # --- steps ------------------------------------------------------------------------------------------------------
-
-    def options(self, step: Step) -> list[Option]:
-        """The intervals of an output, given what comes before."""
-        x, ends = step.variable, step.bucket.range
-        lower = _largest([float(ends.lower), *(self._lower(x, c, float(ends.lower)) for c in step.bucket.lower)])
-        upper = _smallest([float(ends.upper), *(self._upper(x, c, float(ends.upper)) for c in step.bucket.upper)])
-        gaps = [self._gap(x, clause) for clause in step.bucket.gaps]
-        if step.values is not None:
-            return [self._value_option(float(v), lower, upper, gaps) for v in step.values]
-        if step.size == 1 and not gaps:
-            return [Option(lower, upper, None)]
-        found = []
-        for sides in step.sides:
-            low = _largest([lower, *(above for (_, above), side in zip(gaps, sides, strict=False) if side)])
-            high = _smallest([upper, *(below for (below, _), side in zip(gaps, sides, strict=False) if not side)])
-            found.append(Option(low, high, self._full_mask(_at_most(low, high))))
-        return found
-
-    def _gap(self, x: int, clause: Clause) -> tuple[Number, Number]:
-        """The largest value below a gap, and the smallest above; a gap that other rows close ends just below itself."""
-        above = _smallest([self._end(x, row) for row in clause if row.coefficient(x) < 0])
-        below = _largest([self._end(x, row) for row in clause if row.coefficient(x) > 0])
-        return self._where_active(x, clause, _smallest([below, above - 1.0]), above - 1.0), above
-
-    def _value_option(
-        self, value: float, lower: Number, upper: Number, gaps: Sequence[tuple[Number, Number]]
-    ) -> Option:
-        possible = self._full_mask(_at_most(lower, value)) & self._full_mask(_at_most(value, upper))
-        for below, above in gaps:
-            possible = possible & (self._full_mask(_at_most(value, below)) | self._full_mask(_at_most(above, value)))
-        return Option(value, value, possible)
-
-    def _full_mask(self, mask: Tensor | bool) -> Tensor:
-        if isinstance(mask, Tensor):
-            return mask
-        return torch.full((self.count,), mask, dtype=torch.bool, device=self._like.device)
-
-    def value(self, step: Step, chosen: Chosen) -> Tensor:
-        """A whole number of the chosen interval, where the raw value says; its gradient is that of the unrounded one."""
-        lower, upper = chosen.lower, chosen.upper
-        if step.variable >= self.owner.in_values:  # hidden: the interval is a point
-            return self.full(lower)
-        sigma = self.sigma[step.variable]
-        smooth = torch.addcmul(self.full(lower), self.full(upper - lower), sigma)
-        rounded = smooth.detach().round()
-        return rounded + (smooth - smooth.detach()) if smooth.requires_grad else rounded
-
-
-# --- numbers and tensors alike --------------------------------------------------------------------------------------
-
-
-def _rounded(quotient: Number, rounding: Callable[[Tensor], Tensor]) -> Number:
-    if not isinstance(quotient, Tensor):
-        return float(rounding(torch.tensor(quotient, dtype=torch.float64)))
-    value = rounding(quotient.detach())
-    return value + (quotient - quotient.detach()) if quotient.requires_grad else value
-
-
-def _largest(numbers: Sequence[Number]) -> Number:
-    return _extreme(numbers, max, torch.maximum)
-
-
-def _smallest(numbers: Sequence[Number]) -> Number:
-    return _extreme(numbers, min, torch.minimum)
-
-
-def _extreme(numbers: Sequence[Number], of_floats: Any, of_tensors: Any) -> Number:
-    floats = [n for n in numbers if not isinstance(n, Tensor)]
-    tensors = [n for n in numbers if isinstance(n, Tensor)]
-    if not tensors:
-        return float(of_floats(floats))
-    result = tensors[0]
-    for other in tensors[1:]:
-        result = of_tensors(result, other)
-    if floats:
-        end = float(of_floats(floats))
-        result = result.clamp(min=end) if of_floats is max else result.clamp(max=end)
-    return result
-
-
-def _at_most(small: Number, large: Number) -> Tensor | bool:
-    return small <= large
-
-
-def _where(mask: Tensor, yes: Number, no: Number, dtype: torch.dtype) -> Tensor:
-    """``yes`` where the mask holds, else ``no``; two plain numbers would become a tensor of torch's default dtype."""
-    if not isinstance(yes, Tensor):
-        yes = torch.tensor(yes, dtype=dtype, device=mask.device)
-    if not isinstance(no, Tensor):
-        no = torch.tensor(no, dtype=dtype, device=mask.device)
-    return torch.where(mask, yes, no)
