@@ -1,4 +1,4 @@
-"""The cascade: projections that lose nothing, outputs that obey exactly in four formats, probabilities that sum to 1."""
+"""The cascade: projections lose nothing, outputs obey exactly in four formats, probabilities sum to 1."""
 
 from __future__ import annotations
 
@@ -66,7 +66,9 @@ def table(columns: int, rules: int, seed: int, mixed: bool = False) -> str:
     random = Random(seed)
 
     def atom(first: int, second: int) -> str:
-        right = f"x[{second}] + {random.randint(-10, 10)}" if mixed and random.random() < 0.5 else random.randint(-10, 10)
+        right = (
+            f"x[{second}] + {random.randint(-10, 10)}" if mixed and random.random() < 0.5 else random.randint(-10, 10)
+        )
         return f"x[{first}] {random.choice(['<=', '>='])} {right}"
 
     lines = [f"x: real[{columns}]", "all(-20 <= v <= 20 for v in x)"]
@@ -124,7 +126,8 @@ FAMILIES: dict[str, tuple[str, Inputs | None]] = {
         uniform("d", 0, 100),
     ),
     "two inputs": (
-        "u: input[0, 10]; v: input[0, 10]; x: real; y: real; 0 <= x; 0 <= y; x + y <= u - 3*v + 31; x - y >= v - u - 30",
+        "u: input[0, 10]; v: input[0, 10]; x: real; y: real; 0 <= x; 0 <= y; "
+        "x + y <= u - 3*v + 31; x - y >= v - u - 30",
         lambda rows, dtype: uniform("u", 0, 10)(rows, dtype) | uniform("v", 0, 10)(rows, dtype),
     ),
     "cases of an input": (
@@ -138,7 +141,10 @@ FAMILIES: dict[str, tuple[str, Inputs | None]] = {
         "s[0] == 10; all(s[i+1] == s[i] + b[i] - d[i] for i in range(11))",
         halves("d", 0, 9, 12),
     ),
-    "gaps between outputs": ("x: real[4]; all(0 <= v <= 20 for v in x); all(abs(x[i] - x[i+1]) >= 3 for i in range(3))", None),
+    "gaps between outputs": (
+        "x: real[4]; all(0 <= v <= 20 for v in x); all(abs(x[i] - x[i+1]) >= 3 for i in range(3))",
+        None,
+    ),
     "table 20/20": (table(20, 20, 0), None),
     "table 40/40": (table(40, 40, 1), None),
     "table 80/80": (table(80, 80, 2), None),
@@ -163,7 +169,7 @@ def test_every_row_obeys_and_no_row_gets_stuck(name: str, dtype: str) -> None:
         layer.nearest(values, scalars(rules, given)),
     ):
         assert x.dtype == form
-        assert rules.satisfied(x, **given).all()
+        assert rules.satisfied(x, functions=None, **given).all()
 
 
 @pytest.mark.parametrize("name", FAMILIES)
@@ -174,7 +180,7 @@ def test_the_program_and_the_walk_agree_bit_for_bit(name: str) -> None:
     given = scalars(rules, inputs(rows, torch.float32) if inputs else {})
     values = torch.randn(rows, layer.in_values, requires_grad=True)
     flat, own, known = layer._flat(values, torch.randn(rows, layer.in_logits), given)
-    fast, plain = layer._computed(flat, own, known), layer._walked(flat.sigmoid(), own, known)
+    fast, plain = layer._computed(flat, own, known), layer.walked(flat.sigmoid(), own, known)
     assert torch.equal(fast, plain)
     weights = torch.randn_like(fast)
     (one,), (other,) = (torch.autograd.grad((x * weights).sum(), values) for x in (fast, plain))
@@ -227,13 +233,17 @@ def test_a_dark_shadow_is_needed_where_no_coefficient_is_one() -> None:
     assert not holds(found.clauses, {0: 3})
 
 
-@pytest.mark.parametrize("name", ["lots, sum equals a number", "whole numbers, a label and a real", "gaps between outputs"])
+@pytest.mark.parametrize(
+    "name", ["lots, sum equals a number", "whole numbers, a label and a real", "gaps between outputs"]
+)
 def test_z3_agrees_that_each_projection_is_the_set_of_points_with_a_value(name: str) -> None:
     rules = Rules(FAMILIES[name][0])
     cascade = compiled(rules, "bfloat16")
     ranges = dict(enumerate(cascade.ranges))
     clauses = [c for step in cascade.steps for c in step.bucket.clauses]
-    search = Elimination(clauses, ranges, [step.variable for step in cascade.steps], after={}, order=[s.variable for s in cascade.steps])
+    search = Elimination(
+        clauses, ranges, [step.variable for step in cascade.steps], after={}, order=[s.variable for s in cascade.steps]
+    )
     search.run()
     for bucket, found in zip(search.buckets[-6:], search.projections[-6:], strict=True):
         x = bucket.variable
@@ -241,7 +251,8 @@ def test_z3_agrees_that_each_projection_is_the_set_of_points_with_a_value(name: 
 
         def written(clauses: tuple[Clause, ...], names: dict[int, z3.ArithRef] = names) -> z3.BoolRef:
             rows = [
-                z3.Or([z3.Sum([c * names[v] for v, c in row.terms]) <= row.bound for row in clause]) for clause in clauses
+                z3.Or([z3.Sum([c * names[v] for v, c in row.terms]) <= row.bound for row in clause])
+                for clause in clauses
             ]
             return z3.And(rows)
 
@@ -279,7 +290,7 @@ def test_probabilities_are_positive_exactly_where_rules_hold_and_sum_to_one(name
     assert torch.equal(log_p > -torch.inf, rules.satisfied(points))
     assert abs(float(log_p.exp().sum()) - 1) < 1e-12
     many = layer.sample(values[:1].expand(40_000, -1), logits[:1].expand(40_000, -1), noisy=True)
-    seen, counts = many.unique(dim=0, return_counts=True)
+    seen, counts = torch.unique(many, dim=0, return_counts=True)
     expected = layer.log_prob(seen, values[: len(seen)], logits[: len(seen)]).exp()
     assert ((counts / 40_000 - expected).abs() < 0.015).all()
 
@@ -295,7 +306,7 @@ def test_a_fresh_layer_draws_uniformly_within_an_interval() -> None:
 @pytest.mark.parametrize("name", ["30 lots", "lots, sum equals a number", "table 20/20", "exactly 3 of 100"])
 def test_inverse_and_nearest_give_outputs_back(name: str) -> None:
     rules = Rules(FAMILIES[name][0])
-    layer = CascadeMap(compiled(rules, "float32"), torch.float32).double().eval()
+    layer = CascadeMap(compiled(rules, "float32"), torch.float32).eval()
     x = layer(torch.randn(200, layer.in_values) * 2, torch.randn(200, layer.in_logits))
     assert torch.equal(layer.nearest(x), x)
     values, logits = layer.inverse(x)
@@ -312,10 +323,10 @@ def test_log_prob_can_be_trained_on() -> None:
     optimiser = torch.optim.Adam([head], 0.05)
     losses = []
     for _ in range(200):
-        values, logits = head.expand(3, -1).split([layer.in_values, layer.in_logits], -1)
+        values, logits = head.expand(3, -1).split_with_sizes([layer.in_values, layer.in_logits], -1)
         loss = -layer.log_prob(data, values, logits).mean()
         optimiser.zero_grad()
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         optimiser.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0] - 1
@@ -347,19 +358,22 @@ def test_whole_parts_and_bits_of_one_input_are_exact() -> None:
 @pytest.mark.parametrize("terms", [((0, 1), (1, -3)), ((0, 3),), ((0, 1), (1, 1))])
 def test_rows_with_several_inputs_err_on_the_safe_side_and_by_little(terms: tuple[tuple[int, int], ...]) -> None:
     random, form = Random(1), Form(terms, -4)
-    columns = [[random.uniform(-9, 9) if random.random() < 0.7 else random.randint(-90, 90) / 16 for _ in range(800)] for _ in range(2)]
+    columns = [
+        [random.uniform(-9, 9) if random.random() < 0.7 else random.randint(-90, 90) / 16 for _ in range(800)]
+        for _ in range(2)
+    ]
     u = torch.tensor(columns, dtype=torch.float64)
     for sign, strict, number in product((1, -1), (False, True), (Fraction(0), Fraction(1, 3), Fraction(-7, 2))):
         added, bound = right_side(form, sign, number, strict)
         ranges = [Range(-(2**40), 2**40)] * len(added)
         found = known_values(list(added), ranges, u)
-        left = sum(c * value for c, value in zip(added.values(), found, strict=True))
+        left = torch.stack([c * value for c, value in zip(added.values(), found, strict=True)]).sum(0)
         for i in range(u.shape[1]):
-            exact = number - sign * sum(c * Fraction(columns[l][i]) for l, c in terms) * 16
+            exact = number - sign * sum(c * Fraction(columns[place][i]) for place, c in terms) * 16
             largest = -floor(-exact) - 1 if strict else floor(exact)
             room = bound - int(left[i])
             assert largest - 1 <= room <= largest
-            if all(float(columns[l][i] * 16).is_integer() for l, _ in terms):
+            if all(float(columns[place][i] * 16).is_integer() for place, _ in terms):
                 assert room == largest
 
 
@@ -392,7 +406,9 @@ def test_nan_stays_in_training_and_is_read_as_zero_in_eval() -> None:
     assert torch.equal(layer(values, logits), layer(values.nan_to_num(), torch.zeros_like(logits)))
 
 
-@pytest.mark.parametrize("name", ["lots, sum equals an input", "whole numbers, a label and a real", "at most 3 of 30 quantities"])
+@pytest.mark.parametrize(
+    "name", ["lots, sum equals an input", "whole numbers, a label and a real", "at most 3 of 30 quantities"]
+)
 def test_a_cascade_is_saved_and_read_again(name: str) -> None:
     rules = Rules(FAMILIES[name][0])
     cascade = compiled(rules, "float16")
@@ -423,19 +439,26 @@ def test_a_damaged_record_is_refused(damage: Callable[[dict[str, object]], objec
         cascade_from(record, rules.specification.variables, 0)
 
 
-def test_vmap_export_and_second_derivatives_take_the_plain_way() -> None:
+def test_vmap_export_and_second_derivatives() -> None:
     layer = CascadeMap(compiled(Rules(lots(3, "sum(x) <= 150")), "float32"), torch.float32).eval()
     values, logits = torch.randn(6, 3), torch.randn(6, layer.in_logits)
     expected = layer(values, logits)
     assert torch.equal(torch.vmap(layer)(values, logits), expected)
     exported = torch.export.export(layer, (values, logits))
     assert torch.equal(exported.module()(values, logits), expected)
-    jacobian = torch.func.vmap(torch.func.jacrev(lambda v, l: layer(v, l)))(values, logits)
+    jacobian = torch.func.vmap(torch.func.jacrev(lambda a, b: layer(a, b)))(values, logits)
     assert jacobian.shape == (6, 3, 3)
     values.requires_grad_()
     (first,) = torch.autograd.grad(layer(values, logits).sum(), values, create_graph=True)
-    with pytest.raises(RuntimeError, match="once_differentiable"):
-        first.sum().backward()
+    (second,) = torch.autograd.grad(first.sum(), values)
+    (expected,) = torch.autograd.grad(layer(values, logits).sum(), values)
+    assert torch.allclose(first, expected)
+    step = torch.zeros_like(values)
+    step[:, 0] = 1e-3
+    with torch.no_grad():
+        moved = (values + step).requires_grad_()
+    (after,) = torch.autograd.grad(layer(moved, logits).sum(), moved)
+    assert torch.allclose((after - expected).sum(-1) / 1e-3, second[:, 0], rtol=0.05, atol=0.3)
 
 
 # --- refusals -------------------------------------------------------------------------------------------------------

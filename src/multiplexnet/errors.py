@@ -289,8 +289,8 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
         self.output, self.found, self.seconds = output, found, seconds
         super().__init__(
             f"the rules without {output} have {found} clauses after {seconds:.1f} s ({allowed}). Drop or split rules "
-            f"that tie {output} to many others, name another order of the outputs with order=[…], give outputs narrower "
-            "ranges, or allow more time or clauses"
+            f"that tie {output} to many others, name another order of the outputs with order=[…], give outputs "
+            "narrower ranges, or allow more time or clauses"
         )
 
 

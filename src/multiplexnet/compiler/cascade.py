@@ -1,12 +1,13 @@
 r"""The cascade: one output after another, each in exactly what is left.
 
-Order the outputs x_1 … x_n, let φ_n be the rules, φ_{j−1} = ∃ x_j φ_j. Given the values before it, x_j may be anything in
-``{ x_j : φ_j(x_1, …, x_j) }``, an interval with gaps whose ends are maxima and minima of affine functions of what is known.
-It is never empty if the values before it obeyed φ_{j−1}, which is what the projection says. So n small choices reach
-everything that obeys and nothing else, where a disjunctive normal form would need a term for every combination.
+Order the outputs x_1 … x_n, let φ_n be the rules, φ_{j−1} = ∃ x_j φ_j. Given the values before it, x_j may be
+anything in ``{ x_j : φ_j(x_1, …, x_j) }``, an interval with gaps whose ends are maxima and minima of affine functions
+of what is known. It is never empty if the values before it obeyed φ_{j−1}, which is what the projection says. So n
+small choices reach everything that obeys and nothing else, where a disjunctive normal form would need a term for
+every combination.
 
-All of this happens on a grid (:mod:`~multiplexnet.compiler.cascade_grid`), on which sums do not round. The projection is
-resolution (:mod:`~multiplexnet.compiler.cascade_projection`), which asks no solver.
+All of this happens on a grid (:mod:`~multiplexnet.compiler.cascade_grid`), on which sums do not round. The projection
+is resolution (:mod:`~multiplexnet.compiler.cascade_projection`), which asks no solver.
 """
 
 from __future__ import annotations
@@ -270,7 +271,8 @@ class _Search:
         finest = ", ".join(f"{v.name} {float(h):g}" for v, h in list(zip(grid.outputs, grid.steps, strict=True))[:6])
         return (
             f"no point of the grid obeys the rules in {self.form.name} (spacing of the outputs: {finest}): give the "
-            "rules more room, use a wider dtype, or measure outputs so that equalities hold on multiples of a power of two"
+            "rules more room, use a wider dtype, or measure outputs so that equalities hold on multiples of a power of "
+            "two"
         )
 
     def _step(self, grid: Grid, bucket: Bucket) -> Step:

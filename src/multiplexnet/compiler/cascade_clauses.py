@@ -14,7 +14,7 @@ AtomClause = tuple[Atom, ...]
 Ends = tuple[Fraction | None, Fraction | None]
 
 ROUNDS = 30
-"""How often ranges are passed on from clause to clause; they are right after every round, and rarely improve after five."""
+"""How often ranges are passed on from clause to clause; they are right after every round."""
 
 
 class TooManyClauses(Exception):

@@ -1,9 +1,9 @@
 r"""The grid: outputs become whole numbers, rules become clauses of rows over them.
 
-``x_i = h_i k_i`` with ``h_i`` a power of two, the spacing of the format at the top of x_i's range (1 for whole numbers and
-labels), so that every ``h_i k_i`` in the range is a number of the format. A comparison ``Σ a_i x_i ≤ b`` with whole a becomes
-``Σ A_i k_i ≤ ⌊b / 2^e⌋``, ``A_i = a_i h_i / 2^e`` whole: the same set of k. Inputs enter as known whole numbers
-(:mod:`~multiplexnet.compiler.cascade_known`).
+``x_i = h_i k_i`` with ``h_i`` a power of two, the spacing of the format at the top of x_i's range (1 for whole
+numbers and labels), so that every ``h_i k_i`` in the range is a number of the format. A comparison ``Σ a_i x_i ≤ b``
+with whole a becomes ``Σ A_i k_i ≤ ⌊b / 2^e⌋``, ``A_i = a_i h_i / 2^e`` whole: the same set of k. Inputs enter as
+known whole numbers (:mod:`~multiplexnet.compiler.cascade_known`).
 """
 
 from __future__ import annotations
@@ -129,7 +129,8 @@ def _step(output: Variable, ends: Ends, form: Format, least: Fraction) -> Fracti
 
 def _range(ends: Ends, step: Fraction, form: Format) -> Range:
     lower, upper = ends
-    assert lower is not None and upper is not None  # _step has refused these
+    assert lower is not None  # _step has refused these
+    assert upper is not None
     return Range(ceil(max(lower, -form.max) / step), floor(min(upper, form.max) / step))
 
 
@@ -137,7 +138,11 @@ class _Builder:
     """Comparisons as rows; known values get their numbers as they come."""
 
     def __init__(
-        self, outputs: Sequence[Variable], inputs: Sequence[Variable], steps: Sequence[Fraction], ranges: dict[int, Range]
+        self,
+        outputs: Sequence[Variable],
+        inputs: Sequence[Variable],
+        steps: Sequence[Fraction],
+        ranges: dict[int, Range],
     ) -> None:
         self._number = {variable: i for i, variable in enumerate(outputs)}
         self._input = {variable: i for i, variable in enumerate(inputs)}
@@ -150,7 +155,7 @@ class _Builder:
         given: dict[int, int] = {}
         for symbol, c in atom.linear.terms:
             if symbol in self._input:
-                given[self._input[symbol]] = int(c)  # type: ignore[index]
+                given[self._input[symbol]] = int(c)
             else:
                 number = self._number[symbol]  # type: ignore[index]
                 own[number] = c * self._steps[number]

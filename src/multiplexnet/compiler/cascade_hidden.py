@@ -1,8 +1,8 @@
 """Hidden outputs: truth values that stand for conditions inside sums, so that counting needs no case for every subset.
 
-``sum(1 if v > 0 else 0 for v in x) <= 3`` is a comparison of thirty conditional numbers, and written as cases it has 2^30 of
-them. With a hidden c_i that is 1 if v_i > 0 and 0 if not it is the row ``Σ c_i ≤ 3`` and thirty small rules. A hidden output is
-a function of the others, so it is computed right after them and reads no raw value.
+``sum(1 if v > 0 else 0 for v in x) <= 3`` is a comparison of thirty conditional numbers, and written as cases it has
+2^30 of them. With a hidden c_i that is 1 if v_i > 0 and 0 if not it is the row ``Σ c_i ≤ 3`` and thirty small rules.
+A hidden output is a function of the others, so it is computed right after them and reads no raw value.
 """
 
 from __future__ import annotations

@@ -1,12 +1,14 @@
 r"""What inputs contribute to rows, as whole numbers that are known at run time.
 
-A row ``Σ A k ≤ B − σ F`` over whole k has on its right side a number B, a sign σ and a form ``F = Σ c_l u_l / 2^e`` of the
-inputs, c whole, the first of them positive. With ``F = r + φ``, r whole and 0 ≤ φ < 1, and ``B = b_0 + b_1`` in the same way,
-the row says the same as one of
+A row ``Σ A k ≤ B − σ F`` over whole k has on its right side a number B, a sign σ and a form ``F = Σ c_l u_l / 2^e``
+of the inputs, c whole, the first of them positive. With ``F = r + φ``, r whole and 0 ≤ φ < 1, and ``B = b_0 + b_1``
+in the same way, the row says the same as one of
 
-    σ = +1, ≤ :   Σ A k + r + [φ > b_1]      ≤ b_0          σ = −1, ≤ :   Σ A k − r − [φ ≥ 1 − b_1]  ≤ b_0
-    σ = +1, < :   Σ A k + r + [φ ≥ b_1]      ≤ b_0          σ = −1, < :   Σ A k − r − [φ > 1 − b_1]  ≤ b_0   (b_1 > 0)
-                                                                          Σ A k − r − [φ > 0]        ≤ b_0 − 1   (b_1 = 0)
+    σ = +1, ≤ :   Σ A k + r + [φ > b_1]      ≤ b_0
+    σ = +1, < :   Σ A k + r + [φ ≥ b_1]      ≤ b_0
+    σ = −1, ≤ :   Σ A k − r − [φ ≥ 1 − b_1]  ≤ b_0
+    σ = −1, < :   Σ A k − r − [φ > 1 − b_1]  ≤ b_0        if b_1 > 0
+                  Σ A k − r − [φ > 0]        ≤ b_0 − 1    if b_1 = 0
 
 where [·] is 1 or 0. So r and these *bits* are all that the inputs are to a cascade, and no rule is rounded.
 """
@@ -44,8 +46,8 @@ class Whole:
 class Bit:
     """``[φ > threshold]``, or with ``closed`` ``[φ ≥ threshold]``, of the rest φ of a form.
 
-    Where the form is rounded, r is at most its whole part; the bit of a row in which it ``subtracts`` from the left side
-    is 1 only if that is certain, and any other one makes up for an r that is too small, so that it may be 2.
+    Where the form is rounded, r is at most its whole part; the bit of a row in which it ``subtracts`` from the left
+    side is 1 only if that is certain, and any other one makes up for an r that is too small, so that it may be 2.
     """
 
     form: Form

@@ -15,8 +15,8 @@ Sides = tuple[bool, ...]
 def sides_of(bucket: Bucket, ranges: Ranges, most: int) -> tuple[Sides, ...] | None:
     """For every option, and every gap, whether it lies above the gap; ``None`` if there are more than ``most``.
 
-    A value is *above* a gap if it is at least the gap's upper end, and *below* otherwise, so that every value belongs to
-    exactly one option. Options whose ends cross whatever the variables before are left out.
+    A value is *above* a gap if it is at least the gap's upper end, and *below* otherwise, so that every value belongs
+    to exactly one option. Options whose ends cross whatever the variables before are left out.
 
     Example: two gaps at fixed places leave three intervals.
         >>> from multiplexnet.compiler.cascade_projection import bucket_of
@@ -45,8 +45,8 @@ def sides_of(bucket: Bucket, ranges: Ranges, most: int) -> tuple[Sides, ...] | N
 def splits_of(bucket: Bucket) -> tuple[Clause, ...]:
     """Gaps without any width, which hold always, that make single values at the ends of a range options of their own.
 
-    Rules such as «at most 3 of these are positive» say of an output that starts at 0 that it is 0 unless …: being 0 is a
-    decision, and a map from raw values to an interval would practically never take it.
+    Rules such as «at most 3 of these are positive» say of an output that starts at 0 that it is 0 unless …: being 0
+    is a decision, and a map from raw values to an interval would practically never take it.
     """
     x, (lower, upper) = bucket.variable, bucket.range
     if upper - lower < 2:

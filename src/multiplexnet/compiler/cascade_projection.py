@@ -1,28 +1,28 @@
 r"""One variable leaves: from clauses over x and others to clauses over the others alone, on whole numbers.
 
 The clauses that mention x are its *bucket*. Each of them, where its other rows fail, asks for ``x ≥ some ends``
-(*lower*), for ``x ≤ some ends`` (*upper*), or for one of the two, which leaves a *gap* in between. Given the others, the
-values of x that obey are therefore an interval with gaps.
+(*lower*), for ``x ≤ some ends`` (*upper*), or for one of the two, which leaves a *gap* in between. Given the others,
+the values of x that obey are therefore an interval with gaps.
 
 **Resolution.** A lower row ``a x ≥ l`` and an upper row ``b x ≤ u`` leave room for a whole number if
 
     b l + (a − 1)(b − 1) ≤ a u
 
-(Pugh's dark shadow; it says ``⌈l/a⌉ ≤ ⌊u/b⌋`` exactly if a = 1 or b = 1, and implies it always). Write l → u for this row.
-A lower clause ``C ∨ x ≥ l_1 ∨ …`` and an upper one ``D ∨ x ≤ u_1 ∨ …`` give ``C ∨ D ∨ l_i → u_k …``. A lower clause and a gap
-``D ∨ x ≤ u_1 ∨ … ∨ x ≥ m_1 ∨ …`` give a further lower clause ``C ∨ D ∨ l_i → u_k … ∨ x ≥ m_1 ∨ …``, each gap at most once on
-the way. The projection is what lower clauses, given and found, make with upper ones.
+(Pugh's dark shadow; it says ``⌈l/a⌉ ≤ ⌊u/b⌋`` exactly if a = 1 or b = 1, and implies it always). Write l → u for this
+row. A lower clause ``C ∨ x ≥ l_1 ∨ …`` and an upper one ``D ∨ x ≤ u_1 ∨ …`` give ``C ∨ D ∨ l_i → u_k …``. A lower
+clause and a gap ``D ∨ x ≤ u_1 ∨ … ∨ x ≥ m_1 ∨ …`` give a further lower clause ``C ∨ D ∨ l_i → u_k … ∨ x ≥ m_1 ∨ …``,
+each gap at most once on the way. The projection is what lower clauses, given and found, make with upper ones.
 
 **Theorem.** Where the projection holds, some whole x obeys the bucket; if no shadow was dark (all pairs had a = 1 or
 b = 1), the converse holds, too.
 
-*Proof.* Fix the others. Call a lower clause active if its rows without x fail; then it asks for x ≥ e with e the least of
-its ends ⌈l/a⌉. Let x be the largest such e (the range of x is a lower clause that is always active), asked for by c. An
-upper clause d whose rows without x fail: the clause made of c and d holds, so some l_i → u_k does, and x ≤ ⌈l_i/a⌉ ≤ ⌊u_k/b⌋.
-A gap g whose rows without x fail: if it was used on the way to c, a clause before c, active as well, asks for g's upper
-part. Otherwise the clause made of c and g, or one that implies it, was found, and x satisfies it: either some l_i → u_k
-holds and x is below the gap, or x is above it. So x obeys. Conversely every step is an implication over the whole
-numbers if → is exact. ∎
+*Proof.* Fix the others. Call a lower clause active if its rows without x fail; then it asks for x ≥ e with e the
+least of its ends ⌈l/a⌉. Let x be the largest such e (the range of x is a lower clause that is always active), asked
+for by c. An upper clause d whose rows without x fail: the clause made of c and d holds, so some l_i → u_k does, and x
+≤ ⌈l_i/a⌉ ≤ ⌊u_k/b⌋. A gap g whose rows without x fail: if it was used on the way to c, a clause before c, active as
+well, asks for g's upper part. Otherwise the clause made of c and g, or one that implies it, was found, and x
+satisfies it: either some l_i → u_k holds and x is below the gap, or x is above it. So x obeys. Conversely every step
+is an implication over the whole numbers if → is exact. ∎
 """
 
 from __future__ import annotations

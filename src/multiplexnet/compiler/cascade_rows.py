@@ -85,8 +85,9 @@ def variables_of(clause: Clause) -> set[int]:
 def clause_of(rows: Iterable[Row], ranges: Ranges) -> Clause | None:
     """The clause of these rows, simplified where the variables stay in their ranges; ``None`` if it always holds.
 
-    Variables with one value only are replaced by it. Of rows with the same left side the weakest is kept; rows that never hold are dropped; two rows that together leave
-    nothing out, like ``x ≤ 3`` and ``x ≥ 4``, make the clause true.
+    Variables with one value only are replaced by it. Of rows with the same left side the weakest is kept; rows that
+    never hold are dropped; two rows that together leave nothing out, like ``x ≤ 3`` and ``x ≥ 4``, make the clause
+    true.
 
     Example:
         >>> ranges = {0: Range(0, 9)}

@@ -1,15 +1,16 @@
 r"""The map of a cascade: one output after another, each a whole number of steps between exact ends.
 
-Rows are evaluated on whole numbers below 2^53 (below 2^24 in float32), so no sum rounds, in whatever order it is added, and
-``⌈n / a⌉`` computed from the rounded quotient is right: n/a is whole and representable, or at least 1/a away from every
-whole number, which is more than the rounding of a quotient below 2^53. The value ``round(L + (U − L) σ)`` with ``0 ≤ σ ≤ 1`` is a
-whole number between L and U, fused or not, since rounding is monotone and L and U are numbers of the format that is
-computed in. ``h · k`` is a number of the format that comes out.
+Rows are evaluated on whole numbers below 2^53 (below 2^24 in float32), so no sum rounds, in whatever order it is
+added, and ``⌈n / a⌉`` computed from the rounded quotient is right: n/a is whole and representable, or at least 1/a
+away from every whole number, which is more than the rounding of a quotient below 2^53. The value ``round(L + (U − L)
+σ)`` with ``0 ≤ σ ≤ 1`` is a whole number between L and U, fused or not, since rounding is monotone and L and U are
+numbers of the format that is computed in. ``h · k`` is a number of the format that comes out.
 
-**Probabilities.** With z drawn from a logistic distribution around the raw value, ``k = round(L + (U − L) sigmoid(z))``
-takes each whole number with a probability that is known in closed form, and the whole interval with equal
-probabilities if the raw value is 0. On a grid a density is a probability, so points and intervals need no common measure.
-Every value belongs to exactly one option, so ``log p(x)`` is a sum over outputs of the logarithm of one product.
+**Probabilities.** With z drawn from a logistic distribution around the raw value, ``k = round(L + (U − L)
+sigmoid(z))`` takes each whole number with a probability that is known in closed form, and the whole interval with
+equal probabilities if the raw value is 0. On a grid a density is a probability, so points and intervals need no
+common measure. Every value belongs to exactly one option, so ``log p(x)`` is a sum over outputs of the logarithm of
+one product.
 """
 
 from __future__ import annotations
@@ -19,13 +20,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.autograd.function import once_differentiable
 from torch.nn.functional import logsigmoid
 
 from multiplexnet.compiler.cascade import EXACT, Cascade, Step
 from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade_known import known_values
-from multiplexnet.transforms.cascade_program import Program, program_of
+from multiplexnet.transforms.cascade_program import program_of
 from multiplexnet.transforms.cascade_walk import Option, Walk, straight_through
 
 __all__ = ["CascadeMap"]
@@ -43,8 +43,8 @@ class CascadeMap(nn.Module):
         cascade: what was compiled.
         dtype: of the values that come out; the cascade was made for it.
 
-    Raw values are ``(*batch, in_values)``, one for every output, logits ``(*batch, in_logits)``, those of every output with
-    more than one option in the order of computing, inputs ``(*batch, I)``.
+    Raw values are ``(*batch, in_values)``, one for every output, logits ``(*batch, in_logits)``, those of every
+    output with more than one option in the order of computing, inputs ``(*batch, I)``.
 
     In training NaN stays NaN; in ``eval()`` a raw value that is NaN is read as 0.
     """
@@ -111,11 +111,11 @@ class CascadeMap(nn.Module):
     def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """x, ``(D, B)``, in the dtype to compute in."""
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-            return self._walked(flat.sigmoid(), logits, known)
-        x: Tensor = _Run.apply(self.program, self.spacing, flat, logits, *known)  # type: ignore[no-untyped-call]
+            return self.walked(flat.sigmoid(), logits, known)
+        x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
         return x
 
-    def _walked(self, sigma: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
+    def walked(self, sigma: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """The same with torch's own operations."""
 
         def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
@@ -126,7 +126,7 @@ class CascadeMap(nn.Module):
             return straight_through(smooth, torch.round)
 
         walk = self._walk(known, sigma[0], decide)
-        x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self._scale(sigma)
+        x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(sigma)
         return x.masked_fill(walk.refused, torch.nan)
 
     def _walk(self, known: list[Tensor], like: Tensor, decide: Decide) -> Walk:
@@ -135,9 +135,7 @@ class CascadeMap(nn.Module):
             walk.take(step, decide(walk, step, walk.options(step)))
         return walk
 
-    def _best(
-        self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None
-    ) -> tuple[Tensor, Tensor]:
+    def _best(self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None) -> tuple[Tensor, Tensor]:
         """The ends of the possible option with the largest logit; NaN where none is possible."""
         lower, upper = walk.full(options[0].lower), walk.full(options[0].upper)
         if step.size == 1:
@@ -162,9 +160,7 @@ class CascadeMap(nn.Module):
     # --- probabilities ----------------------------------------------------------------------------------------------
 
     @in_full_precision
-    def log_prob(
-        self, x: Tensor, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None
-    ) -> Tensor:
+    def log_prob(self, x: Tensor, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None) -> Tensor:
         """The logarithm of the probability with which ``sample(noisy=True)`` gives x, ``(*batch,)``, in float64.
 
         It is −inf for x that disobey or do not lie on the grid. Gradients reach values and logits.
@@ -245,7 +241,7 @@ class CascadeMap(nn.Module):
             return found
 
         walk = self._walk(known, given[0], decide)
-        found = torch.stack([walk.values[i] for i in range(self.in_values)]) * self._scale(given)
+        found = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(given)
         return self._shaped(found.masked_fill(walk.refused, torch.nan), x.shape)
 
     def _given(self, x: Tensor, inputs: Tensor | None) -> tuple[Tensor, list[Tensor]]:
@@ -281,7 +277,8 @@ class CascadeMap(nn.Module):
         found = known_values(self.cascade.known, ranges, inputs.reshape(-1, inputs.shape[-1]).t())
         return [value.to(self.computing) for value in found]
 
-    def _scale(self, like: Tensor) -> Tensor:
+    def scale(self, like: Tensor) -> Tensor:
+        """The spacing, ``(D, 1)``, in the dtype of another tensor."""
         return self.spacing.to(like.dtype).unsqueeze(-1)
 
     def _shaped(self, x: Tensor, shape: torch.Size) -> Tensor:
@@ -330,8 +327,8 @@ def _log_softmax_at(logits: Tensor, options: Sequence[Option], chosen: Tensor) -
 def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     """The log-probability that ``round(width · sigmoid(z)) = steps`` for z from a logistic distribution around ``raw``.
 
-    The edges of the cell are ``logit((steps ± ½) / width)``; the first and the last cell have the tails. With a < b for the
-    edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel.
+    The edges of the cell are ``logit((steps ± ½) / width)``; the first and the last cell have the tails. With a < b
+    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel.
     """
     first, last = steps <= 0, steps >= width
     left = torch.where(first, torch.ones_like(steps), steps)  # any inner cell where the edge is not used
@@ -347,20 +344,29 @@ def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
 
 
 class _Run(torch.autograd.Function):
-    """A program on raw values ``(D, B)``; x, ``(D, B)``."""
+    """The program of a cascade on raw values ``(D, B)``; x, ``(D, B)``.
+
+    A gradient that shall be differentiated again is taken of the walk, which torch can differentiate as often as it
+    likes.
+    """
 
     @staticmethod
-    def forward(
-        ctx: Any, program: Program, spacing: Tensor, values: Tensor, logits: Tensor | None, *known: Tensor
-    ) -> Tensor:
+    def forward(ctx: Any, owner: CascadeMap, values: Tensor, logits: Tensor | None, *known: Tensor) -> Tensor:
         sigma = values.sigmoid()
-        found, tape = program.run(sigma, logits, known)
-        ctx.program, ctx.tape, ctx.sigma = program, tape, sigma
-        ctx.scale = spacing.to(found.dtype).unsqueeze(-1)
-        return found * ctx.scale
+        found, tape = owner.program.run(sigma, logits, known)
+        ctx.owner, ctx.tape, ctx.sigma, ctx.logits = owner, tape, sigma, logits
+        ctx.save_for_backward(values, *known)
+        return found * owner.scale(found)
 
     @staticmethod
-    @once_differentiable  # type: ignore[untyped-decorator]
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        raw, known = ctx.program.back(ctx.tape, ctx.sigma, grads[0] * ctx.scale)
-        return None, None, raw, None, *known
+        owner = ctx.owner
+        if not torch.is_grad_enabled():
+            raw, known = owner.program.back(ctx.tape, ctx.sigma, grads[0] * owner.scale(ctx.sigma))
+            return None, raw, None, *known
+        values, *rest = ctx.saved_tensors
+        x = owner.walked(values.sigmoid(), ctx.logits, rest)
+        wanted = [tensor for tensor in (values, *rest) if tensor.requires_grad]
+        found = iter(torch.autograd.grad(x, wanted, grads[0], create_graph=True, allow_unused=True))
+        passed = [next(found) if tensor.requires_grad else None for tensor in (values, *rest)]
+        return None, passed[0], None, *passed[1:]

@@ -2,8 +2,8 @@
 
 See :mod:`multiplexnet.compiler.cascade_known` for what they mean.
 
-One input times a power of two: ``u = n 2^e + rest`` with n the whole part towards zero. Both ``n 2^e`` and ``rest`` are made
-of digits of u, so float64 holds them exactly, and a comparison of ``rest`` with a number is exact, too.
+One input times a power of two: ``u = n 2^e + rest`` with n the whole part towards zero. Both ``n 2^e`` and ``rest``
+are made of digits of u, so float64 holds them exactly, and a comparison of ``rest`` with a number is exact, too.
 
 Several inputs: whole parts are summed exactly; the rests are summed with rounding, unless all of them are 0, and
 ``MARGIN`` times the sum of the coefficients is more than that rounding. The whole part r then belongs to the sum less
@@ -31,7 +31,7 @@ MARGIN = 2.0**-46
 
 
 def known_values(known: Sequence[Known], ranges: Sequence[Range], inputs: Tensor) -> list[Tensor]:
-    """Whole numbers in float64, ``(B,)`` each, that the known variables are for these inputs; NaN if they are too large.
+    """The known variables for these inputs: whole numbers in float64, ``(B,)`` each; NaN if they are too large.
 
     Args:
         known: what is asked for.
@@ -84,7 +84,10 @@ def _exact(form: Form, inputs: Tensor) -> _Parts:
 class _Summed(_Parts):
     def __init__(self, form: Form, inputs: Tensor) -> None:
         unit = 2.0**form.exponent
-        total, rests = torch.zeros_like(inputs[0], dtype=torch.float64), torch.zeros_like(inputs[0], dtype=torch.float64)
+        total, rests = (
+            torch.zeros_like(inputs[0], dtype=torch.float64),
+            torch.zeros_like(inputs[0], dtype=torch.float64),
+        )
         size, rounded = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.bool)
         smooth = torch.zeros_like(total)
         for place, c in form.terms:
@@ -105,7 +108,10 @@ class _Summed(_Parts):
             least = self._least
             return (least >= up(bit.threshold) if bit.closed else least > down(bit.threshold)).double()
         return sum(
-            ((self._most >= up(t) if bit.closed else self._most > down(t)).double() for t in (bit.threshold, bit.threshold + 1)),
+            (
+                (self._most >= up(t) if bit.closed else self._most > down(t)).double()
+                for t in (bit.threshold, bit.threshold + 1)
+            ),
             torch.zeros_like(self._most),
         )
 

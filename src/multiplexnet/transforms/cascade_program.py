@@ -1,9 +1,9 @@
 r"""A cascade as a list of small operations on rows of numbers, each with its own way back.
 
-The operations fill a list of *slots*, one tensor ``(B,)`` each: values of variables, affine functions of them, ends, maxima
-and minima of ends. What is the same in all rows is a plain number and takes no operation. Affine functions are built from
-those that were there before (``300 − x_1 − x_2 − x_3`` is ``300 − x_1 − x_2`` less x_3), so that a sum of n outputs costs n
-operations and not n².
+The operations fill a list of *slots*, one tensor ``(B,)`` each: values of variables, affine functions of them, ends,
+maxima and minima of ends. What is the same in all rows is a plain number and takes no operation. Affine functions are
+built from those that were there before (``300 − x_1 − x_2 − x_3`` is ``300 − x_1 − x_2`` less x_3), so that a sum of
+n outputs costs n operations and not n².
 
 ``back`` goes through the operations in reverse and adds up gradients, as if nothing had been rounded: of a maximum only
 the argument that attains it gets any.
@@ -33,14 +33,11 @@ class Tape:
     """One run of a program.
 
     Args:
-        slots: what was computed, by slot.
-        sigma: ``(D, B)``, sigmoids of the raw values.
-        width: ``(D, B)``, how wide the chosen intervals are; negative where nothing was possible.
-        values: ``(D, B)``, the whole numbers that came out.
-        logits: ``(O, B)``, finite.
-        chosen: for every output with options the number of the chosen one, or with two options whether it is the second.
-        grads: of the slots, on the way back.
-        raw_grads: ``(D, B)``, of the raw values but for the derivative of the sigmoid, on the way back.
+        slots: what was computed, by slot. sigma: ``(D, B)``, sigmoids of the raw values. width: ``(D, B)``, how wide
+        the chosen intervals are; negative where nothing was possible. values: ``(D, B)``, the whole numbers that came
+        out. logits: ``(O, B)``, finite. chosen: for every output with options the number of the chosen one, or with
+        two options whether it is the second. grads: of the slots, on the way back. raw_grads: ``(D, B)``, of the raw
+        values but for the derivative of the sigmoid, on the way back.
     """
 
     slots: list[Tensor | None]
@@ -87,8 +84,8 @@ class Operation(ABC):
     def run(self, tape: Tape) -> None:
         """Computes the slot."""
 
-    def back(self, tape: Tape) -> None:
-        """Passes the gradient of the slot on; truth values have none."""
+    def back(self, tape: Tape) -> None:  # noqa: B027 - truth values have no gradient
+        """Passes the gradient of the slot on."""
 
 
 @dataclass
@@ -382,9 +379,7 @@ def program_of(cascade: Cascade, first_logit: dict[int, int]) -> Program:
     guards = tuple(builder.holds(clause) for clause in cascade.guards)
     for step in cascade.steps:
         builder.step(step)
-    return Program(
-        len(cascade.outputs), len(cascade.ranges), builder.slots, tuple(builder.operations), guards
-    )
+    return Program(len(cascade.outputs), len(cascade.ranges), builder.slots, tuple(builder.operations), guards)
 
 
 class _Builder:
@@ -458,10 +453,8 @@ class _Builder:
     def end(self, x: int, row: Row) -> Operand:
         """The end that a row gives to x: ⌈(rest − bound)/a⌉ of a lower one, ⌊(bound − rest)/a⌋ of an upper one."""
         c, rest = row.coefficient(x), row.without(x)
-        if c > 0:
-            inner = self.affine(tuple((v, -a) for v, a in rest), row.bound)
-        else:
-            inner = self.affine(rest, -row.bound)
+        sign = -1 if c > 0 else 1
+        inner = self.affine(tuple((v, sign * a) for v, a in rest), -sign * row.bound)
         if isinstance(inner, float):
             return float(int(inner) // c if c > 0 else -(-int(inner) // -c))
         if abs(c) == 1:
@@ -523,7 +516,9 @@ class _Builder:
         else:
             for sides in step.sides:
                 low = self.extreme([lower, *(g[1] for g, up in zip(gaps, sides, strict=False) if up)], largest=True)
-                high = self.extreme([upper, *(g[0] for g, up in zip(gaps, sides, strict=False) if not up)], largest=False)
+                high = self.extreme(
+                    [upper, *(g[0] for g, up in zip(gaps, sides, strict=False) if not up)], largest=False
+                )
                 ends.append(self._as_point(low, high))
                 tests.append(self._tests([self._at_most(low, high)]))
         place = x if x < len(self._cascade.visible) else None

@@ -1,7 +1,7 @@
 """A batch on its way through a cascade, with torch's own operations: the options of each output, one after another.
 
-Values come out bit for bit as from :mod:`~multiplexnet.transforms.cascade_program`, which is faster; this way is the one
-that torch can record, vectorise and differentiate as often as it likes, and the one that sees all options.
+Values come out bit for bit as from :mod:`~multiplexnet.transforms.cascade_program`, which is faster; this way is the
+one that torch can record, vectorise and differentiate as often as it likes, and the one that sees all options.
 """
 
 from __future__ import annotations
