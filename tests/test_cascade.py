@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import floor
@@ -16,10 +17,12 @@ from torch import Tensor
 
 from multiplexnet import Rules
 from multiplexnet.compiler.cascade import Budget, Cascade, cascade_of
+from multiplexnet.compiler.cascade_clauses import clauses_of
 from multiplexnet.compiler.cascade_hidden import revealed
 from multiplexnet.compiler.cascade_known import Bit, Form, Whole, right_side
 from multiplexnet.compiler.cascade_order import Elimination
 from multiplexnet.compiler.cascade_projection import bucket_of, projection
+from multiplexnet.compiler.cascade_proof import proof_of
 from multiplexnet.compiler.cascade_record import cascade_from, record_of_cascade
 from multiplexnet.compiler.cascade_rows import Clause, Range, Row, clause_of, row_of, variables_of
 from multiplexnet.errors import CascadeBudgetExceeded, DtypeError, GridError, RangeError, RecordError
@@ -263,6 +266,46 @@ def test_z3_agrees_that_each_projection_is_the_set_of_points_with_a_value(name: 
         solver.set("timeout", 60_000)
         solver.add(*inside, written(found.clauses) != z3.Exists([names[x]], own))
         assert solver.check() == z3.unsat
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "lots, sum at most an input",
+        "lots, sum equals an input",
+        "at least 17 of 20 quantities",
+        "whole numbers, a label and a real",
+        "band that an input moves",
+        "two inputs",
+        "cases of an input",
+        "chain",
+        "table 20/20",
+        "table with comparisons 20/20",
+    ],
+)
+def test_z3_proves_what_a_cascade_promises(name: str, dtype: str) -> None:
+    rules = Rules(FAMILIES[name][0])
+    cascade = compiled(rules, dtype)
+    clauses = clauses_of(revealed(rules.formula, len(rules.specification.variables)).formula, 2000)
+    proof = proof_of(cascade, clauses, rules.inputs)
+    assert proof.sound
+    assert proof.never_stuck
+    assert proof.complete == cascade.complete
+
+
+def test_z3_notices_a_cascade_that_lost_a_clause_or_gained_one() -> None:
+    rules = Rules(lots(4, "sum(x) <= 150"))
+    cascade = compiled(rules, "float32")
+    clauses = clauses_of(revealed(rules.formula, 4).formula, 2000)
+    last = cascade.steps[-1]
+    loose = replace(last, bucket=replace(last.bucket, upper=()))
+    assert not proof_of(replace(cascade, steps=(*cascade.steps[:-1], loose)), clauses, ()).sound
+    first = cascade.steps[2]
+    careless = replace(first, bucket=replace(first.bucket, upper=()))
+    assert not proof_of(replace(cascade, steps=(*cascade.steps[:2], careless, last)), clauses, ()).never_stuck
+    narrow = replace(last, bucket=replace(last.bucket, upper=(*last.bucket.upper, (Row(((last.variable, 1),), 5),))))
+    assert not proof_of(replace(cascade, steps=(*cascade.steps[:-1], narrow)), clauses, ()).complete
 
 
 # --- everything is reached ------------------------------------------------------------------------------------------

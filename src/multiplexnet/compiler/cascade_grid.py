@@ -23,7 +23,7 @@ from multiplexnet.logic.formula import Atom, Real, Variable
 if TYPE_CHECKING:
     from multiplexnet.geometry.formats import Format
 
-__all__ = ["Grid", "grid_of"]
+__all__ = ["Builder", "Grid", "grid_of", "power_at_least"]
 
 
 @dataclass(frozen=True)
@@ -73,7 +73,7 @@ def grid_of(
         step = _step(output, ends[output], form, least_steps.get(output, Fraction(0)))
         steps.append(step)
         ranges[number] = _range(ends[output], step, form)
-    builder = _Builder(outputs, inputs, steps, ranges)
+    builder = Builder(outputs, inputs, steps, ranges)
     translated = [[builder.row(atom) for atom in clause] for clause in clauses]
     declared = ranges_of([], inputs)  # what rules say of inputs is no promise that they keep it
     ranges |= builder.known_ranges(declared, [row for clause in translated for row in clause])
@@ -134,7 +134,7 @@ def _range(ends: Ends, step: Fraction, form: Format) -> Range:
     return Range(ceil(max(lower, -form.max) / step), floor(min(upper, form.max) / step))
 
 
-class _Builder:
+class Builder:
     """Comparisons as rows; known values get their numbers as they come."""
 
     def __init__(
@@ -150,7 +150,13 @@ class _Builder:
         self.known: list[Known] = []
         self._place: dict[Known, int] = {}
 
+    def adopt(self, known: Sequence[Known]) -> None:
+        """These known values come first, in this order."""
+        for one in known:
+            self._known(one)
+
     def row(self, atom: Atom) -> Row:
+        """The row of a comparison."""
         own: dict[int, Fraction] = {}
         given: dict[int, int] = {}
         for symbol, c in atom.linear.terms:
