@@ -12,6 +12,7 @@ from math import prod
 
 __all__ = [
     "CascadeBudgetExceeded",
+    "CascadeError",
     "ContradictionError",
     "CyclicFunctionError",
     "DomainError",
@@ -291,6 +292,21 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
             f"the rules without {output} have {found} clauses after {seconds:.1f} s ({allowed}). Drop or split rules "
             f"that tie {output} to many others, name another order of the outputs with order=[…], give outputs "
             "narrower ranges, or allow more time or clauses"
+        )
+
+
+class CascadeError(MultiplexError, RuntimeError):
+    """Something that needs terms was asked of rules that are computed one output after another.
+
+    Args:
+        wanted: what was asked for.
+    """
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(
+            f"these rules are computed one output after another (a cascade), so there are no {wanted}. For learning, "
+            "take a loss of branches.best(), the exact -branches.log_prob(x), or an estimator on its own, as in "
+            'ScoreFunction()(branches, f); structure="terms" insists on terms'
         )
 
 

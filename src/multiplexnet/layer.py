@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any, Literal, Self, cast
 
@@ -13,14 +14,19 @@ from torch import Tensor, nn
 from multiplexnet.branches import Branches, Choice, Inner
 from multiplexnet.certificate.document import Certificate
 from multiplexnet.certificate.issue import Made, issued
-from multiplexnet.errors import DtypeError, NestedError, RecordError, ShapeError
+from multiplexnet.compiler.cascade import Budget, Cascade
+from multiplexnet.compiler.cascade_record import cascade_from, record_of_cascade
+from multiplexnet.compiler.cascade_structure import Structure, cascade_of_part, planned, rule_parts
+from multiplexnet.errors import CascadeError, DtypeError, InputError, NestedError, RecordError, ShapeError
+from multiplexnet.geometry.formats import FORMATS as EXACT_FORMATS
 from multiplexnet.geometry.nearest import nearest_parts
 from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
-from multiplexnet.logic.formula import Atom, Variable
+from multiplexnet.logic.formula import Atom, Specification, Variable
 from multiplexnet.logic.record import (
     compiled_from,
     flag_from,
+    list_from,
     reading,
     record_of_compiled,
     record_of_specification,
@@ -33,11 +39,14 @@ from multiplexnet.refusals import (
     refuse_changed,
     refuse_out_of_range,
     refuse_roomless,
+    refuse_stuck,
     refuse_uncovered,
     refuse_unknown_functions,
 )
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import FORMATS, in_full_precision
+from multiplexnet.transforms.cascade import CascadeMap
+from multiplexnet.transforms.cascade_choice import CascadeChoice
 from multiplexnet.transforms.choose import Boxes, TermMaps
 from multiplexnet.transforms.separable import Separable
 
@@ -96,9 +105,14 @@ class Multiplexer(nn.Module):
         equality: ``"exact"`` refuses an equality that no binary float can meet (3x = 1); ``"nearest"`` moves its
             right-hand side to the nearest that floats can meet, which then holds exactly; ``mux.moved`` says by how
             much.
+        structure: ``"terms"`` or ``"cascade"`` insist on one of them; ``"auto"`` takes terms where they are few, and
+            computes outputs one after another where they would explode or an equality holds inputs.
+        order: names of outputs in the order in which a cascade shall compute them; others follow.
+        budget: what the projections of a cascade may cost.
 
     Raises:
         ContradictionError, TermBudgetExceeded: no terms, or too many.
+        CascadeBudgetExceeded, RangeError, GridError: a cascade that explodes, lacks ends or has no grid.
         ThinTermError, EqualityError: a term that the dtype cannot hold.
         InputError: inputs in their declared range for which no output obeys, or functions that are missing.
 
@@ -114,6 +128,7 @@ class Multiplexer(nn.Module):
 
     order: Tensor
     _certificate: Certificate | None
+    _budget: Budget | None
 
     def __init__(
         self,
@@ -126,13 +141,26 @@ class Multiplexer(nn.Module):
         functions: Functions | None = None,
         boxes: Boxes = Separable,
         equality: Equality = "exact",
+        structure: Structure = "auto",
+        order: Sequence[str] | None = None,
+        budget: Budget | None = None,
     ) -> None:
         if equality not in ("exact", "nearest"):
             raise ValueError(f'equality = {equality!r}; it is "exact" or "nearest"')
-        compiled = rules.compile(max_terms=max_terms, cover=cover, nested=True)
+        if structure not in ("auto", "terms", "cascade"):
+            raise ValueError(f'structure = {structure!r}; it is "auto", "terms" or "cascade"')
+        dtype = _checked_dtype(dtype or torch.get_default_dtype())
+        if cover is not None or per_term:  # both speak of terms
+            structure = "terms"
+        named = _named(rules, order)
+        plan = planned(rules.specification, structure, EXACT_FORMATS[_name(dtype)], order=named, budget=budget)
+        written = Rules.from_specification(plan.terms) if plan.cascades else rules
+        compiled = written.compile(max_terms=max_terms, cover=cover, nested=True)
+        compiled = replace(compiled, outputs=rules.outputs)
         refuse_uncovered(compiled)
         self._start(rules, compiled, max_terms, per_term, functions or {}, boxes, equality)
-        self._build(compiled, dtype or torch.get_default_dtype())
+        self._budget = budget
+        self._build(compiled, dtype, [cascade for _, cascade in plan.cascades])
 
     def _start(
         self,
@@ -154,11 +182,9 @@ class Multiplexer(nn.Module):
         self.modules_of_functions = nn.ModuleDict({n: f for n, f in functions.items() if isinstance(f, nn.Module)})
         self.compiled = compiled
 
-    def _build(self, compiled: Compiled, dtype: torch.dtype) -> None:
-        """Geometry and tables of all terms for one dtype; nothing changes if that is refused."""
-        if dtype not in FORMATS:
-            names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
-            raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
+    def _build(self, compiled: Compiled, dtype: torch.dtype, cascades: Sequence[Cascade] = ()) -> None:
+        """Geometry and tables of all terms and cascades for one dtype; nothing changes if that is refused."""
+        _checked_dtype(dtype)
         outer = _joined([block for block in compiled.blocks if block.outputs])
         blocks = _with_inner(outer)
         made = self._made(blocks, dtype)
@@ -167,11 +193,15 @@ class Multiplexer(nn.Module):
         self.moved = {row: distance for own in made for _, moved in own.terms for row, distance in moved.items()}
         self.maps = nn.ModuleList(maps)
         self.maps.train(self.training)
+        self.cascade_maps = nn.ModuleList(CascadeMap(cascade, dtype) for cascade in cascades)
+        self.cascade_maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
         columns = [torch.tensor([position[v] for v in block.outputs]) for block in blocks]
+        columns += [torch.tensor([position[v] for v in cascade.visible]) for cascade in cascades]
         for b, own in enumerate(columns):
             self.register_buffer(f"columns_{b}", own, persistent=False)
-        self.register_buffer("order", torch.cat(columns[: len(outer)]).argsort(), persistent=False)
+        side_by_side = [*columns[: len(outer)], *columns[len(blocks) :]]
+        self.register_buffer("order", torch.cat(side_by_side).argsort(), persistent=False)
         number = {id(block): b for b, block in enumerate(blocks)}
         self._inner = [
             [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks] for block in blocks
@@ -217,6 +247,8 @@ class Multiplexer(nn.Module):
         Raises:
             RecordError: the tables in memory are not those that the terms give.
         """
+        if self.cascades:
+            raise CascadeError("certificates in this form")
         if self._certificate is None:
             made = self._made(_with_inner(self._blocks), self.dtype)
             refuse_changed(self.maps, nn.ModuleList(self._tables(made, self.compiled, self.dtype)))
@@ -225,8 +257,19 @@ class Multiplexer(nn.Module):
 
     @property
     def complete(self) -> bool:
-        """Whether the terms contain everything that obeys the rules."""
-        return self.compiled.complete
+        """Whether everything that obeys the rules is reached (on the grid of a cascade: ``resolution``)."""
+        return self.compiled.complete and all(cascade.complete for cascade in self.cascades)
+
+    @property
+    def cascades(self) -> tuple[Cascade, ...]:
+        """The parts of the rules that are computed one output after another."""
+        return tuple(maps.cascade for maps in self._cascade_maps)
+
+    @property
+    def resolution(self) -> dict[str, float]:
+        """For every output that a cascade computes the spacing of its grid: its values are multiples of it."""
+        pairs = (zip(c.visible, c.spacing, strict=False) for c in self.cascades)
+        return {variable.name: float(step) for pair in pairs for variable, step in pair}
 
     @property
     def out_features(self) -> int:
@@ -236,7 +279,13 @@ class Multiplexer(nn.Module):
     @property
     def in_features(self) -> int:
         """The number of raw features: values, then the logits of every block with more than one term."""
-        return self._values + sum(size for size in self._sizes if size > 1)
+        return self._values + sum(self._logit_sizes)
+
+    @property
+    def _logit_sizes(self) -> list[int]:
+        """The logits of every block that has a choice, then of every cascade that has any."""
+        blocks = [size for size in self._sizes if size > 1]
+        return blocks + [maps.in_logits for maps in self._cascade_maps if maps.in_logits]
 
     @property
     def _values(self) -> int:
@@ -259,9 +308,11 @@ class Multiplexer(nn.Module):
     def extra_repr(self) -> str:
         """For ``print(module)``."""
         sizes = " × ".join(map(str, self._sizes[:8])) + (" × …" if len(self._sizes) > 8 else "")
+        chosen = [f"terms={sizes}"] if sizes else []
+        chosen += [f"cascade of {maps.in_values} outputs, {maps.in_logits} options" for maps in self._cascade_maps]
         return (
-            f"in_features={self.in_features}, out_features={self.out_features}, terms={sizes}, "
-            f"dtype={str(self.dtype).removeprefix('torch.')}"
+            f"in_features={self.in_features}, out_features={self.out_features}, {', '.join(chosen)}, "
+            f"dtype={_name(self.dtype)}"
         )
 
     # --- what it does -----------------------------------------------------------------------------------------------
@@ -285,7 +336,18 @@ class Multiplexer(nn.Module):
         for choice in choices:
             if choice.feasible is not None:
                 refuse_roomless(choice.feasible, self.compiled.inputs, self.dtype)
-        return Branches(choices, batch, self.max_terms, self.order)
+        return Branches(choices, batch, self.max_terms, self.order, tuple(self._cascaded(values, logits, given)))
+
+    def _cascaded(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[CascadeChoice]:
+        """The parts that are computed one output after another; their logits come last."""
+        logit = sum(size for size in self._sizes if size > 1)
+        for b, maps in enumerate(self._cascade_maps, start=len(self._sizes)):
+            own = values.index_select(-1, self._columns(b))
+            mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
+            logit += maps.in_logits
+            if inputs is not None and maps.cascade.guards:
+                refuse_stuck(maps.refused(inputs), maps.cascade, self.compiled.inputs, self.dtype)
+            yield CascadeChoice(maps, own, mine, self._columns(b), inputs)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
         value, logit, functions = 0, 0, self.functions
@@ -327,7 +389,13 @@ class Multiplexer(nn.Module):
         return {name: checked_function(name, f) for name, f in functions.items()}
 
     def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
-        """Every block that has outputs, with the maps of its terms."""
+        """Every block that has outputs, with the maps of its terms, if there is nothing but terms."""
+        if self.cascades:
+            raise CascadeError("maps of all terms")
+        return self.term_parts()
+
+    def term_parts(self) -> Iterator[tuple[Block, TermMaps]]:
+        """Every block of terms that has outputs, with their maps."""
         if self.is_nested:
             raise NestedError("maps of plain terms")
         return zip(self.blocks, self._maps, strict=True)
@@ -336,9 +404,17 @@ class Multiplexer(nn.Module):
     def _maps(self) -> list[TermMaps]:
         return [cast(TermMaps, maps) for maps in self.maps]
 
+    @property
+    def _cascade_maps(self) -> list[CascadeMap]:
+        return [cast(CascadeMap, maps) for maps in self.cascade_maps]
+
+    def cascade_parts(self) -> Iterator[tuple[Tensor, CascadeMap]]:
+        """The columns of every cascade, and its map."""
+        return ((self._columns(b), m) for b, m in enumerate(self._cascade_maps, start=len(self._sizes)))
+
     def _checked(self, raw: Tensor) -> Tensor:
         if raw.dim() == 0 or raw.shape[-1] != self.in_features:
-            logits = [size for size in self._sizes if size > 1]
+            logits = self._logit_sizes
             why = f"{self._values} raw values" + (f" + {' + '.join(map(str, logits))} logits" if logits else "")
             raise ShapeError(
                 f"raw has shape {tuple(raw.shape)}; its last dimension must be in_features = {self.in_features} ({why})"
@@ -377,6 +453,27 @@ class Multiplexer(nn.Module):
 
         return repaired(self, x0, inputs)
 
+    def on_grid(self, **inputs: Any) -> dict[str, Any]:
+        """The inputs; those that outputs of a cascade have to add up to are rounded to the nearest that they can.
+
+        Example:
+            >>> rules = Rules("u: input[0, 6]; x: real; y: real; 0 <= x <= 3; 0 <= y <= 3; x + y == u")
+            >>> mux = Multiplexer(rules, dtype=torch.bfloat16)
+            >>> given = mux.on_grid(u=torch.tensor([0.1], dtype=torch.bfloat16))
+            >>> bool((mux(torch.randn(1, 2).bfloat16(), **given).best().sum(-1) == given["u"]).all())
+            True
+        """
+        names = [variable.name for variable in self.compiled.inputs]
+        units: dict[str, float] = {}
+        for cascade in self.cascades:
+            for place, unit in cascade.input_units.items():
+                name = names[place].partition("[")[0]
+                units[name] = max(units.get(name, 0.0), float(unit))
+        return {
+            name: _multiple(value, units[name], self.dtype) if name in units else value
+            for name, value in inputs.items()
+        }
+
     @in_full_precision
     def input_columns(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
         """The inputs side by side, ``(*batch, I)``, in the dtype of the layer; ``None`` if the rules have none."""
@@ -406,9 +503,29 @@ class Multiplexer(nn.Module):
         probe = fn(torch.empty(0, dtype=self.dtype, device=self.device))
         if probe.dtype != self.dtype and probe.dtype.is_floating_point:
             device = self.device
-            self._build(self.compiled, probe.dtype)  # the constants of one dtype cast to another guarantee nothing
+            self._rebuild(probe.dtype)  # the constants of one dtype cast to another guarantee nothing
             super()._apply(lambda table: table.to(device), recurse)  # type: ignore[no-untyped-call]
         return cast(Self, super()._apply(fn, recurse))  # type: ignore[no-untyped-call]
+
+    def _rebuild(self, dtype: torch.dtype) -> None:
+        """The same blocks and cascades for another dtype; each option of a cascade has to keep its meaning."""
+        wanted = [set(cascade.visible) for cascade in self.cascades]
+        cascades = []
+        if wanted:
+            form = EXACT_FORMATS[_name(_checked_dtype(dtype))]
+            parts = [part for part in rule_parts(self.rules.specification) if set(part.outputs) in wanted]
+            inputs = self.compiled.inputs
+            for part, old in zip(parts, self.cascades, strict=True):
+                order = [v for v in old.order if v in old.visible]
+                found = cascade_of_part(part, inputs, form, order=order, budget=self._budget)
+                if [step.size for step in found.steps] != [step.size for step in old.steps]:
+                    names = ", ".join(v.name for v in part.outputs[:6])
+                    raise DtypeError(
+                        f"in {dtype} the outputs {names} have other options than in {self.dtype}, so that logits would "
+                        "change their meaning: build a new layer for this dtype"
+                    )
+                cascades.append(found)
+        self._build(self.compiled, dtype, cascades)
 
     def get_extra_state(self) -> Tensor:
         """The rules and their compiled terms as JSON bytes, so that logit k keeps its meaning."""
@@ -420,6 +537,7 @@ class Multiplexer(nn.Module):
             "equality": self._equality,
             "max_terms": self.max_terms,
             "per_term": self.per_term,
+            "cascades": [record_of_cascade(cascade) for cascade in self.cascades],
         }
         return torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8).clone()
 
@@ -432,9 +550,14 @@ class Multiplexer(nn.Module):
                 raise RecordError("the saved layer was built from other rules than this one")
             if record["per_term"] != self.per_term:
                 raise RecordError(f"the saved layer has per_term={record['per_term']}; build this one alike")
-            device, compiled = self.device, compiled_from(record["compiled"], specification)
-            if record["compiled"]["blocks"] != record_of_compiled(self.compiled)["blocks"]:
-                self._build(compiled, self.dtype)
+            cascades = _cascades_from(record, specification)
+            apart = {v for cascade in cascades for v in cascade.visible}
+            device, compiled = self.device, compiled_from(record["compiled"], specification, apart)
+            if record["dtype"] != _name(self.dtype) and cascades:
+                raise RecordError(f"the saved layer is one of {record['dtype']}; build this one for the same dtype")
+            same = tuple(cascades) == self.cascades
+            if record["compiled"]["blocks"] != record_of_compiled(self.compiled)["blocks"] or not same:
+                self._build(compiled, self.dtype, cascades)
                 self.to(device)
 
     @classmethod
@@ -459,9 +582,12 @@ class Multiplexer(nn.Module):
             specification = specification_from(record["specification"])
             if record["equality"] not in ("exact", "nearest"):
                 raise ValueError("an unknown way with equalities")
+            cascades = _cascades_from(record, specification)
+            apart = {v for cascade in cascades for v in cascade.visible}
             return cls.from_compiled(
                 Rules.from_specification(specification),
-                compiled_from(record["compiled"], specification),
+                compiled_from(record["compiled"], specification, apart),
+                cascades=cascades,
                 max_terms=whole_from(record["max_terms"]),
                 dtype={str(dtype): dtype for dtype in FORMATS}[f"torch.{record['dtype']}"],
                 per_term=flag_from(record["per_term"]),
@@ -476,6 +602,7 @@ class Multiplexer(nn.Module):
         rules: Rules,
         compiled: Compiled,
         *,
+        cascades: Sequence[Cascade] = (),
         max_terms: int = 4096,
         dtype: torch.dtype | None = None,
         per_term: bool = False,
@@ -492,8 +619,47 @@ class Multiplexer(nn.Module):
         """
         mux = cls.__new__(cls)
         mux._start(rules, compiled, max_terms, per_term, functions or {}, boxes, equality)
-        mux._build(compiled, dtype or torch.get_default_dtype())
+        mux._budget = None
+        mux._build(compiled, dtype or torch.get_default_dtype(), cascades)
         return mux
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _multiple(value: Any, unit: float, dtype: torch.dtype) -> Tensor:
+    return ((torch.as_tensor(value, dtype=torch.float64) / unit).round() * unit).to(dtype)
+
+
+def _checked_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in FORMATS:
+        names = ", ".join(map(_name, FORMATS))
+        raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
+    return dtype
+
+
+def _named(rules: Rules, order: Sequence[str] | None) -> list[Variable] | None:
+    """Outputs by their names."""
+    if order is None:
+        return None
+    known = {variable.name: variable for variable in rules.outputs}
+    for name in order:
+        if name not in known:
+            raise InputError(f"order: {name!r} is no output of the rules (they have: {', '.join(list(known)[:12])})")
+    return [known[name] for name in order]
+
+
+def _cascades_from(record: Any, specification: Specification) -> list[Cascade]:
+    """The cascades of a saved layer; layers saved before there were any have none."""
+    found = [
+        cascade_from(one, specification.variables, len(specification.inputs))
+        for one in list_from(record.get("cascades", []))
+    ]
+    outputs = [v for cascade in found for v in cascade.visible]
+    if len(set(outputs)) < len(outputs):
+        raise RecordError("the saved layer computes an output twice")
+    return found
 
 
 def _exact_parts(term: Term, outputs: tuple[Variable, ...], form: str) -> tuple[tuple[Part, ...], dict[Atom, Fraction]]:

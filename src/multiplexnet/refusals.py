@@ -12,6 +12,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor, nn
 
+from multiplexnet.compiler.cascade import Cascade
 from multiplexnet.errors import DtypeError, InputError, RecordError, ShapeError
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.logic.formula import Real, Variable
@@ -24,6 +25,7 @@ __all__ = [
     "refuse_lost",
     "refuse_out_of_range",
     "refuse_roomless",
+    "refuse_stuck",
     "refuse_uncovered",
     "refuse_unknown_functions",
 ]
@@ -113,6 +115,18 @@ def refuse_roomless(feasible: Tensor, inputs: Sequence[Variable], dtype: torch.d
         raise InputError(
             f"for these values of {', '.join(v.name for v in inputs)} no term leaves room between the floats of "
             f"{str(dtype).removeprefix('torch.')}: {_rows_where(nothing)}"
+        )
+
+
+def refuse_stuck(stuck: Tensor, cascade: Cascade, inputs: Sequence[Variable], dtype: torch.dtype) -> None:
+    """Raises ``InputError`` for rows whose inputs leave a cascade without any output."""
+    if _anywhere(stuck):
+        finest = min(cascade.spacing[: len(cascade.visible)])
+        raise InputError(
+            f"for these values of {', '.join(v.name for v in inputs)} no point of the grid obeys: "
+            f"{_rows_where(stuck)}. In {str(dtype).removeprefix('torch.')} the outputs are multiples of "
+            f"{float(finest):g} or more (mux.resolution); an input that they have to add up to has to be one, too: "
+            "round it with mux.on_grid(…)"
         )
 
 

@@ -77,7 +77,9 @@ def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
     """Rows that break the rules, every broken block moved into its nearest term."""
     far = min(FAR, torch.finfo(rows.dtype).max)
     result = torch.nan_to_num(rows).clamp(-far, far)
-    for block, maps in mux.block_maps():
+    for columns, cascade in mux.cascade_parts():
+        result[:, columns] = cascade.nearest(result.index_select(-1, columns), inputs)
+    for block, maps in mux.term_parts():
         columns = torch.tensor([mux.compiled.outputs.index(v) for v in block.outputs], device=rows.device)
         own = result.index_select(-1, columns)
         obeys = _obeys(mux, block, result, inputs).unsqueeze(-1)

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from multiplexnet.compiler.cascade_clauses import AtomClause, TooManyClauses, clauses_of
 from multiplexnet.compiler.cascade_grid import Grid, grid_of, power_at_least
-from multiplexnet.compiler.cascade_known import Known
+from multiplexnet.compiler.cascade_known import Bit, Known
 from multiplexnet.compiler.cascade_options import sides_of, splits_of
 from multiplexnet.compiler.cascade_order import Elimination
 from multiplexnet.compiler.cascade_projection import Bucket
@@ -119,6 +119,17 @@ class Cascade:
         """Every row that is evaluated at run time."""
         for clause in (*(c for step in self.steps for c in step.bucket.clauses), *self.guards):
             yield from clause
+
+    @property
+    def input_units(self) -> dict[int, Fraction]:
+        """For every input that outputs have to add up to the spacing that its values need, by position."""
+        found: dict[int, Fraction] = {}
+        for (row, *others), first in ((clause, len(self.outputs)) for clause in self.guards):
+            known = self.known[row.terms[0][0] - first]
+            if not others and isinstance(known, Bit) and len(row.terms) == 1:
+                for place, _ in known.form.terms:
+                    found[place] = max(found.get(place, Fraction(0)), Fraction(2) ** known.form.exponent)
+        return found
 
     @property
     def size(self) -> int:

@@ -2,7 +2,8 @@ r"""A solver's word on a cascade: nothing breaks a rule, nothing gets stuck, not
 
 Everything is asked of whole numbers k on the grid, in clauses that the search had no part in where that is possible:
 
-* **meaning**: each comparison of the rules holds for ``x = h k`` exactly if its row holds for k (inputs are real numbers u
+* **meaning**: each comparison of the rules holds for ``x = h k`` exactly if its row holds for k (inputs are real
+numbers u
   here, and known values what :mod:`~multiplexnet.compiler.cascade_known` defines them to be).
 * **sound**: wherever the clauses of all steps hold, the rules' clauses do.
 * **never stuck**: wherever the clauses of the steps before hold, and the guards, so does every clause of the projection
@@ -144,7 +145,7 @@ class _Questions:
         total = self._number(atom.linear.constant)
         for symbol, c in atom.linear.terms:
             if symbol in reals:
-                part = reals[symbol]  # type: ignore[index]
+                part = reals[symbol]
             else:
                 number = place[symbol]  # type: ignore[index]
                 part = self._number(cascade.spacing[number]) * z3.ToReal(names[number])

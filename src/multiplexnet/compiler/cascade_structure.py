@@ -27,6 +27,7 @@ from multiplexnet.logic.formula import (
     Bool,
     Formula,
     Or,
+    Real,
     Rule,
     Specification,
     Variable,
@@ -38,7 +39,7 @@ from multiplexnet.logic.formula import (
 if TYPE_CHECKING:
     from multiplexnet.geometry.formats import Format
 
-__all__ = ["Part", "Plan", "Structure", "cascade_of_part", "parts_of", "planned", "term_count"]
+__all__ = ["Part", "Plan", "Structure", "cascade_of_part", "planned", "rule_parts", "term_count"]
 
 Structure = Literal["auto", "terms", "cascade"]
 
@@ -74,7 +75,7 @@ class Plan:
     cascades: tuple[tuple[Part, Cascade], ...]
 
 
-def parts_of(specification: Specification) -> list[Part]:
+def rule_parts(specification: Specification) -> list[Part]:
     """The independent parts of the rules that have outputs, ordered by the first of them."""
     found = revealed(specification.formula, len(specification.variables))
     hidden = found.hidden
@@ -141,7 +142,7 @@ def planned(
     if structure == "terms" or (structure == "auto" and not _doubtful(specification)):
         return Plan(specification, ())
     found = []
-    for part in parts_of(specification):
+    for part in rule_parts(specification):
         if structure == "cascade":
             if _is_coupled(part):
                 found.append((part, cascade_of_part(part, specification.inputs, form, order=order, budget=budget)))
@@ -212,8 +213,11 @@ def _has_equality_of_inputs(formula: Formula) -> bool:
 
 def _alternatives(part: Part) -> int:
     """A bound of the number of terms: the product of the alternatives that each rule leaves."""
-    values = prod(len(v.domain.values) for v in part.outputs if v.is_discrete)  # type: ignore[union-attr]
-    return values * prod(map(_cases, conjuncts(part.formula)))
+    count = prod(map(_cases, conjuncts(part.formula)))
+    for variable in part.outputs:
+        if not isinstance(variable.domain, Real):
+            count *= len(variable.domain.values)
+    return count
 
 
 def _cases(formula: Formula) -> int:

@@ -16,6 +16,7 @@ one product.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -166,33 +167,61 @@ class CascadeMap(nn.Module):
         It is −inf for x that disobey or do not lie on the grid. Gradients reach values and logits.
         """
         flat, own, known = self._flat(values, logits, inputs, differentiable=True)
-        given = x.reshape(-1, self.in_values).t().double() / self.spacing.unsqueeze(-1)
-        total = torch.zeros_like(given[0])
+        given = self._steps(x)
+        found = self._scored(given, own, known, flat[0].detach())
+        total = found.log_q
+        for variable, (lower, upper) in found.ends.items():
+            safe = torch.where(found.possible, given[variable], lower)
+            total = total + _log_mass(safe - lower, (upper - lower).clamp(min=0.0), flat[variable].double())
+        return torch.where(found.possible, total, -torch.inf).reshape(values.shape[:-1])
+
+    @in_full_precision
+    def draw(
+        self,
+        values: Tensor,
+        logits: Tensor | None = None,
+        inputs: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """``sample``, and the log-probability of the options drawn, ``(*batch,)``, with gradients to the logits."""
+        x = self.sample(values, logits, inputs, generator)
+        flat, own, known = self._flat(values, logits, inputs, differentiable=True)
+        found = self._scored(self._steps(x.detach()), own, known, flat[0].detach())
+        return x, found.log_q.reshape(values.shape[:-1]).to(self.precision.computing)
+
+    def _steps(self, x: Tensor) -> Tensor:
+        """Outputs in steps, ``(D, B)``, in float64; whole numbers if they lie on the grid."""
+        return x.reshape(-1, self.in_values).t().double() / self.spacing.unsqueeze(-1)
+
+    def _scored(self, given: Tensor, logits: Tensor | None, known: list[Tensor], like: Tensor) -> _Scored:
+        """Which options given outputs, ``(D, B)`` in steps, belong to, and how probable these are."""
+        log_q = torch.zeros_like(given[0])
         possible = (given == given.round()).all(0)
-        ends: list[tuple[Tensor, Tensor, int]] = []
+        ends: dict[int, tuple[Tensor, Tensor]] = {}
 
         def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
-            nonlocal total, possible
+            nonlocal log_q, possible
             if step.variable >= self.in_values:
                 return walk.full(options[0].lower)
             k = given[step.variable].to(self.computing)
-            lower, upper = walk.full(options[0].lower), walk.full(options[0].upper)
-            inside = (lower <= k) & (k <= upper)
+            lower, upper, chosen, inside = _containing(walk, options, k)
             if step.size > 1:
-                assert own is not None
-                lower, upper, chosen, inside = _containing(walk, options, k)
-                total = total + _log_softmax_at(self._own(step, own), options, chosen)
+                assert logits is not None
+                log_q = log_q + _log_softmax_at(self._own(step, logits), options, chosen)
             possible = possible & inside
             if step.values is None:
-                ends.append((lower.double(), upper.double(), step.variable))
+                ends[step.variable] = lower.double(), upper.double()
             return k
 
-        walk = self._walk(known, flat[0].detach(), decide)
-        possible = possible & ~walk.refused
-        for lower, upper, variable in ends:
-            safe = torch.where(possible, given[variable], lower)
-            total = total + _log_mass(safe - lower, (upper - lower).clamp(min=0.0), flat[variable].double())
-        return torch.where(possible, total, -torch.inf).reshape(values.shape[:-1])
+        walk = self._walk(known, like, decide)
+        return _Scored(log_q, possible & ~walk.refused, ends)
+
+    @in_full_precision
+    def refused(self, inputs: Tensor) -> Tensor:
+        """Where inputs ``(*batch, I)`` leave no output at all, or none on the grid: ``(*batch,)``."""
+        known = self._known(inputs)
+        like = known[0] if known else inputs.reshape(-1, inputs.shape[-1])[:, 0].to(self.computing)
+        return Walk(self.cascade, known, like).refused.reshape(inputs.shape[:-1])
 
     @in_full_precision
     def inverse(self, x: Tensor, inputs: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -283,6 +312,21 @@ class CascadeMap(nn.Module):
 
     def _shaped(self, x: Tensor, shape: torch.Size) -> Tensor:
         return x.t().to(self.precision.dtype).reshape(shape)
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Where given outputs stand.
+
+    Args:
+        log_q: the log-probability of all their options together, ``(B,)``.
+        possible: whether they obey and lie on the grid.
+        ends: for every output that is a number the ends of its option.
+    """
+
+    log_q: Tensor
+    possible: Tensor
+    ends: dict[int, tuple[Tensor, Tensor]]
 
 
 def _first_logits(cascade: Cascade) -> Iterator[tuple[int, int]]:
