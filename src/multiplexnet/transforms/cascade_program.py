@@ -26,6 +26,7 @@ __all__ = ["Program", "Tape", "program_of"]
 Operand = int | float
 """A slot (int), or a number that is the same in all rows (float)."""
 Terms = tuple[tuple[int, int], ...]
+Constant = tuple[float, torch.dtype, torch.device]
 
 
 @dataclass
@@ -33,11 +34,15 @@ class Tape:
     """One run of a program.
 
     Args:
-        slots: what was computed, by slot. sigma: ``(D, B)``, sigmoids of the raw values. width: ``(D, B)``, how wide
-        the chosen intervals are; negative where nothing was possible. values: ``(D, B)``, the whole numbers that came
-        out. logits: ``(O, B)``, finite. chosen: for every output with options the number of the chosen one, or with
-        two options whether it is the second. grads: of the slots, on the way back. raw_grads: ``(D, B)``, of the raw
-        values but for the derivative of the sigmoid, on the way back.
+        slots: what was computed, by slot.
+        sigma: ``(D, B)``, sigmoids of the raw values.
+        width: ``(D, B)``, how wide the chosen intervals are; negative where nothing was possible.
+        values: ``(D, B)``, the whole numbers that came out.
+        logits: ``(O, B)``, finite.
+        constants: numbers that were needed as tensors before.
+        chosen: for every output with options the number of the chosen one; with two, whether it is the second.
+        grads: of the slots, on the way back.
+        raw_grads: ``(D, B)``, of the raw values but for the derivative of the sigmoid, on the way back.
     """
 
     slots: list[Tensor | None]
@@ -45,6 +50,7 @@ class Tape:
     width: Sequence[Tensor]
     values: Sequence[Tensor]
     logits: Tensor | None
+    constants: dict[Constant, Tensor]
     chosen: dict[int, Tensor] = field(default_factory=dict)
     grads: dict[int, Tensor] = field(default_factory=dict)
     raw_grads: Sequence[Tensor] = ()
@@ -59,8 +65,19 @@ class Tape:
 
     def tensor(self, operand: Operand) -> Tensor:
         """The operand as a tensor, of no dimension if it is a number."""
-        value = self.at(operand)
-        return value if isinstance(value, Tensor) else self.values[0].new_tensor(value)
+        return self.constant(operand) if isinstance(operand, float) else self._tensor(operand)
+
+    def constant(self, value: float) -> Tensor:
+        """A number as a tensor of no dimension."""
+        like = self.values[0]
+        key = (value, like.dtype, like.device)
+        if key not in self.constants:
+            self.constants[key] = torch.tensor(value, dtype=like.dtype, device=like.device)
+        return self.constants[key]
+
+    def whole(self, value: Tensor | float) -> Tensor:
+        """A tensor or a number as a tensor."""
+        return value if isinstance(value, Tensor) else self.constant(value)
 
     def add(self, operand: Operand, grad: Tensor, factor: float = 1.0, *, fresh: bool = False) -> None:
         """``factor · grad`` goes to the gradient of a slot; ``fresh`` says that nobody else holds ``grad``."""
@@ -232,13 +249,13 @@ class Choice(Operation):
         width, value = tape.width[self.place], tape.values[self.place]
         if self.takes_points:
             width.zero_()
-            tape.slots[self.out] = value.copy_(_tensor(lower, value))
+            tape.slots[self.out] = value.copy_(tape.whole(lower))
             return
         if isinstance(lower, Tensor) or isinstance(upper, Tensor):
-            torch.sub(_tensor(upper, value), lower, out=width)
+            torch.sub(tape.whole(upper), lower, out=width)
         else:
             width.fill_(upper - lower)
-        torch.addcmul(_tensor(lower, value), width, tape.sigma[self.place], out=value)
+        torch.addcmul(tape.whole(lower), width, tape.sigma[self.place], out=value)
         tape.slots[self.out] = value.round_()
 
     @property
@@ -255,20 +272,36 @@ class Choice(Operation):
         if len(self.ends) == 2:
             second = logits[1] > logits[0]
             if possible[0] is not None:
-                second = possible[0] <= second  # the second is larger, or the first is impossible
+                second = possible[0] <= second  # it is larger, or the first is impossible
             if possible[1] is not None:
                 second = second.logical_and_(possible[1])
             tape.chosen[self.out] = second
             (low0, high0), (low1, high1) = self.ends
             lower = _either(tape, second, low0, low1)
             return lower, lower if self.takes_points else _either(tape, second, high0, high1)
-        scores = [
-            logit if mask is None else logit.masked_fill(~mask, -torch.inf)
-            for logit, mask in zip(logits.unbind(0), possible, strict=True)
-        ]
-        index = torch.stack(scores).max(0, keepdim=True).indices
-        tape.chosen[self.out] = index.squeeze(0)
-        return _picked(tape, index, [e[0] for e in self.ends]), _picked(tape, index, [e[1] for e in self.ends])
+        return self._largest(tape, logits.unbind(0), possible)
+
+    def _largest(
+        self, tape: Tape, logits: Sequence[Tensor], possible: Sequence[Tensor | None]
+    ) -> tuple[Tensor | float, Tensor | float]:
+        """The ends of the possible option with the largest logit, found one by one: faster than a maximum over rows."""
+        best = logits[0]
+        if possible[0] is not None:
+            best = best.masked_fill(~possible[0], -torch.inf)
+        index = torch.zeros(best.shape, dtype=torch.int8, device=best.device)
+        lower, upper = (tape.at(end) for end in self.ends[0])
+        for number in range(1, len(logits)):
+            better = logits[number] > best
+            mask = possible[number]
+            if mask is not None:
+                better = better.logical_and_(mask)
+            if number + 1 < len(logits):
+                best = torch.where(better, logits[number], best)
+            index.masked_fill_(better, number)
+            lower = _replaced(tape, better, lower, self.ends[number][0])
+            upper = lower if self.takes_points else _replaced(tape, better, upper, self.ends[number][1])
+        tape.chosen[self.out] = index
+        return lower, upper
 
     @staticmethod
     def _possible(tape: Tape, test: tuple[int, ...] | None) -> Tensor | None:
@@ -304,22 +337,17 @@ class Choice(Operation):
         return chosen != number
 
 
-def _tensor(value: Tensor | float, like: Tensor) -> Tensor:
-    return value if isinstance(value, Tensor) else like.new_tensor(value)
-
-
 def _either(tape: Tape, second: Tensor, first: Operand, other: Operand) -> Tensor | float:
     if first == other and isinstance(first, float) == isinstance(other, float):
         return tape.at(first)
     return torch.where(second, tape.tensor(other), tape.tensor(first))
 
 
-def _picked(tape: Tape, index: Tensor, ends: Sequence[Operand]) -> Tensor | float:
-    if len(set(ends)) == 1 and len({type(end) for end in ends}) == 1:
-        return tape.at(ends[0])
-    like = tape.values[0]
-    rows = torch.stack([tape.tensor(end).expand(like.shape) for end in ends])
-    return rows.gather(0, index).squeeze(0)
+def _replaced(tape: Tape, mask: Tensor, old: Tensor | float, new: Operand) -> Tensor | float:
+    """``new`` where the mask holds."""
+    if isinstance(old, float) and old == new and isinstance(new, float):
+        return old
+    return torch.where(mask, tape.tensor(new), tape.whole(old))
 
 
 # --- building -------------------------------------------------------------------------------------------------------
@@ -335,6 +363,7 @@ class Program:
         slots: how many slots there are.
         operations: that fill them.
         guards: truth values that have to hold for a row to have any output.
+        constants: numbers as tensors, kept from run to run.
     """
 
     outputs: int
@@ -342,6 +371,7 @@ class Program:
     slots: int
     operations: tuple[Operation, ...]
     guards: tuple[int, ...]
+    constants: dict[Constant, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     def run(self, sigma: Tensor, logits: Tensor | None, known: Sequence[Tensor]) -> tuple[Tensor, Tape]:
         """The whole numbers of all outputs, ``(D, B)``, NaN in rows that have none, and how they came about.
@@ -354,7 +384,7 @@ class Program:
         values, width = torch.empty_like(sigma), torch.empty_like(sigma)
         slots: list[Tensor | None] = [None] * self.slots
         slots[self.variables - len(known) : self.variables] = known
-        tape = Tape(slots, sigma.unbind(0), width.unbind(0), values.unbind(0), logits)
+        tape = Tape(slots, sigma.unbind(0), width.unbind(0), values.unbind(0), logits, self.constants)
         for operation in self.operations:
             operation.run(tape)
         nothing = (width < 0).any(0)
@@ -389,6 +419,8 @@ class _Builder:
         self.slots = len(cascade.ranges)
         self.operations: list[Operation] = []
         self._affine: dict[tuple[Terms, int], int] = {}
+        self._meaning: dict[int, tuple[Terms, int]] = {}
+        self._made: dict[int, Extreme] = {}
         self._by_term: dict[tuple[int, int], list[tuple[Terms, int]]] = {}
         self._held: dict[Clause, int] = {}
         self._extremes: dict[tuple[object, ...], Operand] = {}
@@ -416,6 +448,7 @@ class _Builder:
                 operation = Affine(self._slot(), self._affine[base], more, float(constant - base[1]))
             self.operations.append(operation)
             self._affine[key] = operation.out
+            self._meaning[operation.out] = key
             for term in terms:
                 self._by_term.setdefault(term, []).append(key)
         return self._affine[key]
@@ -464,8 +497,9 @@ class _Builder:
         return operation.out
 
     def extreme(self, operands: Sequence[Operand], *, largest: bool) -> Operand:
-        slots = tuple(dict.fromkeys(o for o in operands if not isinstance(o, float)))
-        numbers = [o for o in operands if isinstance(o, float)]
+        flat = [part for operand in operands for part in self._flat(operand, largest)]
+        slots = self._without_parallel([o for o in flat if not isinstance(o, float)], largest)
+        numbers = [o for o in flat if isinstance(o, float)]
         number = (max if largest else min)(numbers) if numbers else None
         if not slots:
             assert number is not None
@@ -476,8 +510,26 @@ class _Builder:
         if key not in self._extremes:
             operation = Extreme(self._slot(), slots, number, largest)
             self.operations.append(operation)
+            self._made[operation.out] = operation
             self._extremes[key] = operation.out
         return self._extremes[key]
+
+    def _flat(self, operand: Operand, largest: bool) -> list[Operand]:
+        """The arguments of a maximum inside a maximum (a minimum inside a minimum), or the operand itself."""
+        inner = None if isinstance(operand, float) else self._made.get(operand)
+        if inner is None or inner.is_largest != largest:
+            return [operand]
+        return [*inner.slots, *([] if inner.number is None else [inner.number])]
+
+    def _without_parallel(self, slots: Sequence[int], largest: bool) -> tuple[int, ...]:
+        """Of affine functions that differ by a number only the one that wins."""
+        best: dict[object, tuple[int, int]] = {}
+        for slot in slots:
+            terms, constant = self._meaning.get(slot, (((slot, 1),), 0))
+            old = best.get(terms)
+            if old is None or (constant > old[0] if largest else constant < old[0]):
+                best[terms] = constant, slot
+        return tuple(slot for _, slot in best.values())
 
     def _unless(self, x: int, clause: Clause, end: Operand, otherwise: Operand) -> Operand:
         others = tuple(row for row in clause if not row.coefficient(x))
@@ -539,7 +591,8 @@ class _Builder:
     def _less_one(self, operand: Operand) -> Operand:
         if isinstance(operand, float):
             return operand - 1.0
-        return self.affine(((operand, 1),), -1)
+        terms, constant = self._meaning.get(operand, (((operand, 1),), 0))
+        return self.affine(terms, constant - 1)
 
     def _value_tests(
         self, value: float, lower: Operand, upper: Operand, gaps: Sequence[tuple[Operand, Operand]]
@@ -577,7 +630,7 @@ class _Builder:
         """A number that a maximum is never below (a minimum never above), if it shows one."""
         if isinstance(operand, float):
             return operand
-        found = next((o for o in self.operations if o.out == operand and isinstance(o, Extreme)), None)
+        found = self._made.get(operand)
         return found.number if found is not None and found.is_largest == largest else None
 
 
