@@ -189,9 +189,7 @@ def _if_better(
         return None
     try:
         found = cascade_of_part(part, inputs, form, order=order, budget=budget, progress=progress)
-    except MultiplexError:
-        if needed:
-            raise
+    except MultiplexError:  # terms say what is wrong, or serve
         return None
     return found if needed or _count(part, inputs, form) > FEW else None
 
