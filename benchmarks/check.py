@@ -16,9 +16,9 @@ from time import perf_counter, process_time
 import numpy as np
 import polars as pl
 
-from multiplexnet.logic.formula import Specification
-from multiplexnet.logic.parse import parse
-from multiplexnet.tables import check_table
+from multiplexnet.language.formula import Specification
+from multiplexnet.language.parse import parse
+from multiplexnet.tools.tables import check_table
 
 COLUMNS = 10
 NAMES = [f"x{i}" for i in range(COLUMNS)]
@@ -30,7 +30,9 @@ def rules() -> Specification:
     for i, a in enumerate(NAMES):
         b, c, d = (NAMES[(i + k) % COLUMNS] for k in (1, 3, 4))
         lines.append(f"{a} <= {b} or {a} + 2*{c} >= 0.1")
-        lines.append(f"implies({a} > 0, {b} >= {a} / 3 - 5)" if i % 2 else f"abs({a} - {d}) <= 1000")
+        lines.append(
+            f"implies({a} > 0, {b} >= {a} / 3 - 5)" if i % 2 else f"abs({a} - {d}) <= 1000"
+        )
     return parse("\n".join(lines))
 
 
@@ -59,7 +61,8 @@ def main(rows: int) -> None:
         for name, frame in tables(rows).items():
             path = Path(folder) / "table.csv"
             frame.write_csv(path)
-            read, processor = reading(path), process_time()
+            read = reading(path)
+            processor = process_time()
             report = check_table(specification, path)
             print(
                 f"{name:26} read {read:5.2f} s, check {report.seconds - read:5.2f} s, together {report.seconds:5.2f} s "

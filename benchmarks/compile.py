@@ -21,8 +21,8 @@ from random import Random
 from statistics import mean
 from time import perf_counter
 
+from multiplexnet.compiler.circuit import kept_terms
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
-from multiplexnet.logic.circuit import kept_terms
 from multiplexnet.rules import Rules
 
 
@@ -55,9 +55,13 @@ class Measurement:
 
 def eight_boxes(_: int) -> Rules:
     """Four boxes along the axes and four turned by 45°."""
-    upright = [f"{x - 1} <= x <= {x + 1} and {y - 1} <= y <= {y + 1}" for x in (-3, 3) for y in (-3, 3)]
+    upright = [
+        f"{x - 1} <= x <= {x + 1} and {y - 1} <= y <= {y + 1}" for x in (-3, 3) for y in (-3, 3)
+    ]
     corners = [(8, 8), (8, -8), (-8, 8), (-8, -8)]
-    turned = [f"{s} - 1.25 <= x + y <= {s} + 1.25 and {d} - 4/3 <= x - y <= {d} + 4/3" for s, d in corners]
+    turned = [
+        f"{s} - 1.25 <= x + y <= {s} + 1.25 and {d} - 4/3 <= x - y <= {d} + 4/3" for s, d in corners
+    ]
     return Rules(" or ".join(f"({box})" for box in [*upright, *turned]))
 
 
@@ -142,7 +146,9 @@ def knapsack(n: int, limit: int) -> Callable[[int], Rules]:
 
 
 def colours(n: int) -> Callable[[int], Rules]:
-    return lambda _: Rules(f'c: {{"r", "g", "b"}}[{n}]\nall(c[i] != c[i + 1] for i in range({n - 1}))')
+    return lambda _: Rules(
+        f'c: {{"r", "g", "b"}}[{n}]\nall(c[i] != c[i + 1] for i in range({n - 1}))'
+    )
 
 
 def actuators(n: int, k: int) -> Callable[[int], Rules]:
@@ -162,9 +168,14 @@ FAMILIES = (
     Family("MNIST addition", mnist_addition, 0.5),
     Family("20 super-classes on the simplex", super_classes, 0.5),
     *(Family(f"two-sided, n = {n}", two_sided(n), 0.5) for n in (5, 10, 20)),
-    *(Family(f"random formula, {n} atoms, 8 variables", random_formula(n), 2.0, seeds=10) for n in (10, 20, 30)),
+    *(
+        Family(f"random formula, {n} atoms, 8 variables", random_formula(n), 2.0, seeds=10)
+        for n in (10, 20, 30)
+    ),
     Family("10 rules «if … and … then …», 8 variables", if_then(10, 8), 1.0, seeds=5),
-    Family("20 rules «if … and … then …», 10 variables", if_then(20, 10), 20.0, seeds=3, quick=False),
+    Family(
+        "20 rules «if … and … then …», 10 variables", if_then(20, 10), 20.0, seeds=3, quick=False
+    ),
     Family("dense polytope, n = 10, m = 30", dense_polytope(10, 30), 1.0),
     Family("dense polytope, n = 50, m = 200", dense_polytope(50, 200), 1.0),
     Family("at least 1 of 20 Booleans", at_least_one(20), nested=True),
@@ -182,7 +193,9 @@ def files() -> Iterator[Family]:
     folder = os.environ.get("MULTIPLEXNET_DATA")
     found = sorted(Path(folder).glob("tabular/*/constraints.txt")) if folder else []
     if not found:
-        print("rule files of tabular data left out: set MULTIPLEXNET_DATA to a folder with tabular/*/constraints.txt")
+        print(
+            "rule files of tabular data left out: set MULTIPLEXNET_DATA to a folder with tabular/*/constraints.txt"
+        )
     for path in found:
         yield Family(f"{path.parent.name}/constraints.txt", lambda _, path=path: Rules.load(path))  # type: ignore[misc]
 
@@ -194,14 +207,18 @@ def measure(family: Family, seed: int) -> Measurement | None:
     rules = family.rules(seed)
     start = perf_counter()
     try:
-        compiled = rules.compile(max_terms=family.max_terms, nested=family.nested)
+        compiled = rules.compile(max_terms=family.max_terms, nested=family.nested, seconds=None)
     except (ContradictionError, TermBudgetExceeded):
         return None
     seconds = perf_counter() - start
-    proof = compiled.certificate
+    proof = compiled.proof
     terms = max((block.size for block in compiled.blocks), default=0)
     return Measurement(
-        len(compiled.blocks), terms, kept_terms(compiled.blocks), seconds, proof.sound and proof.complete
+        len(compiled.blocks),
+        terms,
+        kept_terms(compiled.blocks),
+        seconds,
+        proof.sound and proof.complete,
     )
 
 
@@ -223,11 +240,20 @@ def _whole(values: Sequence[int]) -> str:
 
 def _pair(values: Sequence[float], pattern: str) -> str:
     """Mean and largest, or the one value."""
-    average, largest = pattern.format(mean(values)), pattern.format(max(values))
+    average = pattern.format(mean(values))
+    largest = pattern.format(max(values))
     return largest if len(values) == 1 else f"{average}, max {largest}"
 
 
-HEAD = ("rules", "blocks", "terms of the largest block", "terms kept", "seconds", "goal", "certified")
+HEAD = (
+    "rules",
+    "blocks",
+    "terms of the largest block",
+    "terms kept",
+    "seconds",
+    "goal",
+    "certified",
+)
 
 
 def show(lines: Iterator[tuple[str, ...]]) -> None:
@@ -246,13 +272,21 @@ def show(lines: Iterator[tuple[str, ...]]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="one seed of each family, without the slow ones")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="one seed of each family, without the slow ones"
+    )
     parser.add_argument("--seeds", type=int, help="seeds of each random family")
     parser.add_argument("--only", default="", help="families whose name contains this")
     options = parser.parse_args()
     dense_polytope(20, 100)(0).compile()  # loads z3 and scipy
-    chosen = [f for f in (*FAMILIES, *files()) if options.only in f.name and (f.quick or not options.quick)]
+    chosen = [
+        f
+        for f in (*FAMILIES, *files())
+        if options.only in f.name and (f.quick or not options.quick)
+    ]
     show(line(f, 1 if options.quick or f.seeds == 1 else options.seeds or f.seeds) for f in chosen)
 
 

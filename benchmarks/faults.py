@@ -1,19 +1,23 @@
 """Faults planted on purpose: each safeguard is switched off in turn, and the campaign has to find that out.
 
-    python benchmarks/faults.py [--only NAME] [--formulas N] [--results FOLDER]
+    python -m benchmarks.faults [--only NAME] [--formulas N] [--results FOLDER]
 
 A fault is a patch of one or two functions. While it is in force the trials of the campaign run from number 0 on, as in
-``multiplexnet campaign --seed 0``, until one of them reports a violation; without any fault the first hundred of them
+``python -m campaign --seed 0``, until one of them reports a violation; without any fault the first hundred of them
 report none. faults.json and faults.md say after how many formulas and seconds each fault was found, and by which check.
 A second line of defence cannot be noticed while the first one holds: it is left out alone to show that, and, where both
 can be, together with the first.
+
+A new safeguard gets one line in ``FAULTS``: its name, what is done instead, the patches (an object, the name of its
+attribute, what stands there instead), and, if one attack is there to notice it, ``by="round trip"``: how the names of
+the checks begin that have to find it. ``_silent`` refuses nothing; ``_unchanged`` returns its first argument.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
@@ -26,29 +30,38 @@ import numpy as np
 import torch
 from torch import Tensor
 
-import multiplexnet.campaign.trial as trial_module
-from multiplexnet import exact, refusals
-from multiplexnet.campaign.run import versions
-from multiplexnet.campaign.trial import Outcome, trial
+import campaign.trial as trial_module
+from campaign.run import versions
+from campaign.trial import Outcome, trial
+from multiplexnet.compiler import compile as dnf
+from multiplexnet.compiler import proof as certify
+from multiplexnet.compiler.implicants import Implicants
+from multiplexnet.compiler.terms import Block
+from multiplexnet.compiler.tidy import Tidy
+from multiplexnet.exact.formats import Format, power_of_two
 from multiplexnet.geometry import elimination, split
 from multiplexnet.geometry import lattice as grids
-from multiplexnet.geometry.formats import Format
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic import certify, dnf
-from multiplexnet.logic.formula import Atom
-from multiplexnet.logic.implicants import Implicants
-from multiplexnet.logic.rows import Tidy
-from multiplexnet.logic.terms import Block
-from multiplexnet.transforms import gauge, guards, intervals, lattice, parametric, separable
-from multiplexnet.transforms.choose import TermMaps
+from multiplexnet.language.formula import Atom
+from multiplexnet.layer import branches, inputs, repair
+from multiplexnet.layer import checks as refusals
+from multiplexnet.layer import multiplexer as layer
+from multiplexnet.layer.branches import Choice
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.transforms import gauge, guards, intervals, lattice, parametric, separable, tables
 from multiplexnet.transforms.guards import Guards
 from multiplexnet.transforms.intervals import Intervals
 from multiplexnet.transforms.parametric import ParametricGauge
+from multiplexnet.transforms.reading import Read
+from multiplexnet.transforms.tables import Derived, Tabled
+from multiplexnet.transforms.term_maps import TermMaps
+from multiplexnet.verdicts import columns as exact
+from multiplexnet.verdicts.given import fraction_of
 
 SEED = 0
 ROWS = 400
 """That each trial asks for."""
-MOST_FORMULAS, MOST_SECONDS = 3000, 3000.0
+MOST_FORMULAS = 3000
+MOST_SECONDS = 3000.0
 """When the search for a fault is given up."""
 QUIET = 150
 """Trials that a second line of defence is left out for, and that find nothing without any fault."""
@@ -66,12 +79,14 @@ class Fault:
         what: what is done instead.
         patches: made when the fault is planted.
         second_line: why it cannot be noticed alone, if it cannot.
+        by: how the names of the checks begin that have to find it (any check: an empty text).
     """
 
     name: str
     what: str
     patches: Callable[[], Sequence[Patch]]
     second_line: str = ""
+    by: str = ""
 
 
 # --- the faults -----------------------------------------------------------------------------------------------------
@@ -80,7 +95,7 @@ class Fault:
 def _contraction() -> Sequence[Patch]:
     honest = gauge.gauge_rows
 
-    def rows(*arguments: Any, unit: float, tiny: float) -> gauge.Rows:
+    def rows(*arguments: Any, unit: float, tiny: float) -> gauge.GaugeRows:
         return honest(*arguments, unit=0.0, tiny=0.0)
 
     return [(gauge, "gauge_rows", rows), (gauge, "SAFETY", 0.0)]
@@ -92,6 +107,13 @@ def _contraction_at_run_time() -> Sequence[Patch]:
     def start(self: ParametricGauge, *arguments: Any) -> None:
         honest(self, *arguments)
         self.precision = replace(self.precision, unit=0.0, tiny=0.0)
+        for table, without in (
+            (self.tiny, 0.0),
+            (self.kept, 1.0),
+            (self.shrunk, 1.0),
+            (self.grown, 1.0),
+        ):
+            table.fill_(without)
 
     return [(ParametricGauge, "__init__", start)]
 
@@ -132,18 +154,25 @@ def _straight_through(value: Tensor, smooth: Tensor) -> Tensor:
     return smooth + (value - smooth).detach()
 
 
-def _no_range_rows(anchor: Sequence[Fraction], precision: Any) -> gauge.Rows:
+def _no_range_rows(anchor: Sequence[Fraction], precision: Any) -> gauge.GaugeRows:
     nothing = np.zeros((len(anchor), len(anchor)))
-    return gauge.Rows(nothing, nothing)
+    return gauge.GaugeRows(nothing, nothing)
 
 
-def _without_error(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+def _without_error(
+    values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None, underflow: Tensor
+) -> tuple[Tensor, Tensor]:
     total = gauge.times(matrix, values, index) + constant
     return total, torch.zeros_like(total)
 
 
-def _silent(*arguments: Any) -> None:
+def _silent(*arguments: Any, **options: Any) -> None:
     """Refuses nothing."""
+
+
+def _unchanged(first: Any, *arguments: Any, **options: Any) -> Any:
+    """Checks nothing."""
+    return first
 
 
 def _all_hold() -> Sequence[Patch]:
@@ -155,16 +184,61 @@ def _all_hold() -> Sequence[Patch]:
     return [(Guards, "feasible", feasible)]
 
 
+def _number(value: float, count: int, axes: int = 1) -> Tensor:
+    """A margin whose row 0 is a plain number, which ONNX's exporter may leave out."""
+    return torch.full((count,), value, dtype=torch.float64)
+
+
+def _zeros_for_nan() -> Sequence[Patch]:
+    honest = Choice.terms
+
+    def terms(self: Choice, start: int, stop: int, instead: Tensor | None = None) -> Tensor:
+        return honest(self, start, stop, self.raw.new_zeros(()) if instead is None else instead)
+
+    return [(Choice, "terms", terms)]
+
+
 def _uncast() -> Sequence[Patch]:
     honest = Multiplexer._build
 
-    def build(self: Multiplexer, compiled: Any, dtype: torch.dtype) -> None:
-        if "dtype" in vars(self):
-            self.dtype = dtype
-        else:
-            honest(self, compiled, dtype)
+    def build(self: Multiplexer, compiled: Any, dtype: torch.dtype, *rest: Any) -> Any:
+        if "dtype" not in vars(self):
+            return honest(self, compiled, dtype, *rest)
+        self.dtype = dtype
+        return []
 
     return [(Multiplexer, "_build", build)]
+
+
+def _with_subnormals() -> Sequence[Patch]:
+    """The formats of the geometry, whose numbers may be subnormal; a mode can flush them."""
+    return [(Format, "tiny", property(lambda form: power_of_two(form.least_exponent)))]
+
+
+def _nearest_input(variable: Any, number: Any, form: Format, side: int) -> float:
+    return float(form.nearest(fraction_of(number)))
+
+
+def _as_buffers(self: Tabled, held: Mapping[str, Tensor | None]) -> None:
+    self.table_names = tuple(held)
+    for name, table in held.items():
+        self.register_buffer(name, table, persistent=False)
+
+
+def _unmade() -> Sequence[Patch]:
+    honest = Derived._settle
+
+    def settle(self: Derived, device: torch.device, dtype: torch.dtype | None = None) -> None:
+        if self.device.type == "meta" and device.type != "meta":
+            for _, part in tables._tabled(self):
+                found = {
+                    name: torch.empty_like(table, device=device)
+                    for name, table in part.own_tables().items()
+                }
+                part.hold({**dict.fromkeys(part.table_names), **found})
+        honest(self, device, dtype)
+
+    return [(Derived, "_settle", settle)]
 
 
 def _float_signs(form: Any) -> tuple[Any, Any]:
@@ -207,6 +281,17 @@ FAULTS = (
     Fault("ends of guards", "they end at the nearest float", lambda: [(guards, "down", float)]),
     Fault("range of inputs", "inputs outside their range are let in", lambda: [
         (refusals, "_inside", lambda variable, values: torch.ones_like(values, dtype=torch.bool))]),
+    Fault("rows that cannot obey", "a graph gives numbers for them", lambda: [
+        (Choice, "without", lambda self, rows: self)]),
+    Fault("half rows", "a graph gives the outputs that a lost function does not bound", lambda: [
+        (branches, "whole_rows", lambda x: x)]),
+    Fault("impossible terms", "they are 0 in x", _zeros_for_nan),
+    Fault("stand-ins", "losses see NaN for terms that cannot be met", lambda: [
+        (Choice, "stand_in", lambda self: None)]),
+    Fault("rows that cannot be repaired", "they come back as they are", lambda: [
+        (repair, "refuse_unmoved", _silent)]),
+    Fault("margins in ONNX", "they are plain numbers, which the exporter leaves out", lambda: [
+        (intervals, "margin", _number), (parametric, "margin", _number), (guards, "margin", _number)]),
     Fault("uncovered inputs", "inputs that leave no output are not looked for", lambda: [
         (trial_module, "uncovered_input", lambda compiled: None)]),
     Fault("contradictions", "they are not looked for", lambda: [
@@ -219,9 +304,38 @@ FAULTS = (
     Fault("certificate", "every implication is believed", lambda: [
         (certify._Checker, "imply", lambda self, *arguments: True),
         (certify._Checker, "_all_imply", lambda self, *arguments: True)]),
+    Fault("subnormal bounds", "bounds are rounded to numbers that a mode takes for zero", _with_subnormals),
+    Fault("subnormal inputs", "they are read as the processor reads them", lambda: [
+        (module, "read", lambda values: Read(values.double(), None, True))
+        for module in (intervals, parametric, guards, refusals)]),
+    Fault("subnormal ends", "ends that are inputs are met by numbers that a mode takes for zero", lambda: [
+        (Intervals, "_normal", lambda self, ends: ends),
+        (intervals, "kept", lambda y, precision: y.to(precision.dtype).double())]),
+    Fault("anchors at run time", "they may lie next to the numbers that are flushed", lambda: [
+        (parametric, "clear_of_zero", lambda y, precision: y)],
+        "only a row within a few subnormal numbers of its anchor would notice"),
+    Fault("subnormal verdicts", "Rules.satisfied computes with subnormal numbers", lambda: [
+        (exact, "_flushes", lambda: False)]),
+    Fault("sides of numbers", "an input that the dtype does not hold is the nearest float", lambda: [
+        (inputs, "_neighbour", _nearest_input)]),
+    Fault("levels of rows", "rows at run time may overflow", lambda: [
+        (module, "level", lambda coefficients, constant: Fraction(1)) for module in (intervals, parametric, guards)],
+        "a row that overflows is NaN, and a part with such a row counts as infeasible"),
+    Fault("cut of directions", "directions and ends of anchors may overflow", lambda: [
+        (parametric, "FAR", torch.inf), (parametric, "LARGEST64", torch.inf)]),
+    Fault("room in repair", "rows without room come back as they were", lambda: [
+        (repair, "refuse_roomless", _silent), (repair, "refuse_lost", _silent)]),
     Fault("exact verdict", "Rules.satisfied decides by the signs of floats", lambda: [
         (exact, "_signs_and_values", _float_signs)]),
     Fault("cast", "a layer keeps its tables when it is cast", _uncast),
+    Fault("tables as state", "tables are buffers, which torch's tools write to", lambda: [
+        (Tabled, "hold", _as_buffers)]),
+    Fault("tables made anew", "a layer that comes from the meta device takes its memory as it is", _unmade),
+    Fault("tables looked at", "a certificate once issued is believed", lambda: [
+        (layer, "fingerprint", lambda module: "")]),
+    Fault("rules about inputs", "rows that break a rule about inputs alone are let in", lambda: [
+        (layer, "refuse_broken_inputs", lambda met, inputs, *rest: inputs)],
+        "the solver refuses such rules when the layer is built, but for those about functions"),
     Fault("autocast", "it is left on inside the layer", lambda: [
         (torch, "is_autocast_enabled", lambda *arguments: False)]),
     Fault("implicit equalities", "flat terms keep their inequalities", lambda: [
@@ -233,6 +347,8 @@ FAULTS = (
     Fault("implicit and hidden equalities", "both", lambda: [
         (Tidy, "_implicit_equalities", lambda self, rows: []),
         (split, "_with_hidden_equalities", lambda *arguments: None)]),
+    Fault("range of the grid", "outputs in equalities go as far as the format, whatever their step", lambda: [
+        (grids, "_held", lambda grain, form: form.max)]),
     Fault("exactness of the grid", "sums on the lattice are not checked to be exact", lambda: [
         (lattice, "check_exact", lambda part: None)],
         "the geometry chooses the step of the grid so that they are"),
@@ -267,9 +383,12 @@ class Hunt:
     second_line: str = ""
 
 
-def hunted(fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, int], Outcome] = trial) -> Hunt:
-    """Trials from number 0 on until one reports a violation, or there were enough of them."""
-    start, cpu = perf_counter(), process_time()
+def hunted(
+    fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, int], Outcome] = trial
+) -> Hunt:
+    """Trials from number 0 on until one reports a violation that counts, or there were enough of them."""
+    start = perf_counter()
+    cpu = process_time()
     most = min(most, QUIET) if fault.second_line else most
     check = example = ""
     number = 0
@@ -277,11 +396,17 @@ def hunted(fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, 
         while not check and number < most and perf_counter() - start < MOST_SECONDS:
             outcome = run(SEED, number, ROWS)
             number += 1
-            if outcome.violations:
-                first = outcome.violations[0]
-                check, example = first.check, first.what.strip().splitlines()[-1][:200]
-    seconds, cpu = round(perf_counter() - start, 1), round(process_time() - cpu, 1)
-    return Hunt(fault.name, fault.what, bool(check), number, seconds, cpu, check, example, fault.second_line)
+            first = next(
+                (found for found in outcome.violations if found.check.startswith(fault.by)), None
+            )
+            if first is not None:
+                check = first.check
+                example = first.what.strip().splitlines()[-1][:200]
+    seconds = round(perf_counter() - start, 1)
+    cpu = round(process_time() - cpu, 1)
+    return Hunt(
+        fault.name, fault.what, bool(check), number, seconds, cpu, check, example, fault.second_line
+    )
 
 
 NOTHING = Fault("none", "nothing is switched off", lambda: [])
@@ -290,7 +415,7 @@ NOTHING = Fault("none", "nothing is switched off", lambda: [])
 def table(hunts: Sequence[Hunt]) -> str:
     """The findings as Markdown."""
     lines = [
-        "Written by `python benchmarks/faults.py`; trials as in `multiplexnet campaign --seed 0`, from number 0 on.",
+        "Written by `python -m benchmarks.faults`; trials as in `python -m campaign --seed 0`, from number 0 on.",
         "",
         "| safeguard | switched off: | found by | formulas | seconds | of processor |",
         "| --- | --- | --- | --- | --- | --- |",
@@ -322,8 +447,15 @@ def main() -> None:
 
 def _write(folder: Path, hunts: Sequence[Hunt]) -> None:
     folder.mkdir(exist_ok=True)
-    record = {"command": "python benchmarks/faults.py", **versions(), "rows": ROWS, "hunts": [asdict(h) for h in hunts]}
-    (folder / "faults.json").write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    record = {
+        "command": "python -m benchmarks.faults",
+        **versions(),
+        "rows": ROWS,
+        "hunts": [asdict(h) for h in hunts],
+    }
+    (folder / "faults.json").write_text(
+        json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     (folder / "faults.md").write_text(table(hunts), encoding="utf-8")
 
 

@@ -1,6 +1,6 @@
 """Mutation fuzzing of everything that reads what a stranger wrote: no crash, and no exception but our own.
 
-    python benchmarks/fuzz.py --minutes 60 --seed 0
+    python -m benchmarks.fuzz --minutes 60 --seed 0
 
 Seeds are what can be read: the rules of the corpus in the three languages, tables, certificates and saved layers made
 from them. Each is changed at random (characters, words and lines dropped, doubled, swapped, replaced by what has hurt
@@ -34,22 +34,103 @@ from multiplexnet.certificate import Certificate
 from multiplexnet.certificate.check import checked
 from multiplexnet.certificate.document import PARTS, hashes
 from multiplexnet.errors import MultiplexError
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.smtlib import to_smtlib
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
-from multiplexnet.tables import check_table
+from multiplexnet.smt.smtlib import to_smtlib
+from multiplexnet.tools.tables import check_table
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "fuzz.json"
 
 NASTY = (
-    *("1e999999999", "10**10**10", "1/0", "0x" + "f" * 999, "9" * 5000, "1e-400", "-0", "NaN", "Infinity", "null"),
-    *("(" * 300, "[" * 300, "{" * 300, "not " * 300, "-" * 300, "abs(" * 99, '"', "'", '"""', "\\", "\\\n", "`", "#"),
-    *("\0", "\ufeff", "\u202e", "\ud800", "٣", "ﬁ", "\r", "\t", "\v", "\x1b[2J", "é", "𝒙", "=cmd|' /C calc'!A0"),
-    *("__import__('os').system('false')", "x.__class__", "lambda: 0", "exec", "f'{x}'", "import os", "x[99999999999]"),
-    *("real[1000000000]", "int[0, 10000000000]", "range(1000000000)", "all(x for x in x)", "for i in range(9)", "**"),
-    *("(assert", "(declare-fun f (Real) Real)", "(exit)", "(forall ((z Real)) (> z 0))", "|", ";", "ordering", "neg"),
-    *("and", "or", "implies(", "==", "!=", "<", ">=", ":", ",", "%", "//", "if", "else", "in", "True", "None", "..."),
+    *(
+        "1e999999999",
+        "10**10**10",
+        "1/0",
+        "0x" + "f" * 999,
+        "9" * 5000,
+        "1e-400",
+        "-0",
+        "NaN",
+        "Infinity",
+        "null",
+    ),
+    *(
+        "(" * 300,
+        "[" * 300,
+        "{" * 300,
+        "not " * 300,
+        "-" * 300,
+        "abs(" * 99,
+        '"',
+        "'",
+        '"""',
+        "\\",
+        "\\\n",
+        "`",
+        "#",
+    ),
+    *(
+        "\0",
+        "\ufeff",
+        "\u202e",
+        "\ud800",
+        "٣",
+        "ﬁ",
+        "\r",
+        "\t",
+        "\v",
+        "\x1b[2J",
+        "é",
+        "𝒙",
+        "=cmd|' /C calc'!A0",
+    ),
+    *(
+        "__import__('os').system('false')",
+        "x.__class__",
+        "lambda: 0",
+        "exec",
+        "f'{x}'",
+        "import os",
+        "x[99999999999]",
+    ),
+    *(
+        "real[1000000000]",
+        "int[0, 10000000000]",
+        "range(1000000000)",
+        "all(x for x in x)",
+        "for i in range(9)",
+        "**",
+    ),
+    *(
+        "(assert",
+        "(declare-fun f (Real) Real)",
+        "(exit)",
+        "(forall ((z Real)) (> z 0))",
+        "|",
+        ";",
+        "ordering",
+        "neg",
+    ),
+    *(
+        "and",
+        "or",
+        "implies(",
+        "==",
+        "!=",
+        "<",
+        ">=",
+        ":",
+        ",",
+        "%",
+        "//",
+        "if",
+        "else",
+        "in",
+        "True",
+        "None",
+        "...",
+    ),
 )
 
 
@@ -85,7 +166,11 @@ def _nasty(text: str, dice: random.Random) -> str:
 
 def _character(text: str, dice: random.Random) -> str:
     at = dice.randint(0, len(text))
-    return text[:at] + chr(dice.choice((dice.randint(0, 127), dice.randint(0, 0x10FFFF)))) + text[at + 1 :]
+    return (
+        text[:at]
+        + chr(dice.choice((dice.randint(0, 127), dice.randint(0, 0x10FFFF))))
+        + text[at + 1 :]
+    )
 
 
 def _moved(text: str, dice: random.Random) -> str:
@@ -183,12 +268,18 @@ def _read_certificate(text: str) -> object:
 
 
 def _state(data: Any, dice: random.Random) -> bytes:
-    text = json.dumps(mutated_json(data, dice)) if dice.random() < 0.8 else mutated(json.dumps(data), dice)
+    text = (
+        json.dumps(mutated_json(data, dice))
+        if dice.random() < 0.8
+        else mutated(json.dumps(data), dice)
+    )
     return text.encode(errors="surrogatepass")
 
 
 def _read_state(state: bytes) -> object:
-    return Multiplexer.from_state({"_extra_state": torch.frombuffer(bytearray(state or b" "), dtype=torch.uint8)})
+    return Multiplexer.from_state(
+        {"_extra_state": torch.frombuffer(bytearray(state or b" "), dtype=torch.uint8)}
+    )
 
 
 def _bytes(text: str, dice: random.Random) -> bytes:
@@ -201,7 +292,8 @@ def _damaged(data: bytes, dice: random.Random) -> bytes:
     """Bytes changed, inserted and cut out, bits flipped."""
     changed = bytearray(data)
     for _ in range(dice.choice((1, 1, 2, 5))):
-        at, kind = dice.randint(0, len(changed)), dice.randrange(4)
+        at = dice.randint(0, len(changed))
+        kind = dice.randrange(4)
         if kind == 0:
             del changed[at : at + dice.choice((1, 4, 100))]
         elif kind == 1:
@@ -215,7 +307,9 @@ def _damaged(data: bytes, dice: random.Random) -> bytes:
 
 def _reader_of_files(folder: Path) -> Callable[[bytes], object]:
     def read(data: bytes) -> object:
-        suffix = ".smt2" if b"(declare" in data else ".txt" if data.startswith(b"ordering") else ".rules"
+        suffix = (
+            ".smt2" if b"(declare" in data else ".txt" if data.startswith(b"ordering") else ".rules"
+        )
         path = (folder / "file").with_suffix(suffix)
         path.write_bytes(data)
         return Rules.load(path)
@@ -224,7 +318,9 @@ def _reader_of_files(folder: Path) -> Callable[[bytes], object]:
 
 
 def _reader_of_tables(folder: Path, name: str) -> Callable[[bytes], object]:
-    specification = Rules('x: real; n: int[0, 9]; on: bool; c: {"a", "b"}; u: input[0, 1]\nx >= n; implies(on, x > u)')
+    specification = Rules(
+        'x: real; n: int[0, 9]; on: bool; c: {"a", "b"}; u: input[0, 1]\nx >= n; implies(on, x > u)'
+    )
 
     def read(data: bytes) -> object:
         path = folder / name
@@ -243,7 +339,12 @@ TABLES = (
 
 
 def _parquet_files() -> list[bytes]:
-    columns: dict[str, Any] = {"x": [1.5, 2e3] * 20, "n": [1, 2] * 20, "on": [True, False] * 20, "c": ["a", "b"] * 20}
+    columns: dict[str, Any] = {
+        "x": [1.5, 2e3] * 20,
+        "n": [1, 2] * 20,
+        "on": [True, False] * 20,
+        "c": ["a", "b"] * 20,
+    }
     usual = pl.DataFrame({**columns, "u": [0.5, 1.0] * 20})
     other = usual.with_columns(
         pl.col("x").cast(pl.Decimal(10, 2)), pl.col("n").cast(pl.UInt8), pl.col("on").cast(pl.Int64),
@@ -252,7 +353,9 @@ def _parquet_files() -> list[bytes]:
     files = []
     for frame in (usual, other):
         for compressed in (True, False):
-            frame.write_parquet(file := BytesIO(), compression="zstd" if compressed else "uncompressed")
+            frame.write_parquet(
+                file := BytesIO(), compression="zstd" if compressed else "uncompressed"
+            )
             files.append(file.getvalue())
     return files
 
@@ -264,10 +367,14 @@ def targets(folder: Path, every: int = 4) -> list[Target]:
 
     texts = [case.text for case in CASES if len(case.text) < 2_000]
     small = [
-        Rules(case.text) for case in CASES if case.satisfiable and len(case.text) < 120 and "function" not in case.text
+        Rules(case.text)
+        for case in CASES
+        if case.satisfiable and len(case.text) < 120 and "function" not in case.text
     ]
     layers = []
-    from_smtlib = [Rules.from_smtlib(to_smtlib(rules.specification)) for rules in small[:: 3 * every]]
+    from_smtlib = [
+        Rules.from_smtlib(to_smtlib(rules.specification)) for rules in small[:: 3 * every]
+    ]
     for rules in [*small[::every], *from_smtlib]:
         try:
             layers.append(Multiplexer(rules))
@@ -287,7 +394,13 @@ def targets(folder: Path, every: int = 4) -> list[Target]:
         Target("ordering", ordering, mutated, Rules.from_ordering, share=2),
         Target("file", [*texts, *scripts, *ordering], _bytes, _reader_of_files(folder), share=2),
         Target("csv", TABLES, _bytes, _reader_of_tables(folder, "table.csv"), share=2),
-        Target("parquet", _parquet_files(), _damaged, _reader_of_tables(folder, "table.parquet"), share=2),
+        Target(
+            "parquet",
+            _parquet_files(),
+            _damaged,
+            _reader_of_tables(folder, "table.parquet"),
+            share=2,
+        ),
         Target("certificate", certificates, _forged, _read_certificate, share=3),
         Target("state", states, _state, _read_state, share=3),
     ]
@@ -324,21 +437,29 @@ def tried(target: Target, dice: random.Random, slow: float) -> dict[str, Any] | 
     return None if finding is None else {"reader": target.name, **finding, "input": shown[:2000]}
 
 
-def fuzzed(seconds: float, seed: int, slow: float, *, most: int | None = None, every: int = 4) -> dict[str, Any]:
+def fuzzed(
+    seconds: float, seed: int, slow: float, *, most: int | None = None, every: int = 4
+) -> dict[str, Any]:
     """Fuzz for some seconds (or ``most`` runs) and give the summary."""
-    dice, start = random.Random(seed), time.perf_counter()
+    dice = random.Random(seed)
+    start = time.perf_counter()
     findings: dict[str, dict[str, Any]] = {}
     with tempfile.TemporaryDirectory() as folder:
         all_targets = targets(Path(folder), every)
         weights = [target.share for target in all_targets]
-        while time.perf_counter() - start < seconds and (most is None or sum(t.runs for t in all_targets) < most):
+        while time.perf_counter() - start < seconds and (
+            most is None or sum(t.runs for t in all_targets) < most
+        ):
             (target,) = dice.choices(all_targets, weights)
             found = tried(target, dice, slow)
-            if found is not None and (place := f"{found['reader']} {found['where']}") not in findings:
+            if (
+                found is not None
+                and (place := f"{found['reader']} {found['where']}") not in findings
+            ):
                 findings[place] = found
                 print(f"{place}: {found['error']}", file=sys.stderr, flush=True)
     return {
-        "command": f"python benchmarks/fuzz.py --minutes {seconds / 60:g} --seed {seed}",
+        "command": f"python -m benchmarks.fuzz --minutes {seconds / 60:g} --seed {seed}",
         "multiplexnet": multiplexnet.__version__,
         "python": sys.version.split()[0],
         "seconds": round(time.perf_counter() - start),
@@ -359,10 +480,14 @@ def fuzzed(seconds: float, seed: int, slow: float, *, most: int | None = None, e
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--minutes", type=float, default=1.0)
     parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--slow", type=float, default=30.0, help="seconds of processor time that count as a finding")
+    parser.add_argument(
+        "--slow", type=float, default=30.0, help="seconds of processor time that count as a finding"
+    )
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
     summary = fuzzed(60 * options.minutes, options.seed, options.slow)

@@ -27,9 +27,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Atom, Linear, Rule, Specification, Variable
-from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
+from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 BATCHES = (1024, 16384)
@@ -79,7 +79,10 @@ def polytope(n: int, m: int) -> Callable[[], Rules]:
     """m dense inequalities around the origin, coefficients with three decimals."""
 
     def row(random: Random) -> str:
-        return " + ".join(f"{random.gauss(0, 1):.3f}*x[{j}]" for j in range(n)) + f" <= {random.uniform(1, 10):.3f}"
+        return (
+            " + ".join(f"{random.gauss(0, 1):.3f}*x[{j}]" for j in range(n))
+            + f" <= {random.uniform(1, 10):.3f}"
+        )
 
     def rules() -> Rules:
         random = Random(0)
@@ -127,13 +130,16 @@ def boxes(count: int, width: int = 10) -> tuple[Rules, Compiled]:
     def term() -> Term:
         low = [random.randint(-100, 100) for _ in outputs]
         rows = [
-            (Atom(-Linear.of(v) + a, "<="), Atom(Linear.of(v) - a - 5, "<=")) for v, a in zip(outputs, low, strict=True)
+            (Atom(-Linear.of(v) + a, "<="), Atom(Linear.of(v) - a - 5, "<="))
+            for v, a in zip(outputs, low, strict=True)
         ]
         return Term(tuple(row for pair in rows for row in pair))
 
     block = Block(outputs, tuple(term() for _ in range(count)))
     specification = Specification(outputs, (Rule(block.formula, f"{count} boxes"),))
-    return Rules.from_specification(specification), Compiled(outputs, (), (block,), Certificate(True, True, "given", 0))
+    return Rules.from_specification(specification), Compiled(
+        outputs, (), (block,), Proof(True, True, "given", 0)
+    )
 
 
 # --- measuring ------------------------------------------------------------------------------------------------------
@@ -185,7 +191,7 @@ def cost(case: Case, mux: Multiplexer, setup: float, batch: int, seconds: float)
 def costs(cases: Sequence[Case], seconds: float) -> Iterator[Cost]:
     for case in cases:
         start = process_time()
-        mux = Multiplexer(case.rules(), dtype=DTYPES[0])
+        mux = Multiplexer(case.rules(), dtype=DTYPES[0], seconds=None)
         setup = process_time() - start
         for dtype in DTYPES:
             mux = mux.to(dtype)
@@ -198,7 +204,8 @@ def peak_bytes(action: Callable[[], object]) -> int:
     with torch.profiler.profile(profile_memory=True) as profile:
         action()
     assert profile.profiler is not None
-    alive, peak = 0, 0
+    alive = 0
+    peak = 0
     for event in profile.profiler.kineto_results.events():
         if event.name() == "[memory]":
             alive += event.nbytes()
@@ -230,8 +237,24 @@ def many(count: int, batch: int = 1024, width: int = 10) -> Many:
 # --- showing --------------------------------------------------------------------------------------------------------
 
 HEADS = {
-    Cost: ("rules", "dtype", "batch", "forward ms", "× softplus", "both ms", "× softplus", "goal", "set-up s"),
-    Many: ("terms (boxes in 10-D, batch 1,024)", "set-up s", "best() ms", "step s", "step memory / (B, K, D)"),
+    Cost: (
+        "rules",
+        "dtype",
+        "batch",
+        "forward ms",
+        "× softplus",
+        "both ms",
+        "× softplus",
+        "goal",
+        "set-up s",
+    ),
+    Many: (
+        "terms (boxes in 10-D, batch 1,024)",
+        "set-up s",
+        "best() ms",
+        "step s",
+        "step memory / (B, K, D)",
+    ),
 }
 
 
@@ -261,15 +284,27 @@ def show(kind: type[Cost] | type[Many], rows: Sequence[Cost | Many]) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--quick", action="store_true", help="short measurements, without what takes long to set up")
-    parser.add_argument("--json", action="store_true", help="one line of JSON per row instead of tables")
-    parser.add_argument("--only", default="", help="rules whose name contains this ('terms': the second table)")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--quick", action="store_true", help="short measurements, without what takes long to set up"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="one line of JSON per row instead of tables"
+    )
+    parser.add_argument(
+        "--only", default="", help="rules whose name contains this ('terms': the second table)"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    chosen = [c for c in (*CASES, *files()) if options.only in c.name and not (options.quick and c.slow)]
-    counts = [] if options.only not in "terms" else [100, 1000] if options.quick else [100, 1000, 10_000]
+    chosen = [
+        c for c in (*CASES, *files()) if options.only in c.name and not (options.quick and c.slow)
+    ]
+    counts = (
+        [] if options.only not in "terms" else [100, 1000] if options.quick else [100, 1000, 10_000]
+    )
     first = list(costs(chosen, 0.1 if options.quick else 1.0))
     second = [many(count) for count in counts]
     if options.json:

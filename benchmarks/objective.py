@@ -16,10 +16,12 @@ import torch
 from layer import boxes, peak_bytes, turns
 from torch import Tensor
 
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.multiplexer import Multiplexer
 
 
-def measured(count: int, batch: int = 1024, width: int = 10) -> tuple[list[float], list[float], float]:
+def measured(
+    count: int, batch: int = 1024, width: int = 10
+) -> tuple[list[float], list[float], float]:
     """Seconds and memory of both forms, and how far their losses differ, relatively."""
     rules, compiled = boxes(count, width)
     mux = Multiplexer.from_compiled(rules, compiled, dtype=torch.float32)
@@ -54,12 +56,16 @@ def measured(count: int, batch: int = 1024, width: int = 10) -> tuple[list[float
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--quick", action="store_true", help="up to 1,000 terms")
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
-    print("     K   streamed s  stacked s   ratio   streamed memory  stacked memory   losses differ by")
+    print(
+        "     K   streamed s  stacked s   ratio   streamed memory  stacked memory   losses differ by"
+    )
     for count in (100, 1000) if options.quick else (100, 1000, 3000, 10_000):
         (fast, slow), (small, large), apart = measured(count)
         print(

@@ -28,8 +28,8 @@ from peer_sets import All, Any_, Atom, Formula, Set
 from torch import Tensor, nn
 from torch.distributions import constraints, transform_to
 
-from multiplexnet.branches import Branches
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 __all__ = ["PEERS", "Layer", "Peer"]
@@ -93,7 +93,7 @@ class Multiplexed(Layer):
 
     def __init__(self, given: Set, dtype: torch.dtype) -> None:
         super().__init__()
-        self.mux = Multiplexer(Rules(given.rules), dtype=dtype)
+        self.mux = Multiplexer(Rules(given.rules), dtype=dtype, seconds=None)
         self.in_features = self.mux.in_features
 
     def forward(self, raw: Tensor, *limit: Tensor) -> Tensor:
@@ -132,7 +132,8 @@ class Transformed(Layer):
 
     def __init__(self, width: int, constraint: Callable[..., Any]) -> None:
         super().__init__()
-        self.in_features, self.constraint = width, constraint
+        self.in_features = width
+        self.constraint = constraint
 
     def forward(self, raw: Tensor, *limit: Tensor) -> Tensor:
         """The transform of torch's registry."""
@@ -154,14 +155,19 @@ def _up_to(limit: Tensor) -> Any:
 class TorchDistributions(Peer):
     """Boxes and the simplex."""
 
-    name, package = "torch.distributions", "torch"
+    name = "torch.distributions"
+    package = "torch"
     known: dict[str, Callable[..., Any]] = {  # noqa: RUF012
         "box 10": _interval, "simplex 10": _simplex, "bound from input": _up_to,
     }  # fmt: skip
 
     def cannot(self, given: Set) -> str:
         """What is not on the menu."""
-        return "" if given.name in self.known else not_convex(given) or "no transform for rows that couple outputs"
+        return (
+            ""
+            if given.name in self.known
+            else not_convex(given) or "no transform for rows that couple outputs"
+        )
 
     def build(self, given: Set) -> Layer:
         """From the registry."""
@@ -182,7 +188,9 @@ class Rays(Layer):
         equalities = (e, f[:, None]) if len(e) else (None, None)
         linear = constraints_of.LinearConstraint(a, b[:, None], *equalities)
         convex = constraints_of.ConvexConstraints(lc=linear)
-        self.module = import_module("rayen.constraint_module").ConstraintModule(convex, create_map=False)
+        self.module = import_module("rayen.constraint_module").ConstraintModule(
+            convex, create_map=False
+        )
         self.in_features = self.module.getDimAfterMap()
 
     def forward(self, raw: Tensor, *limit: Tensor) -> Tensor:
@@ -218,7 +226,8 @@ class Shielded(Layer):
 
     def __init__(self, given: Set, kind: str) -> None:
         super().__init__()
-        self.in_features, self.shift = given.width, 1 if given.limits else 0
+        self.in_features = given.width
+        self.shift = 1 if given.limits else 0
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "requirements.txt"
             path.write_text(requirements(given))
@@ -253,9 +262,12 @@ def clauses(formula: Formula) -> list[Formula]:
 def _clause(formula: Formula, shift: int) -> str:
     if isinstance(formula, Atom):
         if formula.relation == "==":
-            below, above = (Atom(formula.coefficients, "<=", formula.bound), _opposite(formula))
+            below = Atom(formula.coefficients, "<=", formula.bound)
+            above = _opposite(formula)
             return f"{_clause(below, shift)}\n{_clause(above, shift)}"
-        terms = [(i + shift, -c) for i, c in formula.coefficients] + ([(0, formula.slope)] if formula.slope else [])
+        terms = [(i + shift, -c) for i, c in formula.coefficients] + (
+            [(0, formula.slope)] if formula.slope else []
+        )
         left = " ".join(f"{'-' if c < 0 else '+'} {_digits(abs(c))}y_{i}" for i, c in terms)
         return f"{left} {'>' if formula.relation == '<' else '>='} {float(-formula.bound)}"
     return " or ".join(_clause(part, shift) for part in formula.parts)
@@ -272,7 +284,8 @@ def _opposite(given: Atom) -> Atom:
 class PiShield(Peer):
     """Linear requirements."""
 
-    name, package = "pishield", "pishield"
+    name = "pishield"
+    package = "pishield"
     kind = "linear"
 
     def modules(self) -> None:
@@ -311,8 +324,10 @@ class Projected(Layer):
 
     def __init__(self, given: Set, settings: dict[str, Any]) -> None:
         super().__init__()
-        cp, layers = import_module("cvxpy"), import_module("cvxpylayers.torch")
-        y, raw = cp.Variable(given.width), cp.Parameter(given.width)
+        cp = import_module("cvxpy")
+        layers = import_module("cvxpylayers.torch")
+        y = cp.Variable(given.width)
+        raw = cp.Parameter(given.width)
         parameters, (a, b), (e, f) = [raw], given.matrices("<= <"), given.matrices("==")
         if given.limits:
             limit = cp.Parameter(1)
@@ -322,7 +337,9 @@ class Projected(Layer):
             rows = [a @ y <= b]
         rows += [e @ y == f] if len(e) else []
         problem = cp.Problem(cp.Minimize(cp.sum_squares(y - raw)), rows)
-        self.layer = layers.CvxpyLayer(problem, parameters=parameters, variables=[y], solver_args=settings)
+        self.layer = layers.CvxpyLayer(
+            problem, parameters=parameters, variables=[y], solver_args=settings
+        )
         self.in_features = given.width
 
     def forward(self, raw: Tensor, *limit: Tensor) -> Tensor:
@@ -367,7 +384,9 @@ class Quadratic(Layer):
 
     def __init__(self, given: Set) -> None:
         super().__init__()
-        for name, value in zip("abef", [*given.matrices("<= <"), *given.matrices("==")], strict=True):
+        for name, value in zip(
+            "abef", [*given.matrices("<= <"), *given.matrices("==")], strict=True
+        ):
             self.register_buffer(name, torch.from_numpy(value))
         self.register_buffer("slopes", torch.from_numpy(given.slopes()) if given.limits else None)
         self.register_buffer("eye", torch.eye(given.width, dtype=torch.float64))

@@ -113,7 +113,11 @@ def _text(formula: Formula) -> str:
 
 
 def _number(value: Fraction) -> str:
-    return f"({value.numerator}/{value.denominator})" if value.denominator > 1 else f"({value.numerator})"
+    return (
+        f"({value.numerator}/{value.denominator})"
+        if value.denominator > 1
+        else f"({value.numerator})"
+    )
 
 
 # --- the sets -------------------------------------------------------------------------------------------------------
@@ -122,7 +126,10 @@ def _number(value: Fraction) -> str:
 def atom(coefficients: dict[int, Any], relation: str, bound: Any, slope: int = 0) -> Atom:
     exact = tuple((i, Fraction(c)) for i, c in coefficients.items())
     if relation in (">=", ">"):
-        exact, relation, bound, slope = tuple((i, -c) for i, c in exact), "<" + relation[1:], -Fraction(bound), -slope
+        exact = tuple((i, -c) for i, c in exact)
+        relation = "<" + relation[1:]
+        bound = -Fraction(bound)
+        slope = -slope
     return Atom(exact, relation, Fraction(bound), Fraction(slope))
 
 
@@ -140,19 +147,29 @@ def box(width: int) -> Set:
 
 
 def chain(width: int) -> Set:
-    return Set(f"chain {width}", width, every(*(atom({i: 1, i + 1: -1}, "<=", 0) for i in range(width - 1))))
+    return Set(
+        f"chain {width}",
+        width,
+        every(*(atom({i: 1, i + 1: -1}, "<=", 0) for i in range(width - 1))),
+    )
 
 
 def simplex(width: int) -> Set:
     whole = atom(dict.fromkeys(range(width), 1), "==", 1)
-    return Set(f"simplex {width}", width, every([atom({i: 1}, ">=", 0) for i in range(width)], whole))
+    return Set(
+        f"simplex {width}", width, every([atom({i: 1}, ">=", 0) for i in range(width)], whole)
+    )
 
 
 def polytope(width: int, rows: int) -> Set:
     """The polytopes of benchmarks/layer.py: dense rows around the origin, coefficients with three decimals."""
     random = Random(0)
     atoms = [
-        atom({j: f"{random.gauss(0, 1):.3f}" for j in range(width)}, "<=", f"{random.uniform(1, 10):.3f}")
+        atom(
+            {j: f"{random.gauss(0, 1):.3f}" for j in range(width)},
+            "<=",
+            f"{random.uniform(1, 10):.3f}",
+        )
         for _ in range(rows)
     ]
     return Set(f"polytope {width}/{rows}", width, every(atoms))
@@ -191,7 +208,8 @@ def from_file(name: str, path: Path) -> Set:
 
 
 def _parsed(text: str) -> Atom:
-    negated, body = text.strip().startswith("neg "), text.strip().removeprefix("neg ")
+    negated = text.strip().startswith("neg ")
+    body = text.strip().removeprefix("neg ")
     left, relation, bound = re.split(r"(>=|>)", body)
     found = re.findall(r"([+-]?)\s*([\d.]*)\s*\*?\s*y_(\d+)", left)
     coefficients = {int(i): Fraction(sign + (number or "1")) for sign, number, i in found}
@@ -236,7 +254,8 @@ def _holds(formula: Formula, x: Floats, limit: Floats | None) -> Bools:
 def _atom_holds(given: Atom, x: Floats, limit: Floats | None) -> Bools:
     terms = _summands(given, x, limit)
     with np.errstate(over="ignore", invalid="ignore"):
-        value, size = terms.sum(-1), np.abs(terms).sum(-1)
+        value = terms.sum(-1)
+        size = np.abs(terms).sum(-1)
         # Each summand has two roundings (of its coefficient and of the product), the sum one per summand.
         sure: Bools = np.abs(value) > (terms.shape[-1] + 4) * 2.0**-52 * size + 1e-290
     result: Bools = np.asarray(sure & (value < 0) & (given.relation != "=="), dtype=np.bool_)
@@ -258,20 +277,28 @@ def _exactly(given: Atom, x: Floats, limit: float | None) -> bool:
     value = sum((c * Fraction(float(x[i])) for i, c in given.coefficients), -given.bound)
     if limit is not None:
         value -= given.slope * Fraction(float(limit))
-    return value == 0 if given.relation == "==" else value < 0 if given.relation == "<" else value <= 0
+    return (
+        value == 0 if given.relation == "==" else value < 0 if given.relation == "<" else value <= 0
+    )
 
 
 def excess(given: Set, x: Floats, limit: Floats | None) -> float:
     """By how much the worst row misses the set's comparisons, in long doubles; NaN and infinities are left out."""
     finite = np.isfinite(x).all(-1)
-    misses = _misses(given.formula, x[finite].astype(np.longdouble), None if limit is None else limit[finite])
+    misses = _misses(
+        given.formula, x[finite].astype(np.longdouble), None if limit is None else limit[finite]
+    )
     return float(misses.max(initial=0.0))
 
 
-def _misses(formula: Formula, x: NDArray[np.longdouble], limit: Floats | None) -> NDArray[np.longdouble]:
+def _misses(
+    formula: Formula, x: NDArray[np.longdouble], limit: Floats | None
+) -> NDArray[np.longdouble]:
     if isinstance(formula, Atom):
         known = 0.0 if limit is None else _long(formula.slope) * limit
-        value = sum((_long(c) * x[:, i] for i, c in formula.coefficients), -_long(formula.bound) - known)
+        value = sum(
+            (_long(c) * x[:, i] for i, c in formula.coefficients), -_long(formula.bound) - known
+        )
         return np.abs(value) if formula.relation == "==" else np.maximum(value, 0)
     parts = np.stack([_misses(part, x, limit) for part in formula.parts])
     return np.asarray(parts.max(0) if isinstance(formula, All) else parts.min(0))

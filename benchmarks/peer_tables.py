@@ -22,7 +22,9 @@ class Found:
 
     def __init__(self, data: dict[str, Any]) -> None:
         self.data = data
-        self.cells: dict[tuple[str, str], Cell] = {(cell["peer"], cell["set"]): cell for cell in data["cells"]}
+        self.cells: dict[tuple[str, str], Cell] = {
+            (cell["peer"], cell["set"]): cell for cell in data["cells"]
+        }
         self.sets = list(dict.fromkeys(cell["set"] for cell in data["cells"]))
         measured = {cell["peer"] for cell in data["cells"] if "cannot" not in cell}
         self.peers = [name for name in data["versions"] if name in measured]
@@ -39,7 +41,9 @@ def markdown(data: dict[str, Any]) -> str:
     found = Found(data)
     loads = [cell["load"] for cell in data["cells"] if "load" in cell]
     versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
-    double = ", ".join(name for name, dtype in data["dtypes"].items() if dtype == "float64" and name in found.peers)
+    double = ", ".join(
+        name for name, dtype in data["dtypes"].items() if dtype == "float64" and name in found.peers
+    )
     parts = [
         "# Peers side by side",
         f"Written by `{data['command']}` (benchmarks/peers.py, which says how everything is measured); not edited. "
@@ -87,7 +91,10 @@ def table(found: Found, show: Callable[[Cell], str]) -> str:
             return "–"
         return cell["set-up"] if isinstance(cell["set-up"], str) else show(cell)
 
-    body = [[name, *(entry(found.cells.get((peer, name))) for peer in found.peers)] for name in found.sets]
+    body = [
+        [name, *(entry(found.cells.get((peer, name))) for peer in found.peers)]
+        for name in found.sets
+    ]
     return rows_of(["", *found.peers], body)
 
 
@@ -111,15 +118,21 @@ def per_cent(share: float) -> str:
 
 def violation_cell(cell: Cell) -> str:
     steps = [cell[kind] for kind in RAWS]
-    shares = [per_cent(step["violating"]) if isinstance(step, dict) else short(step) for step in steps]
+    shares = [
+        per_cent(step["violating"]) if isinstance(step, dict) else short(step) for step in steps
+    ]
     worst = max([step["excess"] for step in steps if isinstance(step, dict)], default=0.0)
     return " / ".join(shares) + (f" ({worst:.0e})" if worst else "")
 
 
 def dead_cell(cell: Cell) -> str:
     steps = [cell[kind] for kind in RAWS]
-    shares = [step if isinstance(step, str) else step.get("gradient", step.get("dead")) for step in steps]
-    return " / ".join(short(share) if isinstance(share, str) else per_cent(share) for share in shares)
+    shares = [
+        step if isinstance(step, str) else step.get("gradient", step.get("dead")) for step in steps
+    ]
+    return " / ".join(
+        short(share) if isinstance(share, str) else per_cent(share) for share in shares
+    )
 
 
 def short(text: str) -> str:
@@ -138,11 +151,17 @@ def tools(found: Found) -> str:
             return "as above"
         return "works" if good == len(results) else f"{good} of {len(results)}"
 
-    return rows_of(["", *found.peers], [[tool, *(entry(peer, tool) for peer in found.peers)] for tool in TOOLS])
+    return rows_of(
+        ["", *found.peers], [[tool, *(entry(peer, tool) for peer in found.peers)] for tool in TOOLS]
+    )
 
 
 def outcomes(found: Found, peer: str, tool: str) -> list[str]:
-    return [found.cells[peer, name][tool] for name in found.sets if tool in found.cells.get((peer, name), {})]
+    return [
+        found.cells[peer, name][tool]
+        for name in found.sets
+        if tool in found.cells.get((peer, name), {})
+    ]
 
 
 # --- lists ------------------------------------------------------------------------------------------------------------
@@ -159,7 +178,9 @@ def faster(found: Found) -> list[str]:
         if (ours := found.ratio(OURS, name)) is not None and theirs < ours
     ]
     return [
-        "A peer is faster here: " + "; ".join(pairs) + "." if pairs else f"No peer is faster than {OURS} on any set."
+        "A peer is faster here: " + "; ".join(pairs) + "."
+        if pairs
+        else f"No peer is faster than {OURS} on any set."
     ]
 
 
@@ -187,9 +208,13 @@ def moved(found: Found) -> list[str]:
     lines = [
         f"* {peer}, {name}: {per_cent(step['moved'])} % of the raw rows that obey already move by more than 0.01"
         for (peer, name), cell in found.cells.items()
-        if peer.startswith("pishield") and isinstance(step := cell.get("N(0,10)"), dict) and step.get("moved")
+        if peer.startswith("pishield")
+        and isinstance(step := cell.get("N(0,10)"), dict)
+        and step.get("moved")
     ]
-    return ["A layer that corrects should leave alone what obeys:", "\n".join(lines)] if lines else []
+    return (
+        ["A layer that corrects should leave alone what obeys:", "\n".join(lines)] if lines else []
+    )
 
 
 def cannot(found: Found) -> list[str]:
@@ -197,7 +222,12 @@ def cannot(found: Found) -> list[str]:
     for (peer, name), cell in found.cells.items():
         if "cannot" in cell:
             reasons.setdefault((peer, cell["cannot"]), []).append(name)
-    return ["\n".join(f"* {peer}: {', '.join(names)} ({reason})" for (peer, reason), names in sorted(reasons.items()))]
+    return [
+        "\n".join(
+            f"* {peer}: {', '.join(names)} ({reason})"
+            for (peer, reason), names in sorted(reasons.items())
+        )
+    ]
 
 
 # --- picture ----------------------------------------------------------------------------------------------------------
@@ -211,7 +241,9 @@ def draw(data: dict[str, Any], path: Path) -> None:
     import matplotlib.pyplot as plt
 
     found = Found(data)
-    figure, (left, right) = plt.subplots(1, 2, figsize=(11, 0.45 * len(found.sets) + 1.6), sharey=True)
+    figure, (left, right) = plt.subplots(
+        1, 2, figsize=(11, 0.45 * len(found.sets) + 1.6), sharey=True
+    )
     offsets = [0.6 * (k / max(len(found.peers) - 1, 1) - 0.5) for k in range(len(found.peers))]
     for peer, offset, colour in zip(found.peers, offsets, COLOURS, strict=False):
         size = {"s": 70, "marker": "D"} if peer == OURS else {"s": 40}

@@ -50,11 +50,14 @@ from torch import Tensor
 
 RESULTS = Path(__file__).parent / "results"
 BATCHES = (16384, 1024, 128, 16)
-SOME, FEW = 128, 16  # rows N(0, 10²), and extreme ones, that are judged of a layer too slow for the largest batch
+# rows N(0, 10²), and extreme ones, that are judged of a layer too slow for the largest batch
+SOME = 128
+FEW = 16
 RAWS = {"N(0,10)": 10.0, "1e4": 1e4, "1e30": 1e30}
 TOOLS = ("empty batch", "deepcopy", "pickle", "vmap", "export", "compile")
 PASSES = (("time", *RAWS), TOOLS)
-SECONDS, GIGABYTES = 60.0, 4.0
+SECONDS = 60.0
+GIGABYTES = 4.0
 SILENT = 300.0  # by the clock: a step that waits for something uses no processor time
 
 
@@ -84,7 +87,9 @@ class Cell:
         if self.given.limits is None:
             return (values,)
         low, high = self.given.limits
-        return values, (low + (high - low) * torch.rand(rows, generator=generator)).to(self.peer.dtype)
+        return values, (low + (high - low) * torch.rand(rows, generator=generator)).to(
+            self.peer.dtype
+        )
 
     def run(self, step: str) -> Any:
         if step == "time":
@@ -104,9 +109,17 @@ class Cell:
                 break
             rows = more
         self.batch = rows
-        own, bare, full = turns(self.step(rows), self.bare(rows), self.bare(BATCHES[0]), seconds=1.0)
+        own, bare, full = turns(
+            self.step(rows), self.bare(rows), self.bare(BATCHES[0]), seconds=1.0
+        )
         ratio = own / full * BATCHES[0] / rows
-        result = {"batch": rows, "ms": own * 1e3, "softplus_ms": bare * 1e3, "ratio": ratio, "same_shape": own / bare}
+        result = {
+            "batch": rows,
+            "ms": own * 1e3,
+            "softplus_ms": bare * 1e3,
+            "ratio": ratio,
+            "same_shape": own / bare,
+        }
         if type(self.layer).objective is not Layer.objective and self.given.rows == ():
             own, bare = turns(self.step(rows, marginal=True), self.bare(rows), seconds=1.0)
             result |= {"marginal_ms": own * 1e3, "marginal_ratio": own / bare}
@@ -114,7 +127,8 @@ class Cell:
 
     def step(self, rows: int, *, marginal: bool = False) -> Callable[[], None]:
         raw, *limit = self.raw(rows)
-        leaf, weights = (raw / 10).requires_grad_(), torch.randn(rows, self.given.width, dtype=raw.dtype)
+        leaf = (raw / 10).requires_grad_()
+        weights = torch.randn(rows, self.given.width, dtype=raw.dtype)
 
         def forward_and_backward() -> None:
             leaf.grad = None
@@ -151,7 +165,10 @@ class Cell:
             "excess": excess(self.given, x.numpy(), known),
             "not_finite": float((~x.isfinite()).any(-1).double().mean()),
         }
-        if raw.shape == x.shape and (before := obeying(self.given, raw.double().numpy(), known)).any():
+        if (
+            raw.shape == x.shape
+            and (before := obeying(self.given, raw.double().numpy(), known)).any()
+        ):
             moved = ((x - raw.double()).abs().max(-1).values > 0.01).numpy()
             result |= {"obeying_before": float(before.mean()), "moved": float(moved[before].mean())}
         return result | self.gradients(raw, *limit)
@@ -200,7 +217,9 @@ class Cell:
         return found
 
     def vmap(self, *given: Tensor) -> Tensor:
-        found: Tensor = torch.vmap(self.layer)(*(tensor.reshape(3, 4, *tensor.shape[1:]) for tensor in given))
+        found: Tensor = torch.vmap(self.layer)(
+            *(tensor.reshape(3, 4, *tensor.shape[1:]) for tensor in given)
+        )
         return found.flatten(0, 1)
 
     def export(self, *given: Tensor) -> Tensor:
@@ -269,7 +288,8 @@ def measured(peer: Peer, given: Set, steps: Sequence[str], known: dict[str, Any]
     left = [step for step in steps if peer.own_module or step not in TOOLS]
     if not left or (isinstance(known.get("set-up"), str) and "time" not in left):
         return known
-    load, earlier = round(os.getloadavg()[0], 2), known.get("time", {})
+    load = round(os.getloadavg()[0], 2)
+    earlier = known.get("time", {})
     batch = earlier["batch"] if "time" not in left and isinstance(earlier, dict) else BATCHES[0]
     kept = {name: value for name, value in known.items() if name not in (*left, "set-up")}
     cell: dict[str, Any] = {"peer": peer.name, "set": given.name, **kept}
@@ -278,7 +298,9 @@ def measured(peer: Peer, given: Set, steps: Sequence[str], known: dict[str, Any]
     while left:
         done, stopped = watched(peer, given, batch, left)
         cell |= {line["step"]: line["result"] for line in done}
-        cell["peak_gb"] = max([cell.get("peak_gb", 0.0), *(line.get("peak_gb", 0.0) for line in done)])
+        cell["peak_gb"] = max(
+            [cell.get("peak_gb", 0.0), *(line.get("peak_gb", 0.0) for line in done)]
+        )
         batch = min([batch, *(line["batch"] for line in done if "batch" in line)])
         left = [step for step in left if step not in {line["step"] for line in done}]
         if stopped is None or "set-up" not in cell or isinstance(cell["set-up"], str):
@@ -292,7 +314,9 @@ def measured(peer: Peer, given: Set, steps: Sequence[str], known: dict[str, Any]
     return cell
 
 
-def watched(peer: Peer, given: Set, batch: int, steps: Sequence[str]) -> tuple[list[dict[str, Any]], str | None]:
+def watched(
+    peer: Peer, given: Set, batch: int, steps: Sequence[str]
+) -> tuple[list[dict[str, Any]], str | None]:
     """The steps that were finished, and why the next one was not."""
     command = [sys.executable, __file__, "--work", peer.name, given.name, str(batch), *steps]
     read, write = os.pipe()
@@ -303,14 +327,19 @@ def watched(peer: Peer, given: Set, batch: int, steps: Sequence[str]) -> tuple[l
     )  # fmt: skip
     os.close(write)
     os.set_blocking(read, False)
-    text, start, stopped, heard = "", 0.0, None, time.monotonic()
+    text = ""
+    start = 0.0
+    stopped = None
+    heard = time.monotonic()
     with os.fdopen(read, "rb") as pipe:
         while process.poll() is None and stopped is None:
             time.sleep(0.02)
             seconds, gigabytes = used(process.pid)
             if new := pipe.read():
                 text += new.decode()
-                start, heard = seconds, time.monotonic()  # a step is done: the next one has its own time
+                # a step is done: the next one has its own time
+                start = seconds
+                heard = time.monotonic()
             if seconds - start > SECONDS:
                 stopped = f"stopped after {SECONDS:g} s"
             elif time.monotonic() - heard > SILENT:
@@ -359,11 +388,19 @@ def main() -> None:
         with os.fdopen(int(os.environ["PEERS_PIPE"]), "w") as out:
             work(peer, given, int(batch), steps, out)
         return
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--only", nargs="*", help="these peers; what is known of others is kept")
-    parser.add_argument("--sets", default="", help="sets whose name contains this; what is known of others is kept")
+    parser.add_argument(
+        "--sets", default="", help="sets whose name contains this; what is known of others is kept"
+    )
     parser.add_argument("--missing", action="store_true", help="measure only what is not known yet")
-    parser.add_argument("--render", action="store_true", help="measure nothing, write the tables and the picture again")
+    parser.add_argument(
+        "--render",
+        action="store_true",
+        help="measure nothing, write the tables and the picture again",
+    )
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder to write to")
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
@@ -372,14 +409,23 @@ def main() -> None:
     cells = {(cell["peer"], cell["set"]): cell for cell in known}
     pairs = [(peer, given) for given in chosen_sets() for peer in PEERS]
     names = options.only or [peer.name for peer in PEERS]
-    wanted = [(p, s) for p, s in pairs if p.name in names and options.sets in s.name and not options.render]
+    wanted = [
+        (p, s)
+        for p, s in pairs
+        if p.name in names and options.sets in s.name and not options.render
+    ]
     for own in PASSES:
         for peer, given in wanted:
-            start, key = time.monotonic(), (peer.name, given.name)
+            start = time.monotonic()
+            key = (peer.name, given.name)
             before = cells.get(key, {})
             left = [step for step in own if not (options.missing and step in before)]
             cells[key] = measured(peer, given, left, before)
-            print(f"{given.name:18} {peer.name:20} {time.monotonic() - start:6.1f} s", file=sys.stderr, flush=True)
+            print(
+                f"{given.name:18} {peer.name:20} {time.monotonic() - start:6.1f} s",
+                file=sys.stderr,
+                flush=True,
+            )
             ordered = [cells[p.name, s.name] for p, s in pairs if (p.name, s.name) in cells]
             path.write_text(json.dumps({**surroundings(), "cells": ordered}, indent=1) + "\n")
     from peer_tables import draw, markdown

@@ -33,16 +33,18 @@ import torch
 from layer import boxes, peak_bytes, turns
 from torch import Tensor, nn
 
-from multiplexnet.branches import Branches
-from multiplexnet.distribution import RulesDistribution
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Atom, Linear, Rule, Specification, Variable
-from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
+from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
 
 RESULTS = Path(__file__).parent / "results"
 RULES = "x: real; y: real; z: real\nx <= y\ny <= z or z <= -1\nx + y + z <= 10"
-TERMS, OUTPUTS, ROWS = (10, 100, 1000, 10_000), (10, 50, 200, 1000, 2000), (64, 1024, 16384, 65536)
+TERMS = (10, 100, 1000, 10_000)
+OUTPUTS = (10, 50, 200, 1000, 2000)
+ROWS = (64, 1024, 16384, 65536)
 CHUNK = 1 << 18  # rows of a file that are written at once
 
 
@@ -52,7 +54,9 @@ def chain(width: int) -> tuple[Rules, Compiled]:
     rows = [Atom(Linear.of(a) - Linear.of(b), "<=") for a, b in pairwise(outputs)]
     block = Block(outputs, (Term(tuple(rows)),))
     specification = Specification(outputs, (Rule(block.formula, "ordered"),))
-    return Rules.from_specification(specification), Compiled(outputs, (), (block,), Certificate(True, True, "given", 0))
+    return Rules.from_specification(specification), Compiled(
+        outputs, (), (block,), Proof(True, True, "given", 0)
+    )
 
 
 # --- layers -----------------------------------------------------------------------------------------------------------
@@ -77,7 +81,12 @@ def step_cost(given: tuple[Rules, Compiled], rows: int) -> dict[str, Any]:
     (seconds,) = turns(step, seconds=0)
     raw.grad = None
     size = {"terms": len(mux.terms), "outputs": mux.out_features, "rows": rows}
-    return {**size, "setup_seconds": setup, "step_seconds": seconds, "step_megabytes": peak_bytes(step) / 1e6}
+    return {
+        **size,
+        "setup_seconds": setup,
+        "step_seconds": seconds,
+        "step_megabytes": peak_bytes(step) / 1e6,
+    }
 
 
 def layers() -> dict[str, Any]:
@@ -105,7 +114,9 @@ def trained(given: tuple[Rules, Compiled], steps: int, rows: int) -> dict[str, A
     seen = torch.randn(rows, 16)
     with torch.no_grad():
         target = mux(torch.randn(rows, mux.in_features)).best()
-    optimiser, losses, start = torch.optim.Adam(net.parameters(), lr=0.05), [], process_time()
+    optimiser = torch.optim.Adam(net.parameters(), lr=0.05)
+    losses = []
+    start = process_time()
     for _ in range(steps):
         optimiser.zero_grad()
         loss = loss_of(mux(net(seen)), target)
@@ -145,8 +156,18 @@ def in_a_process(kind: str, count: int, folder: Path) -> dict[str, Any]:
     else:
         path = folder / f"table.{kind}"
         subprocess.run([sys.executable, __file__, "--write", str(path), str(count)], check=True)
-        command = [sys.executable, "-m", "multiplexnet", "check", str(folder / "three.rules"), str(path), "--json"]
-    start, before, peak = perf_counter(), os.times(), 0.0
+        command = [
+            sys.executable,
+            "-m",
+            "multiplexnet",
+            "check",
+            str(folder / "three.rules"),
+            str(path),
+            "--json",
+        ]
+    start = perf_counter()
+    before = os.times()
+    peak = 0.0
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     process = subprocess.Popen(command, stdout=subprocess.PIPE, env=environment)
     while process.poll() is None:  # what it says fits into the pipe
@@ -224,8 +245,16 @@ def draw(found: dict[str, Any], path: Path) -> None:
     for panel, (name, label) in zip(panels, names.items(), strict=False):
         rows = found["layers"][name]
         x = [row[name] for row in rows]
-        panel.loglog(x, [1e3 * row["step_seconds"] for row in rows], "o-", color="#d62728", label="step, ms")
-        panel.loglog(x, [row["step_megabytes"] for row in rows], "s--", color="#1f77b4", label="memory of a step, MB")
+        panel.loglog(
+            x, [1e3 * row["step_seconds"] for row in rows], "o-", color="#d62728", label="step, ms"
+        )
+        panel.loglog(
+            x,
+            [row["step_megabytes"] for row in rows],
+            "s--",
+            color="#1f77b4",
+            label="memory of a step, MB",
+        )
         panel.set_xlabel(label)
         panel.legend(frameon=False, fontsize=8)
     colours = {"csv": "#d62728", "parquet": "#1f77b4", "samples": "#2ca02c"}
@@ -253,8 +282,14 @@ def draw(found: dict[str, Any], path: Path) -> None:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--part", choices=["layers", "training", "streams", "draw"], help="only this; the rest is kept")
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--part",
+        choices=["layers", "training", "streams", "draw"],
+        help="only this; the rest is kept",
+    )
     parser.add_argument("--rows", type=int, default=10**7, help="of the longest stream")
     parser.add_argument("--results", type=Path, default=RESULTS, help="the folder to write to")
     parser.add_argument("--sample", type=int, help=argparse.SUPPRESS)
@@ -269,7 +304,11 @@ def main() -> None:
     torch.set_num_threads(1)
     torch.manual_seed(0)
     path = options.results / "scale.json"
-    found = json.loads(path.read_text()) if path.exists() else {"command": "make scale", "torch": torch.__version__}
+    found = (
+        json.loads(path.read_text())
+        if path.exists()
+        else {"command": "make scale", "torch": torch.__version__}
+    )
     parts: dict[str, Callable[[], Any]] = {
         "layers": layers,
         "training": training,

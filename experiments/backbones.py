@@ -15,8 +15,7 @@ from pathlib import Path
 import data
 import numpy as np
 import torch
-from accelerate import Accelerator
-from harness import ExperimentError
+from harness import Accelerator, ExperimentError
 from rich.progress import track
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -52,13 +51,19 @@ class WideResNet(nn.Module):
     def __init__(self, depth: int, width: int) -> None:
         super().__init__()
         if depth % 6 != 4:
-            raise ExperimentError(f"a wide residual network of depth {depth}: it must be 6 n + 4, as 10, 16, 28 are")
+            raise ExperimentError(
+                f"a wide residual network of depth {depth}: it must be 6 n + 4, as 10, 16, 28 are"
+            )
         sizes = (16, 16 * width, 32 * width, 64 * width)
         blocks = []
         for stage, (inputs, outputs) in enumerate(pairwise(sizes)):
             for n in range((depth - 4) // 6):
                 first = n == 0
-                blocks.append(WideBlock(inputs if first else outputs, outputs, 2 if first and stage > 0 else 1))
+                blocks.append(
+                    WideBlock(
+                        inputs if first else outputs, outputs, 2 if first and stage > 0 else 1
+                    )
+                )
         self.features = sizes[-1]
         self.stem = nn.Conv2d(3, 16, 3, padding=1, bias=False)
         self.blocks = nn.Sequential(*blocks)
@@ -87,7 +92,9 @@ State = Mapping[str, Tensor]
 class Folded(nn.Module):
     """A convolution with its batch norm folded in, padded as TensorFlow pads («same»), then ReLU6 if wanted."""
 
-    def __init__(self, state: State, conv: str, norm: str, *, stride: int = 1, active: bool = True) -> None:
+    def __init__(
+        self, state: State, conv: str, norm: str, *, stride: int = 1, active: bool = True
+    ) -> None:
         super().__init__()
         scale = state[f"{norm}.weight"] / (state[f"{norm}.running_var"] + EPSILON).sqrt()
         weight = state[f"{conv}.weight"] * scale[:, None, None, None]
@@ -97,7 +104,10 @@ class Folded(nn.Module):
         self.groups = weight.shape[0] if weight.shape[1] == 1 else 1
 
     def forward(self, x: Tensor) -> Tensor:
-        sides = [self._padding(size, k) for size, k in zip(x.shape[:1:-1], self.weight.shape[:1:-1], strict=True)]
+        sides = [
+            self._padding(size, k)
+            for size, k in zip(x.shape[:1:-1], self.weight.shape[:1:-1], strict=True)
+        ]
         if any(before != after for before, after in sides):
             x, sides = F.pad(x, [*sides[0], *sides[1]]), [(0, 0), (0, 0)]
         padding = (sides[1][0], sides[0][0])
@@ -118,7 +128,9 @@ class LiteBlock(nn.Module):
     def __init__(self, state: State, name: str, stride: int) -> None:
         super().__init__()
         expands = f"{name}._expand_conv.weight" in state
-        self.expand = Folded(state, f"{name}._expand_conv", f"{name}._bn0") if expands else nn.Identity()
+        self.expand = (
+            Folded(state, f"{name}._expand_conv", f"{name}._bn0") if expands else nn.Identity()
+        )
         self.filter = Folded(state, f"{name}._depthwise_conv", f"{name}._bn1", stride=stride)
         self.project = Folded(state, f"{name}._project_conv", f"{name}._bn2", active=False)
 
@@ -138,11 +150,15 @@ class Lite0(nn.Module):
         super().__init__()
         strides = [stride if n == 0 else 1 for stride, count in STRIDES for n in range(count)]
         self.stem = Folded(state, "_conv_stem", "_bn0", stride=2)
-        self.blocks = nn.Sequential(*(LiteBlock(state, f"_blocks.{i}", stride) for i, stride in enumerate(strides)))
+        self.blocks = nn.Sequential(
+            *(LiteBlock(state, f"_blocks.{i}", stride) for i, stride in enumerate(strides))
+        )
         self.head = Folded(state, "_conv_head", "_bn1")
 
     def forward(self, pixels: Tensor) -> Tensor:
-        large = F.interpolate(pixels.float(), size=PIXELS, mode="bicubic", align_corners=False).clamp(0, 255)
+        large = F.interpolate(
+            pixels.float(), size=PIXELS, mode="bicubic", align_corners=False
+        ).clamp(0, 255)
         x = ((large - 127) / 128).contiguous(memory_format=torch.channels_last)
         y: Tensor = self.head(self.blocks(self.stem(x)))
         return y.mean((2, 3))
@@ -169,7 +185,9 @@ def lite0() -> Lite0:
 # --- features, kept --------------------------------------------------------------------------------------------------
 
 
-def features(images: Sequence[Tensor], folder: Path | None, accelerator: Accelerator) -> list[Tensor]:
+def features(
+    images: Sequence[Tensor], folder: Path | None, accelerator: Accelerator
+) -> list[Tensor]:
     """The features of each set of images, float32 ``(N, 1280)``; what was computed once is read from disk.
 
     The cache has a file for every thousand images, named after their bytes: a kill loses at most one of them, and other
@@ -180,7 +198,9 @@ def features(images: Sequence[Tensor], folder: Path | None, accelerator: Acceler
     own = missing[accelerator.process_index :: accelerator.num_processes]
     if own:
         network = lite0()
-        for shard in track(own, "ImageNet features", disable=not accelerator.is_main_process, transient=True):
+        for shard in track(
+            own, "ImageNet features", disable=not accelerator.is_main_process, transient=True
+        ):
             _computed(network, shard)
     accelerator.wait_for_everyone()
     return [torch.cat(list(_read(pixels, folder))).float() for pixels in images]
@@ -192,7 +212,9 @@ def _path(shard: Tensor, folder: Path) -> Path:
 
 
 def _found(shard: Tensor, folder: Path | None) -> Path | None:
-    return next((path for each in data.folders(folder) if (path := _path(shard, each)).exists()), None)
+    return next(
+        (path for each in data.folders(folder) if (path := _path(shard, each)).exists()), None
+    )
 
 
 def _computed(network: Lite0, shard: Tensor) -> None:
@@ -213,7 +235,11 @@ def _read(pixels: Tensor, folder: Path | None) -> Iterator[Tensor]:
         try:
             values = np.load(path)
         except (OSError, ValueError, EOFError) as error:
-            raise ExperimentError(f"{path} cannot be read ({error}): delete it; it is then computed anew") from error
+            raise ExperimentError(
+                f"{path} cannot be read ({error}): delete it; it is then computed anew"
+            ) from error
         if values.shape != (len(shard), FEATURES) or not np.isfinite(values).all():
-            raise ExperimentError(f"{path} holds no {len(shard)} × {FEATURES} features: delete it and start again")
+            raise ExperimentError(
+                f"{path} holds no {len(shard)} × {FEATURES} features: delete it and start again"
+            )
         yield torch.from_numpy(values)

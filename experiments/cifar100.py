@@ -39,13 +39,23 @@ class Settings(harness.Common):
     """Super-classes of CIFAR-100: rules that hold, against losses that ask for them."""
 
     methods: tuple[Method, ...] = harness.option(Method.__args__, "what to train")  # type: ignore[attr-defined]
-    backbone: Backbone = harness.option("features", "frozen ImageNet features, or a wide residual network on images")
+    backbone: Backbone = harness.option(
+        "features", "frozen ImageNet features, or a wide residual network on images"
+    )
     alpha: float = harness.option(0.95, "the probability that some super-class must have")
     batch: int = harness.option(250, "images a step, over all processes together")
-    rate: float | None = harness.option(None, "learning rate; without it 0.002 (features, AdamW) or 0.1 (SGD)")
-    decay: float | None = harness.option(None, "weight decay; without it 0.01 (features) or 0.0005; the paper: 0")
-    hidden: int = harness.option(0, "hidden units between frozen features and classes; 0: a linear head")
-    images: int | None = harness.option(None, "only so many training images, and half as many of the test")
+    rate: float | None = harness.option(
+        None, "learning rate; without it 0.002 (features, AdamW) or 0.1 (SGD)"
+    )
+    decay: float | None = harness.option(
+        None, "weight decay; without it 0.01 (features) or 0.0005; the paper: 0"
+    )
+    hidden: int = harness.option(
+        0, "hidden units between frozen features and classes; 0: a linear head"
+    )
+    images: int | None = harness.option(
+        None, "only so many training images, and half as many of the test"
+    )
     validation: bool = harness.option(
         False, "hold out 5,000 training images and report on them instead of the test set"
     )
@@ -104,7 +114,9 @@ MEAN, SPREAD = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 
 def normalised(images: Tensor) -> Tensor:
     """Pixels 0 … 255 as numbers around 0."""
-    mean, spread = (torch.tensor(values, device=images.device)[:, None, None] for values in (MEAN, SPREAD))
+    mean, spread = (
+        torch.tensor(values, device=images.device)[:, None, None] for values in (MEAN, SPREAD)
+    )
     return (images.float() / 255 - mean) / spread
 
 
@@ -118,7 +130,9 @@ def augmented(images: Tensor) -> Tensor:
     columns = torch.arange(width, device=device) + right
     columns = torch.where(mirrored, columns.flip(-1), columns)
     which = torch.arange(count, device=device)[:, None, None]
-    return F.pad(images, (4, 4, 4, 4))[which, :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    return F.pad(images, (4, 4, 4, 4))[which, :, rows[:, :, None], columns[:, None, :]].permute(
+        0, 3, 1, 2
+    )
 
 
 # --- model ------------------------------------------------------------------------------------------------------------
@@ -132,8 +146,15 @@ class Classifier(nn.Module):
         self.frozen = settings.frozen
         if self.frozen:
             features = settings.hidden or backbones.FEATURES
-            hidden = (nn.Linear(backbones.FEATURES, features), nn.BatchNorm1d(features), nn.ReLU(), nn.Dropout(0.5))
-            self.trunk: nn.Module = nn.Sequential(nn.Dropout(0.2), *(hidden if settings.hidden else ()))
+            hidden = (
+                nn.Linear(backbones.FEATURES, features),
+                nn.BatchNorm1d(features),
+                nn.ReLU(),
+                nn.Dropout(0.5),
+            )
+            self.trunk: nn.Module = nn.Sequential(
+                nn.Dropout(0.2), *(hidden if settings.hidden else ())
+            )
         else:
             depth, width = map(int, settings.backbone.split("-")[1:])
             self.trunk = network = backbones.WideResNet(depth, width)
@@ -141,7 +162,9 @@ class Classifier(nn.Module):
         self.last, self.head = nn.Linear(features, head.outputs), head
 
     def forward(self, x: Tensor, fine: Tensor) -> Tensor:
-        return self.head.loss(self.outputs(x if self.frozen else augmented(normalised(x))), fine).mean()
+        return self.head.loss(
+            self.outputs(x if self.frozen else augmented(normalised(x))), fine
+        ).mean()
 
     def answer(self, x: Tensor) -> Answer:
         return self.head.answer(self.outputs(x if self.frozen else normalised(x)))
@@ -186,7 +209,9 @@ def train(run: harness.Run, settings: Settings, rows: Rows, model: Classifier) -
 
 
 @torch.no_grad()
-def measure(run: harness.Run, settings: Settings, rows: Rows, model: Classifier) -> dict[str, float | None]:
+def measure(
+    run: harness.Run, settings: Settings, rows: Rows, model: Classifier
+) -> dict[str, float | None]:
     """Accuracies and satisfaction in percent; what the most probable super-class has is kept for the picture."""
     model.eval()
     hierarchy = model.head.hierarchy
@@ -203,13 +228,16 @@ def measure(run: harness.Run, settings: Settings, rows: Rows, model: Classifier)
         most.append(groups.softmax(-1).amax(-1))
     run.keep(most=torch.cat(most).float().cpu())
     return {
-        name: round(100 * float(torch.cat(each).double().mean()), 4) if each else None for name, each in right.items()
+        name: round(100 * float(torch.cat(each).double().mean()), 4) if each else None
+        for name, each in right.items()
     }
 
 
 def main(settings: Settings) -> None:
     """Train every method with every seed, then print the table and draw."""
-    results = harness.Results("cifar100-validation" if settings.validation else "cifar100", settings)
+    results = harness.Results(
+        "cifar100-validation" if settings.validation else "cifar100", settings
+    )
     rows, test, hierarchy = loaded(settings, results)
     for seed in settings.seeds:
         for method in settings.methods:
@@ -232,7 +260,11 @@ BASELINES = ("vanilla", "vanilla-superclass", "dl2", "hierarchical")
 
 def by_seed(lines: Sequence[dict[str, Any]], method: str, name: str) -> dict[int, float]:
     """One number of a method for every seed that has it."""
-    return {line["seed"]: line[name] for line in lines if line["method"] == method and line[name] is not None}
+    return {
+        line["seed"]: line[name]
+        for line in lines
+        if line["method"] == method and line[name] is not None
+    }
 
 
 def paired(lines: Sequence[dict[str, Any]], method: str, baseline: str, name: str) -> list[float]:
@@ -241,24 +273,37 @@ def paired(lines: Sequence[dict[str, Any]], method: str, baseline: str, name: st
     return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
 
 
-def comparable(settings: Settings, results: harness.Results) -> tuple[list[dict[str, Any]], list[str]]:
+def comparable(
+    settings: Settings, results: harness.Results
+) -> tuple[list[dict[str, Any]], list[str]]:
     """The lines with this backbone and head, and the methods that they are of."""
     same = [(line, settings.key(line["method"], line["seed"])) for line in results]
-    lines = [line for line, key in same if all(line.get(name) == value for name, value in key.items())]
+    lines = [
+        line for line, key in same if all(line.get(name) == value for name, value in key.items())
+    ]
     return lines, [method for method in HEADS if any(line["method"] == method for line in lines)]
 
 
 def report(settings: Settings, results: harness.Results) -> None:
     """Print means ± standard errors in percent, and differences of super-class accuracy, seed by seed."""
     lines, methods = comparable(settings, results)
-    print(f"{'':24} {'fine':>14} {'super-class':>14} {'satisfied':>14}   super-class, over " + ", ".join(BASELINES))
+    print(
+        f"{'':24} {'fine':>14} {'super-class':>14} {'satisfied':>14}   super-class, over "
+        + ", ".join(BASELINES)
+    )
     for method in methods:
         names = ("fine", "coarse", "satisfied")
         cells = [harness.spread(list(by_seed(lines, method, name).values())) for name in names]
-        over = [paired(lines, method, baseline, "coarse") for baseline in BASELINES if baseline != method]
+        over = [
+            paired(lines, method, baseline, "coarse")
+            for baseline in BASELINES
+            if baseline != method
+        ]
         ours = method.startswith("multiplexnet")
         differences = [harness.spread(found, sign="+") for found in over if ours]
-        print(f"{method:24} {cells[0]:>14} {cells[1]:>14} {cells[2]:>14}   {', '.join(differences)}".rstrip())
+        print(
+            f"{method:24} {cells[0]:>14} {cells[1]:>14} {cells[2]:>14}   {', '.join(differences)}".rstrip()
+        )
 
 
 def draw(settings: Settings, results: harness.Results) -> None:
@@ -269,8 +314,12 @@ def draw(settings: Settings, results: harness.Results) -> None:
     from matplotlib import pyplot as plt
 
     lines, methods = comparable(settings, results)
-    figure, axes = plt.subplots(1, 2, figsize=(10, 0.5 * len(methods) + 1.2), sharey=True, layout="constrained")
-    for axis, (name, title) in zip(axes, (("coarse", "super-class"), ("fine", "class")), strict=True):
+    figure, axes = plt.subplots(
+        1, 2, figsize=(10, 0.5 * len(methods) + 1.2), sharey=True, layout="constrained"
+    )
+    for axis, (name, title) in zip(
+        axes, (("coarse", "super-class"), ("fine", "class")), strict=True
+    ):
         for height, method in enumerate(methods):
             values = list(by_seed(lines, method, name).values())
             axis.plot(values, [height] * len(values), "o", alpha=0.35, color="tab:blue")

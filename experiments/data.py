@@ -52,7 +52,9 @@ def folders(folder: Path | None) -> list[Path]:
 def mnist(folder: Path | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """Training images (60000, 28, 28) as bytes, their labels, test images (10000, 28, 28), their labels."""
     names = [name for name in SHA256 if name.startswith("mnist/")]
-    train, train_labels, test, test_labels = (_idx(located(name, folder, _from_home)) for name in names)
+    train, train_labels, test, test_labels = (
+        _idx(located(name, folder, _from_home)) for name in names
+    )
     return train, train_labels.long(), test, test_labels.long()
 
 
@@ -131,7 +133,9 @@ def _idx(path: Path) -> Tensor:
     content = gzip.decompress(path.read_bytes())
     axes = content[3]
     shape = np.frombuffer(content, ">u4", axes, 4).astype(int)
-    return torch.from_numpy(np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape).copy())
+    return torch.from_numpy(
+        np.frombuffer(content, np.uint8, offset=4 + 4 * axes).reshape(shape).copy()
+    )
 
 
 def _records(path: Path) -> Split:

@@ -28,9 +28,15 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
-from accelerate import Accelerator
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
+
+try:
+    from accelerate import Accelerator as Accelerator
+except ModuleNotFoundError:
+    raise SystemExit(
+        "the experiments need accelerate: pip install 'multiplexnet[experiments]'"
+    ) from None
 
 HERE = Path(__file__).parent
 OUT = Path("out")
@@ -66,12 +72,16 @@ class Common:
     seeds: tuple[int, ...] = option((0, 1, 2, 3, 4), "one run for each")
     epochs: int | None = option(None, "epochs of training; without it, each method's own number")
     quick: bool = option(False, "a small version that takes about a minute and writes to out/")
-    resume: bool = option(False, "skip runs that are in the results, go on with the one that was interrupted")
+    resume: bool = option(
+        False, "skip runs that are in the results, go on with the one that was interrupted"
+    )
     results: Path | None = option(None, "folder of NAME.jsonl; experiments/results without it")
     figures: Path | None = option(None, "folder of the pictures; experiments/figures without it")
     checkpoints: Path = option(OUT / "checkpoints", "folder of unfinished and of kept states")
     threads: int = option(1, "of torch on a CPU; with more, small tensors only take longer")
-    data: Path | None = option(None, "folder of the data sets; else $MULTIPLEXNET_DATA, else a cache folder")
+    data: Path | None = option(
+        None, "folder of the data sets; else $MULTIPLEXNET_DATA, else a cache folder"
+    )
 
     def for_quick(self) -> Self:
         """What ``--quick`` means; an experiment overrides it."""
@@ -107,7 +117,9 @@ def _argument(hint: Any, default: Any) -> dict[str, Any]:
 def parsed(settings: type[S], argv: Sequence[str] | None = None) -> S:
     """The command line as settings; an unknown option prints the usage and ends with exit code 2."""
     parser = argparse.ArgumentParser(
-        description=settings.__doc__, allow_abbrev=False, formatter_class=argparse.ArgumentDefaultsHelpFormatter
+        description=settings.__doc__,
+        allow_abbrev=False,
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
     )
     hints = typing.get_type_hints(settings)
     for each in fields(settings):
@@ -119,7 +131,9 @@ def parsed(settings: type[S], argv: Sequence[str] | None = None) -> S:
             **_argument(hints[each.name], default),
         )
     given: dict[str, Any] = vars(parser.parse_args(argv))
-    given = {name: tuple(value) if isinstance(value, list) else value for name, value in given.items()}
+    given = {
+        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+    }
     base = settings(quick=True).for_quick() if given.get("quick") else settings()
     return replace(base, **given)
 
@@ -128,7 +142,9 @@ def _shown(value: Any) -> str:
     return " ".join(map(str, value)) if isinstance(value, tuple) else str(value)
 
 
-def command(settings: type[S], main: Callable[[S], None], argv: Sequence[str] | None = None) -> None:
+def command(
+    settings: type[S], main: Callable[[S], None], argv: Sequence[str] | None = None
+) -> None:
     """Run ``main`` with the settings of the command line; what the user can mend becomes one line and exit code 1."""
     chosen = parsed(settings, argv)
     torch.set_num_threads(chosen.threads)
@@ -137,7 +153,10 @@ def command(settings: type[S], main: Callable[[S], None], argv: Sequence[str] | 
     except ExperimentError as error:
         sys.exit(f"error: {error}")
     except KeyboardInterrupt:
-        print("\ninterrupted; the same command with --resume goes on from the last finished epoch", file=sys.stderr)
+        print(
+            "\ninterrupted; the same command with --resume goes on from the last finished epoch",
+            file=sys.stderr,
+        )
         sys.exit(130)
 
 
@@ -146,7 +165,11 @@ def command(settings: type[S], main: Callable[[S], None], argv: Sequence[str] | 
 
 def read(path: Path) -> list[dict[str, Any]]:
     """The lines of a results file; none where there is no file."""
-    return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.exists() else []
+    return (
+        [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
+        if path.exists()
+        else []
+    )
 
 
 def spread(values: Sequence[float], digits: int = 2, sign: str = "") -> str:
@@ -197,7 +220,10 @@ class Results:
         line = json.dumps({**key, **values}, allow_nan=False)
         with _locked(self.path):
             others = [json.dumps(other) for other in self if not _has(other, key)]
-            _replaced(self.path, lambda part: part.write_text("\n".join([*others, line]) + "\n", encoding="utf-8"))
+            _replaced(
+                self.path,
+                lambda part: part.write_text("\n".join([*others, line]) + "\n", encoding="utf-8"),
+            )
 
     @contextmanager
     def run(self, key: Mapping[str, Any]) -> Iterator[Run]:
@@ -231,7 +257,9 @@ class Best:
         if not value < self.value:
             return False
         self.value, self.epoch = value, epoch
-        self.state = {name: each.detach().clone() for name, each in bare(module).state_dict().items()}
+        self.state = {
+            name: each.detach().clone() for name, each in bare(module).state_dict().items()
+        }
         return True
 
     def restore(self, module: nn.Module) -> None:
@@ -295,9 +323,17 @@ class Run:
 
     def path(self, stage: str) -> Path:
         """The file of a stage; each process has its own, since each has its own random state."""
-        slug = "-".join(f"{name}={value}" for name, value in self.key.items()).replace("/", "_").replace(" ", "_")
+        slug = (
+            "-".join(f"{name}={value}" for name, value in self.key.items())
+            .replace("/", "_")
+            .replace(" ", "_")
+        )
         folder = self.results.settings.checkpoints / self.results.name
-        return folder / (f"{slug}.{stage}.pt" if stage == "kept" else f"{slug}.{stage}.{self.rank}of{self.world}.pt")
+        return folder / (
+            f"{slug}.{stage}.pt"
+            if stage == "kept"
+            else f"{slug}.{stage}.{self.rank}of{self.world}.pt"
+        )
 
     def seed(self, seed: int) -> None:
         """Seed torch, numpy and Python, alike on all processes, so that all build the same model."""
@@ -370,13 +406,21 @@ class Run:
     def keep(self, **tensors: Any) -> None:
         """Put tensors and plain data aside for pictures; :meth:`Results.kept` finds them again, also after a resume."""
         if self.is_main:
-            _replaced(self.path("kept"), lambda part: torch.save({**tensors, "curve": self.curve}, part))
+            _replaced(
+                self.path("kept"), lambda part: torch.save({**tensors, "curve": self.curve}, part)
+            )
 
     def finish(self, **values: Any) -> None:
         """Write the line of this run, print it, and remove its checkpoints."""
-        bad = [name for name, value in values.items() if isinstance(value, float) and not math.isfinite(value)]
+        bad = [
+            name
+            for name, value in values.items()
+            if isinstance(value, float) and not math.isfinite(value)
+        ]
         if bad:
-            raise Diverged(f"«{self.name}» ended with {bad[0]} = {values[bad[0]]}; last good checkpoint: {self.saved}")
+            raise Diverged(
+                f"«{self.name}» ended with {bad[0]} = {values[bad[0]]}; last good checkpoint: {self.saved}"
+            )
         line = {**values, "seconds": round(self.seconds, 2)}
         if self.is_main:
             self.results.write(self.key, line)
@@ -409,13 +453,22 @@ class Run:
         for name, part in parts.items():
             bare(part).load_state_dict(state["parts"][name])
         _restore_random(state["random"], self.shuffle)
-        self.curve, self.step, self.saved = state["curve"], state["step"], f"{path} ({state['epochs']} epochs)"
+        self.curve, self.step, self.saved = (
+            state["curve"],
+            state["step"],
+            f"{path} ({state['epochs']} epochs)",
+        )
         self._before, self._began = state["seconds"], perf_counter()
         return int(state["epochs"])
 
     @contextmanager
     def _bar(self, text: str, total: int) -> Iterator[Callable[[int], None]]:
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeRemainingColumn(),
+        )
         console_off = not (self.is_main and sys.stderr.isatty())
         with Progress(*columns, disable=console_off, transient=True) as progress:
             task = progress.add_task(text, total=total)

@@ -37,7 +37,9 @@ ADDITION = f"{DIGITS}\na + b == 10 * tens + units"
 
 Method = Literal["multiplexnet", "m2"]
 Encoder = Literal["mlp", "cnn"]
-Ablation = Literal["none", "no-ratio-in-b", "full-initialisation", "no-augmentation", "joint", "paper"]
+Ablation = Literal[
+    "none", "no-ratio-in-b", "full-initialisation", "no-augmentation", "joint", "paper"
+]
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,9 @@ class Settings(harness.Common):
     """Digits learned without labels, from images of sums."""
 
     seeds: tuple[int, ...] = harness.option(tuple(range(10)), "one run for each")
-    methods: tuple[Method, ...] = harness.option(("multiplexnet", "m2"), "with the rule, without it")
+    methods: tuple[Method, ...] = harness.option(
+        ("multiplexnet", "m2"), "with the rule, without it"
+    )
     encoders: tuple[Encoder, ...] = harness.option(("mlp", "cnn"), "the label net")
     ablations: tuple[Ablation, ...] = harness.option(
         ("none",),
@@ -53,14 +57,24 @@ class Settings(harness.Common):
         "the augmentation; phase A (joint); phase A and the ratio (paper). These lines go to mnist-ablations.jsonl",
     )
     label_epochs: int = harness.option(6, "epochs of phase A")
-    quadruples: int = harness.option(20_480, "rows drawn for an epoch of phase A; of phase B three quarters")
+    quadruples: int = harness.option(
+        20_480, "rows drawn for an epoch of phase A; of phase B three quarters"
+    )
     batch: int = harness.option(256, "rows a step in phase A; in phase B half")
-    restarts: int = harness.option(3, "how often phase A may start again when its evidence says that it is stuck")
-    stuck: float = harness.option(-3.9, "evidence ratio above which phase A starts again; a perfect one is −4.605")
-    validation: int = harness.option(5_000, "last training images, set aside for the choice of the epoch")
+    restarts: int = harness.option(
+        3, "how often phase A may start again when its evidence says that it is stuck"
+    )
+    stuck: float = harness.option(
+        -3.9, "evidence ratio above which phase A starts again; a perfect one is −4.605"
+    )
+    validation: int = harness.option(
+        5_000, "last training images, set aside for the choice of the epoch"
+    )
 
     def for_quick(self) -> Settings:
-        return replace(self, seeds=(0,), methods=("multiplexnet",), encoders=("mlp",), epochs=1, label_epochs=3)
+        return replace(
+            self, seeds=(0,), methods=("multiplexnet",), encoders=("mlp",), epochs=1, label_epochs=3
+        )
 
     def generative_epochs(self, plan: Phases) -> int:
         """Epochs of phase B: three after phase A; four, which take as long, without it."""
@@ -129,9 +143,17 @@ class Digits:
 
 def distorted(images: Tensor) -> Tensor:
     """Images ``(N, 28, 28)``, each turned, scaled and sheared by up to 0.1 or 10° and moved by up to two pixels."""
-    turn, wide, high, shear, right, down = (2 * torch.rand(6, len(images), device=images.device) - 1).unbind()
+    turn, wide, high, shear, right, down = (
+        2 * torch.rand(6, len(images), device=images.device) - 1
+    ).unbind()
     sine, cosine = (math.radians(10) * turn).sin(), (math.radians(10) * turn).cos()
-    wide, high, shear, right, down = 1 + 0.1 * wide, 1 + 0.1 * high, 0.1 * shear, right / 7, down / 7
+    wide, high, shear, right, down = (
+        1 + 0.1 * wide,
+        1 + 0.1 * high,
+        0.1 * shear,
+        right / 7,
+        down / 7,
+    )
     rows = (cosine * wide, shear - sine * high, right), (sine * wide, cosine * high, down)
     maps = torch.stack([torch.stack(row, -1) for row in rows], -2)
     grid = F.affine_grid(maps, [len(images), 1, 28, 28], align_corners=False)
@@ -148,7 +170,11 @@ def dense(features: int, out: int) -> list[nn.Module]:
 
 def halved(channels: int, out: int, kernel: int) -> list[nn.Module]:
     """A convolution that halves the image."""
-    return [nn.Conv2d(channels, out, kernel, 2, kernel // 2, bias=False), nn.BatchNorm2d(out), nn.ReLU()]
+    return [
+        nn.Conv2d(channels, out, kernel, 2, kernel // 2, bias=False),
+        nn.BatchNorm2d(out),
+        nn.ReLU(),
+    ]
 
 
 def label_net(encoder: Encoder, scale: float) -> nn.Sequential:
@@ -178,11 +204,15 @@ class M2(nn.Module):
     def __init__(self, labels: nn.Module, terms: mx.FiniteTerms, latent: int = 50) -> None:
         super().__init__()
         self.labels, self.terms = labels, terms
-        self.encoder = nn.Sequential(nn.Flatten(), *dense(784, 250), *dense(250, 100), nn.Linear(100, 2 * latent))
+        self.encoder = nn.Sequential(
+            nn.Flatten(), *dense(784, 250), *dense(250, 100), nn.Linear(100, 2 * latent)
+        )
         self.of_z, self.of_y = nn.Linear(latent, 100), nn.Parameter(torch.randn(10, 100))
         self.decoder = nn.Sequential(nn.ReLU(), nn.Linear(100, 250), nn.ReLU(), nn.Linear(250, 784))
         marginals = torch.stack(self.terms.marginals(torch.zeros(4, 10)))
-        self.possible = nn.Buffer(marginals.isfinite().nonzero())  # pairs of a position and a label that it can have
+        self.possible = nn.Buffer(
+            marginals.isfinite().nonzero()
+        )  # pairs of a position and a label that it can have
 
     def images(self, z: Tensor, y: Tensor) -> Tensor:
         """Logits of the pixels for z ``(*batch, latent)`` and labels ``(*batch)``: ``(*batch, 784)``."""
@@ -197,7 +227,9 @@ class M2(nn.Module):
         z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
         position, label = self.possible[:, 0], self.possible[:, 1]
         logits = self.decoder(self.of_z(z)[:, position] + self.of_y[label])
-        grey = x.flatten(2)[:, position]  # the cross-entropy with grey values is that of binarised images, on average
+        grey = x.flatten(2)[
+            :, position
+        ]  # the cross-entropy with grey values is that of binarised images, on average
         surprise = F.binary_cross_entropy_with_logits(logits, grey, reduction="none").sum(-1)
         costs = x.new_zeros(len(x), 40).index_copy(1, 10 * position + label, surprise)
         return costs.reshape(-1, 4, 10) + kl_weight * kl
@@ -206,7 +238,10 @@ class M2(nn.Module):
         """Σ_h π_h [Σ_n V(x_n, h_n) + log π_h − log p(h)] of every row, block by block, p(h) uniform: ``(B,)``."""
         blocks = zip(self.terms.log_probs(log_q), self.terms.scores(costs), strict=True)
         return torch.stack(
-            [(log_pi.exp() * (cost + log_pi + math.log(cost.shape[-1]))).sum(-1) for log_pi, cost in blocks]
+            [
+                (log_pi.exp() * (cost + log_pi + math.log(cost.shape[-1]))).sum(-1)
+                for log_pi, cost in blocks
+            ]
         ).sum(0)
 
 
@@ -274,7 +309,9 @@ def evidence(labels: nn.Module, digits: Digits, device: torch.device) -> float:
 
 def accuracy(log_q: Tensor, labels: Tensor) -> tuple[float, float]:
     """The share of images whose most probable label is theirs; and the same after the best renaming of the labels."""
-    confusion = torch.bincount(10 * labels + log_q.argmax(1).cpu(), minlength=100).reshape(10, 10).double()
+    confusion = (
+        torch.bincount(10 * labels + log_q.argmax(1).cpu(), minlength=100).reshape(10, 10).double()
+    )
     best = linear_sum_assignment(-confusion.numpy())
     return float(confusion.trace() / len(labels)), float(confusion[best].sum() / len(labels))
 
@@ -305,17 +342,28 @@ def one_cycle(groups: list[dict[str, Any]], steps: int) -> tuple[torch.optim.Ada
 
 
 def learned_labels(
-    run: harness.Run, encoder: Encoder, plan: Phases, digits: Digits, held_out: Digits, settings: Settings
+    run: harness.Run,
+    encoder: Encoder,
+    plan: Phases,
+    digits: Digits,
+    held_out: Digits,
+    settings: Settings,
 ) -> tuple[nn.Module, float, int]:
     """Phase A: the label net, its evidence on held-out images, and how often it had to start again."""
     for attempt in range(settings.restarts + 1 if plan.restarts else 1):
         run.seed(run.key["seed"] + 10_000 * attempt)
         labels = label_net(encoder, plan.scale)
         steps = math.ceil(settings.quadruples / settings.batch)
-        optimizer, schedule = one_cycle([{"params": labels.parameters(), "lr": 3e-3}], steps * settings.label_epochs)
+        optimizer, schedule = one_cycle(
+            [{"params": labels.parameters(), "lr": 3e-3}], steps * settings.label_epochs
+        )
         phase, optimizer = run.prepare(LabelPhase(labels), optimizer)
         for _ in run.epochs(
-            settings.label_epochs, stage=f"a{attempt}", phase=phase, optimizer=optimizer, schedule=schedule
+            settings.label_epochs,
+            stage=f"a{attempt}",
+            phase=phase,
+            optimizer=optimizer,
+            schedule=schedule,
         ):
             rows = digits.quadruples(settings.quadruples, run.shuffle)
             for index in run.batches(len(rows), settings.batch):
@@ -329,7 +377,9 @@ def learned_labels(
     return labels, meter, attempt
 
 
-def stepped(run: harness.Run, loss: Tensor, optimizer: torch.optim.Optimizer, schedule: OneCycleLR) -> None:
+def stepped(
+    run: harness.Run, loss: Tensor, optimizer: torch.optim.Optimizer, schedule: OneCycleLR
+) -> None:
     """One step of training."""
     run.check(loss)
     optimizer.zero_grad()
@@ -345,14 +395,21 @@ def learned_model(
     epochs, batch = settings.generative_epochs(plan), settings.batch // 2
     steps = math.ceil(settings.quadruples * 3 // 4 / batch)
     others = [p for name, p in model.named_parameters() if not name.startswith("labels.")]
-    groups = [{"params": model.labels.parameters(), "lr": 4e-3 * plan.slow}, {"params": others, "lr": 4e-3}]
+    groups = [
+        {"params": model.labels.parameters(), "lr": 4e-3 * plan.slow},
+        {"params": others, "lr": 4e-3},
+    ]
     optimizer, schedule = one_cycle(groups, steps * epochs)
     phase, optimizer = run.prepare(GenerativePhase(model, plan.ratio), optimizer)
     best = harness.Best()
-    for epoch in run.epochs(epochs, stage="b", phase=phase, optimizer=optimizer, schedule=schedule, best=best):
+    for epoch in run.epochs(
+        epochs, stage="b", phase=phase, optimizer=optimizer, schedule=schedule, best=best
+    ):
         rows = digits.quadruples(settings.quadruples * 3 // 4, run.shuffle)
         for step, index in enumerate(run.batches(len(rows), batch), epoch * steps):
-            kl_weight = max(1.0, 10 - 9 * 2 * step / (steps * epochs))  # from 10 to 1 over the first half
+            kl_weight = max(
+                1.0, 10 - 9 * 2 * step / (steps * epochs)
+            )  # from 10 to 1 over the first half
             stepped(run, phase(digits[rows[index]].to(run.device), kl_weight), optimizer, schedule)
         value = run.agree(negative_elbo(model, held_out, run.device))
         best.offer(value, epoch, model)
@@ -361,14 +418,22 @@ def learned_model(
     return best.value
 
 
-def train(run: harness.Run, method: Method, encoder: Encoder, plan: Phases, settings: Settings) -> None:
+def train(
+    run: harness.Run, method: Method, encoder: Encoder, plan: Phases, settings: Settings
+) -> None:
     """One run, both phases, and its line."""
     train, train_labels, test, test_labels = data.mnist(settings.data)
     kept = len(train) - settings.validation
-    digits, held_out = Digits(train[:kept], train_labels[:kept]), Digits(train[kept:], train_labels[kept:])
+    digits, held_out = (
+        Digits(train[:kept], train_labels[:kept]),
+        Digits(train[kept:], train_labels[kept:]),
+    )
     unseen = Digits(test, test_labels)
     run.seed(run.key["seed"])
-    model = M2(label_net(encoder, plan.scale), finite_terms(ADDITION if method == "multiplexnet" else DIGITS))
+    model = M2(
+        label_net(encoder, plan.scale),
+        finite_terms(ADDITION if method == "multiplexnet" else DIGITS),
+    )
     extras: dict[str, Any] = {}
     if plan.labels:
         labels, meter, restarts = learned_labels(run, encoder, plan, digits, held_out, settings)
@@ -396,7 +461,12 @@ def prior_samples(model: M2, rows: int = 8) -> Tensor:
     """Mean images of z drawn from the prior, one z a row, one label a column: ``(rows, 10, 28, 28)``."""
     z = torch.randn(rows, 1, model.of_z.in_features, generator=torch.Generator().manual_seed(0))
     device = model.of_y.device
-    return model.images(z.to(device), torch.arange(10, device=device)).sigmoid().reshape(rows, 10, 28, 28).cpu()
+    return (
+        model.images(z.to(device), torch.arange(10, device=device))
+        .sigmoid()
+        .reshape(rows, 10, 28, 28)
+        .cpu()
+    )
 
 
 def draw(samples: Tensor, title: str, path: Path) -> None:
@@ -404,7 +474,9 @@ def draw(samples: Tensor, title: str, path: Path) -> None:
     rows = samples.shape[0]
     figure = Figure(figsize=(5, 0.5 * rows + 0.6), layout="constrained")
     axes = figure.subplots()
-    axes.imshow(samples.permute(0, 2, 1, 3).reshape(28 * rows, 280).numpy(), cmap="gray_r", vmin=0, vmax=1)
+    axes.imshow(
+        samples.permute(0, 2, 1, 3).reshape(28 * rows, 280).numpy(), cmap="gray_r", vmin=0, vmax=1
+    )
     axes.set_xticks([28 * y + 14 for y in range(10)], [str(y) for y in range(10)])
     axes.set_yticks([])
     axes.set_xlabel("label y; one z of the prior a row")
@@ -416,9 +488,13 @@ def figures(results: harness.Results, settings: Settings) -> None:
     """Prior samples of the run whose validation −ELBO is best, for every method and encoder."""
     for method in settings.methods:
         for encoder in settings.encoders:
-            lines = [line for line in results if (line["method"], line["encoder"]) == (method, encoder)]
+            lines = [
+                line for line in results if (line["method"], line["encoder"]) == (method, encoder)
+            ]
             for line in sorted(lines, key=lambda line: line["validation_elbo"])[:1]:
-                samples = results.kept({name: line[name] for name in ("method", "encoder", "seed")}).get("samples")
+                samples = results.kept(
+                    {name: line[name] for name in ("method", "encoder", "seed")}
+                ).get("samples")
                 if samples is not None:
                     title = f"{method}, {encoder}: labels {100 * line['accuracy']:.1f} % right, none given"
                     draw(samples, title, settings.figures_folder / f"mnist_{method}_{encoder}.png")
@@ -435,7 +511,10 @@ def keys(settings: Settings) -> Iterator[tuple[Method, Encoder, Ablation, int]]:
 
 def main(settings: Settings) -> None:
     """All runs of the settings, then the pictures."""
-    plain, partial = harness.Results("mnist", settings), harness.Results("mnist-ablations", settings)
+    plain, partial = (
+        harness.Results("mnist", settings),
+        harness.Results("mnist-ablations", settings),
+    )
     for method, encoder, ablation, seed in keys(settings):
         key = {"method": method, "encoder": encoder, "ablation": ablation, "seed": seed}
         results = partial if ablation != "none" else plain

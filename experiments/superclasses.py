@@ -34,9 +34,14 @@ class Hierarchy(nn.Module):
 
     def __init__(self, fine: Tensor, coarse: Tensor) -> None:
         super().__init__()
-        pairs = torch.unique(torch.stack([coarse, fine], -1), dim=0)  # in order of super-class, then class
+        pairs = torch.unique(
+            torch.stack([coarse, fine], -1), dim=0
+        )  # in order of super-class, then class
         groups, classes = int(coarse.max()) + 1, int(fine.max()) + 1
-        if len(pairs) != classes or not (pairs[:, 0].bincount(minlength=groups) * groups == classes).all():
+        if (
+            len(pairs) != classes
+            or not (pairs[:, 0].bincount(minlength=groups) * groups == classes).all()
+        ):
             raise ExperimentError(
                 f"{len(pairs)} pairs of class and super-class, {classes} classes, {groups} super-classes: every class "
                 "must occur, with one super-class, and all super-classes must have equally many; is this CIFAR-100?"
@@ -80,7 +85,9 @@ class Bound:
     def __call__(self, *others: Tensor) -> Tensor:
         value = torch.stack(others, -1).double().logsumexp(-1) + math.log(odds(self.alpha))
         dtype = others[0].dtype
-        above = torch.nextafter(value.detach().to(dtype), torch.tensor(math.inf, dtype=dtype, device=value.device))
+        above = torch.nextafter(
+            value.detach().to(dtype), torch.tensor(math.inf, dtype=dtype, device=value.device)
+        )
         return above + (value - value.detach()).to(dtype)  # that zero carries the gradient
 
 
@@ -97,7 +104,9 @@ def class_rules(hierarchy: Hierarchy) -> mx.Rules:
     for members in hierarchy.members.tolist():
         outside = ", ".join(f"x[{j}]" for j in range(hierarchy.classes) if j not in members)
         terms.append(" and ".join(f"x[{c}] > bound({outside})" for c in members))
-    return mx.Rules(f"x: real[{hierarchy.classes}]; bound: function\n{' or '.join(f'({term})' for term in terms)}")
+    return mx.Rules(
+        f"x: real[{hierarchy.classes}]; bound: function\n{' or '.join(f'({term})' for term in terms)}"
+    )
 
 
 def certain(logits: Tensor, hierarchy: Hierarchy, alpha: float) -> Tensor:
@@ -107,9 +116,13 @@ def certain(logits: Tensor, hierarchy: Hierarchy, alpha: float) -> Tensor:
     exp of a difference below 745 each); what is closer to α than that counts as broken.
     """
     shares = torch.exp(logits.double() - logits.double().amax(-1, keepdim=True))
-    inside = shares if logits.shape[-1] == hierarchy.groups else shares[..., hierarchy.members].sum(-1)
+    inside = (
+        shares if logits.shape[-1] == hierarchy.groups else shares[..., hierarchy.members].sum(-1)
+    )
     mine = torch.eye(hierarchy.groups, dtype=torch.bool, device=logits.device)
-    outside = inside.unsqueeze(-2).expand(*inside.shape, hierarchy.groups).masked_fill(mine, 0.0).sum(-1)
+    outside = (
+        inside.unsqueeze(-2).expand(*inside.shape, hierarchy.groups).masked_fill(mine, 0.0).sum(-1)
+    )
     return (inside * (1 - 2**-39) >= odds(alpha) * outside).any(-1)
 
 
@@ -211,10 +224,14 @@ class DL2(Vanilla):
 
     def __init__(self, hierarchy: Hierarchy, alpha: float) -> None:
         super().__init__(hierarchy, alpha)
-        self.rules = mx.Rules(f"p: real[{hierarchy.groups}]\nall(v >= {alpha} or v <= 1 - {alpha} for v in p)")
+        self.rules = mx.Rules(
+            f"p: real[{hierarchy.groups}]\nall(v >= {alpha} or v <= 1 - {alpha} for v in p)"
+        )
 
     def loss(self, z: Tensor, fine: Tensor) -> Tensor:
-        return super().loss(z, fine) + 0.6 * mx.dl2_loss(self.rules, self.hierarchy.logits(z).softmax(-1))
+        return super().loss(z, fine) + 0.6 * mx.dl2_loss(
+            self.rules, self.hierarchy.logits(z).softmax(-1)
+        )
 
 
 ROWS = 125
@@ -238,7 +255,9 @@ class Paper(Head):
 
     def loss(self, z: Tensor, fine: Tensor) -> Tensor:
         parts = zip(torch.split(z, ROWS), torch.split(fine, ROWS), strict=True)
-        return torch.cat([self.branches(own).loss(partial(cost, label=label)) for own, label in parts])
+        return torch.cat(
+            [self.branches(own).loss(partial(cost, label=label)) for own, label in parts]
+        )
 
     def logits(self, z: Tensor) -> Tensor:
         return self.branches(z).best()
@@ -269,7 +288,9 @@ class Tied(Head):
 
     def loss(self, z: Tensor, fine: Tensor) -> Tensor:
         coarse = self.hierarchy.parent[fine]
-        return self.branches(z).loss(lambda s: cost(s, coarse)) - picked(self.hierarchy.within(z), fine)
+        return self.branches(z).loss(lambda s: cost(s, coarse)) - picked(
+            self.hierarchy.within(z), fine
+        )
 
     def logits(self, z: Tensor) -> Tensor:
         best = self.branches(z).best().double()

@@ -56,16 +56,21 @@ class Settings(harness.Common):
     sizes: tuple[int, ...] = harness.option((100, 250, 500, 1000), "training rows")
     validation: int = harness.option(1000, "rows for curves and the choice of the epoch")
     test: int = harness.option(5000, "rows that the results are measured on")
-    importance: int = harness.option(500, "draws from q(z|x) a row, for a bound on the likelihood; a fifth with terms")
+    importance: int = harness.option(
+        500, "draws from q(z|x) a row, for a bound on the likelihood; a fifth with terms"
+    )
     prior: int = harness.option(20_000, "draws from the prior, for the other one")
     draws: int = harness.option(64, "draws of z a row for the −ELBO of the results")
     rate: float | None = harness.option(None, "learning rate; without it, each method's own")
     same_recipe: bool = harness.option(
-        False, "all methods take the steps, draws and choice of the epoch of ours; to synthetic-same-recipe.jsonl"
+        False,
+        "all methods take the steps, draws and choice of the epoch of ours; to synthetic-same-recipe.jsonl",
     )
 
     def for_quick(self) -> Self:
-        return replace(self, seeds=(0,), sizes=(250,), test=1000, importance=100, prior=4000, draws=16)
+        return replace(
+            self, seeds=(0,), sizes=(250,), test=1000, importance=100, prior=4000, draws=16
+        )
 
 
 class Recipe(NamedTuple):
@@ -87,7 +92,11 @@ class Recipe(NamedTuple):
 
     def passes(self, rows: int) -> int:
         """How often an epoch goes through the data."""
-        return 1 if self.steps is None else max(1, round(self.steps / (EPOCHS * math.ceil(rows / self.batch))))
+        return (
+            1
+            if self.steps is None
+            else max(1, round(self.steps / (EPOCHS * math.ceil(rows / self.batch))))
+        )
 
 
 EPOCHS = 75
@@ -126,17 +135,26 @@ class Rectangle(NamedTuple):
     @property
     def text(self) -> str:
         radial, lateral = f"{self.c} * x + {self.s} * y", f"{self.c} * y - {self.s} * x"
-        return f"({self.near} <= {radial} <= {self.far} and -{self.side} <= {lateral} <= {self.side})"
+        return (
+            f"({self.near} <= {radial} <= {self.far} and -{self.side} <= {lateral} <= {self.side})"
+        )
 
     @property
     def corners(self) -> list[tuple[float, float]]:
         """In a row around it, for pictures."""
-        ends = [(self.near, -self.side), (self.far, -self.side), (self.far, self.side), (self.near, self.side)]
+        ends = [
+            (self.near, -self.side),
+            (self.far, -self.side),
+            (self.far, self.side),
+            (self.near, self.side),
+        ]
         return [(self.c * r - self.s * t, self.s * r + self.c * t) for r, t in ends]
 
 
 KNOWN = tuple(
-    Rectangle(c, s, NEAR, FAR, SIDE) if 0.0 in (c, s) else Rectangle(c, s, 2.499999, 6.000001, 0.500001)
+    Rectangle(c, s, NEAR, FAR, SIDE)
+    if 0.0 in (c, s)
+    else Rectangle(c, s, 2.499999, 6.000001, 0.500001)
     for c, s in DIRECTIONS
 )
 
@@ -148,16 +166,23 @@ def rules() -> mx.Rules:
 
 
 @cache
-def layer(dtype: torch.dtype = torch.float32, *, per_term: bool = False, paper: bool = False) -> mx.Multiplexer:
+def layer(
+    dtype: torch.dtype = torch.float32, *, per_term: bool = False, paper: bool = False
+) -> mx.Multiplexer:
     """The rules as a layer; it has no parameters, so that all models share it."""
-    return mx.Multiplexer(rules(), dtype=dtype, per_term=per_term, boxes=PaperSeparable if paper else Separable)
+    return mx.Multiplexer(
+        rules(), dtype=dtype, per_term=per_term, boxes=PaperSeparable if paper else Separable
+    )
 
 
 def points(rows: int, seed: int) -> Tensor:
     """Points of N(0, 25 I) in the six rectangles, ``(rows, 2)``, float32."""
     generator = torch.Generator().manual_seed(seed)
     angles = torch.tensor(WITH_DATA, dtype=torch.float64) * math.pi / 4
-    along, across = torch.stack([angles.cos(), angles.sin()]), torch.stack([-angles.sin(), angles.cos()])
+    along, across = (
+        torch.stack([angles.cos(), angles.sin()]),
+        torch.stack([-angles.sin(), angles.cos()]),
+    )
     found: list[Tensor] = []
     while sum(map(len, found)) < rows:
         x = 5 * torch.randn(20 * rows, 2, generator=generator, dtype=torch.float64)
@@ -170,7 +195,10 @@ def entropy() -> float:
     """Of the truth, in nats: the mean of |x|²/50 + log 50π + log of the mass of N(0, 25 I) in the rectangles."""
     law, sides = NormalDist(0, 5), ((NEAR, END_OF_DATA), (-SIDE, SIDE))
     masses = [law.cdf(b) - law.cdf(a) for a, b in sides]
-    squares = [25 * (1 - (b * law.pdf(b) - a * law.pdf(a)) / mass) for (a, b), mass in zip(sides, masses, strict=True)]
+    squares = [
+        25 * (1 - (b * law.pdf(b) - a * law.pdf(a)) / mass)
+        for (a, b), mass in zip(sides, masses, strict=True)
+    ]
     return sum(squares) / 50 + math.log(50 * math.pi * len(WITH_DATA) * math.prod(masses))
 
 
@@ -187,7 +215,9 @@ def drawn(rows: int, seed: int, settings: Settings) -> Data:
     counts = (max(rows, 1000), settings.validation, settings.test)
     train, validation, test = (points(count, 3 * seed + part) for part, count in enumerate(counts))
     if not rules().satisfied(torch.cat([train, validation, test])).all():
-        raise harness.ExperimentError("a row of the data breaks the rules: they have to be rounded outward further")
+        raise harness.ExperimentError(
+            "a row of the data breaks the rules: they have to be rounded outward further"
+        )
     return Data(train[:rows], validation, test)
 
 
@@ -252,11 +282,17 @@ class Autoencoder(Model):
         draws: of z for every row of a training step.
     """
 
-    def __init__(self, features: int, choices: int, draws: int, hidden: int = 250, latent: int = 25) -> None:
+    def __init__(
+        self, features: int, choices: int, draws: int, hidden: int = 250, latent: int = 25
+    ) -> None:
         super().__init__()
         self.latent, self.draws, self._parts = latent, draws, [latent, latent, choices]
-        self.encoder = nn.Sequential(nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, 2 * latent + choices))
-        self.decoder = nn.Sequential(nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, features))
+        self.encoder = nn.Sequential(
+            nn.Linear(2, hidden), nn.ReLU(), nn.Linear(hidden, 2 * latent + choices)
+        )
+        self.decoder = nn.Sequential(
+            nn.Linear(latent, hidden), nn.ReLU(), nn.Linear(hidden, features)
+        )
 
     @abstractmethod
     def centres(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -295,7 +331,9 @@ class Autoencoder(Model):
         return picked(*self.centres(torch.randn(count, self.latent)))
 
     def nll(self, x: Tensor, settings: Settings) -> float:
-        draws = settings.importance // (1 if isinstance(self, Plain) else 5)  # eight terms a draw are slower
+        draws = settings.importance // (
+            1 if isinstance(self, Plain) else 5
+        )  # eight terms a draw are slower
         return min(self.from_posterior(x, draws), self.from_prior(x, settings.prior))
 
     def from_posterior(self, x: Tensor, draws: int) -> float:
@@ -311,13 +349,21 @@ class Autoencoder(Model):
         """−log of the mean of p(x|z) over draws from the prior, the same for all rows: a bound in expectation, too."""
         found = [self.centres(z) for z in torch.split(torch.randn(draws, self.latent), AT_ONCE)]
         centres, log_p = (torch.cat(part).flatten(0, 1) for part in zip(*found, strict=True))
-        near = log_p > -20.0  # what is less likely adds nothing; leaving it out keeps the bound a bound
+        near = (
+            log_p > -20.0
+        )  # what is less likely adds nothing; leaving it out keeps the bound a bound
         centres, log_p = centres[near], log_p[near] - math.log(draws) - CONSTANT
         weights = log_p - PRECISION * centres.square().sum(-1)
-        tiles = list(zip(torch.split(weights, 1000), torch.split(centres, 1000), strict=True))  # they stay in the cache
+        tiles = list(
+            zip(torch.split(weights, 1000), torch.split(centres, 1000), strict=True)
+        )  # they stay in the cache
         sums = []
         for rows in torch.split(2 * PRECISION * x, 200):
-            sums.append(log_sum_exp(torch.stack([log_sum_exp(torch.addmm(w, rows, c.T)) for w, c in tiles], -1)))
+            sums.append(
+                log_sum_exp(
+                    torch.stack([log_sum_exp(torch.addmm(w, rows, c.T)) for w, c in tiles], -1)
+                )
+            )
         return float((PRECISION * x.square().sum(-1) - torch.cat(sums)).double().mean())
 
 
@@ -347,7 +393,11 @@ class Plain(Autoencoder):
     def cost(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
         centre = self.decoder(z)
         cost = distance(x, centre)
-        return cost + self.weight * mx.dl2_loss(rules(), centre) if self.weight and self.training else cost
+        return (
+            cost + self.weight * mx.dl2_loss(rules(), centre)
+            if self.weight and self.training
+            else cost
+        )
 
 
 class Published(Autoencoder):
@@ -387,7 +437,9 @@ class Conditional(Autoencoder):
 
     def cost(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
         branches = self.rules(self.decoder(z))
-        cost: Tensor = branches.evidence_loss(lambda c: distance(x.unsqueeze(-2), c), prior=branches.logits)
+        cost: Tensor = branches.evidence_loss(
+            lambda c: distance(x.unsqueeze(-2), c), prior=branches.logits
+        )
         return cost
 
 
@@ -408,7 +460,9 @@ class Law(nn.Module):
         return torch.logsumexp(parts, -1) - log_logistic(raw).sum((-1, -2))
 
     def sample(self, shape: Sequence[int]) -> Tensor:
-        index = torch.multinomial(self.weights.softmax(-1), math.prod(shape), replacement=True).reshape(*shape)
+        index = torch.multinomial(
+            self.weights.softmax(-1), math.prod(shape), replacement=True
+        ).reshape(*shape)
         noise = torch.logit(torch.rand(*shape, 2, dtype=torch.float64), 1e-12)
         return torch.sigmoid(self.places[index] + self.log_scales[index].exp() * noise)
 
@@ -445,7 +499,9 @@ class Pulled:
         return self.law.log_prob(u) - self.log_area + log_det
 
     def rsample(self, shape: Sequence[int]) -> Tensor:
-        x = torch.linalg.solve(self.turn, (self.low + self.width * self.law.sample(shape)).unsqueeze(-1)).squeeze(-1)
+        x = torch.linalg.solve(
+            self.turn, (self.low + self.width * self.law.sample(shape)).unsqueeze(-1)
+        ).squeeze(-1)
         return self.maps.inverse(x, torch.full(tuple(shape), self.term))
 
 
@@ -514,7 +570,9 @@ def trained(run: harness.Run, data: Data, settings: Settings) -> Model:
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs * steps)
     wrapped, optimizer = run.prepare(model, optimizer)
     best = harness.Best()
-    for epoch in run.epochs(epochs, model=wrapped, optimizer=optimizer, schedule=schedule, best=best):
+    for epoch in run.epochs(
+        epochs, model=wrapped, optimizer=optimizer, schedule=schedule, best=best
+    ):
         wrapped.train()
         for index in (index for _ in range(passes) for index in run.batches(rows, recipe.batch)):
             loss = wrapped(data.train[index])
@@ -540,7 +598,9 @@ def validated(wrapped: nn.Module, rows: Tensor) -> float:
 
 
 @torch.no_grad()
-def measured(model: Model, x: Tensor, settings: Settings) -> tuple[dict[str, float], dict[str, Tensor]]:
+def measured(
+    model: Model, x: Tensor, settings: Settings
+) -> tuple[dict[str, float], dict[str, Tensor]]:
     """The values of a line of the results, and points for the pictures."""
     step = max(1, AT_ONCE // len(x))
     bounds = [model.bound(x, draws=step).mean() for _ in range(math.ceil(settings.draws / step))]
@@ -553,12 +613,17 @@ def measured(model: Model, x: Tensor, settings: Settings) -> tuple[dict[str, flo
         "satisfied": float(rules().satisfied(reconstructed).double().mean()),
         "prior_satisfied": float(rules().satisfied(sampled).double().mean()),
     }
-    return values, {"reconstructions": reconstructed[:1000].float(), "samples": sampled[:1000].float()}
+    return values, {
+        "reconstructions": reconstructed[:1000].float(),
+        "samples": sampled[:1000].float(),
+    }
 
 
 def main(settings: Settings) -> None:
     """All runs, then the table and the pictures."""
-    results = harness.Results("synthetic-same-recipe" if settings.same_recipe else "synthetic", settings)
+    results = harness.Results(
+        "synthetic-same-recipe" if settings.same_recipe else "synthetic", settings
+    )
     for n, method, seed in product(settings.sizes, settings.methods, settings.seeds):
         with results.run({"method": method, "n": n, "seed": seed}) as run:
             if run.done:
@@ -577,10 +642,14 @@ def main(settings: Settings) -> None:
 
 # --- table and pictures ----------------------------------------------------------------------------------------------
 
-COLOURS = dict(zip(METHODS, ("tab:gray", "tab:orange", "tab:blue", "tab:red", "tab:green"), strict=True))
+COLOURS = dict(
+    zip(METHODS, ("tab:gray", "tab:orange", "tab:blue", "tab:red", "tab:green"), strict=True)
+)
 
 
-def runs(results: harness.Results, settings: Settings, method: Method, n: int) -> Iterator[Mapping[str, Any]]:
+def runs(
+    results: harness.Results, settings: Settings, method: Method, n: int
+) -> Iterator[Mapping[str, Any]]:
     """The lines of the runs that were asked for."""
     for seed in settings.seeds:
         if line := results.find({"method": method, "n": n, "seed": seed}):
@@ -598,7 +667,9 @@ def table(results: harness.Results, settings: Settings) -> Table:
         for method in settings.methods:
             lines = list(runs(results, settings, method, n))
             columns = {name: [line[name] for line in lines] for name in lines[0]}
-            shares = [f"{100 * mean(columns[name]):.1f}" for name in ("satisfied", "prior_satisfied")]
+            shares = [
+                f"{100 * mean(columns[name]):.1f}" for name in ("satisfied", "prior_satisfied")
+            ]
             spread = [spreads(columns[name]) for name in ("elbo", "nll")]
             shown.add_row(str(n), method, *spread, *shares, f"{mean(columns['seconds']):.0f}")
         shown.add_section()
@@ -629,13 +700,17 @@ def curves(results: harness.Results, settings: Settings) -> Figure:
     panels: Sequence[Axes] = figure.subplots(1, len(settings.sizes), sharey=True, squeeze=False)[0]
     for panel, n in zip(panels, settings.sizes, strict=True):
         for method in settings.methods:
-            kept = [results.kept({"method": method, "n": n, "seed": seed}) for seed in settings.seeds]
+            kept = [
+                results.kept({"method": method, "n": n, "seed": seed}) for seed in settings.seeds
+            ]
             found = [one["curve"] for one in kept if one]
             if found:
                 steps = [point["steps"] for point in found[0]]
                 values = torch.tensor([[point["elbo"] for point in curve] for curve in found])
                 panel.plot(steps, values.mean(0), color=COLOURS[method], label=method)
-                panel.fill_between(steps, values.amin(0), values.amax(0), color=COLOURS[method], alpha=0.15, lw=0)
+                panel.fill_between(
+                    steps, values.amin(0), values.amax(0), color=COLOURS[method], alpha=0.15, lw=0
+                )
         panel.set(title=f"N = {n}", xlabel="steps", xscale="log", yscale="log", ylim=(2.7, 40))
         panel.set_yticks([3, 4, 5, 7, 10, 20, 40], labels=["3", "4", "5", "7", "10", "20", "40"])
         panel.minorticks_off()
@@ -651,12 +726,19 @@ def pictures(results: harness.Results, settings: Settings, n: int) -> Figure:
     shown = [points(1000, 3 * seed)[:n], points(1000, 3 * seed + 2)]
     figure = Figure(figsize=(2.5 * (1 + len(settings.methods)), 5.4), layout="constrained")
     panels = figure.subplots(2, 1 + len(settings.methods), sharex=True, sharey=True, squeeze=False)
-    for row, (x, title) in enumerate(zip(shown, (f"{n} training rows", "1000 test rows"), strict=True)):
+    for row, (x, title) in enumerate(
+        zip(shown, (f"{n} training rows", "1000 test rows"), strict=True)
+    ):
         scatter(panels[row, 0], x, "black", title)
     for column, method in enumerate(settings.methods, start=1):
         kept = results.kept({"method": method, "n": n, "seed": seed})
         for row, name in enumerate(("reconstructions", "samples")):
-            scatter(panels[row, column], kept.get(name, torch.zeros(0, 2)), COLOURS[method], method if not row else "")
+            scatter(
+                panels[row, column],
+                kept.get(name, torch.zeros(0, 2)),
+                COLOURS[method],
+                method if not row else "",
+            )
     panels[0, 1].set_ylabel("reconstructions")
     panels[1, 1].set_ylabel("samples from the prior")
     return figure
@@ -665,7 +747,9 @@ def pictures(results: harness.Results, settings: Settings, n: int) -> Figure:
 def scatter(panel: Axes, x: Tensor, colour: str, title: str) -> None:
     """Points, and the eight rectangles."""
     for rectangle in KNOWN:
-        panel.add_patch(Polygon(rectangle.corners, closed=True, fill=False, edgecolor="firebrick", lw=0.8))
+        panel.add_patch(
+            Polygon(rectangle.corners, closed=True, fill=False, edgecolor="firebrick", lw=0.8)
+        )
     panel.scatter(x[:, 0].numpy(), x[:, 1].numpy(), s=2.5, color=colour, alpha=0.6, lw=0)
     panel.set(xlim=(-7.2, 7.2), ylim=(-7.2, 7.2), aspect="equal", xticks=[], yticks=[])
     panel.set_title(title, fontsize=9)

@@ -88,10 +88,21 @@ def _densities(lines: Sequence[Line], *, published: bool) -> str:
         for method in order:
             if own := chosen(lines, method=method, n=n):
                 cells = [spread(values(own, "elbo"), 2), f"{median(values(own, 'elbo')):.2f}"]
-                obey = [f"{mean(values(own, name, 100)):.1f}" for name in ("satisfied", "prior_satisfied")]
+                obey = [
+                    f"{mean(values(own, name, 100)):.1f}"
+                    for name in ("satisfied", "prior_satisfied")
+                ]
                 last = [PUBLISHED.get((method, n), "")] if published else []
                 rows.append([str(n), method, *cells, spread(values(own, "nll"), 2), *obey, *last])
-    head = ["N", "method", "−ELBO", "median", "NLL", "reconstructions obey %", "prior samples obey %"]
+    head = [
+        "N",
+        "method",
+        "−ELBO",
+        "median",
+        "NLL",
+        "reconstructions obey %",
+        "prior samples obey %",
+    ]
     return table([*head, "original: −ELBO / NLL"] if published else head, rows)
 
 
@@ -108,10 +119,28 @@ def mnist() -> str:
                 goal = {"mlp": 98.0, "cnn": 99.0}[encoder]
                 reached = f"{sum(value >= goal for value in found)} of {len(found)}"
                 seconds = f"{mean(values(own, 'seconds')):.0f}"
-                paper = "97.5 ± 0.3, the best 5 of 20 seeds" if (method, encoder) == ("multiplexnet", "mlp") else ""
+                paper = (
+                    "97.5 ± 0.3, the best 5 of 20 seeds"
+                    if (method, encoder) == ("multiplexnet", "mlp")
+                    else ""
+                )
                 elbo = spread(values(own, "elbo"), 1)
-                rows.append([method, encoder, spread(found, 2), span, f"{goal:g} %: {reached}", elbo, seconds, paper])
-    return table(["method", "encoder", "accuracy %", "span", "at least", "−ELBO", "seconds a run", "paper"], rows)
+                rows.append(
+                    [
+                        method,
+                        encoder,
+                        spread(found, 2),
+                        span,
+                        f"{goal:g} %: {reached}",
+                        elbo,
+                        seconds,
+                        paper,
+                    ]
+                )
+    return table(
+        ["method", "encoder", "accuracy %", "span", "at least", "−ELBO", "seconds a run", "paper"],
+        rows,
+    )
 
 
 def ablations() -> str:
@@ -122,12 +151,23 @@ def ablations() -> str:
         ("nothing", values(whole, "accuracy", 100)),
         ("phase B", values(whole, "accuracy_a", 100)),
         *(
-            (name, values(chosen(lines, ablation=name), "accuracy_a" if name in PHASE_A else "accuracy", 100))
+            (
+                name,
+                values(
+                    chosen(lines, ablation=name),
+                    "accuracy_a" if name in PHASE_A else "accuracy",
+                    100,
+                ),
+            )
             for name in first_seen(lines, "ablation")
         ),
     ]
     rows = [
-        [name, f"{sum(value >= 95 for value in found)} of {len(found)}", f"{min(found):.1f} – {max(found):.1f}"]
+        [
+            name,
+            f"{sum(value >= 95 for value in found)} of {len(found)}",
+            f"{min(found):.1f} – {max(found):.1f}",
+        ]
         for name, found in runs
     ]
     return table(["left out", "seeds above 95 %", "accuracy %, from – to"], rows)
@@ -145,8 +185,21 @@ def cifar100() -> str:
         own = chosen(lines, method=method)
         three = [values(own, name) for name in ("fine", "coarse", "satisfied")]
         cells = [spread(found, 2) for found in three]
-        rows.append([method, *cells, *(_paired(lines, method, base) for base in BASES), PAPER_CIFAR.get(method, "")])
-    head = ["method", "fine %", "super-class %", "satisfied %", *(f"super-class over {base}" for base in BASES)]
+        rows.append(
+            [
+                method,
+                *cells,
+                *(_paired(lines, method, base) for base in BASES),
+                PAPER_CIFAR.get(method, ""),
+            ]
+        )
+    head = [
+        "method",
+        "fine %",
+        "super-class %",
+        "satisfied %",
+        *(f"super-class over {base}" for base in BASES),
+    ]
     return table([*head, "paper, another network: fine / super-class / satisfied"], rows)
 
 

@@ -55,7 +55,9 @@ def _vector(name: str, *values: int | Fraction) -> Point:
 
 def _eight_boxes() -> str:
     """Four boxes along the axes and four turned by 45°, apart from each other."""
-    upright = [f"{x - 1} <= x <= {x + 1} and {y - 1} <= y <= {y + 1}" for x in (-3, 3) for y in (-3, 3)]
+    upright = [
+        f"{x - 1} <= x <= {x + 1} and {y - 1} <= y <= {y + 1}" for x in (-3, 3) for y in (-3, 3)
+    ]
     turned = [
         f"{s} - 1.25 <= x + y <= {s} + 1.25 and {d} - 4/3 <= x - y <= {d} + 4/3"
         for s, d in ((8, 8), (8, -8), (-8, 8), (-8, -8))
@@ -64,8 +66,17 @@ def _eight_boxes() -> str:
 
 
 _PAPER = (
-    Case("paper_two_sided", "x >= 2 or x <= -2", terms=2, bounded=False, inside={"x": 2}, outside={"x": 0}),
-    Case("paper_interval", "-1.5 < x < 4", terms=1, bounded=True, inside={"x": 0}, outside={"x": 4}),
+    Case(
+        "paper_two_sided",
+        "x >= 2 or x <= -2",
+        terms=2,
+        bounded=False,
+        inside={"x": 2},
+        outside={"x": 0},
+    ),
+    Case(
+        "paper_interval", "-1.5 < x < 4", terms=1, bounded=True, inside={"x": 0}, outside={"x": 4}
+    ),
     Case(
         "paper_function_bound",
         "x1: real; x2: real; h: function\nx2 > h(x1)",
@@ -74,7 +85,14 @@ _PAPER = (
         inside={"x1": 2, "x2": 5},
         outside={"x1": 2, "x2": 4},
     ),
-    Case("paper_constant", "x == 0.75", terms=1, bounded=True, inside={"x": Fraction(3, 4)}, outside={"x": 0}),
+    Case(
+        "paper_constant",
+        "x == 0.75",
+        terms=1,
+        bounded=True,
+        inside={"x": Fraction(3, 4)},
+        outside={"x": 0},
+    ),
     Case(
         "paper_sum_or",
         "(x + y >= z) and (z > 5 or z < 3)",
@@ -160,7 +178,14 @@ _DESIGN = (
 _POLYHEDRA = (
     Case("half_line", "x >= 1/3", terms=1, bounded=False, inside={"x": 1}, outside={"x": 0}),
     Case("open_half_line", "x > 0", terms=1, bounded=False, inside={"x": 1}, outside={"x": 0}),
-    Case("box", "0 <= x <= 1\n-1 < y < 2", terms=1, bounded=True, inside={"x": 0, "y": 0}, outside={"x": 0, "y": 2}),
+    Case(
+        "box",
+        "0 <= x <= 1\n-1 < y < 2",
+        terms=1,
+        bounded=True,
+        inside={"x": 0, "y": 0},
+        outside={"x": 0, "y": 2},
+    ),
     Case(
         "half_open_box",
         "0 <= x < 1 and 0 < y <= 1",
@@ -185,7 +210,14 @@ _POLYHEDRA = (
         inside={"x": 0, "y": 0},
         outside={"x": -5, "y": 0},
     ),
-    Case("strip", "-1 <= x - y <= 1", terms=1, bounded=False, inside={"x": 7, "y": 7}, outside={"x": 2, "y": 0}),
+    Case(
+        "strip",
+        "-1 <= x - y <= 1",
+        terms=1,
+        bounded=False,
+        inside={"x": 7, "y": 7},
+        outside={"x": 2, "y": 0},
+    ),
     Case(
         "simplex",
         "w: real[4]\nall(v >= 0 for v in w)\nsum(w) == 1",
@@ -250,13 +282,36 @@ _POLYHEDRA = (
         outside=_vector("x", 3, 3, 3),
     ),
     Case("free", "x: real; y: real", terms=1, bounded=False, inside={"x": 0, "y": 0}),
-    Case("free_beside", "x: real; y: real\nx >= 0", terms=1, bounded=False, inside={"x": 0, "y": -9}),
+    Case(
+        "free_beside", "x: real; y: real\nx >= 0", terms=1, bounded=False, inside={"x": 0, "y": -9}
+    ),
 )
 
 _EQUALITIES = (
-    Case("point", "x == 1; y == -2", terms=1, bounded=True, inside={"x": 1, "y": -2}, outside={"x": 1, "y": 2}),
-    Case("line", "x + y == 1", terms=1, bounded=False, inside={"x": 3, "y": -2}, outside={"x": 0, "y": 0}),
-    Case("segment", "x == 2*y\n0 <= x <= 1", terms=1, bounded=True, inside={"x": 0, "y": 0}, outside={"x": 1, "y": 1}),
+    Case(
+        "point",
+        "x == 1; y == -2",
+        terms=1,
+        bounded=True,
+        inside={"x": 1, "y": -2},
+        outside={"x": 1, "y": 2},
+    ),
+    Case(
+        "line",
+        "x + y == 1",
+        terms=1,
+        bounded=False,
+        inside={"x": 3, "y": -2},
+        outside={"x": 0, "y": 0},
+    ),
+    Case(
+        "segment",
+        "x == 2*y\n0 <= x <= 1",
+        terms=1,
+        bounded=True,
+        inside={"x": 0, "y": 0},
+        outside={"x": 1, "y": 1},
+    ),
     Case(
         "third",
         "3*x == 1",
@@ -266,7 +321,12 @@ _EQUALITIES = (
         outside={"x": Fraction(333_333, 1_000_000)},
     ),
     Case(
-        "implicit_equality", "x <= y; y <= x", terms=1, bounded=False, inside={"x": 5, "y": 5}, outside={"x": 5, "y": 4}
+        "implicit_equality",
+        "x <= y; y <= x",
+        terms=1,
+        bounded=False,
+        inside={"x": 5, "y": 5},
+        outside={"x": 5, "y": 4},
     ),
     Case(
         "implicit_point",
@@ -300,7 +360,14 @@ _EQUALITIES = (
         inside={"x": Fraction(1, 2), "y": 0, "z": Fraction(5, 2)},
         outside={"x": 1, "y": 1, "z": 1},
     ),
-    Case("one_of_points", "x in {-1, 0.5, 2}", terms=3, bounded=True, inside={"x": -1}, outside={"x": 0}),
+    Case(
+        "one_of_points",
+        "x in {-1, 0.5, 2}",
+        terms=3,
+        bounded=True,
+        inside={"x": -1},
+        outside={"x": 0},
+    ),
     Case(
         "one_of_values",
         "x: real; y: real\nx in {y, y + 1, 0}",
@@ -312,7 +379,14 @@ _EQUALITIES = (
 )
 
 _NUMBERS = (
-    Case("decimal_bound", "x >= 0.1", terms=1, bounded=False, inside={"x": Fraction(1, 10)}, outside={"x": 0}),
+    Case(
+        "decimal_bound",
+        "x >= 0.1",
+        terms=1,
+        bounded=False,
+        inside={"x": Fraction(1, 10)},
+        outside={"x": 0},
+    ),
     Case(
         "decimal_sum",
         "x + y == 0.3; x >= 0.1; y >= 0.1",
@@ -353,7 +427,9 @@ _NUMBERS = (
         inside={"x": 0, "y": -200_000},
         outside={"x": 0, "y": 0},
     ),
-    Case("huge_coefficient", "1e30*x <= 1", terms=1, bounded=False, inside={"x": 0}, outside={"x": 1}),
+    Case(
+        "huge_coefficient", "1e30*x <= 1", terms=1, bounded=False, inside={"x": 0}, outside={"x": 1}
+    ),
     Case(
         "tiny_coefficient",
         "1e-30*x + y <= 1; x >= 0; y >= 0",
@@ -390,7 +466,14 @@ _DISJUNCTIONS = (
         inside={"x": 0, "y": 1},
         outside={"x": 1, "y": 1},
     ),
-    Case("punctured", "0 <= x <= 3 and x not in {1, 2}", terms=3, bounded=True, inside={"x": 0}, outside={"x": 2}),
+    Case(
+        "punctured",
+        "0 <= x <= 3 and x not in {1, 2}",
+        terms=3,
+        bounded=True,
+        inside={"x": 0},
+        outside={"x": 2},
+    ),
     Case(
         "separated",
         "abs(x - y) >= 1",
@@ -399,7 +482,9 @@ _DISJUNCTIONS = (
         inside={"x": 0, "y": 1},
         outside={"x": 0, "y": 0},
     ),
-    Case("overlapping", "0 <= x <= 2 or 1 <= x <= 3", bounded=True, inside={"x": 3}, outside={"x": 4}),
+    Case(
+        "overlapping", "0 <= x <= 2 or 1 <= x <= 3", bounded=True, inside={"x": 3}, outside={"x": 4}
+    ),
     Case("absorbed", "0 <= x <= 3 or 1 <= x <= 2", bounded=True, inside={"x": 3}, outside={"x": 4}),
     Case(
         "cross",
@@ -566,8 +651,22 @@ _DISCRETE = (
         inside={"a": 1, "b": 1},
         outside={"a": 0, "b": 0},
     ),
-    Case("int_range", "n: int[0, 9]\nn >= 7.5", terms=2, bounded=True, inside={"n": 8}, outside={"n": 7}),
-    Case("int_negative", "n: int[-3, 3]\nabs(n) == 2", terms=2, bounded=True, inside={"n": -2}, outside={"n": 1}),
+    Case(
+        "int_range",
+        "n: int[0, 9]\nn >= 7.5",
+        terms=2,
+        bounded=True,
+        inside={"n": 8},
+        outside={"n": 7},
+    ),
+    Case(
+        "int_negative",
+        "n: int[-3, 3]\nabs(n) == 2",
+        terms=2,
+        bounded=True,
+        inside={"n": -2},
+        outside={"n": 1},
+    ),
     Case(
         "int_even",
         "n: int[0, 8]; half: int[0, 4]\nn == 2*half",
@@ -730,8 +829,16 @@ _EXTREMES = (
     Case("contradiction_constant", "x: real\n1 > 2", satisfiable=False, outside={"x": 0}),
     Case("tautology", "x >= 0 or x <= 1", terms=1, bounded=False, inside={"x": 5}),
     Case("tautology_constant", "x: real\nTrue", terms=1, bounded=False, inside={"x": 5}),
-    Case("tautology_excluded_middle", "x > y or not x > y", terms=1, bounded=False, inside={"x": 5, "y": 5}),
-    Case("tautology_cancelled", "x + y - x - y <= 0", terms=1, bounded=False, inside={"x": 5, "y": 5}),
+    Case(
+        "tautology_excluded_middle",
+        "x > y or not x > y",
+        terms=1,
+        bounded=False,
+        inside={"x": 5, "y": 5},
+    ),
+    Case(
+        "tautology_cancelled", "x + y - x - y <= 0", terms=1, bounded=False, inside={"x": 5, "y": 5}
+    ),
     Case(
         "redundant_rows",
         "x <= 1; x <= 2; 2*x <= 2; x + y <= 5; y <= 1; x >= 0; y >= 0",

@@ -14,8 +14,8 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from multiplexnet.branches import Branches
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 RULES = """
@@ -35,7 +35,9 @@ class Net(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.mux = Multiplexer(Rules(RULES), dtype=torch.float64)
-        self.body = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, self.mux.in_features)).double()
+        self.body = nn.Sequential(
+            nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, self.mux.in_features)
+        ).double()
 
     def forward(self, rows: Tensor) -> Branches:
         """As in the README: the layer reads what the network says."""
@@ -53,7 +55,10 @@ def batches() -> list[Tensor]:
 
 
 def loss_of(branches: Branches, rows: Tensor) -> Tensor:
-    target = torch.stack([300 * (rows[..., 1] > 0), 300 + 50 * rows[..., 2], *rows[..., 1:].softmax(-1).unbind(-1)], -1)
+    target = torch.stack(
+        [300 * (rows[..., 1] > 0), 300 + 50 * rows[..., 2], *rows[..., 1:].softmax(-1).unbind(-1)],
+        -1,
+    )
     return branches.loss(lambda x: (x - target.unsqueeze(-2)).square()).mean()
 
 
@@ -80,7 +85,10 @@ def main(folder: Path) -> None:
     rank, size = torch.distributed.get_rank(), torch.distributed.get_world_size()
     net = Net()
     losses = trained(nn.parallel.DistributedDataParallel(net), [part_of(rank, size)])
-    obeys = [bool(net.mux.rules.satisfied(net(rows).best(), limit=limits(rows)).all()) for rows in batches()]
+    obeys = [
+        bool(net.mux.rules.satisfied(net(rows).best(), limit=limits(rows)).all())
+        for rows in batches()
+    ]
     torch.save({"state": net.state_dict(), "losses": losses, "obeys": obeys}, folder / f"{rank}.pt")
     torch.distributed.destroy_process_group()
 

@@ -6,9 +6,9 @@ from fractions import Fraction
 
 import z3
 
-from multiplexnet.logic.formula import Bool, Real, Specification, Variable
-from multiplexnet.logic.from_z3 import Range, from_z3
-from multiplexnet.logic.smt import constant_z3, domain_z3, input_range_z3, number_z3, to_z3
+from multiplexnet.language.formula import Bool, Real, Specification, Variable
+from multiplexnet.smt.from_z3 import Range, from_z3
+from multiplexnet.smt.questions import constant_z3, domain_z3, input_range_z3, number_z3, to_z3
 
 __all__ = ["back_from_z3", "meaning", "numeral_z3", "proves"]
 

@@ -7,7 +7,7 @@ from fractions import Fraction
 
 from hypothesis import strategies as st
 
-from multiplexnet.logic.formula import (
+from multiplexnet.language.formula import (
     And,
     Apply,
     Atom,
@@ -48,7 +48,9 @@ def numbers() -> st.SearchStrategy[Fraction]:
     return st.builds(Fraction, st.integers(-4, 4), st.sampled_from([1, 1, 2, 3]))
 
 
-def points(variables: Sequence[Variable] = VARIABLES) -> st.SearchStrategy[dict[Variable, Fraction]]:
+def points(
+    variables: Sequence[Variable] = VARIABLES,
+) -> st.SearchStrategy[dict[Variable, Fraction]]:
     """A value for every variable, within its domain."""
     return st.fixed_dictionaries({variable: _values(variable) for variable in variables})
 
@@ -84,9 +86,16 @@ def _total(terms: list[tuple[Symbol, Fraction]], constant: Fraction) -> Linear:
     return total
 
 
-def _compound(variables: Sequence[Variable], depth: int, functions: Sequence[str]) -> st.SearchStrategy[Symbol]:
+def _compound(
+    variables: Sequence[Variable], depth: int, functions: Sequence[str]
+) -> st.SearchStrategy[Symbol]:
     part = linears(variables, depth=depth, functions=functions)
-    largest = st.lists(part, min_size=2, max_size=3).map(maximum).map(_only_max).filter(lambda m: m is not None)
+    largest = (
+        st.lists(part, min_size=2, max_size=3)
+        .map(maximum)
+        .map(_only_max)
+        .filter(lambda m: m is not None)
+    )
     kinds: list[st.SearchStrategy[Symbol]] = [
         largest,  # type: ignore[list-item]
         st.builds(Ite, atoms(variables, depth=depth, functions=functions), part, part),
@@ -98,7 +107,7 @@ def _compound(variables: Sequence[Variable], depth: int, functions: Sequence[str
 
 def _only_max(linear: Linear) -> Max | None:
     """The maximum as a symbol, unless its arguments folded to something simpler."""
-    symbol = linear.terms[0][0] if len(linear.terms) == 1 else None
+    symbol = linear.summands[0][0] if len(linear.summands) == 1 else None
     return symbol if isinstance(symbol, Max) else None
 
 
@@ -106,7 +115,9 @@ def atoms(
     variables: Sequence[Variable] = VARIABLES, *, depth: int = 2, functions: Sequence[str] = ()
 ) -> st.SearchStrategy[Atom]:
     """Comparisons of a linear expression with zero, strict ones and equalities included."""
-    return st.builds(Atom, linears(variables, depth=depth, functions=functions), st.sampled_from(RELATIONS))
+    return st.builds(
+        Atom, linears(variables, depth=depth, functions=functions), st.sampled_from(RELATIONS)
+    )
 
 
 def formulas(

@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from strategies import VARIABLES, formulas, points
 from torch import Tensor
 
-from multiplexnet.baselines import dl2_loss, penalty, semantic_loss
 from multiplexnet.errors import InputError, ShapeError
-from multiplexnet.finite import FiniteTerms
-from multiplexnet.logic.formula import Formula, Rule, Specification, Variable, holds
+from multiplexnet.language.formula import Formula, Rule, Specification, Variable, holds
+from multiplexnet.learning.baselines import dl2_loss, penalty, semantic_loss
+from multiplexnet.learning.finite import FiniteTerms
 from multiplexnet.rules import Rules
 
 REAL = VARIABLES[:2]
@@ -77,7 +77,9 @@ def test_comparisons_keep_their_scale() -> None:
 )
 def test_every_connective(text: str, x: list[float], loss: float) -> None:
     rules = Rules(f"x: real; y: real\n{text}")
-    assert float(dl2_loss(rules, torch.tensor(x, dtype=torch.float64))) == pytest.approx(loss, rel=1e-4)
+    assert float(dl2_loss(rules, torch.tensor(x, dtype=torch.float64))) == pytest.approx(
+        loss, rel=1e-4
+    )
 
 
 def test_inputs_and_functions() -> None:
@@ -99,12 +101,16 @@ def test_batch_shapes() -> None:
 
 @given(formula=formulas(REAL, depth=0), point=points(REAL))
 @settings(max_examples=150, deadline=None)
-def test_zero_exactly_where_the_formula_holds(formula: Formula, point: dict[Variable, Fraction]) -> None:
+def test_zero_exactly_where_the_formula_holds(
+    formula: Formula, point: dict[Variable, Fraction]
+) -> None:
     rules = Rules.from_specification(Specification(REAL, (Rule(formula, ""),)))
     x = torch.tensor([float(point[v]) for v in REAL], dtype=torch.float64)
     obeys = holds(formula, point)
     for loss in (float(dl2_loss(rules, x)), float(penalty(rules, x)) ** 0.5):
-        assert (loss < 1e-9) == obeys  # thirds round; the smallest violation, the margin of <, is far above
+        assert (
+            loss < 1e-9
+        ) == obeys  # thirds round; the smallest violation, the margin of <, is far above
 
 
 @pytest.mark.parametrize(
@@ -122,9 +128,13 @@ def test_zero_exactly_where_z3_says_so(text: str) -> None:
     formula, (x, y) = rules.to_z3(), z3.Reals("x y")
     steps = [Fraction(i, 2) for i in range(-5, 6)]
     grid = list(product(steps, repeat=2))
-    losses = dl2_loss(rules, torch.tensor([[float(a), float(b)] for a, b in grid], dtype=torch.float64))
+    losses = dl2_loss(
+        rules, torch.tensor([[float(a), float(b)] for a, b in grid], dtype=torch.float64)
+    )
     for loss, (a, b) in zip(losses.tolist(), grid, strict=True):
-        value = z3.simplify(z3.substitute(formula, (x, z3.RealVal(str(a))), (y, z3.RealVal(str(b)))))
+        value = z3.simplify(
+            z3.substitute(formula, (x, z3.RealVal(str(a))), (y, z3.RealVal(str(b))))
+        )
         assert (loss == 0) == z3.is_true(value)
 
 
@@ -144,13 +154,19 @@ def test_gradients_point_to_the_nearest_term() -> None:
 @pytest.mark.parametrize("loss", [dl2_loss, penalty])
 def test_gradcheck(loss: object) -> None:
     rules = Rules("x + 2*y <= 1 and (x >= 3 or max(x, y) <= -2) and implies(x > y, x + y == 7)")
-    x = torch.randn(6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+    x = torch.randn(
+        6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
+    ).requires_grad_()
     assert torch.autograd.gradcheck(lambda v: loss(rules, v), (x,))  # type: ignore[operator]
 
 
 def test_descent_obeys_in_the_end() -> None:
     rules = Rules("0 <= x <= y and y <= 1 or x + y >= 10")
-    x = (4 * torch.randn(20, 2, generator=torch.Generator().manual_seed(0))).double().requires_grad_()
+    x = (
+        (4 * torch.randn(20, 2, generator=torch.Generator().manual_seed(0)))
+        .double()
+        .requires_grad_()
+    )
     optimiser = torch.optim.SGD([x], lr=0.2)
     for _ in range(200):
         optimiser.zero_grad()
@@ -174,7 +190,10 @@ def test_semantic_loss_is_a_sum_over_all_assignments(text: str) -> None:
     rules = Rules(text)
     generator = torch.Generator().manual_seed(0)
     domains = [v.domain.values for v in rules.outputs]  # type: ignore[union-attr]
-    log_q = [torch.randn(5, len(d), dtype=torch.float64, generator=generator).log_softmax(-1) for d in domains]
+    log_q = [
+        torch.randn(5, len(d), dtype=torch.float64, generator=generator).log_softmax(-1)
+        for d in domains
+    ]
     total = torch.zeros(5, dtype=torch.float64)
     for assignment in product(*domains):
         point = dict(zip(rules.outputs, map(Fraction, assignment), strict=True))
@@ -195,7 +214,9 @@ def test_semantic_loss_of_certain_labels() -> None:
 
 def test_refusals() -> None:
     rules = Rules("y: real; u: input; f: function\ny >= f(u)")
-    with pytest.raises(ShapeError, match=r"x has shape \(3, 2\); its last dimension must be the 1 outputs"):
+    with pytest.raises(
+        ShapeError, match=r"x has shape \(3, 2\); its last dimension must be the 1 outputs"
+    ):
         dl2_loss(rules, torch.zeros(3, 2), functions={"f": torch.sin}, u=0.0)
     with pytest.raises(ShapeError, match=r"input u has shape \(4,\); one value per row is \(3,\)"):
         dl2_loss(rules, torch.zeros(3, 1), functions={"f": torch.sin}, u=torch.zeros(4))

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import multiplexnet as mx
-from multiplexnet.estimators import ScoreFunction
+from multiplexnet.learning.estimators import ScoreFunction
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 
@@ -52,7 +52,9 @@ def lots() -> mx.Multiplexer:
         ("u: input[0, 4]; a: real; b: real; 0 <= a <= 2; 0 <= b <= 2; a + b == u", 2),
     ],
 )
-def test_a_cascade_is_taken_where_terms_explode_or_equalities_hold_inputs(text: str, outputs: int) -> None:
+def test_a_cascade_is_taken_where_terms_explode_or_equalities_hold_inputs(
+    text: str, outputs: int
+) -> None:
     mux = mx.Multiplexer(mx.Rules(text))
     assert sum(len(cascade.visible) for cascade in mux.cascades) == outputs
     assert set(mux.resolution) == {v.name for cascade in mux.cascades for v in cascade.visible}
@@ -83,7 +85,9 @@ def test_a_cascade_can_be_insisted_on_and_its_order_named() -> None:
     rules = mx.Rules("x: real[3]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150")
     mux = mx.Multiplexer(rules, structure="cascade", order=["x[2]", "x[0]"])
     assert [v.name for v in mux.cascades[0].order] == ["x[2]", "x[0]", "x[1]"]
-    with pytest.raises(mx.MultiplexError, match=r"'w' is no output of the rules \(they have: x\[0\]"):
+    with pytest.raises(
+        mx.MultiplexError, match=r"'w' is no output of the rules \(they have: x\[0\]"
+    ):
         mx.Multiplexer(rules, structure="cascade", order=["w"])
     with pytest.raises(ValueError, match="structure = 'dnf'"):
         mx.Multiplexer(rules, structure="dnf")  # type: ignore[arg-type]
@@ -99,7 +103,11 @@ def test_whatever_goes_in_obeys_in_all_dtypes(text: str, dtype: torch.dtype) -> 
     mux = mx.Multiplexer(rules, dtype=dtype).eval()
     given = {"u": halves(300, dtype)} if rules.inputs else {}
     branches = mux(raws(300, mux.in_features, dtype), **given)
-    for x in (branches.best(), branches.sample(), mux.repair(raws(300, mux.out_features, dtype), **given)):
+    for x in (
+        branches.best(),
+        branches.sample(),
+        mux.repair(raws(300, mux.out_features, dtype), **given),
+    ):
         assert rules.satisfied(x, functions=None, **given).all()
 
 
@@ -129,7 +137,9 @@ def test_saved_layers_load_without_z3_and_give_the_same_bits(tmp_path: object) -
     torch.save(mux.state_dict(), buffer)
     raw, given = torch.randn(20, mux.in_features), halves(20, torch.float32)
     path = f"{tmp_path}/layer.pt"
-    torch.save({"state": mux.state_dict(), "raw": raw, "u": given, "x": mux(raw, u=given).best()}, path)
+    torch.save(
+        {"state": mux.state_dict(), "raw": raw, "u": given, "x": mux(raw, u=given).best()}, path
+    )
     code = f"""
 import sys, torch, multiplexnet as mx
 saved = torch.load({path!r}, weights_only=True)
@@ -198,7 +208,9 @@ def test_what_needs_terms_is_refused_with_the_ways_that_there_are(lots: mx.Multi
         lambda: lots.certificate,
         lambda: list(lots.block_maps()),
     ):
-        with pytest.raises(mx.MultiplexError, match=r"one output after another.*branches\.log_prob"):
+        with pytest.raises(
+            mx.MultiplexError, match=r"one output after another.*branches\.log_prob"
+        ):
             ask()
 
 
@@ -210,7 +222,7 @@ def test_probabilities_train_a_layer_and_an_estimator_runs(lots: mx.Multiplexer)
     for _ in range(30):
         loss = -lots(head(torch.ones(64, 1))).log_prob(data).mean()
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
         losses.append(float(loss.detach()))
     assert losses[-1] < losses[0] - 1
@@ -222,7 +234,9 @@ def test_probabilities_train_a_layer_and_an_estimator_runs(lots: mx.Multiplexer)
 
 
 def test_a_band_that_an_input_moves_is_learned() -> None:
-    rules = mx.Rules("d: input[0, 100]; a: real; b: real; 0 <= a <= 100; 0 <= b <= 100; d <= a + b <= d + 0.01")
+    rules = mx.Rules(
+        "d: input[0, 100]; a: real; b: real; 0 <= a <= 100; 0 <= b <= 100; d <= a + b <= d + 0.01"
+    )
     mux = mx.Multiplexer(rules, structure="cascade")
     torch.manual_seed(0)
     d = torch.rand(512) * 80 + 10
@@ -233,7 +247,7 @@ def test_a_band_that_an_input_moves_is_learned() -> None:
         x = mux(net((d / 100).unsqueeze(-1)), d=d).best()
         loss = (x - target).abs().mean()
         optimiser.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         optimiser.step()
     assert loss < 1.0
     assert rules.satisfied(x.detach(), d=d).all()
@@ -243,7 +257,11 @@ def test_an_input_off_the_grid_names_the_row_and_the_helper() -> None:
     rules = mx.Rules("u: input[0, 6]; x: real; y: real; 0 <= x <= 3; 0 <= y <= 3; x + y == u")
     mux = mx.Multiplexer(rules).eval()
     given = torch.tensor([1.5, 1e-9])
-    with pytest.raises(mx.MultiplexError, match=r"row 1\. In float32 the outputs are multiples of .*mux\.on_grid"):
+    with pytest.raises(
+        mx.MultiplexError, match=r"row 1\. In float32 the outputs are multiples of .*mux\.on_grid"
+    ):
         mux(torch.randn(2, 2), u=given)
     rounded = mux.on_grid(u=given)
-    assert rules.satisfied(mux(torch.randn(2, 2), **rounded).best(), functions=None, **rounded).all()
+    assert rules.satisfied(
+        mux(torch.randn(2, 2), **rounded).best(), functions=None, **rounded
+    ).all()

@@ -30,26 +30,40 @@ from multiplexnet.certificate.formats import FORMATS as CHECKED
 from multiplexnet.certificate.margins import margins, solved
 from multiplexnet.certificate.parts import part_from
 from multiplexnet.certificate.questions import Writer
-from multiplexnet.cli import app
-from multiplexnet.errors import EqualityError, InputError, MultiplexError, RecordError, ThinTermError
-from multiplexnet.geometry.formats import FORMATS
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Apply, Atom, Formula, Linear, Variable, conjunction, holds
-from multiplexnet.logic.record import Reader, variables_from
-from multiplexnet.logic.smt import equivalent
+from multiplexnet.compiler.record import RecordReader, variables_from
+from multiplexnet.errors import (
+    EqualityError,
+    InputError,
+    MultiplexError,
+    RecordError,
+    ThinTermError,
+)
+from multiplexnet.exact.formats import FORMATS
+from multiplexnet.language.formula import Apply, Atom, Formula, Linear, Variable, conjunction, holds
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
+from multiplexnet.smt.questions import equivalent
+from multiplexnet.tools.cli import app
 from multiplexnet.transforms import PaperSeparable
 from multiplexnet.transforms.base import precision_of
+from multiplexnet.transforms.tables import named_tables
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {"h": lambda x: x * x, "f": lambda x, y: x * y - 1}
+FUNCTIONS: dict[str, Callable[..., torch.Tensor]] = {
+    "h": lambda x: x * x,
+    "f": lambda x, y: x * y - 1,
+}
 
 Path_ = tuple[Any, ...]
 
 
 def layer(text: str, **options: Any) -> Multiplexer:
     rules = Rules(text)
-    return Multiplexer(rules, functions={name: FUNCTIONS[name] for name in rules.specification.functions}, **options)
+    return Multiplexer(
+        rules,
+        functions={name: FUNCTIONS[name] for name in rules.specification.functions},
+        **options,
+    )
 
 
 def again(certificate: Certificate) -> Certificate:
@@ -70,7 +84,9 @@ def certified(certificate: Certificate) -> bool:
 # --- what is issued is certified -------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if case.satisfiable], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.satisfiable], ids=lambda case: case.name
+)
 def test_the_corpus_is_certified(case: Case) -> None:
     dtype = DTYPES[CASES.index(case) % 4]
     try:
@@ -106,7 +122,9 @@ ORDERING = "ordering y_1 y_0\ny_1 - 2 y_0 >= 0\nneg y_0 > 0.5 or y_1 > 3"
         (lambda: Rules.from_smtlib(SMTLIB), "smtlib"),
         (lambda: Rules.from_smtlib(COUNTED), "smtlib"),
         (
-            lambda: Rules.from_smtlib("(declare-const x Real)(declare-const u Real)(assert (> x u))", inputs=["u"]),
+            lambda: Rules.from_smtlib(
+                "(declare-const x Real)(declare-const u Real)(assert (> x u))", inputs=["u"]
+            ),
             "smtlib",
         ),
         (_z3, "smtlib"),
@@ -119,7 +137,10 @@ def test_rules_from_everywhere(rules: Callable[[], Rules], language: str) -> Non
     mux = Multiplexer(given)
     certificate = mux.certificate
     assert certificate.data["rules"]["language"] == language
-    assert certificate.data["rules"]["text"] == given.specification.text or not given.specification.text
+    assert (
+        certificate.data["rules"]["text"] == given.specification.text
+        or not given.specification.text
+    )
     assert certified(certificate)
     loaded = Multiplexer.from_state(mux.state_dict())
     assert loaded.certificate == certificate
@@ -176,8 +197,16 @@ def test_a_certificate_is_a_document(tmp_path: Path) -> None:
     certificate = mux.certificate
     certificate.save(tmp_path / "c.json")
     read = Certificate.load(tmp_path / "c.json")
-    assert (read, hash(read), read.sound, read.complete) == (certificate, hash(certificate), True, True)
-    assert (read.solver, read.checks) == (mux.compiled.certificate.solver, mux.compiled.certificate.checks)
+    assert (read, hash(read), read.sound, read.complete) == (
+        certificate,
+        hash(certificate),
+        True,
+        True,
+    )
+    assert (read.solver, read.checks) == (
+        mux.compiled.proof.solver,
+        mux.compiled.proof.checks,
+    )
     assert repr(read).startswith("Certificate(sound and complete, float32, z3 ")
     assert mux.certificate is certificate
     assert mux.to(torch.float64).certificate.data["layer"]["dtype"] == "float64"
@@ -190,14 +219,21 @@ def test_tables_that_were_changed_have_no_certificate() -> None:
         "x: real; y: real\nx + y == 1; x >= 0",
     ):
         mux = layer(text)
-        tables = dict(mux.maps.named_buffers())
+        tables = dict(named_tables(mux))
         chosen = next(
-            name
-            for name in ("0.groups.0.transform.anchor", "0.groups.0.transform.origin", "0.separable.lower")
-            if name in tables
+            f"maps.0.{name}"
+            for name in (
+                "groups.0.transform.anchor",
+                "groups.0.transform.origin",
+                "separable.lower",
+            )
+            if f"maps.0.{name}" in tables
         )
         tables[chosen].view(-1)[0] += 2.0**-20
-        with pytest.raises(RecordError, match=f"the table {chosen} of this layer is not the one that its terms give"):
+        with pytest.raises(
+            RecordError,
+            match=f"the table {chosen} of this layer is not the one that its terms give",
+        ):
             mux.certificate  # noqa: B018
     with pytest.raises(RecordError, match="build the layer anew"):
         layer("x >= 2").to("meta").certificate  # noqa: B018
@@ -206,16 +242,30 @@ def test_tables_that_were_changed_have_no_certificate() -> None:
 # --- tampering -------------------------------------------------------------------------------------------------------
 
 EXAMPLES: dict[str, Callable[[], Multiplexer]] = {
-    "boxes": lambda: layer("x: real; y: real\nx >= 2 or x <= -2.3; 0 < y <= 0.1", dtype=torch.float16),
-    "polyhedra": lambda: layer("x: real; y: real\nx >= 0; y >= 0; x + y < 1 or x - 2*y >= 3", dtype=torch.float32),
-    "lattice": lambda: layer("x: real[3]\nsum(x) == 1; x[0] >= 0; x[1] > 0; x[2] <= 1/3", dtype=torch.bfloat16),
-    "cuts": lambda: layer("x: real; y: real; z: real\nx + y == 1; z <= x or x >= 3", dtype=torch.float32),
-    "thin": lambda: layer("x: real; y: real\nx >= 0; x <= 1; y - x >= 0; 1000*y - 1000*x <= 1", dtype=torch.float32),
+    "boxes": lambda: layer(
+        "x: real; y: real\nx >= 2 or x <= -2.3; 0 < y <= 0.1", dtype=torch.float16
+    ),
+    "polyhedra": lambda: layer(
+        "x: real; y: real\nx >= 0; y >= 0; x + y < 1 or x - 2*y >= 3", dtype=torch.float32
+    ),
+    "lattice": lambda: layer(
+        "x: real[3]\nsum(x) == 1; x[0] >= 0; x[1] > 0; x[2] <= 1/3", dtype=torch.bfloat16
+    ),
+    "cuts": lambda: layer(
+        "x: real; y: real; z: real\nx + y == 1; z <= x or x >= 3", dtype=torch.float32
+    ),
+    "thin": lambda: layer(
+        "x: real; y: real\nx >= 0; x <= 1; y - x >= 0; 1000*y - 1000*x <= 1", dtype=torch.float32
+    ),
     "discrete": lambda: layer(
         'n: int[0, 3]; on: bool; c: {"a", "b"}; x: real\nimplies(on, x >= n)\nimplies(c == "a", n == 2)'
     ),
-    "inputs": lambda: layer("x: real; y: real; u: input[0, 10]\nx == 0 and u <= 4 or x >= u and u >= 3; x + y <= u"),
-    "functions": lambda: layer("x: real; y: real; h: function\ny >= h(x) + 1 or y <= h(x) - 1; 0 <= x <= 1"),
+    "inputs": lambda: layer(
+        "x: real; y: real; u: input[0, 10]\nx == 0 and u <= 4 or x >= u and u >= 3; x + y <= u"
+    ),
+    "functions": lambda: layer(
+        "x: real; y: real; h: function\ny >= h(x) + 1 or y <= h(x) - 1; 0 <= x <= 1"
+    ),
     "nearest": lambda: layer("x: real; y: real\n3*x == 1; x + y == 0.7", equality="nearest"),
     "nested": lambda: layer("on: bool[5]; x: real\nsum(on) >= 1\nx >= 0", max_terms=18),
     "smtlib": lambda: Multiplexer(Rules.from_smtlib(COUNTED)),
@@ -258,7 +308,11 @@ def rehashed(data: Any) -> Certificate:
 
 def outcome(data: Any, *, forged: bool = True) -> str:
     try:
-        return "certified" if checked(rehashed(data) if forged else Certificate(data)).certified else "refuted"
+        return (
+            "certified"
+            if checked(rehashed(data) if forged else Certificate(data)).certified
+            else "refuted"
+        )
     except MultiplexError:
         return "unreadable"
 
@@ -285,11 +339,19 @@ def test_a_changed_leaf_is_found(name: str, draw: st.DataObject) -> None:
     data = json.loads(issued(name))
     path = draw.draw(st.sampled_from([path for path in leaves(data) if path[0] != "sha256"]))
     old = at(data, path)
-    value = draw.draw(st.sampled_from([other for other in others(old) if other != old or type(other) is not type(old)]))
+    value = draw.draw(
+        st.sampled_from(
+            [other for other in others(old) if other != old or type(other) is not type(old)]
+        )
+    )
     tampered = changed(data, path, value)
     assert outcome(tampered, forged=False) != "certified"  # the hashes tell
     if outcome(tampered) == "certified":
-        assert path in HISTORY or same_rules(name, path, value) or same_terms(data, tampered), (path, old, value)
+        assert path in HISTORY or same_rules(name, path, value) or same_terms(data, tampered), (
+            path,
+            old,
+            value,
+        )
 
 
 def same_rules(name: str, path: Path_, value: Any) -> bool:
@@ -299,7 +361,10 @@ def same_rules(name: str, path: Path_, value: Any) -> bool:
     if path != ("rules", "text"):
         return False
     if name == "smtlib":
-        new, old = Rules.from_smtlib(value), Rules.from_smtlib(json.loads(issued(name))["rules"]["text"])
+        new, old = (
+            Rules.from_smtlib(value),
+            Rules.from_smtlib(json.loads(issued(name))["rules"]["text"]),
+        )
     else:
         new, old = Rules(value), Rules(json.loads(issued(name))["rules"]["text"])
     return proves(meaning(new.specification) == meaning(old.specification))
@@ -311,7 +376,9 @@ def same_terms(data: Any, tampered: Any) -> bool:
         return False
     variables = variables_from(data["rules"]["variables"])
     before, after = (
-        conjunction(block.formula for block in Reader(variables).blocks(own["blocks"], own["inner"]))
+        conjunction(
+            block.formula for block in RecordReader(variables).blocks(own["blocks"], own["inner"])
+        )
         for own in (data["terms"], tampered["terms"])
     )
     return equivalent(before, after, variables)
@@ -332,7 +399,12 @@ PART = ("layer", "maps", 0, "terms", 0, "parts", 0)
 @pytest.mark.parametrize(
     ("name", "path", "value", "said"),
     [
-        ("boxes", (*TERM, 0, "rows", 0, 1, 0), "9/5", "every term over x implies the rules: term 0 does not"),
+        (
+            "boxes",
+            (*TERM, 0, "rows", 0, 1, 0),
+            "9/5",
+            "every term over x implies the rules: term 0 does not",
+        ),
         ("polyhedra", (*TERM, 0, "rows", 0, 0), "<", "the terms contain every point"),
         (
             "polyhedra",
@@ -341,7 +413,12 @@ PART = ("layer", "maps", 0, "terms", 0, "parts", 0)
             "its anchor is not strictly inside: its slack in row",
         ),
         ("polyhedra", (*PART, "anchor", 0), "1/3", "its anchor is no point of the format"),
-        ("polyhedra", (*PART, "room", 0), "1/2", "what is left of its slacks is not what the certificate says"),
+        (
+            "polyhedra",
+            (*PART, "room", 0),
+            "1/2",
+            "what is left of its slacks is not what the certificate says",
+        ),
         (
             "polyhedra",
             ("layer", "bound", "unit"),
@@ -349,9 +426,24 @@ PART = ("layer", "maps", 0, "terms", 0, "parts", 0)
             "the constants of the error bound are those of float32: not unit",
         ),
         ("polyhedra", ("layer", "dtype"), "bfloat16", "the constants of the error bound"),
-        ("boxes", ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0), "819/4096", "its parts may leave it"),
-        ("boxes", ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0), "1/16", "its parts leave out points of it"),
-        ("boxes", ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0), "1/10", "is no number of the format"),
+        (
+            "boxes",
+            ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0),
+            "819/4096",
+            "its parts may leave it",
+        ),
+        (
+            "boxes",
+            ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0),
+            "1/16",
+            "its parts leave out points of it",
+        ),
+        (
+            "boxes",
+            ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0),
+            "1/10",
+            "is no number of the format",
+        ),
         ("lattice", (*PART, "basis", 0, 0, 1), "2", "term 0: "),
         ("lattice", (*PART, "origin", 0), "1/2", "term 0: "),
         ("discrete", (*PART, "upper", 1), f"1/{2**60}", "on is not the constant 0"),
@@ -409,12 +501,14 @@ def test_a_step_too_fine_is_found_even_with_margins_to_match() -> None:
 
 def _margins(part: dict[str, Any]) -> tuple[list[str], list[str]]:
     """What a forger would write for the margins of another lattice."""
-    found: Any = part_from(part, Reader([Variable(f"x[{i}]", i) for i in range(3)]))
+    found: Any = part_from(part, RecordReader([Variable(f"x[{i}]", i) for i in range(3)]))
     rows = [
         ({v.index: row.linear.coefficient(v) * found.step for v in found._t}, -row.linear.constant)
         for row in [*found.rows, *found._cut_rows(), *found._bounds()]
     ]
-    made = margins(rows, [c / found.step for c in found.anchor], CHECKED["float64"].unit, Fraction(1, 2))
+    made = margins(
+        rows, [c / found.step for c in found.anchor], CHECKED["float64"].unit, Fraction(1, 2)
+    )
     return list(map(str, made.room)), list(map(str, made.slack))
 
 
@@ -438,7 +532,9 @@ def test_other_rules_are_no_forgery_but_other_rules() -> None:
 
 @settings(max_examples=25)
 @given(formulas(depth=2), points())
-def test_cvc5_reads_formulas_as_they_are_meant(formula: Formula, point: dict[Variable, Fraction]) -> None:
+def test_cvc5_reads_formulas_as_they_are_meant(
+    formula: Formula, point: dict[Variable, Fraction]
+) -> None:
     writer = Writer(VARIABLES)
     here = [writer.formula(Atom(Linear.of(v) - value, "==")) for v, value in point.items()]
     said, is_true = writer.formula(formula), holds(formula, point)
@@ -463,9 +559,21 @@ def test_formats_agree(name: str) -> None:
     precision = precision_of(getattr(torch, name))
     assert ours.bound["unit"] == Fraction(precision.unit)
     assert ours.bound["tiny"] == Fraction(precision.tiny)
-    assert (ours.largest, ours.smallest) == (theirs.max, theirs.tiny) == (Fraction(precision.largest), theirs.tiny)
+    assert (
+        (ours.largest, ours.tiny)
+        == (theirs.max, theirs.tiny)
+        == (Fraction(precision.largest), theirs.tiny)
+    )
     random = np.random.default_rng(0)
-    values = [Fraction(0), theirs.tiny, theirs.max, Fraction(1), Fraction(1, 3), theirs.tiny / 2, theirs.max * 2]
+    values = [
+        Fraction(0),
+        theirs.tiny,
+        theirs.max,
+        Fraction(1),
+        Fraction(1, 3),
+        theirs.tiny / 2,
+        theirs.max * 2,
+    ]
     values += [
         Fraction(float(v)) * Fraction(2) ** int(e)
         for v, e in zip(random.normal(size=200), random.integers(-30, 15, 200), strict=True)
@@ -485,7 +593,10 @@ def test_coordinates_of_a_lattice(n: int, d: int, draw: st.DataObject) -> None:
     basis = draw.draw(st.lists(st.lists(small, min_size=d, max_size=d), min_size=n, max_size=n))
     origin = draw.draw(st.lists(small, min_size=n, max_size=n))
     t = draw.draw(st.lists(small, min_size=d, max_size=d))
-    x = [o + sum(c * v for c, v in zip(row, t, strict=True)) for o, row in zip(origin, basis, strict=True)]
+    x = [
+        o + sum(c * v for c, v in zip(row, t, strict=True))
+        for o, row in zip(origin, basis, strict=True)
+    ]
     rank = int(np.linalg.matrix_rank(np.array(basis, dtype=float)))
     sparse = [{j: c for j, c in enumerate(row) if c} for row in basis]
     if rank < d:
@@ -493,9 +604,13 @@ def test_coordinates_of_a_lattice(n: int, d: int, draw: st.DataObject) -> None:
             solved(origin, sparse, d)
         return
     coordinates, zero = solved(origin, sparse, d)
-    value = [sum((c * x[i] for i, c in affine[0].items()), affine[1]) for affine in (*coordinates, *zero)]
+    value = [
+        sum((c * x[i] for i, c in affine[0].items()), affine[1]) for affine in (*coordinates, *zero)
+    ]
     assert value == [*t, *[0] * (n - d)]
-    normals = np.array([[float(affine[0].get(i, 0)) for i in range(n)] for affine in zero]).reshape(n - d, n)
+    normals = np.array([[float(affine[0].get(i, 0)) for i in range(n)] for affine in zero]).reshape(
+        n - d, n
+    )
     assert np.linalg.matrix_rank(normals) == n - d
 
 
@@ -544,7 +659,10 @@ def test_as_json(files: Path) -> None:
     assert answer["questions"] == 4
     failed = [s for s in answer["statements"] if not s["holds"]]
     assert failed[0]["statement"] == "sound: every term over x, y implies the rules"
-    assert {name: Fraction(value) for name, value in failed[0]["point"].items()}.keys() == {"x", "y"}
+    assert {name: Fraction(value) for name, value in failed[0]["point"].items()}.keys() == {
+        "x",
+        "y",
+    }
     assert "error" in json.loads(run("certify", files / "own.rules", "--json").stdout)
 
 
@@ -555,11 +673,15 @@ def test_without_the_compiler(files: Path) -> None:
         "from multiplexnet.__main__ import main\n"
         "try: main()\nexcept SystemExit as end: assert end.code == 0\n"
         "used = [n for n in sys.modules if n.partition('.')[0] in ('z3', 'torch', 'numpy', 'scipy')]\n"
-        "used += [n for n in sys.modules if n.startswith(('multiplexnet.logic.dnf', 'multiplexnet.logic.certify', "
-        "'multiplexnet.logic.encoder', 'multiplexnet.geometry', 'multiplexnet.transforms', 'multiplexnet.layer'))]\n"
+        "used += [n for n in sys.modules if n.startswith(('multiplexnet.compiler.compile', "
+        "'multiplexnet.compiler.proof', "
+        "'multiplexnet.smt.encoder', 'multiplexnet.geometry', 'multiplexnet.transforms', "
+        "'multiplexnet.layer.multiplexer'))]\n"
         "assert not used, used"
     )
-    done = subprocess.run([sys.executable, "-c", code, files / "good.json"], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, "-c", code, files / "good.json"], capture_output=True, text=True
+    )
     assert done.returncode == 0, done.stderr
 
 
@@ -567,12 +689,18 @@ def test_without_cvc5_it_says_what_to_install(files: Path, monkeypatch: pytest.M
     monkeypatch.setitem(sys.modules, "cvc5", None)
     result = run("certify", files / "good.json")
     assert result.exit_code == 2
-    assert result.stderr == "error: checking a certificate needs cvc5: pip install 'multiplexnet[certify]'\n"
+    assert (
+        result.stderr
+        == "error: checking a certificate needs cvc5: pip install 'multiplexnet[certify]'\n"
+    )
 
 
 def test_every_part_has_its_hash() -> None:
     data = json.loads(issued("boxes"))
     assert data["sha256"] == hashes(data)
     assert set(data["sha256"]) == {*PARTS, "document"}
-    reordered = {name: dict(reversed(data[name].items())) if name in PARTS else data[name] for name in reversed(data)}
+    reordered = {
+        name: dict(reversed(data[name].items())) if name in PARTS else data[name]
+        for name in reversed(data)
+    }
     assert outcome(reordered, forged=False) == "certified"

@@ -49,7 +49,9 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         records[:, 0], records[:, 1] = PARENT.numpy()[fine], fine
         path = tmp_path / "cifar100" / f"{split}.bin"
         path.write_bytes(records.tobytes())
-        monkeypatch.setitem(data.SHA256, f"cifar100/{split}.bin", hashlib.sha256(path.read_bytes()).hexdigest())
+        monkeypatch.setitem(
+            data.SHA256, f"cifar100/{split}.bin", hashlib.sha256(path.read_bytes()).hexdigest()
+        )
         shard = backbones._path(torch.from_numpy(records[:, 2:]).reshape(-1, 3, 32, 32), tmp_path)
         shard.parent.mkdir(exist_ok=True)
         centre = generator.normal(size=(12, backbones.FEATURES))[fine]
@@ -79,12 +81,26 @@ def test_every_method_on_features(folder: Path, capsys: pytest.CaptureFixture[st
     lines = fitted(folder, "--epochs", "1", drawing=True)
     assert [line["method"] for line in lines] == list(HEADS)
     for line in lines:
-        assert set(line) == {"method", "backbone", "hidden", "seed", "fine", "coarse", "satisfied", "seconds"}
+        assert set(line) == {
+            "method",
+            "backbone",
+            "hidden",
+            "seed",
+            "fine",
+            "coarse",
+            "satisfied",
+            "seconds",
+        }
         assert (line["fine"] is None) == (line["method"] == "superclass")
         assert 0 <= line["coarse"] <= 100
         assert line["satisfied"] == 100 or "multiplexnet" not in line["method"]
-    assert min(line["satisfied"] for line in lines) < 100, "after so few steps the others must be unsure"
-    assert {path.name for path in Path("figures").iterdir()} == {"cifar100_accuracy.png", "cifar100_confidence.png"}
+    assert min(line["satisfied"] for line in lines) < 100, (
+        "after so few steps the others must be unsure"
+    )
+    assert {path.name for path in Path("figures").iterdir()} == {
+        "cifar100_accuracy.png",
+        "cifar100_confidence.png",
+    }
     assert "multiplexnet-superclass" in capsys.readouterr().out
 
 
@@ -96,7 +112,9 @@ def test_heads_with_and_without_hidden_units_are_kept_apart(folder: Path) -> Non
 
 @pytest.mark.parametrize("method", ["hierarchical", "multiplexnet-paper", "multiplexnet"])
 def test_a_small_wide_network_on_images(folder: Path, method: str) -> None:
-    (line,) = fitted(folder, "--backbone", "wrn-10-1", "--methods", method, "--epochs", "1", "--images", "60")
+    (line,) = fitted(
+        folder, "--backbone", "wrn-10-1", "--methods", method, "--epochs", "1", "--images", "60"
+    )
     assert line["backbone"] == "wrn-10-1"
     assert line["satisfied"] == 100 or method == "hierarchical"
 
@@ -145,10 +163,20 @@ def test_two_processes_share_the_work(folder: Path) -> None:
     checksums = {name: value for name, value in data.SHA256.items() if name.startswith("cifar100")}
     driver = DRIVER.format(experiments=str(Path(cifar100.__file__).parent), checksums=checksums)
     (folder / "driver.py").write_text(driver)
-    launch = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "driver.py"]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node",
+        "2",
+        "driver.py",
+    ]
     options = f"--data {folder} --results results --figures figures --seeds 0 --epochs 1 --batch 20"
     methods = "--backbone wrn-10-1 --methods multiplexnet"
-    done = subprocess.run([*launch, *options.split(), *methods.split()], capture_output=True, text=True, cwd=folder)
+    done = subprocess.run(
+        [*launch, *options.split(), *methods.split()], capture_output=True, text=True, cwd=folder
+    )
     assert done.returncode == 0, done.stderr
     lines = harness.read(Path("results/cifar100.jsonl"))
     assert [line["satisfied"] for line in lines] == [100]
@@ -175,7 +203,9 @@ def test_the_rules_hold_exactly_and_so_does_what_they_mean(
     answer = head.answer(z)
     assert bool(superclasses.certain(answer.logits, hierarchy, 0.95).all())
     assert answer.fine is not None
-    assert torch.equal(hierarchy.parent[answer.fine], answer.coarse), "with α > 5/6 the best class is inside"
+    assert torch.equal(hierarchy.parent[answer.fine], answer.coarse), (
+        "with α > 5/6 the best class is inside"
+    )
 
 
 def test_the_verdict_is_never_too_kind(hierarchy: Hierarchy) -> None:
@@ -199,7 +229,10 @@ def _enough(logits: list[float], hierarchy: Hierarchy) -> bool:
     with localcontext() as context:
         context.prec = 60
         shares = [Decimal(value).exp() for value in logits]
-        return any(sum(shares[c] for c in own) >= Decimal("0.95") * sum(shares) for own in hierarchy.members.tolist())
+        return any(
+            sum(shares[c] for c in own) >= Decimal("0.95") * sum(shares)
+            for own in hierarchy.members.tolist()
+        )
 
 
 def test_bounds_are_rounded_up_and_pass_gradients_on() -> None:
@@ -219,11 +252,17 @@ def test_the_objective_written_out(hierarchy: Hierarchy) -> None:
     total = torch.zeros(50, dtype=torch.float64)
     for k in range(4):
         moved = s.clone()
-        moved[:, k] = math.log(19) + s[:, [j for j in range(4) if j != k]].logsumexp(-1) + F.softplus(s[:, k])
+        moved[:, k] = (
+            math.log(19) + s[:, [j for j in range(4) if j != k]].logsumexp(-1) + F.softplus(s[:, k])
+        )
         classes = z.double() + (moved - s)[:, PARENT]
         log_pi = s.log_softmax(-1)[:, k]
-        total += log_pi.exp() * (F.cross_entropy(classes, fine, reduction="none") + log_pi + math.log(4))
-    torch.testing.assert_close(Tied(hierarchy, 0.95).loss(z, fine).double(), total, rtol=1e-4, atol=1e-4)
+        total += log_pi.exp() * (
+            F.cross_entropy(classes, fine, reduction="none") + log_pi + math.log(4)
+        )
+    torch.testing.assert_close(
+        Tied(hierarchy, 0.95).loss(z, fine).double(), total, rtol=1e-4, atol=1e-4
+    )
 
 
 def test_the_objective_of_the_paper_written_out(hierarchy: Hierarchy) -> None:
@@ -233,9 +272,13 @@ def test_the_objective_of_the_paper_written_out(hierarchy: Hierarchy) -> None:
     head = Paper(hierarchy, 0.95)
     for k in range(4):
         moved, mine = x.clone(), k == PARENT
-        moved[:, mine] = math.log(19) + x[:, ~mine].logsumexp(-1, keepdim=True) + F.softplus(x[:, mine])
+        moved[:, mine] = (
+            math.log(19) + x[:, ~mine].logsumexp(-1, keepdim=True) + F.softplus(x[:, mine])
+        )
         weight = log_pi[:, _term(head, k)]
-        total += weight.exp() * (F.cross_entropy(moved, fine, reduction="none") + weight + math.log(4))
+        total += weight.exp() * (
+            F.cross_entropy(moved, fine, reduction="none") + weight + math.log(4)
+        )
     torch.testing.assert_close(head.loss(z, fine).double(), total, rtol=1e-4, atol=1e-4)
 
 
@@ -269,11 +312,15 @@ def test_dl2_asks_every_super_class_for_much_or_little(hierarchy: Hierarchy) -> 
 
 
 @pytest.mark.parametrize("method", ["vanilla", "multiplexnet"])
-def test_half_a_cross_entropy_of_the_super_class_is_added(method: str, hierarchy: Hierarchy) -> None:
+def test_half_a_cross_entropy_of_the_super_class_is_added(
+    method: str, hierarchy: Hierarchy
+) -> None:
     z, fine = torch.randn(50, 12), torch.randint(12, (50,))
     p = torch.stack([z.softmax(-1)[:, i == PARENT].sum(-1) for i in range(4)], -1)
     extra = -0.5 * p[torch.arange(50), PARENT[fine]].log()
-    more, less = (HEADS[name](hierarchy, 0.95).loss(z, fine) for name in (f"{method}-superclass", method))
+    more, less = (
+        HEADS[name](hierarchy, 0.95).loss(z, fine) for name in (f"{method}-superclass", method)
+    )
     torch.testing.assert_close(more - less, extra, rtol=1e-4, atol=1e-5)
 
 
@@ -282,19 +329,31 @@ def test_hierarchical_decides_the_super_class_first(hierarchy: Hierarchy) -> Non
     z[0, 7], z[0, 12 + 1], z[0, 2] = 9.0, 5.0, 1.0  # class 7 belongs to 3, but super-class 1 leads
     answer = HEADS["hierarchical"](hierarchy, 0.95).answer(z)
     assert (int(answer.coarse), int(answer.fine if answer.fine is not None else -1)) == (1, 2)
-    torch.testing.assert_close(hierarchy.logits(answer.logits).softmax(-1), z[:, 12:].double().softmax(-1))
+    torch.testing.assert_close(
+        hierarchy.logits(answer.logits).softmax(-1), z[:, 12:].double().softmax(-1)
+    )
 
 
 def test_labels_without_a_hierarchy_are_refused() -> None:
-    with pytest.raises(harness.ExperimentError, match="5 pairs of class and super-class, 4 classes, 2 super-classes"):
+    with pytest.raises(
+        harness.ExperimentError,
+        match="5 pairs of class and super-class, 4 classes, 2 super-classes",
+    ):
         Hierarchy(torch.tensor([0, 1, 2, 3, 3]), torch.tensor([0, 0, 1, 1, 0]))
 
 
 def test_differences_are_taken_seed_by_seed() -> None:
     table = {"vanilla": [70.0, 75.0, 80.0], "multiplexnet": [71.0, 76.5, 80.5]}
-    lines = [{"method": m, "seed": seed, "coarse": v} for m, values in table.items() for seed, v in enumerate(values)]
+    lines = [
+        {"method": m, "seed": seed, "coarse": v}
+        for m, values in table.items()
+        for seed, v in enumerate(values)
+    ]
     found = cifar100.paired(
-        [*lines, {"method": "vanilla", "seed": 9, "coarse": 1.0}], "multiplexnet", "vanilla", "coarse"
+        [*lines, {"method": "vanilla", "seed": 9, "coarse": 1.0}],
+        "multiplexnet",
+        "vanilla",
+        "coarse",
     )
     assert found == pytest.approx([1.0, 1.5, 0.5])
 
@@ -331,8 +390,20 @@ def _window(image: Tensor, down: int, right: int, mirrored: bool) -> Tensor:
 
 
 CHANNELS = (
-    *((32, 16, 1, 3, 1), (16, 24, 6, 3, 2), (24, 24, 6, 3, 1), (24, 40, 6, 5, 2), (40, 40, 6, 5, 1)),
-    *((40, 80, 6, 3, 2), (80, 80, 6, 3, 1), (80, 80, 6, 3, 1), (80, 112, 6, 5, 1), (112, 112, 6, 5, 1)),
+    *(
+        (32, 16, 1, 3, 1),
+        (16, 24, 6, 3, 2),
+        (24, 24, 6, 3, 1),
+        (24, 40, 6, 5, 2),
+        (40, 40, 6, 5, 1),
+    ),
+    *(
+        (40, 80, 6, 3, 2),
+        (80, 80, 6, 3, 1),
+        (80, 80, 6, 3, 1),
+        (80, 112, 6, 5, 1),
+        (112, 112, 6, 5, 1),
+    ),
     *((112, 112, 6, 5, 1), (112, 192, 6, 5, 2), *((192, 192, 6, 5, 1),) * 3, (192, 320, 6, 3, 1)),
 )
 """Inputs, outputs, expansion, kernel and stride of the sixteen blocks of EfficientNet-Lite0."""
@@ -342,13 +413,28 @@ def test_folding_changes_nothing() -> None:
     """Against the same network layer by layer, batch norms and padding as they are, with random weights."""
     state: dict[str, Tensor] = {}
     image = torch.randint(256, (1, 3, 32, 32))
-    large = F.interpolate(image.float(), size=112, mode="bicubic", align_corners=False).clamp(0, 255)
+    large = F.interpolate(image.float(), size=112, mode="bicubic", align_corners=False).clamp(
+        0, 255
+    )
     x = F.relu6(_layer(state, "_conv_stem", "_bn0", (large - 127) / 128, 32, 3, 2))
     for number, (inputs, outputs, expansion, kernel, stride) in enumerate(CHANNELS):
         name, y = f"_blocks.{number}.", x
         if expansion > 1:
-            y = F.relu6(_layer(state, name + "_expand_conv", name + "_bn0", y, inputs * expansion, 1, 1))
-        y = F.relu6(_layer(state, name + "_depthwise_conv", name + "_bn1", y, inputs * expansion, kernel, stride, True))
+            y = F.relu6(
+                _layer(state, name + "_expand_conv", name + "_bn0", y, inputs * expansion, 1, 1)
+            )
+        y = F.relu6(
+            _layer(
+                state,
+                name + "_depthwise_conv",
+                name + "_bn1",
+                y,
+                inputs * expansion,
+                kernel,
+                stride,
+                True,
+            )
+        )
         y = _layer(state, name + "_project_conv", name + "_bn2", y, outputs, 1, 1)
         x = x + y if x.shape == y.shape else y
     x = F.relu6(_layer(state, "_conv_head", "_bn1", x, backbones.FEATURES, 1, 1)).mean((2, 3))
@@ -372,10 +458,18 @@ def _layer(
     weight = weight / math.sqrt(weight[0].numel())
     state[f"{conv}.weight"] = weight
     state |= {f"{norm}.weight": torch.rand(outputs) + 0.5, f"{norm}.bias": torch.randn(outputs)}
-    state |= {f"{norm}.running_mean": torch.randn(outputs), f"{norm}.running_var": torch.rand(outputs) + 0.5}
+    state |= {
+        f"{norm}.running_mean": torch.randn(outputs),
+        f"{norm}.running_var": torch.rand(outputs) + 0.5,
+    }
     total = max((math.ceil(x.shape[2] / stride) - 1) * stride + kernel - x.shape[2], 0)
     before, after = total // 2, total - total // 2
-    y = F.conv2d(F.pad(x, (before, after, before, after)), weight, stride=stride, groups=inputs if deep else 1)
+    y = F.conv2d(
+        F.pad(x, (before, after, before, after)),
+        weight,
+        stride=stride,
+        groups=inputs if deep else 1,
+    )
     mean, variance = state[f"{norm}.running_mean"], state[f"{norm}.running_var"]
     return F.batch_norm(y, mean, variance, state[f"{norm}.weight"], state[f"{norm}.bias"], eps=1e-3)
 
@@ -386,7 +480,11 @@ def test_features_are_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatc
     class Network(nn.Module):
         def forward(self, pixels: Tensor) -> Tensor:
             calls.append(len(pixels))
-            return pixels.float().mean((1, 2, 3), keepdim=False)[:, None].expand(-1, backbones.FEATURES)
+            return (
+                pixels.float()
+                .mean((1, 2, 3), keepdim=False)[:, None]
+                .expand(-1, backbones.FEATURES)
+            )
 
     monkeypatch.setattr(backbones, "lite0", Network)
     monkeypatch.setattr(backbones, "SHARD", 40)
@@ -400,7 +498,9 @@ def test_features_are_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatc
     assert torch.equal(first, again)
     damaged = backbones._path(images[40:80], data.cache())
     damaged.write_bytes(damaged.read_bytes()[:200])
-    with pytest.raises(harness.ExperimentError, match=f"{damaged.name} cannot be read .*: delete it"):
+    with pytest.raises(
+        harness.ExperimentError, match=f"{damaged.name} cannot be read .*: delete it"
+    ):
         backbones.features([images], folder, accelerator)
 
 

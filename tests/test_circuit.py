@@ -13,23 +13,28 @@ from oracle import meaning, proves
 from strategies import VARIABLES, formulas
 from test_compile import APART, all_terms, terms_meaning
 
+from multiplexnet.compiler import circuit
+from multiplexnet.compiler import compile as dnf
+from multiplexnet.compiler.circuit import kept_terms, simplified
+from multiplexnet.compiler.compile import compile_rules
+from multiplexnet.compiler.components import conjuncts
+from multiplexnet.compiler.normal import normal_form
+from multiplexnet.compiler.proof import proof_of
+from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
-from multiplexnet.logic import circuit, dnf
-from multiplexnet.logic.certify import certificate
-from multiplexnet.logic.circuit import kept_terms, simplified
-from multiplexnet.logic.components import conjuncts
-from multiplexnet.logic.dnf import compile_rules
-from multiplexnet.logic.formula import Formula, Rule, Specification, conjunction
-from multiplexnet.logic.normal import normal_form
-from multiplexnet.logic.smt import equivalent, satisfiable
-from multiplexnet.logic.terms import Block, Compiled, Term
+from multiplexnet.language.formula import Formula, Rule, Specification, conjunction
 from multiplexnet.rules import Rules
+from multiplexnet.smt.questions import equivalent, satisfiable
 
 FAMILIES = {
     "thirty_terms": ("on: bool[5]; x: real\nsum(on) >= 1\nx >= 0", 18, 31),
     "one_of_twenty": ("on: bool[20]\nsum(on) >= 1", 120, 2**20 - 1),
     "three_of_thirty": ("on: bool[30]\nsum(on) <= 3", 200, sum(comb(30, k) for k in range(4))),
-    "colours_in_a_row": ('c: {"r", "g", "b"}[12]\nall(c[i] != c[i + 1] for i in range(11))', 110, 3 * 2**11),
+    "colours_in_a_row": (
+        'c: {"r", "g", "b"}[12]\nall(c[i] != c[i + 1] for i in range(11))',
+        110,
+        3 * 2**11,
+    ),
     "actuators": (
         "on: bool[12]; a: real[12]\nall((200 < a[i] < 400) if on[i] else a[i] == 0 for i in range(12))\nsum(on) <= 4",
         80,
@@ -64,7 +69,7 @@ def test_families_fit_into_fewer_terms_than_they_stand_for(name: str) -> None:
     found = nested(rules, budget)
     assert kept_terms(found.blocks) <= budget
     assert found.complete
-    assert found.certificate.sound
+    assert found.proof.sound
     assert any(term.blocks for _, term in found.terms)
     if size is not None:
         assert max(block.size for block in found.blocks) == size
@@ -90,7 +95,9 @@ def test_what_does_not_fall_apart_is_refused_as_before() -> None:
 
 
 @pytest.mark.usefixtures("always")
-@pytest.mark.parametrize("case", [case for case in CASES if case.satisfiable], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if case.satisfiable], ids=lambda case: case.name
+)
 def test_the_corpus_survives_decomposition(case: Case) -> None:
     rules = Rules(case.text)
     try:
@@ -121,8 +128,13 @@ def assert_well_formed(found: Compiled) -> None:
         inner = [output for part in term.blocks for output in part.outputs]
         assert len(set(inner)) == len(inner)
         assert set(inner) <= set(block.outputs)
-        assert {v for v, _ in term.fixed} == {v for v in block.outputs if v.is_discrete} - set(inner)
-        assert not {s for row in term.rows for s, _ in row.linear.terms} & {*inner, *(v for v, _ in term.fixed)}
+        assert {v for v, _ in term.fixed} == {v for v in block.outputs if v.is_discrete} - set(
+            inner
+        )
+        assert not {s for row in term.rows for s, _ in row.linear.summands} & {
+            *inner,
+            *(v for v, _ in term.fixed),
+        }
 
 
 def test_decomposition_is_the_same_in_every_run() -> None:
@@ -142,7 +154,7 @@ def test_shared_parts_are_one_object() -> None:
     assert len({(b.outputs, b.size) for b in blocks.values()}) == len(blocks)
 
 
-# --- the certificate ------------------------------------------------------------------------------------------------
+# --- the proof ------------------------------------------------------------------------------------------------
 
 
 def faulty(block: Block, change: object) -> Block:
@@ -150,7 +162,10 @@ def faulty(block: Block, change: object) -> Block:
     for k, term in enumerate(block.terms):
         if term.blocks:
             inner = (faulty(term.blocks[0], change), *term.blocks[1:])
-            return Block(block.outputs, (*block.terms[:k], replace(term, blocks=inner), *block.terms[k + 1 :]))
+            return Block(
+                block.outputs,
+                (*block.terms[:k], replace(term, blocks=inner), *block.terms[k + 1 :]),
+            )
     return Block(block.outputs, change(block.terms))  # type: ignore[operator]
 
 
@@ -165,14 +180,15 @@ def wrong_value(terms: Sequence[Term]) -> tuple[Term, ...]:
 
 @pytest.mark.parametrize("change", [missing, wrong_value])
 @pytest.mark.parametrize(
-    "text", ["on: bool[8]\nsum(on) <= 3", 'c: {"r", "g", "b"}[5]\nall(c[i] != c[i + 1] for i in range(4))']
+    "text",
+    ["on: bool[8]\nsum(on) <= 3", 'c: {"r", "g", "b"}[5]\nall(c[i] != c[i + 1] for i in range(4))'],
 )
 def test_the_certificate_sees_a_fault_deep_inside(text: str, change: object) -> None:
     specification = Rules(text).specification
     found = compile_rules(specification, max_terms=40, nested=True)
-    certificate(specification, found.blocks, complete=True)
+    proof_of(specification, found.blocks, complete=True)
     with pytest.raises(AssertionError, match=r"do not contain every point|does not imply"):
-        certificate(specification, [faulty(found.blocks[0], change)], complete=True)
+        proof_of(specification, [faulty(found.blocks[0], change)], complete=True)
 
 
 def test_a_false_claim_is_refused() -> None:
@@ -182,7 +198,7 @@ def test_a_false_claim_is_refused() -> None:
     inner = next(part for term in block.terms for part in term.blocks)
     claims = {id(inner): (inner, conjunction([]))}
     with pytest.raises(AssertionError, match="not what it is said to be"):
-        certificate(specification, [block], complete=True, claims=claims)
+        proof_of(specification, [block], complete=True, claims=claims)
 
 
 # --- simplification -------------------------------------------------------------------------------------------------

@@ -15,8 +15,8 @@ import torch
 from corpus import by_name
 from torch import Tensor, nn
 
-from multiplexnet.branches import Branches
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 # What torch warns of in its own code.
@@ -96,7 +96,9 @@ def test_a_loss_is_one_graph(name: str) -> None:
 
     raw = torch.randn(8, mux.in_features, dtype=torch.float64, requires_grad=True)
     expected = torch.autograd.grad(loss(raw), raw)[0]
-    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(raw), raw)[0]
+    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(raw), raw)[
+        0
+    ]
     assert torch.allclose(found, expected)
 
 
@@ -143,14 +145,20 @@ def test_export_for_any_batch(name: str) -> None:
     assert obeys(mux, x)
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "hexagon", "simplex", "nested", "paper_sum_or"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "hexagon", "simplex", "nested", "paper_sum_or"]
+)
 def test_onnxruntime_gives_the_same_bits(name: str, tmp_path: Path) -> None:
     mux = layer(name).eval()
     batch = torch.export.Dim("batch", min=2, max=10_000)
-    program = torch.onnx.export(Best(mux), (raws(mux, 2),), dynamo=True, verbose=False, dynamic_shapes=({0: batch},))
+    program = torch.onnx.export(
+        Best(mux), (raws(mux, 2),), dynamo=True, verbose=False, dynamic_shapes=({0: batch},)
+    )
     assert program is not None
     program.save(str(tmp_path / "layer.onnx"))
-    session = onnxruntime.InferenceSession(str(tmp_path / "layer.onnx"), providers=["CPUExecutionProvider"])
+    session = onnxruntime.InferenceSession(
+        str(tmp_path / "layer.onnx"), providers=["CPUExecutionProvider"]
+    )
     raw = raws(mux, 200)
     (found,) = session.run(None, {session.get_inputs()[0].name: raw.numpy()})
     x = torch.from_numpy(found)
@@ -196,7 +204,9 @@ def test_gradients_are_right(name: str) -> None:
     """Also twice; ties between rows and the rounding to a lattice aside, which random points stay clear of."""
     mux = layer(name, torch.float64)
     raw = torch.randn(2, mux.in_features, dtype=torch.float64, requires_grad=True)
-    rough = 1e-3 if name == "simplex" else 1e-6  # the lattice is a staircase with steps of 2⁻⁴⁰ or so
+    rough = (
+        1e-3 if name == "simplex" else 1e-6
+    )  # the lattice is a staircase with steps of 2⁻⁴⁰ or so
     assert torch.autograd.gradcheck(Best(mux), raw, eps=rough, atol=1e-4)
     assert torch.autograd.gradgradcheck(Best(mux), raw, eps=1e-5, atol=1e-4)
 
@@ -226,7 +236,9 @@ def test_the_loss_under_function_transforms() -> None:
 def test_autocast(name: str) -> None:
     """A network under autocast speaks bfloat16; the layer still gives float32 numbers that obey."""
     mux = layer(name)
-    given: dict[str, Any] = {"limit": torch.linspace(-10, 500, 50)} if name == "design_actuator" else {}
+    given: dict[str, Any] = (
+        {"limit": torch.linspace(-10, 500, 50)} if name == "design_actuator" else {}
+    )
     head = nn.Linear(3, mux.in_features)
     with torch.autocast("cpu", torch.bfloat16):
         raw = head(100 * torch.randn(50, 3))
@@ -264,10 +276,14 @@ def test_replicas_share_nothing_that_moves() -> None:
     for replica, part in zip(replicas, raw.chunk(2), strict=True):
         assert torch.equal(replica(part).best(), mux(part).best())
     own = {buffer.data_ptr() for buffer in mux.buffers()}
-    assert own.isdisjoint(buffer.data_ptr() for replica in replicas for buffer in replica.buffers() if buffer.numel())
+    assert own.isdisjoint(
+        buffer.data_ptr() for replica in replicas for buffer in replica.buffers() if buffer.numel()
+    )
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "hexagon", "simplex", "twenty_two_sided", "mixed"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "hexagon", "simplex", "twenty_two_sided", "mixed"]
+)
 def test_nothing_assumes_a_cpu(name: str) -> None:
     """On the meta device everything moves, and shapes come out; a tensor left behind would raise."""
     mux = layer(name).to("meta")

@@ -18,12 +18,12 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from multiplexnet import __version__
-from multiplexnet.cli import app
-from multiplexnet.logic.diagnose import Explanation, Range, TermShape, explain
-from multiplexnet.logic.formula import Atom, Linear
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.terms import Block, Term
-from multiplexnet.reports import explain_json, explain_text
+from multiplexnet.compiler.diagnose import Explanation, Range, TermShape, explain
+from multiplexnet.compiler.terms import Block, Term
+from multiplexnet.language.formula import Atom, Linear
+from multiplexnet.language.parse import parse
+from multiplexnet.tools.cli import app
+from multiplexnet.tools.reports import explain_json, explain_text
 
 ACTUATOR = Path(__file__).parents[1] / "examples" / "actuator.rules"
 COMMAND = [sys.executable, "-W", "error", "-m", "multiplexnet"]
@@ -43,7 +43,9 @@ def run_json(*arguments: object) -> dict[str, Any]:
 @pytest.fixture
 def files(tmp_path: Path) -> Path:
     (tmp_path / "good.csv").write_text("limit,a,b\n500,0,3\n700,250.5,252.5\n")
-    (tmp_path / "bad.csv").write_text("id,limit,a,b\n1,500,0,3\n2,700,250.5,252.4\n3,700,400,402\n4,100,0,5\n")
+    (tmp_path / "bad.csv").write_text(
+        "id,limit,a,b\n1,500,0,3\n2,700,250.5,252.4\n3,700,400,402\n4,100,0,5\n"
+    )
     (tmp_path / "clash.rules").write_text("x: real; y: real\nx >= 2\ny >= 0\nx + y <= 1\ny <= 9\n")
     (tmp_path / "gap.rules").write_text("u: input[0, 10]; x: real\nx >= u\nx <= 5\n")
     (tmp_path / "wrong.rules").write_text("x: real\nx >= y\n")
@@ -114,7 +116,12 @@ def test_check_as_json(files: Path) -> None:
             },
         ],
         "domains": [
-            {"variable": "limit", "domain": "input[250, 1000]", "rows_outside": 1, "first_row_outside": 4},
+            {
+                "variable": "limit",
+                "domain": "input[250, 1000]",
+                "rows_outside": 1,
+                "first_row_outside": 4,
+            },
         ],
         "columns": {"a": "a", "b": "b", "limit": "limit"},
         "ignored_columns": ["id"],
@@ -141,12 +148,14 @@ def test_check_shows_numbers_that_are_short(files: Path) -> None:
     result = run("check", files / "thirds.rules", files / "x.csv")
     assert "1/3" in result.stdout
     assert "≈ 4" in result.stdout
-    exact = run_json("check", files / "thirds.rules", files / "x.csv")["rules"][1]["largest_violation"]
+    exact = run_json("check", files / "thirds.rules", files / "x.csv")["rules"][1][
+        "largest_violation"
+    ]
     assert Fraction(exact) == 4 - Fraction(1, 10**40)
 
 
 def test_progress_goes_to_standard_error(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multiplexnet.cli.SLOW_SECONDS", -1.0)
+    monkeypatch.setattr("multiplexnet.tools.cli.SLOW_SECONDS", -1.0)
     assert run_json("check", ACTUATOR, files / "good.csv")["rows"] == 2
 
 
@@ -170,7 +179,17 @@ def test_explain_shows_terms_and_ranges() -> None:
 def test_explain_as_json() -> None:
     answer = run_json("explain", ACTUATOR)
     assert set(answer) == {
-        *("rules_file", "outputs", "inputs", "functions", "rules", "ranges", "diagnosis", "problem", "blocks"),
+        *(
+            "rules_file",
+            "outputs",
+            "inputs",
+            "functions",
+            "rules",
+            "ranges",
+            "diagnosis",
+            "problem",
+            "blocks",
+        ),
         *("complete", "covered", "certificate", "seconds"),
     }
     assert answer["outputs"] == [{"name": "a", "domain": "real"}, {"name": "b", "domain": "real"}]
@@ -226,7 +245,10 @@ def test_explain_over_the_budget(files: Path) -> None:
 
 def test_long_blocks_are_abbreviated(files: Path) -> None:
     (files / "many.rules").write_text("x: real\n" + " or ".join(f"x == {i}" for i in range(60)))
-    short, long = run("explain", files / "many.rules"), run("explain", files / "many.rules", "--all-terms")
+    short, long = (
+        run("explain", files / "many.rules"),
+        run("explain", files / "many.rules", "--all-terms"),
+    )
     assert "… and 10 more terms (--all-terms shows them)" in short.stdout
     assert short.stdout.count("x == ") == 50
     assert long.stdout.count("x == ") == 60
@@ -253,7 +275,9 @@ def test_every_diagnosis_is_said() -> None:
     assert "no output obeys the rules for the input x = 1/3, y = 0.5" in told
     assert found.compiled is not None
     part = replace(found.compiled, complete=False, covered=Fraction(3, 4))
-    assert "they contain 75 % of the given rows" in " ".join(_shown(replace(found, compiled=part)).split())
+    assert "they contain 75 % of the given rows" in " ".join(
+        _shown(replace(found, compiled=part)).split()
+    )
     assert explain_json(replace(found, compiled=part))["covered"] == "0.75"
 
 
@@ -264,11 +288,15 @@ def test_nested_choices_are_shown() -> None:
     outer = Block((x, y), (Term((Atom(-Linear.of(x), "<="),), blocks=(inner,)),))
     found = explain(specification)
     assert found.compiled is not None
-    nested = replace(found, compiled=replace(found.compiled, blocks=(outer,)), shapes=((TermShape(2, False),),))
+    nested = replace(
+        found, compiled=replace(found.compiled, blocks=(outer,)), shapes=((TermShape(2, False),),)
+    )
     shown = _shown(nested)
     assert "x, y: 1 term (2 terms in disjunctive normal form)" in shown
     assert "and one of" in shown
-    assert explain_json(nested)["blocks"][0]["terms"][0]["blocks"][0]["terms"][1]["rows"] == ["y >= 1"]
+    assert explain_json(nested)["blocks"][0]["terms"][0]["blocks"][0]["terms"][1]["rows"] == [
+        "y >= 1"
+    ]
 
 
 def test_ranges_are_written_as_intervals() -> None:
@@ -278,7 +306,9 @@ def test_ranges_are_written_as_intervals() -> None:
     assert "(−∞, 1/3]" in _shown(Explanation(specification, ranges=(half,)))
 
 
-@pytest.mark.parametrize("axes", [["--axes", "a", "b"], ["--axes", "b"], ["--axes", "a", "--axes", "b"], []])
+@pytest.mark.parametrize(
+    "axes", [["--axes", "a", "b"], ["--axes", "b"], ["--axes", "a", "--axes", "b"], []]
+)
 def test_explain_draws(axes: list[str], tmp_path: Path) -> None:
     picture = tmp_path / "p.png"
     before = run("explain", "--plot", picture, *axes, ACTUATOR)
@@ -299,14 +329,27 @@ def test_bad_input_is_said_with_exit_code_2(files: Path, tmp_path: Path) -> None
         (["check", ACTUATOR, files / "none.csv"], "none.csv: there is no such file"),
         (["check", files / "none.rules", files / "good.csv"], "none.rules cannot be read"),
         (["check", ACTUATOR, ACTUATOR], "only .csv and .parquet files can be checked"),
-        (["explain", ACTUATOR, "--plot", tmp_path / "p.png", "--axes", "a", "c"], "'c' is not an output of the rules"),
-        (["explain", ACTUATOR, "--plot", tmp_path / "no" / "p.png"], "cannot be written: No such file or directory"),
+        (
+            ["explain", ACTUATOR, "--plot", tmp_path / "p.png", "--axes", "a", "c"],
+            "'c' is not an output of the rules",
+        ),
+        (
+            ["explain", ACTUATOR, "--plot", tmp_path / "no" / "p.png"],
+            "cannot be written: No such file or directory",
+        ),
         (["explain", ACTUATOR, "--at", "limit"], "--at limit: write it as in --at limit=300"),
-        (["explain", ACTUATOR, "--plot", tmp_path / "p.png", "--at", "x=1"], "'x' is not an input of the rules"),
+        (
+            ["explain", ACTUATOR, "--plot", tmp_path / "p.png", "--at", "x=1"],
+            "'x' is not an input of the rules",
+        ),
     ]
     for arguments, message in cases:
         result = run(*arguments)
-        assert (result.exit_code, message in result.stderr) == (2, True), (arguments, result.output, result.exception)
+        assert (result.exit_code, message in result.stderr) == (2, True), (
+            arguments,
+            result.output,
+            result.exception,
+        )
 
 
 def test_syntax_errors_point_at_the_place(files: Path) -> None:
@@ -333,7 +376,10 @@ def test_version() -> None:
 
 def test_as_a_program(files: Path) -> None:
     done = subprocess.run(
-        [*COMMAND, "check", ACTUATOR, files / "bad.csv", "--json"], capture_output=True, text=True, timeout=60
+        [*COMMAND, "check", ACTUATOR, files / "bad.csv", "--json"],
+        capture_output=True,
+        text=True,
+        timeout=60,
     )
     assert done.returncode == 1, done.stderr
     assert json.loads(done.stdout)["rows"] == 4
@@ -344,7 +390,9 @@ def test_as_a_program(files: Path) -> None:
 def test_a_closed_pipe_is_quiet(option: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
-    done = subprocess.run([*COMMAND, "explain", ACTUATOR, *option], stdout=writer, stderr=subprocess.PIPE, timeout=60)
+    done = subprocess.run(
+        [*COMMAND, "explain", ACTUATOR, *option], stdout=writer, stderr=subprocess.PIPE, timeout=60
+    )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
 
@@ -353,7 +401,10 @@ def test_a_closed_pipe_is_quiet(option: list[str]) -> None:
 def test_an_interrupt_ends_quietly(files: Path, seconds: float) -> None:
     os.mkfifo(files / "slow.rules")  # nobody writes: the command waits while it reads
     started = subprocess.Popen(
-        [*COMMAND, "explain", files / "slow.rules"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        [*COMMAND, "explain", files / "slow.rules"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
     )
     sleep(seconds)
     started.send_signal(signal.SIGINT)
@@ -362,7 +413,11 @@ def test_an_interrupt_ends_quietly(files: Path, seconds: float) -> None:
 
 
 def test_without_its_libraries_it_says_how_to_install_them() -> None:
-    program = "import sys; sys.modules['typer'] = None; from multiplexnet.__main__ import main; main()"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    program = (
+        "import sys; sys.modules['typer'] = None; from multiplexnet.__main__ import main; main()"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
+    )
     assert done.returncode == 2
     assert done.stderr == "the command line needs typer: pip install 'multiplexnet[cli]'\n"

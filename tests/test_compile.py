@@ -1,4 +1,4 @@
-"""The compiler: z3 decides whether the terms say what the rules say, asked by the tests, not by the certificate."""
+"""The compiler: z3 decides whether the terms say what the rules say, asked by the tests, not by the proof."""
 
 from __future__ import annotations
 
@@ -24,13 +24,23 @@ from hypothesis import strategies as st
 from oracle import meaning, proves
 from strategies import VARIABLES, formulas
 
+from multiplexnet.compiler.compile import compile_rules
+from multiplexnet.compiler.proof import proof_of
+from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import ContradictionError, ShapeError, TermBudgetExceeded
-from multiplexnet.logic.certify import certificate
-from multiplexnet.logic.dnf import compile_rules
-from multiplexnet.logic.formula import Atom, Bool, Formula, Linear, Rule, Specification, Variable, conjunction, negation
-from multiplexnet.logic.smt import domain_z3, input_range_z3, satisfiable, to_z3
-from multiplexnet.logic.terms import Block, Compiled, Term
+from multiplexnet.language.formula import (
+    Atom,
+    Bool,
+    Formula,
+    Linear,
+    Rule,
+    Specification,
+    Variable,
+    conjunction,
+    negation,
+)
 from multiplexnet.rules import Rules
+from multiplexnet.smt.questions import domain_z3, input_range_z3, satisfiable, to_z3
 
 SATISFIABLE = [case for case in CASES if case.satisfiable]
 
@@ -71,13 +81,15 @@ def test_the_terms_are_equivalent_to_the_rules(case: Case) -> None:
     specification, found = compiled(case.name)
     assert is_equivalent(specification, found)
     assert found.complete
-    assert found.certificate.sound
-    assert found.certificate.complete
+    assert found.proof.sound
+    assert found.proof.complete
     if case.terms is not None:
         assert prod(len(block.terms) for block in found.blocks) == case.terms
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.satisfiable], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if not case.satisfiable], ids=lambda case: case.name
+)
 def test_contradictory_rules_have_no_terms(case: Case) -> None:
     with pytest.raises(ContradictionError, match="no output obeys the rules"):
         Rules(case.text).compile()
@@ -88,7 +100,9 @@ def test_no_term_is_empty_and_none_is_covered_by_the_others(case: Case) -> None:
     _, found = compiled(case.name)
     for block in found.blocks:
         for term in block.terms:
-            others = [negation(o.formula) for o in block.terms if o is not term and o.fixed == term.fixed]
+            others = [
+                negation(o.formula) for o in block.terms if o is not term and o.fixed == term.fixed
+            ]
             assert has_point([term.formula, *others], found)
 
 
@@ -97,7 +111,9 @@ def test_no_row_follows_from_the_others_and_no_equality_is_hidden(case: Case) ->
     _, found = compiled(case.name)
     for _, term in all_terms(found.blocks):
         for row in term.rows:
-            assert has_point([negation(row), *(other for other in term.rows if other is not row)], found)
+            assert has_point(
+                [negation(row), *(other for other in term.rows if other is not row)], found
+            )
             if row.relation == "<=":
                 assert has_point([Atom(row.linear, "<"), *term.rows], found)
 
@@ -113,7 +129,9 @@ def test_every_output_is_in_one_block_and_discrete_ones_are_fixed(case: Case) ->
     for block, term in all_terms(found.blocks):
         inner = {output for part in term.blocks for output in part.outputs}
         assert {v for v, _ in term.fixed} == {v for v in block.outputs if v.is_discrete} - inner
-        mentioned = {s for row in term.rows for s, _ in row.linear.terms if isinstance(s, Variable)}
+        mentioned = {
+            s for row in term.rows for s, _ in row.linear.summands if isinstance(s, Variable)
+        }
         assert not any(v.is_discrete for v in mentioned)
         assert {v for v in mentioned if not v.is_input} <= set(block.outputs) - inner
 
@@ -159,7 +177,13 @@ def test_terms_are_the_same_in_every_process_and_after_other_work() -> None:
     blocks = [compiled(case.name)[1].blocks for case in SATISFIABLE]
     here = hashlib.sha256(repr(blocks).encode()).hexdigest()
     command = [sys.executable, "-c", DIGEST, str(Path(__file__).parent)]
-    run = subprocess.run(command, env={**os.environ, "PYTHONHASHSEED": "7"}, capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        command,
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    )
     assert run.stdout.strip() == here
 
 
@@ -182,7 +206,9 @@ def test_terms_are_sorted_by_the_values_of_discrete_outputs() -> None:
 # --- random formulas ------------------------------------------------------------------------------------------------
 
 
-def assert_compiles(formula: Formula, variables: Sequence[Variable], functions: tuple[str, ...] = ()) -> None:
+def assert_compiles(
+    formula: Formula, variables: Sequence[Variable], functions: tuple[str, ...] = ()
+) -> None:
     specification = Specification(tuple(variables), (Rule(formula, "…"),), functions)
     try:
         found = compile_rules(specification)
@@ -212,28 +238,34 @@ def test_random_formulas_with_functions_compile_to_equivalent_terms(formula: For
     assert_compiles(formula, VARIABLES[:3], ("h",))
 
 
-# --- the certificate ------------------------------------------------------------------------------------------------
+# --- the proof ------------------------------------------------------------------------------------------------
 
 TWO_SIDED = "x: real; y: real; on: bool\nx >= 2 or x <= -2\nimplies(on, y >= x)"
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "nested", "mixed", "simplex", "twenty_two_sided"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "nested", "mixed", "simplex", "twenty_two_sided"]
+)
 def test_the_certificate_refuses_a_term_too_wide(name: str) -> None:
     specification, found = compiled(name)
     block = found.blocks[-1]
     wider = [replace(block.terms[-1], rows=block.terms[-1].rows[:-1]), *block.terms[:-1]]
     with pytest.raises(AssertionError, match="not imply"):
-        certificate(specification, [*found.blocks[:-1], Block(block.outputs, tuple(wider))], complete=True)
+        proof_of(
+            specification, [*found.blocks[:-1], Block(block.outputs, tuple(wider))], complete=True
+        )
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "nested", "mixed", "all_different", "twenty_two_sided"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "nested", "mixed", "all_different", "twenty_two_sided"]
+)
 def test_the_certificate_refuses_a_missing_term(name: str) -> None:
     specification, found = compiled(name)
     block = found.blocks[-1]
     fewer = [*found.blocks[:-1], Block(block.outputs, block.terms[1:])]
     with pytest.raises(AssertionError, match="do not contain every point"):
-        certificate(specification, fewer, complete=True)
-    proof = certificate(specification, fewer, complete=False)
+        proof_of(specification, fewer, complete=True)
+    proof = proof_of(specification, fewer, complete=False)
     assert proof.sound
     assert not proof.complete
 
@@ -244,7 +276,7 @@ def test_the_certificate_refuses_a_wrong_value_of_a_discrete_output() -> None:
     term = block.terms[0]
     wrong = replace(term, fixed=(*term.fixed[:-1], (term.fixed[-1][0], term.fixed[-1][1] + 1)))
     with pytest.raises(AssertionError, match="not imply"):
-        certificate(specification, [Block(block.outputs, (wrong, *block.terms[1:]))], complete=True)
+        proof_of(specification, [Block(block.outputs, (wrong, *block.terms[1:]))], complete=True)
 
 
 def test_the_certificate_refuses_a_fault_in_rules_that_blocks_share() -> None:
@@ -253,11 +285,11 @@ def test_the_certificate_refuses_a_fault_in_rules_that_blocks_share() -> None:
     assert len(found.blocks) == 2
     wrong = Block(found.blocks[1].outputs, (Term(()),))
     with pytest.raises(AssertionError, match="not imply"):
-        certificate(specification, [found.blocks[0], wrong], complete=True)
+        proof_of(specification, [found.blocks[0], wrong], complete=True)
 
 
 def test_the_certificate_names_the_solver_and_counts_its_checks() -> None:
-    proof = Rules(TWO_SIDED).compile().certificate
+    proof = Rules(TWO_SIDED).compile().proof
     assert proof.solver == f"z3 {z3.get_version_string()}"
     assert proof.checks >= 2
 
@@ -273,18 +305,36 @@ def test_too_many_terms_are_refused_with_the_count_the_block_and_the_options() -
     assert refusal.value.count > 40
     assert refusal.value.max_terms == 40
     assert refusal.value.outputs == tuple(f"x[{i}]" for i in range(6))
-    for word in ("x[0], x[1]", "more than 40 terms", f"{refusal.value.count} found", "max_terms", "cover=rows"):
+    for word in (
+        "x[0], x[1]",
+        "more than 40 terms",
+        f"{refusal.value.count} found",
+        "max_terms",
+        "cover=rows",
+    ):
         assert word in str(refusal.value)
 
 
 def test_the_budget_is_per_block() -> None:
-    assert len(Rules("x: real[9]\nall(v <= -1 or v >= 1 for v in x)").compile(max_terms=2).blocks) == 9
+    assert (
+        len(Rules("x: real[9]\nall(v <= -1 or v >= 1 for v in x)").compile(max_terms=2).blocks) == 9
+    )
 
 
 def test_progress_is_told() -> None:
     calls: list[tuple[str, int]] = []
     Rules("a != b").compile(progress=lambda name, count: calls.append((name, count)))
-    assert calls == [("a, b", 1), ("a, b", 2)]
+    assert calls == [
+        ("bringing the rules into normal form", 0),
+        ("looking for a contradiction", 0),
+        ("finding the terms of a, b", 0),
+        ("finding the terms of a, b", 1),
+        ("finding the terms of a, b", 2),
+        ("proving that the terms say what the rules say", 0),
+        ("proving that the terms say what the rules say", 1),
+        ("proving that the terms say what the rules say", 2),
+        ("proving that the terms say what the rules say", 3),
+    ]
 
 
 # --- covers of data -------------------------------------------------------------------------------------------------
@@ -295,7 +345,8 @@ def many_boxes() -> Rules:
 
 
 @pytest.mark.parametrize(
-    "kind", [np.asarray, torch.tensor, lambda rows: pl.DataFrame(rows, [f"x[{i}]" for i in range(4)])]
+    "kind",
+    [np.asarray, torch.tensor, lambda rows: pl.DataFrame(rows, [f"x[{i}]" for i in range(4)])],
 )
 def test_a_cover_contains_the_rows_that_obey(kind: object) -> None:
     rules = many_boxes()
@@ -305,8 +356,8 @@ def test_a_cover_contains_the_rows_that_obey(kind: object) -> None:
     found = rules.compile(cover=kind(rows))  # type: ignore[operator]
     assert found.covered == 1
     assert not found.complete
-    assert not found.certificate.complete
-    assert found.certificate.sound
+    assert not found.proof.complete
+    assert found.proof.sound
     assert proves(z3.Implies(to_z3(found.formula), rules.to_z3()))
     assert not proves(z3.Implies(rules.to_z3(), to_z3(found.formula)))
     assert len(found.blocks[0].terms) <= 4 < len(rules.compile().blocks[0].terms)
@@ -320,13 +371,17 @@ def test_one_term_is_enough_for_rows_in_one_term() -> None:
 def test_a_cover_can_be_complete() -> None:
     found = Rules("x <= -1 or x >= 1").compile(cover=np.array([[-2.0], [2.0]]))
     assert found.complete
-    assert found.certificate.complete
+    assert found.proof.complete
     assert found.covered == 1
 
 
 def test_a_cover_reads_discrete_columns_inputs_and_names() -> None:
-    rules = Rules("on: bool; x: real; u: input[0, 5]\nimplies(on, x >= u or x <= -u)\nimplies(not on, x == 0)")
-    table = pl.DataFrame({"u": [1.0, 2.0, 3.0, 1.0], "x": [1.5, 0.0, -4.0, 9.0], "on": [1, 0, 1, 0], "more": [0] * 4})
+    rules = Rules(
+        "on: bool; x: real; u: input[0, 5]\nimplies(on, x >= u or x <= -u)\nimplies(not on, x == 0)"
+    )
+    table = pl.DataFrame(
+        {"u": [1.0, 2.0, 3.0, 1.0], "x": [1.5, 0.0, -4.0, 9.0], "on": [1, 0, 1, 0], "more": [0] * 4}
+    )
     found = rules.compile(cover=table)
     assert found.covered == 1
     assert found.complete
@@ -348,7 +403,7 @@ def test_rows_that_do_not_obey_are_ignored() -> None:
 def test_without_rows_that_obey_some_sound_term_is_left(rows: np.ndarray) -> None:
     found = Rules("x <= -1 or x >= 1").compile(cover=rows)
     assert [len(block.terms) for block in found.blocks] == [1]
-    assert found.certificate.sound
+    assert found.proof.sound
     assert not found.complete
 
 
@@ -363,7 +418,9 @@ def test_a_cover_goes_where_the_whole_does_not() -> None:
 
 @pytest.mark.parametrize("rows", [np.zeros((3, 2)), np.zeros(3), torch.zeros(2, 3, 1)])
 def test_rows_of_a_wrong_shape_are_refused(rows: object) -> None:
-    with pytest.raises(ShapeError, match=r"expected rows of shape \(N, 1\), one column for each of x; found shape"):
+    with pytest.raises(
+        ShapeError, match=r"expected rows of shape \(N, 1\), one column for each of x; found shape"
+    ):
         Rules("x >= 1").compile(cover=rows)
 
 
@@ -385,7 +442,7 @@ def test_a_function_value_is_a_bound_like_any_other() -> None:
     found = Rules("x: real; y: real; f: function\ny > f(x) or y < f(x + 0) - 1").compile()
     (block,) = found.blocks
     assert len(block.terms) == 2
-    assert all(len(row.linear.terms) == 2 for term in block.terms for row in term.rows)
+    assert all(len(row.linear.summands) == 2 for term in block.terms for row in term.rows)
 
 
 def test_arguments_of_functions_are_simplified_when_discrete_outputs_are_fixed() -> None:
@@ -398,11 +455,18 @@ def test_arguments_of_functions_are_simplified_when_discrete_outputs_are_fixed()
 
 def test_a_boolean_output_stands_for_zero_and_one() -> None:
     on = Variable("on", 0, Bool())
-    found = compile_rules(Specification((on,), (Rule(Atom(Linear.of(on) * 2 - 1, "<"), "on < 1/2"),)))
+    found = compile_rules(
+        Specification((on,), (Rule(Atom(Linear.of(on) * 2 - 1, "<"), "on < 1/2"),))
+    )
     assert found.blocks == (Block((on,), (Term((), ((on, Fraction(0)),)),)),)
 
 
-@given(st.lists(st.sampled_from(["x <= 1", "x >= -1", "x + y <= 1", "x - y <= 0", "y >= -2", "x == y"]), min_size=1))
+@given(
+    st.lists(
+        st.sampled_from(["x <= 1", "x >= -1", "x + y <= 1", "x - y <= 0", "y >= -2", "x == y"]),
+        min_size=1,
+    )
+)
 @settings(max_examples=30, deadline=None)
 def test_repeated_rules_say_nothing_new(lines: list[str]) -> None:
     once = Rules("x: real; y: real\n" + "\n".join(dict.fromkeys(lines))).compile()

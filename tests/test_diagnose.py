@@ -13,10 +13,17 @@ from hypothesis import given, settings
 from oracle import meaning, numeral_z3, proves
 from strategies import VARIABLES, formulas
 
-from multiplexnet.logic.diagnose import Explanation, Range, TermShape, explain
-from multiplexnet.logic.formula import Formula, Rule, Specification, Variable, conjunction, negation
-from multiplexnet.logic.smt import constant_z3, input_range_z3, satisfiable
+from multiplexnet.compiler.diagnose import Explanation, Range, TermShape, explain
+from multiplexnet.language.formula import (
+    Formula,
+    Rule,
+    Specification,
+    Variable,
+    conjunction,
+    negation,
+)
 from multiplexnet.rules import Rules
+from multiplexnet.smt.questions import constant_z3, input_range_z3, satisfiable
 
 SATISFIABLE = [case for case in CASES if case.satisfiable]
 INFINITE = None
@@ -34,7 +41,9 @@ def lines(rules: tuple[Rule, ...]) -> list[int | None]:
 # --- contradictions -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("case", [case for case in CASES if not case.satisfiable], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [case for case in CASES if not case.satisfiable], ids=lambda case: case.name
+)
 def test_a_contradiction_is_a_smallest_set_of_rules(case: Case) -> None:
     found = explained(case.text)
     rules = found.specification.rules
@@ -66,7 +75,13 @@ def test_the_contradicting_lines_are_named(text: str, expected: list[int]) -> No
 
 def test_a_contradiction_has_no_ranges() -> None:
     found = explained("x > 1\nx < 0")
-    assert (found.ranges, found.fixed, found.implied, found.always_true, found.shapes) == ((), (), (), (), ())
+    assert (found.ranges, found.fixed, found.implied, found.always_true, found.shapes) == (
+        (),
+        (),
+        (),
+        (),
+        (),
+    )
 
 
 # --- superfluous rules ----------------------------------------------------------------------------------------------
@@ -89,7 +104,9 @@ def test_each_of_two_equal_rules_follows_from_the_other() -> None:
 
 
 def test_domains_and_ranges_count() -> None:
-    found = explained("n: int[0, 9]; u: input[0, 1]; x: real\nn <= 9\nu >= 0\nx >= u\nx >= 0\n2*n >= 3\nn >= 2")
+    found = explained(
+        "n: int[0, 9]; u: input[0, 1]; x: real\nn <= 9\nu >= 0\nx >= u\nx >= 0\n2*n >= 3\nn >= 2"
+    )
     assert lines(found.always_true) == [2, 3]
     assert lines(found.implied) == [5, 6, 7]
 
@@ -111,7 +128,13 @@ def assert_range(found: Range, specification: Specification) -> None:
     """The bounds hold, they are attained or approached as said, and without bound means beyond every number."""
     allowed = meaning(specification)
     x = constant_z3(found.variable)
-    value = z3.If(x, z3.RealVal(1), z3.RealVal(0)) if z3.is_bool(x) else z3.ToReal(x) if x.is_int() else x
+    value = (
+        z3.If(x, z3.RealVal(1), z3.RealVal(0))
+        if z3.is_bool(x)
+        else z3.ToReal(x)
+        if x.is_int()
+        else x
+    )
     for bound, attained, sign in (
         (found.lower, found.lower_attained, -1),
         (found.upper, found.upper_attained, 1),
@@ -171,8 +194,14 @@ def test_ranges_tell_open_ends_from_closed_ones(
 
 
 def test_outputs_with_one_value_are_fixed() -> None:
-    found = explained("x <= y; y <= x; x + y == 1; z >= x; n: int[0, 4]; w: real; z: real; x: real; y: real\n2*n == 6")
-    assert {v.name: value for v, value in found.fixed} == {"x": Fraction(1, 2), "y": Fraction(1, 2), "n": 3}
+    found = explained(
+        "x <= y; y <= x; x + y == 1; z >= x; n: int[0, 4]; w: real; z: real; x: real; y: real\n2*n == 6"
+    )
+    assert {v.name: value for v, value in found.fixed} == {
+        "x": Fraction(1, 2),
+        "y": Fraction(1, 2),
+        "n": 3,
+    }
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -225,13 +254,19 @@ def test_discrete_inputs_keep_to_their_domain() -> None:
     assert covered.uncovered_input is None
     assert covered.ranges[0].lower == 0
     assert covered.ranges[0].upper == 3
-    switched = Rules.from_z3([z3.Implies(on, x >= 1), z3.Implies(z3.Not(on), x <= 0)], outputs=[x], inputs=[on])
+    switched = Rules.from_z3(
+        [z3.Implies(on, x >= 1), z3.Implies(z3.Not(on), x <= 0)], outputs=[x], inputs=[on]
+    )
     assert [len(block.terms) for block in switched.compile().blocks] == [2]
-    blocked = Rules.from_z3([z3.Implies(on, x >= 1), z3.Implies(on, x <= 0)], outputs=[x], inputs=[on]).explain()
+    blocked = Rules.from_z3(
+        [z3.Implies(on, x >= 1), z3.Implies(on, x <= 0)], outputs=[x], inputs=[on]
+    ).explain()
     assert assert_uncovered(blocked) == {"on": 1}
 
 
-@pytest.mark.parametrize("case", [c for c in SATISFIABLE if "input" in c.text], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [c for c in SATISFIABLE if "input" in c.text], ids=lambda case: case.name
+)
 def test_inputs_of_the_corpus_are_covered_or_there_is_a_counterexample(case: Case) -> None:
     found = explained(case.text)
     if found.uncovered_input is not None:
@@ -251,7 +286,10 @@ def test_inputs_of_the_corpus_are_covered_or_there_is_a_counterexample(case: Cas
         ("x: real; y: real\nx + y == 1\nx >= 0; y >= 0", [TermShape(1, True)]),
         ("x <= y; y <= x", [TermShape(1, False)]),
         ("a == 0 or 200 < a < 400", [TermShape(0, True), TermShape(1, True)]),
-        ("on: bool; x: real\n0 <= x <= 1 if on else x >= 5", [TermShape(1, False), TermShape(1, True)]),
+        (
+            "on: bool; x: real\n0 <= x <= 1 if on else x >= 5",
+            [TermShape(1, False), TermShape(1, True)],
+        ),
         ("x: real; u: input\n0 <= x <= u", [TermShape(1, True)]),
         ("x: real[3]\nsum(x) == 1; x[0] == x[1]; x[0] >= 0", [TermShape(1, False)]),
         ("n: int[0, 4]\nn == 2", [TermShape(0, True)]),
@@ -261,7 +299,9 @@ def test_shapes_give_dimension_and_boundedness(text: str, shapes: list[TermShape
     assert list(explained(text).shapes[0]) == shapes
 
 
-@pytest.mark.parametrize("case", [c for c in SATISFIABLE if c.bounded is not None], ids=lambda case: case.name)
+@pytest.mark.parametrize(
+    "case", [c for c in SATISFIABLE if c.bounded is not None], ids=lambda case: case.name
+)
 def test_the_corpus_knows_what_is_bounded(case: Case) -> None:
     found = explained(case.text)
     assert all(shape.bounded for block in found.shapes for shape in block) == case.bounded

@@ -24,10 +24,10 @@ from torch.distributions import (
     Uniform,
 )
 
-from multiplexnet.distribution import RulesDistribution
 from multiplexnet.errors import DtypeError, InputError, ShapeError
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import holds
+from multiplexnet.language.formula import holds
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
 
 DOUBLE = torch.float64
@@ -38,7 +38,9 @@ MIXED = 'mode: {"slow", "fast"}; p: real\n0 <= p <= 10\nimplies(mode == "fast", 
 
 
 @cache
-def layer(text: str, dtype: torch.dtype = DOUBLE, **functions: Callable[..., Tensor]) -> Multiplexer:
+def layer(
+    text: str, dtype: torch.dtype = DOUBLE, **functions: Callable[..., Tensor]
+) -> Multiplexer:
     return Multiplexer(Rules(text), dtype=dtype, functions=functions)
 
 
@@ -47,7 +49,9 @@ def tensor(*values: Any) -> Tensor:
 
 
 def normal(size: int, loc: float = 0.0, scale: float = 1.0) -> Distribution:
-    return Independent(Normal(torch.full((size,), loc, dtype=DOUBLE), torch.full((size,), scale, dtype=DOUBLE)), 1)
+    return Independent(
+        Normal(torch.full((size,), loc, dtype=DOUBLE), torch.full((size,), scale, dtype=DOUBLE)), 1
+    )
 
 
 def logistic(size: int) -> Distribution:
@@ -88,7 +92,9 @@ def in_triangle(count: int = 160) -> tuple[Tensor, Tensor]:
     s, step = middles(-30, 30, count)
     u, slope = torch.sigmoid(s), torch.sigmoid(s) * torch.sigmoid(-s) * step
     square, area = torch.cartesian_prod(u, u), torch.outer(slope, slope).flatten() * u.repeat(count)
-    points = torch.stack([square[:, 0] * square[:, 1], square[:, 1]], -1)  # (u, v) ↦ (u v, v), with area v
+    points = torch.stack(
+        [square[:, 0] * square[:, 1], square[:, 1]], -1
+    )  # (u, v) ↦ (u v, v), with area v
     return (points * 2**50).round() / 2**50, area
 
 
@@ -107,12 +113,20 @@ def plane(p: RulesDistribution, lower: float, upper: float, count: int) -> float
 # --- one, in total ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("base", [normal(1), normal(1, 1.0, 0.5), logistic(1), Normal(0.0, 1.0), correlated(1)])
+@pytest.mark.parametrize(
+    "base", [normal(1), normal(1, 1.0, 0.5), logistic(1), Normal(0.0, 1.0), correlated(1)]
+)
 @pytest.mark.parametrize(
     ("text", "lower", "upper"),
-    [("-1.5 < x < 4", -1.5, 4), ("0 <= x <= 1 or 2 <= x <= 5", -1, 6), ("0 <= x <= 2 or 1 <= x <= 3", 0, 3)],
+    [
+        ("-1.5 < x < 4", -1.5, 4),
+        ("0 <= x <= 1 or 2 <= x <= 5", -1, 6),
+        ("0 <= x <= 2 or 1 <= x <= 3", 0, 3),
+    ],
 )
-def test_intervals_integrate_to_one(text: str, lower: float, upper: float, base: Distribution) -> None:
+def test_intervals_integrate_to_one(
+    text: str, lower: float, upper: float, base: Distribution
+) -> None:
     mux = layer(text)
     logits = tensor(0.3, -0.5) if len(mux.terms) == 2 else None
     assert line(RulesDistribution(mux, base, logits), lower, upper) == pytest.approx(1, abs=1e-3)
@@ -121,15 +135,21 @@ def test_intervals_integrate_to_one(text: str, lower: float, upper: float, base:
 def test_half_lines_integrate_to_one() -> None:
     p = RulesDistribution(layer("x >= 2 or x <= -2"), normal(1), tensor(1.0, 0.0))
     assert line(p, -12, 12, 20001) == pytest.approx(1, abs=1e-4)
-    assert line(p, 2, 12, 20001) == pytest.approx(float(tensor(1.0, 0.0).softmax(0)[_first(p)]), abs=1e-4)
+    assert line(p, 2, 12, 20001) == pytest.approx(
+        float(tensor(1.0, 0.0).softmax(0)[_first(p)]), abs=1e-4
+    )
 
 
 def _first(p: RulesDistribution) -> int:
     """The term that holds x = 3."""
-    return [holds(t.formula, {p.mux.rules.outputs[0]: Fraction(3)}) for t in p.mux.terms].index(True)
+    return [holds(t.formula, {p.mux.rules.outputs[0]: Fraction(3)}) for t in p.mux.terms].index(
+        True
+    )
 
 
-@pytest.mark.parametrize("base", [normal(2), normal(2, 0.5, 0.7), correlated(2), logistic(2), Turned()])
+@pytest.mark.parametrize(
+    "base", [normal(2), normal(2, 0.5, 0.7), correlated(2), logistic(2), Turned()]
+)
 def test_a_polygon_integrates_to_one(base: Any) -> None:
     points, area = in_triangle()
     p = RulesDistribution(layer(TRIANGLE), base)
@@ -140,7 +160,9 @@ def test_a_union_with_overlap_integrates_to_one() -> None:
     parts = "0 <= x <= 2 and 0 <= y <= 2", "1 <= x <= 3 and 1 <= y <= 3"
     p = RulesDistribution(layer(f"({parts[0]}) or ({parts[1]})"), normal(2))
     assert plane(p, 0, 3, 300) == pytest.approx(1, abs=1e-3)
-    points = tensor([1.5, 1.5], [0.5, 0.5], [2.5, 1.25], [0.5, 2.5])  # in both, in one, in the other, in none
+    points = tensor(
+        [1.5, 1.5], [0.5, 0.5], [2.5, 1.25], [0.5, 2.5]
+    )  # in both, in one, in the other, in none
     alone = [RulesDistribution(layer(part), normal(2)).log_prob(points).exp() for part in parts]
     torch.testing.assert_close(p.log_prob(points).exp(), (alone[0] + alone[1]) / 2)
     assert p.log_prob(points[3]) == -inf
@@ -157,10 +179,13 @@ def test_discrete_and_continuous_outputs() -> None:
     p = RulesDistribution(layer(MIXED), normal(2), tensor(0.3, 0.7).log())
     u, step = middles(0, 10, 5000)
     slow, fast = (
-        float(p.log_prob(torch.stack([torch.full_like(u, mode), u], -1)).exp().sum()) * step for mode in (0.0, 1.0)
+        float(p.log_prob(torch.stack([torch.full_like(u, mode), u], -1)).exp().sum()) * step
+        for mode in (0.0, 1.0)
     )
     assert slow + fast == pytest.approx(1, abs=1e-3)
-    assert (slow, fast) == pytest.approx((0.3, 0.7), abs=1e-3)  # terms are ordered by their discrete values
+    assert (slow, fast) == pytest.approx(
+        (0.3, 0.7), abs=1e-3
+    )  # terms are ordered by their discrete values
     assert p.log_prob(tensor([0.5, 1.0], [2.0, 1.0], [1.0, 4.5])).tolist() == [-inf] * 3
 
 
@@ -174,7 +199,9 @@ def test_finite_rules_have_masses() -> None:
     assert float(masses.sum()) == pytest.approx(1)
     assert torch.equal(masses > 0, mux.rules.satisfied(grid))
     values = [[float(value) for _, value in term.fixed] for term in mux.terms]
-    torch.testing.assert_close(p.log_prob(torch.tensor(values, dtype=DOUBLE)), logits.log_softmax(0))
+    torch.testing.assert_close(
+        p.log_prob(torch.tensor(values, dtype=DOUBLE)), logits.log_softmax(0)
+    )
     assert p.support.is_discrete
     assert not RulesDistribution(layer(MIXED), normal(2)).support.is_discrete
 
@@ -189,7 +216,9 @@ def test_a_simplex_integrates_to_one_in_the_coordinates_of_its_lattice(base: Any
 def test_a_segment_integrates_to_one() -> None:
     p = RulesDistribution(layer("x + y == 1 and 0 <= x <= 1"), normal(2))
     u, step = middles(0, 1, 1024)
-    assert float(p.log_prob(torch.stack([u, 1 - u], -1)).exp().sum()) * step == pytest.approx(1, abs=1e-3)
+    assert float(p.log_prob(torch.stack([u, 1 - u], -1)).exp().sum()) * step == pytest.approx(
+        1, abs=1e-3
+    )
     assert p.log_prob(tensor(0.5, 0.5000001)) == -inf
 
 
@@ -197,12 +226,16 @@ def test_a_direction_of_length_two_counts_integer_steps() -> None:
     """On x = 2 y the coordinate t is y: from one integer point to the next it grows by one."""
     p = RulesDistribution(layer("x == 2*y and 0 <= y <= 1"), normal(2))
     u, step = middles(0, 1, 1024)
-    assert float(p.log_prob(torch.stack([2 * u, u], -1)).exp().sum()) * step == pytest.approx(1, abs=1e-3)
+    assert float(p.log_prob(torch.stack([2 * u, u], -1)).exp().sum()) * step == pytest.approx(
+        1, abs=1e-3
+    )
 
 
 def test_a_line_through_a_square() -> None:
     """Where dimensions overlap the lower one counts: the square gives the line no mass."""
-    p = RulesDistribution(layer("(x == y and -1 <= x <= 2) or (0 <= x <= 1 and 0 <= y <= 1)"), normal(2))
+    p = RulesDistribution(
+        layer("(x == y and -1 <= x <= 2) or (0 <= x <= 1 and 0 <= y <= 1)"), normal(2)
+    )
     u, _ = middles(0, 1, 200)
     off = torch.cartesian_prod(u, u + 1 / 1024)  # misses the line
     square = float(p.log_prob(off).exp().mean())
@@ -216,15 +249,21 @@ def test_the_same_subspace_written_in_two_ways() -> None:
     text = "(x == y and y == z and 0 <= x <= 1) or (x == z and 2*y == x + z and 0.5 <= z <= 2)"
     p = RulesDistribution(layer(text), normal(3))
     v, step = middles(0, 2, 2048)
-    assert float(p.log_prob(torch.stack([v, v, v], -1)).exp().sum()) * step == pytest.approx(1, abs=1e-3)
+    assert float(p.log_prob(torch.stack([v, v, v], -1)).exp().sum()) * step == pytest.approx(
+        1, abs=1e-3
+    )
 
 
 def test_blocks_are_independent_factors() -> None:
-    p = RulesDistribution(layer("x >= 2 or x <= -2\n0 <= y <= 1 or 3 <= y <= 5"), normal(2), tensor(1.0, 0, 0, 2.0))
+    p = RulesDistribution(
+        layer("x >= 2 or x <= -2\n0 <= y <= 1 or 3 <= y <= 5"), normal(2), tensor(1.0, 0, 0, 2.0)
+    )
     q = RulesDistribution(layer("x >= 2 or x <= -2"), normal(1), tensor(1.0, 0.0))
     r = RulesDistribution(layer("0 <= y <= 1 or 3 <= y <= 5"), normal(1), tensor(0.0, 2.0))
     points = torch.cartesian_prod(tensor(-3.0, 0.0, 2.5), tensor(0.25, 2.0, 4.0))
-    torch.testing.assert_close(p.log_prob(points), q.log_prob(points[:, :1]) + r.log_prob(points[:, 1:]))
+    torch.testing.assert_close(
+        p.log_prob(points), q.log_prob(points[:, :1]) + r.log_prob(points[:, 1:])
+    )
     assert len(p.mux.blocks) == 2
 
 
@@ -238,7 +277,9 @@ def test_a_logistic_base_gives_the_uniform_law_of_an_interval() -> None:
 
 
 def test_a_union_of_intervals_with_equal_density() -> None:
-    p = RulesDistribution(layer("0 <= x <= 1 or 2 <= x <= 5"), logistic(1), tensor(0.25, 0.75).log())
+    p = RulesDistribution(
+        layer("0 <= x <= 1 or 2 <= x <= 5"), logistic(1), tensor(0.25, 0.75).log()
+    )
     assert p.log_prob(tensor([0.5], [3.0])).exp().tolist() == pytest.approx([0.25, 0.25])
 
 
@@ -247,7 +288,9 @@ def test_a_free_output_keeps_the_base() -> None:
     x = torch.randn(20, dtype=DOUBLE)
     z = torch.randn(20, dtype=DOUBLE)
     y = torch.nn.functional.softplus(z)
-    expected = normal(2, 0.3, 2.0).log_prob(torch.stack([x, z], -1)) - torch.nn.functional.logsigmoid(z)
+    expected = normal(2, 0.3, 2.0).log_prob(
+        torch.stack([x, z], -1)
+    ) - torch.nn.functional.logsigmoid(z)
     torch.testing.assert_close(p.log_prob(torch.stack([x, y], -1)), expected)
 
 
@@ -270,12 +313,18 @@ def test_two_terms_of_a_gauge_are_the_mixture_of_their_laws() -> None:
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str)
-@pytest.mark.parametrize("text", [ACTUATOR, MIXED, SIMPLEX, TRIANGLE, "x >= 2 or x <= -2\n0 < y < 1 or y == 3"])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str
+)
+@pytest.mark.parametrize(
+    "text", [ACTUATOR, MIXED, SIMPLEX, TRIANGLE, "x >= 2 or x <= -2\n0 < y < 1 or y == 3"]
+)
 def test_samples_obey_exactly(text: str, dtype: torch.dtype) -> None:
     rules = Rules(text)
     mux = layer(text, dtype)
-    base = Normal(torch.zeros(mux.out_features), 30.0)  # of another dtype: the layer's is what comes out
+    base = Normal(
+        torch.zeros(mux.out_features), 30.0
+    )  # of another dtype: the layer's is what comes out
     p = RulesDistribution(mux, base)
     x = p.sample((200,))
     assert x.dtype == dtype
@@ -287,7 +336,9 @@ def test_samples_obey_exactly(text: str, dtype: torch.dtype) -> None:
 
 
 def test_a_histogram_of_samples_is_the_density() -> None:
-    p = RulesDistribution(layer("0 <= x <= 2 or 1 <= x <= 4"), normal(1, 0.4, 0.8), tensor(0.0, 0.7))
+    p = RulesDistribution(
+        layer("0 <= x <= 2 or 1 <= x <= 4"), normal(1, 0.4, 0.8), tensor(0.0, 0.7)
+    )
     counts = torch.histc(p.sample((40000,)), bins=16, min=0, max=4) / 40000
     x, step = middles(0, 4, 1600)
     expected = (p.log_prob(x.unsqueeze(-1)).exp() * step).reshape(16, 100).sum(-1)
@@ -358,11 +409,18 @@ def test_branches_have_the_gradient_of_an_expectation() -> None:
     estimate = (b.log_probs.exp() * b.x.squeeze(-1)).sum(-1).mean()
     exact = (logits.softmax(0) * tensor(0.5, 3.5)).sum()
     assert estimate.item() == pytest.approx(exact.item(), abs=0.02)
-    (found,), (expected,) = torch.autograd.grad(estimate, logits), torch.autograd.grad(exact, logits)
+    (found,), (expected,) = (
+        torch.autograd.grad(estimate, logits),
+        torch.autograd.grad(exact, logits),
+    )
     torch.testing.assert_close(found, expected, atol=0.02, rtol=0)
 
 
-NAMES = [c.name for c in CASES if c.satisfiable and c.name not in {"third", "decimal_sum", "input_equality"}]
+NAMES = [
+    c.name
+    for c in CASES
+    if c.satisfiable and c.name not in {"third", "decimal_sum", "input_equality"}
+]
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -385,7 +443,10 @@ def _middle_inputs(rules: Rules) -> dict[str, Tensor]:
         middle = float(lower + upper) / 2 if lower is not None and upper is not None else 0.0
         columns.setdefault(variable.name.partition("[")[0], []).append(middle)
     names = {variable.name for variable in rules.inputs}
-    return {name: tensor(*column) if name not in names else tensor(*column)[0] for name, column in columns.items()}
+    return {
+        name: tensor(*column) if name not in names else tensor(*column)[0]
+        for name, column in columns.items()
+    }
 
 
 # --- gradients -------------------------------------------------------------------------------------------------------
@@ -416,7 +477,9 @@ def test_gradcheck_of_the_log_density(text: str, points: list[list[float]]) -> N
 
 
 def test_gradcheck_in_x_where_the_set_has_an_inside() -> None:
-    p = RulesDistribution(layer("0 <= x <= y and y <= 1 or x + y >= 3 and x <= 2 and y <= 4"), correlated(2))
+    p = RulesDistribution(
+        layer("0 <= x <= y and y <= 1 or x + y >= 3 and x <= 2 and y <= 4"), correlated(2)
+    )
     x = tensor([0.2, 0.7], [1.8, 2.2]).requires_grad_()
     assert torch.autograd.gradcheck(p.log_prob, (x,))
 
@@ -434,13 +497,18 @@ def test_rows_outside_do_not_spoil_the_gradient() -> None:
 
 def test_maximum_likelihood_finds_the_frequencies() -> None:
     """Three in four points lie in the upper interval: the logits learn it, the base the place."""
-    logits, loc = torch.zeros(2, dtype=DOUBLE, requires_grad=True), torch.zeros(1, dtype=DOUBLE, requires_grad=True)
+    logits, loc = (
+        torch.zeros(2, dtype=DOUBLE, requires_grad=True),
+        torch.zeros(1, dtype=DOUBLE, requires_grad=True),
+    )
     mux = layer("0 <= x <= 1 or 2 <= x <= 3")
     data = tensor([0.75], [2.75], [2.75], [2.75])
     optimiser = torch.optim.Adam([logits, loc], lr=0.1)
     for _ in range(100):
         optimiser.zero_grad()
-        torch.autograd.backward(-RulesDistribution(mux, Normal(loc, 1.0), logits).log_prob(data).mean())
+        torch.autograd.backward(
+            -RulesDistribution(mux, Normal(loc, 1.0), logits).log_prob(data).mean()
+        )
         optimiser.step()
     assert sorted(logits.softmax(0).tolist()) == pytest.approx([0.25, 0.75], abs=0.01)
     assert loc.item() == pytest.approx(log(3), abs=0.01)
@@ -473,7 +541,12 @@ def test_expand() -> None:
     assert x.shape == (4, 3, 2, 1)
     assert p.log_prob(x).shape == (4, 3, 2)
     assert p.log_prob(tensor(2.5)).shape == (3, 2)
-    assert len(set(RulesDistribution(layer(TRIANGLE), normal(2)).expand((50,)).sample()[:, 0].tolist())) == 50
+    assert (
+        len(
+            set(RulesDistribution(layer(TRIANGLE), normal(2)).expand((50,)).sample()[:, 0].tolist())
+        )
+        == 50
+    )
     with pytest.raises(RuntimeError):
         p.expand((5, 7))
 
@@ -515,12 +588,16 @@ def test_inputs_rule_terms_out() -> None:
 
 
 def test_opaque_functions() -> None:
-    mux = Multiplexer(Rules("x: real; y: real; f: function\ny > f(x)"), dtype=DOUBLE, functions={"f": torch.sin})
+    mux = Multiplexer(
+        Rules("x: real; y: real; f: function\ny > f(x)"), dtype=DOUBLE, functions={"f": torch.sin}
+    )
     p = RulesDistribution(mux, normal(2))
     x = p.sample((200,))
     z = x[:, 1] - x[:, 0].sin()
     raw = z + torch.log(-torch.expm1(-z))
-    expected = normal(2).log_prob(torch.stack([x[:, 0], raw], -1)) - torch.nn.functional.logsigmoid(raw)
+    expected = normal(2).log_prob(torch.stack([x[:, 0], raw], -1)) - torch.nn.functional.logsigmoid(
+        raw
+    )
     torch.testing.assert_close(p.log_prob(x), expected, rtol=1e-6, atol=1e-6)
     assert p.log_prob(tensor(0.0, -0.5)) == -inf
 
@@ -540,15 +617,24 @@ def test_a_base_is_read_in_several_ways() -> None:
     """Independent, side by side, a MultivariateNormal with diagonal covariance: one law."""
     mux, x = layer(SIMPLEX), tensor(0.25, 0.5, 0.25)
     loc, scale = tensor(0.1, -0.2, 0.3), tensor(0.5, 1.0, 2.0)
-    whole = [Independent(Normal(loc, scale), 1), Normal(loc, scale), MultivariateNormal(loc, scale.square().diag())]
-    read = [Independent(Normal(loc[:2], scale[:2]), 1), MultivariateNormal(loc[:2], scale[:2].square().diag())]
+    whole = [
+        Independent(Normal(loc, scale), 1),
+        Normal(loc, scale),
+        MultivariateNormal(loc, scale.square().diag()),
+    ]
+    read = [
+        Independent(Normal(loc[:2], scale[:2]), 1),
+        MultivariateNormal(loc[:2], scale[:2].square().diag()),
+    ]
     first, *others = [float(RulesDistribution(mux, base).log_prob(x)) for base in [*whole, *read]]
     assert others == pytest.approx([first] * 4)
 
 
 def test_bases_that_do_not_fit_are_refused() -> None:
     flow = TransformedDistribution(normal(3), [])
-    with pytest.raises(ShapeError, match=r"reads 2 of 3 raw values, and the marginal of TransformedDistribution"):
+    with pytest.raises(
+        ShapeError, match=r"reads 2 of 3 raw values, and the marginal of TransformedDistribution"
+    ):
         RulesDistribution(layer(SIMPLEX), flow)
     with pytest.raises(ShapeError, match=r"lives on 3 or 2 of them; Normal is over 5"):
         RulesDistribution(layer(SIMPLEX), Normal(torch.zeros(5), 1.0))
@@ -561,7 +647,9 @@ def test_bases_that_do_not_fit_are_refused() -> None:
 
 
 def test_logits_and_values_that_do_not_fit_are_refused() -> None:
-    with pytest.raises(ShapeError, match=r"logits have shape \(3,\); their last dimension must be 2 \(2\)"):
+    with pytest.raises(
+        ShapeError, match=r"logits have shape \(3,\); their last dimension must be 2 \(2\)"
+    ):
         RulesDistribution(layer(ACTUATOR), normal(1), torch.zeros(3))
     p = RulesDistribution(layer(ACTUATOR), normal(1))
     with pytest.raises(ShapeError, match="must be the 1 outputs"):
@@ -596,5 +684,9 @@ def test_a_flow_of_zuko_is_a_base() -> None:
     torch.autograd.backward(p.log_prob(x).sum())
     assert all(parameter.grad is not None for parameter in flow.parameters())
     points, area = in_triangle()
-    density = RulesDistribution(layer(TRIANGLE), flow(torch.zeros(3, dtype=DOUBLE))).log_prob(points).exp()
+    density = (
+        RulesDistribution(layer(TRIANGLE), flow(torch.zeros(3, dtype=DOUBLE)))
+        .log_prob(points)
+        .exp()
+    )
     assert float((density * area).sum().detach()) == pytest.approx(1, abs=5e-3)

@@ -9,8 +9,14 @@ import torch
 from torch import Tensor
 
 import multiplexnet as mx
-from multiplexnet.branches import Branches
-from multiplexnet.estimators import Concrete, Estimator, ScoreFunction, StraightThrough, TopTerms
+from multiplexnet.layer.branches import Branches
+from multiplexnet.learning.estimators import (
+    Concrete,
+    Estimator,
+    ScoreFunction,
+    StraightThrough,
+    TopTerms,
+)
 
 ONE_BLOCK = "0 <= x <= 1 or 2 <= x <= 3 or 5 <= x <= 9 or x == -1"
 TWO_BLOCKS = "x <= -1 or x >= 1\n y <= -2 or y == 0 or y >= 2"
@@ -67,7 +73,10 @@ def test_all_terms_at_the_top_leave_nothing_to_chance() -> None:
 def test_summing_the_top_terms_lowers_the_variance() -> None:
     branches, _, _ = branches_of(ONE_BLOCK, 20_000)
     generator = torch.Generator().manual_seed(2)
-    spread = [branches.loss(joint_loss, estimator=TopTerms(count, 2, generator=generator)).std() for count in (1, 2, 3)]
+    spread = [
+        branches.loss(joint_loss, estimator=TopTerms(count, 2, generator=generator)).std()
+        for count in (1, 2, 3)
+    ]
     drawn = branches.loss(joint_loss, estimator=ScoreFunction(3, generator=generator)).std()
     assert spread[0] > spread[1] > spread[2]
     assert spread[2] < drawn
@@ -82,7 +91,9 @@ def test_straight_through_shows_the_loss_only_what_obeys(text: str) -> None:
         seen.append(x)
         return joint_loss(x)
 
-    estimate = branches.loss(f, estimator=StraightThrough(0.5, generator=torch.Generator().manual_seed(3)))
+    estimate = branches.loss(
+        f, estimator=StraightThrough(0.5, generator=torch.Generator().manual_seed(3))
+    )
     assert rules.satisfied(seen[0].detach()).all()
     assert gradient(estimate, raw).abs().sum() > 0
 
@@ -91,7 +102,12 @@ def test_the_relaxed_choice_hardens_as_it_cools() -> None:
     branches, _, _ = branches_of(ONE_BLOCK, 20_000)
     exact = branches.loss(joint_loss).mean()
     far, near = (
-        (branches.loss(joint_loss, estimator=Concrete(t, generator=torch.Generator().manual_seed(4))).mean() - exact)
+        (
+            branches.loss(
+                joint_loss, estimator=Concrete(t, generator=torch.Generator().manual_seed(4))
+            ).mean()
+            - exact
+        )
         for t in (5.0, 1e-3)
     )
     assert near.abs() < 0.2 * far.abs()
@@ -102,9 +118,10 @@ def test_a_sum_over_outputs_needs_no_combinations() -> None:
     branches, raw, _ = branches_of(text, 3)
     loss = branches.loss(lambda x: (x - 0.3).square())
     expected = sum(
-        (choice.log_probs.exp() * ((choice.x - 0.3).square().sum(-1) + choice.log_probs - torch.tensor(0.5).log())).sum(
-            -1
-        )
+        (
+            choice.log_probs.exp()
+            * ((choice.x - 0.3).square().sum(-1) + choice.log_probs - torch.tensor(0.5).log())
+        ).sum(-1)
         for choice in branches.choices
     )
     assert torch.allclose(loss, torch.as_tensor(expected))
@@ -118,7 +135,9 @@ def test_a_sum_over_outputs_needs_no_combinations() -> None:
 def test_additive_and_joint_losses_agree_where_both_work() -> None:
     branches, raw, _ = branches_of(TWO_BLOCKS, 2)
     apart = branches.loss(lambda x: (x - 1.5).square(), prior=[torch.tensor([0.0, 1.0]), None])
-    together = branches.loss(lambda x: (x - 1.5).square().sum(-1), prior=[torch.tensor([0.0, 1.0]), None])
+    together = branches.loss(
+        lambda x: (x - 1.5).square().sum(-1), prior=[torch.tensor([0.0, 1.0]), None]
+    )
     assert torch.allclose(apart, together)
     assert torch.allclose(gradient(apart, raw), gradient(together, raw))
 
@@ -137,7 +156,9 @@ def test_logits_of_masked_blocks_get_their_gradient() -> None:
 def test_the_evidence_is_the_loss_of_the_best_choice(text: str) -> None:
     branches, _, _ = branches_of(text)
     evidence, bound = branches.evidence_loss(joint_loss), branches.loss(joint_loss)
-    direct = -torch.logsumexp(-joint_loss(branches.x) - torch.tensor(float(branches.size)).log(), -1)
+    direct = -torch.logsumexp(
+        -joint_loss(branches.x) - torch.tensor(float(branches.size)).log(), -1
+    )
     assert torch.allclose(evidence, direct)
     assert (bound > evidence).all()
 

@@ -45,4 +45,6 @@ def test_it_uses_the_public_names_alone(path: Path) -> None:
 
 def test_the_table_of_the_gallery_names_every_example() -> None:
     text = (EXAMPLES[0].parent / "README.md").read_text(encoding="utf-8")
-    assert re.findall(r"^\| \[(\d\d_\w+\.py)\]\(\1\) \|", text, re.MULTILINE) == [path.name for path in EXAMPLES]
+    assert re.findall(r"^\| \[(\d\d_\w+\.py)\]\(\1\) \|", text, re.MULTILINE) == [
+        path.name for path in EXAMPLES
+    ]

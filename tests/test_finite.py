@@ -11,9 +11,9 @@ import torch
 from torch import Tensor, nn
 
 from multiplexnet.errors import DomainError, ShapeError
-from multiplexnet.finite import EvidenceRatio, FiniteTerms
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Variable, holds
+from multiplexnet.language.formula import Variable, holds
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.finite import EvidenceRatio, FiniteTerms
 from multiplexnet.rules import Rules
 
 DOUBLE = torch.float64
@@ -36,12 +36,16 @@ def obeying(rules: Rules) -> list[tuple[int, ...]]:
     domains = [values(v) for v in rules.outputs]
     points = [dict(zip(rules.outputs, map(Fraction, p), strict=True)) for p in product(*domains)]
     return [
-        tuple(values(v).index(int(point[v])) for v in rules.outputs) for point in points if holds(rules.formula, point)
+        tuple(values(v).index(int(point[v])) for v in rules.outputs)
+        for point in points
+        if holds(rules.formula, point)
     ]
 
 
 def random_log_q(rules: Rules, *batch: int) -> list[Tensor]:
-    return [torch.randn(*batch, len(values(v)), dtype=DOUBLE).log_softmax(-1) for v in rules.outputs]
+    return [
+        torch.randn(*batch, len(values(v)), dtype=DOUBLE).log_softmax(-1) for v in rules.outputs
+    ]
 
 
 def joint(log_q: list[Tensor], labels: tuple[int, ...]) -> Tensor:
@@ -74,7 +78,9 @@ def test_terms_are_the_obeying_assignments(text: str) -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 @pytest.mark.parametrize("batch", [(), (5,), (2, 3), (0,)])
-def test_satisfaction_and_marginals_against_all_assignments(text: str, batch: tuple[int, ...]) -> None:
+def test_satisfaction_and_marginals_against_all_assignments(
+    text: str, batch: tuple[int, ...]
+) -> None:
     rules = Rules(text)
     terms, log_q = FiniteTerms(rules), random_log_q(rules, *batch)
     weights = torch.stack([joint(log_q, labels) for labels in obeying(rules)], -1)
@@ -129,8 +135,11 @@ def test_gradients_are_the_marginals() -> None:
 
 def test_a_module_moves_with_its_codes() -> None:
     terms = FiniteTerms(Rules(SMALL_ADDITION))
-    assert set(terms.state_dict()) == {"codes_0"}
+    assert (
+        set(terms.state_dict()) == set()
+    )  # the codes follow from the rules: no state could make others of them
     assert terms.double().codes(0).dtype == torch.int64
+    assert terms.to("meta").codes(0).is_meta
 
 
 def test_refusals_of_terms() -> None:
@@ -164,7 +173,8 @@ def test_the_value_by_its_definition() -> None:
     shared = torch.cat(log_q[:2]).exp().mean(0)
     means = [shared, shared, log_q[2].exp().mean(0)]
     worth = [
-        torch.stack([(q.exp() / m)[:, v] for q, m, v in zip(log_q, means, k, strict=True)]) for k in obeying(rules)
+        torch.stack([(q.exp() / m)[:, v] for q, m, v in zip(log_q, means, k, strict=True)])
+        for k in obeying(rules)
     ]
     total = torch.stack([w.prod(0) for w in worth]).mean(0)
     torch.testing.assert_close(EvidenceRatio(FiniteTerms(rules))(log_q), -total.log().mean())
@@ -248,7 +258,8 @@ def test_classifiers_by_name() -> None:
     apart = EvidenceRatio(terms, classifier=["left", "right"])(log_q)
     means = [q.exp().mean(0) for q in log_q]
     worth = [
-        (log_q[0][:, i].exp() / means[0][i]) * (log_q[1][:, j].exp() / means[1][j]) for i, j in obeying(terms.rules)
+        (log_q[0][:, i].exp() / means[0][i]) * (log_q[1][:, j].exp() / means[1][j])
+        for i, j in obeying(terms.rules)
     ]
     torch.testing.assert_close(apart, -torch.stack(worth).mean(0).log().mean())
     assert apart != EvidenceRatio(terms)(log_q)
@@ -258,7 +269,9 @@ def test_refusals_of_the_ratio() -> None:
     terms = FiniteTerms(Rules("a: bool; b: int[0, 2]\nimplies(a, b > 0)"))
     with pytest.raises(ShapeError, match="classifier has 1 names; the rules have 2 outputs"):
         EvidenceRatio(terms, classifier=["one"])
-    with pytest.raises(DomainError, match="classifier 'one' is to label a and b, whose domains differ"):
+    with pytest.raises(
+        DomainError, match="classifier 'one' is to label a and b, whose domains differ"
+    ):
         EvidenceRatio(terms, classifier=["one", "one"])
     with pytest.raises(ShapeError, match=r"marginal: 'c' is no output of the rules \(a, b\)"):
         EvidenceRatio(terms, marginal=["c"])

@@ -10,9 +10,9 @@ import z3
 from oracle import proves
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.logic.formula import Atom, Int, Linear, Real, Variable
-from multiplexnet.logic.from_z3 import from_z3
-from multiplexnet.logic.smt import to_z3, unsat_core
+from multiplexnet.language.formula import Atom, Int, Linear, Real, Variable
+from multiplexnet.smt.from_z3 import from_z3
+from multiplexnet.smt.questions import to_z3, unsat_core
 
 zx, zy, zlimit = z3.Reals("x y limit")
 zn, zm = z3.Ints("n m")
@@ -110,7 +110,9 @@ def test_an_input_has_the_range_it_is_given() -> None:
     ],
     ids=str,
 )
-def test_integers_get_a_range_that_holds_what_the_rules_allow(rules: list[z3.BoolRef], expected: Int) -> None:
+def test_integers_get_a_range_that_holds_what_the_rules_allow(
+    rules: list[z3.BoolRef], expected: Int
+) -> None:
     spec = from_z3(rules)
     assert {v.name: v.domain for v in spec.outputs}["n"] == expected
     assert len(spec.rules) == len(rules)
@@ -118,7 +120,11 @@ def test_integers_get_a_range_that_holds_what_the_rules_allow(rules: list[z3.Boo
 
 def test_ranges_of_inputs_bound_integers() -> None:
     spec = from_z3([zm == zn, zm <= zlimit], inputs={zn: (0, 5), zlimit: (0, Fraction(7, 2))})
-    assert [v.domain for v in spec.variables] == [Int(0, 3), Int(0, 5), Real(Fraction(0), Fraction(7, 2))]
+    assert [v.domain for v in spec.variables] == [
+        Int(0, 3),
+        Int(0, 5),
+        Real(Fraction(0), Fraction(7, 2)),
+    ]
 
 
 def test_contradicting_integers_are_left_to_the_diagnosis() -> None:
@@ -146,11 +152,14 @@ def test_sharing_is_kept_or_refused() -> None:
     shared = zx
     for _ in range(100):
         shared = shared + shared
-    assert from_z3(shared >= 0).rules[0].formula == Atom(Linear.of(Variable("x", 0)) * -(2**100), "<=")
+    assert from_z3(shared >= 0).rules[0].formula == Atom(
+        Linear.of(Variable("x", 0)) * -(2**100), "<="
+    )
     for i in range(100):
         shared = z3.If(zy > i, f(shared), shared)
     with pytest.raises(
-        RuleSyntaxError, match="with its shared parts written out this number has more than 10,000 parts"
+        RuleSyntaxError,
+        match="with its shared parts written out this number has more than 10,000 parts",
     ):
         from_z3(shared >= 0)
 
@@ -177,7 +186,11 @@ def test_numbers_nested_too_deeply_are_refused() -> None:
         (zx >= z3.simplify(z3.Sqrt(2)), {}, "irrational"),
         (z3.ForAll([zx], zx > zy), {}, "is a quantifier"),
         (z3.Exists([zx], zx > zy), {}, "is a quantifier"),
-        (z3.Array("A", z3.IntSort(), z3.RealSort())[0] > zx, {}, "`A` is an array: use one constant for each element"),
+        (
+            z3.Array("A", z3.IntSort(), z3.RealSort())[0] > zx,
+            {},
+            "`A` is an array: use one constant for each element",
+        ),
         (z3.BitVec("v", 8) > 3, {}, "`v` is a bit-vector: use Int with bounds"),
         (z3.String("s") == "a", {}, "`s` is a string or sequence"),
         (z3.FP("v", z3.Float32()) > 1, {}, "`v` is a floating-point number: use Real"),
@@ -188,15 +201,31 @@ def test_numbers_nested_too_deeply_are_refused() -> None:
         ),
         (OF_INT(zn) > 0, {}, "an opaque function takes reals and gives a real, g does not"),
         (PREDICATE(zx), {}, "an opaque function takes reals and gives a real, p does not"),
-        (z3.And(zn >= 0, zx > 0), {}, "the integer n is not bounded above: integers must be finite, add rules such as"),
+        (
+            z3.And(zn >= 0, zx > 0),
+            {},
+            "the integer n is not bounded above: integers must be finite, add rules such as",
+        ),
         (zn <= 0, {}, "the integer n is not bounded below"),
-        (z3.And(zn >= 0, zn <= 10**6), {}, "the integer n ranges from 0 to 1000000: more than 1,000,000 values"),
+        (
+            z3.And(zn >= 0, zn <= 10**6),
+            {},
+            "the integer n ranges from 0 to 1000000: more than 1,000,000 values",
+        ),
         (zx > 0, {"outputs": ["x", "n"], "inputs": [zn]}, "the constant n is declared twice"),
         (zx > 0, {"outputs": ["x", zn]}, "the integer n is not bounded"),
-        (zx > zy, {"outputs": [zx]}, "the rules speak of y, declared neither as an output nor as an input"),
+        (
+            zx > zy,
+            {"outputs": [zx]},
+            "the rules speak of y, declared neither as an output nor as an input",
+        ),
         (zx > 0, {"outputs": [zx + 1]}, "`x + 1` is no z3 constant"),
         (zx > 0, {"outputs": [3]}, "`3` is no z3 constant"),
-        (zx > 0, {"outputs": [z3.Int("x")]}, "the constant x is declared as Int but occurs in the rules as Real"),
+        (
+            zx > 0,
+            {"outputs": [z3.Int("x")]},
+            "the constant x is declared as Int but occurs in the rules as Real",
+        ),
         (zx > 0, {"outputs": [z3.BitVec("x", 8)]}, "`x` is a bit-vector"),
         (z3.And(zx > 0, z3.Int("x") > 0), {}, "two constants of different sort named `x`"),
         (zx > 0, {"inputs": {zx: (3, 1)}}, "the range of x is empty: 3 is above 1"),
@@ -211,7 +240,9 @@ def test_numbers_nested_too_deeply_are_refused() -> None:
     ],
     ids=str,
 )
-def test_what_rules_cannot_say_in_z3_is_refused(rules: Any, options: dict[str, Any], message: str) -> None:
+def test_what_rules_cannot_say_in_z3_is_refused(
+    rules: Any, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         from_z3(rules, **options)
     assert message in caught.value.reason

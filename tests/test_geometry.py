@@ -13,6 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from multiplexnet.compiler.terms import Term
 from multiplexnet.errors import (
     CyclicFunctionError,
     EliminationError,
@@ -20,22 +21,32 @@ from multiplexnet.errors import (
     ThinTermError,
     UnboundableError,
 )
-from multiplexnet.geometry import polyhedron, simplex
+from multiplexnet.exact import simplex
+from multiplexnet.exact.equations import rank, solve
+from multiplexnet.exact.formats import FORMATS, Format
+from multiplexnet.exact.hermite import NotDyadic, solutions
+from multiplexnet.exact.propagation import ranges
+from multiplexnet.exact.rows import Rows
+from multiplexnet.geometry import polyhedron
 from multiplexnet.geometry.anchors import THIN, anchor, clearance
 from multiplexnet.geometry.elimination import ROW_BUDGET, triangular
-from multiplexnet.geometry.formats import FORMATS, Format
-from multiplexnet.geometry.hermite import NotDyadic, solutions
 from multiplexnet.geometry.lattice import grid_clearance
-from multiplexnet.geometry.linear import rank, solve
 from multiplexnet.geometry.parts import Bound, Box, Lattice, Parametric, Part, Polyhedron
-from multiplexnet.geometry.ranges import ranges
-from multiplexnet.geometry.rows import Rows
 from multiplexnet.geometry.split import parts_of
-from multiplexnet.logic.formula import And, Apply, Atom, Formula, Linear, Symbol, Variable, conjunction, negation
-from multiplexnet.logic.formula import variables as variables_of
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.smt import implies, satisfiable
-from multiplexnet.logic.terms import Term
+from multiplexnet.language.formula import (
+    And,
+    Apply,
+    Atom,
+    Formula,
+    Linear,
+    Symbol,
+    Variable,
+    conjunction,
+    negation,
+)
+from multiplexnet.language.formula import variables as variables_of
+from multiplexnet.language.parse import parse
+from multiplexnet.smt.questions import implies, satisfiable
 
 formats = pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
 Point = tuple[Fraction, ...]
@@ -111,7 +122,10 @@ def variables(n: int) -> list[Variable]:
 def atoms(rows: Rows) -> list[Atom]:
     names = variables(rows.n)
     return [
-        Atom(Linear.total(dict(zip(names, map(Fraction, a), strict=True)), -b), "<" if strict else "<=")
+        Atom(
+            Linear.total(dict(zip(names, map(Fraction, a), strict=True)), -b),
+            "<" if strict else "<=",
+        )
         for a, b, strict in zip(rows.A, rows.b, rows.strict, strict=True)
     ]
 
@@ -133,7 +147,9 @@ def test_implicit_equalities_agree_with_z3(rows: Rows) -> None:
         assert polyhedron.dimension(rows) == -1
         return
     tight = [
-        i for i, atom in enumerate(atoms(rows)) if implies(formula(rows), Atom(-atom.linear, "<="), variables(rows.n))
+        i
+        for i, atom in enumerate(atoms(rows))
+        if implies(formula(rows), Atom(-atom.linear, "<="), variables(rows.n))
     ]
     assert polyhedron.implicit_equalities(rows) == tuple(tight)
     assert polyhedron.dimension(rows) == rows.n - rank([rows.A[i] for i in tight])
@@ -162,7 +178,9 @@ def test_redundant_rows_are_implied_by_the_rest(rows: Rows) -> None:
 
 @given(rows=systems(), objective=st.lists(coefficients, min_size=3, max_size=3), data=st.data())
 @settings(max_examples=60, deadline=None)
-def test_the_simplex_proves_its_answer(rows: Rows, objective: list[int], data: st.DataObject) -> None:
+def test_the_simplex_proves_its_answer(
+    rows: Rows, objective: list[int], data: st.DataObject
+) -> None:
     c = objective[: rows.n]
     prefer = data.draw(st.lists(st.sampled_from(range(len(rows))), unique=True))
     closed = Rows(rows.A, rows.b, (False,) * len(rows), rows.n)
@@ -173,13 +191,20 @@ def test_the_simplex_proves_its_answer(rows: Rows, objective: list[int], data: s
     assert closed.contains(best.point)
     if best.status == "unbounded":
         goal = Linear.total(dict(zip(variables(rows.n), map(Fraction, c), strict=True)))
-        assert satisfiable(conjunction([formula(closed), Atom(-goal + 10**6, "<=")]), variables(rows.n)) is not None
+        assert (
+            satisfiable(
+                conjunction([formula(closed), Atom(-goal + 10**6, "<=")]), variables(rows.n)
+            )
+            is not None
+        )
         return
     y = best.multipliers
     assert all(v >= 0 for v in y)
     assert sum((ci * x for ci, x in zip(c, best.point, strict=True)), Fraction(0)) == best.value
     assert sum((v * b for v, b in zip(y, rows.b, strict=True)), Fraction(0)) == best.value
-    assert [sum((v * a[j] for v, a in zip(y, rows.A, strict=True)), Fraction(0)) for j in range(rows.n)] == c
+    assert [
+        sum((v * a[j] for v, a in zip(y, rows.A, strict=True)), Fraction(0)) for j in range(rows.n)
+    ] == c
 
 
 @given(rows=systems(most_variables=4))
@@ -193,7 +218,8 @@ def test_ranges_enclose_the_set(rows: Rows) -> None:
 
 
 @given(
-    st.lists(st.lists(coefficients, min_size=3, max_size=3), min_size=3, max_size=3), st.lists(coefficients, min_size=3)
+    st.lists(st.lists(coefficients, min_size=3, max_size=3), min_size=3, max_size=3),
+    st.lists(coefficients, min_size=3),
 )
 def test_solving_a_square_system(matrix: list[list[int]], right: list[int]) -> None:
     x = solve(matrix, right[:3])
@@ -214,7 +240,9 @@ def simplex_rows(n: int) -> Rows:
 
 
 def chain(n: int) -> Rows:
-    return Rows.of([[int(i == j) - int(i + 1 == j) for j in range(n)] for i in range(n - 1)], [0] * (n - 1))
+    return Rows.of(
+        [[int(i == j) - int(i + 1 == j) for j in range(n)] for i in range(n - 1)], [0] * (n - 1)
+    )
 
 
 def random_polytope(n: int, m: int, offset: int = 0) -> Rows:
@@ -239,7 +267,10 @@ SETS: dict[str, tuple[Rows, frozenset[str]]] = {
     "random 10/30": (random_polytope(10, 30), ALL),
     "random 50/200": (random_polytope(50, 200), ALL),
     "random far away": (random_polytope(10, 30, offset=1000), ALL - {"bfloat16", "float16"}),
-    "random very far away": (random_polytope(10, 30, offset=10**6), frozenset({"float64", "float32"})),
+    "random very far away": (
+        random_polytope(10, 30, offset=10**6),
+        frozenset({"float64", "float32"}),
+    ),
     "cone": (Rows.of([[-1, 2], [2, -5]], [0, 0]), ALL),
     "wedge": (Rows.of([[0, -1], [-MICRO, 1]], [0, 0]), ALL),
     "thin": (slab(MICRO), ALL),
@@ -249,7 +280,10 @@ SETS: dict[str, tuple[Rows, frozenset[str]]] = {
     "far half plane": (Rows.of([[-1, -1]], [-(10**6)]), ALL - {"float16"}),
     "strip": (Rows.of([[1, -1], [-1, 1]], [1000, 0]), ALL),
     "tiny triangle": (Rows.of([[-1, 0], [0, -1], [1, 1]], [0, 0, MICRO / 1000]), ALL - {"float16"}),
-    "mixed scales": (Rows.of([[10**8, 1], [1, 10**8], [-1, 0], [0, -1]], [10**8, 10**8, 0, 0]), ALL),
+    "mixed scales": (
+        Rows.of([[10**8, 1], [1, 10**8], [-1, 0], [0, -1]], [10**8, 10**8, 0, 0]),
+        ALL,
+    ),
     "tiny coefficient": (Rows.of([[MICRO**5, 1], [-1, 0], [0, -1]], [1, 0, 0]), ALL),
     "plane": (Rows.of([], [], n=2), ALL),
 }
@@ -260,13 +294,18 @@ SETS: dict[str, tuple[Rows, frozenset[str]]] = {
 def test_anchors_are_representable_and_strictly_inside(name: str, form: Format) -> None:
     rows, fits = SETS[name]
     if form.name not in fits:
-        wider = next(f for f in sorted(FORMATS.values(), key=lambda f: f.precision) if f.name in fits)
+        wider = next(
+            f for f in sorted(FORMATS.values(), key=lambda f: f.precision) if f.name in fits
+        )
         with pytest.raises(ThinTermError) as caught:
             anchor(rows, form)
         assert caught.value.dtype == form.name
         assert caught.value.wider is not None
         assert caught.value.wider in fits
-        assert FORMATS[caught.value.wider].precision >= wider.precision or caught.value.wider == wider.name
+        assert (
+            FORMATS[caught.value.wider].precision >= wider.precision
+            or caught.value.wider == wider.name
+        )
         return
     point = anchor(rows, form)
     assert rows.contains_strictly(point)
@@ -314,7 +353,10 @@ def test_solutions_of_equations(E: list[list[int]], x: list[Fraction]) -> None:
     except NotDyadic:
         assert not dyadic
         return
-    times = [[sum(a * found.basis[i][j] for i, a in enumerate(row)) for j in range(found.dimension)] for row in E]
+    times = [
+        [sum(a * found.basis[i][j] for i, a in enumerate(row)) for j in range(found.dimension)]
+        for row in E
+    ]
     assert not any(c for row in times for c in row)
     assert [sum(a * v for a, v in zip(row, found.origin, strict=True)) for row in E] == e
     assert found.dimension == 4 - rank(E)
@@ -332,7 +374,10 @@ def _coordinates(basis: Sequence[Sequence[int]], difference: list[Fraction]) -> 
         assert not any(difference)
         return
     gram = [[sum(row[i] * row[j] for row in basis) for j in range(k)] for i in range(k)]
-    right = [sum((row[i] * v * size for row, v in zip(basis, difference, strict=True)), Fraction(0)) for i in range(k)]
+    right = [
+        sum((row[i] * v * size for row, v in zip(basis, difference, strict=True)), Fraction(0))
+        for i in range(k)
+    ]
     t = solve(gram, [int(v) for v in right])
     assert t is not None
     assert all(v.denominator == 1 for v in t)
@@ -401,19 +446,32 @@ def test_discrete_outputs_are_constants() -> None:
 
 
 def test_groups_become_parts_of_their_own() -> None:
-    found = parts("x: real[7]\nx[0] < x[1]\nx[2] + x[3] == 1; x[2] >= 0; x[3] >= 0\nx[4] <= 5\nx[5] + 2*x[6] <= 1")
+    found = parts(
+        "x: real[7]\nx[0] < x[1]\nx[2] + x[3] == 1; x[2] >= 0; x[3] >= 0\nx[4] <= 5\nx[5] + 2*x[6] <= 1"
+    )
     assert [type(part) for part in found] == [Box, Polyhedron, Lattice, Polyhedron]
-    assert [names(part) for part in found] == [["x[4]"], ["x[0]", "x[1]"], ["x[2]", "x[3]"], ["x[5]", "x[6]"]]
+    assert [names(part) for part in found] == [
+        ["x[4]"],
+        ["x[0]", "x[1]"],
+        ["x[2]", "x[3]"],
+        ["x[5]", "x[6]"],
+    ]
 
 
 def test_errors_of_constants_name_the_row_and_the_way_out() -> None:
-    with pytest.raises(EqualityError, match=r"no binary float meets this equality.*nearest(.|\n)*x == 0\.1"):
+    with pytest.raises(
+        EqualityError, match=r"no binary float meets this equality.*nearest(.|\n)*x == 0\.1"
+    ):
         parts("x == 0.1")
-    with pytest.raises(EqualityError, match="float32 does not hold this number exactly, float64 would"):
+    with pytest.raises(
+        EqualityError, match="float32 does not hold this number exactly, float64 would"
+    ):
         parts("x == 16777217")
     with pytest.raises(ThinTermError, match=r"too thin for float16 \(float32 would do\)"):
         parts("0.1 < x < 0.1000001", "float16")
-    with pytest.raises(ThinTermError, match=r"too thin for float16 \(bfloat16 would do\)|\(float32 would do\)"):
+    with pytest.raises(
+        ThinTermError, match=r"too thin for float16 \(bfloat16 would do\)|\(float32 would do\)"
+    ):
         parts("x > 1e6", "float16")
 
 
@@ -480,11 +538,14 @@ def _grid_points(part: Lattice, inside: Rows) -> list[Point]:
     for _ in range(60):
         ray = [draw.choice([draw.gauss(0, 1), 0.0]) for _ in part.anchor]
         speeds = [sum(c * d for c, d in zip(a, ray, strict=True)) for a in inside.A]
-        reach = min((float(s) / v for s, v in zip(slacks, speeds, strict=True) if v > 0), default=1e30)
+        reach = min(
+            (float(s) / v for s, v in zip(slacks, speeds, strict=True) if v > 0), default=1e30
+        )
         length = Fraction(reach * draw.choice([1.0, 0.999, 0.5]))
         points.append(
             tuple(
-                a + round(length * Fraction(d) / part.step) * part.step for a, d in zip(part.anchor, ray, strict=True)
+                a + round(length * Fraction(d) / part.step) * part.step
+                for a, d in zip(part.anchor, ray, strict=True)
             )
         )
     return [t for t in points if inside.contains(t)]
@@ -492,13 +553,15 @@ def _grid_points(part: Lattice, inside: Rows) -> list[Point]:
 
 def _holds(row: Atom, point: dict[Variable, Fraction]) -> bool:
     value = row.linear.constant + sum(
-        (c * point[s] for s, c in row.linear.terms if isinstance(s, Variable)), Fraction(0)
+        (c * point[s] for s, c in row.linear.summands if isinstance(s, Variable)), Fraction(0)
     )
     return value == 0 if row.relation == "==" else value < 0 if row.relation == "<" else value <= 0
 
 
 def test_weights_use_every_bit_of_the_format() -> None:
-    steps = {name: only(LATTICES["ten weights"], name) for name in ("float32", "bfloat16", "float16")}
+    steps = {
+        name: only(LATTICES["ten weights"], name) for name in ("float32", "bfloat16", "float16")
+    }
     assert {name: part.step for name, part in steps.items() if isinstance(part, Lattice)} == {
         "float32": Fraction(1, 2**24),
         "bfloat16": Fraction(1, 2**8),
@@ -512,9 +575,13 @@ def test_equalities_that_leave_one_point_are_constants() -> None:
     assert box.lower == box.upper == (Fraction(3, 4), Fraction(1, 4), None)
 
 
-@pytest.mark.parametrize("text", ["3*x + 6*y == 1", "x + y == 0.3; x >= 0.1", "x + y == 1; x - y == 1/3"])
+@pytest.mark.parametrize(
+    "text", ["3*x + 6*y == 1", "x + y == 0.3; x >= 0.1", "x + y == 1; x - y == 1/3"]
+)
 def test_equalities_without_a_binary_solution_are_refused(text: str) -> None:
-    with pytest.raises(EqualityError, match=r'no binary float can meet this equality \(equality="nearest"') as caught:
+    with pytest.raises(
+        EqualityError, match=r'no binary float can meet this equality \(equality="nearest"'
+    ) as caught:
         parts(text)
     assert len(caught.value.rows) == 1
     assert "==" in caught.value.rows[0]
@@ -522,7 +589,9 @@ def test_equalities_without_a_binary_solution_are_refused(text: str) -> None:
 
 def test_an_equality_too_fine_for_the_format_says_which_would_do() -> None:
     text = "x + y == 1.000000059604644775390625\n0 <= x <= 1; 0 <= y <= 1"  # 1 + 2^-24
-    with pytest.raises(ThinTermError, match=r"too thin for bfloat16 \(float32 would do\)|\(float64 would do\)"):
+    with pytest.raises(
+        ThinTermError, match=r"too thin for bfloat16 \(float32 would do\)|\(float64 would do\)"
+    ):
         parts(text, "bfloat16")
     assert isinstance(only(text, "float64"), Lattice)
 
@@ -535,13 +604,24 @@ def affine(bound: Bound, x: Sequence[Fraction], u: Sequence[Fraction]) -> Fracti
     return bound.constant + sum((c * v for c, v in terms), Fraction(0))
 
 
-def chosen(lower: list[tuple[Fraction, bool]], upper: list[tuple[Fraction, bool]], draw: random.Random) -> Fraction:
+def chosen(
+    lower: list[tuple[Fraction, bool]], upper: list[tuple[Fraction, bool]], draw: random.Random
+) -> Fraction:
     """A value between the bounds: an end where that is allowed, or something between."""
-    low, high = max(lower, default=None), min(upper, default=None, key=lambda pair: (pair[0], not pair[1]))
+    low, high = (
+        max(lower, default=None),
+        min(upper, default=None, key=lambda pair: (pair[0], not pair[1])),
+    )
     if low is None or high is None:
         far = Fraction(draw.choice([1, 1000]))
         return (
-            Fraction(0) if low is high else low[0] + far if low is not None else high[0] - far if high else Fraction(0)
+            Fraction(0)
+            if low is high
+            else low[0] + far
+            if low is not None
+            else high[0] - far
+            if high
+            else Fraction(0)
         )
     assert low[0] < high[0] or (low[0] == high[0] and not low[1] and not high[1])
     ends = [v for v, strict in (low, high) if not strict]
@@ -564,15 +644,19 @@ def test_any_choice_inside_the_steps_satisfies_all_rows(rows: Rows, seed: int) -
     draw = random.Random(seed)
     known = [v for v in variables(rows.n) if v.index >= 3]
     outputs = [v for v in variables(rows.n) if v.index < 3]
-    kept = [row for row in atoms(rows) if any(s in outputs for s, _ in row.linear.terms)]
+    kept = [row for row in atoms(rows) if any(s in outputs for s, _ in row.linear.summands)]
     if satisfiable(conjunction(kept)) is None:
         return
     part = triangular(outputs, kept)
     u = {v: Fraction(draw.randint(-4, 4), 2) for v in known}
     values = [u[s] for s in part.parameters if isinstance(s, Variable)]
-    feasible = [affine(guard, (), values) < (0 if guard.strict else Fraction(1, 10**9)) for guard in part.guards]
+    feasible = [
+        affine(guard, (), values) < (0 if guard.strict else Fraction(1, 10**9))
+        for guard in part.guards
+    ]
     held = all(
-        affine(guard, (), values) < 0 if guard.strict else affine(guard, (), values) <= 0 for guard in part.guards
+        affine(guard, (), values) < 0 if guard.strict else affine(guard, (), values) <= 0
+        for guard in part.guards
     )
     fixed = conjunction([*kept, *(Atom(Linear.of(v) - c, "==") for v, c in u.items())])
     assert held == (satisfiable(fixed, variables(rows.n)) is not None), feasible
@@ -585,7 +669,9 @@ def test_any_choice_inside_the_steps_satisfies_all_rows(rows: Rows, seed: int) -
                 sum((c * v for c, v in zip(a + p, [*x, *values], strict=True)), Fraction(0))
                 for a, p in zip(part.A, part.P, strict=True)
             ]
-            assert all(t < b if s else t <= b for t, b, s in zip(total, part.b, part.strict, strict=True))
+            assert all(
+                t < b if s else t <= b for t, b, s in zip(total, part.b, part.strict, strict=True)
+            )
 
 
 def test_inputs_leave_guards() -> None:
@@ -593,7 +679,11 @@ def test_inputs_leave_guards() -> None:
     assert isinstance(part, Parametric)
     assert names(part) == ["x"]
     (guard,) = part.guards
-    assert affine(guard, (), [Fraction(1), Fraction(2)]) < 0 < affine(guard, (), [Fraction(2), Fraction(1)])
+    assert (
+        affine(guard, (), [Fraction(1), Fraction(2)])
+        < 0
+        < affine(guard, (), [Fraction(2), Fraction(1)])
+    )
     assert guard.strict
 
 
@@ -657,7 +747,8 @@ def _check_order(found: Sequence[Part]) -> None:
 
 
 @pytest.mark.parametrize(
-    "rules", ["x > f(x)", "x > f(y); y > f(x)", "x > f(y); y > f(z); z > f(x)", "x >= f(x) + y; y <= 1"]
+    "rules",
+    ["x > f(x)", "x > f(y); y > f(x)", "x > f(y); y > f(z); z > f(x)", "x >= f(x) + y; y <= 1"],
 )
 def test_cycles_of_functions_are_refused(rules: str) -> None:
     text = f"x: real; y: real; z: real; f: function\n{rules}"
@@ -679,6 +770,9 @@ def test_a_function_value_cannot_be_promised() -> None:
 def test_elimination_gives_up_in_words() -> None:
     draw = random.Random(5)
     outputs = [f"x[{j}]" for j in range(8)]
-    lines = [" + ".join(f"{draw.randint(-9, 9)}*{name}" for name in outputs) + f" <= u + {i}" for i in range(60)]
+    lines = [
+        " + ".join(f"{draw.randint(-9, 9)}*{name}" for name in outputs) + f" <= u + {i}"
+        for i in range(60)
+    ]
     with pytest.raises(EliminationError, match=rf"allowed: {ROW_BUDGET}"):
         parts("x: real[8]; u: input\n" + "\n".join(lines).replace("+ -", "- "))

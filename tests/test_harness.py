@@ -27,7 +27,9 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fit:
     monkeypatch.chdir(tmp_path)
 
     def run(*options: str) -> dict[str, Any]:
-        harness.command(toy.Settings, toy.main, ["--results", "results", "--kinds", "noisy", *options])
+        harness.command(
+            toy.Settings, toy.main, ["--results", "results", "--kinds", "noisy", *options]
+        )
         (line,) = harness.read(Path("results/toy.jsonl"))
         return {name: value for name, value in line.items() if name != "seconds"}
 
@@ -66,7 +68,9 @@ def test_what_is_kept_is_found_again_and_checkpoints_are_gone(fit: Fit) -> None:
     kept = results.kept({"kind": "noisy", "seed": 0})
     assert kept["weight"].flatten().tolist() == line["weights"]
     assert [point["epoch"] for point in kept["curve"]] == [0, 1, 2, 3]
-    assert [path.name for path in Path("out/checkpoints/toy").iterdir()] == ["kind=noisy-seed=0.kept.pt"]
+    assert [path.name for path in Path("out/checkpoints/toy").iterdir()] == [
+        "kind=noisy-seed=0.kept.pt"
+    ]
 
 
 def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(fit: Fit) -> None:
@@ -78,7 +82,9 @@ def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(fit: Fit) -> No
 
 
 @pytest.mark.parametrize("option", ["--bogus", "--kinds=other", "--epochs=many", "--epoch=3"])
-def test_an_unknown_option_prints_the_usage(fit: Fit, option: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_an_unknown_option_prints_the_usage(
+    fit: Fit, option: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as ended:
         fit(option)
     assert ended.value.code == 2
@@ -100,7 +106,11 @@ def test_two_processes_fit_what_one_fits(tmp_path: Path) -> None:
         ([sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2"], "two"),
     ):
         subprocess.run(
-            [*launch, str(TOY), "--results", folder], cwd=tmp_path, check=True, capture_output=True, timeout=120
+            [*launch, str(TOY), "--results", folder],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            timeout=120,
         )
     (one,), (two,) = (harness.read(tmp_path / folder / "toy.jsonl") for folder in ("one", "two"))
     assert two["weights"] == pytest.approx(one["weights"], rel=1e-12)
@@ -119,8 +129,12 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-@pytest.mark.parametrize(("loader", "name"), [(data.mnist, "train-images-idx3-ubyte.gz"), (data.cifar100, "train.bin")])
-def test_missing_data_say_which_file_where_and_what_to_do(nowhere: Path, loader: Callable[..., Any], name: str) -> None:
+@pytest.mark.parametrize(
+    ("loader", "name"), [(data.mnist, "train-images-idx3-ubyte.gz"), (data.cifar100, "train.bin")]
+)
+def test_missing_data_say_which_file_where_and_what_to_do(
+    nowhere: Path, loader: Callable[..., Any], name: str
+) -> None:
     with pytest.raises(harness.ExperimentError) as error:
         loader(nowhere / "given")
     for part in (name, str(nowhere / "given"), str(nowhere / "cache"), "MULTIPLEXNET_DATA"):
@@ -131,11 +145,16 @@ def test_a_damaged_file_is_told_by_its_checksum(nowhere: Path) -> None:
     path = nowhere / "mnist" / "train-images-idx3-ubyte.gz"
     path.parent.mkdir()
     path.write_bytes(gzip.compress(b"not an image"))
-    with pytest.raises(harness.ExperimentError, match=r"damaged: its SHA-256 is [0-9a-f]{16}…, not 440fcabf73cc546f…"):
+    with pytest.raises(
+        harness.ExperimentError,
+        match=r"damaged: its SHA-256 is [0-9a-f]{16}…, not 440fcabf73cc546f…",
+    ):
         data.mnist(nowhere)
 
 
-def test_images_are_read_as_they_were_written(nowhere: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_images_are_read_as_they_were_written(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Tiny files in the official formats, read back."""
     monkeypatch.setattr(data, "_verified", lambda path, name: path)
     (nowhere / "mnist").mkdir()
@@ -145,7 +164,29 @@ def test_images_are_read_as_they_were_written(nowhere: Path, monkeypatch: pytest
         path = nowhere / name
         if "images" in name:
             path.write_bytes(
-                gzip.compress(bytes([0, 0, 8, 3, 0, 0, 0, 2, 0, 0, 0, 28, 0, 0, 0, 28, *digits.flatten().tolist()]))
+                gzip.compress(
+                    bytes(
+                        [
+                            0,
+                            0,
+                            8,
+                            3,
+                            0,
+                            0,
+                            0,
+                            2,
+                            0,
+                            0,
+                            0,
+                            28,
+                            0,
+                            0,
+                            0,
+                            28,
+                            *digits.flatten().tolist(),
+                        ]
+                    )
+                )
             )
         elif "labels" in name:
             path.write_bytes(gzip.compress(bytes([0, 0, 8, 1, 0, 0, 0, 2, 7, 3])))

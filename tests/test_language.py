@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from strategies import VARIABLES, formulas, points
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.logic.formula import (
+from multiplexnet.language.formula import (
     FALSE,
     TRUE,
     And,
@@ -37,8 +37,14 @@ from multiplexnet.logic.formula import (
     Variable,
     holds,
 )
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.text import declaration_text, formula_text, linear_text, number_text, specification_text
+from multiplexnet.language.parse import parse
+from multiplexnet.language.text import (
+    declaration_text,
+    formula_text,
+    linear_text,
+    number_text,
+    specification_text,
+)
 
 X, Y, Z = (Linear.of(Variable(name, i)) for i, name in enumerate("xyz"))
 DECLARED = """\
@@ -49,7 +55,7 @@ c: {"red", "green"}; e: {"red", "green"}; d: {"a", "b"}; u: input; f: function
 
 @pytest.fixture(autouse=True)
 def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multiplexnet.logic.budget.PARTS", 20_000)  # the limit is met sooner
+    monkeypatch.setattr("multiplexnet.language.budget.PARTS", 20_000)  # the limit is met sooner
 
 
 def formula(text: str) -> Formula:
@@ -59,13 +65,19 @@ def formula(text: str) -> Formula:
 
 def true_at(specification: Specification, point: Mapping[str, int | Fraction]) -> bool:
     assert {variable.name for variable in specification.variables} == set(point)
-    return holds(specification.formula, {v: Fraction(point[v.name]) for v in specification.variables}, FUNCTIONS)
+    return holds(
+        specification.formula,
+        {v: Fraction(point[v.name]) for v in specification.variables},
+        FUNCTIONS,
+    )
 
 
 def random_point(specification: Specification, draw: random.Random) -> dict[str, int | Fraction]:
     def number(variable: Variable) -> int | Fraction:
         if isinstance(variable.domain, Real):
-            return Fraction(draw.randint(-40, 40), draw.choice([1, 2, 4, 10, 3])) * draw.choice([1, 1, 10, 100])
+            return Fraction(draw.randint(-40, 40), draw.choice([1, 2, 4, 10, 3])) * draw.choice(
+                [1, 1, 10, 100]
+            )
         return draw.choice(variable.domain.values)
 
     return {variable.name: number(variable) for variable in specification.variables}
@@ -103,13 +115,18 @@ def test_every_declaration() -> None:
 
 
 def test_without_declarations_names_are_real_outputs_in_order_of_appearance() -> None:
-    specification = parse("b + a >= 2\nx[2] <= (1 if c > x[0] else d)\nall(a > i for i in range(2))")
+    specification = parse(
+        "b + a >= 2\nx[2] <= (1 if c > x[0] else d)\nall(a > i for i in range(2))"
+    )
     assert [v.name for v in specification.variables] == ["b", "a", "x[0]", "x[1]", "x[2]", "c", "d"]
     assert all(v.domain == Real() and v.role == "output" for v in specification.variables)
 
 
 def test_declarations_may_follow_their_use() -> None:
-    assert parse("x >= n\nn: int[0, 1]; x: real").formula == parse("n: int[0, 1]; x: real\nx >= n").formula
+    assert (
+        parse("x >= n\nn: int[0, 1]; x: real").formula
+        == parse("n: int[0, 1]; x: real\nx >= n").formula
+    )
 
 
 def test_rules_keep_their_text_and_line() -> None:
@@ -189,9 +206,9 @@ def test_numbers_are_exact(text: str, number: Fraction) -> None:
 def test_linear_expressions(text: str, linear: Linear) -> None:
     made = formula(f"({text}) <= 0")
     assert isinstance(made, Atom)
-    symbols = dict(made.linear.terms)
+    symbols = dict(made.linear.summands)
     assert made.linear == linear or {_unordered(s): c for s, c in symbols.items()} == {
-        _unordered(s): c for s, c in linear.terms
+        _unordered(s): c for s, c in linear.summands
     }
 
 
@@ -232,8 +249,14 @@ A, B = Atom(-X, "<"), Atom(Y - 1, "<=")  # x > 0, y <= 1
         ("all(x > i for i in range(0))", TRUE),
         ("any([])", FALSE),
         ("all(x > i for i in range(3) if i != 1 if i < 2)", A),
-        ("all(x >= a*b for a, b in [(1, 2), (3, 4)])", And((Atom(-X + 2, "<="), Atom(-X + 12, "<=")))),
-        ("all(x >= b for a in [[1, 2], [3]] for b in a if b > 1)", And((Atom(-X + 2, "<="), Atom(-X + 3, "<=")))),
+        (
+            "all(x >= a*b for a, b in [(1, 2), (3, 4)])",
+            And((Atom(-X + 2, "<="), Atom(-X + 12, "<="))),
+        ),
+        (
+            "all(x >= b for a in [[1, 2], [3]] for b in a if b > 1)",
+            And((Atom(-X + 2, "<="), Atom(-X + 3, "<="))),
+        ),
         ("True", TRUE),
         ("x > 0 and not False", A),
         ("1 < 2 < 3", TRUE),
@@ -257,7 +280,9 @@ def test_comprehensions_decide_what_depends_on_their_variable_only() -> None:
 
 
 def test_vectors() -> None:
-    specification = parse("v: real[4]\nv[-1] >= max(v[:2])\nsum(v[::2]) == len(v)\nmin(v[1:3]) > v[0]\nv[0] in v[1:]")
+    specification = parse(
+        "v: real[4]\nv[-1] >= max(v[:2])\nsum(v[::2]) == len(v)\nmin(v[1:3]) > v[0]\nv[0] in v[1:]"
+    )
     x0, x1, x2, x3 = map(Linear.of, specification.variables)
     largest = next(s for s, _ in specification.rules[0].formula.linear.terms if isinstance(s, Max))  # type: ignore[union-attr]
     assert set(largest.arguments) == {x0, x1}
@@ -280,7 +305,9 @@ def test_booleans_are_truth_values_and_count_in_sums() -> None:
 
 
 def test_categories_are_positions_of_labels() -> None:
-    specification = parse('c: {"r", "g", "b"}; d: {"r", "g", "b"}\nc == "g"\n"b" != c\nc in {"r", "b"}\nc == d\nc != d')
+    specification = parse(
+        'c: {"r", "g", "b"}; d: {"r", "g", "b"}\nc == "g"\n"b" != c\nc in {"r", "b"}\nc == d\nc != d'
+    )
     c, d = map(Linear.of, specification.variables)
     assert [rule.formula for rule in specification.rules] == [
         Atom(c - 1, "=="),
@@ -455,7 +482,9 @@ BAD: list[tuple[str, int, str, *tuple[str, ...]]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "column", "fragments"), [(t, c, f) for t, c, *f in BAD], ids=[b[0][:30] for b in BAD])
+@pytest.mark.parametrize(
+    ("text", "column", "fragments"), [(t, c, f) for t, c, *f in BAD], ids=[b[0][:30] for b in BAD]
+)
 def test_bad_text_is_explained(text: str, column: int, fragments: list[str]) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse(f"{DECLARED}{text}")
@@ -524,7 +553,7 @@ def test_text_that_asks_for_too_much_is_refused(name: str) -> None:
 
 
 def test_parts_inside_one_another_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multiplexnet.logic.budget.PARTS", 1_000_000)
+    monkeypatch.setattr("multiplexnet.language.budget.PARTS", 1_000_000)
     with pytest.raises(RuleSyntaxError, match="inside one another"):
         parse(LARGE["abs"])
 
@@ -627,7 +656,10 @@ def test_numbers_are_written_exactly(number: str, text: str) -> None:
         ("xor(iff(x > 0, y > 0), z == 1)", "xor(iff(x > 0, y > 0), z == 1)"),
         ("x in {1, 2} and y not in {1, 2}", "x in {1, 2} and y not in {1, 2}"),
         ("min(x, y) >= -abs(z - 1) + max(x, 2)", "min(x, y) + abs(z - 1) >= max(x, 2)"),
-        ("x <= (y if z > 0 else 2*y if z < -1 else 3)", "x <= (y if z > 0 else 2*y if z < -1 else 3)"),
+        (
+            "x <= (y if z > 0 else 2*y if z < -1 else 3)",
+            "x <= (y if z > 0 else 2*y if z < -1 else 3)",
+        ),
         ("max(x if y > 0 else z, 1) < 2", "max(x if y > 0 else z, 1) < 2"),
         ("1 < 2", "True"),
         ("1 > 2", "False"),
@@ -701,7 +733,9 @@ def test_what_is_written_means_the_same(case: Case) -> None:
 @seed(4)
 @settings(max_examples=120, deadline=None, database=None)
 @given(formulas(functions=("h",)), st.lists(points(), min_size=5, max_size=5))
-def test_random_formulas_mean_the_same(made: Formula, where: list[dict[Variable, Fraction]]) -> None:
+def test_random_formulas_mean_the_same(
+    made: Formula, where: list[dict[Variable, Fraction]]
+) -> None:
     first = Specification(VARIABLES, (Rule(made, ""),), ("h",))
     again = parse(specification_text(first))
     assert again.variables == VARIABLES

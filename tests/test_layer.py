@@ -23,7 +23,6 @@ from hypothesis import strategies as st
 from strategies import VARIABLES, formulas
 from torch import Tensor, nn
 
-from multiplexnet.branches import Branches
 from multiplexnet.errors import (
     ContradictionError,
     DtypeError,
@@ -34,8 +33,9 @@ from multiplexnet.errors import (
     ShapeError,
     ThinTermError,
 )
-from multiplexnet.layer import Multiplexer
-from multiplexnet.logic.formula import Formula, Real, Rule, Specification, Variable, holds
+from multiplexnet.language.formula import Formula, Real, Rule, Specification, Variable, holds
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.separable import PaperSeparable
 
@@ -81,7 +81,10 @@ def layer(name: str, dtype: torch.dtype = torch.float32) -> Multiplexer:
 
 
 def violations(
-    rules: Rules, x: Tensor, functions: Mapping[str, Callable[..., Tensor]] | None = None, **inputs: Tensor
+    rules: Rules,
+    x: Tensor,
+    functions: Mapping[str, Callable[..., Tensor]] | None = None,
+    **inputs: Tensor,
 ) -> list[list[float]]:
     """The rows that break the rules: ``x`` is ``(*batch, D)``, each input ``(*batch,)`` or ``(*batch, n)``."""
     given = rules.scalar_inputs(inputs)
@@ -95,7 +98,9 @@ def violations(
     return [list(row) for row in rows if not _obeys(rules, variables, row, exact)]
 
 
-def _obeys(rules: Rules, variables: tuple[Variable, ...], row: tuple[float, ...], functions: Any) -> bool:
+def _obeys(
+    rules: Rules, variables: tuple[Variable, ...], row: tuple[float, ...], functions: Any
+) -> bool:
     if not all(abs(value) < inf for value in row):
         return False
     point = {variable: Fraction(value) for variable, value in zip(variables, row, strict=True)}
@@ -130,7 +135,9 @@ def raws(width: int, dtype: torch.dtype, *, rows: int = 3) -> Tensor:
 
 def inputs_of(rules: Rules, batch: tuple[int, ...], dtype: torch.dtype) -> dict[str, Tensor]:
     """Values for all inputs in their ranges, ends included; large and small where there is no range."""
-    wide = torch.tensor([0.0, 1.0, -3.3, 201.9, 202.0, 250.7, 1e4, -1e4, 6e4, -6e4], dtype=torch.float64)
+    wide = torch.tensor(
+        [0.0, 1.0, -3.3, 201.9, 202.0, 250.7, 1e4, -1e4, 6e4, -6e4], dtype=torch.float64
+    )
     scalars: dict[str, list[Tensor]] = {}
     for variable in rules.inputs:
         domain = variable.domain
@@ -159,12 +166,14 @@ def check(mux: Multiplexer, branches: Branches, given: Mapping[str, Tensor]) -> 
     assert terms.shape == (*branches.batch, branches.size, mux.out_features)
     possible = torch.ones(terms.shape[:-1], dtype=torch.bool)
     if given:
-        impossible = branches.joint([choice.logits.isneginf().double() for choice in branches.choices])
+        impossible = branches.joint(
+            [choice.logits.isneginf().double() for choice in branches.choices]
+        )
         possible &= impossible == 0
     each = {
-        name: value.unsqueeze(len(branches.batch)).expand(*possible.shape, *value.shape[len(branches.batch) :])[
-            possible
-        ]
+        name: value.unsqueeze(len(branches.batch)).expand(
+            *possible.shape, *value.shape[len(branches.batch) :]
+        )[possible]
         for name, value in given.items()
     }
     assert violations(mux.rules, terms[possible], functions, **each) == []
@@ -236,7 +245,9 @@ def test_no_gradient_is_all_zero(name: str, dtype: torch.dtype) -> None:
             assert gradient[possible].ne(0).any(-1).all(), f"term {k}"
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "simplex", "design_actuator", "function_of_two", "hexagon"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "simplex", "design_actuator", "function_of_two", "hexagon"]
+)
 def test_training_with_a_large_rate_stays_inside(name: str) -> None:
     mux = layer(name)
     head = nn.Linear(4, mux.in_features)
@@ -299,14 +310,18 @@ def test_examples_of_the_paper(name: str) -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=ids)
 def test_a_third_is_refused(dtype: torch.dtype) -> None:
-    with pytest.raises(EqualityError, match=r"no binary float meets this equality exactly.*nearest") as caught:
+    with pytest.raises(
+        EqualityError, match=r"no binary float meets this equality exactly.*nearest"
+    ) as caught:
         Multiplexer(Rules(by_name("third").text), dtype=dtype)
     assert "x == 1/3" in str(caught.value)
 
 
 @pytest.mark.parametrize(("name", "dtype"), REFUSED, ids=ids)
 def test_thin_terms_name_the_dtype_that_would_do(name: str, dtype: torch.dtype) -> None:
-    with pytest.raises(ThinTermError, match=f"too thin for {name_of(dtype)}.*{REFUSED[name, dtype]} would do"):
+    with pytest.raises(
+        ThinTermError, match=f"too thin for {name_of(dtype)}.*{REFUSED[name, dtype]} would do"
+    ):
         layer(name, dtype)
 
 
@@ -334,7 +349,9 @@ def test_inputs_may_close_an_interval(dtype: torch.dtype) -> None:
 
 
 def test_inputs_that_leave_no_output() -> None:
-    with pytest.raises(InputError, match=r"for total = .* no output obeys the rules: declare narrower ranges"):
+    with pytest.raises(
+        InputError, match=r"for total = .* no output obeys the rules: declare narrower ranges"
+    ):
         Multiplexer(Rules(by_name("input_equality").text))
 
 
@@ -358,10 +375,13 @@ def test_wrong_last_dimension_says_what_is_expected_and_why() -> None:
 
 def test_wrong_dtypes() -> None:
     mux = layer("triangle")
-    with pytest.raises(DtypeError, match=r"raw has dtype torch.int64; .* floating point: torch.float32 here"):
+    with pytest.raises(
+        DtypeError, match=r"raw has dtype torch.int64; .* floating point: torch.float32 here"
+    ):
         mux(torch.zeros(3, 2, dtype=torch.int64))
     with pytest.raises(
-        DtypeError, match=r"built for torch.float32: convert raw, or the layer with mux.to\(torch.float64\)"
+        DtypeError,
+        match=r"built for torch.float32: convert raw, or the layer with mux.to\(torch.float64\)",
     ):
         mux(torch.zeros(3, 2, dtype=torch.float64))
 
@@ -382,7 +402,9 @@ def test_blocks_are_a_product() -> None:
     assert branches.x.shape == (24, 6, 3)
     check(mux, branches, {})
     assert torch.allclose(branches.log_probs.exp().sum(-1), torch.ones(24))
-    logits = branches.choices[0].log_probs.unsqueeze(-1) + branches.choices[1].log_probs.unsqueeze(-2)
+    logits = branches.choices[0].log_probs.unsqueeze(-1) + branches.choices[1].log_probs.unsqueeze(
+        -2
+    )
     assert torch.allclose(branches.logits, logits.flatten(-2), equal_nan=True)
     single = torch.cat([branches.terms(k, k + 1) for k in range(6)], -2)
     assert torch.equal(single, branches.x)
@@ -399,7 +421,9 @@ def test_twenty_two_sided_are_never_written_out() -> None:
         lambda: branches.loss(lambda x: x.sum(-1)),
     ]
     for look in looks:
-        with pytest.raises(ProductError, match=r"20 blocks .* = 1048576 combinations, more than max_terms = 4096"):
+        with pytest.raises(
+            ProductError, match=r"20 blocks .* = 1048576 combinations, more than max_terms = 4096"
+        ):
             look()
     index = [torch.full((3,), 1)] * 20
     assert branches.at(index).shape == (3, 20)
@@ -486,7 +510,9 @@ def test_terms_that_cannot_be_met_are_never_chosen(value: float) -> None:
 @pytest.mark.parametrize("dtype", DTYPES, ids=ids)
 def test_cases_by_inputs_are_told_apart_exactly(dtype: torch.dtype) -> None:
     """At the very end of a case, and at the floats around it."""
-    rules = Rules("x: real; u: input[-10, 10]\nimplies(u >= 0.1, x >= 1)\nimplies(u < 0.1, x <= -1)")
+    rules = Rules(
+        "x: real; u: input[-10, 10]\nimplies(u >= 0.1, x >= 1)\nimplies(u < 0.1, x <= -1)"
+    )
     mux = Multiplexer(rules, dtype=dtype)
     end = torch.tensor(0.1, dtype=dtype)
     ends = [end, torch.nextafter(end, end + 1), torch.nextafter(end, end - 1)]
@@ -494,14 +520,18 @@ def test_cases_by_inputs_are_told_apart_exactly(dtype: torch.dtype) -> None:
     raw = torch.randn(len(u), mux.in_features, dtype=dtype)
     branches = mux(raw, u=u)
     check(mux, branches, {"u": u})
-    assert branches.best().squeeze(-1).ge(1).tolist() == [Fraction(v) >= Fraction(1, 10) for v in u.double().tolist()]
+    assert branches.best().squeeze(-1).ge(1).tolist() == [
+        Fraction(v) >= Fraction(1, 10) for v in u.double().tolist()
+    ]
 
 
 def test_inputs_out_of_range_are_named_by_row() -> None:
     mux = layer("input_two_sided").eval()
     raw = torch.zeros(8, mux.in_features)
     u = torch.tensor([1.0, 2.0, 2.5, 1.5, nan, inf, 0.999, 1.0])
-    with pytest.raises(InputError, match=r"input u is outside its declared range \[1, 2\] in rows 2, 4, 5, 6"):
+    with pytest.raises(
+        InputError, match=r"input u is outside its declared range \[1, 2\] in rows 2, 4, 5, 6"
+    ):
         mux(raw, u=u)
     with pytest.raises(InputError, match=r"in row \(1, 0\)|in rows \(1, 0\)"):
         mux(torch.zeros(2, 2, mux.in_features), u=torch.tensor([[1.0, 1], [3, 1]]))
@@ -537,9 +567,13 @@ def test_inputs_missing_unknown_and_misshapen() -> None:
         mux(raw, u=torch.zeros(4, 2), v=1.0)
     with pytest.raises(ShapeError, match="input u is a vector of 2"):
         mux(raw, u=torch.zeros(4, 3))
-    with pytest.raises(ShapeError, match=r"input u\[0\] has shape \(3,\); one value per row is \(4,\)"):
+    with pytest.raises(
+        ShapeError, match=r"input u\[0\] has shape \(3,\); one value per row is \(4,\)"
+    ):
         mux(raw, u=torch.zeros(3, 2))
-    with pytest.raises(DtypeError, match=r"input u\[0\] has dtype torch.float64; the layer works in torch.float32"):
+    with pytest.raises(
+        DtypeError, match=r"input u\[0\] has dtype torch.float64; the layer works in torch.float32"
+    ):
         mux(raw, u=torch.zeros(4, 2, dtype=torch.float64))
     with pytest.raises(InputError, match=r"'u' is no input of the rules \(they declare: none\)"):
         layer("triangle")(torch.zeros(2), u=1)
@@ -590,18 +624,32 @@ def test_functions_may_be_modules() -> None:
     ("function", "error", "message"),
     [
         (lambda x: x.sum(), ShapeError, r"'h' returned shape \(\) for arguments of shape \(3"),
-        (lambda x: x.double(), DtypeError, r"'h' returned torch.float64 for arguments of torch.float32"),
+        (
+            lambda x: x.double(),
+            DtypeError,
+            r"'h' returned torch.float64 for arguments of torch.float32",
+        ),
         (lambda x: 0.0, InputError, "'h' returned float; it must return a tensor"),
         (lambda x: x * nan, InputError, r"cannot be met where h is NaN or infinite.*: rows \(?0"),
-        (lambda x: x.abs() + inf, InputError, r"cannot be met where h is NaN or infinite.*: rows \(?0"),
-        (lambda x: 0 * x + 3.4028234e38, InputError, "no number of float32 lies between the bounds"),
+        (
+            lambda x: x.abs() + inf,
+            InputError,
+            r"cannot be met where h is NaN or infinite.*: rows \(?0",
+        ),
+        (
+            lambda x: 0 * x + 3.4028234e38,
+            InputError,
+            "no number of float32 lies between the bounds",
+        ),
     ],
 )
 @pytest.mark.parametrize("training", [True, False])
 def test_functions_that_return_nonsense(
     function: Callable[..., Any], error: type[Exception], message: str, training: bool
 ) -> None:
-    branches = Multiplexer(Rules(ABOVE), functions={"h": function}).train(training)(torch.zeros(3, 2))
+    branches = Multiplexer(Rules(ABOVE), functions={"h": function}).train(training)(
+        torch.zeros(3, 2)
+    )
     for look in (branches.best, branches.sample, lambda: branches.x):
         with pytest.raises(error, match=message):
             look()
@@ -644,7 +692,9 @@ def test_one_call_serves_all_terms(per_term: bool) -> None:
 # --- other dtypes ----------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "simplex", "paper_coupled", "decimal_bound", "input_interval"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "simplex", "paper_coupled", "decimal_bound", "input_interval"]
+)
 def test_casts_build_the_layer_anew(name: str) -> None:
     mux = layer(name)
     casts: list[Callable[[nn.Module], nn.Module]] = [
@@ -655,7 +705,14 @@ def test_casts_build_the_layer_anew(name: str) -> None:
         lambda m: m.float(),
         lambda m: m.to("cpu", torch.bfloat16),
     ]
-    dtypes = (torch.float16, torch.bfloat16, torch.float16, torch.float64, torch.float32, torch.bfloat16)
+    dtypes = (
+        torch.float16,
+        torch.bfloat16,
+        torch.float16,
+        torch.float64,
+        torch.float32,
+        torch.bfloat16,
+    )
     parent = nn.Sequential(nn.Linear(3, mux.in_features), mux)
     for cast, dtype in zip(casts, dtypes, strict=True):
         assert cast(parent) is parent
@@ -690,13 +747,19 @@ def test_a_cast_stays_on_its_device() -> None:
 # --- other processes -------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "simplex", "mixed", "design_actuator", "far_from_origin"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "simplex", "mixed", "design_actuator", "far_from_origin"]
+)
 def test_copies_give_the_same_bits(name: str) -> None:
     mux = layer(name)
     raw = raws(mux.in_features, torch.float32)
     given = inputs_of(mux.rules, raw.shape[:-1], torch.float32)
     expected = mux(raw, **given).best()
-    copies = [copy.deepcopy(mux), pickle.loads(pickle.dumps(mux)), Multiplexer.from_state(mux.state_dict())]
+    copies = [
+        copy.deepcopy(mux),
+        pickle.loads(pickle.dumps(mux)),
+        Multiplexer.from_state(mux.state_dict()),
+    ]
     for other in copies:
         assert torch.equal(other(raw, **given).best(), expected)
         assert other.terms == mux.terms
@@ -708,7 +771,7 @@ def test_copies_give_the_same_bits(name: str) -> None:
 SAVED = """
 import pickle, sys
 import torch
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.multiplexer import Multiplexer
 folder = sys.argv[1]
 mux = Multiplexer.from_state(torch.load(folder + "/state.pt", weights_only=True))
 with open(folder + "/layer.pickle", "rb") as file:
@@ -728,7 +791,9 @@ def test_a_saved_layer_needs_no_z3(tmp_path: Path) -> None:
     torch.save(mux.state_dict(), tmp_path / "state.pt")
     (tmp_path / "layer.pickle").write_bytes(pickle.dumps(mux))
     torch.save(raw, tmp_path / "raw.pt")
-    run = subprocess.run([sys.executable, "-c", SAVED, str(tmp_path)], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", SAVED, str(tmp_path)], capture_output=True, text=True
+    )
     assert run.returncode == 0, run.stderr
     assert torch.equal(torch.load(tmp_path / "best.pt", weights_only=True), mux(raw).best())
 

@@ -45,7 +45,12 @@ def test_coupled_rules_reach_the_projection() -> None:
     mux = mx.Multiplexer(mx.Rules("x + y <= 1\nx >= 0\ny >= 0"))
     targets = torch.tensor([[2.0, 1.0], [0.4, 0.3]])
     raw = torch.zeros(2, mux.in_features, requires_grad=True)
-    trained([raw], lambda: mux(raw).loss(lambda x: (x - targets.unsqueeze(-2)).square().sum(-1)).sum(), 800, 0.05)
+    trained(
+        [raw],
+        lambda: mux(raw).loss(lambda x: (x - targets.unsqueeze(-2)).square().sum(-1)).sum(),
+        800,
+        0.05,
+    )
     found = mux(raw).best().detach()
     assert torch.allclose(found, torch.tensor([[1.0, 0.0], [0.4, 0.3]]), atol=0.03)
 
@@ -62,7 +67,9 @@ def test_a_learnable_prior_finds_the_frequencies_of_the_terms() -> None:
 
     def loss() -> Tensor:
         full = torch.cat([raw.expand(3000, 1), torch.zeros(3000, 3)], -1)
-        loss: Tensor = mux(full).evidence_loss(lambda x: 10 * (x.squeeze(-1) - y.unsqueeze(-1)).square(), prior)
+        loss: Tensor = mux(full).evidence_loss(
+            lambda x: 10 * (x.squeeze(-1) - y.unsqueeze(-1)).square(), prior
+        )
         return loss.mean()
 
     trained([prior, raw], loss, 250, 0.05)

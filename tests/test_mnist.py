@@ -19,7 +19,18 @@ import torch
 
 import multiplexnet as mx
 
-TINY = ["--seeds", "0", "--results", "results", "--figures", "figures", "--validation", "100", "--batch", "64"]
+TINY = [
+    "--seeds",
+    "0",
+    "--results",
+    "results",
+    "--figures",
+    "figures",
+    "--validation",
+    "100",
+    "--batch",
+    "64",
+]
 MLP = ["--methods", "multiplexnet", "--encoders", "mlp"]
 SHORT = ["--quadruples", "128", "--label-epochs", "2", "--epochs", "2", "--restarts", "0"]
 Fit = Callable[..., dict[str, Any]]
@@ -62,10 +73,16 @@ def test_the_free_energy_is_that_of_the_hundred_sums(model: mnist.M2) -> None:
     log_q, costs = torch.randn(3, 4, 10).log_softmax(-1), torch.rand(3, 4, 10)
     for row, found in enumerate(model.free_energy(log_q, costs)):
         sums = [(a, b, (a + b) // 10, (a + b) % 10) for a in range(10) for b in range(10)]
-        joint = torch.stack([sum((log_q[row, n, y] for n, y in enumerate(h)), torch.zeros(())) for h in sums])
+        joint = torch.stack(
+            [sum((log_q[row, n, y] for n, y in enumerate(h)), torch.zeros(())) for h in sums]
+        )
         pi = joint.softmax(0)
-        value = torch.stack([sum((costs[row, n, y] for n, y in enumerate(h)), torch.zeros(())) for h in sums])
-        assert found.item() == pytest.approx((pi * (value + pi.log() + math.log(100))).sum().item(), rel=1e-5)
+        value = torch.stack(
+            [sum((costs[row, n, y] for n, y in enumerate(h)), torch.zeros(())) for h in sums]
+        )
+        assert found.item() == pytest.approx(
+            (pi * (value + pi.log() + math.log(100))).sum().item(), rel=1e-5
+        )
 
 
 def test_without_the_rule_it_is_that_of_four_single_images() -> None:
@@ -82,7 +99,9 @@ def test_costs_are_those_of_each_label_decoded_alone(model: mnist.M2) -> None:
     torch.manual_seed(1)
     mean, log_variance = model.encoder(x.flatten(0, 1)).chunk(2, -1)
     posterior = torch.distributions.Normal(mean, (0.5 * log_variance).exp())
-    z = (mean.reshape(2, 4, -1) + torch.randn(2, 4, 50) * posterior.scale.reshape(2, 4, -1)).flatten(0, 1)
+    z = (
+        mean.reshape(2, 4, -1) + torch.randn(2, 4, 50) * posterior.scale.reshape(2, 4, -1)
+    ).flatten(0, 1)
     kl = torch.distributions.kl_divergence(posterior, torch.distributions.Normal(0.0, 1.0)).sum(-1)
     for label in range(2):  # the two that all four positions can have
         logits, grey = model.images(z, torch.full((8,), label)), x.reshape(8, 784)
@@ -134,16 +153,22 @@ def test_every_method_writes_its_line(fit: Fit, method: str, encoder: str) -> No
     assert ("restarts" in line) == (method == "multiplexnet")
 
 
-@pytest.mark.parametrize("ablation", ["no-ratio-in-b", "full-initialisation", "no-augmentation", "joint", "paper"])
+@pytest.mark.parametrize(
+    "ablation", ["no-ratio-in-b", "full-initialisation", "no-augmentation", "joint", "paper"]
+)
 def test_ablations_write_to_a_file_of_their_own(fit: Fit, ablation: str) -> None:
     line = fit(*MLP, *SHORT, "--ablations", ablation, file="mnist-ablations")
     assert line["ablation"] == ablation
-    assert ("accuracy_a" in line) == (ablation not in ("joint", "paper")), "phase A was there, or was not"
+    assert ("accuracy_a" in line) == (ablation not in ("joint", "paper")), (
+        "phase A was there, or was not"
+    )
     assert not Path("results/mnist.jsonl").exists()
 
 
 @pytest.mark.parametrize("stop", [2, 6, 12])
-def test_a_killed_run_ends_with_the_same_line(fit: Fit, stop: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_killed_run_ends_with_the_same_line(
+    fit: Fit, stop: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Two attempts at phase A, two epochs of two steps each, and two of phase B: killed in the second epoch of each."""
     options = (*MLP, *SHORT, "--restarts", "1", "--stuck", "-9")
     whole = fit(*options)
@@ -165,25 +190,47 @@ def test_a_killed_run_ends_with_the_same_line(fit: Fit, stop: int, monkeypatch: 
 
 
 def test_two_processes_train_both_phases(tmp_path: Path) -> None:
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", tiny_digits.__file__]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        tiny_digits.__file__,
+    ]
     options = [*TINY, *MLP, *SHORT]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    subprocess.run([*launch, *options], cwd=tmp_path, check=True, capture_output=True, timeout=120, env=environment)
+    subprocess.run(
+        [*launch, *options],
+        cwd=tmp_path,
+        check=True,
+        capture_output=True,
+        timeout=120,
+        env=environment,
+    )
     (line,) = harness.read(tmp_path / "results/mnist.jsonl")
     assert math.isfinite(line["elbo"])
     assert 0 <= line["accuracy"] <= 1
 
 
-@pytest.mark.skipif("MULTIPLEXNET_DATA" not in os.environ, reason="set MULTIPLEXNET_DATA to a folder with mnist/")
+@pytest.mark.skipif(
+    "MULTIPLEXNET_DATA" not in os.environ, reason="set MULTIPLEXNET_DATA to a folder with mnist/"
+)
 def test_real_digits_are_named_by_the_rule_alone(tmp_path: Path) -> None:
     """Half a phase A of the MLP: more than nine test images in ten have their own label, and the meter says so."""
     images, labels, test, test_labels = data.mnist()
-    digits, held_out = mnist.Digits(images[:55000], labels[:55000]), mnist.Digits(images[55000:], labels[55000:])
-    settings = mnist.Settings(checkpoints=tmp_path, results=tmp_path, quadruples=10240, label_epochs=4)
+    digits, held_out = (
+        mnist.Digits(images[:55000], labels[:55000]),
+        mnist.Digits(images[55000:], labels[55000:]),
+    )
+    settings = mnist.Settings(
+        checkpoints=tmp_path, results=tmp_path, quadruples=10240, label_epochs=4
+    )
     with harness.Results("mnist", settings).run({"seed": 0}) as run:
         plan = mnist.phases("multiplexnet", "none")
         net, evidence, restarts = mnist.learned_labels(run, "mlp", plan, digits, held_out, settings)
-        right, _ = mnist.accuracy(mnist.all_labels(net, mnist.Digits(test, test_labels), run.device), test_labels)
+        right, _ = mnist.accuracy(
+            mnist.all_labels(net, mnist.Digits(test, test_labels), run.device), test_labels
+        )
     assert right > 0.9
     assert evidence < -3.9
     assert restarts == 0

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 import multiplexnet as mx
-from multiplexnet.branches import Choice
-from multiplexnet.estimators import ScoreFunction
-from multiplexnet.logic.formula import Atom, Linear, Variable
-from multiplexnet.logic.terms import Block, Certificate, Compiled, Term
+from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
+from multiplexnet.language.formula import Atom, Linear, Variable
+from multiplexnet.layer.branches import Choice
+from multiplexnet.learning.estimators import ScoreFunction
 
 RULES = mx.Rules(
     """
@@ -38,13 +38,17 @@ def at_most(variable: Variable, bound: int) -> Atom:
 @pytest.fixture
 def compiled() -> Compiled:
     on, x, y, z = RULES.outputs
-    inner_x = Block((x,), (Term((at_most(x, -1),)), Term((at_least(x, 1),))))  # shared by both terms
+    inner_x = Block(
+        (x,), (Term((at_most(x, -1),)), Term((at_least(x, 1),)))
+    )  # shared by both terms
     inner_y = Block((y,), (Term((at_most(y, -2),)), Term((at_least(y, 2),))))
     zero = Atom(Linear.of(z), "==")
     off = Term((zero,), ((on, Fraction(0)),), (inner_x, inner_y))
-    running = Term((at_least(y, 0), at_most(y, 1), at_least(z, 3)), ((on, Fraction(1)),), (inner_x,))
+    running = Term(
+        (at_least(y, 0), at_most(y, 1), at_least(z, 3)), ((on, Fraction(1)),), (inner_x,)
+    )
     block = Block((on, x, y, z), (off, running))
-    return Compiled(RULES.outputs, (), (block,), Certificate(True, True, "by hand", 0))
+    return Compiled(RULES.outputs, (), (block,), Proof(True, True, "by hand", 0))
 
 
 @pytest.fixture
@@ -53,13 +57,19 @@ def mux(compiled: Compiled) -> mx.Multiplexer:
 
 
 def test_every_choice_has_its_logits(mux: mx.Multiplexer) -> None:
-    assert mux.in_features == 4 + 2 + 2 + 2  # values; off or running; both sides of x; both sides of y
+    assert (
+        mux.in_features == 4 + 2 + 2 + 2
+    )  # values; off or running; both sides of x; both sides of y
     assert mux.is_nested
 
 
 @pytest.mark.parametrize("scale", [1.0, 30.0, 1e4, 1e30, float("inf")])
 def test_whatever_is_chosen_obeys(mux: mx.Multiplexer, scale: float) -> None:
-    raw = torch.sign(torch.randn(200, mux.in_features)) if scale == float("inf") else torch.randn(200, mux.in_features)
+    raw = (
+        torch.sign(torch.randn(200, mux.in_features))
+        if scale == float("inf")
+        else torch.randn(200, mux.in_features)
+    )
     branches = mux.eval()((raw * scale).double())
     assert RULES.satisfied(branches.best()).all()
     assert RULES.satisfied(branches.sample()).all()
@@ -72,7 +82,11 @@ def paths(choice: Choice, values: dict[int, Tensor]) -> Iterator[tuple[dict[int,
         settled = dict(zip(choice.columns.tolist(), own.unbind(-1), strict=True)) | {}
         found = [({**values, **settled}, choice.log_probs[..., k])]
         for part in (part for part in choice.inner if part.term == k):
-            found = [(more, log_q + rest) for so_far, log_q in found for more, rest in paths(part.choice, so_far)]
+            found = [
+                (more, log_q + rest)
+                for so_far, log_q in found
+                for more, rest in paths(part.choice, so_far)
+            ]
         yield from found
 
 
@@ -89,14 +103,15 @@ def test_a_sum_over_outputs_is_exact(mux: mx.Multiplexer) -> None:
     target = torch.tensor([0.0, 1.5, -2.5, 3.5]).double()
     loss = branches.loss(lambda x: (x - target).square())
     (choice,) = branches.choices
-    half = torch.tensor(0.5).double().log()
+    log_p = -torch.tensor(6.0).double().log()  # four plain terms are off, two running
     expected = torch.zeros(5).double()
     for values, log_q in paths(choice, {}):
         x = torch.stack([values[j] for j in range(4)], -1)
-        log_p = (2 if float(x[0, 0].detach()) == 1 else 3) * half  # one choice on top, one or two inside
         expected = expected + log_q.exp() * ((x - target).square().sum(-1) + log_q - log_p)
     assert torch.allclose(loss, expected)
-    ours, theirs = (torch.autograd.grad(value.sum(), raw, retain_graph=True)[0] for value in (loss, expected))
+    ours, theirs = (
+        torch.autograd.grad(value.sum(), raw, retain_graph=True)[0] for value in (loss, expected)
+    )
     assert torch.allclose(ours, theirs)
 
 
@@ -106,9 +121,12 @@ def test_the_score_function_is_unbiased(mux: mx.Multiplexer) -> None:
     target = torch.tensor([0.0, 1.5, -2.5, 3.5]).double()
     exact = branches.loss(lambda x: (x - target).square()).mean()
     estimate = branches.loss(
-        lambda x: (x - target).square().sum(-1), estimator=ScoreFunction(3, generator=torch.Generator().manual_seed(0))
+        lambda x: (x - target).square().sum(-1),
+        estimator=ScoreFunction(3, generator=torch.Generator().manual_seed(0)),
     ).mean()
-    ours, theirs = (torch.autograd.grad(value, raw, retain_graph=True)[0] for value in (exact, estimate))
+    ours, theirs = (
+        torch.autograd.grad(value, raw, retain_graph=True)[0] for value in (exact, estimate)
+    )
     assert torch.allclose(exact, estimate, rtol=0.02)
     assert torch.allclose(ours, theirs, atol=0.2, rtol=0.05)
 
@@ -146,3 +164,15 @@ def test_rules_with_too_many_plain_terms_become_layers_all_the_same(text: str) -
     branches = mux(30 * torch.randn(50, mux.in_features))
     assert rules.satisfied(branches.best()).all()
     assert rules.satisfied(branches.sample()).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+def test_decomposed_rules_work_under_autocast(dtype: torch.dtype) -> None:
+    rules = mx.Rules("p: bool[30]\nsum(p) <= 3")
+    mux = mx.Multiplexer(rules, dtype=dtype).eval()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        branches = mux(torch.randn(4, mux.in_features, dtype=dtype))
+        best, sample = branches.best(), branches.sample()
+    assert best.dtype is dtype
+    assert rules.satisfied(best).all()
+    assert rules.satisfied(sample).all()

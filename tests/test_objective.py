@@ -10,10 +10,10 @@ import torch
 from corpus import by_name
 from torch import Tensor, nn
 
-from multiplexnet import objective
-from multiplexnet.branches import Branches
 from multiplexnet.errors import ShapeError
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer import objective
+from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 Loss = Callable[[Tensor], Tensor]
@@ -52,7 +52,9 @@ def test_value_and_gradients_are_those_of_the_closed_form(
     mux = layer(name)
     raw = torch.randn(4, 3, mux.in_features, dtype=torch.float64, requires_grad=True)
     y = torch.randn(4, 3, mux.out_features, dtype=torch.float64)
-    scale = torch.tensor(1.5, dtype=torch.float64, requires_grad=True)  # a parameter of the loss alone
+    scale = torch.tensor(
+        1.5, dtype=torch.float64, requires_grad=True
+    )  # a parameter of the loss alone
     prior = torch.randn(mux(raw).size, dtype=torch.float64, requires_grad=True)
     weight = torch.randn(4, 3, dtype=torch.float64)
 
@@ -87,13 +89,20 @@ def test_streaming_holds_a_few_terms_at_a_time(monkeypatch: pytest.MonkeyPatch) 
 
 def test_priors() -> None:
     mux = layer("paper_eight_boxes")
-    raw, y = torch.randn(5, mux.in_features, dtype=torch.float64), torch.randn(5, 2, dtype=torch.float64)
+    raw, y = (
+        torch.randn(5, mux.in_features, dtype=torch.float64),
+        torch.randn(5, 2, dtype=torch.float64),
+    )
     branches = mux(raw)
     uniform = branches.loss(squared(y))
     assert torch.allclose(uniform, naive(branches, squared(y)))
-    assert torch.allclose(uniform, branches.loss(squared(y), torch.full((8,), 3.0, dtype=torch.float64)))
+    assert torch.allclose(
+        uniform, branches.loss(squared(y), torch.full((8,), 3.0, dtype=torch.float64))
+    )
     conditional = torch.randn(5, 8, dtype=torch.float64)
-    assert torch.allclose(branches.loss(squared(y), conditional), naive(branches, squared(y), conditional))
+    assert torch.allclose(
+        branches.loss(squared(y), conditional), naive(branches, squared(y), conditional)
+    )
     posterior = branches.loss(lambda x: 0 * x.sum(-1), branches.logits)
     assert torch.allclose(posterior, torch.zeros(5, dtype=torch.float64), atol=1e-12)
 
@@ -113,7 +122,10 @@ def test_a_learned_prior_finds_the_terms() -> None:
 
 def test_it_is_an_upper_bound_of_the_marginal_likelihood() -> None:
     mux = layer("paper_eight_boxes")
-    raw, y = torch.randn(50, mux.in_features, dtype=torch.float64), torch.randn(50, 2, dtype=torch.float64)
+    raw, y = (
+        torch.randn(50, mux.in_features, dtype=torch.float64),
+        torch.randn(50, 2, dtype=torch.float64),
+    )
     branches = mux(raw)
     evidence = -torch.logsumexp(-squared(y)(branches.x) - torch.tensor(8.0).log(), -1)
     assert (branches.loss(squared(y)) >= evidence - 1e-12).all()
@@ -124,7 +136,9 @@ def test_it_is_an_upper_bound_of_the_marginal_likelihood() -> None:
 
 @pytest.mark.parametrize("chunk", [1 << 18, 1], ids=["stacked", "streamed"])
 @pytest.mark.parametrize("prior", [False, True])
-def test_terms_that_cannot_be_met_contribute_nothing(prior: bool, chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_terms_that_cannot_be_met_contribute_nothing(
+    prior: bool, chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(objective, "CHUNK", chunk)
     mux = layer("design_actuator")
     raw = torch.randn(6, mux.in_features, dtype=torch.float64, requires_grad=True)
@@ -146,7 +160,9 @@ def test_terms_that_cannot_be_met_contribute_nothing(prior: bool, chunk: int, mo
     assert scale.grad is not None
     assert scale.grad.isfinite()
     assert (raw.grad[:3, 2:] == 0).all()
-    only = branches.x.gather(-2, branches.logits.argmax(-1)[:, None, None].expand(-1, 1, 2)).squeeze(-2)
+    only = branches.x.gather(
+        -2, branches.logits.argmax(-1)[:, None, None].expand(-1, 1, 2)
+    ).squeeze(-2)
     assert torch.allclose(found[:3], only[:3].abs().sum(-1))
 
 
@@ -194,10 +210,14 @@ def test_batch_shapes() -> None:
 
 def test_wrong_shapes_are_named() -> None:
     branches = layer("paper_sum_or")(torch.randn(4, 5, dtype=torch.float64))
-    with pytest.raises(ShapeError, match=r"the loss of 2 terms has shape \(4,\), not \(4, 2\): it must keep batch and"):
+    with pytest.raises(
+        ShapeError,
+        match=r"the loss of 2 terms has shape \(4,\), not \(4, 2\): it must keep batch and",
+    ):
         branches.loss(lambda x: x.sum((-1, -2)))
     with pytest.raises(
-        ShapeError, match=r"prior has shape \(3,\); it must be the logits of the 2 terms, \(2,\) or \(4"
+        ShapeError,
+        match=r"prior has shape \(3,\); it must be the logits of the 2 terms, \(2,\) or \(4",
     ):
         branches.loss(lambda x: x.sum(-1), torch.zeros(3))
     with pytest.raises(ShapeError, match=r"prior has shape \(7, 2\)"):

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from oracle import proves
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.logic.formula import Atom, Formula, Linear, Not, Or, Variable
-from multiplexnet.logic.ordering import from_ordering
-from multiplexnet.logic.smt import equivalent, satisfiable, to_z3
-from multiplexnet.logic.smtlib import from_smtlib, to_smtlib
+from multiplexnet.language.formula import Atom, Formula, Linear, Not, Or, Variable
+from multiplexnet.language.ordering import from_ordering
+from multiplexnet.smt.questions import equivalent, satisfiable, to_z3
+from multiplexnet.smt.smtlib import from_smtlib, to_smtlib
 
 x, y = Linear.of(Variable("y_0", 0)), Linear.of(Variable("y_1", 1))
 
@@ -26,7 +26,10 @@ x, y = Linear.of(Variable("y_0", 0)), Linear.of(Variable("y_1", 1))
     [
         ("y_1 - y_0 >= 0", Atom(x - y, "<=")),
         ("- y_1 > -30", Atom(y - 30, "<")),
-        ("3y_1 + 2 * y_0 - 0.1 y_0 <= 0.5", Atom(x * Fraction(19, 10) + y * 3 - Fraction(1, 2), "<=")),
+        (
+            "3y_1 + 2 * y_0 - 0.1 y_0 <= 0.5",
+            Atom(x * Fraction(19, 10) + y * 3 - Fraction(1, 2), "<="),
+        ),
         ("y_0 = 2", Atom(x - 2, "==")),
         ("y_0 == 2y_1", Atom(x - y * 2, "==")),
         ("neg y_0 = 2", Not(Atom(x - 2, "=="))),
@@ -42,8 +45,16 @@ def test_ordering_rules(rule: str, expected: Formula) -> None:
 
 
 def test_outputs_come_by_number_or_as_listed() -> None:
-    assert [v.name for v in from_ordering("ordering y_2 y_0 y_1\ny_0 > 0").outputs] == ["y_0", "y_1", "y_2"]
-    assert [v.name for v in from_ordering("ordering y_3 y_0 y_1\ny_0 > 0").outputs] == ["y_3", "y_0", "y_1"]
+    assert [v.name for v in from_ordering("ordering y_2 y_0 y_1\ny_0 > 0").outputs] == [
+        "y_0",
+        "y_1",
+        "y_2",
+    ]
+    assert [v.name for v in from_ordering("ordering y_3 y_0 y_1\ny_0 > 0").outputs] == [
+        "y_3",
+        "y_0",
+        "y_1",
+    ]
     assert [v.name for v in from_ordering("ordering b a\na > 0").outputs] == ["b", "a"]
     assert [v.index for v in from_ordering("ordering b a\r\na > 0\r\n").outputs] == [0, 1]
 
@@ -58,7 +69,11 @@ def test_outputs_come_by_number_or_as_listed() -> None:
         ("ordering y_0 y_0\ny_0 > 1", (1, 14), "y_0 is listed twice"),
         ("ordering y_0 3", (1, 14), "expected the name of an output, found `3`"),
         ("ordering y_0 or", (1, 14), "expected the name of an output, found `or`"),
-        ("ordering y_0\ny_0 >", (2, 6), "expected a number or an output, found the end of the line"),
+        (
+            "ordering y_0\ny_0 >",
+            (2, 6),
+            "expected a number or an output, found the end of the line",
+        ),
         ("ordering y_0\ny_0 + 1", (2, 8), "expected one of >= > <= < =, found the end of the line"),
         ("ordering y_0\n\ny_0 > 1 and y_0 < 2", (3, 9), "there is no `and` in this format"),
         ("ordering y_0\nnot y_0 > 1", (2, 1), "`not` is written `neg` in this format"),
@@ -67,7 +82,11 @@ def test_outputs_come_by_number_or_as_listed() -> None:
             (2, 1),
             "unknown output `y_1` (did you mean `y_0`?): it is not in the `ordering` line",
         ),
-        ("ordering y_0\ny_0 > 1 or", (2, 11), "expected a number or an output, found the end of the line"),
+        (
+            "ordering y_0\ny_0 > 1 or",
+            (2, 11),
+            "expected a number or an output, found the end of the line",
+        ),
         ("ordering y_0\nor y_0 > 1", (2, 1), "expected a number or an output, found `or`"),
         ("ordering y_0\n2 neg y_0 > 1", (2, 3), "`neg` stands in front of a whole atom"),
         ("ordering y_0\ny_0 > 1 > 0", (2, 9), "expected `or` or the end of the line, found `>`"),
@@ -77,7 +96,9 @@ def test_outputs_come_by_number_or_as_listed() -> None:
         ("ordering y_0\ny_0 > " + "9" * 5000, (2, 7), "this number is out of range"),
     ],
 )
-def test_bad_ordering_text_is_refused_with_its_place(text: str, place: tuple[int, int] | None, message: str) -> None:
+def test_bad_ordering_text_is_refused_with_its_place(
+    text: str, place: tuple[int, int] | None, message: str
+) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         from_ordering(text)
     assert message in caught.value.reason

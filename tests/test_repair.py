@@ -11,7 +11,7 @@ from scipy.optimize import minimize
 from torch import Tensor
 
 import multiplexnet as mx
-from multiplexnet.transforms.base import FORMATS
+from multiplexnet.transforms.base import DTYPES
 
 PLAIN = [c for c in CASES if c.satisfiable]
 
@@ -25,7 +25,7 @@ def rows_for(mux: mx.Multiplexer) -> Tensor:
     return torch.cat([wild.to(mux.dtype), obeying, -0.0 * obeying])
 
 
-@pytest.mark.parametrize("dtype", FORMATS)
+@pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.name)
 def test_rows_that_obey_stay_and_all_obey_afterwards(case: Case, dtype: torch.dtype) -> None:
     rules = mx.Rules(case.text)
@@ -40,7 +40,9 @@ def test_rows_that_obey_stay_and_all_obey_afterwards(case: Case, dtype: torch.dt
     before = rules.satisfied(x0.detach())
     assert rules.satisfied(y.detach()).all()
     kept, same = y.detach()[before], x0.detach()[before]
-    assert torch.equal(kept.view(torch.uint8), same.view(torch.uint8))  # bit for bit, the sign of zero too
+    assert torch.equal(
+        kept.view(torch.uint8), same.view(torch.uint8)
+    )  # bit for bit, the sign of zero too
     (gradient,) = torch.autograd.grad(y.double().sum(), x0)
     assert (gradient == 1).all()
 
@@ -103,7 +105,10 @@ def test_inputs_decide_what_is_broken() -> None:
 
 @pytest.mark.parametrize(
     ("x0", "words"),
-    [(torch.zeros(3), "last dimension must be the 1 outputs"), (torch.zeros(2, 1).double(), "guarantee was built for")],
+    [
+        (torch.zeros(3), "last dimension must be the 1 outputs"),
+        (torch.zeros(2, 1).double(), "guarantee was built for"),
+    ],
 )
 def test_bad_rows(x0: Tensor, words: str) -> None:
     with pytest.raises(mx.MultiplexError, match=words):

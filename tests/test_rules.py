@@ -15,8 +15,8 @@ from oracle import meaning, proves
 
 import multiplexnet as mx
 from multiplexnet.errors import ContradictionError, MultiplexError, RuleSyntaxError
-from multiplexnet.logic.smt import equivalent, input_range_z3
 from multiplexnet.rules import Rules
+from multiplexnet.smt.questions import equivalent, input_range_z3
 
 TEXT = """
 a: real; b: real                    # outputs
@@ -43,7 +43,9 @@ def by_z3() -> Rules:
 # --- ways in --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("make", [by_z3, lambda: Rules.from_smtlib(SMTLIB, inputs=["limit"])], ids=["z3", "smtlib"])
+@pytest.mark.parametrize(
+    "make", [by_z3, lambda: Rules.from_smtlib(SMTLIB, inputs=["limit"])], ids=["z3", "smtlib"]
+)
 def test_all_ways_in_have_one_meaning(make: object) -> None:
     given, rules = Rules(TEXT), make()  # type: ignore[operator]
     assert rules.outputs == given.outputs
@@ -84,13 +86,17 @@ def test_files_are_read_by_their_ending(
 
 def test_a_file_with_another_ending_is_refused(tmp_path: Path) -> None:
     (tmp_path / "some.csv").write_text("x >= 1")
-    with pytest.raises(RuleSyntaxError, match=r"ends in \.rules, \.smt2, \.txt, not in '\.csv'; rename it"):
+    with pytest.raises(
+        RuleSyntaxError, match=r"ends in \.rules, \.smt2, \.txt, not in '\.csv'; rename it"
+    ):
         Rules.load(tmp_path / "some.csv")
 
 
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "some.rules").write_bytes(b"x >= 1\n\xff\xfe")
-    with pytest.raises(RuleSyntaxError, match=r"some\.rules is no UTF-8 text \(byte 7\); save it as UTF-8"):
+    with pytest.raises(
+        RuleSyntaxError, match=r"some\.rules is no UTF-8 text \(byte 7\); save it as UTF-8"
+    ):
         Rules.load(tmp_path / "some.rules")
 
 
@@ -132,7 +138,8 @@ def test_rules_print_as_they_were_written() -> None:
     assert str(Rules(TEXT)) == TEXT.strip("\n")
     assert repr(Rules(TEXT)) == "Rules(3 rules over a, b)"
     assert (
-        repr(Rules("x: real[9]\nall(v >= 0 for v in x)")) == "Rules(1 rules over x[0], x[1], x[2], x[3], x[4], x[5], …)"
+        repr(Rules("x: real[9]\nall(v >= 0 for v in x)"))
+        == "Rules(1 rules over x[0], x[1], x[2], x[3], x[4], x[5], …)"
     )
 
 
@@ -140,7 +147,9 @@ def test_rules_from_elsewhere_print_in_the_language() -> None:
     assert equivalent(Rules(str(by_z3())).formula, by_z3().formula)
 
 
-@pytest.mark.parametrize("name", ["formula", "outputs", "specification", "_specification", "anything"])
+@pytest.mark.parametrize(
+    "name", ["formula", "outputs", "specification", "_specification", "anything"]
+)
 def test_rules_cannot_be_changed(name: str) -> None:
     rules = Rules("x >= 1")
     with pytest.raises(AttributeError, match=f"Rules cannot be changed: {name} is read-only"):
@@ -156,7 +165,9 @@ def test_rules_cannot_be_changed(name: str) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_z3_gets_rules_and_domains(case: Case) -> None:
     rules = Rules(case.text)
-    assert proves(z3.And(rules.to_z3(), *input_range_z3(rules.inputs)) == meaning(rules.specification))
+    assert proves(
+        z3.And(rules.to_z3(), *input_range_z3(rules.inputs)) == meaning(rules.specification)
+    )
 
 
 def test_an_integer_is_bounded_in_z3() -> None:
@@ -166,7 +177,11 @@ def test_an_integer_is_bounded_in_z3() -> None:
 def test_verdicts_and_violations_pass_through() -> None:
     rules = Rules(TEXT)
     x = torch.tensor([[0.0, 5.0], [300.0, 310.0], [300.0, 301.0]])
-    assert rules.satisfied(x, limit=torch.tensor([5.0, 320.0, 320.0])).tolist() == [True, True, False]
+    assert rules.satisfied(x, limit=torch.tensor([5.0, 320.0, 320.0])).tolist() == [
+        True,
+        True,
+        False,
+    ]
     assert rules.violation(x, limit=320.0).tolist() == [[0, 0, 0], [0, 0, 0], [0, 1, 0]]
     assert rules.satisfied(np.array([[0.0, 5.0]]), limit=4.0).tolist() == [False]
 
@@ -174,14 +189,20 @@ def test_verdicts_and_violations_pass_through() -> None:
 def test_functions_pass_through() -> None:
     rules = Rules("x1: real; x2: real; h: function\nx2 > h(x1)")
     h = {"h": lambda x: x * x}
-    assert rules.satisfied(np.array([[2.0, 5.0], [2.0, 4.0]]), functions=h).tolist() == [True, False]
+    assert rules.satisfied(np.array([[2.0, 5.0], [2.0, 4.0]]), functions=h).tolist() == [
+        True,
+        False,
+    ]
 
 
 def test_compile_and_explain_pass_their_options_on() -> None:
-    calls: list[int] = []
+    calls: list[tuple[str, int]] = []
     rules = Rules("x: real; y: real\nx != y")
-    assert len(rules.compile(max_terms=2, progress=lambda _, count: calls.append(count)).blocks[0].terms) == 2
-    assert calls == [1, 2]
+    assert (
+        len(rules.compile(max_terms=2, progress=lambda *told: calls.append(told)).blocks[0].terms)
+        == 2
+    )
+    assert [count for doing, count in calls if doing == "finding the terms of x, y"] == [0, 1, 2]
     assert rules.explain(max_terms=1).problem is not None
     assert rules.explain().problem is None
 

@@ -22,11 +22,11 @@ from typer.testing import CliRunner
 from multiplexnet.certificate import Certificate
 from multiplexnet.certificate.check import checked
 from multiplexnet.certificate.document import PARTS, hashes
-from multiplexnet.cli import app
 from multiplexnet.errors import MultiplexError, RecordError, RuleSyntaxError, TableError
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
-from multiplexnet.tables import check_table
+from multiplexnet.tools.cli import app
+from multiplexnet.tools.tables import check_table
 
 MANY = 3_000
 X = "(declare-const x Real)"
@@ -68,7 +68,11 @@ def test_rules_are_never_run(code: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "command", ['(set-option :regular-output-channel "{mark}")', '(set-option :diagnostic-output-channel "{mark}")']
+    "command",
+    [
+        '(set-option :regular-output-channel "{mark}")',
+        '(set-option :diagnostic-output-channel "{mark}")',
+    ],
 )
 def test_a_script_writes_no_file(command: str, tmp_path: Path) -> None:
     mark = tmp_path / "mark"
@@ -186,8 +190,12 @@ def test_names_that_are_no_text() -> None:
         Multiplexer.from_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 
-@pytest.mark.parametrize(("read", "name", "text"), TEXTS, ids=[f"{r.__qualname__}-{n}" for r, n, _ in TEXTS])
-def test_hostile_texts_are_refused_or_read(read: Callable[[str], Rules], name: str, text: str) -> None:
+@pytest.mark.parametrize(
+    ("read", "name", "text"), TEXTS, ids=[f"{r.__qualname__}-{n}" for r, n, _ in TEXTS]
+)
+def test_hostile_texts_are_refused_or_read(
+    read: Callable[[str], Rules], name: str, text: str
+) -> None:
     if name in READ:
         with suppress(RuleSyntaxError):
             read(text)
@@ -199,7 +207,15 @@ def test_hostile_texts_are_refused_or_read(read: Callable[[str], Rules], name: s
 @pytest.mark.parametrize("suffix", [".rules", ".smt2", ".txt"])
 @pytest.mark.parametrize(
     "data",
-    [b"x > 1\xff", b"\xff\xfex\x00>\x001\x00", b"\0" * 99, b"\x89PNG\r\n\x1a\n\0\0", b"", b"\xc0\xaf", b"PK\x03\x04"],
+    [
+        b"x > 1\xff",
+        b"\xff\xfex\x00>\x001\x00",
+        b"\0" * 99,
+        b"\x89PNG\r\n\x1a\n\0\0",
+        b"",
+        b"\xc0\xaf",
+        b"PK\x03\x04",
+    ],
 )
 def test_files_that_are_no_text(data: bytes, suffix: str, tmp_path: Path) -> None:
     path = (tmp_path / "file").with_suffix(suffix)
@@ -210,7 +226,11 @@ def test_files_that_are_no_text(data: bytes, suffix: str, tmp_path: Path) -> Non
 
 
 def test_a_mark_before_utf8_is_no_harm(tmp_path: Path) -> None:
-    for name, text in (("a.rules", "x > 1"), ("b.txt", "ordering x\nx > 1"), ("c.smt2", f"{X}(assert (> x 1))")):
+    for name, text in (
+        ("a.rules", "x > 1"),
+        ("b.txt", "ordering x\nx > 1"),
+        ("c.smt2", f"{X}(assert (> x 1))"),
+    ):
         (tmp_path / name).write_bytes(b"\xef\xbb\xbf" + text.encode())
         assert [v.name for v in Rules.load(tmp_path / name).outputs] == ["x"]
 
@@ -250,7 +270,9 @@ def test_hostile_tables(name: str, tmp_path: Path) -> None:
     assert exit_code("check", tmp_path / "a.rules", path) == 2
 
 
-@pytest.mark.parametrize("data", [b"", b"PAR1", b"PAR1" + b"\0" * 99 + b"PAR1", b"\xff" * 99, b"x,y\n1,\xff\n"])
+@pytest.mark.parametrize(
+    "data", [b"", b"PAR1", b"PAR1" + b"\0" * 99 + b"PAR1", b"\xff" * 99, b"x,y\n1,\xff\n"]
+)
 @pytest.mark.parametrize("suffix", [".csv", ".parquet"])
 def test_files_that_are_no_tables(data: bytes, suffix: str, tmp_path: Path) -> None:
     path = (tmp_path / "t").with_suffix(suffix)
@@ -352,12 +374,18 @@ def test_anything_anywhere_in_a_certificate(where: int, value: Any) -> None:
         checked(Certificate(data))
 
 
-STATE = json.loads(bytes(Multiplexer(Rules("x: real; on: bool\nx >= 2 and on or x <= -2")).get_extra_state().tolist()))
+STATE = json.loads(
+    bytes(
+        Multiplexer(Rules("x: real; on: bool\nx >= 2 and on or x <= -2")).get_extra_state().tolist()
+    )
+)
 
 
 def from_record(record: Any) -> Multiplexer:
     data = record if isinstance(record, bytes) else json.dumps(record).encode()
-    return Multiplexer.from_state({"_extra_state": torch.frombuffer(bytearray(data), dtype=torch.uint8)})
+    return Multiplexer.from_state(
+        {"_extra_state": torch.frombuffer(bytearray(data), dtype=torch.uint8)}
+    )
 
 
 @settings(max_examples=100)
@@ -371,11 +399,20 @@ def test_anything_anywhere_in_a_saved_layer(where: int, value: Any) -> None:
         from_record(record)
 
 
-@pytest.mark.parametrize("data", [b"{}", b"[]", b"[" * 100_000, b"\xff" * 9, b'{"version": 1}', b"1e999999999", b"NaN"])
+@pytest.mark.parametrize(
+    "data", [b"{}", b"[]", b"[" * 100_000, b"\xff" * 9, b'{"version": 1}', b"1e999999999", b"NaN"]
+)
 def test_states_that_are_none(data: bytes) -> None:
     with pytest.raises(RecordError):
         from_record(data)
-    for state in (data, None, {}, torch.zeros(3), torch.zeros(2, 2, dtype=torch.uint8), {"_extra_state": "text"}):
+    for state in (
+        data,
+        None,
+        {},
+        torch.zeros(3),
+        torch.zeros(2, 2, dtype=torch.uint8),
+        {"_extra_state": "text"},
+    ):
         with pytest.raises(RecordError):
             Multiplexer.from_state(state)
 
@@ -391,7 +428,10 @@ def test_numbers_in_a_saved_layer_cannot_explode() -> None:
 def test_a_saved_layer_that_does_not_fit_together() -> None:
     changes: tuple[tuple[Callable[[Any], Any], str], ...] = (
         (lambda r: r["compiled"]["blocks"].pop(), "do not hold every output once"),
-        (lambda r: r["compiled"]["blocks"][0]["outputs"].__setitem__(0, -1), "there is no variable -1"),
+        (
+            lambda r: r["compiled"]["blocks"][0]["outputs"].__setitem__(0, -1),
+            "there is no variable -1",
+        ),
         (
             lambda r: r["compiled"]["blocks"][0]["terms"][0]["fixed"].clear(),
             "does not fix each of its discrete outputs",

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.distributions import Normal
 
-from multiplexnet.distribution import RulesDistribution
 from multiplexnet.errors import ShapeError
-from multiplexnet.layer import Multiplexer
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
 
 WORKER = Path(ddp_worker.__file__)
@@ -28,9 +28,18 @@ WORKER = Path(ddp_worker.__file__)
 def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     """What two processes that train together under torchrun have at the end."""
     folder = tmp_path_factory.mktemp("ranks")
-    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2", str(WORKER)]
+    command = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--standalone",
+        "--nproc-per-node=2",
+        str(WORKER),
+    ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([*command, str(folder)], env=environment, capture_output=True, text=True, timeout=300)
+    done = subprocess.run(
+        [*command, str(folder)], env=environment, capture_output=True, text=True, timeout=300
+    )
     assert done.returncode == 0, done.stderr
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
 
@@ -42,7 +51,9 @@ def alone(parts: list[slice]) -> tuple[dict[str, Tensor], list[float]]:
     return net.state_dict(), losses
 
 
-def test_processes_that_train_together_have_the_same_parameters(ranks: list[dict[str, Any]]) -> None:
+def test_processes_that_train_together_have_the_same_parameters(
+    ranks: list[dict[str, Any]],
+) -> None:
     first, second = (rank["state"] for rank in ranks)
     assert first.keys() == second.keys()
     assert all(torch.equal(first[name], second[name]) for name in first)

@@ -13,8 +13,7 @@ from hypothesis import strategies as st
 from oracle import back_from_z3, meaning, numeral_z3, proves
 from strategies import VARIABLES, atoms, formulas, points
 
-from multiplexnet.logic import smt
-from multiplexnet.logic.formula import (
+from multiplexnet.language.formula import (
     And,
     Apply,
     Atom,
@@ -28,10 +27,18 @@ from multiplexnet.logic.formula import (
     Variable,
     holds,
 )
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.smt import constant_z3, equivalent, implies, satisfiable, to_z3, unsat_core
-from multiplexnet.logic.smtlib import from_smtlib, to_smtlib
-from multiplexnet.logic.text import specification_text
+from multiplexnet.language.parse import parse
+from multiplexnet.language.text import specification_text
+from multiplexnet.smt import questions as smt
+from multiplexnet.smt.questions import (
+    constant_z3,
+    equivalent,
+    implies,
+    satisfiable,
+    to_z3,
+    unsat_core,
+)
+from multiplexnet.smt.smtlib import from_smtlib, to_smtlib
 
 X, Y, N, ON, COLOUR, LIMIT = VARIABLES
 x, y, n, on, colour, limit = (Linear.of(v) for v in VARIABLES)
@@ -68,12 +75,16 @@ def test_to_z3_reads_as_one_would_write_it(formula: Formula, expected: str) -> N
 
 @given(formulas(functions=("f",), depth=2), points())
 @settings(deadline=None)
-def test_z3_and_fractions_agree_at_every_point(formula: Formula, point: dict[Variable, Fraction]) -> None:
+def test_z3_and_fractions_agree_at_every_point(
+    formula: Formula, point: dict[Variable, Fraction]
+) -> None:
     functions = {"f": lambda v: 2 * v - 1}
     real = z3.Real("argument")
     f = z3.Function("f", z3.RealSort(), z3.RealSort())
     values = [(constant_z3(v), numeral_z3(v, value)) for v, value in point.items()]
-    there = z3.substitute_funs(z3.substitute(to_z3(formula), *values), (f, 2 * z3.Var(0, real.sort()) - 1))
+    there = z3.substitute_funs(
+        z3.substitute(to_z3(formula), *values), (f, 2 * z3.Var(0, real.sort()) - 1)
+    )
     assert z3.is_true(z3.simplify(there)) == holds(formula, point, functions)
 
 
@@ -104,7 +115,9 @@ def test_contexts_are_kept_apart() -> None:
 
 @given(formulas(), points())
 @settings(deadline=None)
-def test_a_model_satisfies_and_none_means_none(formula: Formula, point: dict[Variable, Fraction]) -> None:
+def test_a_model_satisfies_and_none_means_none(
+    formula: Formula, point: dict[Variable, Fraction]
+) -> None:
     model = satisfiable(formula, VARIABLES)
     if model is None:
         assert not holds(formula, point)
@@ -132,7 +145,11 @@ def test_the_core_is_a_smallest_contradiction(rules: list[Atom]) -> None:
     def contradictory(chosen: tuple[int, ...]) -> bool:
         return satisfiable(And(tuple(rules[i] for i in chosen))) is None
 
-    sizes = (k for k in range(1, len(rules) + 1) if any(map(contradictory, combinations(range(len(rules)), k))))
+    sizes = (
+        k
+        for k in range(1, len(rules) + 1)
+        if any(map(contradictory, combinations(range(len(rules)), k)))
+    )
     assert len(core) == next(sizes, 0)
     assert not core or contradictory(tuple(core))
     assert core == sorted(set(core))
@@ -156,14 +173,18 @@ def test_a_short_contradiction_is_preferred_to_a_long_one() -> None:
     assert unsat_core([Atom(y, "<="), Atom(n - 7, "==")]) == [1]
 
 
-def test_whatever_z3_finds_first_the_core_is_shrunk_and_made_smallest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_whatever_z3_finds_first_the_core_is_shrunk_and_made_smallest(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(smt._CoreSearch, "first", lambda self: [0, 1, 2, 3])
     assert unsat_core(LONG_AND_SHORT) == [4, 5]
     monkeypatch.setattr(smt._CoreSearch, "first", lambda self: [0, 1, 2, 3, 4])
     assert unsat_core(LONG_AND_SHORT[:5]) == [0, 1, 2, 3]
 
 
-def test_without_time_for_the_smallest_the_core_is_still_minimal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_time_for_the_smallest_the_core_is_still_minimal(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr(smt, "CORE_CHECKS", 0)
     monkeypatch.setattr(smt._CoreSearch, "first", lambda self: [0, 1, 2, 3, 4])
     assert unsat_core(LONG_AND_SHORT) == [0, 1, 2, 3]
@@ -214,7 +235,10 @@ def test_text_to_z3_to_text_keeps_the_meaning(case: Case) -> None:
 def test_z3_finds_what_is_known_of_the_corpus(case: Case) -> None:
     given_ = parse(case.text)
     assert (satisfiable(given_.formula, given_.variables) is not None) == case.satisfiable
-    assert bool(unsat_core([rule.formula for rule in given_.rules], given_.variables)) != case.satisfiable
+    assert (
+        bool(unsat_core([rule.formula for rule in given_.rules], given_.variables))
+        != case.satisfiable
+    )
     again = back_from_z3(given_)
     for point, verdict in ((case.inside, True), (case.outside, False)):
         if point is not None:

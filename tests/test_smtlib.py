@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from oracle import proves
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.logic.formula import Atom, Int, Linear, Real, Variable
-from multiplexnet.logic.smt import to_z3
-from multiplexnet.logic.smtlib import from_smtlib
+from multiplexnet.language.formula import Atom, Int, Linear, Real, Variable
+from multiplexnet.smt.questions import to_z3
+from multiplexnet.smt.smtlib import from_smtlib
 
 SCRIPT = """(set-logic QF_UFLRA) ; a comment (with a bracket
 (set-info :status sat)
@@ -49,7 +49,8 @@ def test_smtlib_declares_in_order_and_keeps_text_and_lines() -> None:
 
 def test_smtlib_means_what_z3_reads() -> None:
     assert proves(
-        to_z3(from_smtlib(SCRIPT).formula) == z3.And(list(z3.parse_smt2_string(SCRIPT.partition("(check-sat)")[0])))
+        to_z3(from_smtlib(SCRIPT).formula)
+        == z3.And(list(z3.parse_smt2_string(SCRIPT.partition("(check-sat)")[0])))
     )
 
 
@@ -59,13 +60,16 @@ def test_in_a_logic_of_reals_whole_numbers_are_reals() -> None:
 
 
 def test_questions_and_unknown_logics_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
-    from_smtlib('(set-logic QF_OURS) (declare-const x Real) (assert (> x 0)) (echo "x") (check-sat) (get-value (x))')
+    from_smtlib(
+        '(set-logic QF_OURS) (declare-const x Real) (assert (> x 0)) (echo "x") (check-sat) (get-value (x))'
+    )
     assert capfd.readouterr() == ("", "")
 
 
 def test_inputs_can_be_given_besides_the_script() -> None:
     spec = from_smtlib(
-        "(declare-const a Real) (declare-const n Int) (assert (<= 0 n 3)) (assert (>= a n))", inputs=["n"]
+        "(declare-const a Real) (declare-const n Int) (assert (<= 0 n 3)) (assert (>= a n))",
+        inputs=["n"],
     )
     assert [(v.name, v.domain) for v in spec.inputs] == [("n", Int(0, 3))]
 
@@ -85,29 +89,59 @@ def test_inputs_can_be_given_besides_the_script() -> None:
         ("()", (1, 1), "expected the name of a command after `(`"),
         ("(push 1)", (1, 1), "the command push is not known here"),
         ('(include "rules")', (1, 1), "the command include is not known here"),
-        ("(define-fun-rec g ((a Real)) Real (g a))", (1, 1), "the command define-fun-rec is not known here"),
-        ("(declare-sort S 0)", (1, 1), "declare-sort is not known here: rules know Real, Int and Bool only"),
-        ("(declare-const a (Array Int Real))", (1, 18), "a is of sort (Array Int Real): rules know Real, Int and Bool"),
+        (
+            "(define-fun-rec g ((a Real)) Real (g a))",
+            (1, 1),
+            "the command define-fun-rec is not known here",
+        ),
+        (
+            "(declare-sort S 0)",
+            (1, 1),
+            "declare-sort is not known here: rules know Real, Int and Bool only",
+        ),
+        (
+            "(declare-const a (Array Int Real))",
+            (1, 18),
+            "a is of sort (Array Int Real): rules know Real, Int and Bool",
+        ),
         ("(declare-fun a () (_ BitVec 8))", (1, 19), "a is of sort (_ BitVec 8)"),
-        ("(declare-fun g (Real Int) Real)", (1, 22), "the function g must take reals and give a real"),
+        (
+            "(declare-fun g (Real Int) Real)",
+            (1, 22),
+            "the function g must take reals and give a real",
+        ),
         ("(declare-const x Real)(declare-const x Int)", (1, 38), "x is declared twice"),
-        ("(declare-const x Real)\n (assert (forall ((y Real)) (> x y)))", (2, 2), "is a quantifier"),
+        (
+            "(declare-const x Real)\n (assert (forall ((y Real)) (> x y)))",
+            (2, 2),
+            "is a quantifier",
+        ),
         ("(declare-const x Real)\n\n(assert (> (* x x) 2))", (3, 1), "`x*x` multiplies `x` by `x`"),
-        ("(declare-const n Int)\n(assert (= (mod n 2) 0))", (2, 1), "rules have no integer division"),
+        (
+            "(declare-const n Int)\n(assert (= (mod n 2) 0))",
+            (2, 1),
+            "rules have no integer division",
+        ),
         ("(declare-const n Int) (assert (> n 0))", None, "the integer n is not bounded above"),
         ("(declare-const x Real) (assert x)", (1, 33), "term is not Boolean"),
         ("(declare-const x Real) (assert (> x 0) (< x 1))", (1, 40), "')' expected"),
         ("(assert)", (1, 8), "unexpected ')'"),
         ("(declare-const x)", (1, 17), "unexpected ')'"),
         ("(assert (> 1 \0))", (1, 14), "null character"),
-        ('(set-info :inputs "z") (assert true)', None, "the input z is not declared: add (declare-const z Real)"),
+        (
+            '(set-info :inputs "z") (assert true)',
+            None,
+            "the input z is not declared: add (declare-const z Real)",
+        ),
         ("(set-info :inputs a b)", (1, 1), "expected one string of names"),
         ('(set-info :inputs "z[0")', (1, 19), "expected names and ranges as in"),
         ('(set-info :inputs "z[0, 1/0]")', (1, 19), "expected names and ranges as in"),
         ('(set-info :inputs "z[1, 0]")', (1, 19), "the range of z is empty: 1 is above 0"),
     ],
 )
-def test_bad_smtlib_is_refused_with_its_place(script: str, place: tuple[int, int] | None, message: str) -> None:
+def test_bad_smtlib_is_refused_with_its_place(
+    script: str, place: tuple[int, int] | None, message: str
+) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         from_smtlib(script)
     assert message in caught.value.reason
@@ -184,6 +218,11 @@ TERMS = st.recursive(
 @settings(max_examples=200, deadline=None)
 def test_any_smtlib_text_is_read_or_refused(text: str, term: str) -> None:
     start = "(declare-const x Real)(declare-const y Real)(declare-const on Bool)(declare-fun f (Real) Real)"
-    for script in (text, f"{start}(assert (> x y)){text}", f"{start}(assert {term})", f"{start}(assert (<= x {term}))"):
+    for script in (
+        text,
+        f"{start}(assert (> x y)){text}",
+        f"{start}(assert {term})",
+        f"{start}(assert (<= x {term}))",
+    ):
         with suppress(RuleSyntaxError):
             from_smtlib(script)

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 import multiplexnet
 from multiplexnet.errors import DomainError, ShapeError, TermBudgetExceeded
-from multiplexnet.finite import FiniteTerms, sharing
+from multiplexnet.learning.finite import FiniteTerms, sharing
+from multiplexnet.learning.symmetry import Symmetries, symmetries
 from multiplexnet.rules import Rules
-from multiplexnet.symmetry import Symmetries, symmetries
 
 Relabelling = tuple[tuple[int, ...], ...]
 
@@ -38,7 +38,11 @@ def all_symmetries(rules: Rules, classifier: list[str] | None = None) -> set[Rel
     found = set()
     for relabelling in product(*(permutations(range(size)) for size in sizes)):
         if all(
-            {tuple(relabelling[of[n]][v] for n, v in zip(place, row, strict=True)) for row in relation} == relation
+            {
+                tuple(relabelling[of[n]][v] for n, v in zip(place, row, strict=True))
+                for row in relation
+            }
+            == relation
             for place, relation in zip(places, relations, strict=True)
         ):
             found.add(relabelling)
@@ -67,7 +71,9 @@ def check(rules: Rules, classifier: list[str] | None = None) -> Symmetries:
     assert found.identifiable == (len(expected) == 1)
     for g, own in enumerate(found.classifiers):
         for orbit in own.orbits:
-            images = {own.labels[relabelling[g][own.labels.index(orbit[0])]] for relabelling in expected}
+            images = {
+                own.labels[relabelling[g][own.labels.index(orbit[0])]] for relabelling in expected
+            }
             assert images == set(orbit)
         assert sorted(label for orbit in own.orbits for label in orbit) == sorted(own.labels)
     return found
@@ -158,7 +164,9 @@ def test_sums_without_a_carry_can_be_mirrored() -> None:
 
 def test_hours_of_a_clock() -> None:
     """a + b = c modulo 12: the automorphisms of the cyclic group, h ↦ 5 h and 7 h and 11 h."""
-    found = check_order("a: int[0, 11]; b: int[0, 11]; c: int[0, 11]; a + b == c or a + b == c + 12", 4)
+    found = check_order(
+        "a: int[0, 11]; b: int[0, 11]; c: int[0, 11]; a + b == c or a + b == c + 12", 4
+    )
     assert ("1", "5", "7", "11") in found.classifiers[0].orbits
     assert ("6",) in found.classifiers[0].orbits
 
@@ -172,14 +180,21 @@ def check_order(text: str, order: int) -> Symmetries:
 def test_classifiers_of_their_own_have_more_freedom() -> None:
     rules = Rules("a: int[0, 3]; b: int[0, 3]; a == b")
     assert check(rules).order == factorial(4)
-    assert check(rules, ["left", "right"]).order == factorial(4)  # the same permutation on both sides
+    assert check(rules, ["left", "right"]).order == factorial(
+        4
+    )  # the same permutation on both sides
     rules = Rules("a: int[0, 3]; b: int[0, 3]; a + b == 2 or a + b == 4")
     assert check(rules, ["left", "right"]).order % check(rules).order == 0
-    assert [own.outputs for own in symmetries(rules, classifier=["l", "r"]).classifiers] == [("a",), ("b",)]
+    assert [own.outputs for own in symmetries(rules, classifier=["l", "r"]).classifiers] == [
+        ("a",),
+        ("b",),
+    ]
 
 
 def test_labels_are_written_as_the_user_writes_them() -> None:
-    found = symmetries(Rules('a: {"red", "green", "blue"}; b: {"red", "green", "blue"}; a == "red" or b == "red"'))
+    found = symmetries(
+        Rules('a: {"red", "green", "blue"}; b: {"red", "green", "blue"}; a == "red" or b == "red"')
+    )
     assert found.classifiers[0].labels == ("red", "green", "blue")
     assert found.classifiers[0].orbits == (("red",), ("green", "blue"))
     assert str(found).splitlines()[1:] == [

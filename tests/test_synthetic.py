@@ -18,7 +18,20 @@ from torch import Tensor, nn
 
 import multiplexnet as mx
 
-TINY = ("--sizes", "20", "--validation", "30", "--test", "40", "--importance", "50", "--prior", "50", "--draws", "2")
+TINY = (
+    "--sizes",
+    "20",
+    "--validation",
+    "30",
+    "--test",
+    "40",
+    "--importance",
+    "50",
+    "--prior",
+    "50",
+    "--draws",
+    "2",
+)
 Fit = Callable[..., list[dict[str, Any]]]
 
 
@@ -29,9 +42,13 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fit:
     folders = ("--results", "results", "--figures", "figures")
 
     def run(*options: str) -> list[dict[str, Any]]:
-        harness.command(synthetic.Settings, synthetic.main, [*folders, *TINY, "--seeds", "3", *options])
+        harness.command(
+            synthetic.Settings, synthetic.main, [*folders, *TINY, "--seeds", "3", *options]
+        )
         lines = harness.read(Path("results/synthetic.jsonl"))
-        return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+        return [
+            {name: value for name, value in line.items() if name != "seconds"} for line in lines
+        ]
 
     return run
 
@@ -44,7 +61,9 @@ def test_data_lie_in_six_equal_rectangles_and_obey_exactly() -> None:
     angle = torch.atan2(x[:, 1], x[:, 0]) * 4 / math.pi
     counts = torch.bincount(angle.round().long() % 8, minlength=8)
     assert counts[[2, 6]].tolist() == [0, 0]
-    assert (counts[list(synthetic.WITH_DATA)] - 2000).abs().max() < 5 * 41, "five standard deviations"
+    assert (counts[list(synthetic.WITH_DATA)] - 2000).abs().max() < 5 * 41, (
+        "five standard deviations"
+    )
     assert synthetic.rules().satisfied(x).all()
     assert float(x.norm(dim=1).max()) < math.hypot(5.5, 0.5)
 
@@ -52,10 +71,14 @@ def test_data_lie_in_six_equal_rectangles_and_obey_exactly() -> None:
 def test_the_entropy_is_that_of_the_data() -> None:
     """Each rectangle has 1/6 of the mass; within it the density falls with |x|² / 50."""
     assert synthetic.entropy() == pytest.approx(2.881, abs=5e-4)
-    along, across = (torch.linspace(a, b, 501, dtype=torch.float64) for a, b in ((2.5, 5.5), (-0.5, 0.5)))
+    along, across = (
+        torch.linspace(a, b, 501, dtype=torch.float64) for a, b in ((2.5, 5.5), (-0.5, 0.5))
+    )
     density = (-torch.cartesian_prod(along, across).square().sum(-1) / 50).exp()
     density = density / density.mean() / (6 * 3.0 * 1.0)
-    assert synthetic.entropy() == pytest.approx(-float((density.log() * density).mean()) * 18, abs=0.01)
+    assert synthetic.entropy() == pytest.approx(
+        -float((density.log() * density).mean()) * 18, abs=0.01
+    )
 
 
 def test_the_rules_are_eight_terms_that_share_no_point() -> None:
@@ -63,7 +86,9 @@ def test_the_rules_are_eight_terms_that_share_no_point() -> None:
     assert len(terms) == 8
     grid = torch.linspace(-7, 7, 281, dtype=torch.float64)
     x = torch.cartesian_prod(grid, grid)
-    inside = torch.stack([mx.Rules(f"x: real; y: real\n{r.text}").satisfied(x) for r in synthetic.KNOWN])
+    inside = torch.stack(
+        [mx.Rules(f"x: real; y: real\n{r.text}").satisfied(x) for r in synthetic.KNOWN]
+    )
     assert torch.equal(inside.any(0), synthetic.rules().satisfied(x))
     assert inside.sum(0).max() == 1
 
@@ -76,7 +101,9 @@ def autoencoders() -> list[synthetic.Autoencoder]:
 
 
 @pytest.mark.parametrize("model", autoencoders(), ids=lambda model: type(model).__name__)
-def test_both_bounds_agree_with_an_integral_where_there_is_one(model: synthetic.Autoencoder) -> None:
+def test_both_bounds_agree_with_an_integral_where_there_is_one(
+    model: synthetic.Autoencoder,
+) -> None:
     """A decoder that ignores z makes p(x) a mixture of K Gaussians, and a posterior that is the prior has no gap."""
     with torch.no_grad():
         for net, last in ((model.encoder, 0.0), (model.decoder, 2.0)):
@@ -86,13 +113,17 @@ def test_both_bounds_agree_with_an_integral_where_there_is_one(model: synthetic.
             layer.bias.copy_(torch.linspace(-last / 2, last, len(layer.bias)))
         x = synthetic.points(50, seed=2)
         centres, log_p = model.eval().centres(torch.zeros(model.latent))
-        gaussians = torch.distributions.MultivariateNormal(centres, torch.eye(2) / (2 * synthetic.PRECISION))
+        gaussians = torch.distributions.MultivariateNormal(
+            centres, torch.eye(2) / (2 * synthetic.PRECISION)
+        )
         log_density: Tensor = gaussians.log_prob(x.unsqueeze(-2))  # type: ignore[no-untyped-call]
         exact = -float(torch.logsumexp(log_density + log_p, -1).mean())
         assert model.from_posterior(x, 7) == pytest.approx(exact, rel=1e-5)
         assert model.from_prior(x, 30) == pytest.approx(exact, rel=1e-4)
         assert float(model.bound(x, 3).mean()) >= exact - 1e-4
-        if not isinstance(model, synthetic.Published):  # its q(k|x) is uniform here, far from p(k|x)
+        if not isinstance(
+            model, synthetic.Published
+        ):  # its q(k|x) is uniform here, far from p(k|x)
             assert float(model.bound(x, 3).mean()) == pytest.approx(exact, rel=1e-5)
 
 
@@ -101,7 +132,9 @@ def test_the_exact_density_starts_uniform_integrates_to_one_and_samples_what_it_
     with torch.no_grad():
         model.law.places.zero_()
         x = synthetic.points(20, seed=1)
-        assert model.bound(x, 1).tolist() == pytest.approx([math.log(8 * 3.5)] * 20, abs=1e-5), "areas differ by 4e-6"
+        assert model.bound(x, 1).tolist() == pytest.approx([math.log(8 * 3.5)] * 20, abs=1e-5), (
+            "areas differ by 4e-6"
+        )
         model.law.places.normal_()
         model.law.log_scales.uniform_(-0.6, 0.0)  # thin tails, so that sums on a grid converge
         model.logits.normal_()
@@ -123,14 +156,18 @@ def test_dl2_pays_for_broken_rules_in_training_only() -> None:
     q = model.posterior(x)
     z = q.draw(1)[0]
     plain = model.eval().cost(x, z, q)
-    assert (model.train().cost(x, z, q) > plain + 1).all(), "an untrained decoder is far from all rectangles"
+    assert (model.train().cost(x, z, q) > plain + 1).all(), (
+        "an untrained decoder is far from all rectangles"
+    )
     torch.testing.assert_close(plain, -model.log_likelihood(x, z))
 
 
 # --- runs
 
 
-def test_every_method_writes_its_line_and_the_pictures(fit: Fit, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_method_writes_its_line_and_the_pictures(
+    fit: Fit, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = fit("--epochs", "2")
     assert [line["method"] for line in lines] == list(synthetic.METHODS)
     for line in lines:
@@ -138,7 +175,10 @@ def test_every_method_writes_its_line_and_the_pictures(fit: Fit, capsys: pytest.
         assert line["nll"] <= line["elbo"]
         if line["method"].startswith("multiplexnet"):
             assert (line["satisfied"], line["prior_satisfied"]) == (1.0, 1.0)
-    assert {path.name for path in Path("figures").iterdir()} == {"synthetic_curves.png", "synthetic_samples_20.png"}
+    assert {path.name for path in Path("figures").iterdir()} == {
+        "synthetic_curves.png",
+        "synthetic_samples_20.png",
+    }
     printed = capsys.readouterr().out
     assert printed.count("multiplexnet-density") == 2, "in a line of JSON and in the table"
     assert "figures/synthetic_curves.png" in printed
@@ -162,7 +202,9 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
     return say
 
 
-def test_ours_takes_the_best_epoch_and_the_published_recipe_the_last(fit: Fit, bounds: Callable[..., None]) -> None:
+def test_ours_takes_the_best_epoch_and_the_published_recipe_the_last(
+    fit: Fit, bounds: Callable[..., None]
+) -> None:
     for method, counts in (("multiplexnet", True), ("vae", False)):
         lines = []
         for values in ((2.0, 1.0), (1.0, 2.0)):
@@ -172,7 +214,9 @@ def test_ours_takes_the_best_epoch_and_the_published_recipe_the_last(fit: Fit, b
 
 
 @pytest.mark.parametrize("method", ["multiplexnet", "multiplexnet-density"])
-def test_a_killed_run_ends_with_the_same_line(fit: Fit, method: str, bounds: Callable[..., None]) -> None:
+def test_a_killed_run_ends_with_the_same_line(
+    fit: Fit, method: str, bounds: Callable[..., None]
+) -> None:
     options = ("--methods", method, "--epochs", "3")
     bounds(1.0, 2.0, 3.0)
     whole = fit(*options)
@@ -195,7 +239,16 @@ def test_a_diverging_run_names_step_and_checkpoint(fit: Fit) -> None:
 
 
 def test_two_processes_write_one_line(tmp_path: Path) -> None:
-    script = [synthetic.__file__, *TINY, "--seeds", "3", "--methods", "multiplexnet", "--epochs", "1"]
+    script = [
+        synthetic.__file__,
+        *TINY,
+        "--seeds",
+        "3",
+        "--methods",
+        "multiplexnet",
+        "--epochs",
+        "1",
+    ]
     launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", *script]
     folders = ["--results", "results", "--figures", "figures"]
     subprocess.run([*launch, *folders], cwd=tmp_path, check=True, capture_output=True, timeout=600)

@@ -14,12 +14,12 @@ from random import Random
 import polars as pl
 import pytest
 
-from multiplexnet import table_files, tables
-from multiplexnet.cells import BadCell, column
 from multiplexnet.errors import TableError
-from multiplexnet.logic.formula import Bool, Category, Specification, Variable, holds
-from multiplexnet.logic.parse import parse
-from multiplexnet.tables import check_table
+from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
+from multiplexnet.language.parse import parse
+from multiplexnet.tools import table_files, tables
+from multiplexnet.tools.decimals import BadCell, column
+from multiplexnet.tools.tables import check_table
 
 SUM = parse("a: real; b: real; c: real\na + b == c\na <= b")
 MIXED = parse(
@@ -57,7 +57,9 @@ def counts(specification: Specification, path: Path) -> list[int]:
 
 
 def test_decimals_in_the_file_are_exact(csv: Write) -> None:
-    path = csv("a,b,c\n0.1,0.2,0.3\n0.1,0.2,0.30000000000000004\n1e-1,.2,3E-1\n1e20,1,100000000000000000001\n")
+    path = csv(
+        "a,b,c\n0.1,0.2,0.3\n0.1,0.2,0.30000000000000004\n1e-1,.2,3E-1\n1e20,1,100000000000000000001\n"
+    )
     report = check_table(SUM, path)
     assert (report.rows, report.obeying) == (4, 2)
     assert report.rules[0].violations == 1
@@ -92,7 +94,9 @@ def _cell(random: Random) -> str:
         lambda: f"{random.gauss(0, 10):.2f}",
         lambda: f"{random.gauss(0, 1):.3e}",
         lambda: f"{random.randint(0, 10**25)}.{random.randint(0, 9)}",
-        lambda: random.choice(["0.1", "0.2", "0.3", "-0", "1e-30", "1e30", " 7 ", "+2", ".5", "5.", "1e-300"]),
+        lambda: random.choice(
+            ["0.1", "0.2", "0.3", "-0", "1e-30", "1e30", " 7 ", "+2", ".5", "5.", "1e-300"]
+        ),
     ]
     return random.choice(kinds)()
 
@@ -106,11 +110,15 @@ def test_agrees_with_fractions_of_the_cells(csv: Write, seed: int) -> None:
     cells = [[_cell(random) for _ in "abc"] for _ in range(150)]
     cells = [[r[0], r[0], r[2]] if random.random() < 0.3 else r for r in cells]
     report = check_table(rules, csv("a,b,c\n" + "\n".join(map(",".join, cells)) + "\n"))
-    points = [dict(zip(rules.variables, map(Fraction, map(str.strip, r)), strict=True)) for r in cells]
+    points = [
+        dict(zip(rules.variables, map(Fraction, map(str.strip, r)), strict=True)) for r in cells
+    ]
     for rule, found in zip(rules.rules, report.rules, strict=True):
         wrong = [k + 1 for k, p in enumerate(points) if not holds(rule.formula, p)]
         assert (found.violations, found.first_row) == (len(wrong), wrong[0] if wrong else None)
-    first = [abs(p[rules.variables[0]] + p[rules.variables[1]] - p[rules.variables[2]]) for p in points]
+    first = [
+        abs(p[rules.variables[0]] + p[rules.variables[1]] - p[rules.variables[2]]) for p in points
+    ]
     assert report.rules[0].largest == max(first)
 
 
@@ -127,11 +135,16 @@ def test_chunks_do_not_matter(csv: Write, monkeypatch: pytest.MonkeyPatch) -> No
 
 @pytest.mark.parametrize("block", [1, 7, 64, 1 << 22])
 @pytest.mark.parametrize("line_end", ["\n", "\r\n"])
-def test_blocks_of_bytes_do_not_matter(csv: Write, monkeypatch: pytest.MonkeyPatch, block: int, line_end: str) -> None:
+def test_blocks_of_bytes_do_not_matter(
+    csv: Write, monkeypatch: pytest.MonkeyPatch, block: int, line_end: str
+) -> None:
     """Quoted cells hold commas, quotes and line ends; blocks are cut between rows, wherever their ends fall."""
     random = Random(0)
     rows = [[random.choice(["1", "0.5", '"2"', '"-3"']) for _ in "ab"] for _ in range(50)]
-    notes = [random.choice(["", "é", '"a, b"', '"one\ntwo"', '"she said ""no""\n\n"', '"""\n"""']) for _ in rows]
+    notes = [
+        random.choice(["", "é", '"a, b"', '"one\ntwo"', '"she said ""no""\n\n"', '"""\n"""'])
+        for _ in rows
+    ]
     lines = [f"{a},{note},{b}" for (a, b), note in zip(rows, notes, strict=True)]
     path = csv(line_end.join(['a,"a ""note""\nof mine",b', *lines]))
     monkeypatch.setattr(table_files, "BLOCK", block)
@@ -151,7 +164,9 @@ def test_batches_of_parquet_do_not_matter(parquet: Write, monkeypatch: pytest.Mo
     assert [rule.violations for rule in whole.rules] == [0, 74]
     monkeypatch.setattr(table_files, "BATCH", 7)
     assert check_table(SUM, path) == whole
-    assert [frame.height for frame in table_files.TableFile.open(path).frames([2])] == [7] * 14 + [2]
+    assert [frame.height for frame in table_files.TableFile.open(path).frames([2])] == [7] * 14 + [
+        2
+    ]
 
 
 def test_strict_comparisons_fail_by_nothing(csv: Write) -> None:
@@ -163,14 +178,18 @@ def test_strict_comparisons_fail_by_nothing(csv: Write) -> None:
 
 
 def test_labels_truth_values_and_inputs(csv: Write) -> None:
-    report = check_table(MIXED, csv("limit,colour,on,n\n5,red,true,3\n5,green,TRUE,3\n5, green ,0,5\n5,red,1,6\n"))
+    report = check_table(
+        MIXED, csv("limit,colour,on,n\n5,red,true,3\n5,green,TRUE,3\n5, green ,0,5\n5,red,1,6\n")
+    )
     assert [r.violations for r in report.rules] == [1, 1]
     assert [r.first_row for r in report.rules] == [4, 2]
     assert report.obeying == 2
 
 
 def test_values_outside_their_domain(csv: Write) -> None:
-    report = check_table(MIXED, csv("limit,colour,on,n\n5,blue,0,3\n5,red,2,3.5\n11,red,1,10\n5,red,1,1.0\n"))
+    report = check_table(
+        MIXED, csv("limit,colour,on,n\n5,blue,0,3\n5,red,2,3.5\n11,red,1,10\n5,red,1,1.0\n")
+    )
     assert [(d.variable.name, d.violations, d.first_row) for d in report.domains] == [
         ("n", 2, 2),
         ("on", 1, 2),
@@ -213,10 +232,18 @@ def test_a_table_without_rows_obeys(csv: Write) -> None:
 # --- what can be wrong ----------------------------------------------------------------------------------------------
 
 WRONG: list[tuple[str, str | bytes, str]] = [
-    ("text", "a,b,c\n1,2,3\n1,x,3\n", r"t\.csv, row 2, column 'b': 'x' is not a number such as 12\.5 or 3e-4"),
+    (
+        "text",
+        "a,b,c\n1,2,3\n1,x,3\n",
+        r"t\.csv, row 2, column 'b': 'x' is not a number such as 12\.5 or 3e-4",
+    ),
     ("misplaced sign", "a,b,c\n1,2,.-5\n", r"row 1, column 'c': '\.-5' is not a number"),
     ("comma decimals", 'a,b,c\n1,2,"3,5"\n', r"row 1, column 'c': '3,5' is not a number"),
-    ("empty cell", "a,b,c\n1,2,3\n1,,3\n", r"row 2, column 'b': the cell is empty: fill it in or drop the row"),
+    (
+        "empty cell",
+        "a,b,c\n1,2,3\n1,,3\n",
+        r"row 2, column 'b': the cell is empty: fill it in or drop the row",
+    ),
     ("blank cell", "a,b,c\n1,  ,3\n", r"row 1, column 'b': the cell is empty"),
     ("short row", "a,b,c\n1,2,3\n1,2\n", r"row 2, column 'c': the cell is empty"),
     ("nan", "a,b,c\nNaN,2,3\n", r"row 1, column 'a': 'NaN' is not a finite number"),
@@ -225,15 +252,27 @@ WRONG: list[tuple[str, str | bytes, str]] = [
     ("empty file", "", r"t\.csv is empty: a header with column names is expected"),
     ("blank lines", "\n\n", r"t\.csv is empty"),
     ("doubled", "a,b,a\n1,2,3\n", r"the column name 'a' appears twice: rename one of them"),
-    ("missing", "a,bb,c\n1,2,3\n", r"t\.csv has no column 'b' \(did you mean 'bb'\?\)\. Its columns: a, bb, c\.$"),
+    (
+        "missing",
+        "a,bb,c\n1,2,3\n",
+        r"t\.csv has no column 'b' \(did you mean 'bb'\?\)\. Its columns: a, bb, c\.$",
+    ),
     (
         "none found",
         "p,q,r\n1,2,3\n",
         r"no columns 'a', 'b', 'c'\. Its columns: p, q, r\. Rename them, or .*--by-position",
     ),
     ("semicolons", "a;b;c\n1;2;3\n", r"Cells seem to be separated by ';': commas are expected"),
-    ("long row", "a,b,c\n1,2,3\n1,2,3,4\n", r"t\.csv cannot be read: a row has more cells than the header has names"),
-    ("open quote", 'a,b,c\n1,2,"3\n1,2,3\n', r"t\.csv cannot be read: line 2 opens a quote that is never closed"),
+    (
+        "long row",
+        "a,b,c\n1,2,3\n1,2,3,4\n",
+        r"t\.csv cannot be read: a row has more cells than the header has names",
+    ),
+    (
+        "open quote",
+        'a,b,c\n1,2,"3\n1,2,3\n',
+        r"t\.csv cannot be read: line 2 opens a quote that is never closed",
+    ),
     ("open quote in the header", 'a,b,"c\n1,2,3\n', r"t\.csv cannot be read: line 1 opens a quote"),
     ("carriage returns", "a,b,c\r1,2,3\r", r"t\.csv cannot be read: its header is not CSV"),
     (
@@ -241,7 +280,11 @@ WRONG: list[tuple[str, str | bytes, str]] = [
         "a,b,c\n1,2,\xe9\n".encode("latin-1"),
         r"t\.csv cannot be read: it is not UTF-8 text; save it as UTF-8",
     ),
-    ("latin-1 header", "a,b,\xe9\n1,2,3\n".encode("latin-1"), r"t\.csv cannot be read: it is not UTF-8 text"),
+    (
+        "latin-1 header",
+        "a,b,\xe9\n1,2,3\n".encode("latin-1"),
+        r"t\.csv cannot be read: it is not UTF-8 text",
+    ),
 ]
 
 
@@ -259,7 +302,9 @@ def test_wrong_csv(csv: Write, text: str | bytes, message: str) -> None:
         ("a,b,c\n" + "1" * 3000, "it has no line ends"),
     ],
 )
-def test_a_row_that_does_not_end(csv: Write, monkeypatch: pytest.MonkeyPatch, text: str, message: str) -> None:
+def test_a_row_that_does_not_end(
+    csv: Write, monkeypatch: pytest.MonkeyPatch, text: str, message: str
+) -> None:
     """It must not fill the memory."""
     monkeypatch.setattr(table_files, "BLOCK", 64)
     monkeypatch.setattr(table_files, "LONGEST", 1 << 10)
@@ -282,7 +327,9 @@ def test_wrong_files(csv: Write, tmp_path: Path) -> None:
 
 def test_parquet_without_pyarrow(parquet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
-    with pytest.raises(TableError, match=r"cannot be read without pyarrow: pip install 'multiplexnet\[cli\]'"):
+    with pytest.raises(
+        TableError, match=r"cannot be read without pyarrow: pip install 'multiplexnet\[cli\]'"
+    ):
         check_table(SUM, parquet(a=pl.Series([1.0]), b=pl.Series([1.0]), c=pl.Series([2.0])))
 
 
@@ -300,7 +347,9 @@ def test_a_damaged_parquet_file(parquet: Write) -> None:
 def test_parquet_files_with_any_byte_wrong(tmp_path: Path) -> None:
     """They are read or refused; some of them end the process of readers that believe what a file says of itself."""
     random, path = Random(0), tmp_path / "t.parquet"
-    pl.DataFrame({"a": [0.5, 1.5], "b": [1, 2], "c": ["1.5", "3.5"]}).write_parquet(path, compression="uncompressed")
+    pl.DataFrame({"a": [0.5, 1.5], "b": [1, 2], "c": ["1.5", "3.5"]}).write_parquet(
+        path, compression="uncompressed"
+    )
     content = path.read_bytes()
     refused = 0
     for at in range(len(content)):
@@ -315,7 +364,8 @@ def test_parquet_files_with_any_byte_wrong(tmp_path: Path) -> None:
 def test_wrong_parquet_columns(parquet: Write) -> None:
     one = pl.Series([1.0])
     with pytest.raises(
-        TableError, match=r"row 1, column 'c': the column holds values of type Date: numbers are expected"
+        TableError,
+        match=r"row 1, column 'c': the column holds values of type Date: numbers are expected",
     ):
         check_table(SUM, parquet(a=one, b=one, c=pl.Series([date(2020, 1, 1)])))
     with pytest.raises(TableError, match=r"row 1, column 'c': nan is not a finite number"):
@@ -328,10 +378,13 @@ def test_wrong_options(csv: Write) -> None:
     path = csv("p,q\n1,2\n")
     with pytest.raises(TableError, match=r"there is no column 'pp' to skip \(did you mean 'p'\?\)"):
         check_table(SUM, path, skip=["pp"])
-    with pytest.raises(TableError, match=r"has 2 columns, and by position the rules need 3 \(c would be the last\)"):
+    with pytest.raises(
+        TableError, match=r"has 2 columns, and by position the rules need 3 \(c would be the last\)"
+    ):
         check_table(SUM, path, by_position=True)
     with pytest.raises(
-        TableError, match=r"row 1, column 'w' \(read as a; --skip leaves a column out\): 'x' is not a number"
+        TableError,
+        match=r"row 1, column 'w' \(read as a; --skip leaves a column out\): 'x' is not a number",
     ):
         check_table(SUM, csv("w,p,q,r\nx,1,2,3\n"), by_position=True)
     with pytest.raises(TableError, match=r"the rules call f\(…\), and a table has no functions"):
@@ -349,6 +402,7 @@ def test_truth_values_and_labels_that_are_none(csv: Write) -> None:
 
 def test_tables_need_neither_torch_nor_z3_nor_pyarrow_before_they_are_read() -> None:
     program = (
-        "import sys, multiplexnet.tables; sys.exit(any(name in sys.modules for name in ('torch', 'z3', 'pyarrow')))"
+        "import sys, multiplexnet.tools.tables\n"
+        "sys.exit(any(name in sys.modules for name in ('torch', 'z3', 'pyarrow')))"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0

@@ -8,18 +8,27 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import inf, lcm, nan
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 from torch import Tensor
 
-from multiplexnet.geometry.formats import FORMATS as EXACT_FORMATS
+from multiplexnet.compiler.terms import Term
+from multiplexnet.exact.formats import FORMATS as EXACT_FORMATS
 from multiplexnet.geometry.parts import Bound, Box, Lattice, Parametric, Part, Polyhedron, Step
 from multiplexnet.geometry.split import parts_of
-from multiplexnet.logic.formula import Apply, Atom, Linear, Relation, Variable
-from multiplexnet.logic.terms import Term
-from multiplexnet.transforms import FORMATS, Gauge, LatticeGauge, PaperSeparable, Separable, TermMaps, Transform
+from multiplexnet.language.formula import Apply, Atom, Linear, Relation, Variable
+from multiplexnet.transforms import (
+    DTYPES,
+    Gauge,
+    LatticeGauge,
+    PaperSeparable,
+    Separable,
+    TermMaps,
+    Transform,
+)
 from multiplexnet.transforms import gauge as gauge_module
 
 Row = tuple[Sequence[float | Fraction | int], Relation, float | Fraction | int]
@@ -47,7 +56,7 @@ class Case:
     rows: tuple[Row, ...]
     n: int
     inputs: int = 0
-    dtypes: tuple[torch.dtype, ...] = FORMATS
+    dtypes: tuple[torch.dtype, ...] = DTYPES
     boxes: Callable[[Sequence[Box], torch.dtype], Transform] = Separable
     parametric: Parametric | None = None
 
@@ -66,13 +75,17 @@ class Case:
         if self.parametric is not None:
             return (self.parametric,)
         atoms = [
-            Atom(Linear.total(dict(zip(self.outputs, exact(a), strict=True)), -Fraction(b)), relation)
+            Atom(
+                Linear.total(dict(zip(self.outputs, exact(a), strict=True)), -Fraction(b)), relation
+            )
             for a, relation, b in self.rows
         ]
         return parts_of(Term(tuple(atoms)), self.outputs, name_of(dtype))
 
     def maps(self, dtype: torch.dtype) -> TermMaps:
-        return TermMaps([self.parts(dtype)], self.outputs, dtype, inputs=self.input_variables, boxes=self.boxes)
+        return TermMaps(
+            [self.parts(dtype)], self.outputs, dtype, inputs=self.input_variables, boxes=self.boxes
+        )
 
     def known(self, count: int, dtype: torch.dtype) -> Tensor | None:
         """Inputs that leave room: u in [6, 9], v = u + 3."""
@@ -87,7 +100,10 @@ def unit(n: int, j: int, value: int = 1) -> list[int]:
 
 
 def chain(n: int, gap: float | Fraction = 0) -> tuple[Row, ...]:
-    return tuple(([int(i == j) - int(i == j + 1) for i in range(n)], "<", -Fraction(gap)) for j in range(n - 1))
+    return tuple(
+        ([int(i == j) - int(i == j + 1) for i in range(n)], "<", -Fraction(gap))
+        for j in range(n - 1)
+    )
 
 
 def polytope(n: int, m: int) -> tuple[Row, ...]:
@@ -214,17 +230,26 @@ LATTICES = [
     Case("simplex 10", simplex(10), 10),
     Case("zero sum", (([1, 1, 1], "==", 0),), 3),
     Case("line", (([1, 1], "==", 1), ([-1, 0], "<", 0), ([0, -1], "<", 0)), 2),
-    Case("two equalities", (([1, 1, 1, 1], "==", 2), ([1, -1, 0, 0], "==", 0), ([-1, 0, 0, 0], "<=", 0)), 4),
+    Case(
+        "two equalities",
+        (([1, 1, 1, 1], "==", 2), ([1, -1, 0, 0], "==", 0), ([-1, 0, 0, 0], "<=", 0)),
+        4,
+    ),
     Case("mean", (([1, 1, -2], "==", 0), ([1, 0, 0], "<", 3), ([0, -1, 0], "<", 4)), 3),
 ]
 PARAMETRIC = known_at_run_time()
 PAPER = [replace(case, name=f"paper: {case.name}", boxes=PaperSeparable) for case in BOXES]
 CASES = [*BOXES, *PAPER, *POLYHEDRA, *LATTICES, *PARAMETRIC]
-EACH = [pytest.param(c, d, id=f"{c.name}-{name_of(d)}") for c in CASES for d in FORMATS if d in c.dtypes]
+EACH = [
+    pytest.param(c, d, id=f"{c.name}-{name_of(d)}") for c in CASES for d in DTYPES if d in c.dtypes
+]
 SMOOTH = [
     c
     for c in CASES
-    if c not in LATTICES and "constant" not in c.name and "mixed" not in c.name and "wider" not in c.name
+    if c not in LATTICES
+    and "constant" not in c.name
+    and "mixed" not in c.name
+    and "wider" not in c.name
 ]
 
 # --- the exact verdict -----------------------------------------------------------------------------------------------
@@ -238,7 +263,10 @@ def broken(rows: Sequence[Row], values: Tensor) -> int:
         scale = lcm(*(c.denominator for c in numbers))
         *left, right = (int(c * scale) for c in numbers)
         system.append((left, relation, right))
-    return sum(_breaks(system, point) for point in values.detach().double().reshape(-1, values.shape[-1]).tolist())
+    return sum(
+        _breaks(system, point)
+        for point in values.detach().double().reshape(-1, values.shape[-1]).tolist()
+    )
 
 
 def _breaks(system: Sequence[tuple[list[int], Relation, int]], point: Sequence[float]) -> bool:
@@ -249,7 +277,13 @@ def _breaks(system: Sequence[tuple[list[int], Relation, int]], point: Sequence[f
     integers = [n * (scale // d) for n, d in ratios]
     for a, relation, b in system:
         difference = sum(c * v for c, v in zip(a, integers, strict=True) if c) - b * scale
-        if difference > 0 if relation == "<=" else difference >= 0 if relation == "<" else difference != 0:
+        if (
+            difference > 0
+            if relation == "<="
+            else difference >= 0
+            if relation == "<"
+            else difference != 0
+        ):
             return True
     return False
 
@@ -275,7 +309,9 @@ def raws(n: int, dtype: torch.dtype, *, count: int = 24) -> Tensor:
 
 
 def checked(case: Case, x: Tensor, u: Tensor | None) -> int:
-    return broken(case.rows, x if u is None else torch.cat([x, u.expand(*x.shape[:-1], u.shape[-1])], -1))
+    return broken(
+        case.rows, x if u is None else torch.cat([x, u.expand(*x.shape[:-1], u.shape[-1])], -1)
+    )
 
 
 # --- the contract ----------------------------------------------------------------------------------------------------
@@ -318,7 +354,9 @@ def test_inverts(case: Case) -> None:
     x = maps(raw, inputs=u)
     back = maps.inverse(x.squeeze(-2), inputs=u).squeeze(-2)
     again = maps(back, inputs=u)
-    scale = x.abs().max() if "far" in case.name or "narrow" in case.name or "tiny" in case.name else 1.0
+    scale = (
+        x.abs().max() if "far" in case.name or "narrow" in case.name or "tiny" in case.name else 1.0
+    )
     torch.testing.assert_close(again, x, rtol=1e-9, atol=1e-9 * float(scale))
     if not any(word in case.name for word in ("far", "narrow", "tiny", "end")):
         torch.testing.assert_close(back, raw, rtol=1e-6, atol=1e-6)
@@ -331,7 +369,9 @@ def test_log_determinant_agrees_with_autograd(case: Case) -> None:
     log_det = maps.forward_and_log_det(raw, inputs=u)[1].squeeze(-1)
     for i in range(len(raw)):
         own = None if u is None else u[i]
-        J = torch.autograd.functional.jacobian(lambda z, own=own: maps(z, inputs=own).squeeze(-2), raw[i])  # type: ignore[no-untyped-call]
+        J = torch.autograd.functional.jacobian(
+            lambda z, own=own: maps(z, inputs=own).squeeze(-2), raw[i]
+        )  # type: ignore[no-untyped-call]
         torch.testing.assert_close(log_det[i], torch.linalg.slogdet(J)[1], rtol=1e-5, atol=1e-5)
 
 
@@ -360,7 +400,9 @@ def test_gradients_are_finite_and_do_not_die(case: Case, dtype: torch.dtype) -> 
     x = maps(wide, inputs=case.known(200, dtype)).squeeze(-2)
     (gradient,) = torch.autograd.grad((x * torch.randn_like(x)).sum(), wide)
     is_point = "constant" in case.name
-    too_small = dtype == torch.float16 and ("narrow" in case.name or "tiny" in case.name)  # for the gradient itself
+    too_small = dtype == torch.float16 and (
+        "narrow" in case.name or "tiny" in case.name
+    )  # for the gradient itself
     assert is_point or too_small or bool((gradient != 0).any(-1).all())
 
 
@@ -384,7 +426,11 @@ def test_gradcheck(case: Case) -> None:
 
 @pytest.mark.parametrize(
     "case",
-    [c for c in CASES if c.name in ("mixed", "paper: mixed", "polytope 3", "simplex 3", "a pair below an input")],
+    [
+        c
+        for c in CASES
+        if c.name in ("mixed", "paper: mixed", "polytope 3", "simplex 3", "a pair below an input")
+    ],
     ids=str,
 )
 def test_vmap_and_jacrev(case: Case) -> None:
@@ -398,7 +444,8 @@ def test_vmap_and_jacrev(case: Case) -> None:
 
     assert torch.equal(torch.func.vmap(values)(*arguments), values(*arguments))
     jacobians = torch.func.vmap(torch.func.jacrev(values))(*arguments)
-    one_by_one = [torch.autograd.functional.jacobian(values, tuple(a[i] for a in arguments))[0] for i in range(4)]  # type: ignore[no-untyped-call]
+    jacobian: Any = torch.autograd.functional.jacobian
+    one_by_one = [jacobian(values, tuple(a[i] for a in arguments))[0] for i in range(4)]
     torch.testing.assert_close(jacobians, torch.stack(one_by_one))
 
 
@@ -414,13 +461,17 @@ def _many(dtype: torch.dtype) -> tuple[list[Case], TermMaps]:
         Case("simplex", simplex(3), 3),
         Case("polytope", polytope(3, 9), 3),
         Case("free", (), 3),
-        Case("line and interval", (([1, 1, 0], "==", 1), (unit(3, 2), "<=", 1), (unit(3, 2, -1), "<=", 0)), 3),
+        Case(
+            "line and interval",
+            (([1, 1, 0], "==", 1), (unit(3, 2), "<=", 1), (unit(3, 2, -1), "<=", 0)),
+            3,
+        ),
         Case("pair", (([0, 1, -1], "<", TENTH), ([0, 1, 1], "<", 7)), 3),
     ]
     return cases, TermMaps([case.parts(dtype) for case in cases], cases[0].outputs, dtype)
 
 
-@pytest.mark.parametrize("dtype", FORMATS, ids=name_of)
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_stacked_terms_land_inside_each(dtype: torch.dtype) -> None:
     cases, maps = _many(dtype)
     raw = raws(3, dtype)
@@ -449,7 +500,10 @@ def test_a_slice_of_terms_is_that_slice() -> None:
 
 def test_chosen_terms_have_the_gradient_of_all() -> None:
     _, maps = _many(torch.float64)
-    raw, index = torch.randn(40, 3, dtype=torch.float64, requires_grad=True), torch.randint(8, (40,))
+    raw, index = (
+        torch.randn(40, 3, dtype=torch.float64, requires_grad=True),
+        torch.randint(8, (40,)),
+    )
     (one,) = torch.autograd.grad(maps(raw, index).sum(), raw)
     (all_terms,) = torch.autograd.grad(maps(raw)[torch.arange(40), index].sum(), raw)
     torch.testing.assert_close(one, all_terms)
@@ -460,7 +514,7 @@ def test_an_opaque_function_of_an_output_bounds_the_next() -> None:
     f = Apply("f", (Linear.of(x),))
     step = Step((Bound((), (ONE,), ONE, True),), ())
     above = Parametric((y,), (f,), ((-ONE,),), ((ONE,),), (-ONE,), (True,), (step,), ())
-    for dtype in FORMATS:
+    for dtype in DTYPES:
         maps = TermMaps([[Box((x,), (-3 * ONE,), (3 * ONE,)), above]] * 2, [x, y], dtype)
         raw = raws(2, dtype)
         for index in (None, torch.ones(len(raw), dtype=torch.int64)):
@@ -469,18 +523,22 @@ def test_an_opaque_function_of_an_output_bounds_the_next() -> None:
             assert broken([([-1, 1], "<", -1)], values) == 0
 
 
-@pytest.mark.parametrize("dtype", FORMATS, ids=name_of)
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_an_infeasible_part_says_so_and_harms_no_gradient(dtype: torch.dtype) -> None:
     case = next(c for c in PARAMETRIC if c.name == "a pair below an input")
     maps, raw = case.maps(dtype), raws(2, dtype).requires_grad_()
-    u = torch.linspace(-3, 3, len(raw)).to(dtype).unsqueeze(-1).requires_grad_()  # y < u, y > x + 2, x ≥ −u: u > 1
+    u = (
+        torch.linspace(-3, 3, len(raw)).to(dtype).unsqueeze(-1).requires_grad_()
+    )  # y < u, y > x + 2, x ≥ −u: u > 1
     feasible = maps.feasible(u)
     assert feasible is not None
     assert torch.equal(feasible.squeeze(-1), u.squeeze(-1) > 1)
     x = maps(raw, inputs=u)
     assert bool(x[~feasible].isnan().all())
     assert checked(case, x[feasible], u[feasible.squeeze(-1)]) == 0
-    gradients = torch.autograd.grad(torch.where(feasible.unsqueeze(-1), x, 0).double().mean(), (raw, u))
+    gradients = torch.autograd.grad(
+        torch.where(feasible.unsqueeze(-1), x, 0).double().mean(), (raw, u)
+    )
     assert all(bool(g.isfinite().all()) for g in gradients)
 
 
@@ -500,7 +558,12 @@ def test_nan_is_seen_in_training_and_safe_in_eval(case: Case, dtype: torch.dtype
 def test_casts_and_copies_keep_every_bit(case: Case) -> None:
     maps, raw = case.maps(torch.float32), raws(case.n, torch.float32)
     x = maps(raw)
-    for other in (copy.deepcopy(maps), pickle.loads(pickle.dumps(maps)), copy.deepcopy(maps).half(), maps.to("cpu")):
+    for other in (
+        copy.deepcopy(maps),
+        pickle.loads(pickle.dumps(maps)),
+        copy.deepcopy(maps).half(),
+        maps.to("cpu"),
+    ):
         assert torch.equal(other(raw), x)
     assert not maps.state_dict()
 
@@ -508,7 +571,12 @@ def test_casts_and_copies_keep_every_bit(case: Case) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, about torch
 @pytest.mark.parametrize(
     ("case", "backend"),
-    [(BOXES[-1], "aot_eager"), (POLYHEDRA[5], "inductor"), (LATTICES[0], "aot_eager"), (PARAMETRIC[3], "aot_eager")],
+    [
+        (BOXES[-1], "aot_eager"),
+        (POLYHEDRA[5], "inductor"),
+        (LATTICES[0], "aot_eager"),
+        (PARAMETRIC[3], "aot_eager"),
+    ],
     ids=str,
 )
 def test_compiles_as_one_graph(case: Case, backend: str) -> None:
@@ -522,8 +590,10 @@ def test_compiles_as_one_graph(case: Case, backend: str) -> None:
     assert raw.grad.isfinite().all()
 
 
-@pytest.mark.parametrize("case", [BOXES[-1], PAPER[-1], POLYHEDRA[6], LATTICES[0], *PARAMETRIC[2:4]], ids=str)
-@pytest.mark.parametrize("dtype", FORMATS, ids=name_of)
+@pytest.mark.parametrize(
+    "case", [BOXES[-1], PAPER[-1], POLYHEDRA[6], LATTICES[0], *PARAMETRIC[2:4]], ids=str
+)
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
 def test_autocast_changes_nothing(case: Case, dtype: torch.dtype) -> None:
     maps, raw = case.maps(dtype), raws(case.n, dtype).requires_grad_()
     u = case.known(len(raw), dtype)
@@ -562,7 +632,9 @@ def test_a_gauge_without_contraction_is_found_out(monkeypatch: pytest.MonkeyPatc
     assert _violations(part, rows, torch.float32) == 0
     honest = gauge_module.gauge_rows
     monkeypatch.setattr(gauge_module, "SAFETY", 0.0)
-    monkeypatch.setattr(gauge_module, "gauge_rows", lambda *a, unit, tiny: honest(*a, unit=0.0, tiny=0.0))
+    monkeypatch.setattr(
+        gauge_module, "gauge_rows", lambda *a, unit, tiny: honest(*a, unit=0.0, tiny=0.0)
+    )
     assert _violations(part, rows, torch.float32) > 0
 
 

@@ -8,12 +8,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from multiplexnet.compiler.compile import compile_rules
+from multiplexnet.compiler.terms import Compiled
 from multiplexnet.errors import PlotError
-from multiplexnet.logic.dnf import compile_rules
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.terms import Compiled
-from multiplexnet.planar import Edge, frame_of, is_attained, outline, regions
-from multiplexnet.viz import plot_terms
+from multiplexnet.language.parse import parse
+from multiplexnet.tools.plane import Edge, frame_of, is_attained, outline, regions
+from multiplexnet.tools.plot import plot_terms
 
 FRAME = (np.array([-2.0, -2.0]), np.array([2.0, 2.0]))
 
@@ -34,7 +34,10 @@ def corners(found: list[Edge]) -> set[tuple[float, ...]]:
 
 
 def sides(found: list[Edge]) -> dict[frozenset[tuple[float, ...]], str]:
-    ends = [frozenset(tuple(float(c) for c in np.round(p, 6) + 0.0) for p in (e.start, e.end)) for e in found]
+    ends = [
+        frozenset(tuple(float(c) for c in np.round(p, 6) + 0.0) for p in (e.start, e.end))
+        for e in found
+    ]
     return {end: edge.kind for end, edge in zip(ends, found, strict=True)}
 
 
@@ -55,7 +58,10 @@ def test_what_goes_on_ends_at_the_frame() -> None:
 
 def test_equalities_are_segments_and_points() -> None:
     (segment,) = edges("x == y\n0 <= x < 1", "x", "y")
-    assert {tuple(np.round(segment.start, 6)), tuple(np.round(segment.end, 6))} == {(0.0, 0.0), (1.0, 1.0)}
+    assert {tuple(np.round(segment.start, 6)), tuple(np.round(segment.end, 6))} == {
+        (0.0, 0.0),
+        (1.0, 1.0),
+    }
     (point,) = edges("x == 1\ny == 0.5", "x", "y")
     assert point.start.tolist() == point.end.tolist() == [1.0, 0.5]
 
@@ -107,9 +113,15 @@ def test_blocks_are_multiplied_and_inputs_put_in() -> None:
 PICTURES = {
     "plane": ("a == 0 or 200 < a < 400\nimplies(a > 0, b >= a + 2)\n0 <= b <= 725", ("a", "b")),
     "line": ("x <= -2 or 0 < x < 1 or x == 3", ("x",)),
-    "discrete": ('n: int[0, 3]; c: {"red", "green"}; y: real\nimplies(c == "red", n >= 2)\n0 <= y < 5', ("n", "c")),
+    "discrete": (
+        'n: int[0, 3]; c: {"red", "green"}; y: real\nimplies(c == "red", n >= 2)\n0 <= y < 5',
+        ("n", "c"),
+    ),
     "lines": ("n: int[0, 3]; on: bool; y: real\nimplies(on, y >= n)\n0 <= y < 5", ("n", "y")),
-    "many": (" or ".join(f"({i} <= x < {i}.5 and {i % 3} <= y <= {i % 3}.5)" for i in range(35)), ("x", "y")),
+    "many": (
+        " or ".join(f"({i} <= x < {i}.5 and {i % 3} <= y <= {i % 3}.5)" for i in range(35)),
+        ("x", "y"),
+    ),
     "default axes": ("x: real[3]\nx[0] <= x[1] <= x[2]", None),
     "nothing known": ("x: real; y: real\nx <= y or x > y", None),
 }
@@ -124,7 +136,10 @@ def test_pictures_come_out(name: str, tmp_path: Path) -> None:
 
 def test_a_term_without_points_at_this_input(tmp_path: Path) -> None:
     rules = compiled("u: input[0, 1]; x: real; y: real\nx == 0 or 1 <= x <= 2 * u\n0 <= y <= 1")
-    nothing = [outline(region, FRAME) == [] for region in regions(rules, rules.outputs, {rules.inputs[0]: Fraction(0)})]
+    nothing = [
+        outline(region, FRAME) == []
+        for region in regions(rules, rules.outputs, {rules.inputs[0]: Fraction(0)})
+    ]
     assert sorted(nothing) == [False, True]
     plot_terms(rules, ("x", "y"), tmp_path / "p.svg", at={"u": Fraction(0)})
 
@@ -141,6 +156,8 @@ def test_what_cannot_be_drawn(tmp_path: Path) -> None:
         with pytest.raises(PlotError, match=message):
             plot_terms(rules, axes, tmp_path / "p.png", at=at)
     with pytest.raises(PlotError, match="rules with functions cannot be drawn"):
-        plot_terms(compiled("f: function; x: real; y: real\nx <= f(y)"), ("x", "y"), tmp_path / "p.png")
+        plot_terms(
+            compiled("f: function; x: real; y: real\nx <= f(y)"), ("x", "y"), tmp_path / "p.png"
+        )
     with pytest.raises(PlotError, match=r"p\.xyz"):
         plot_terms(rules, ("x", "y"), tmp_path / "p.xyz")

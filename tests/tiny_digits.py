@@ -18,7 +18,11 @@ def digits(folder: Path | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """600 training and 100 test images as bytes, and their labels."""
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(700) % 10
-    patterns = torch.nn.functional.interpolate(torch.rand(10, 1, 4, 4, generator=generator), 28).squeeze(1).round()
+    patterns = (
+        torch.nn.functional.interpolate(torch.rand(10, 1, 4, 4, generator=generator), 28)
+        .squeeze(1)
+        .round()
+    )
     images = 200 * patterns[labels] + 55 * torch.rand(700, 28, 28, generator=generator)
     return images[:600].byte(), labels[:600], images[600:].byte(), labels[600:]
 

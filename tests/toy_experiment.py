@@ -50,7 +50,9 @@ def main(settings: Settings) -> None:
             optimizer = torch.optim.SGD(line.parameters(), settings.learning_rate, momentum=0.9)
             model, optimizer = run.prepare(line, optimizer)
             best = harness.Best()
-            for epoch in run.epochs(settings.epochs or 4, model=model, optimizer=optimizer, best=best):
+            for epoch in run.epochs(
+                settings.epochs or 4, model=model, optimizer=optimizer, best=best
+            ):
                 if epoch == settings.stop_after:
                     raise KeyboardInterrupt
                 for index in run.batches(len(rows), 4):
@@ -62,7 +64,11 @@ def main(settings: Settings) -> None:
                 best.offer(float(loss.detach()), epoch, model)
                 run.log(loss=float(loss.detach()))
             run.keep(weight=line.linear.weight.detach())
-            run.finish(weights=line.linear.weight.flatten().tolist(), best=best.value, points=len(run.curve))
+            run.finish(
+                weights=line.linear.weight.flatten().tolist(),
+                best=best.value,
+                points=len(run.curve),
+            )
 
 
 if __name__ == "__main__":

@@ -10,11 +10,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from multiplexnet.baselines import dl2_loss as dl2_loss
-    from multiplexnet.baselines import penalty as penalty
-    from multiplexnet.baselines import semantic_loss as semantic_loss
-    from multiplexnet.branches import Branches as Branches
-    from multiplexnet.distribution import RulesDistribution as RulesDistribution
     from multiplexnet.errors import (
         ContradictionError as ContradictionError,
     )
@@ -27,26 +22,31 @@ if TYPE_CHECKING:
     from multiplexnet.errors import (
         TermBudgetExceeded as TermBudgetExceeded,
     )
-    from multiplexnet.finite import EvidenceRatio as EvidenceRatio
-    from multiplexnet.finite import FiniteTerms as FiniteTerms
-    from multiplexnet.layer import Multiplexer as Multiplexer
+    from multiplexnet.layer.branches import Branches as Branches
+    from multiplexnet.layer.multiplexer import Multiplexer as Multiplexer
+    from multiplexnet.learning.baselines import dl2_loss as dl2_loss
+    from multiplexnet.learning.baselines import penalty as penalty
+    from multiplexnet.learning.baselines import semantic_loss as semantic_loss
+    from multiplexnet.learning.distribution import RulesDistribution as RulesDistribution
+    from multiplexnet.learning.finite import EvidenceRatio as EvidenceRatio
+    from multiplexnet.learning.finite import FiniteTerms as FiniteTerms
+    from multiplexnet.learning.symmetry import symmetries as symmetries
     from multiplexnet.rules import Rules as Rules
-    from multiplexnet.symmetry import symmetries as symmetries
 
 __version__ = "0.1.0"
 
 # Names load on first use: importing the package costs nothing, and a saved layer runs without z3.
 _HOME = {
     "Rules": "rules",
-    "Multiplexer": "layer",
-    "Branches": "branches",
-    "RulesDistribution": "distribution",
-    "FiniteTerms": "finite",
-    "EvidenceRatio": "finite",
-    "symmetries": "symmetry",
-    "dl2_loss": "baselines",
-    "penalty": "baselines",
-    "semantic_loss": "baselines",
+    "Multiplexer": "layer.multiplexer",
+    "Branches": "layer.branches",
+    "RulesDistribution": "learning.distribution",
+    "FiniteTerms": "learning.finite",
+    "EvidenceRatio": "learning.finite",
+    "symmetries": "learning.symmetry",
+    "dl2_loss": "learning.baselines",
+    "penalty": "learning.baselines",
+    "semantic_loss": "learning.baselines",
     "ContradictionError": "errors",
     "MultiplexError": "errors",
     "RuleSyntaxError": "errors",

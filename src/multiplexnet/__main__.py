@@ -14,11 +14,13 @@ def main() -> None:
     """Run the command line; without its libraries say how to install them."""
     _end_on_interrupt()
     try:
-        from multiplexnet.cli import app
+        from multiplexnet.tools.cli import app
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("typer", "rich"):
             raise
-        print(f"the command line needs {error.name}: pip install 'multiplexnet[cli]'", file=sys.stderr)
+        print(
+            f"the command line needs {error.name}: pip install 'multiplexnet[cli]'", file=sys.stderr
+        )
         sys.exit(2)
     app(prog_name="multiplexnet")
 

@@ -5,7 +5,8 @@ All derive from :class:`MultiplexError` and from the builtin that fits, so both 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from math import prod
@@ -13,27 +14,34 @@ from math import prod
 __all__ = [
     "CascadeBudgetExceeded",
     "CascadeError",
+    "CompileTimeout",
     "ContradictionError",
     "CyclicFunctionError",
     "DomainError",
     "DtypeError",
     "EliminationError",
     "EqualityError",
+    "GraphError",
     "GridError",
     "InputError",
     "MagnitudeError",
+    "MissingLibrary",
     "MultiplexError",
     "NestedError",
+    "OutOfRangeError",
     "PlotError",
     "ProductError",
     "RangeError",
     "RecordError",
     "RuleSyntaxError",
+    "RuleTypeError",
     "ShapeError",
+    "SolverGaveUp",
     "TableError",
     "TermBudgetExceeded",
     "ThinTermError",
     "UnboundableError",
+    "needing",
 ]
 
 
@@ -52,9 +60,17 @@ class RuleSyntaxError(MultiplexError, ValueError):
     """
 
     def __init__(
-        self, reason: str, *, line: int | None = None, column: int | None = None, source: str | None = None
+        self,
+        reason: str,
+        *,
+        line: int | None = None,
+        column: int | None = None,
+        source: str | None = None,
     ) -> None:
-        self.reason, self.line, self.column, self.source = reason, line, column, source
+        self.reason = reason
+        self.line = line
+        self.column = column
+        self.source = source
         where = f"line {line}" if line is not None else ""
         if line is not None and column is not None:
             where += f", column {column}"
@@ -66,6 +82,48 @@ class RuleSyntaxError(MultiplexError, ValueError):
         super().__init__(text)
 
 
+class RuleTypeError(MultiplexError, TypeError):
+    """Something else than text was given for rules.
+
+    Args:
+        found: what was given.
+        advice: what to do with it.
+    """
+
+    def __init__(self, found: object, advice: str) -> None:
+        super().__init__(
+            f"rules are text, one rule a line, or a list of such texts; found {_shown(found)}: {advice}"
+        )
+
+
+def _shown(found: object) -> str:
+    return "None" if found is None else f"an object of type {type(found).__name__}"
+
+
+class MissingLibrary(MultiplexError, ImportError):
+    """A library that is not installed and that something asks for.
+
+    Args:
+        what: what needs it.
+        library: the library.
+        command: what installs it.
+    """
+
+    def __init__(self, what: str, library: str, command: str) -> None:
+        super().__init__(f"{what} needs {library}, which is not installed: {command}", name=library)
+
+
+@contextmanager
+def needing(library: str, what: str, command: str) -> Iterator[None]:
+    """Says what to do where importing the library fails because it is not there."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != library:
+            raise
+        raise MissingLibrary(what, library, command) from None
+
+
 class ContradictionError(MultiplexError, ValueError):
     """Rules that no output can obey, with a smallest set of them that contradict each other.
 
@@ -75,7 +133,10 @@ class ContradictionError(MultiplexError, ValueError):
 
     def __init__(self, rules: Sequence[tuple[int | None, str]]) -> None:
         self.rules = tuple(rules)
-        lines = [f"    line {line}: {text}" if line is not None else f"    {text}" for line, text in self.rules]
+        lines = [
+            f"    line {line}: {text}" if line is not None else f"    {text}"
+            for line, text in self.rules
+        ]
         head = (
             "this rule contradicts itself"
             if len(self.rules) == 1
@@ -91,17 +152,73 @@ class TermBudgetExceeded(MultiplexError, RuntimeError):
         count: terms found when the budget ran out.
         max_terms: the budget.
         outputs: names of the outputs of the block that explodes.
+        nested: whether inner blocks were tried as well.
+        variable: the discrete output whose values alone are too many, if there is one.
     """
 
-    def __init__(self, count: int, max_terms: int, outputs: Sequence[str]) -> None:
-        self.count, self.max_terms, self.outputs = count, max_terms, tuple(outputs)
-        names = ", ".join(self.outputs[:8]) + (f" and {len(self.outputs) - 8} more" if len(self.outputs) > 8 else "")
-        super().__init__(
-            f"the rules over {names} have more than {max_terms} terms ({count} found so far). "
-            f"Raise max_terms, or give cover=rows (data that the terms must contain: sound, but not complete), "
-            f"or let terms go on in inner blocks with compile(nested=True), which a Multiplexer tries by itself, "
-            f"or split the rules so that fewer outputs depend on each other."
+    def __init__(
+        self,
+        count: int,
+        max_terms: int,
+        outputs: Sequence[str],
+        *,
+        nested: bool = False,
+        variable: str | None = None,
+    ) -> None:
+        self.count = count
+        self.max_terms = max_terms
+        self.outputs = tuple(outputs)
+        cover = "give cover=rows (data that the terms must contain: sound, but not complete)"
+        if variable is not None:
+            super().__init__(
+                f"{variable} can take more than {max_terms} values, and every value needs a term of its own. "
+                f"Declare fewer values, as in `{variable.partition('[')[0]}: int[0, 100]`, or declare it as real and "
+                f"round it afterwards, or {cover}, or raise max_terms."
+            )
+            return
+        names = ", ".join(self.outputs[:8]) + (
+            f" and {len(self.outputs) - 8} more" if len(self.outputs) > 8 else ""
         )
+        inner = (
+            "inner blocks were tried and need too many terms as well"
+            if nested
+            else "let terms go on in inner blocks with compile(nested=True), which a Multiplexer tries by itself"
+        )
+        super().__init__(
+            f"the rules over {names} have more than {max_terms} terms ({count} found so far"
+            + (f"; {inner}). " if nested else "). ")
+            + f"Raise max_terms, or {cover}, "
+            + ("" if nested else f"or {inner}, ")
+            + "or split the rules so that fewer outputs depend on each other."
+        )
+
+
+class CompileTimeout(MultiplexError, TimeoutError):
+    """Compiling rules, or building a layer, took longer than was allowed.
+
+    Args:
+        seconds: how long was allowed.
+        doing: what was being done when the time was over.
+        done: how far that was.
+        advice: what makes it shorter.
+    """
+
+    def __init__(self, seconds: float, doing: str, done: str, advice: str) -> None:
+        self.seconds = seconds
+        self.doing = doing
+        self.done = done
+        others = f"{advice[:1].upper()}{advice[1:]}, or allow" if advice else "Allow"
+        super().__init__(
+            f"{seconds:g} s were not enough: they were over while {doing} ({done} so far). "
+            f"{others} more time with seconds=… (None: no limit)."
+        )
+
+
+class SolverGaveUp(MultiplexError, RuntimeError):
+    """z3 neither found a point nor proved that there is none; the text gives its reason."""
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(f"z3 could not decide the rules ({reason}). Try fewer or simpler rules.")
 
 
 class ProductError(MultiplexError, RuntimeError):
@@ -113,7 +230,8 @@ class ProductError(MultiplexError, RuntimeError):
     """
 
     def __init__(self, sizes: Sequence[int], max_terms: int) -> None:
-        self.sizes, self.max_terms = tuple(sizes), max_terms
+        self.sizes = tuple(sizes)
+        self.max_terms = max_terms
         product = " × ".join(map(str, self.sizes[:12])) + (" × …" if len(self.sizes) > 12 else "")
         super().__init__(
             f"the {len(self.sizes)} blocks of the rules have {product} = {prod(self.sizes)} combinations, more "
@@ -150,6 +268,20 @@ class InputError(MultiplexError, TypeError):
     """An input (or a function) of the rules that is missing, or one that they do not have."""
 
 
+class GraphError(MultiplexError, RuntimeError):
+    """What has to look at the values of its arguments was called where they are not known yet.
+
+    Args:
+        what: was called.
+    """
+
+    def __init__(self, what: str) -> None:
+        super().__init__(
+            f"{what} looks at the values of every row, and here they cannot be looked at (a graph is being recorded, "
+            f"torch.vmap, the meta device): call {what} outside, on what the graph returns"
+        )
+
+
 class RecordError(MultiplexError, ValueError):
     """A saved layer or certificate that cannot be read."""
 
@@ -182,9 +314,38 @@ class ThinTermError(MultiplexError, ValueError):
     """
 
     def __init__(self, rows: Sequence[str], dtype: str, wider: str | None) -> None:
-        self.rows, self.dtype, self.wider = tuple(rows), dtype, wider
-        advice = f"{wider} would do" if wider else "no wider dtype would do either: give the rows more room"
+        self.rows = tuple(rows)
+        self.dtype = dtype
+        self.wider = wider
+        advice = (
+            f"{wider} would do"
+            if wider
+            else "no wider dtype would do either: give the rows more room"
+        )
         super().__init__(f"these rows are too thin for {dtype} ({advice}):{_listed(self.rows)}")
+
+
+class OutOfRangeError(ThinTermError):
+    """Rows that ask for numbers beyond the largest one of a format.
+
+    Args:
+        rows: the rows, as text.
+        dtype: the format asked for.
+        largest: its largest number.
+        wider: a format that would do, if one is known.
+    """
+
+    def __init__(
+        self, rows: Sequence[str], dtype: str, largest: Fraction, wider: str | None
+    ) -> None:
+        super().__init__(rows, dtype, wider)
+        end = _power_of_ten(largest)
+        advice = (
+            f"{wider} would do" if wider else "no dtype reaches that far: measure in other units"
+        )
+        self.args = (
+            f"these rows are beyond the range of {dtype}, ±{end} ({advice}):{_listed(self.rows)}",
+        )
 
 
 class EqualityError(MultiplexError, ValueError):
@@ -196,7 +357,8 @@ class EqualityError(MultiplexError, ValueError):
     """
 
     def __init__(self, rows: Sequence[str], reason: str) -> None:
-        self.rows, self.reason = tuple(rows), reason
+        self.rows = tuple(rows)
+        self.reason = reason
         super().__init__(f"{reason}:{_listed(self.rows)}")
 
 
@@ -209,10 +371,12 @@ class MagnitudeError(MultiplexError, ValueError):
     """
 
     def __init__(self, rows: Sequence[str], number: Fraction) -> None:
-        self.rows, self.number = tuple(rows), number
+        self.rows = tuple(rows)
+        self.number = number
         super().__init__(
             f"these rows need the number {_power_of_ten(number)}, and a layer computes with numbers between 1e-301 and "
-            f"1e301: measure the outputs in other units, or leave the rows out:{_listed(self.rows)}"
+            "1e301, and with quotients of them between 1e-270 and 1e270: "
+            f"measure the outputs in other units, or leave the rows out:{_listed(self.rows)}"
         )
 
 
@@ -266,7 +430,9 @@ class EliminationError(MultiplexError, RuntimeError):
     """
 
     def __init__(self, count: int, budget: int, outputs: Sequence[str]) -> None:
-        self.count, self.budget, self.outputs = count, budget, tuple(outputs)
+        self.count = count
+        self.budget = budget
+        self.outputs = tuple(outputs)
         super().__init__(
             f"bounds of {', '.join(self.outputs)} with run-time values in them need {count} rows (allowed: {budget}): "
             "tie fewer of these outputs together, or take the run-time values out of the rules that do"
@@ -281,17 +447,20 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
 
     Args:
         output: the output at which it exploded.
-        found: how many clauses its projection had by then.
-        seconds: the time that had passed.
-        allowed: what was allowed, as text.
+        allowed: how much was allowed.
+        what: of what: clauses of a projection, or options of an output.
     """
 
-    def __init__(self, output: str, found: int, seconds: float, allowed: str) -> None:
-        self.output, self.found, self.seconds = output, found, seconds
+    def __init__(self, output: str, allowed: int, what: str = "clauses") -> None:
+        self.output = output
+        self.allowed = allowed
+        found = {
+            "clauses": f"the rules without {output} have more than {allowed} clauses",
+            "options": f"{output} has more than {allowed} options, given the outputs before it",
+        }[what]
         super().__init__(
-            f"the rules without {output} have {found} clauses after {seconds:.1f} s ({allowed}). Drop or split rules "
-            f"that tie {output} to many others, name another order of the outputs with order=[…], give outputs "
-            "narrower ranges, or allow more time or clauses"
+            f"{found}. Drop or split rules that tie {output} to many others, name another order of the outputs with "
+            f"order=[…], give outputs narrower ranges, or allow more with budget=Budget({what}=…)"
         )
 
 

@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multiplexnet.errors import InputError, RuleSyntaxError, ShapeError
-from multiplexnet.logic.formula import Formula, Real, Specification, Variable
+from multiplexnet.errors import InputError, RuleSyntaxError, RuleTypeError, ShapeError, needing
+from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
+from multiplexnet.language.formula import Formula, Real, Specification, Variable
 
 if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
     from torch import Tensor
 
-    from multiplexnet.logic.cover import Rows
-    from multiplexnet.logic.diagnose import Explanation
-    from multiplexnet.logic.terms import Compiled
+    from multiplexnet.compiler.cover import DataRows
+    from multiplexnet.compiler.diagnose import Explanation
+    from multiplexnet.compiler.terms import Compiled
 
     Values = TypeVar("Values", Tensor, NDArray[Any])
 
@@ -27,16 +29,39 @@ MAX_TERMS = 4096
 Functions = Mapping[str, Callable[..., Any]]
 
 
+def _z3_for(what: str) -> AbstractContextManager[None]:
+    return needing(
+        "z3", what, "pip install z3-solver (saved layers load without it: Multiplexer.from_state)"
+    )
+
+
+def _refuse_no_text(text: object) -> None:
+    """Raises ``RuleTypeError`` for what is no text, with advice for what is often meant."""
+    if isinstance(text, str):
+        return
+    advice = 'give the rules, as in Rules("x >= 2")'
+    if isinstance(text, bytes | bytearray):
+        advice = "decode it first, as in Rules(data.decode())"
+    elif isinstance(text, Path):
+        advice = "read the file with Rules.load(path)"
+    elif isinstance(text, Rules):
+        advice = "these are Rules already"
+    elif type(text).__module__.partition(".")[0] == "z3":
+        advice = "read z3 expressions with Rules.from_z3(expression)"
+    raise RuleTypeError(text, advice)
+
+
 class Rules:
     """Rules over a network's outputs, immutable.
 
     Args:
         text: one rule a line in Python's grammar, with declarations (``x: real[3]``, ``n: int[0, 9]``, ``on: bool``,
-            ``colour: {"red", "green"}``, ``limit: input[0, 100]``, ``f: function``). Without any declaration every
-            name is a real output. The text is parsed and never evaluated.
+            ``colour: {"red", "green"}``, ``limit: input[0, 100]``, ``f: function``), or a list of such texts. Without
+            any declaration every name is a real output. The text is parsed and never evaluated.
 
     Raises:
         RuleSyntaxError: the text cannot be read; the message names line and column and says what to do.
+        RuleTypeError: what was given is no text.
 
     Example:
         >>> rules = Rules("x >= 2 or x <= -2")
@@ -49,10 +74,13 @@ class Rules:
 
     _specification: Specification
 
-    def __init__(self, text: str) -> None:
-        from multiplexnet.logic.parse import parse
+    def __init__(self, text: str | Sequence[str]) -> None:
+        from multiplexnet.language.parse import parse, parse_all
 
-        vars(self)["_specification"] = parse(text)
+        listed = isinstance(text, list | tuple)
+        for entry in text if listed else [text]:
+            _refuse_no_text(entry)
+        vars(self)["_specification"] = parse_all(text) if listed else parse(str(text))
 
     # --- other ways in ----------------------------------------------------------------------------------------------
 
@@ -72,22 +100,26 @@ class Rules:
             outputs: the outputs in order, as z3 constants or names; by default all constants that are no inputs.
             inputs: the inputs in order, or a mapping from input to its range ``(lower, upper)``.
         """
-        from multiplexnet.logic.from_z3 import from_z3
+        with _z3_for("reading z3 expressions"):
+            from multiplexnet.smt.from_z3 import from_z3
 
         return cls.from_specification(from_z3(expression, outputs=outputs, inputs=inputs or ()))
 
     @classmethod
     def from_smtlib(cls, text: str, *, inputs: Sequence[str] | None = None) -> Rules:
         """Rules from an SMT-LIB 2 script: every ``assert`` is a rule."""
-        from multiplexnet.logic.smtlib import from_smtlib
+        _refuse_no_text(text)
+        with _z3_for("reading SMT-LIB"):
+            from multiplexnet.smt.smtlib import from_smtlib
 
         return cls.from_specification(from_smtlib(text, inputs=inputs or ()))
 
     @classmethod
     def from_ordering(cls, text: str) -> Rules:
         """Rules in the text format of PiShield and DRL: a line ``ordering …``, then disjunctions of linear atoms."""
-        from multiplexnet.logic.ordering import from_ordering
+        from multiplexnet.language.ordering import from_ordering
 
+        _refuse_no_text(text)
         return cls.from_specification(from_ordering(text))
 
     @classmethod
@@ -98,8 +130,14 @@ class Rules:
             FileNotFoundError, IsADirectoryError, PermissionError: as the system says.
             RuleSyntaxError: the file is no text, has another ending, or its rules cannot be read.
         """
+        if not isinstance(path, str | Path):
+            raise RuleTypeError(path, "Rules.load takes the path of a rule file")
         path = Path(path)
-        readers: dict[str, Callable[[str], Rules]] = {".rules": cls, ".smt2": cls.from_smtlib, ".txt": cls._from_txt}
+        readers: dict[str, Callable[[str], Rules]] = {
+            ".rules": cls,
+            ".smt2": cls.from_smtlib,
+            ".txt": cls._from_txt,
+        }
         if path.suffix not in readers:
             raise RuleSyntaxError(
                 f"{path}: a rule file ends in {', '.join(readers)}, not in {path.suffix!r}; rename it"
@@ -107,7 +145,9 @@ class Rules:
         try:
             text = path.read_text(encoding="utf-8-sig")
         except UnicodeDecodeError as error:
-            raise RuleSyntaxError(f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8") from None
+            raise RuleSyntaxError(
+                f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8"
+            ) from None
         return readers[path.suffix](text)
 
     @classmethod
@@ -138,7 +178,7 @@ class Rules:
 
     @cached_property
     def _text(self) -> str:
-        from multiplexnet.logic.text import specification_text
+        from multiplexnet.language.text import specification_text
 
         return self._specification.text.strip("\n") or specification_text(self._specification)
 
@@ -146,7 +186,9 @@ class Rules:
         return self._text
 
     def __repr__(self) -> str:
-        outputs = ", ".join(v.name for v in self.outputs[:6]) + (", …" if len(self.outputs) > 6 else "")
+        outputs = ", ".join(v.name for v in self.outputs[:6]) + (
+            ", …" if len(self.outputs) > 6 else ""
+        )
         return f"Rules({len(self._specification.rules)} rules over {outputs})"
 
     def __eq__(self, other: object) -> bool:
@@ -163,13 +205,16 @@ class Rules:
 
     def to_z3(self) -> Any:
         """The rules as one z3 expression in z3's main context, the domains of discrete outputs included."""
-        from multiplexnet.logic.encoder import specification_z3
+        with _z3_for("writing z3 expressions"):
+            from multiplexnet.smt.encoder import specification_z3
 
         return specification_z3(self._specification)
 
     # --- questions --------------------------------------------------------------------------------------------------
 
-    def satisfied(self, x: Values, /, *, functions: Functions | None = None, **inputs: Any) -> Values:
+    def satisfied(
+        self, x: Values, /, *, functions: Functions | None = None, **inputs: Any
+    ) -> Values:
         """Whether each row obeys, its floats read as exact numbers: no tolerance.
 
         Args:
@@ -180,13 +225,15 @@ class Rules:
         Returns:
             Booleans of shape (*batch).
         """
-        from multiplexnet.satisfaction import verdict
+        from multiplexnet.verdicts.satisfaction import verdict
 
         return verdict(self._specification, x, self.scalar_inputs(inputs), functions)
 
-    def violation(self, x: Values, /, *, functions: Functions | None = None, **inputs: Any) -> Values:
+    def violation(
+        self, x: Values, /, *, functions: Functions | None = None, **inputs: Any
+    ) -> Values:
         """How far each row is from obeying each rule, zero where it obeys. Shape (*batch, number of rules)."""
-        from multiplexnet.satisfaction import violations
+        from multiplexnet.verdicts.satisfaction import violations
 
         return violations(self._specification, x, self.scalar_inputs(inputs), functions)
 
@@ -197,6 +244,8 @@ class Rules:
             InputError: an input is missing or unknown.
             ShapeError: a vector of another length.
         """
+        from multiplexnet.verdicts.given import numbers_of
+
         scalars: dict[str, Any] = {}
         vectors: dict[str, list[str]] = {}
         for variable in self.inputs:
@@ -207,9 +256,13 @@ class Rules:
             value = given[name]
             if members == [name]:
                 scalars[name] = value
-            elif not hasattr(value, "shape") or not value.shape or value.shape[-1] != len(members):
-                raise ShapeError(f"input {name} is a vector of {len(members)}: its last dimension must be that")
             else:
+                if isinstance(value, list | tuple):
+                    value = numbers_of(value, name)
+                if not getattr(value, "shape", ()) or value.shape[-1] != len(members):
+                    raise ShapeError(
+                        f"input {name} is a vector of {len(members)}: its last dimension must be that"
+                    )
                 scalars.update({member: value[..., i] for i, member in enumerate(members)})
         unknown = [name for name in given if name not in vectors]
         if unknown:
@@ -223,7 +276,8 @@ class Rules:
         max_terms: int = MAX_TERMS,
         cover: Any = None,
         nested: bool = False,
-        progress: Callable[[str, int], None] | None = None,
+        seconds: float | None = SECONDS,
+        progress: Tell | None = None,
     ) -> Compiled:
         """The rules in disjunctive normal form: independent blocks of certified terms.
 
@@ -233,29 +287,54 @@ class Rules:
                 all terms the fewest found that contain those rows that obey. Sound, and not complete.
             nested: whether a term may leave a part of its outputs to inner blocks, ``term.blocks``, where a block has
                 too many plain terms; rules that are sparse or that count then often fit.
-            progress: called with the first outputs of a block and the number of its terms so far.
+            seconds: how long it may take (``None``: no limit). The limit changes no result: in time, terms and their
+                order are what they are without it.
+            progress: called in every phase, with what is being done («finding the terms of a, b») and how many steps
+                of it are done (here: terms).
 
         Raises:
+            CompileTimeout: it took longer; says what took the time, how far it came and what to change.
             ContradictionError: no output obeys; names a smallest set of contradicting rules.
             TermBudgetExceeded: a block has more than ``max_terms`` terms.
         """
-        from multiplexnet.logic.dnf import compile_rules
+        with Deadline(seconds, progress) as deadline:
+            return self.compiled_before(deadline, max_terms=max_terms, cover=cover, nested=nested)
+
+    def compiled_before(
+        self, deadline: Deadline, *, max_terms: int, cover: Any, nested: bool
+    ) -> Compiled:
+        """As :meth:`compile`, for one whose own work has to end at the same time."""
+        with _z3_for("compiling rules"):
+            from multiplexnet.compiler.compile import compile_rules
 
         rows = None if cover is None else self._rows(cover)
-        return compile_rules(self._specification, max_terms=max_terms, cover=rows, nested=nested, progress=progress)
+        return compile_rules(
+            self._specification, max_terms=max_terms, cover=rows, nested=nested, deadline=deadline
+        )
 
-    def explain(self, *, max_terms: int = MAX_TERMS, progress: Callable[[str, int], None] | None = None) -> Explanation:
-        """Terms, ranges, and what is wrong or surprising: contradictions, superfluous rules, inputs without outputs."""
-        from multiplexnet.logic.diagnose import explain
+    def explain(
+        self,
+        *,
+        max_terms: int = MAX_TERMS,
+        seconds: float | None = SECONDS,
+        progress: Tell | None = None,
+    ) -> Explanation:
+        """Terms, ranges, and what is wrong or surprising: contradictions, superfluous rules, inputs without outputs.
 
-        return explain(self._specification, max_terms=max_terms, progress=progress)
+        Arguments are those of :meth:`compile`. When the time is over, what was found until then is told.
+        """
+        with _z3_for("explaining rules"):
+            from multiplexnet.compiler.diagnose import explain
 
-    def _rows(self, table: Any) -> Rows:
+        with Deadline(seconds, progress) as deadline:
+            return explain(self._specification, max_terms=max_terms, deadline=deadline)
+
+    def _rows(self, table: Any) -> DataRows:
         """Data as exact columns; rows with missing values or outside a discrete domain are left out."""
         import numpy as np
 
-        from multiplexnet.logic.cover import Rows
-        from multiplexnet.satisfaction import satisfied
+        from multiplexnet.compiler.cover import DataRows
+        from multiplexnet.verdicts.satisfaction import satisfied
 
         variables = (*self.outputs, *self.inputs)
         values = self._matrix(table, [v.name for v in variables])
@@ -263,7 +342,7 @@ class Rules:
         for i, variable in enumerate(variables):
             if not isinstance(variable.domain, Real):
                 fits &= np.isin(values[:, i], np.array(variable.domain.values, dtype=np.float64))
-        return Rows({v: values[fits, i].copy() for i, v in enumerate(variables)}, satisfied)
+        return DataRows({v: values[fits, i].copy() for i, v in enumerate(variables)}, satisfied)
 
     def _matrix(self, table: Any, names: Sequence[str]) -> NDArray[np.float64]:
         import numpy as np
@@ -275,7 +354,11 @@ class Rules:
                     f"cover: the table has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
                 )
             return np.stack([np.asarray(table[name], dtype=np.float64) for name in names], axis=1)
-        values = table.detach().cpu().double().numpy() if hasattr(table, "detach") else np.asarray(table, np.float64)
+        values = (
+            table.detach().cpu().double().numpy()
+            if hasattr(table, "detach")
+            else np.asarray(table, np.float64)
+        )
         if values.ndim != 2 or values.shape[1] != len(names):
             raise ShapeError(
                 f"cover: expected rows of shape (N, {len(names)}), one column for each of {', '.join(names)}; "

@@ -21,14 +21,12 @@ from typing import Any
 
 from multiplexnet.certificate.document import Certificate, hashes
 from multiplexnet.certificate.formats import Format
-from multiplexnet.certificate.maps import Made, layer_from, own_rows
+from multiplexnet.certificate.maps import RecordedBlock, layer_from, own_rows
 from multiplexnet.certificate.parts import Box, Part, is_coprime
 from multiplexnet.certificate.questions import Answer, Writer
 from multiplexnet.certificate.rules import Reading, read
-from multiplexnet.errors import RecordError
-from multiplexnet.logic.formula import Atom, Variable
-from multiplexnet.logic.record import (
-    Reader,
+from multiplexnet.compiler.record import (
+    RecordReader,
     flag_from,
     list_from,
     number_from,
@@ -37,7 +35,9 @@ from multiplexnet.logic.record import (
     variables_from,
     whole_from,
 )
-from multiplexnet.logic.terms import Block, Term
+from multiplexnet.compiler.terms import Block, Term
+from multiplexnet.errors import RecordError
+from multiplexnet.language.formula import Atom, Variable
 
 __all__ = ["Report", "Statement", "checked"]
 
@@ -108,12 +108,13 @@ class _Check:
     """One certificate under check."""
 
     def __init__(self, certificate: Certificate) -> None:
-        self.certificate, data = certificate, certificate.data
+        self.certificate = certificate
+        data = certificate.data
         with reading("a certificate", ADVICE):
             self.variables = variables_from(data["rules"]["variables"])
             self.functions = tuple(map(text_from, list_from(data["rules"]["functions"])))
             self.written = text_from(data["rules"]["language"]), text_from(data["rules"]["text"])
-            reader = Reader(self.variables, self.functions)
+            reader = RecordReader(self.variables, self.functions)
             self.blocks = reader.blocks(data["terms"]["blocks"], data["terms"]["inner"])
             terms = (term for block in (*self.blocks, *reader.inner) for term in block.terms)
             if not all(is_coprime(row) for term in terms for row in term.rows):
@@ -135,20 +136,29 @@ class _Check:
             try:
                 given = read(*rules, self.variables)
             except RecordError as error:
-                statements.append(Statement("the rules given: the same variables", False, str(error)))
+                statements.append(
+                    Statement("the rules given: the same variables", False, str(error))
+                )
             else:
-                statements += [replace(s, text=f"the rules given: {s.text}") for s in self._about(given)]
+                statements += [
+                    replace(s, text=f"the rules given: {s.text}") for s in self._about(given)
+                ]
                 asked += given.writer.questions
         elif rules is not None:
-            statements.append(Statement("the rules given are those of the certificate, letter by letter", True))
+            statements.append(
+                Statement("the rules given are those of the certificate, letter by letter", True)
+            )
         moved = max((abs(d) for own in self.layer.made for d in own.moved), default=Fraction(0))
         solver = f"cvc5 {own.writer.cvc5.__version__}"
         return Report(tuple(statements), self.certificate.sha256, solver, asked, moved)
 
     def _hashes(self) -> Statement:
-        said, found = self.certificate.data["sha256"], hashes(self.certificate.data)
+        said = self.certificate.data["sha256"]
+        found = hashes(self.certificate.data)
         wrong = [name for name in found if said[name] != found[name]]
-        return _decided("the hashes are those of the document", not wrong, f"not that of {', '.join(wrong)}")
+        return _decided(
+            "the hashes are those of the document", not wrong, f"not that of {', '.join(wrong)}"
+        )
 
     def _about(self, rules: Reading) -> Iterator[Statement]:
         """What is claimed of the terms and some rules."""
@@ -165,12 +175,16 @@ class _Check:
         yield from Meaning(rules, self.blocks).statements(self.complete)
 
     def _constants(self) -> Statement:
-        wrong = [name for name, number in self.layer.form.bound.items() if self.layer.bound[name] != number]
+        wrong = [
+            name
+            for name, number in self.layer.form.bound.items()
+            if self.layer.bound[name] != number
+        ]
         text = f"the constants of the error bound are those of {self.layer.dtype}"
         return _decided(text, not wrong, f"not {', '.join(wrong)}")
 
-    def _made(self, writer: Writer) -> Callable[[Made], Statement]:
-        def statement(made: Made) -> Statement:
+    def _made(self, writer: Writer) -> Callable[[RecordedBlock], Statement]:
+        def statement(made: RecordedBlock) -> Statement:
             names = _names(made.block.outputs)
             text = f"what the layer computes for {names} is inside its terms, all of them, with the margins it says"
             for k, (term, parts) in enumerate(made.terms):
@@ -196,13 +210,21 @@ def _decided(text: str, holds: bool, why: str) -> Statement:
 
 
 def _said(text: str, answer: Answer) -> Statement:
-    why = "" if answer.proved else "cvc5 gave no answer" if answer.point is None else "it fails at a point"
+    why = (
+        ""
+        if answer.proved
+        else "cvc5 gave no answer"
+        if answer.point is None
+        else "it fails at a point"
+    )
     return Statement(text, answer.proved, why, answer.point)
 
 
 def _names(outputs: Sequence[Variable]) -> str:
     names = [v.name for v in outputs]
-    return ", ".join(names[:4]) + (f" … {names[-1]} ({len(names)} outputs)" if len(names) > 4 else "")
+    return ", ".join(names[:4]) + (
+        f" … {names[-1]} ({len(names)} outputs)" if len(names) > 4 else ""
+    )
 
 
 # --- terms ----------------------------------------------------------------------------------------------------------
@@ -217,10 +239,15 @@ class Meaning:
     """
 
     def __init__(self, rules: Reading, blocks: Sequence[Block]) -> None:
-        self.rules, self.blocks, self.writer = rules, blocks, rules.writer
+        self.rules = rules
+        self.blocks = blocks
+        self.writer = rules.writer
         self._written: dict[int, Any] = {}
         home = {v.name: i for i, block in enumerate(blocks) for v in block.outputs}
-        self.parts = [(part, frozenset(home[n] for n in rules.mentioned(part) if n in home)) for part in rules.rules]
+        self.parts = [
+            (part, frozenset(home[n] for n in rules.mentioned(part) if n in home))
+            for part in rules.rules
+        ]
 
     def statements(self, complete: bool) -> Iterator[Statement]:
         """Soundness block by block, what several blocks share, completeness."""
@@ -231,12 +258,17 @@ class Meaning:
             if len(places) != 1:
                 answer = self.writer.implied([self._block(self.blocks[i]) for i in places], part)
                 yield _said("sound: the blocks together imply a rule that they share", answer)
-        missed = next((answer for answer in map(self._covers, range(len(self.blocks))) if not answer.proved), None)
+        missed = next(
+            (answer for answer in map(self._covers, range(len(self.blocks))) if not answer.proved),
+            None,
+        )
         if complete:
             text = "complete: the terms contain every point that obeys the rules"
             yield _said(text, missed or Answer(True))
         else:
-            text = "as the certificate says, the terms do not contain every point that obeys the rules"
+            text = (
+                "as the certificate says, the terms do not contain every point that obeys the rules"
+            )
             yield _decided(text, missed is not None, "they do contain every such point")
 
     def _sound(self, block: Block, own: Sequence[Any]) -> Statement:
@@ -251,7 +283,8 @@ class Meaning:
 
     def _inputs_alone(self, block: Block) -> Statement:
         return _said(
-            "inputs in their ranges obey what the rules ask of them", self.writer.implied([], self._block(block))
+            "inputs in their ranges obey what the rules ask of them",
+            self.writer.implied([], self._block(block)),
         )
 
     def _covers(self, i: int) -> Answer:
@@ -281,7 +314,10 @@ def _faults(
 ) -> Iterator[tuple[str, Mapping[str, Fraction] | None]]:
     """What is wrong with the parts of a term, and where."""
     constant = {pair for part in parts if isinstance(part, Box) for pair in part.constants()}
-    for variable, value in term.fixed:  # to the solver its values are whole numbers, to the layer they are not
+    for (
+        variable,
+        value,
+    ) in term.fixed:  # to the solver its values are whole numbers, to the layer they are not
         if (variable, value) not in constant:
             yield f"{variable.name} is not the constant {value}", None
             return
@@ -290,7 +326,9 @@ def _faults(
         for why in part.faults(form):
             yield f"the part over {names}: {why}", None
             return
-        yield from _unproved(f"the part over {names} may leave the format", part.keeps(), part.holds(form), writer)
+        yield from _unproved(
+            f"the part over {names} may leave the format", part.keeps(), part.holds(form), writer
+        )
     rows = own_rows(term)
     kept = [atom for part in parts for atom in part.keeps()]
     needed = [atom for part in parts for atom in part.needs(form)]
@@ -305,11 +343,17 @@ def _unproved(
     known = set(map(_normal, premises))
     open_ = [atom for atom in conclusions if _normal(atom) not in known]
     if open_:
-        answer = writer.implied(map(writer.formula, premises), writer.all_of(map(writer.formula, open_)))
+        answer = writer.implied(
+            map(writer.formula, premises), writer.all_of(map(writer.formula, open_))
+        )
         if not answer.proved:
             yield why if answer.point is not None else f"{why}: cvc5 gave no answer", answer.point
 
 
 def _normal(atom: Atom) -> Atom:
     """The same comparison with a first coefficient of size 1."""
-    return Atom(atom.linear * (1 / abs(atom.linear.terms[0][1])), atom.relation) if atom.linear.terms else atom
+    return (
+        Atom(atom.linear * (1 / abs(atom.linear.summands[0][1])), atom.relation)
+        if atom.linear.summands
+        else atom
+    )

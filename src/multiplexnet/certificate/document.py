@@ -8,7 +8,7 @@
     proved   what the compiler's solver proved, and which solver that was
     sha256   of each of these, and of all of them together
 
-A document holds no floats, no name twice and nothing that is run. ``docs/certificate.md`` has the details.
+A document holds no floats, no name twice and nothing that is run. ``docs/understand/certificate.md`` has the details.
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from multiplexnet.errors import RecordError
 
 __all__ = ["PARTS", "Certificate", "hashes"]
 
-FORMAT, VERSION = "multiplexnet certificate", 1
+FORMAT = "multiplexnet certificate"
+VERSION = 1
 PARTS = ("rules", "terms", "layer", "proved")
 """The parts of a document, each with a hash of its own."""
 WIDTH = 100
@@ -115,7 +116,9 @@ class Certificate:
             )
         except RecursionError:
             raise RecordError("this is no certificate: it is nested too deeply") from None
-        except ValueError as error:  # what is no JSON, no UTF-8, or has numbers of thousands of digits
+        except (
+            ValueError
+        ) as error:  # what is no JSON, no UTF-8, or has numbers of thousands of digits
             raise RecordError(f"this is no certificate: {error}") from None
         return cls(data)
 
@@ -137,10 +140,16 @@ def _laid_out(data: Any, indent: str = "") -> str:
         return short
     inner = indent + "  "
     if isinstance(data, dict):
-        opened, closed, lines = "{", "}", [f"{json.dumps(k)}: {_laid_out(v, inner)}" for k, v in data.items()]
+        opened = "{"
+        closed = "}"
+        lines = [f"{json.dumps(k)}: {_laid_out(v, inner)}" for k, v in data.items()]
     else:
-        opened, closed, lines = "[", "]", [_laid_out(v, inner) for v in data]
-    return "\n".join([opened, *(f"{inner}{line}," for line in lines[:-1]), inner + lines[-1], indent + closed])
+        opened = "["
+        closed = "]"
+        lines = [_laid_out(v, inner) for v in data]
+    return "\n".join(
+        [opened, *(f"{inner}{line}," for line in lines[:-1]), inner + lines[-1], indent + closed]
+    )
 
 
 def hashes(data: Mapping[str, Any]) -> dict[str, str]:
@@ -150,7 +159,9 @@ def hashes(data: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _hash(data: Any) -> str:
-    plain = json.dumps(data, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":"))
+    plain = json.dumps(
+        data, ensure_ascii=True, allow_nan=False, sort_keys=True, separators=(",", ":")
+    )
     return hashlib.sha256(plain.encode()).hexdigest()
 
 
@@ -162,7 +173,9 @@ def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _no_float(text: str) -> NoReturn:
-    raise ValueError(f"the number {text[:40]}: only whole numbers and exact texts such as '1/3' are used")
+    raise ValueError(
+        f"the number {text[:40]}: only whole numbers and exact texts such as '1/3' are used"
+    )
 
 
 def _check_shape(data: Any) -> None:
@@ -170,7 +183,9 @@ def _check_shape(data: Any) -> None:
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise RecordError(f"this is no certificate: an object with format {FORMAT!r} is expected")
     if type(data.get("version")) is not int or data["version"] != VERSION:
-        raise RecordError(f"a certificate of version {str(data.get('version'))[:40]}: this program reads {VERSION}")
+        raise RecordError(
+            f"a certificate of version {str(data.get('version'))[:40]}: this program reads {VERSION}"
+        )
     if set(data) != names:
         raise RecordError(f"a certificate has exactly {', '.join(sorted(names))}")
     for name, inner in {

@@ -1,7 +1,8 @@
 """Float formats and the constants of the error bound, written down a second time for the check.
 
-A format holds ``k · 2^e`` with ``|k| < 2^p`` and ``e ≥ least`` up to ``largest``. The constants are those of
-``docs/guarantee.md``: what the layer uses must be these numbers, to the last bit.
+A format holds zero and ``k · 2^e`` with ``|k| < 2^p`` between ``tiny`` and ``largest``: numbers closer to zero than
+``tiny`` are taken for zero in some modes of a processor, so a layer may not count on them. The constants are those of
+``docs/understand/guarantee.md``: what the layer uses must be these numbers, to the last bit.
 """
 
 from __future__ import annotations
@@ -11,7 +12,9 @@ from fractions import Fraction
 
 __all__ = ["FORMATS", "SAFETY", "SLACK", "Format", "grid"]
 
-SAFETY, LOOSE, SLACK = Fraction(1, 2**46), Fraction(8.01), Fraction(1, 2**900)
+SAFETY = Fraction(1, 2**46)
+LOOSE = Fraction(8.01)
+SLACK = Fraction(1, 2**900)
 """σ, the factor of loose rows, and the least slack."""
 
 
@@ -47,8 +50,8 @@ class Format:
         return power(self.top + 1) - power(self.top + 1 - self.p)
 
     @property
-    def smallest(self) -> Fraction:
-        """The smallest positive number."""
+    def digit(self) -> Fraction:
+        """The finest digit of any number."""
         return power(2 - self.top - self.p)
 
     @property
@@ -58,40 +61,43 @@ class Format:
 
     @property
     def tiny(self) -> Fraction:
-        """τ: the smallest normal number; in float16 the smallest."""
-        return self.smallest if self.top == 15 else power(1 - self.top)
+        """τ, the smallest positive number that every mode keeps: the smallest normal one; in float16 the smallest."""
+        return self.digit if self.top == 15 else power(1 - self.top)
 
     def holds(self, value: Fraction) -> bool:
         """Whether a number belongs to the format."""
         if not value:
             return True
         denominator = value.denominator
-        if denominator & (denominator - 1) or abs(value) > self.largest or grid(value) < self.smallest:
+        if denominator & (denominator - 1) or not self.tiny <= abs(value) <= self.largest:
             return False
-        return abs(value) / grid(value) < power(self.p)
+        return grid(value) >= self.digit and abs(value) / grid(value) < power(self.p)
 
     def after(self, value: Fraction) -> Fraction:
         """The number after one of the format below ``largest``."""
         if value < 0:
             return -self.before(-value)
-        return value + self._ulp(value)
+        return value + self._ulp(value) if value else self.tiny
 
     def before(self, value: Fraction) -> Fraction:
         """The number before one of the format above ``-largest``."""
         if value <= 0:
             return -self.after(-value)
+        if value == self.tiny:
+            return Fraction(0)
         spacing = self._ulp(value)
         below = value - spacing
         return below if self._ulp(below) == spacing else value - spacing / 2
 
     def _ulp(self, value: Fraction) -> Fraction:
-        """The distance from a number of the format that is not negative to the next."""
-        spacing = self.smallest
-        if value:
-            exponent = value.numerator.bit_length() - value.denominator.bit_length()
-            exponent -= value < power(exponent)
-            spacing = max(spacing, power(exponent + 1 - self.p))
-        return spacing
+        """The distance from a positive number of the format to the next."""
+        exponent = value.numerator.bit_length() - value.denominator.bit_length()
+        exponent -= value < power(exponent)
+        return max(self.digit, power(exponent + 1 - self.p))
+
+    def is_clear_of_zero(self, value: Fraction) -> bool:
+        """Whether no number that a mode takes for zero is nearer to this one than to zero."""
+        return self.top == 15 or not value or abs(value) >= 2 * self.tiny
 
     @property
     def bound(self) -> dict[str, Fraction]:

@@ -9,15 +9,15 @@ from typing import Any
 
 from multiplexnet.certificate.formats import FORMATS, Format
 from multiplexnet.certificate.parts import Part, part_from
-from multiplexnet.logic.formula import Atom, Linear
-from multiplexnet.logic.record import Reader, list_from, number_from, text_from, whole_from
-from multiplexnet.logic.terms import Block, Term
+from multiplexnet.compiler.record import RecordReader, list_from, number_from, text_from, whole_from
+from multiplexnet.compiler.terms import Block, Term
+from multiplexnet.language.formula import Atom, Linear
 
-__all__ = ["Layer", "Made", "layer_from", "own_rows"]
+__all__ = ["Layer", "RecordedBlock", "layer_from", "own_rows"]
 
 
 @dataclass(frozen=True)
-class Made:
+class RecordedBlock:
     """What the layer made of one block.
 
     Args:
@@ -37,7 +37,7 @@ class Layer:
 
     dtype: str
     bound: Mapping[str, Fraction]
-    made: tuple[Made, ...]
+    made: tuple[RecordedBlock, ...]
 
     @property
     def form(self) -> Format:
@@ -50,13 +50,14 @@ def own_rows(term: Term) -> list[Atom]:
     return [*term.rows, *(Atom(Linear.of(v) - value, "==") for v, value in term.fixed)]
 
 
-def layer_from(record: Mapping[str, Any], reader: Reader, blocks: Sequence[Block]) -> Layer:
+def layer_from(record: Mapping[str, Any], reader: RecordReader, blocks: Sequence[Block]) -> Layer:
     """The layer that a record describes; every block, inner ones too, belongs to it once.
 
     Raises:
         KeyError, IndexError, TypeError, ValueError: it is no record of a layer with these blocks.
     """
-    dtype, equality = text_from(record["dtype"]), text_from(record["equality"])
+    dtype = text_from(record["dtype"])
+    equality = text_from(record["equality"])
     if dtype not in FORMATS or equality not in ("exact", "nearest"):
         raise ValueError("an unknown dtype, or an unknown way with equalities")
     bound = {name: number_from(number) for name, number in record["bound"].items()}
@@ -85,11 +86,14 @@ def _joined(blocks: Sequence[Block]) -> Block:
     if not blocks or any(len(block.terms) > 1 or block.terms[0].blocks for block in blocks):
         raise ValueError("blocks of several terms are not one block")
     terms = [block.terms[0] for block in blocks]
-    rows, fixed = (row for term in terms for row in term.rows), (pair for term in terms for pair in term.fixed)
-    return Block(tuple(v for block in blocks for v in block.outputs), (Term(tuple(rows), tuple(fixed)),))
+    rows = (row for term in terms for row in term.rows)
+    fixed = (pair for term in terms for pair in term.fixed)
+    return Block(
+        tuple(v for block in blocks for v in block.outputs), (Term(tuple(rows), tuple(fixed)),)
+    )
 
 
-def _made(block: Block, records: Any, reader: Reader, *, may_move: bool) -> Made:
+def _made(block: Block, records: Any, reader: RecordReader, *, may_move: bool) -> RecordedBlock:
     if len(list_from(records)) != len(block.terms):
         raise ValueError("the layer has another number of terms than the rules")
     terms: list[tuple[Term, tuple[Part, ...]]] = []
@@ -102,12 +106,17 @@ def _made(block: Block, records: Any, reader: Reader, *, may_move: bool) -> Made
         placed = [v.index for part in parts for v in part.outputs]
         if sorted(placed) != sorted(v.index for v in block.outputs if v not in inner):
             raise ValueError("the parts of a term do not hold its outputs once")
-        moved = {whole_from(i): number_from(constant) for i, constant in map(list_from, list_from(record["moved"]))}
+        moved = {
+            whole_from(i): number_from(constant)
+            for i, constant in map(list_from, list_from(record["moved"]))
+        }
         if moved and not may_move:
             raise ValueError("a moved equality in a layer that moves none")
-        distances += [constant - _equality(term, i).linear.constant for i, constant in moved.items()]
+        distances += [
+            constant - _equality(term, i).linear.constant for i, constant in moved.items()
+        ]
         terms.append((_with_moved(term, moved), parts))
-    return Made(block, tuple(terms), tuple(distances))
+    return RecordedBlock(block, tuple(terms), tuple(distances))
 
 
 def _equality(term: Term, i: int) -> Atom:
@@ -119,5 +128,5 @@ def _equality(term: Term, i: int) -> Atom:
 def _with_moved(term: Term, moved: Mapping[int, Fraction]) -> Term:
     rows = list(term.rows)
     for i, constant in moved.items():
-        rows[i] = Atom(Linear(rows[i].linear.terms, constant), "==")
+        rows[i] = Atom(Linear(rows[i].linear.summands, constant), "==")
     return replace(term, rows=tuple(rows))

@@ -1,4 +1,4 @@
-"""Anchors and margins, recomputed in fractions: the numbers of the theorem in ``docs/guarantee.md``."""
+"""Anchors and margins, recomputed in fractions: the numbers of the theorem in ``docs/understand/guarantee.md``."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from fractions import Fraction
 
 from multiplexnet.certificate.formats import SLACK
 
-__all__ = ["Inside", "Margins", "Sparse", "margins", "solved"]
+__all__ = ["Margins", "NotInside", "Sparse", "margins", "solved"]
 
 Sparse = Mapping[int, Fraction]
 """Coefficients that are not 0, by position."""
@@ -25,25 +25,29 @@ class Margins:
     loose: tuple[int, ...]
 
 
-class Inside(Exception):
+class NotInside(Exception):
     """An anchor that is not strictly inside; the text says which row it breaks."""
 
 
-def margins(rows: Sequence[Row], anchor: Sequence[Fraction], unit: Fraction, tiny: Fraction) -> Margins:
+def margins(
+    rows: Sequence[Row], anchor: Sequence[Fraction], unit: Fraction, tiny: Fraction
+) -> Margins:
     """The margins of rows around an anchor.
 
     ``s = b − a·c`` and ``left = s − Σ |a_j| (unit |c_j| + tiny)``. The room is ``left`` as the float64 that the layer
     divides by; a row with ``left < s / 2`` is loose, and its room is ``s``.
 
     Raises:
-        Inside: a slack is not positive, or below what float64 can work with.
+        NotInside: a slack is not positive, or below what float64 can work with.
     """
     error = [unit * abs(c) + tiny for c in anchor]
-    slacks, room, loose = [], [], []
+    slacks = []
+    room = []
+    loose = []
     for i, (a, b) in enumerate(rows):
         slack = b - sum((x * anchor[j] for j, x in a.items()), Fraction(0))
         if slack < SLACK:
-            raise Inside(f"its slack in row {i} is {_short(slack)}")
+            raise NotInside(f"its slack in row {i} is {_short(slack)}")
         left = slack - sum((abs(x) * error[j] for j, x in a.items()), Fraction(0))
         if left < slack / 2:
             loose.append(i)
@@ -64,7 +68,9 @@ Affine = tuple[dict[int, Fraction], Fraction]
 """``Σ coefficient · x_i + constant`` by the positions i."""
 
 
-def solved(origin: Sequence[Fraction], basis: Sequence[Sparse], width: int) -> tuple[list[Affine], list[Affine]]:
+def solved(
+    origin: Sequence[Fraction], basis: Sequence[Sparse], width: int
+) -> tuple[list[Affine], list[Affine]]:
     """For ``x = origin + basis t``: every t_j as an affine function of x, and those functions that are 0 at all such x.
 
     Gauss–Jordan elimination, one output after the other, those with the fewest coordinates first: where an output is
@@ -73,7 +79,9 @@ def solved(origin: Sequence[Fraction], basis: Sequence[Sparse], width: int) -> t
     Raises:
         ValueError: the coordinates of a point are not unique.
     """
-    known: dict[int, tuple[dict[int, Fraction], Affine]] = {}  # t_j = Σ over unknown t_k, and an affine function of x
+    known: dict[
+        int, tuple[dict[int, Fraction], Affine]
+    ] = {}  # t_j = Σ over unknown t_k, and an affine function of x
     zero: list[Affine] = []
     for i in sorted(range(len(basis)), key=lambda i: len(basis[i])):
         rest, own = _substituted(basis[i], ({i: Fraction(-1)}, origin[i]), known)
@@ -96,7 +104,9 @@ def _substituted(
     unknown: Sparse, affine: Affine, known: dict[int, tuple[dict[int, Fraction], Affine]]
 ) -> tuple[dict[int, Fraction], Affine]:
     """``Σ unknown · t + affine`` with the known t put in."""
-    left, total, constant = dict[int, Fraction](), dict(affine[0]), affine[1]
+    left = dict[int, Fraction]()
+    total = dict(affine[0])
+    constant = affine[1]
     for j, c in unknown.items():
         if j not in known:
             left[j] = left.get(j, Fraction(0)) + c

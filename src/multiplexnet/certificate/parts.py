@@ -15,9 +15,9 @@ from math import gcd
 from typing import Any
 
 from multiplexnet.certificate.formats import FORMATS, Format, grid, power
-from multiplexnet.certificate.margins import Affine, Inside, Margins, Sparse, margins, solved
-from multiplexnet.logic.formula import Apply, Atom, Linear, Symbol, Variable, symbols
-from multiplexnet.logic.record import Reader, list_from, number_from, whole_from
+from multiplexnet.certificate.margins import Affine, Margins, NotInside, Sparse, margins, solved
+from multiplexnet.compiler.record import RecordReader, list_from, number_from, whole_from
+from multiplexnet.language.formula import Apply, Atom, Linear, Symbol, Variable, symbols
 
 __all__ = ["Box", "Part", "is_coprime", "part_from"]
 
@@ -46,7 +46,7 @@ class Part(ABC):
         return []
 
 
-def part_from(record: Any, reader: Reader) -> Part:
+def part_from(record: Any, reader: RecordReader) -> Part:
     """The part that a record describes.
 
     Raises:
@@ -58,7 +58,11 @@ def part_from(record: Any, reader: Reader) -> Part:
         "lattice": Lattice,
         "parametric": Parametric,
     }
-    if not isinstance(record, dict) or not isinstance(record.get("kind"), str) or record["kind"] not in kinds:
+    if (
+        not isinstance(record, dict)
+        or not isinstance(record.get("kind"), str)
+        or record["kind"] not in kinds
+    ):
         raise ValueError("a part of unknown kind")
     kind = kinds[record["kind"]]
     names = {"kind", *kind.__dataclass_fields__}
@@ -69,7 +73,7 @@ def part_from(record: Any, reader: Reader) -> Part:
     return kind.of(record, reader)
 
 
-def _outputs(record: Mapping[str, Any], reader: Reader) -> tuple[Variable, ...]:
+def _outputs(record: Mapping[str, Any], reader: RecordReader) -> tuple[Variable, ...]:
     found = tuple(map(reader.variable, list_from(record["outputs"])))
     if any(v.is_input for v in found) or len(set(found)) < len(found):
         raise ValueError("the outputs of a part are not different outputs")
@@ -97,13 +101,17 @@ def _margins(record: Mapping[str, Any]) -> Margins:
     return Margins(slack, room, tuple(map(whole_from, list_from(record["loose"]))))
 
 
-def _rows(record: Any, reader: Reader, allowed: Sequence[Variable] | None) -> tuple[Atom, ...]:
+def _rows(
+    record: Any, reader: RecordReader, allowed: Sequence[Variable] | None
+) -> tuple[Atom, ...]:
     """Inequalities over the allowed variables (``None``: over anything)."""
     found = tuple(map(reader.atom, list_from(record)))
     named = {s for row in found for s in symbols(row)}
     if allowed is not None and not named <= set(allowed):
         raise ValueError("a row of a part speaks of something else than its outputs")
-    if any(row.relation == "==" for row in found) or not all(isinstance(s, Variable | Apply) for s in named):
+    if any(row.relation == "==" for row in found) or not all(
+        isinstance(s, Variable | Apply) for s in named
+    ):
         raise ValueError("a row of a part is no plain inequality")
     if not all(map(is_coprime, found)):
         raise ValueError("a row of a part whose coefficients are not coprime integers")
@@ -112,7 +120,7 @@ def _rows(record: Any, reader: Reader, allowed: Sequence[Variable] | None) -> tu
 
 def is_coprime(row: Atom) -> bool:
     """Whether the coefficients are coprime integers, so that there is one way to write the row."""
-    coefficients = [c for _, c in row.linear.terms]
+    coefficients = [c for _, c in row.linear.summands]
     whole = all(c.denominator == 1 for c in coefficients)
     return whole and (not coefficients or gcd(*(c.numerator for c in coefficients)) == 1)
 
@@ -122,7 +130,10 @@ def _vectors(
 ) -> list[tuple[Sparse, Fraction]]:
     """The rows ``a·x ≤ b`` as ``(a · scale, b)``."""
     place: dict[Symbol, int] = {v: j for j, v in enumerate(variables)}
-    return [({place[s]: c * scale for s, c in row.linear.terms}, -row.linear.constant) for row in rows]
+    return [
+        ({place[s]: c * scale for s, c in row.linear.summands}, -row.linear.constant)
+        for row in rows
+    ]
 
 
 def _said(found: Margins, said: Margins) -> Iterator[str]:
@@ -144,7 +155,7 @@ class Box(Part):
     upper: tuple[Fraction | None, ...]
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], reader: Reader) -> Box:
+    def of(cls, record: Mapping[str, Any], reader: RecordReader) -> Box:
         """From a record."""
         outputs = _outputs(record, reader)
         ends = [
@@ -164,7 +175,9 @@ class Box(Part):
     def _ends(self) -> Iterator[tuple[Variable, Fraction, int]]:
         """Output, end and side of every bound."""
         for side, ends in ((-1, self.lower), (1, self.upper)):
-            yield from ((v, end, side) for v, end in zip(self.outputs, ends, strict=True) if end is not None)
+            yield from (
+                (v, end, side) for v, end in zip(self.outputs, ends, strict=True) if end is not None
+            )
 
     def keeps(self) -> Formulas:
         return [_at_most(v, side * end, side) for v, end, side in self._ends()]
@@ -172,7 +185,9 @@ class Box(Part):
     def needs(self, form: Format) -> Formulas:
         """The next number outside is outside the term."""
         return [
-            _at_most(v, side * (form.after(end) if side > 0 else form.before(end)), side, strict=True)
+            _at_most(
+                v, side * (form.after(end) if side > 0 else form.before(end)), side, strict=True
+            )
             for v, end, side in self._ends()
             if abs(end) < form.largest
         ]
@@ -194,7 +209,7 @@ class Parametric(Part):
     rows: tuple[Atom, ...]
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], reader: Reader) -> Parametric:
+    def of(cls, record: Mapping[str, Any], reader: RecordReader) -> Parametric:
         """From a record."""
         return cls(_outputs(record, reader), _rows(record["rows"], reader, None))
 
@@ -218,7 +233,7 @@ class Polyhedron(Part):
     margins: Margins
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], reader: Reader) -> Polyhedron:
+    def of(cls, record: Mapping[str, Any], reader: RecordReader) -> Polyhedron:
         """From a record."""
         outputs = _outputs(record, reader)
         rows = _rows(record["rows"], reader, outputs)
@@ -233,9 +248,11 @@ class Polyhedron(Part):
     def faults(self, form: Format) -> Iterator[str]:
         if not all(form.holds(c) and abs(c) < form.largest for c in self.anchor):
             yield "its anchor is no point of the format"
+        if not all(map(form.is_clear_of_zero, self.anchor)):
+            yield "its anchor is next to the numbers that some modes of a processor take for zero"
         try:
             found = margins(_vectors(self.rows, self.outputs), self.anchor, form.unit, form.tiny)
-        except (Inside, OverflowError) as error:
+        except (NotInside, OverflowError) as error:
             yield f"its anchor is not strictly inside: {error}"
         else:
             yield from _said(found, self.margins)
@@ -261,15 +278,22 @@ class Lattice(Part):
     margins: Margins
 
     @classmethod
-    def of(cls, record: Mapping[str, Any], reader: Reader) -> Lattice:
+    def of(cls, record: Mapping[str, Any], reader: RecordReader) -> Lattice:
         """From a record."""
         outputs = _outputs(record, reader)
         width = len(list_from(record["anchor"]))
         t = [Variable(f"t[{j}]", j) for j in range(width)]
         basis = tuple(_sparse(row, width) for row in list_from(record["basis"]))
-        step, bound = number_from(record["step"]), number_from(record["bound"])
-        ends = tuple((whole_from(j), whole_from(sign)) for j, sign in map(list_from, list_from(record["ends"])))
-        cuts = tuple((whole_from(i), number_from(size)) for i, size in map(list_from, list_from(record["cuts"])))
+        step = number_from(record["step"])
+        bound = number_from(record["bound"])
+        ends = tuple(
+            (whole_from(j), whole_from(sign))
+            for j, sign in map(list_from, list_from(record["ends"]))
+        )
+        cuts = tuple(
+            (whole_from(i), number_from(size))
+            for i, size in map(list_from, list_from(record["cuts"]))
+        )
         if any(not 0 <= i < len(outputs) for i, _ in cuts):
             raise ValueError("a cut of an output that the lattice does not have")
         if len(basis) != len(outputs) or step <= 0 or bound <= 0 or not width:
@@ -282,7 +306,7 @@ class Lattice(Part):
             basis,
             step,
             bound,
-            _rows(record["rows"], Reader(t), t),
+            _rows(record["rows"], RecordReader(t), t),
             cuts,
             ends,
             _numbers(record["anchor"], width),
@@ -321,10 +345,10 @@ class Lattice(Part):
         for row in rows:
             total: dict[Symbol, Fraction] = {}
             constant = row.linear.constant
-            for symbol, c in row.linear.terms:
+            for symbol, c in row.linear.summands:
                 assert isinstance(symbol, Variable)
                 constant += c * linear[place[symbol]].constant
-                for s, d in linear[place[symbol]].terms:
+                for s, d in linear[place[symbol]].summands:
                     total[s] = total.get(s, Fraction(0)) + c * d
             found.append(Atom(Linear.total(total, constant), row.relation))
         return found
@@ -345,12 +369,18 @@ class Lattice(Part):
         """``|t| ≤ bound``, and every x is a number of the format."""
         largest = [min(power(form.p) * g, form.largest) for g in self._grids()]
         pairs = zip(self.outputs, largest, strict=True)
-        return [*self._in_x(self._bounds()), *(_at_most(v, size, sign) for v, size in pairs for sign in (1, -1))]
+        return [
+            *self._in_x(self._bounds()),
+            *(_at_most(v, size, sign) for v, size in pairs for sign in (1, -1)),
+        ]
 
     def _grids(self) -> list[Fraction]:
         """What every x_i is a multiple of."""
         return [
-            min([grid(c) for c in (origin, *(c * self.step for c in row.values())) if c], default=Fraction(1))
+            min(
+                [grid(c) for c in (origin, *(c * self.step for c in row.values())) if c],
+                default=Fraction(1),
+            )
             for origin, row in zip(self.origin, self.basis, strict=True)
         ]
 
@@ -369,11 +399,12 @@ class Lattice(Part):
             return
         if any((c / self.step).denominator != 1 for c in self.anchor):
             yield "its anchor is not on the grid"
-        if any(g < form.smallest for g in self._grids()):
+        if any(g < form.tiny for g in self._grids()):
             yield "its grid is finer than the format"
         grain = min([self.step, *(Fraction(1, c.denominator) for c in self.origin)])
         sizes = [
-            abs(o) + self.bound * sum(map(abs, row.values())) for o, row in zip(self.origin, self.basis, strict=True)
+            abs(o) + self.bound * sum(map(abs, row.values()))
+            for o, row in zip(self.origin, self.basis, strict=True)
         ]
         if max(sizes) > power(53) * grain:
             yield "its sums are rounded in float64"
@@ -386,7 +417,7 @@ class Lattice(Part):
         tiny = Fraction(float(double.tiny) + 0.5)
         try:
             found = margins(rows, [c / self.step for c in self.anchor], double.unit, tiny)
-        except (Inside, OverflowError) as error:
+        except (NotInside, OverflowError) as error:
             yield f"its anchor is not strictly inside: {error}"
         else:
             yield from _said(found, self.margins)

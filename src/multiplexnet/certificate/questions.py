@@ -12,7 +12,7 @@ from fractions import Fraction
 from typing import Any
 
 from multiplexnet.errors import MultiplexError
-from multiplexnet.logic.formula import (
+from multiplexnet.language.formula import (
     And,
     Apply,
     Atom,
@@ -65,7 +65,11 @@ class Answer:
 
 def configured(solver: Any) -> Any:
     """The solver, ready for several questions with models and a limit of time."""
-    for option, value in (("incremental", "true"), ("produce-models", "true"), ("tlimit-per", str(MILLISECONDS))):
+    for option, value in (
+        ("incremental", "true"),
+        ("produce-models", "true"),
+        ("tlimit-per", str(MILLISECONDS)),
+    ):
         solver.setOption(option, value)
     return solver
 
@@ -93,7 +97,9 @@ class Writer:
         self.questions = 0
         self._variables: list[Variable] = []
         self._known = dict(known or {})
-        self._written: dict[int, tuple[object, Any]] = {}  # by identity; holds the object, so that its id stays its own
+        self._written: dict[
+            int, tuple[object, Any]
+        ] = {}  # by identity; holds the object, so that its id stays its own
         self._solver = solver
         if solver is None:
             self._solver = configured(self.cvc5.Solver(self.manager))
@@ -125,16 +131,24 @@ class Writer:
 
     def domain(self, variable: Variable) -> list[Any]:
         """What the declaration of a variable says."""
-        constant, kind = self.constant(variable), self.kind
+        constant = self.constant(variable)
+        kind = self.kind
         match variable.domain:
             case Bool():
                 return []
             case Real(lower, upper):
                 ends = [None if end is None else self.number(end) for end in (lower, upper)]
             case domain:
-                ends = [self.manager.mkInteger(end) for end in (domain.values.start, domain.values.stop - 1)]
+                ends = [
+                    self.manager.mkInteger(end)
+                    for end in (domain.values.start, domain.values.stop - 1)
+                ]
         pairs = zip((kind.GEQ, kind.LEQ), ends, strict=True)
-        return [self.manager.mkTerm(relation, constant, end) for relation, end in pairs if end is not None]
+        return [
+            self.manager.mkTerm(relation, constant, end)
+            for relation, end in pairs
+            if end is not None
+        ]
 
     def number(self, value: Fraction) -> Any:
         """An exact real number."""
@@ -147,7 +161,8 @@ class Writer:
         return self._written[id(formula)][1]
 
     def _formula(self, formula: Formula) -> Any:
-        kind, term = self.kind, self.manager.mkTerm
+        kind = self.kind
+        term = self.manager.mkTerm
         match formula:
             case Atom(linear, relation):
                 relations = {"<=": kind.LEQ, "<": kind.LT, "==": kind.EQUAL}
@@ -164,7 +179,13 @@ class Writer:
     def all_of(self, terms: Iterable[Any]) -> Any:
         """The conjunction of terms."""
         parts = list(terms)
-        return parts[0] if len(parts) == 1 else self.manager.mkTerm(self.kind.AND, *parts) if parts else self._true()
+        return (
+            parts[0]
+            if len(parts) == 1
+            else self.manager.mkTerm(self.kind.AND, *parts)
+            if parts
+            else self._true()
+        )
 
     def any_of(self, terms: Iterable[Any]) -> Any:
         """The disjunction of terms."""
@@ -186,30 +207,45 @@ class Writer:
 
     def linear(self, linear: Linear) -> Any:
         """A linear expression as a real term."""
-        kind, term = self.kind, self.manager.mkTerm
+        kind = self.kind
+        term = self.manager.mkTerm
         parts = [
-            self._symbol(symbol) if c == 1 else term(kind.MULT, self.number(c), self._symbol(symbol))
-            for symbol, c in linear.terms
+            self._symbol(symbol)
+            if c == 1
+            else term(kind.MULT, self.number(c), self._symbol(symbol))
+            for symbol, c in linear.summands
         ]
         if linear.constant or not parts:
             parts.append(self.number(linear.constant))
         return parts[0] if len(parts) == 1 else term(kind.ADD, *parts)
 
     def _symbol(self, symbol: Symbol) -> Any:
-        kind, term = self.kind, self.manager.mkTerm
+        kind = self.kind
+        term = self.manager.mkTerm
         match symbol:
             case Variable(domain=Real()):
                 return self.constant(symbol)
             case Variable(domain=Bool()):
-                return term(kind.ITE, self.constant(symbol), self.number(Fraction(1)), self.number(Fraction(0)))
+                return term(
+                    kind.ITE,
+                    self.constant(symbol),
+                    self.number(Fraction(1)),
+                    self.number(Fraction(0)),
+                )
             case Variable():
                 return term(kind.TO_REAL, self.constant(symbol))
             case Apply(name, arguments):
-                return term(kind.APPLY_UF, self._function(name, len(arguments)), *map(self.linear, arguments))
+                return term(
+                    kind.APPLY_UF,
+                    self._function(name, len(arguments)),
+                    *map(self.linear, arguments),
+                )
             case Max(arguments):
                 return self._maximum([self.linear(argument) for argument in arguments])
             case Ite(condition, then, otherwise):
-                return term(kind.ITE, self.formula(condition), self.linear(then), self.linear(otherwise))
+                return term(
+                    kind.ITE, self.formula(condition), self.linear(then), self.linear(otherwise)
+                )
 
     def _maximum(self, arguments: Sequence[Any]) -> Any:
         largest, *others = arguments
@@ -224,7 +260,9 @@ class Writer:
             return self._known[name]
         if key not in self._known:
             real = self.manager.getRealSort()
-            self._known[key] = self.manager.mkConst(self.manager.mkFunctionSort([real] * arity, real), name)
+            self._known[key] = self.manager.mkConst(
+                self.manager.mkFunctionSort([real] * arity, real), name
+            )
         return self._known[key]
 
     # --- asking -----------------------------------------------------------------------------------------------------

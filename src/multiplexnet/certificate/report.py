@@ -26,7 +26,11 @@ def _lines(report: Report) -> Iterator[str]:
             yield f"        {statement.why}{_at(statement.point)}"
     yield ""
     failed = sum(not statement.holds for statement in report.statements)
-    yield f"certified: {len(report.statements)} statements" if not failed else f"NOT certified: {failed} fail"
+    yield (
+        f"certified: {len(report.statements)} statements"
+        if not failed
+        else f"NOT certified: {failed} fail"
+    )
     if report.moved:
         yield f'equalities were moved by up to {float(report.moved):.3g} (equality="nearest"): these hold, exactly'
     yield f"checked with {report.solver}, {report.questions} questions; sha256 {report.sha256}"
@@ -52,5 +56,14 @@ def report_json(report: Report) -> dict[str, Any]:
 
 
 def _statement(statement: Statement) -> dict[str, Any]:
-    point = None if statement.point is None else {name: str(value) for name, value in statement.point.items()}
-    return {"statement": statement.text, "holds": statement.holds, "why": statement.why or None, "point": point}
+    point = (
+        None
+        if statement.point is None
+        else {name: str(value) for name, value in statement.point.items()}
+    )
+    return {
+        "statement": statement.text,
+        "holds": statement.holds,
+        "why": statement.why or None,
+        "point": point,
+    }

@@ -11,10 +11,10 @@ from typing import Any
 
 from multiplexnet.certificate.questions import Writer, configured, cvc5
 from multiplexnet.errors import RecordError, RuleSyntaxError
-from multiplexnet.logic.formula import And, Bool, Formula, Int, Real, Specification, Variable
-from multiplexnet.logic.ordering import from_ordering
-from multiplexnet.logic.parse import parse
-from multiplexnet.logic.script import Command, Script
+from multiplexnet.language.formula import And, Bool, Formula, Int, Real, Specification, Variable
+from multiplexnet.language.ordering import from_ordering
+from multiplexnet.language.parse import parse
+from multiplexnet.smt.script import Command, Script
 
 __all__ = ["LANGUAGES", "Reading", "read", "written"]
 
@@ -43,7 +43,9 @@ class Reading:
 
     def mentioned(self, term: Any) -> frozenset[str]:
         """The names of the variables that occur in a term."""
-        return frozenset(t.getSymbol() for t in _parts(term) if t.getKind() == self.writer.kind.CONSTANT)
+        return frozenset(
+            t.getSymbol() for t in _parts(term) if t.getKind() == self.writer.kind.CONSTANT
+        )
 
 
 def read(language: str, text: str, variables: Sequence[Variable]) -> Reading:
@@ -62,7 +64,9 @@ def read(language: str, text: str, variables: Sequence[Variable]) -> Reading:
     if language == "smtlib":
         return _smtlib(text, variables)
     if language not in LANGUAGES:
-        raise RecordError(f"rules in the language {language[:40]!r}: this program reads {', '.join(LANGUAGES)}")
+        raise RecordError(
+            f"rules in the language {language[:40]!r}: this program reads {', '.join(LANGUAGES)}"
+        )
     return _specification(parse(text) if language == "rules" else from_ordering(text))
 
 
@@ -75,11 +79,15 @@ def written(path: Path) -> tuple[str, str]:
     """
     languages = {".rules": "rules", ".smt2": "smtlib", ".txt": "rules"}
     if path.suffix not in languages:
-        raise RuleSyntaxError(f"{path}: a rule file ends in {', '.join(languages)}, not in {path.suffix!r}; rename it")
+        raise RuleSyntaxError(
+            f"{path}: a rule file ends in {', '.join(languages)}, not in {path.suffix!r}; rename it"
+        )
     try:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
-        raise RuleSyntaxError(f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8") from None
+        raise RuleSyntaxError(
+            f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from None
     is_ordering = path.suffix == ".txt" and text.lstrip().startswith("ordering")
     return "ordering" if is_ordering else languages[path.suffix], text
 
@@ -98,10 +106,30 @@ def _conjuncts(formula: Formula) -> tuple[Formula, ...]:
 
 _DECLARATIONS = frozenset({"declare-const", "declare-fun", "define-fun", "define-const"})
 _PASSED_OVER = frozenset(
-    {"set-logic", "set-option", "set-info", "check-sat", "get-model", "get-value", "get-info", "echo"}
+    {
+        "set-logic",
+        "set-option",
+        "set-info",
+        "check-sat",
+        "get-model",
+        "get-value",
+        "get-info",
+        "echo",
+    }
 )
 _KINDS = (
-    *("CONSTANT", "CONST_BOOLEAN", "CONST_INTEGER", "CONST_RATIONAL", "AND", "OR", "NOT", "IMPLIES", "XOR", "EQUAL"),
+    *(
+        "CONSTANT",
+        "CONST_BOOLEAN",
+        "CONST_INTEGER",
+        "CONST_RATIONAL",
+        "AND",
+        "OR",
+        "NOT",
+        "IMPLIES",
+        "XOR",
+        "EQUAL",
+    ),
     *(
         "DISTINCT",
         "ITE",
@@ -120,7 +148,9 @@ _KINDS = (
     ),
 )
 _REALS = re.compile(r"(QF_)?(UF)?(LRA|NRA|RDL)")
-_INPUT = re.compile(r"(?P<name>\|[^|]*\||[^\s,|\[\]]+)\s*(?:\[(?P<lower>[^],|]*),(?P<upper>[^],|]*)\])?[\s,]*")
+_INPUT = re.compile(
+    r"(?P<name>\|[^|]*\||[^\s,|\[\]]+)\s*(?:\[(?P<lower>[^],|]*),(?P<upper>[^],|]*)\])?[\s,]*"
+)
 _END = re.compile(r"-?\d+(?:\.\d+|/\d+)?", re.ASCII)
 
 Ends = tuple[Fraction | None, Fraction | None]
@@ -135,17 +165,25 @@ def _smtlib(text: str, variables: Sequence[Variable]) -> Reading:
     try:
         manager, solver, known, rules = _parsed(script, commands)
     except RuntimeError as error:
-        raise RuleSyntaxError(f"cvc5 cannot read the rules: {' '.join(str(error).split())}") from None
-    found = tuple(v for v in variables if isinstance(v.domain, Int) and inputs.get(v.name) != _ends(v))
+        raise RuleSyntaxError(
+            f"cvc5 cannot read the rules: {' '.join(str(error).split())}"
+        ) from None
+    found = tuple(
+        v for v in variables if isinstance(v.domain, Int) and inputs.get(v.name) != _ends(v)
+    )
     writer = Writer([v for v in variables if v not in found], known, manager, solver)
     for variable in variables:
         if known[variable.name].getSort() != writer.sort(variable):
             raise RecordError(f"{variable.name} is declared with another sort")
-    functions = tuple(c.words[1].symbol for c in commands if c.name == "declare-fun" and not _is_constant(c))
+    functions = tuple(
+        c.words[1].symbol for c in commands if c.name == "declare-fun" and not _is_constant(c)
+    )
     return Reading(tuple(variables), functions, rules, found, writer)
 
 
-def _parsed(script: Script, commands: Sequence[Command]) -> tuple[Any, Any, dict[str, Any], tuple[Any, ...]]:
+def _parsed(
+    script: Script, commands: Sequence[Command]
+) -> tuple[Any, Any, dict[str, Any], tuple[Any, ...]]:
     """cvc5's terms for what the script declares and asserts, and the solver that knows its definitions."""
     module = cvc5()
     manager = module.TermManager()
@@ -156,7 +194,9 @@ def _parsed(script: Script, commands: Sequence[Command]) -> tuple[Any, Any, dict
     logic = next((name for name in logics if _REALS.fullmatch(name)), "ALL")
     declared = "\n".join(script.text[c.start : c.end] for c in commands if c.name in _DECLARATIONS)
     configured(solver)
-    parser.setStringInput(module.InputLanguage.SMT_LIB_2_6, f"(set-logic {logic})\n{declared}", "rules")
+    parser.setStringInput(
+        module.InputLanguage.SMT_LIB_2_6, f"(set-logic {logic})\n{declared}", "rules"
+    )
     while not (command := parser.nextCommand()).isNull():
         command.invoke(solver, symbols)
     known = {term.getSymbol(): term for term in symbols.getDeclaredTerms()}
@@ -164,7 +204,9 @@ def _parsed(script: Script, commands: Sequence[Command]) -> tuple[Any, Any, dict
     for command in (c for c in commands if c.name == "assert"):
         parser = module.InputParser(solver, symbols)
         parser.setStringInput(
-            module.InputLanguage.SMT_LIB_2_6, script.text[command.words[1].start : command.end - 1], "rule"
+            module.InputLanguage.SMT_LIB_2_6,
+            script.text[command.words[1].start : command.end - 1],
+            "rule",
         )
         term = parser.nextTerm()
         rules += list(term) if term.getKind() == module.Kind.AND else [term]
@@ -175,7 +217,8 @@ def _parsed(script: Script, commands: Sequence[Command]) -> tuple[Any, Any, dict
 
 def _parts(term: Any) -> Iterator[Any]:
     """The term and everything in it, each once."""
-    stack, seen = [term], {term.getId()}
+    stack = [term]
+    seen = {term.getId()}
     while stack:
         part = stack.pop()
         yield part
@@ -221,25 +264,38 @@ def _inputs(script: Script, command: Command) -> Iterator[tuple[str, Ends]]:
     """Names and ranges of ``(set-info :inputs "…")``."""
     if command.name != "set-info" or command.words[1].text != ":inputs":
         return
-    text, position = command.words[-1].text.strip('"').strip(), 0
+    text = command.words[-1].text.strip('"').strip()
+    position = 0
     while position < len(text):
         match = _INPUT.match(text, position)
-        ends = [] if match is None else [(end or "").strip() for end in (match["lower"], match["upper"])]
-        if match is None or any(end and (len(end) > 1000 or not _END.fullmatch(end)) for end in ends):
+        ends = (
+            []
+            if match is None
+            else [(end or "").strip() for end in (match["lower"], match["upper"])]
+        )
+        if match is None or any(
+            end and (len(end) > 1000 or not _END.fullmatch(end)) for end in ends
+        ):
             raise script.error("expected names and ranges of inputs", command.start)
         lower, upper = (Fraction(end) if end else None for end in ends)
         yield match["name"].strip("|"), (lower, upper)
         position = match.end()
 
 
-def _compare(variables: Sequence[Variable], names: Sequence[str], inputs: Mapping[str, Ends]) -> None:
+def _compare(
+    variables: Sequence[Variable], names: Sequence[str], inputs: Mapping[str, Ends]
+) -> None:
     said = {v.name for v in variables if v.is_input}
-    if [v.name for v in variables if not v.is_input] != [name for name in names if name not in said]:
+    if [v.name for v in variables if not v.is_input] != [
+        name for name in names if name not in said
+    ]:
         raise RecordError("the variables of the certificate are not those that its rules declare")
     if not said <= set(names) or not inputs.keys() <= said:
         raise RecordError("the inputs of the certificate are not those that its rules declare")
     for variable in variables:
-        if isinstance(variable.domain, Real) and _ends(variable) != inputs.get(variable.name, (None, None)):
+        if isinstance(variable.domain, Real) and _ends(variable) != inputs.get(
+            variable.name, (None, None)
+        ):
             raise RecordError(f"the range of {variable.name} is not the one that the rules declare")
 
 

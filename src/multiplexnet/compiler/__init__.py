@@ -1,1 +1,1 @@
-"""From formulas to what a layer is built of."""
+"""From formulas to independent blocks of terms, with a proof that the terms say what the rules say."""

@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from time import perf_counter
-from typing import TYPE_CHECKING
 
 from multiplexnet.compiler.cascade_clauses import AtomClause, TooManyClauses, clauses_of
 from multiplexnet.compiler.cascade_grid import Grid, grid_of, power_at_least
@@ -26,10 +24,9 @@ from multiplexnet.compiler.cascade_order import Elimination
 from multiplexnet.compiler.cascade_projection import Bucket
 from multiplexnet.compiler.cascade_rows import Clause, Range, Row
 from multiplexnet.errors import CascadeBudgetExceeded, GridError
-from multiplexnet.logic.formula import Bool, Category, Formula, Real, Variable
-
-if TYPE_CHECKING:
-    from multiplexnet.geometry.formats import Format
+from multiplexnet.exact.deadline import NEVER, PROJECTION, Deadline
+from multiplexnet.exact.formats import Format
+from multiplexnet.language.formula import Bool, Category, Formula, Real, Variable
 
 __all__ = ["EXACT", "Budget", "Cascade", "Step", "cascade_of"]
 
@@ -38,20 +35,16 @@ EXACT = 2**53
 ROUNDS = 12
 """How often the grid is made coarser before that is given up."""
 
-Progress = Callable[[str, int], None]
-
 
 @dataclass(frozen=True)
 class Budget:
     """What a projection may cost.
 
     Args:
-        seconds: the time for one block of rules.
         clauses: the most clauses that the projection of one output may have.
         options: the most options that one output may have.
     """
 
-    seconds: float = 60.0
     clauses: int = 2_000
     options: int = 64
 
@@ -128,7 +121,9 @@ class Cascade:
             known = self.known[row.terms[0][0] - first]
             if not others and isinstance(known, Bit) and len(row.terms) == 1:
                 for place, _ in known.form.terms:
-                    found[place] = max(found.get(place, Fraction(0)), Fraction(2) ** known.form.exponent)
+                    found[place] = max(
+                        found.get(place, Fraction(0)), Fraction(2) ** known.form.exponent
+                    )
         return found
 
     @property
@@ -148,7 +143,7 @@ def cascade_of(
     hidden: Mapping[Variable, frozenset[Variable]] | None = None,
     order: Sequence[Variable] | None = None,
     budget: Budget | None = None,
-    progress: Progress | None = None,
+    deadline: Deadline = NEVER,
 ) -> Cascade:
     """The cascade of rules for one float format.
 
@@ -160,18 +155,19 @@ def cascade_of(
         hidden: outputs that are functions of others and belong to no layer, each with those that it depends on.
         order: the order in which the outputs are computed; found by itself if not given.
         budget: what it may cost.
-        progress: called with the name of the output that leaves and the number of clauses so far.
+        deadline: when it has to be done, and who is told how far it is.
 
     Raises:
         CascadeBudgetExceeded: the projections grow too large; names the output where they do.
+        CompileTimeout: the time is over.
         RangeError: an output without ends.
         GridError: no point of the grid obeys, or no grid is coarse enough to be exact.
         DtypeError: whole numbers that the format does not hold.
 
     Example:
-        >>> from multiplexnet.geometry.formats import FORMATS
-        >>> from multiplexnet.logic.normal import normal_form
-        >>> from multiplexnet.logic.parse import parse
+        >>> from multiplexnet.exact.formats import FORMATS
+        >>> from multiplexnet.compiler.normal import normal_form
+        >>> from multiplexnet.language.parse import parse
         >>> rules = parse("x: real[10]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 300")
         >>> cascade = cascade_of(normal_form(rules.formula), rules.outputs, (), FORMATS["float32"])
         >>> [step.size for step in cascade.steps], cascade.complete
@@ -181,9 +177,11 @@ def cascade_of(
     try:
         clauses = clauses_of(formula, (budget or Budget()).clauses)
     except TooManyClauses:
-        raise CascadeBudgetExceeded(outputs[0].name, (budget or Budget()).clauses, 0.0, "before any left") from None
+        raise CascadeBudgetExceeded("nothing left out", (budget or Budget()).clauses) from None
     everything = (*(v for v in outputs if v not in hidden), *hidden)
-    search = _Search(clauses, everything, tuple(inputs), form, hidden, order, budget or Budget(), progress)
+    search = _Search(
+        clauses, everything, tuple(inputs), form, hidden, order, budget or Budget(), deadline
+    )
     return search.cascade()
 
 
@@ -196,11 +194,10 @@ class _Search:
     hidden: Mapping[Variable, frozenset[Variable]]
     order: Sequence[Variable] | None
     budget: Budget
-    progress: Progress | None
+    deadline: Deadline
 
     def cascade(self) -> Cascade:
         """The cascade on the finest grid on which all sums are exact."""
-        self._start = perf_counter()
         least: dict[Variable, Fraction] = {}
         for _ in range(ROUNDS):
             grid = grid_of(self.clauses, self.outputs, self.inputs, self.form, least)
@@ -239,7 +236,9 @@ class _Search:
         real = [v for v in range(len(grid.outputs)) if self._is_real(grid, v)]
         if not real:
             names = ", ".join(v.name for v in grid.outputs[:6])
-            raise GridError(f"the rules over {names} need whole numbers beyond 2^53, which no float holds exactly")
+            raise GridError(
+                f"the rules over {names} need whole numbers beyond 2^53, which no float holds exactly"
+            )
         wanted = factor * min(grid.steps[v] for v in real)
         return {v: wanted / grid.steps[v] for v in real if grid.steps[v] < wanted}
 
@@ -250,10 +249,17 @@ class _Search:
     def _eliminated(self, grid: Grid) -> Cascade:
         number = {v: i for i, v in enumerate(grid.outputs)}
         self._refuse_empty(grid)
-        after = {number[v]: frozenset(number[w] for w in needed) for v, needed in self.hidden.items()}
+        after = {
+            number[v]: frozenset(number[w] for w in needed) for v, needed in self.hidden.items()
+        }
         order = None if self.order is None else [number[v] for v in self.order]
         search = Elimination(
-            grid.clauses, grid.ranges, range(len(number)), after=after, order=order, tick=self._tick(grid)
+            grid.clauses,
+            grid.ranges,
+            range(len(number)),
+            after=after,
+            order=order,
+            tick=self._tick(grid),
         )
         search.run()
         if search.clauses.is_false:
@@ -279,7 +285,10 @@ class _Search:
                 )
 
     def _nothing(self, grid: Grid) -> str:
-        finest = ", ".join(f"{v.name} {float(h):g}" for v, h in list(zip(grid.outputs, grid.steps, strict=True))[:6])
+        finest = ", ".join(
+            f"{v.name} {float(h):g}"
+            for v, h in list(zip(grid.outputs, grid.steps, strict=True))[:6]
+        )
         return (
             f"no point of the grid obeys the rules in {self.form.name} (spacing of the outputs: {finest}): give the "
             "rules more room, use a wider dtype, or measure outputs so that equalities hold on multiples of a power of "
@@ -295,20 +304,20 @@ class _Search:
         bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket)))
         sides = sides_of(bucket, grid.ranges, self.budget.options)
         if sides is None:
-            raise self._exceeded(output.name, len(bucket.gaps), f"at most {self.budget.options} options an output")
+            raise CascadeBudgetExceeded(output.name, self.budget.options, what="options")
         return Step(bucket, sides, None)
 
     def _tick(self, grid: Grid) -> Callable[[int, int], None]:
+        left = None
+
         def tick(variable: int, count: int) -> None:
+            nonlocal left
             name = grid.outputs[variable].name
-            if self.progress is not None:
-                self.progress(name, count)
+            if variable != left:
+                left = variable
+                self.deadline.begin(PROJECTION, name)
+            self.deadline.step(count)
             if count > self.budget.clauses:
-                raise self._exceeded(name, count, f"at most {self.budget.clauses} clauses")
-            if perf_counter() - self._start > self.budget.seconds:
-                raise self._exceeded(name, count, f"at most {self.budget.seconds:g} s")
+                raise CascadeBudgetExceeded(name, self.budget.clauses)
 
         return tick
-
-    def _exceeded(self, name: str, count: int, allowed: str) -> CascadeBudgetExceeded:
-        return CascadeBudgetExceeded(name, count, perf_counter() - self._start, allowed)

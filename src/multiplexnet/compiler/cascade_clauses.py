@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
-from multiplexnet.logic.formula import And, Atom, Formula, Or, Real, Variable
+from multiplexnet.language.formula import And, Atom, Formula, Or, Real, Variable
 
 __all__ = ["AtomClause", "Ends", "TooManyClauses", "clauses_of", "ranges_of"]
 
@@ -28,8 +28,8 @@ def clauses_of(formula: Formula, most: int) -> list[AtomClause]:
         TooManyClauses: there are more than ``most``.
 
     Example:
-        >>> from multiplexnet.logic.parse import parse
-        >>> from multiplexnet.logic.normal import normal_form
+        >>> from multiplexnet.language.parse import parse
+        >>> from multiplexnet.compiler.normal import normal_form
         >>> [len(clause) for clause in clauses_of(normal_form(parse("x == 0 or x >= 3").formula), most=9)]
         [2, 2]
     """
@@ -67,8 +67,8 @@ def ranges_of(clauses: Sequence[AtomClause], variables: Iterable[Variable]) -> d
     A row bounds a variable by the ends of the others; a clause bounds it by the weakest of its rows that can hold.
 
     Example:
-        >>> from multiplexnet.logic.parse import parse
-        >>> from multiplexnet.logic.normal import normal_form
+        >>> from multiplexnet.language.parse import parse
+        >>> from multiplexnet.compiler.normal import normal_form
         >>> specification = parse("x >= 0; y >= 0; x + y <= 3")
         >>> clauses = clauses_of(normal_form(specification.formula), most=9)
         >>> [str(ends[1]) for ends in ranges_of(clauses, specification.variables).values()]
@@ -95,7 +95,9 @@ def _narrow(clause: AtomClause, ends: dict[Variable, Ends]) -> None:
     possible = [atom for atom in clause if (least := _least(atom, ends)) is None or least <= 0]
     if not possible:
         return
-    shared = set.intersection(*({s for s, _ in atom.linear.terms if isinstance(s, Variable)} for atom in possible))
+    shared = set.intersection(
+        *({s for s, _ in atom.linear.summands if isinstance(s, Variable)} for atom in possible)
+    )
     for variable in shared:
         own = [_bounds(atom, variable, ends) for atom in possible]
         lowers, uppers = [lower for lower, _ in own], [upper for _, upper in own]
@@ -109,10 +111,12 @@ def _narrow(clause: AtomClause, ends: dict[Variable, Ends]) -> None:
         ends[variable] = low, high
 
 
-def _least(atom: Atom, ends: Mapping[Variable, Ends], without: Variable | None = None) -> Fraction | None:
+def _least(
+    atom: Atom, ends: Mapping[Variable, Ends], without: Variable | None = None
+) -> Fraction | None:
     """The least value of the left side, the part of one variable left out; ``None`` if there is no least."""
     total = atom.linear.constant
-    for symbol, c in atom.linear.terms:
+    for symbol, c in atom.linear.summands:
         if symbol == without:
             continue
         end = ends[symbol][c < 0] if isinstance(symbol, Variable) else None

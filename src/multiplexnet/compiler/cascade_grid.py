@@ -12,16 +12,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
-from typing import TYPE_CHECKING
 
 from multiplexnet.compiler.cascade_clauses import AtomClause, Ends, ranges_of
 from multiplexnet.compiler.cascade_known import Form, Known, Whole, right_side
 from multiplexnet.compiler.cascade_rows import Clause, Range, Row, clause_of, row_of
 from multiplexnet.errors import DtypeError, RangeError
-from multiplexnet.logic.formula import Atom, Real, Variable
-
-if TYPE_CHECKING:
-    from multiplexnet.geometry.formats import Format
+from multiplexnet.exact.formats import Format
+from multiplexnet.language.formula import Atom, Real, Variable
 
 __all__ = ["Builder", "Grid", "grid_of", "power_at_least"]
 
@@ -77,7 +74,9 @@ def grid_of(
     translated = [[builder.row(atom) for atom in clause] for clause in clauses]
     declared = ranges_of([], inputs)  # what rules say of inputs is no promise that they keep it
     ranges |= builder.known_ranges(declared, [row for clause in translated for row in clause])
-    guards = tuple(_on_grid([clause[0] for clause in translated if len(clause) == 1], ranges, len(outputs)))
+    guards = tuple(
+        _on_grid([clause[0] for clause in translated if len(clause) == 1], ranges, len(outputs))
+    )
     found = [clause_of(clause, ranges) for clause in translated]
     kept = tuple(dict.fromkeys(clause for clause in found if clause is not None))
     return Grid(tuple(outputs), tuple(steps), tuple(builder.known), ranges, kept, guards)
@@ -159,7 +158,7 @@ class Builder:
         """The row of a comparison."""
         own: dict[int, Fraction] = {}
         given: dict[int, int] = {}
-        for symbol, c in atom.linear.terms:
+        for symbol, c in atom.linear.summands:
             if symbol in self._input:
                 given[self._input[symbol]] = int(c)
             else:
@@ -185,7 +184,9 @@ class Builder:
         found = {}
         for known, place in self._place.items():
             if isinstance(known, Whole):
-                found[place] = self._whole_range(known.form, ends, [row for row in rows if row.coefficient(place)])
+                found[place] = self._whole_range(
+                    known.form, ends, [row for row in rows if row.coefficient(place)]
+                )
             else:
                 most = 1 if known.form.is_exact or known.subtracts else 2
                 least = int(not known.subtracts and known.closed and known.threshold == 0)

@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from multiplexnet.logic.formula import (
+from multiplexnet.compiler.normal import normal_form
+from multiplexnet.language.formula import (
     And,
     Apply,
     Atom,
@@ -28,7 +29,6 @@ from multiplexnet.logic.formula import (
     maximum,
     variables,
 )
-from multiplexnet.logic.normal import normal_form
 
 __all__ = ["Revealed", "revealed"]
 
@@ -54,14 +54,16 @@ def revealed(formula: Formula, first: int) -> Revealed:
         first: the index of the first hidden output.
 
     Example:
-        >>> from multiplexnet.logic.parse import parse
+        >>> from multiplexnet.language.parse import parse
         >>> rules = parse("x: real[30]; sum(1 if v > 0 else 0 for v in x) <= 3")
         >>> len(revealed(rules.formula, first=30).hidden)
         30
     """
     search = _Search(first)
     rewritten = search.formula(formula)
-    definitions = [Iff(Atom(Linear.of(v) - 1, "=="), condition) for condition, v in search.found.items()]
+    definitions = [
+        Iff(Atom(Linear.of(v) - 1, "=="), condition) for condition, v in search.found.items()
+    ]
     hidden = {v: frozenset(search.arguments(v)) for v in search.found.values()}
     return Revealed(normal_form(conjunction([rewritten, *definitions])), hidden)
 
@@ -88,7 +90,7 @@ class _Search:
 
     def _linear(self, linear: Linear) -> Linear:
         total = Linear.number(linear.constant)
-        for symbol, c in linear.terms:
+        for symbol, c in linear.summands:
             total = total + self._symbol(symbol) * c
         return total
 
@@ -100,7 +102,9 @@ class _Search:
                 return maximum(map(self._linear, arguments))
             case Ite(condition, then, otherwise):
                 if not (then.is_constant and otherwise.is_constant):
-                    return Linear.of(Ite(self.formula(condition), self._linear(then), self._linear(otherwise)))
+                    return Linear.of(
+                        Ite(self.formula(condition), self._linear(then), self._linear(otherwise))
+                    )
                 chosen = Linear.of(self._hidden(self.formula(condition)))
                 return otherwise + chosen * (then.constant - otherwise.constant)
 

@@ -59,7 +59,9 @@ class Bit:
 Known = Whole | Bit
 
 
-def right_side(form: Form, sign: int, number: Fraction, strict: bool) -> tuple[dict[Known, int], int]:
+def right_side(
+    form: Form, sign: int, number: Fraction, strict: bool
+) -> tuple[dict[Known, int], int]:
     """What a row ``Σ A k ≤ number − sign · form`` (or ``<``) gets on its left side, and its whole bound.
 
     Example: k ≤ u − ½ for an input u of spacing 1 is k − r − [φ ≥ ½] ≤ −1.
@@ -89,7 +91,9 @@ def right_side(form: Form, sign: int, number: Fraction, strict: bool) -> tuple[d
     return added, base + constant
 
 
-def _bit(form: Form, threshold: Fraction, *, closed: bool, subtracts: bool) -> tuple[Bit | None, int]:
+def _bit(
+    form: Form, threshold: Fraction, *, closed: bool, subtracts: bool
+) -> tuple[Bit | None, int]:
     """The bit, or 1 if it always is."""
     if closed and threshold == 0 and (form.is_exact or subtracts):
         return None, 1

@@ -61,7 +61,9 @@ def splits_of(bucket: Bucket) -> tuple[Clause, ...]:
 
 def _least_above(x: int, gap: Clause, ranges: Ranges) -> float:
     """The least that the upper end of a gap can be."""
-    return min((_end(x, row, ranges, largest=False) for row in gap if row.coefficient(x) < 0), default=inf)
+    return min(
+        (_end(x, row, ranges, largest=False) for row in gap if row.coefficient(x) < 0), default=inf
+    )
 
 
 def _most_below(x: int, gap: Clause, ranges: Ranges) -> float:
@@ -69,7 +71,9 @@ def _most_below(x: int, gap: Clause, ranges: Ranges) -> float:
     not_above = min(_end(x, row, ranges, largest=True) for row in gap if row.coefficient(x) < 0) - 1
     if any(not row.coefficient(x) for row in gap):
         return not_above
-    return min(not_above, max(_end(x, row, ranges, largest=True) for row in gap if row.coefficient(x) > 0))
+    return min(
+        not_above, max(_end(x, row, ranges, largest=True) for row in gap if row.coefficient(x) > 0)
+    )
 
 
 def _end(x: int, row: Row, ranges: Ranges, *, largest: bool) -> int:
@@ -79,5 +83,7 @@ def _end(x: int, row: Row, ranges: Ranges, *, largest: bool) -> int:
     if c > 0:  # c x ≤ bound − rest
         room = row.bound - (rest.least(ranges) if largest else rest.most(ranges))
         return room // c
-    need = (rest.most(ranges) if largest else rest.least(ranges)) - row.bound  # |c| x ≥ rest − bound
+    need = (
+        rest.most(ranges) if largest else rest.least(ranges)
+    ) - row.bound  # |c| x ≥ rest − bound
     return -(-need // -c)

@@ -70,7 +70,9 @@ class Clauses:
 
     def degree(self, variable: int) -> int:
         """How many variables share a clause with this one, itself counted."""
-        return len(set().union(*(self._signs[clause] for clause in self._by_variable.get(variable, ()))))
+        return len(
+            set().union(*(self._signs[clause] for clause in self._by_variable.get(variable, ())))
+        )
 
 
 def _signs(clause: Clause) -> dict[int, tuple[int, int]]:
@@ -141,4 +143,9 @@ class Elimination:
         lower = 1 + sum(low < 0 for low, _ in signs)
         upper = 1 + sum(high > 0 for _, high in signs)
         dark = any(low < -1 for low, _ in signs) and any(high > 1 for _, high in signs)
-        return dark, lower * upper - len(signs), self.clauses.degree(variable), -self._place[variable]
+        return (
+            dark,
+            lower * upper - len(signs),
+            self.clauses.degree(variable),
+            -self._place[variable],
+        )

@@ -31,7 +31,15 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from multiplexnet.compiler.cascade_rows import Clause, Range, Ranges, Row, clause_of, row_of, subsumes
+from multiplexnet.compiler.cascade_rows import (
+    Clause,
+    Range,
+    Ranges,
+    Row,
+    clause_of,
+    row_of,
+    subsumes,
+)
 
 __all__ = ["Bucket", "Projection", "bucket_of", "projection"]
 
@@ -128,7 +136,9 @@ class _Search:
         """Lower clauses, given and found by passing gaps."""
         x = self._bucket.variable
         bottom: Clause = (Row(((x, -1),), -self._bucket.range.lower),)
-        reached: list[tuple[Clause, frozenset[int]]] = [(c, frozenset()) for c in (bottom, *self._bucket.lower)]
+        reached: list[tuple[Clause, frozenset[int]]] = [
+            (c, frozenset()) for c in (bottom, *self._bucket.lower)
+        ]
         for clause, used in reached:  # it grows while we walk
             for number, gap in enumerate(self._bucket.gaps):
                 if number in used:

@@ -27,7 +27,7 @@ from multiplexnet.compiler.cascade_grid import Builder
 from multiplexnet.compiler.cascade_known import Bit, Form, Whole
 from multiplexnet.compiler.cascade_projection import projection
 from multiplexnet.compiler.cascade_rows import Clause, Row
-from multiplexnet.logic.formula import Atom, Variable
+from multiplexnet.language.formula import Atom, Variable
 
 __all__ = ["Proof", "proof_of"]
 
@@ -133,7 +133,9 @@ class _Questions:
 
     # --- meaning ----------------------------------------------------------------------------------------------------
 
-    def means_the_same(self, atom: Atom, row: Row, cascade: Cascade, inputs: Sequence[Variable]) -> bool:
+    def means_the_same(
+        self, atom: Atom, row: Row, cascade: Cascade, inputs: Sequence[Variable]
+    ) -> bool:
         """Whether a comparison of x = h k and of inputs holds exactly where its row does.
 
         Where a sum of inputs is rounded, the row may fail where the comparison holds, never the other way round.
@@ -143,7 +145,7 @@ class _Questions:
         reals = {v: z3.Real(f"u{i}", self._context) for i, v in enumerate(inputs)}
         names = self._names["whole"]
         total = self._number(atom.linear.constant)
-        for symbol, c in atom.linear.terms:
+        for symbol, c in atom.linear.summands:
             if symbol in reals:
                 part = reals[symbol]
             else:
@@ -154,17 +156,27 @@ class _Questions:
         solver = z3.Solver(ctx=self._context)
         solver.set("timeout", 1000 * SECONDS)
         first = len(cascade.outputs)
-        wholes = {known.form: names[first + i] for i, known in enumerate(cascade.known) if isinstance(known, Whole)}
+        wholes = {
+            known.form: names[first + i]
+            for i, known in enumerate(cascade.known)
+            if isinstance(known, Whole)
+        }
         for i, known in enumerate(cascade.known):
             if row.coefficient(first + i):
                 form = self._form(known.form, list(reals.values()))
                 solver.add(self._definition(known, names[first + i], form, wholes[known.form]))
-        exact = all(known.form.is_exact for i, known in enumerate(cascade.known) if row.coefficient(first + i))
+        exact = all(
+            known.form.is_exact
+            for i, known in enumerate(cascade.known)
+            if row.coefficient(first + i)
+        )
         written = self._row(row, "whole")
         solver.add(holds != written if exact else z3.And(written, z3.Not(holds)))
         return bool(solver.check() == z3.unsat)
 
-    def _definition(self, known: Whole | Bit, name: z3.ArithRef, form: z3.ArithRef, whole: z3.ArithRef) -> z3.BoolRef:
+    def _definition(
+        self, known: Whole | Bit, name: z3.ArithRef, form: z3.ArithRef, whole: z3.ArithRef
+    ) -> z3.BoolRef:
         """What is promised of a known value; ``whole`` is the whole part of its form."""
         rest = form - z3.ToReal(whole)
         if isinstance(known, Whole):

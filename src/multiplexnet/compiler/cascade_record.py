@@ -14,8 +14,8 @@ from multiplexnet.compiler.cascade import EXACT, Cascade, Step
 from multiplexnet.compiler.cascade_known import Bit, Form, Known, Whole
 from multiplexnet.compiler.cascade_projection import bucket_of
 from multiplexnet.compiler.cascade_rows import Clause, Range, Row, row_of, variables_of
-from multiplexnet.logic.formula import Bool, Variable
-from multiplexnet.logic.record import flag_from, list_from, number_from, reading, whole_from
+from multiplexnet.compiler.record import flag_from, list_from, number_from, reading, whole_from
+from multiplexnet.language.formula import Bool, Variable
 
 __all__ = ["cascade_from", "record_of_cascade"]
 
@@ -79,10 +79,17 @@ class _Reader:
         record = self._record
         outputs = [self._output(index) for index in list_from(record["outputs"])]
         hidden = whole_from(record["hidden"])
-        if len(set(outputs)) < len(outputs) or not outputs or not 0 <= hidden <= len(list_from(record["spacing"])):
+        if (
+            len(set(outputs)) < len(outputs)
+            or not outputs
+            or not 0 <= hidden <= len(list_from(record["spacing"]))
+        ):
             raise ValueError("the outputs of a cascade are not different outputs")
         first = len(self._variables)
-        everything = (*outputs, *(Variable(f"hidden {i}", first + i, Bool()) for i in range(hidden)))
+        everything = (
+            *outputs,
+            *(Variable(f"hidden {i}", first + i, Bool()) for i in range(hidden)),
+        )
         spacing = tuple(_power(text) for text in list_from(record["spacing"]))
         known = tuple(self._known(item) for item in list_from(record["known"]))
         self._ranges = tuple(_range(item) for item in list_from(record["ranges"]))
@@ -98,7 +105,14 @@ class _Reader:
         if before != set(range(len(self._ranges))):
             raise ValueError("a cascade does not compute every output")
         found = Cascade(
-            everything, hidden, spacing, known, self._ranges, tuple(steps), guards, flag_from(record["complete"])
+            everything,
+            hidden,
+            spacing,
+            known,
+            self._ranges,
+            tuple(steps),
+            guards,
+            flag_from(record["complete"]),
         )
         if found.size >= EXACT:
             raise ValueError("numbers beyond 2^53")
@@ -113,7 +127,11 @@ class _Reader:
     def _known(self, record: Record) -> Known:
         kind, (exponent, terms), *rest = list_from(record)
         pairs = tuple((whole_from(place), whole_from(c)) for place, c in list_from(terms))
-        if not pairs or any(not 0 <= place < self._inputs or not c for place, c in pairs) or pairs[0][1] < 0:
+        if (
+            not pairs
+            or any(not 0 <= place < self._inputs or not c for place, c in pairs)
+            or pairs[0][1] < 0
+        ):
             raise ValueError("a form over inputs that there are not")
         if abs(whole_from(exponent)) > 1000:
             raise ValueError("a form out of all proportion")
@@ -134,7 +152,11 @@ class _Reader:
             raise ValueError("a clause in the wrong place")
         bucket = bucket_of(variable, clauses, dict(enumerate(self._ranges)))
         sides = tuple(tuple(map(flag_from, list_from(item))) for item in list_from(record["sides"]))
-        values = None if record["values"] is None else tuple(map(whole_from, list_from(record["values"])))
+        values = (
+            None
+            if record["values"] is None
+            else tuple(map(whole_from, list_from(record["values"])))
+        )
         if (values is None) != bool(sides) or len(set(sides)) < len(sides):
             raise ValueError("an output without options")
         if variable < self._count - hidden and any(len(item) != len(bucket.gaps) for item in sides):
@@ -148,7 +170,11 @@ class _Reader:
         for bound, terms in list_from(record):
             pairs = {whole_from(v): whole_from(c) for v, c in list_from(terms)}
             row = row_of(pairs, whole_from(bound))
-            if not pairs or not set(pairs) <= allowed or row != Row(tuple((v, c) for v, c in terms), bound):
+            if (
+                not pairs
+                or not set(pairs) <= allowed
+                or row != Row(tuple((v, c) for v, c in terms), bound)
+            ):
                 raise ValueError("a row that is not in order")
             rows.append(row)
         if not rows:
@@ -158,7 +184,11 @@ class _Reader:
 
 def _power(record: Record) -> Fraction:
     value = number_from(record)
-    if value <= 0 or value.numerator & (value.numerator - 1) or value.denominator & (value.denominator - 1):
+    if (
+        value <= 0
+        or value.numerator & (value.numerator - 1)
+        or value.denominator & (value.denominator - 1)
+    ):
         raise ValueError(f"{value} is no power of two")
     return value
 
@@ -171,4 +201,6 @@ def _range(record: Record) -> Range:
 
 
 def _within(values: tuple[int, ...], ends: Range) -> bool:
-    return all(ends.lower <= value <= ends.upper for value in values) and len(set(values)) == len(values)
+    return all(ends.lower <= value <= ends.upper for value in values) and len(set(values)) == len(
+        values
+    )

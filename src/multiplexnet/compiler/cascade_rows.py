@@ -11,7 +11,17 @@ from collections.abc import Iterable, Mapping, Sequence
 from math import gcd
 from typing import NamedTuple
 
-__all__ = ["Clause", "Range", "Ranges", "Row", "clause_of", "implied", "row_of", "subsumes", "variables_of"]
+__all__ = [
+    "Clause",
+    "Range",
+    "Ranges",
+    "Row",
+    "clause_of",
+    "implied",
+    "row_of",
+    "subsumes",
+    "variables_of",
+]
 
 
 class Range(NamedTuple):

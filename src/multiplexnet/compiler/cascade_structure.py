@@ -11,16 +11,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
-from multiplexnet.compiler.cascade import Budget, Cascade, Progress, cascade_of
+from multiplexnet.compiler.cascade import Budget, Cascade, cascade_of
 from multiplexnet.compiler.cascade_clauses import TooManyClauses, clauses_of
 from multiplexnet.compiler.cascade_grid import grid_of
 from multiplexnet.compiler.cascade_hidden import revealed
 from multiplexnet.compiler.cascade_rows import Clause, Range, Row
-from multiplexnet.errors import CascadeBudgetExceeded, MultiplexError
-from multiplexnet.logic.components import Component, components, conjuncts
-from multiplexnet.logic.formula import (
+from multiplexnet.compiler.components import Component, components, conjuncts
+from multiplexnet.errors import CascadeBudgetExceeded, CompileTimeout, MultiplexError
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import Format
+from multiplexnet.language.formula import (
     And,
     Apply,
     Atom,
@@ -36,15 +38,16 @@ from multiplexnet.logic.formula import (
     variables,
 )
 
-if TYPE_CHECKING:
-    from multiplexnet.geometry.formats import Format
-
 __all__ = ["Part", "Plan", "Structure", "cascade_of_part", "planned", "rule_parts", "term_count"]
 
 Structure = Literal["auto", "terms", "cascade"]
 
 FEW = 256
 """Terms up to which a block is left to them."""
+ROUNDS = 4
+"""How often ranges are passed on from row to row while terms are counted."""
+QUICK = Budget(clauses=300)
+"""What a cascade may cost that nobody insists on."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,11 @@ def rule_parts(specification: Specification) -> list[Part]:
     found = revealed(specification.formula, len(specification.variables))
     hidden = found.hidden
     every = (*specification.outputs, *hidden)
-    return [_part(component, hidden) for component in components(conjuncts(found.formula), every) if component.outputs]
+    return [
+        _part(component, hidden)
+        for component in components(conjuncts(found.formula), every)
+        if component.outputs
+    ]
 
 
 def _part(component: Component, hidden: dict[Variable, frozenset[Variable]]) -> Part:
@@ -96,13 +103,20 @@ def cascade_of_part(
     *,
     order: Sequence[Variable] | None = None,
     budget: Budget | None = None,
-    progress: Progress | None = None,
+    deadline: Deadline = NEVER,
 ) -> Cascade:
     """The cascade of one part; see :func:`~multiplexnet.compiler.cascade.cascade_of`."""
     own = None if order is None else _own_order(part, order)
     every = (*part.outputs, *(v for v, _ in part.hidden))
     return cascade_of(
-        part.formula, every, inputs, form, hidden=dict(part.hidden), order=own, budget=budget, progress=progress
+        part.formula,
+        every,
+        inputs,
+        form,
+        hidden=dict(part.hidden),
+        order=own,
+        budget=budget,
+        deadline=deadline,
     )
 
 
@@ -123,7 +137,7 @@ def planned(
     *,
     order: Sequence[Variable] | None = None,
     budget: Budget | None = None,
-    progress: Progress | None = None,
+    deadline: Deadline = NEVER,
 ) -> Plan:
     """Which parts become terms, and the cascades of the others.
 
@@ -134,7 +148,7 @@ def planned(
         form: the format of the outputs.
         order: the order in which outputs are computed, if the user has named it.
         budget: what a cascade may cost.
-        progress: see :func:`~multiplexnet.compiler.cascade.cascade_of`.
+        deadline: when it has to be done, and who is told how far it is.
 
     Raises:
         MultiplexError: ``structure`` is ``"cascade"`` and there is none.
@@ -145,9 +159,21 @@ def planned(
     for part in rule_parts(specification):
         if structure == "cascade":
             if _is_coupled(part):
-                found.append((part, cascade_of_part(part, specification.inputs, form, order=order, budget=budget)))
+                found.append(
+                    (
+                        part,
+                        cascade_of_part(
+                            part,
+                            specification.inputs,
+                            form,
+                            order=order,
+                            budget=budget,
+                            deadline=deadline,
+                        ),
+                    )
+                )
             continue
-        cascade = _if_better(part, specification.inputs, form, order, budget, progress)
+        cascade = _if_better(part, specification.inputs, form, order, budget or QUICK, deadline)
         if cascade is not None:
             found.append((part, cascade))
     taken = {v for part, _ in found for v in part.outputs}
@@ -169,7 +195,9 @@ def _has_choice(formula: Formula) -> bool:
     if isinstance(formula, Atom):
         named = list(symbols(formula))
         with_inputs = any(isinstance(s, Variable) and s.is_input for s in named)
-        return not all(isinstance(s, Variable) for s in named) or (formula.relation == "==" and with_inputs)
+        return not all(isinstance(s, Variable) for s in named) or (
+            formula.relation == "==" and with_inputs
+        )
     return not isinstance(formula, And) or any(map(_has_choice, formula.arguments))
 
 
@@ -178,8 +206,8 @@ def _if_better(
     inputs: Sequence[Variable],
     form: Format,
     order: Sequence[Variable] | None,
-    budget: Budget | None,
-    progress: Progress | None,
+    budget: Budget,
+    deadline: Deadline,
 ) -> Cascade | None:
     """The cascade of a part that terms cannot have, or not within bounds."""
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
@@ -188,7 +216,9 @@ def _if_better(
     if not needed and (_alternatives(part) <= FEW or _is_logic(part)):
         return None
     try:
-        found = cascade_of_part(part, inputs, form, order=order, budget=budget, progress=progress)
+        found = cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
+    except CompileTimeout:
+        raise
     except MultiplexError:  # terms say what is wrong, or serve
         return None
     return found if needed or _count(part, inputs, form) > FEW else None
@@ -232,7 +262,7 @@ def _count(part: Part, inputs: Sequence[Variable], form: Format) -> int:
     try:
         clauses = clauses_of(part.formula, Budget().clauses)
     except TooManyClauses:
-        raise CascadeBudgetExceeded(part.outputs[0].name, Budget().clauses, 0.0, "before any left") from None
+        raise CascadeBudgetExceeded("nothing left out", Budget().clauses) from None
     every = (*part.outputs, *(v for v, _ in part.hidden))
     grid = grid_of(clauses, every, inputs, form, {})
     discrete = [i for i, v in enumerate(part.outputs) if v.is_discrete]
@@ -254,7 +284,9 @@ def _without(specification: Specification, taken: Iterable[Variable]) -> Specifi
 # --- counting -------------------------------------------------------------------------------------------------------
 
 
-def term_count(clauses: Sequence[Clause], ranges: dict[int, Range], discrete: Sequence[int], most: int) -> int:
+def term_count(
+    clauses: Sequence[Clause], ranges: dict[int, Range], discrete: Sequence[int], most: int
+) -> int:
     """About how many terms clauses have: cells in which each clause is settled, and each discrete variable fixed.
 
     Args:
@@ -268,16 +300,16 @@ def term_count(clauses: Sequence[Clause], ranges: dict[int, Range], discrete: Se
         >>> term_count([*gaps, (Row(((0, 1), (1, 1)), 3),)], {0: Range(0, 9), 1: Range(0, 9)}, (), 99)
         3
     """
-    stack = [(list(clauses), dict(ranges))]
+    stack: list[tuple[list[Clause] | None, dict[int, Range]]] = [(list(clauses), dict(ranges))]
     count = 0
     while stack and count < most:
         left, ends = stack.pop()
-        settled = _settled(left, ends)
-        if settled is None:
+        left = _unsettled(left or [], ends)
+        if left is None:
             continue
-        if settled:
-            clause = min(settled, key=len)
-            rest = [other for other in settled if other is not clause]
+        clause = min((c for c in left if len(c) > 1), key=len, default=None)
+        if clause is not None:
+            rest = [other for other in left if other is not clause]
             for place, row in enumerate(clause):
                 denied = [(earlier.negation,) for earlier in clause[:place]]
                 stack.append(([*rest, (row,), *denied], dict(ends)))
@@ -292,36 +324,36 @@ def term_count(clauses: Sequence[Clause], ranges: dict[int, Range], discrete: Se
     return count
 
 
-def _settled(clauses: Sequence[Clause], ends: dict[int, Range]) -> list[Clause] | None:
-    """The clauses that leave a choice; single rows narrow the ranges. ``None`` if nothing obeys."""
-    changed = True
-    rounds = 0
-    while changed and rounds < 4:
-        changed, rounds = False, rounds + 1
+def _unsettled(clauses: Sequence[Clause], ends: dict[int, Range]) -> list[Clause] | None:
+    """The clauses that the ranges do not settle; single rows narrow these. ``None`` if nothing obeys."""
+    left = list(clauses)
+    for _ in range(ROUNDS):
+        before = dict(ends)
         open_clauses = []
-        for clause in clauses:
-            rows = [row for row in clause if row.least(ends) <= row.bound]
+        for clause in left:
+            rows = tuple(row for row in clause if row.least(ends) <= row.bound)
             if not rows:
                 return None
             if any(row.most(ends) <= row.bound for row in rows):
                 continue
             if len(rows) == 1:
-                changed = _narrowed(rows[0], ends) or changed
-            else:
-                open_clauses.append(tuple(rows))
+                _narrow(rows[0], ends)
+            open_clauses.append(rows)
+        left = open_clauses
         if any(r.lower > r.upper for r in ends.values()):
             return None
-    return open_clauses
+        if ends == before:
+            break
+    return left
 
 
-def _narrowed(row: Row, ends: dict[int, Range]) -> bool:
+def _narrow(row: Row, ends: dict[int, Range]) -> None:
+    """What a row leaves of each of its variables."""
     least = row.least(ends)
-    changed = False
     for v, c in row.terms:
         lower, upper = ends[v]
         room = row.bound - (least - c * (lower if c > 0 else upper))
-        new = Range(lower, min(upper, room // c)) if c > 0 else Range(max(lower, -(room // -c)), upper)
-        if new != ends[v]:
-            ends[v] = new
-            changed = True
-    return changed
+        if c > 0:
+            ends[v] = Range(lower, min(upper, room // c))
+        else:
+            ends[v] = Range(max(lower, -(room // -c)), upper)

@@ -13,14 +13,15 @@ from math import ceil
 
 import numpy as np
 
-from multiplexnet.errors import ThinTermError
-from multiplexnet.geometry import lp, simplex
-from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_two
-from multiplexnet.geometry.rows import Rows
-from multiplexnet.logic.formula import Atom, Linear, Relation, Variable
-from multiplexnet.logic.text import formula_text
+from multiplexnet.errors import OutOfRangeError, ThinTermError
+from multiplexnet.exact import lp, simplex
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import FORMATS, Format, floor_log2, power_of_two
+from multiplexnet.exact.rows import Rows
+from multiplexnet.language.formula import Atom, Linear, Relation, Variable
+from multiplexnet.language.text import formula_text
 
-__all__ = ["anchor", "centres", "clearance", "find_anchor", "text"]
+__all__ = ["anchor", "centres", "clearance", "find_anchor", "refuse_out_of_range", "text"]
 
 Point = tuple[Fraction, ...]
 
@@ -42,13 +43,16 @@ REPAIR_SWEEPS = 4
 """Sweeps over the coordinates that try the neighbours on the grid of the format."""
 
 
-def anchor(rows: Rows, form: Format, *, names: Sequence[str] | None = None) -> Point:
+def anchor(
+    rows: Rows, form: Format, *, names: Sequence[str] | None = None, deadline: Deadline = NEVER
+) -> Point:
     """A point strictly inside all rows, representable in the format, with :func:`clearance` below 1/2.
 
     Args:
         rows: a set with nonempty interior, bounded or not.
         form: the float format.
         names: of the variables, for the message.
+        deadline: when it gives up.
 
     Raises:
         ThinTermError: there is none; the message names a wider format that has one.
@@ -58,18 +62,48 @@ def anchor(rows: Rows, form: Format, *, names: Sequence[str] | None = None) -> P
         >>> anchor(triangle, FORMATS["float16"])
         (Fraction(21, 64), Fraction(21, 64))
     """
-    found = find_anchor(rows, form)
+    found = find_anchor(rows, form, deadline)
     if found is None:
-        wider = sorted((f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision)
-        would_do = next((f.name for f in wider if find_anchor(rows, f) is not None), None)
+        wider = sorted(
+            (f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision
+        )
+        would_do = next((f.name for f in wider if find_anchor(rows, f, deadline) is not None), None)
+        refuse_out_of_range(rows, form, names, would_do)
         raise ThinTermError(text(rows, names), form.name, would_do)
     return found
 
 
-def find_anchor(rows: Rows, form: Format) -> Point | None:
+def refuse_out_of_range(
+    rows: Rows, form: Format, names: Sequence[str] | None, wider: str | None
+) -> None:
+    """Raises ``OutOfRangeError`` for rows that no number of the format can meet: all of them are too small.
+
+    Args:
+        rows: the set.
+        form: the format.
+        names: of the variables, for the message.
+        wider: a format that would do for the whole set.
+    """
+    beyond = [i for i in range(len(rows)) if not _reaches(rows.subset([i]), form)]
+    if beyond:
+        far = rows.subset(beyond)
+        raise OutOfRangeError(text(far, names), form.name, form.max, wider)
+
+
+def _reaches(rows: Rows, form: Format) -> bool:
+    """Whether ``a_i·x ≤ b_i`` for some numbers of the format, for every row by itself."""
+    least = [-sum(map(abs, a)) * form.max for a in rows.A]
+    return all(
+        low < b or (low == b and not s)
+        for low, b, s in zip(least, rows.b, rows.strict, strict=True)
+    )
+
+
+def find_anchor(rows: Rows, form: Format, deadline: Deadline = NEVER) -> Point | None:
     """The anchor, or ``None`` where :func:`anchor` would raise."""
     best: tuple[Fraction, Point] | None = None
-    for candidate in _candidates(rows, form):
+    for candidate in _candidates(rows, form, deadline):
+        deadline.check()
         judged = clearance(rows, candidate, form) if max(map(abs, candidate)) < form.max else None
         if judged is None or (best is not None and judged >= best[0]):
             continue
@@ -77,23 +111,26 @@ def find_anchor(rows: Rows, form: Format) -> Point | None:
         if judged < COMFORTABLE:
             break
     if best is not None and best[0] >= THIN:
-        best = _repaired(rows, form, *best)
+        best = _repaired(rows, form, *best, deadline)
     return best[1] if best is not None and best[0] < THIN else None
 
 
 def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction | None:
     """The share of a slack that rounding eats: ``max_i Σ_j |a_ij| (ε |c_j| + tiny) / 2 s_i`` with ``s = b − A c``.
 
-    The first part of μ in the contraction of the gauge map. ``None``: the point is not strictly inside.
+    The first part of μ in the contraction of the gauge map. ``None``: the point is not strictly inside, or a coordinate
+    of it is so close to zero that flushing a subnormal neighbour to zero would carry that far from it.
 
     Example:
         >>> clearance(Rows.of([[1]], [1]), [Fraction(1, 2)], FORMATS["float16"])
         Fraction(8193, 16777216)
     """
     slacks = rows.slacks(point)
-    if any(s <= 0 for s in slacks):
+    if any(s <= 0 for s in slacks) or not all(map(form.is_clear_of_zero, point)):
         return None
-    errors = Rows(tuple(tuple(map(abs, a)) for a in rows.A), (Fraction(0),) * len(rows), rows.strict, rows.n)
+    errors = Rows(
+        tuple(tuple(map(abs, a)) for a in rows.A), (Fraction(0),) * len(rows), rows.strict, rows.n
+    )
     moved = errors.slacks([-(form.epsilon * abs(c) + form.tiny) / 2 for c in point])
     return max((e / s for e, s in zip(moved, slacks, strict=True)), default=Fraction(0))
 
@@ -101,13 +138,23 @@ def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction |
 # --- candidates -----------------------------------------------------------------------------------------------------
 
 
-def _candidates(rows: Rows, form: Format) -> Iterator[Point]:
-    for centre in centres(rows, form.max / 8):
+def _candidates(rows: Rows, form: Format, deadline: Deadline) -> Iterator[Point]:
+    for centre in centres(rows, form.max / 8, deadline, share=form.epsilon / COMFORTABLE):
         yield from _roundings(rows, form, centre)
     if len(rows) * rows.n <= EXACT_SIZE:
-        exact = _safest(rows, form)
-        if exact is not None:
-            yield from _roundings(rows, form, exact)
+        for reach in (form.max / 8, form.max * 31 / 32):
+            yield from _exact_candidates(rows, form, reach, deadline)
+
+
+def _exact_candidates(
+    rows: Rows, form: Format, reach: Fraction, deadline: Deadline
+) -> Iterator[Point]:
+    """The point with the largest cube that will do, and the one where rounding hardly matters, if there is one."""
+    for wanted in (THIN, COMFORTABLE):
+        exact = _safest(rows, form, wanted, reach, deadline)
+        if exact is None:
+            return
+        yield from _roundings(rows, form, exact)
 
 
 def _roundings(rows: Rows, form: Format, centre: Point) -> Iterator[Point]:
@@ -123,55 +170,70 @@ def _roundings(rows: Rows, form: Format, centre: Point) -> Iterator[Point]:
 
 def _radius(rows: Rows, point: Point) -> Fraction | None:
     """Half the edge of the largest cube around the point that stays inside (``None``: not inside)."""
-    sizes = [Fraction(s, sum(map(abs, a)) or 1) for a, s in zip(rows.A, rows.slacks(point), strict=True)]
+    sizes = [
+        Fraction(s, sum(map(abs, a)) or 1) for a, s in zip(rows.A, rows.slacks(point), strict=True)
+    ]
     return min([*sizes, Fraction(1)]) if all(s > 0 for s in sizes) else None
 
 
-def _repaired(rows: Rows, form: Format, judged: Fraction, point: Point) -> tuple[Fraction, Point]:
+def _repaired(
+    rows: Rows, form: Format, judged: Fraction, point: Point, deadline: Deadline
+) -> tuple[Fraction, Point]:
     """Walk to neighbours on the grid of the format, one coordinate at a time, while the clearance falls."""
     for _ in range(REPAIR_SWEEPS):
         before = judged
         for j in range(rows.n):
+            deadline.check()
             for neighbour in (form.next_up(point[j]), form.next_down(point[j])):
                 moved = (*point[:j], neighbour, *point[j + 1 :])
                 fresh = clearance(rows, moved, form) if abs(neighbour) < form.max else None
                 if fresh is not None and fresh < judged:
-                    judged, point = fresh, moved
+                    judged = fresh
+                    point = moved
         if judged == before:
             break
     return judged, point
 
 
-def _safest(rows: Rows, form: Format) -> Point | None:
+def _safest(
+    rows: Rows, form: Format, wanted: Fraction, reach: Fraction, deadline: Deadline
+) -> Point | None:
     """The point that keeps the largest cube after rounding took its share, by an exact linear program.
 
-    Maximise ``t`` with ``a_i·c + (ε / 2 THIN) |a_i|·v + t |a_i|₁ ≤ b_i`` and ``|c_j| ≤ v_j``: a point with clearance
-    below 1/2 exists when ``t > 0`` is possible, up to the tiny absolute error near zero.
+    Maximise ``t`` with ``a_i·c + (ε / 2 wanted) |a_i|·v + t |a_i|₁ ≤ b_i`` and ``|c_j| ≤ v_j ≤ reach``: a point with a
+    clearance below ``wanted`` exists when ``t > 0`` is possible, up to the tiny absolute error near zero.
     """
-    n, share = rows.n, form.epsilon / (2 * THIN)
-    A: list[Sequence[Fraction | int]] = [[*a, *(share * abs(c) for c in a), sum(map(abs, a))] for a in rows.A]
+    n = rows.n
+    share = form.epsilon / (2 * wanted)
+    A: list[Sequence[Fraction | int]] = [
+        [*a, *(share * abs(c) for c in a), sum(map(abs, a))] for a in rows.A
+    ]
     b: list[Fraction] = list(rows.b)
     for j in range(n):
         for sign in (1, -1):
             A.append([sign * (i == j) for i in range(n)] + [-(i == j) for i in range(n)] + [0])
             b.append(Fraction(0))
         A.append([0] * n + [int(i == j) for i in range(n)] + [0])
-        b.append(form.max / 8)
+        b.append(reach)
     A.append([0] * (2 * n) + [1])
     b.append(Fraction(1))
-    best = simplex.maximise([0] * (2 * n) + [1], Rows.of(A, b, n=2 * n + 1))
+    best = simplex.maximise([0] * (2 * n) + [1], Rows.of(A, b, n=2 * n + 1), deadline=deadline)
     return best.point[:n] if best.status == "optimal" and best.value > 0 else None
 
 
 # --- float centres --------------------------------------------------------------------------------------------------
 
 
-def centres(rows: Rows, reach: Fraction) -> Iterator[Point]:
+def centres(
+    rows: Rows, reach: Fraction, deadline: Deadline = NEVER, *, share: Fraction | None = None
+) -> Iterator[Point]:
     """Proposals for a point deep inside, the best first; unchecked.
 
     Rows whose slack is bounded on the set (all rows of a bounded set) keep the slacks of their analytic centre. The
     others get a slack of about ``max(1, |b_i| / 4)``, and the point of least norm is taken: near the origin, and never
-    nearer to a face than the size of the numbers asks for.
+    nearer to a face than the size of the numbers asks for. That may be less than floats can tell apart (``a ≤ b`` asks
+    for 1, also where both are above 2,000,000): with ``share`` the second proposal gives these rows as much as
+    ``share · |a_i|·|x|`` more.
     """
     if not len(rows):
         yield (Fraction(0),) * rows.n
@@ -180,43 +242,63 @@ def centres(rows: Rows, reach: Fraction) -> Iterator[Point]:
     A, b = lp.unit_rows(rows.A, rows.b)
     pointed = lp.has_full_rank(A)
     if pointed and (b > MAGNIFIED).all():
-        centre, is_bounded = lp.analytic_centre(A, b, np.zeros(rows.n))
+        centre, is_bounded = lp.analytic_centre(A, b, np.zeros(rows.n), deadline)
         if is_bounded:  # no linear program needed
             yield _global((Fraction(0),) * rows.n, Fraction(1), centre)
     scale = [max(Fraction(1), abs(bound) / k / 4) for bound, k in zip(rows.b, norms, strict=True)]
-    found = _magnified(rows, A, norms, scale, reach)
+    found = _magnified(rows, A, norms, scale, reach, deadline)
     if found is None:
         return
     origin, size, x = found
     b = _local(rows, norms, origin, size)
     if not (A @ x < b).all():
         return
-    centre, is_bounded = lp.analytic_centre(A, b, x) if pointed else (x, False)
-    if not is_bounded:
-        home = lp.as_floats([-o / size for o in origin])
-        centre = _near(A, b, x, lp.as_floats([w / size for w in scale]), home)
-    yield _global(origin, size, centre)
+    centre, is_bounded = lp.analytic_centre(A, b, x, deadline) if pointed else (x, False)
+    if is_bounded:
+        yield _global(origin, size, centre)
+        yield _global(origin, size, x)
+        return
+    home = lp.as_floats([-o / size for o in origin])
+    widths = lp.as_floats([w / size for w in scale])
+    yield _global(origin, size, _near(A, b, x, widths, home, deadline))
+    if share is not None:
+        yield _global(origin, size, _near(A, b, x, widths, home, deadline, float(share)))
     yield _global(origin, size, x)
 
 
-def _near(A: lp.Array, b: lp.Array, x: lp.Array, widths: lp.Array, home: lp.Array) -> lp.Array:
+def _near(
+    A: lp.Array,
+    b: lp.Array,
+    x: lp.Array,
+    widths: lp.Array,
+    home: lp.Array,
+    deadline: Deadline,
+    share: float | None = None,
+) -> lp.Array:
     """The centre of an unbounded set: the point nearest to ``home`` that keeps its distances from all rows."""
-    escapes = lp.escaping_rows(A)
-    centre, _ = lp.analytic_centre(A[~escapes], b[~escapes], x)
+    escapes = lp.escaping_rows(A, deadline)
+    centre, _ = lp.analytic_centre(A[~escapes], b[~escapes], x, deadline)
     wanted = np.where(escapes, widths, b - A @ centre)
-    near = lp.least_norm(A, b - lp.KEPT_SLACK * wanted, home)
+    shares = None if share is None else np.where(escapes, share, 0.0)
+    near = lp.least_norm(A, b - lp.KEPT_SLACK * wanted, home, shares, deadline=deadline)
     return x if near is None else near
 
 
 def _magnified(
-    rows: Rows, A: lp.Array, norms: list[Fraction], scale: list[Fraction], reach: Fraction
+    rows: Rows,
+    A: lp.Array,
+    norms: list[Fraction],
+    scale: list[Fraction],
+    reach: Fraction,
+    deadline: Deadline,
 ) -> tuple[Point, Fraction, lp.Array] | None:
     """The centre of the largest cube as ``origin + size · x``, in coordinates where its radius is not tiny."""
-    origin, size = (Fraction(0),) * rows.n, Fraction(1)
+    origin = (Fraction(0),) * rows.n
+    size = Fraction(1)
     for _ in range(REFINEMENTS + 1):
         widths = lp.as_floats([min(w / size, Fraction(10**6)) for w in scale])
         limit = float(min(reach / size, Fraction(10) ** 15))
-        found = _largest_cube(A, _local(rows, norms, origin, size), widths, limit)
+        found = _largest_cube(A, _local(rows, norms, origin, size), widths, limit, deadline)
         if found is None:
             return None
         radius, x = found
@@ -228,15 +310,19 @@ def _magnified(
     return origin, size, x
 
 
-def _largest_cube(A: lp.Array, b: lp.Array, widths: lp.Array, limit: float) -> tuple[float, lp.Array] | None:
+def _largest_cube(
+    A: lp.Array, b: lp.Array, widths: lp.Array, limit: float, deadline: Deadline
+) -> tuple[float, lp.Array] | None:
     """The largest cube, the nearest to the origin of those as large as it: far out floats have no digits left."""
     near = NEARBY * float(max(1.0, np.abs(b).max(), widths.max()))
     while near < limit:
-        found = lp.chebyshev_centre(A, b, widths, near)
-        if found is not None and (found[0] >= 1 - NEARLY or np.abs(found[1]).max() < (1 - NEARLY) * near):
+        found = lp.chebyshev_centre(A, b, widths, near, deadline)
+        if found is not None and (
+            found[0] >= 1 - NEARLY or np.abs(found[1]).max() < (1 - NEARLY) * near
+        ):
             return found
         near *= NEARBY
-    return lp.chebyshev_centre(A, b, widths, limit)
+    return lp.chebyshev_centre(A, b, widths, limit, deadline)
 
 
 def _local(rows: Rows, norms: list[Fraction], origin: Point, size: Fraction) -> lp.Array:
@@ -251,14 +337,18 @@ def _global(origin: Point, size: Fraction, x: lp.Array) -> Point:
 # --- text -----------------------------------------------------------------------------------------------------------
 
 
-def text(rows: Rows, names: Sequence[str] | None = None, relation: Relation | None = None) -> list[str]:
+def text(
+    rows: Rows, names: Sequence[str] | None = None, relation: Relation | None = None
+) -> list[str]:
     """The rows as a person writes them; ``relation`` replaces their own.
 
     Example:
         >>> text(Rows.of([[1, -2]], [Fraction(1, 2)], strict=[True]), ["a", "b"])
         ['a - 2*b < 0.5']
     """
-    variables = [Variable(name, j) for j, name in enumerate(names or [f"x[{j}]" for j in range(rows.n)])]
+    variables = [
+        Variable(name, j) for j, name in enumerate(names or [f"x[{j}]" for j in range(rows.n)])
+    ]
     shown = []
     for a, bound, strict in zip(rows.A, rows.b, rows.strict, strict=True):
         linear = Linear.total(dict(zip(variables, map(Fraction, a), strict=True)), -bound)

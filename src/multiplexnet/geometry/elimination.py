@@ -14,12 +14,13 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from multiplexnet.errors import EliminationError
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.magnitudes import refuse_far_rows
 from multiplexnet.geometry.parts import Bound, Parametric, Step
 from multiplexnet.geometry.polyhedron import without_redundant
-from multiplexnet.geometry.rows import Rows
-from multiplexnet.logic.formula import Atom, Linear, Symbol, Variable
-from multiplexnet.logic.text import formula_text
+from multiplexnet.language.formula import Atom, Linear, Symbol, Variable
+from multiplexnet.language.text import formula_text
 
 __all__ = ["Elimination", "coefficients", "eliminated", "growth", "parametric", "triangular"]
 
@@ -42,7 +43,7 @@ class Elimination:
     rest: tuple[Atom, ...]
 
 
-def eliminated(variable: Variable, rows: Sequence[Atom]) -> Elimination:
+def eliminated(variable: Variable, rows: Sequence[Atom], deadline: Deadline = NEVER) -> Elimination:
     """The rows (inequalities) that mention a variable, and the others together with what those imply without it.
 
     Raises:
@@ -54,16 +55,19 @@ def eliminated(variable: Variable, rows: Sequence[Atom]) -> Elimination:
         >>> [formula_text(row) for row in found.rest]
         ['y < 5']
     """
+    deadline.check()
     touching = [row for row in rows if row.linear.coefficient(variable)]
     others = [row for row in rows if not row.linear.coefficient(variable)]
     lower, upper = _sides(variable, touching)
     if len(lower) * len(upper) + len(others) > ROW_BUDGET:
-        names = sorted({s.name for row in touching for s, _ in row.linear.terms if isinstance(s, Variable)})
+        names = sorted(
+            {s.name for row in touching for s, _ in row.linear.summands if isinstance(s, Variable)}
+        )
         raise EliminationError(len(lower) * len(upper) + len(others), ROW_BUDGET, names)
     combined = [_combined(variable, low, high) for low in lower for high in upper]
     rest = _tightest([*others, *combined])
     if len(lower) * len(upper) > len(touching) and len(rest) <= PRUNED_ROWS:
-        rest = _pruned(rest)
+        rest = _pruned(rest, deadline)
     return Elimination(tuple(touching), tuple(rest))
 
 
@@ -73,7 +77,9 @@ def growth(variable: Variable, rows: Iterable[Atom]) -> int:
     return len(lower) * len(upper) - len(lower) - len(upper)
 
 
-def triangular(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Parametric:
+def triangular(
+    outputs: Sequence[Variable], rows: Sequence[Atom], deadline: Deadline = NEVER
+) -> Parametric:
     """The inequalities as a parametric part: bounds for one output after the other, and guards for the parameters.
 
     Example:
@@ -82,18 +88,22 @@ def triangular(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Parametric:
         >>> [v.name for v in part.outputs], [len(step.upper) for step in part.steps], part.guards
         (['x', 'y'], [1, 1], ())
     """
-    left, remaining = list(outputs), tuple(rows)
+    left = list(outputs)
+    remaining = tuple(rows)
     touching: dict[Variable, tuple[Atom, ...]] = {}
     while left:
         variable = min(left, key=lambda v: (growth(v, remaining), -v.index))
-        found = eliminated(variable, remaining)
+        found = eliminated(variable, remaining, deadline)
         touching[variable], remaining = found.touching, found.rest
         left.remove(variable)
     return parametric(tuple(reversed(touching)), rows, touching, remaining)
 
 
 def parametric(
-    order: Sequence[Variable], rows: Sequence[Atom], touching: Mapping[Variable, Sequence[Atom]], guards: Sequence[Atom]
+    order: Sequence[Variable],
+    rows: Sequence[Atom],
+    touching: Mapping[Variable, Sequence[Atom]],
+    guards: Sequence[Atom],
 ) -> Parametric:
     """The part with these rows whose outputs are bounded, in this order, by the rows that touch them.
 
@@ -101,11 +111,13 @@ def parametric(
         MagnitudeError: numbers that float64 cannot compute with; a guard over one value is decided without it.
     """
     bounds = (_solved(row, variable) for variable in order for row in touching[variable])
-    refuse_far_rows([*rows, *bounds, *(row for row in guards if len(row.linear.terms) > 1)])
+    refuse_far_rows([*rows, *bounds, *(row for row in guards if len(row.linear.summands) > 1)])
     known = set(order)
-    mentioned = {s for row in [*rows, *guards] for s, _ in row.linear.terms}
-    mentioned |= {s for v in order for row in touching[v] for s, _ in row.linear.terms}
-    parameters = tuple(s for s, _ in Linear.total(dict.fromkeys(mentioned - known, Fraction(1))).terms)
+    mentioned = {s for row in [*rows, *guards] for s, _ in row.linear.summands}
+    mentioned |= {s for v in order for row in touching[v] for s, _ in row.linear.summands}
+    parameters = tuple(
+        s for s, _ in Linear.total(dict.fromkeys(mentioned - known, Fraction(1))).summands
+    )
     closed = [half for row in rows for half in _halves(row)]
     return Parametric(
         tuple(order),
@@ -114,8 +126,13 @@ def parametric(
         tuple(coefficients(row.linear, parameters) for row in closed),
         tuple(-row.linear.constant for row in closed),
         tuple(row.relation == "<" for row in closed),
-        tuple(_step(variable, touching[variable], order[:j], parameters) for j, variable in enumerate(order)),
-        tuple(_affine(half, Fraction(1), (), parameters) for row in guards for half in _halves(row)),
+        tuple(
+            _step(variable, touching[variable], order[:j], parameters)
+            for j, variable in enumerate(order)
+        ),
+        tuple(
+            _affine(half, Fraction(1), (), parameters) for row in guards for half in _halves(row)
+        ),
     )
 
 
@@ -129,15 +146,17 @@ def _sides(variable: Variable, rows: Iterable[Atom]) -> tuple[list[Atom], list[A
 
 
 def _combined(variable: Variable, low: Atom, high: Atom) -> Atom:
-    linear = low.linear * high.linear.coefficient(variable) - high.linear * low.linear.coefficient(variable)
+    linear = low.linear * high.linear.coefficient(variable) - high.linear * low.linear.coefficient(
+        variable
+    )
     return Atom(_coprime(linear), "<" if "<" in (low.relation, high.relation) else "<=")
 
 
 def _coprime(linear: Linear) -> Linear:
-    if not linear.terms:
+    if not linear.summands:
         return linear
-    scale = lcm(*(c.denominator for _, c in linear.terms))
-    return linear * Fraction(scale, gcd(*(int(c * scale) for _, c in linear.terms)))
+    scale = lcm(*(c.denominator for _, c in linear.summands))
+    return linear * Fraction(scale, gcd(*(int(c * scale) for _, c in linear.summands)))
 
 
 def _tightest(rows: Iterable[Atom]) -> list[Atom]:
@@ -145,28 +164,28 @@ def _tightest(rows: Iterable[Atom]) -> list[Atom]:
     best: dict[object, Atom] = {}
     for row in rows:
         constant = row.linear.constant
-        if not row.linear.terms:
+        if not row.linear.summands:
             if constant > 0 or (constant == 0 and row.relation == "<"):
                 raise ValueError(f"the term is empty: its rows imply {formula_text(row)}")
             continue
-        key = (row.linear.terms, row.relation == "==")
+        key = (row.linear.summands, row.relation == "==")
         rank = (constant, row.relation == "<")
         if key not in best or rank > (best[key].linear.constant, best[key].relation == "<"):
             best[key] = row
     return list(best.values())
 
 
-def _pruned(rows: list[Atom]) -> list[Atom]:
+def _pruned(rows: list[Atom], deadline: Deadline) -> list[Atom]:
     """The rows without those that the other inequalities imply, every symbol taken for a free variable."""
     plain = [row for row in rows if row.relation != "=="]
-    symbols = list(dict.fromkeys(s for row in plain for s, _ in row.linear.terms))
+    symbols = list(dict.fromkeys(s for row in plain for s, _ in row.linear.summands))
     system = Rows.of(
         [coefficients(row.linear, symbols) for row in plain],
         [-row.linear.constant for row in plain],
         [row.relation == "<" for row in plain],
         n=len(symbols),
     )
-    kept = without_redundant(system)
+    kept = without_redundant(system, deadline)
     left = {(a, b, strict) for a, b, strict in zip(kept.A, kept.b, kept.strict, strict=True)}
     keys = zip(system.A, system.b, system.strict, strict=True)
     return [row for row in rows if row.relation == "=="] + [
@@ -184,14 +203,22 @@ def _halves(row: Atom) -> tuple[Atom, ...]:
 
 def coefficients(linear: Linear, symbols: Sequence[Symbol]) -> tuple[Fraction, ...]:
     """The coefficients of these symbols, zero where one does not occur."""
-    terms, zero = dict(linear.terms), Fraction(0)
+    terms = dict(linear.summands)
+    zero = Fraction(0)
     return tuple(terms.get(s, zero) for s in symbols)
 
 
-def _step(variable: Variable, rows: Sequence[Atom], before: Sequence[Variable], parameters: Sequence[Symbol]) -> Step:
+def _step(
+    variable: Variable,
+    rows: Sequence[Atom],
+    before: Sequence[Variable],
+    parameters: Sequence[Symbol],
+) -> Step:
     lower, upper = _sides(variable, rows)
     bounds = [
-        tuple(_affine(row, -1 / row.linear.coefficient(variable), before, parameters) for row in side)
+        tuple(
+            _affine(row, -1 / row.linear.coefficient(variable), before, parameters) for row in side
+        )
         for side in (lower, upper)
     ]
     return Step(*bounds)
@@ -202,7 +229,10 @@ def _solved(row: Atom, variable: Variable) -> Atom:
     return Atom(row.linear * (1 / abs(row.linear.coefficient(variable))), row.relation)
 
 
-def _affine(row: Atom, factor: Fraction, outputs: Sequence[Variable], parameters: Sequence[Symbol]) -> Bound:
+def _affine(
+    row: Atom, factor: Fraction, outputs: Sequence[Variable], parameters: Sequence[Symbol]
+) -> Bound:
     linear = row.linear * factor
-    constant, strict = linear.constant, row.relation == "<"
+    constant = linear.constant
+    strict = row.relation == "<"
     return Bound(coefficients(linear, outputs), coefficients(linear, parameters), constant, strict)

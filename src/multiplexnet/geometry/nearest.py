@@ -11,20 +11,21 @@ from collections.abc import Sequence
 from dataclasses import replace
 from fractions import Fraction
 
+from multiplexnet.compiler.terms import Term
 from multiplexnet.errors import EqualityError, ThinTermError
-from multiplexnet.geometry import simplex
-from multiplexnet.geometry.formats import FORMATS, Format, floor_log2, power_of_two
+from multiplexnet.exact import simplex
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import FORMATS, Format, floor_log2, power_of_two
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.parts import Part
-from multiplexnet.geometry.rows import Rows
 from multiplexnet.geometry.split import parts_of
-from multiplexnet.logic.formula import Atom, Linear, Variable
-from multiplexnet.logic.terms import Term
+from multiplexnet.language.formula import Atom, Linear, Variable
 
 __all__ = ["nearest_parts"]
 
 
 def nearest_parts(
-    term: Term, outputs: Sequence[Variable], form: Format | str
+    term: Term, outputs: Sequence[Variable], form: Format | str, deadline: Deadline = NEVER
 ) -> tuple[tuple[Part, ...], dict[Atom, Fraction]]:
     """The parts of a term, and by how much the right-hand side of each equality had to move (none: all are exact).
 
@@ -40,28 +41,34 @@ def nearest_parts(
     """
     form = FORMATS[form] if isinstance(form, str) else form
     try:
-        return parts_of(term, outputs, form), {}
+        return parts_of(term, outputs, form, deadline), {}
     except EqualityError as error:
         refusal: Exception = error
-    own = [row for row in term.rows if all(s in outputs for s, _ in row.linear.terms)]
-    point = _inside(own, dict(term.fixed))
+    own = [row for row in term.rows if all(s in outputs for s, _ in row.linear.summands)]
+    point = _inside(own, dict(term.fixed), deadline)
     size = max([abs(v) for v in point.values()] + [Fraction(1, 1 << form.precision)])
     finest = floor_log2(size) + 1 - form.precision
     for exponent in range(finest, finest + form.precision):
         moved = _moved(term, own, point, power_of_two(exponent), dict(term.fixed))
         try:
-            parts = parts_of(moved, outputs, form)
+            parts = parts_of(moved, outputs, form, deadline)
         except (EqualityError, ThinTermError) as error:
             refusal = error
             continue
         pairs = zip(term.rows, moved.rows, strict=True)
-        return parts, {old: abs(new.linear.constant - old.linear.constant) for old, new in pairs if new != old}
+        return parts, {
+            old: abs(new.linear.constant - old.linear.constant) for old, new in pairs if new != old
+        }
     raise refusal
 
 
-def _inside(rows: Sequence[Atom], fixed: dict[Variable, Fraction]) -> dict[Variable, Fraction]:
+def _inside(
+    rows: Sequence[Atom], fixed: dict[Variable, Fraction], deadline: Deadline
+) -> dict[Variable, Fraction]:
     """An exact point of the rows with slack in every inequality."""
-    variables = list(dict.fromkeys(s for row in rows for s, _ in row.linear.terms if isinstance(s, Variable)))
+    variables = list(
+        dict.fromkeys(s for row in rows for s, _ in row.linear.summands if isinstance(s, Variable))
+    )
     variables = [v for v in variables if v not in fixed]
     A: list[list[Fraction | int]] = []
     b: list[Fraction | int] = []
@@ -74,12 +81,16 @@ def _inside(rows: Sequence[Atom], fixed: dict[Variable, Fraction]) -> dict[Varia
             A.append([*(-c for c in a), 0])
             b.append(-bound)
     room: list[Fraction | int] = [*[0] * len(variables), 1]
-    found = simplex.maximise(room, Rows.of([*A, room], [*b, 1], n=len(room)))
+    found = simplex.maximise(room, Rows.of([*A, room], [*b, 1], n=len(room)), deadline=deadline)
     return dict(zip(variables, found.point, strict=False))
 
 
 def _moved(
-    term: Term, rows: Sequence[Atom], point: dict[Variable, Fraction], grid: Fraction, fixed: dict[Variable, Fraction]
+    term: Term,
+    rows: Sequence[Atom],
+    point: dict[Variable, Fraction],
+    grid: Fraction,
+    fixed: dict[Variable, Fraction],
 ) -> Term:
     """The term with its equalities moved so that they hold at the point rounded to the grid."""
     rounded = {v: round(c / grid) * grid for v, c in point.items()} | fixed
@@ -87,7 +98,9 @@ def _moved(
     def met(row: Atom) -> Atom:
         if row.relation != "==" or row not in rows:
             return row
-        value = sum((c * rounded[s] for s, c in row.linear.terms if isinstance(s, Variable)), Fraction(0))
-        return Atom(Linear(row.linear.terms, -value), "==")
+        value = sum(
+            (c * rounded[s] for s, c in row.linear.summands if isinstance(s, Variable)), Fraction(0)
+        )
+        return Atom(Linear(row.linear.summands, -value), "==")
 
     return replace(term, rows=tuple(map(met, term.rows)))

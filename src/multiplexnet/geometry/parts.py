@@ -15,8 +15,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from math import gcd
 
-from multiplexnet.logic.formula import Symbol, Variable
+from multiplexnet.language.formula import Symbol, Variable
 
 __all__ = ["Box", "Lattice", "Parametric", "Part", "Polyhedron"]
 
@@ -51,7 +52,8 @@ class Lattice:
     ``origin`` and ``basis`` (one row per output, integers) are such that all arithmetic is exact in the format.
     ``t`` obeys ``A t ≤ b`` (``strict`` rows ``<``), which implies ``|t| ≤ bound``, and ``anchor`` is a multiple of
     ``step`` strictly inside: half a step in every coordinate takes less than half of any slack. Where the rules leave
-    an output unbounded, A ends with ``cuts`` rows that bound it by what the grid can hold.
+    an output unbounded, or more room than multiples of the step have in the format, A ends with ``cuts`` rows that
+    bound it by what the grid can hold.
     """
 
     outputs: tuple[Variable, ...]
@@ -64,6 +66,12 @@ class Lattice:
     strict: tuple[bool, ...]
     anchor: tuple[Fraction, ...]
     cuts: int = 0
+
+    @property
+    def steps(self) -> dict[str, Fraction]:
+        """What the values of each output lie apart; constants have no step."""
+        pairs = zip(self.outputs, self.basis, strict=True)
+        return {variable.name: self.step * gcd(*row) for variable, row in pairs if any(row)}
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Exact answers about the set of some rows: empty, full-dimensional, bounded, which rows say nothing new.
 
-Floats propose (:mod:`multiplexnet.geometry.lp`), a point or multipliers in exact arithmetic prove; where the proposal
+Floats propose (:mod:`multiplexnet.exact.lp`), a point or multipliers in exact arithmetic prove; where the proposal
 proves nothing, the exact simplex decides. It needs no solver for formulas, so all of it works when a saved layer loads.
 """
 
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from fractions import Fraction
 
-from multiplexnet.geometry import lp, simplex
+from multiplexnet.exact import lp, simplex
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.equations import rank, solve
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.anchors import Point, anchor, centres, clearance
-from multiplexnet.geometry.linear import rank, solve
-from multiplexnet.geometry.rows import Rows
 
 __all__ = [
     "anchor",
@@ -31,26 +32,26 @@ CENTRE_BITS = 40
 """Bits that are kept of a float centre before it is tried exactly."""
 
 
-def interior_point(rows: Rows) -> Point | None:
+def interior_point(rows: Rows, deadline: Deadline = NEVER) -> Point | None:
     """A point with slack in every row if floats find one; ``None`` proves nothing."""
-    for centre in centres(rows, CENTRE_REACH):
+    for centre in centres(rows, CENTRE_REACH, deadline):
         point = tuple(c.limit_denominator(1 << CENTRE_BITS) for c in centre)
         if rows.contains_strictly(point):
             return point
     return None
 
 
-def is_empty(rows: Rows) -> bool:
+def is_empty(rows: Rows, deadline: Deadline = NEVER) -> bool:
     """Whether no point satisfies all rows, strict ones strictly.
 
     Example:
         >>> is_empty(Rows.of([[1], [-1]], [0, 0])), is_empty(Rows.of([[1], [-1]], [0, 0], strict=[True, False]))
         (False, True)
     """
-    return interior_point(rows) is None and _deepest(rows, rows.strict) is None
+    return interior_point(rows, deadline) is None and _deepest(rows, rows.strict, deadline) is None
 
 
-def implicit_equalities(rows: Rows) -> tuple[int, ...]:
+def implicit_equalities(rows: Rows, deadline: Deadline = NEVER) -> tuple[int, ...]:
     """The rows that hold with equality at every point of the set (which is not empty).
 
     While no point has slack in all other rows, the exact program that looks for one returns multipliers ``y ≥ 0`` with
@@ -60,14 +61,14 @@ def implicit_equalities(rows: Rows) -> tuple[int, ...]:
         >>> implicit_equalities(Rows.of([[1, 1], [-1, -1], [-1, 0]], [1, -1, 0]))
         (0, 1)
     """
-    if interior_point(rows) is not None:
+    if interior_point(rows, deadline) is not None:
         return ()
     found: set[int] = set()
     while True:
         wanted = [i not in found for i in range(len(rows))]
         if not any(wanted):
             return tuple(sorted(found))
-        best = _slack_program(rows, wanted)
+        best = _slack_program(rows, wanted, deadline)
         if best.status == "infeasible" or best.value < 0:
             raise ValueError("an empty set has no implicit equalities")
         if best.value > 0:
@@ -115,15 +116,21 @@ def _has_positive_combination(rows: Rows) -> bool:
     if weights is None:
         return False
     chosen = lp.independent_rows(A)
-    sizes = [Fraction(w) / (sum(map(abs, a)) or 1) for w, a in zip(weights.tolist(), rows.A, strict=True)]
+    sizes = [
+        Fraction(w) / (sum(map(abs, a)) or 1) for w, a in zip(weights.tolist(), rows.A, strict=True)
+    ]
     scale = (1 << CENTRE_BITS) / max(sizes)
-    rounded: dict[int, int] = {i: round(sizes[i] * scale) for i in set(range(len(rows))) - set(chosen)}
+    rounded: dict[int, int] = {
+        i: round(sizes[i] * scale) for i in set(range(len(rows))) - set(chosen)
+    }
     right = [-sum(rows.A[i][j] * w for i, w in rounded.items()) for j in range(rows.n)]
     rest = solve([[rows.A[i][j] for i in chosen] for j in range(rows.n)], right)
     return rest is not None and min(rest) > 0 and min(rounded.values(), default=1) > 0
 
 
-def is_redundant(rows: Rows, i: int, *, prefer: Sequence[int] = ()) -> bool:
+def is_redundant(
+    rows: Rows, i: int, *, prefer: Sequence[int] = (), deadline: Deadline = NEVER
+) -> bool:
     """Whether the other rows (which some point satisfies) imply row ``i``, by an exact program.
 
     Args:
@@ -133,7 +140,8 @@ def is_redundant(rows: Rows, i: int, *, prefer: Sequence[int] = ()) -> bool:
     """
     others = [k for k in range(len(rows)) if k != i]
     place = {k: j for j, k in enumerate(others)}
-    best = simplex.maximise(rows.A[i], rows.subset(others), prefer=[place[k] for k in prefer if k != i])
+    start = [place[k] for k in prefer if k != i]
+    best = simplex.maximise(rows.A[i], rows.subset(others), prefer=start, deadline=deadline)
     if best.status == "infeasible":
         return True
     if best.status == "unbounded" or best.value > rows.b[i]:
@@ -141,10 +149,10 @@ def is_redundant(rows: Rows, i: int, *, prefer: Sequence[int] = ()) -> bool:
     if best.value < rows.b[i] or not rows.strict[i]:
         return True
     beyond = Rows.of([[-c for c in rows.A[i]]], [-rows.b[i]], n=rows.n)
-    return is_empty(rows.subset(others) + beyond)
+    return is_empty(rows.subset(others) + beyond, deadline)
 
 
-def without_redundant(rows: Rows) -> Rows:
+def without_redundant(rows: Rows, deadline: Deadline = NEVER) -> Rows:
     """The rows without those that the others imply. Each row dropped is proved redundant; in doubt a row is kept.
 
     Example:
@@ -155,24 +163,26 @@ def without_redundant(rows: Rows) -> Rows:
     kept = list(range(len(rows)))
     for i in reversed(range(len(rows))):
         others = [k for k in kept if k != i]
-        answer = lp.maximise(A[i], A[others], b[others], reach=lp.FAR)
+        answer = lp.maximise(A[i], A[others], b[others], reach=lp.FAR, deadline=deadline)
         if answer is None or answer[0] > b[i] + lp.REDUNDANT_TOLERANCE * (1.0 + abs(b[i])):
             continue
         tight = lp.tight_rows(A[others], b[others], answer[1])
-        if is_redundant(rows.subset([*others, i]), len(others), prefer=tight):
+        if is_redundant(rows.subset([*others, i]), len(others), prefer=tight, deadline=deadline):
             kept = others
     return rows.subset(kept)
 
 
-def _deepest(rows: Rows, wanted: Sequence[bool]) -> Point | None:
+def _deepest(rows: Rows, wanted: Sequence[bool], deadline: Deadline) -> Point | None:
     """A point of the set with slack in every wanted row, or ``None`` if there is none."""
-    best = _slack_program(rows, wanted)
+    best = _slack_program(rows, wanted, deadline)
     enough = best.status != "infeasible" and (best.value > 0 or not any(wanted))
     return best.point[: rows.n] if enough else None
 
 
-def _slack_program(rows: Rows, wanted: Sequence[bool]) -> simplex.Optimum:
+def _slack_program(rows: Rows, wanted: Sequence[bool], deadline: Deadline) -> simplex.Optimum:
     """The largest ``t ≤ 1`` that can be the slack of all wanted rows together."""
     A = [[*a, int(w)] for a, w in zip(rows.A, wanted, strict=True)]
     A.append([0] * rows.n + [1])
-    return simplex.maximise([0] * rows.n + [1], Rows.of(A, [*rows.b, 1], n=rows.n + 1))
+    return simplex.maximise(
+        [0] * rows.n + [1], Rows.of(A, [*rows.b, 1], n=rows.n + 1), deadline=deadline
+    )

@@ -10,16 +10,16 @@
     choose      all terms of a block in one map           TermMaps
 """
 
-from multiplexnet.transforms.base import FORMATS, Transform
-from multiplexnet.transforms.choose import TermMaps
+from multiplexnet.transforms.base import DTYPES, Transform
 from multiplexnet.transforms.gauge import Gauge
 from multiplexnet.transforms.intervals import Intervals
 from multiplexnet.transforms.lattice import LatticeGauge
 from multiplexnet.transforms.parametric import ParametricGauge
 from multiplexnet.transforms.separable import PaperSeparable, Separable
+from multiplexnet.transforms.term_maps import TermMaps
 
 __all__ = [
-    "FORMATS",
+    "DTYPES",
     "Gauge",
     "Intervals",
     "LatticeGauge",

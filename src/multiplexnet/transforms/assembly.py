@@ -9,14 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from multiplexnet.transforms.base import rows_of
+from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["Assembly"]
 
 
-class Assembly(nn.Module):
+class Assembly(Tabled):
     """The positions of all K × D values among the values of the pieces.
 
     Args:
@@ -39,10 +40,13 @@ class Assembly(nn.Module):
     all_terms: Tensor
     one_term: Tensor
 
-    def __init__(self, piece: Tensor, row: Tensor, slot: Tensor, shapes: Sequence[tuple[int, int]]) -> None:
+    def __init__(
+        self, piece: Tensor, row: Tensor, slot: Tensor, shapes: Sequence[tuple[int, int]]
+    ) -> None:
         super().__init__()
         rows, columns = torch.tensor(shapes, device=piece.device).unbind(-1)
-        start, offset = (rows * columns).cumsum(0) - rows * columns, columns.cumsum(0) - columns
+        start = (rows * columns).cumsum(0) - rows * columns
+        offset = columns.cumsum(0) - columns
         tables = {
             "piece": piece,
             "row": row,
@@ -50,8 +54,7 @@ class Assembly(nn.Module):
             "all_terms": (start[piece] + row * columns[piece] + slot).flatten(),
             "one_term": offset[piece] + slot,
         }
-        for name, table in tables.items():
-            self.register_buffer(name, table, persistent=False)
+        self.hold(tables)
         self.count = len(shapes)
         # If one piece already has every value in its place, there is nothing to do.
         natural = torch.arange(len(self.all_terms), device=piece.device)
@@ -74,7 +77,9 @@ class Assembly(nn.Module):
     def _present(self, positions: Tensor, pieces: Sequence[Tensor], flat: Tensor) -> Tensor:
         return positions if len(pieces) == self.count else positions.clamp(max=flat.shape[-1] - 1)
 
-    def slice(self, start: int, stop: int, first: Sequence[int], shapes: Sequence[tuple[int, int]]) -> Assembly:
+    def slice(
+        self, start: int, stop: int, first: Sequence[int], shapes: Sequence[tuple[int, int]]
+    ) -> Assembly:
         """The assembly of terms ``start`` to ``stop``.
 
         Args:

@@ -9,7 +9,8 @@ terms are one tensor and not ten thousand objects::
 Each h_k maps all of R^n into the set of its part. What comes out satisfies the part exactly for every raw value; NaN
 comes out as NaN. ``parameters``, ``(*batch, 1 or T, p)`` or with index ``(*batch, p)``, are the known values u of parts
 whose bounds depend on them; other transforms take no notice. ``inverse`` and ``log_abs_det`` belong to the smooth map,
-before its values are rounded to floats.
+before its values are rounded to floats. ``unrounded`` does too, and knows that they were: a float x stands for all
+reals that are rounded to it, its *cell*.
 """
 
 from __future__ import annotations
@@ -23,10 +24,12 @@ from functools import lru_cache, wraps
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
+
+from multiplexnet.transforms.tables import Tabled
 
 __all__ = [
-    "FORMATS",
+    "DTYPES",
     "Precision",
     "Transform",
     "applied",
@@ -34,11 +37,13 @@ __all__ = [
     "finite",
     "gradient_floor",
     "in_full_precision",
+    "margin",
     "precision_of",
+    "quarter_cell",
     "rows_of",
 ]
 
-FORMATS = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 """The dtypes the guarantee is made for."""
 
 UNIT64 = 2.0**-53
@@ -82,8 +87,8 @@ def precision_of(dtype: torch.dtype) -> Precision:
         >>> precision_of(torch.float16).largest
         65504.0
     """
-    if dtype not in FORMATS:
-        names = ", ".join(str(d).removeprefix("torch.") for d in FORMATS)
+    if dtype not in DTYPES:
+        names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
         raise TypeError(f"no guarantee can be given in {dtype}; use one of {names}")
     info = torch.finfo(dtype)
     # One part in a thousand covers the second rounding of float64 → float32 → bfloat16, float16; 2⁻⁵⁰ covers float64.
@@ -92,6 +97,23 @@ def precision_of(dtype: torch.dtype) -> Precision:
     tiny = 2.0**-24 if dtype is torch.float16 else info.smallest_normal
     half = dtype in (torch.bfloat16, torch.float16)
     return Precision(dtype, unit, tiny, info.max, torch.float32 if half else dtype)
+
+
+def quarter_cell(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """A quarter of the distance between numbers of the dtype around ``x``, in float64.
+
+    Where x is a number of the dtype at the end of an interval, the reals of the interval that are rounded to x reach
+    from x to twice as far: this is their middle.
+
+    Example:
+        >>> quarter_cell(torch.tensor([1.0, 0.0, -5.0]), torch.float16).log2()
+        tensor([-12., -26., -10.], dtype=torch.float64)
+    """
+    info = torch.finfo(dtype)
+    y = x.detach().double()
+    least = max(info.smallest_normal * info.eps / 4, torch.finfo(torch.float64).smallest_normal)
+    quarter = torch.ldexp(torch.full_like(y, info.eps / 4), torch.frexp(y)[1] - 1)
+    return torch.where(y == 0, least, quarter.clamp(min=least))
 
 
 def finite(raw: Tensor) -> Tensor:
@@ -140,43 +162,71 @@ def rows_of(table: Tensor, index: Tensor) -> Tensor:
 
 def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     """``function.apply(…)``, or its ``forward`` alone where no gradient is wanted, which starts 40 µs earlier."""
-    wanted = torch.is_grad_enabled() and any(getattr(argument, "requires_grad", False) for argument in arguments)
+    wanted = torch.is_grad_enabled() and any(
+        getattr(argument, "requires_grad", False) for argument in arguments
+    )
     return (function.apply if wanted else function.forward)(*arguments)  # type: ignore[no-untyped-call]
 
 
-class Transform(nn.Module, ABC):
+def margin(value: float, count: int, axes: int = 1) -> Tensor:
+    """A constant close to 0 or 1 that a proof needs, as a table ``(T, 1, …)`` with so many axes after T; read row 0.
+
+    ONNX's exporter takes a plain number within 1e-8 of 0 for 0, and one within 1e-5 of 1 for 1, and leaves out the sum
+    or product. Tables it leaves alone.
+    """
+    return torch.full((count, *[1] * axes), value, dtype=torch.float64)
+
+
+class Transform(Tabled, ABC):
     """Maps of T terms, one row of every table per term.
 
     Args:
         dtype: of the values that come out, one of the four formats.
-        tables: constants by name, each with leading axis T. They become buffers; casts of the module leave their
-            dtype alone, since the guarantee is made of it, and only moves between devices reach them.
+        tables: constants by name, each with leading axis T. They are no buffers; casts leave their dtype alone, since
+            the guarantee is made of it, and only moves between devices reach them.
     """
 
     def __init__(self, dtype: torch.dtype, tables: Mapping[str, Tensor]) -> None:
         super().__init__()
         self.precision = precision_of(dtype)
-        for name, table in tables.items():
-            self.register_buffer(name, table, persistent=False)
+        self.hold(tables)
 
     def __len__(self) -> int:
         """The number T of terms."""
-        return next(len(table) for table in self.buffers(recurse=False))
+        return len(cast(Tensor, getattr(self, self.table_names[0])))
 
     def terms(self, start: int, stop: int) -> Self:
         """The transform of terms ``start`` to ``stop`` alone; it shares the memory of this one."""
         part = copy.copy(self)
-        part._buffers = {name: None if t is None else t[start:stop] for name, t in self._buffers.items()}
-        part._modules = {name: cast(Transform, module).terms(start, stop) for name, module in self._modules.items()}
+        part.hold({name: table[start:stop] for name, table in self.own_tables().items()})
+        part._modules = {
+            name: cast(Transform, module).terms(start, stop)
+            for name, module in self._modules.items()
+        }
         return part
 
     @abstractmethod
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         """``x = h_k(raw)``, exactly inside."""
 
     @abstractmethod
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         """A raw value that is mapped to ``x`` (up to rounding; ``x`` outside goes to the nearest end of the ray)."""
+
+    @abstractmethod
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        """The raw value, in float64, of the reals that ``x`` inside stands for.
+
+        As ``inverse``, but a point that is nearer to the boundary than the middle of its cell is taken to lie as far
+        inside as that: the floats at the boundary have densities of what was rounded to them, and not of the boundary
+        itself, where raw values are infinite.
+        """
 
     @abstractmethod
     def forward_and_log_det(
@@ -184,23 +234,23 @@ class Transform(nn.Module, ABC):
     ) -> tuple[Tensor, Tensor]:
         """``x`` and ``log |det ∂x/∂raw|``, of shape ``(*batch, T)`` or ``(*batch,)``, at least in float32."""
 
-    def log_abs_det(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def log_abs_det(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         """``log |det ∂x/∂raw|`` alone."""
         return self.forward_and_log_det(raw, index, parameters)[1]
 
-    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def nearest(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         """A point inside that is near ``x``; shapes as in ``forward``."""
-        return self.forward(self.inverse(x, index, parameters), index, parameters)
+        raw = torch.nan_to_num(
+            self.inverse(x, index, parameters)
+        )  # far out a ray may have no float64 numbers
+        return self.forward(raw, index, parameters)
 
     def _at(self, table: Tensor, index: Tensor | None) -> Tensor:
         """The table for all terms, or its rows for the chosen terms (one term needs no gather)."""
         if index is None:
             return table
         return table[0] if len(table) == 1 else rows_of(table, index)
-
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
-        def moved(table: Tensor) -> Tensor:
-            result = fn(table)
-            return result if result.dtype == table.dtype else table.to(result.device)
-
-        return cast(Self, super()._apply(moved, recurse))  # type: ignore[no-untyped-call]

@@ -20,14 +20,15 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from multiplexnet.compiler.cascade import EXACT, Cascade, Step
 from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade_known import known_values
-from multiplexnet.transforms.cascade_program import program_of
+from multiplexnet.transforms.cascade_program import Program, program_of
 from multiplexnet.transforms.cascade_walk import Option, Walk, straight_through
+from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["CascadeMap"]
 
@@ -37,7 +38,7 @@ SMALL = 2**24
 Decide = Callable[[Walk, Step, Sequence[Option]], Tensor]
 
 
-class CascadeMap(nn.Module):
+class CascadeMap(Tabled):
     """Raw values and logits to outputs that obey, exactly.
 
     Args:
@@ -57,30 +58,36 @@ class CascadeMap(nn.Module):
         if cascade.size >= EXACT:
             raise ValueError("the sums of this cascade are not exact in float64")
         self.cascade, self.precision = cascade, precision_of(dtype)
-        self.computing = torch.float32 if cascade.size < SMALL and dtype is not torch.float64 else torch.float64
+        self.computing = (
+            torch.float32 if cascade.size < SMALL and dtype is not torch.float64 else torch.float64
+        )
         self.in_values = len(cascade.visible)
         self.first_logit = dict(_first_logits(cascade))
         self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
-        self.program = program_of(cascade, self.first_logit)
-        spacing = torch.tensor([float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64)
-        self.register_buffer("spacing", spacing, persistent=False)
+        self._program = program_of(cascade, self.first_logit)
+        spacing = torch.tensor(
+            [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
+        )
+        self.hold({"spacing": spacing})
 
-    def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> CascadeMap:
-        """Moves to another device; the spacing keeps its dtype, whatever the module is cast to."""
-        self.spacing = self.spacing.to(fn(self.spacing).device)
-        return self
+    @property
+    def program(self) -> Program:
+        """The operations of the cascade."""
+        return self._program
 
     # --- values -----------------------------------------------------------------------------------------------------
 
     @in_full_precision
-    def forward(self, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None) -> Tensor:
+    def forward(
+        self, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None
+    ) -> Tensor:
         """The most probable option of every output, and in it the value that the raw value says.
 
         Returns:
             ``(*batch, in_values)``, NaN in rows whose inputs leave nothing.
         """
         flat, own, known = self._flat(values, logits, inputs)
-        return self._shaped(self._computed(flat, own, known), values.shape)
+        return self._shaped(self._computed(flat, own, known), values.shape, inputs)
 
     @in_full_precision
     def sample(
@@ -107,7 +114,7 @@ class CascadeMap(nn.Module):
         if noisy:
             uniform = _uniform(flat, generator)
             flat = flat + (torch.log(uniform) - torch.log1p(-uniform)).to(flat.dtype)
-        return self._shaped(self._computed(flat, own, known), values.shape)
+        return self._shaped(self._computed(flat, own, known), values.shape, inputs)
 
     def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """x, ``(D, B)``, in the dtype to compute in."""
@@ -136,7 +143,9 @@ class CascadeMap(nn.Module):
             walk.take(step, decide(walk, step, walk.options(step)))
         return walk
 
-    def _best(self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None) -> tuple[Tensor, Tensor]:
+    def _best(
+        self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
         """The ends of the possible option with the largest logit; NaN where none is possible."""
         lower, upper = walk.full(options[0].lower), walk.full(options[0].upper)
         if step.size == 1:
@@ -161,7 +170,9 @@ class CascadeMap(nn.Module):
     # --- probabilities ----------------------------------------------------------------------------------------------
 
     @in_full_precision
-    def log_prob(self, x: Tensor, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None) -> Tensor:
+    def log_prob(
+        self, x: Tensor, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None
+    ) -> Tensor:
         """The logarithm of the probability with which ``sample(noisy=True)`` gives x, ``(*batch,)``, in float64.
 
         It is −inf for x that disobey or do not lie on the grid. Gradients reach values and logits.
@@ -172,7 +183,9 @@ class CascadeMap(nn.Module):
         total = found.log_q
         for variable, (lower, upper) in found.ends.items():
             safe = torch.where(found.possible, given[variable], lower)
-            total = total + _log_mass(safe - lower, (upper - lower).clamp(min=0.0), flat[variable].double())
+            total = total + _log_mass(
+                safe - lower, (upper - lower).clamp(min=0.0), flat[variable].double()
+            )
         return torch.where(found.possible, total, -torch.inf).reshape(values.shape[:-1])
 
     @in_full_precision
@@ -193,7 +206,9 @@ class CascadeMap(nn.Module):
         """Outputs in steps, ``(D, B)``, in float64; whole numbers if they lie on the grid."""
         return x.reshape(-1, self.in_values).t().double() / self.spacing.unsqueeze(-1)
 
-    def _scored(self, given: Tensor, logits: Tensor | None, known: list[Tensor], like: Tensor) -> _Scored:
+    def _scored(
+        self, given: Tensor, logits: Tensor | None, known: list[Tensor], like: Tensor
+    ) -> _Scored:
         """Which options given outputs, ``(D, B)`` in steps, belong to, and how probable these are."""
         log_q = torch.zeros_like(given[0])
         possible = (given == given.round()).all(0)
@@ -228,7 +243,9 @@ class CascadeMap(nn.Module):
         """Raw values and logits that are mapped to x, as far as their dtype can say; x obeys and lies on the grid."""
         given, known = self._given(x, inputs)
         values = torch.zeros_like(given, dtype=torch.float64)
-        logits = torch.zeros((self.in_logits, given.shape[-1]), dtype=torch.float64, device=x.device)
+        logits = torch.zeros(
+            (self.in_logits, given.shape[-1]), dtype=torch.float64, device=x.device
+        )
 
         def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
             if step.variable >= self.in_values:
@@ -246,7 +263,9 @@ class CascadeMap(nn.Module):
 
         self._walk(known, given[0], decide)
         dtype, batch = self.precision.dtype, x.shape[:-1]
-        return values.t().to(dtype).reshape(x.shape), logits.t().to(dtype).reshape(*batch, self.in_logits)
+        return values.t().to(dtype).reshape(x.shape), logits.t().to(dtype).reshape(
+            *batch, self.in_logits
+        )
 
     @in_full_precision
     def nearest(self, x: Tensor, inputs: Tensor | None = None) -> Tensor:
@@ -271,7 +290,7 @@ class CascadeMap(nn.Module):
 
         walk = self._walk(known, given[0], decide)
         found = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(given)
-        return self._shaped(found.masked_fill(walk.refused, torch.nan), x.shape)
+        return self._shaped(found.masked_fill(walk.refused, torch.nan), x.shape, inputs)
 
     def _given(self, x: Tensor, inputs: Tensor | None) -> tuple[Tensor, list[Tensor]]:
         """Outputs as whole numbers ``(D, B)`` in the ranges of the variables."""
@@ -284,7 +303,12 @@ class CascadeMap(nn.Module):
     # --- shapes -----------------------------------------------------------------------------------------------------
 
     def _flat(
-        self, values: Tensor, logits: Tensor | None, inputs: Tensor | None, *, differentiable: bool = False
+        self,
+        values: Tensor,
+        logits: Tensor | None,
+        inputs: Tensor | None,
+        *,
+        differentiable: bool = False,
     ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
         """Raw values ``(D, B)``, logits ``(O, B)`` without NaN and infinities, and what is known of the inputs."""
         flat = values.reshape(-1, self.in_values).to(self.computing)
@@ -310,8 +334,12 @@ class CascadeMap(nn.Module):
         """The spacing, ``(D, 1)``, in the dtype of another tensor."""
         return self.spacing.to(like.dtype).unsqueeze(-1)
 
-    def _shaped(self, x: Tensor, shape: torch.Size) -> Tensor:
-        return x.t().to(self.precision.dtype).reshape(shape)
+    def _shaped(self, x: Tensor, shape: torch.Size, inputs: Tensor | None) -> Tensor:
+        """x ``(D, B)`` as ``(*batch, D)`` in the dtype of the layer; NaN where inputs are."""
+        found = x.t().to(self.precision.dtype).reshape(shape)
+        if inputs is None or not self.cascade.known:
+            return found
+        return found.masked_fill(inputs.isnan().any(-1, keepdim=True), torch.nan)
 
 
 @dataclass(frozen=True)
@@ -343,7 +371,9 @@ def _uniform(like: Tensor, generator: torch.Generator | None) -> Tensor:
     return drawn.clamp(1e-300, 1 - 1e-16)
 
 
-def _containing(walk: Walk, options: Sequence[Option], k: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+def _containing(
+    walk: Walk, options: Sequence[Option], k: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The ends and the number of the option that contains k, and whether there is one."""
     lower, upper = walk.full(options[0].lower), walk.full(options[0].upper)
     chosen, inside = torch.zeros_like(k, dtype=torch.int64), torch.zeros_like(k, dtype=torch.bool)
@@ -362,7 +392,9 @@ def _log_softmax_at(logits: Tensor, options: Sequence[Option], chosen: Tensor) -
     """The log-probability of the chosen option among the possible ones."""
     rows = []
     for option, logit in zip(options, logits.double().unbind(0), strict=True):
-        rows.append(logit if option.possible is None else logit.masked_fill(~option.possible, -torch.inf))
+        rows.append(
+            logit if option.possible is None else logit.masked_fill(~option.possible, -torch.inf)
+        )
     scores = torch.stack(rows)
     scores = torch.where((scores == -torch.inf).all(0), torch.zeros_like(scores), scores)
     return torch.log_softmax(scores, 0).gather(0, chosen.unsqueeze(0)).squeeze(0)
@@ -375,10 +407,20 @@ def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel.
     """
     first, last = steps <= 0, steps >= width
-    left = torch.where(first, torch.ones_like(steps), steps)  # any inner cell where the edge is not used
-    left = torch.log((left - 0.5).clamp(min=0.25)) - torch.log((width - left + 0.5).clamp(min=0.25)) - raw
+    left = torch.where(
+        first, torch.ones_like(steps), steps
+    )  # any inner cell where the edge is not used
+    left = (
+        torch.log((left - 0.5).clamp(min=0.25))
+        - torch.log((width - left + 0.5).clamp(min=0.25))
+        - raw
+    )
     right = torch.where(last, torch.zeros_like(steps), steps)
-    right = torch.log((right + 0.5).clamp(min=0.25)) - torch.log((width - right - 0.5).clamp(min=0.25)) - raw
+    right = (
+        torch.log((right + 0.5).clamp(min=0.25))
+        - torch.log((width - right - 0.5).clamp(min=0.25))
+        - raw
+    )
     zero = torch.zeros_like(raw)
     inner = first.logical_or(last).logical_not()
     overlap = torch.log(-torch.expm1(torch.where(inner, left - right, -torch.ones_like(left))))
@@ -395,7 +437,9 @@ class _Run(torch.autograd.Function):
     """
 
     @staticmethod
-    def forward(ctx: Any, owner: CascadeMap, values: Tensor, logits: Tensor | None, *known: Tensor) -> Tensor:
+    def forward(
+        ctx: Any, owner: CascadeMap, values: Tensor, logits: Tensor | None, *known: Tensor
+    ) -> Tensor:
         sigma = values.sigmoid()
         found, tape = owner.program.run(sigma, logits, known)
         ctx.owner, ctx.tape, ctx.sigma, ctx.logits = owner, tape, sigma, logits

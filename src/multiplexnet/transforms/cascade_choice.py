@@ -47,7 +47,8 @@ class CascadeChoice:
         """The log-probability of x, ``(*batch, D_b)``, under ``sample(noisy=True)``: ``(*batch,)``."""
         batch = torch.broadcast_shapes(x.shape[:-1], self.raw.shape[:-1])  # type: ignore[no-untyped-call]
         raw, given, inputs = (
-            None if t is None else t.expand(*batch, t.shape[-1]) for t in (self.raw, self.given, self.inputs)
+            None if t is None else t.expand(*batch, t.shape[-1])
+            for t in (self.raw, self.given, self.inputs)
         )
         assert raw is not None
         return self.maps.log_prob(x.expand(*batch, x.shape[-1]), raw, given, inputs)

@@ -42,7 +42,9 @@ def known_values(known: Sequence[Known], ranges: Sequence[Range], inputs: Tensor
     found = []
     for one, ends in zip(known, ranges, strict=True):
         if one.form not in parts:
-            parts[one.form] = _exact(one.form, inputs) if one.form.is_exact else _summed(one.form, inputs)
+            parts[one.form] = (
+                _exact(one.form, inputs) if one.form.is_exact else _summed(one.form, inputs)
+            )
         own = parts[one.form]
         value = own.whole.clamp(ends.lower, ends.upper) if isinstance(one, Whole) else own.bit(one)
         found.append(value)
@@ -70,7 +72,10 @@ class _Exact(_Parts):
 
     def bit(self, bit: Bit) -> Tensor:
         unit = Fraction(2) ** self._exponent
-        compared = [self._compared(threshold * unit, bit.closed) for threshold in (bit.threshold, bit.threshold - 1)]
+        compared = [
+            self._compared(threshold * unit, bit.closed)
+            for threshold in (bit.threshold, bit.threshold - 1)
+        ]
         return torch.where(self._negative, compared[1], compared[0]).double()
 
     def _compared(self, threshold: Fraction, closed: bool) -> Tensor:
@@ -106,7 +111,9 @@ class _Summed(_Parts):
     def bit(self, bit: Bit) -> Tensor:
         if bit.subtracts:
             least = self._least
-            return (least >= up(bit.threshold) if bit.closed else least > down(bit.threshold)).double()
+            return (
+                least >= up(bit.threshold) if bit.closed else least > down(bit.threshold)
+            ).double()
         return sum(
             (
                 (self._most >= up(t) if bit.closed else self._most > down(t)).double()

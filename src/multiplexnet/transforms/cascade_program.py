@@ -79,7 +79,9 @@ class Tape:
         """A tensor or a number as a tensor."""
         return value if isinstance(value, Tensor) else self.constant(value)
 
-    def add(self, operand: Operand, grad: Tensor, factor: float = 1.0, *, fresh: bool = False) -> None:
+    def add(
+        self, operand: Operand, grad: Tensor, factor: float = 1.0, *, fresh: bool = False
+    ) -> None:
         """``factor · grad`` goes to the gradient of a slot; ``fresh`` says that nobody else holds ``grad``."""
         if isinstance(operand, float):
             return
@@ -181,7 +183,9 @@ class Unless(Operation):
     otherwise: Operand
 
     def run(self, tape: Tape) -> None:
-        tape.slots[self.out] = torch.where(tape.tensor(self.mask), tape.tensor(self.otherwise), tape.tensor(self.end))
+        tape.slots[self.out] = torch.where(
+            tape.tensor(self.mask), tape.tensor(self.otherwise), tape.tensor(self.end)
+        )
 
     def back(self, tape: Tape) -> None:
         grad = tape.grads.pop(self.out, None)
@@ -206,9 +210,13 @@ class Extreme(Operation):
     def run(self, tape: Tape) -> None:
         result = tape.tensor(self.slots[0])
         for slot in self.slots[1:]:
-            result = (torch.maximum if self.is_largest else torch.minimum)(result, tape.tensor(slot))
+            result = (torch.maximum if self.is_largest else torch.minimum)(
+                result, tape.tensor(slot)
+            )
         if self.number is not None:
-            result = result.clamp(min=self.number) if self.is_largest else result.clamp(max=self.number)
+            result = (
+                result.clamp(min=self.number) if self.is_largest else result.clamp(max=self.number)
+            )
         tape.slots[self.out] = result
 
     def back(self, tape: Tape) -> None:
@@ -244,7 +252,9 @@ class Choice(Operation):
     def run(self, tape: Tape) -> None:
         lower, upper = self._interval(tape)
         if self.place is None:
-            tape.slots[self.out] = lower if isinstance(lower, Tensor) else torch.full_like(tape.values[0], lower)
+            tape.slots[self.out] = (
+                lower if isinstance(lower, Tensor) else torch.full_like(tape.values[0], lower)
+            )
             return
         width, value = tape.width[self.place], tape.values[self.place]
         if self.takes_points:
@@ -299,7 +309,9 @@ class Choice(Operation):
                 best = torch.where(better, logits[number], best)
             index.masked_fill_(better, number)
             lower = _replaced(tape, better, lower, self.ends[number][0])
-            upper = lower if self.takes_points else _replaced(tape, better, upper, self.ends[number][1])
+            upper = (
+                lower if self.takes_points else _replaced(tape, better, upper, self.ends[number][1])
+            )
         tape.chosen[self.out] = index
         return lower, upper
 
@@ -325,7 +337,11 @@ class Choice(Operation):
                 mask = self._not_chosen(tape, number)
                 for end, part in ((low, lower), (high, upper)):
                     if not isinstance(end, float):
-                        tape.add(end, part if mask is None else part.masked_fill(mask, 0.0), fresh=mask is not None)
+                        tape.add(
+                            end,
+                            part if mask is None else part.masked_fill(mask, 0.0),
+                            fresh=mask is not None,
+                        )
         torch.mul(tape.width[self.place], grad, out=tape.raw_grads[self.place])
 
     def _not_chosen(self, tape: Tape, number: int) -> Tensor | None:
@@ -373,7 +389,9 @@ class Program:
     guards: tuple[int, ...]
     constants: dict[Constant, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
-    def run(self, sigma: Tensor, logits: Tensor | None, known: Sequence[Tensor]) -> tuple[Tensor, Tape]:
+    def run(
+        self, sigma: Tensor, logits: Tensor | None, known: Sequence[Tensor]
+    ) -> tuple[Tensor, Tape]:
         """The whole numbers of all outputs, ``(D, B)``, NaN in rows that have none, and how they came about.
 
         Args:
@@ -384,7 +402,9 @@ class Program:
         values, width = torch.empty_like(sigma), torch.empty_like(sigma)
         slots: list[Tensor | None] = [None] * self.slots
         slots[self.variables - len(known) : self.variables] = known
-        tape = Tape(slots, sigma.unbind(0), width.unbind(0), values.unbind(0), logits, self.constants)
+        tape = Tape(
+            slots, sigma.unbind(0), width.unbind(0), values.unbind(0), logits, self.constants
+        )
         for operation in self.operations:
             operation.run(tape)
         nothing = (width < 0).any(0)
@@ -409,7 +429,9 @@ def program_of(cascade: Cascade, first_logit: dict[int, int]) -> Program:
     guards = tuple(builder.holds(clause) for clause in cascade.guards)
     for step in cascade.steps:
         builder.step(step)
-    return Program(len(cascade.outputs), len(cascade.ranges), builder.slots, tuple(builder.operations), guards)
+    return Program(
+        len(cascade.outputs), len(cascade.ranges), builder.slots, tuple(builder.operations), guards
+    )
 
 
 class _Builder:
@@ -445,7 +467,9 @@ class _Builder:
             else:
                 known = dict(base[0])
                 more = tuple((v, c - known.get(v, 0)) for v, c in terms if c != known.get(v, 0))
-                operation = Affine(self._slot(), self._affine[base], more, float(constant - base[1]))
+                operation = Affine(
+                    self._slot(), self._affine[base], more, float(constant - base[1])
+                )
             self.operations.append(operation)
             self._affine[key] = operation.out
             self._meaning[operation.out] = key
@@ -464,7 +488,10 @@ class _Builder:
         best = None
         for candidate in {key for term in terms for key in self._by_term.get(term, ())[-24:]}:
             own = set(candidate[0])
-            if own <= wanted and (price := len(wanted) - len(own) + (candidate[1] != constant)) < cost:
+            if (
+                own <= wanted
+                and (price := len(wanted) - len(own) + (candidate[1] != constant)) < cost
+            ):
                 best, cost = candidate, price
         return best
 
@@ -557,7 +584,10 @@ class _Builder:
         bottom, top = float(bucket.range.lower), float(bucket.range.upper)
         lowers = [self._unless(x, c, self._lower(x, c), bottom) for c in bucket.lower]
         uppers = [self._unless(x, c, self._upper(x, c), top) for c in bucket.upper]
-        lower, upper = self.extreme([bottom, *lowers], largest=True), self.extreme([top, *uppers], largest=False)
+        lower, upper = (
+            self.extreme([bottom, *lowers], largest=True),
+            self.extreme([top, *uppers], largest=False),
+        )
         gaps = [self._gap(x, clause) for clause in bucket.gaps]
         ends: list[tuple[Operand, Operand]] = []
         tests: list[tuple[int, ...] | None] = []
@@ -567,26 +597,37 @@ class _Builder:
                 tests.append(self._value_tests(float(value), lower, upper, gaps))
         else:
             for sides in step.sides:
-                low = self.extreme([lower, *(g[1] for g, up in zip(gaps, sides, strict=False) if up)], largest=True)
+                low = self.extreme(
+                    [lower, *(g[1] for g, up in zip(gaps, sides, strict=False) if up)], largest=True
+                )
                 high = self.extreme(
-                    [upper, *(g[0] for g, up in zip(gaps, sides, strict=False) if not up)], largest=False
+                    [upper, *(g[0] for g, up in zip(gaps, sides, strict=False) if not up)],
+                    largest=False,
                 )
                 ends.append(self._as_point(low, high))
                 tests.append(self._tests([self._at_most(low, high)]))
         place = x if x < len(self._cascade.visible) else None
-        self.operations.append(Choice(x, place, tuple(ends), tuple(tests), self._first_logit.get(x)))
+        self.operations.append(
+            Choice(x, place, tuple(ends), tuple(tests), self._first_logit.get(x))
+        )
 
     def _lower(self, x: int, clause: Clause) -> Operand:
-        return self.extreme([self.end(x, row) for row in clause if row.coefficient(x) < 0], largest=False)
+        return self.extreme(
+            [self.end(x, row) for row in clause if row.coefficient(x) < 0], largest=False
+        )
 
     def _upper(self, x: int, clause: Clause) -> Operand:
-        return self.extreme([self.end(x, row) for row in clause if row.coefficient(x) > 0], largest=True)
+        return self.extreme(
+            [self.end(x, row) for row in clause if row.coefficient(x) > 0], largest=True
+        )
 
     def _gap(self, x: int, clause: Clause) -> tuple[Operand, Operand]:
         """The largest value below a gap, and the smallest above; a gap that other rows close ends just below itself."""
         above, below = self._lower(x, clause), self._upper(x, clause)
         just_below = self._less_one(above)
-        return self._unless(x, clause, self.extreme([below, just_below], largest=False), just_below), above
+        return self._unless(
+            x, clause, self.extreme([below, just_below], largest=False), just_below
+        ), above
 
     def _less_one(self, operand: Operand) -> Operand:
         if isinstance(operand, float):

@@ -41,7 +41,9 @@ class Walk:
 
     def __init__(self, cascade: Cascade, known: Sequence[Tensor], like: Tensor) -> None:
         self._cascade, self._like = cascade, like
-        self.values: dict[int, Tensor] = {len(cascade.outputs) + i: value for i, value in enumerate(known)}
+        self.values: dict[int, Tensor] = {
+            len(cascade.outputs) + i: value for i, value in enumerate(known)
+        }
 
     @property
     def refused(self) -> Tensor:
@@ -53,7 +55,11 @@ class Walk:
 
     def full(self, number: Number) -> Tensor:
         """The number as a tensor ``(B,)``, in the dtype to compute in."""
-        return number.expand(self._like.shape) if isinstance(number, Tensor) else torch.full_like(self._like, number)
+        return (
+            number.expand(self._like.shape)
+            if isinstance(number, Tensor)
+            else torch.full_like(self._like, number)
+        )
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
@@ -90,7 +96,9 @@ class Walk:
 
     def _unless_held(self, x: int, clause: Clause, end: Number, otherwise: Number) -> Number:
         others = [row for row in clause if not row.coefficient(x)]
-        return torch.where(self._any(others), self.full(otherwise), self.full(end)) if others else end
+        return (
+            torch.where(self._any(others), self.full(otherwise), self.full(end)) if others else end
+        )
 
     # --- options ----------------------------------------------------------------------------------------------------
 
@@ -105,8 +113,12 @@ class Walk:
             return [self._at(float(value), lower, upper, gaps) for value in step.values]
         found = []
         for sides in step.sides:
-            low = _largest([lower, *(above for (_, above), up in zip(gaps, sides, strict=False) if up)])
-            high = _smallest([upper, *(below for (below, _), up in zip(gaps, sides, strict=False) if not up)])
+            low = _largest(
+                [lower, *(above for (_, above), up in zip(gaps, sides, strict=False) if up)]
+            )
+            high = _smallest(
+                [upper, *(below for (below, _), up in zip(gaps, sides, strict=False) if not up)]
+            )
             found.append(Option(low, high, None if step.size == 1 else self._mask(low, high)))
         return found
 
@@ -115,7 +127,9 @@ class Walk:
         above, below = self._lower(x, clause), self._upper(x, clause)
         return self._unless_held(x, clause, _smallest([below, above - 1.0]), above - 1.0), above
 
-    def _at(self, value: float, lower: Number, upper: Number, gaps: Sequence[tuple[Number, Number]]) -> Option:
+    def _at(
+        self, value: float, lower: Number, upper: Number, gaps: Sequence[tuple[Number, Number]]
+    ) -> Option:
         possible = self._mask(lower, value) & self._mask(value, upper)
         for below, above in gaps:
             possible = possible & (self._mask(value, below) | self._mask(above, value))
@@ -159,4 +173,6 @@ def _smallest(numbers: Sequence[Number]) -> Number:
 
 
 def _parted(numbers: Sequence[Number]) -> tuple[list[float], list[Tensor]]:
-    return [n for n in numbers if not isinstance(n, Tensor)], [n for n in numbers if isinstance(n, Tensor)]
+    return [n for n in numbers if not isinstance(n, Tensor)], [
+        n for n in numbers if isinstance(n, Tensor)
+    ]

@@ -12,7 +12,7 @@ inverse and the determinant are closed: ``log|det| = (n − 1) log(tanh G / G) +
 Everything is computed in float64 and rounded once at the end. The error δ of that rounding is bounded beforehand,
 ``|δ_j| ≤ unit (|c_j| + r |q_j|) + tiny``, and taken off the slacks (the part in c) and added to the gauge (the part in
 q): then ``r G ≤ 1`` alone implies ``a_i·x < b_i`` for the floats that come out. The proof, with every rounding, is in
-``docs/guarantee.md``.
+``docs/understand/guarantee.md``.
 """
 
 from __future__ import annotations
@@ -40,10 +40,11 @@ from multiplexnet.transforms.base import (
     gradient_floor,
     in_full_precision,
     precision_of,
+    quarter_cell,
     rows_of,
 )
 
-__all__ = ["Gauge", "Rows", "gauge_rows"]
+__all__ = ["Gauge", "GaugeRows", "gauge_rows"]
 
 SAFETY = 2.0**-46
 """Taken off every slack: covers the few float64 roundings that no sum over rows or columns multiplies."""
@@ -65,7 +66,7 @@ CHUNK = 2**19
 
 
 @dataclass(frozen=True)
-class Rows:
+class GaugeRows:
     """The rows of one polyhedron as seen from its anchor: row i of a direction q is ``W_i·q + E_i·|q|``.
 
     If that is at most 1/r for all i, the rounded point ``c + r q`` satisfies every row, strictly.
@@ -82,8 +83,13 @@ class Rows:
 
 
 def gauge_rows(
-    A: Sequence[Sequence[Fraction]], b: Sequence[Fraction], anchor: Sequence[Fraction], *, unit: float, tiny: float
-) -> Rows:
+    A: Sequence[Sequence[Fraction]],
+    b: Sequence[Fraction],
+    anchor: Sequence[Fraction],
+    *,
+    unit: float,
+    tiny: float,
+) -> GaugeRows:
     """The rows of ``A x ≤ b`` around a representable anchor strictly inside.
 
     A row whose slack rounding could use up is taken *loosely*: the anchor is a number of the format, so rounding
@@ -92,17 +98,23 @@ def gauge_rows(
     Raises:
         ValueError: the anchor is not strictly inside.
     """
-    normals = np.array([[float(a) if a else 0.0 for a in row] for row in A], dtype=np.float64).reshape(
-        len(A), len(anchor)
-    )
+    normals = np.array(
+        [[float(a) if a else 0.0 for a in row] for row in A], dtype=np.float64
+    ).reshape(len(A), len(anchor))
     margin = [Fraction(unit) * abs(c) + Fraction(tiny) for c in anchor]
-    W, E, room = np.zeros_like(normals), np.zeros_like(normals), list[float]()
-    relative = unit + 4 * (len(anchor) + 8) * UNIT64  # rounding of the point, and of the row products
+    W = np.zeros_like(normals)
+    E = np.zeros_like(normals)
+    room = list[float]()
+    relative = (
+        unit + 4 * (len(anchor) + 8) * UNIT64
+    )  # rounding of the point, and of the row products
     for i, (row, bound) in enumerate(zip(A, b, strict=True)):
         slack = bound - sum((a * c for a, c in zip(row, anchor, strict=True) if a), Fraction(0))
         left = slack - sum((abs(a) * e for a, e in zip(row, margin, strict=True) if a), Fraction(0))
         if slack <= 0:
-            raise ValueError(f"the anchor does not lie strictly inside row {i}: its slack is {float(slack):g}")
+            raise ValueError(
+                f"the anchor does not lie strictly inside row {i}: its slack is {float(slack):g}"
+            )
         if slack < LEAST_SLACK:
             raise ValueError(f"the slack of the anchor in row {i} is too small for float64")
         if left >= slack / 2:
@@ -112,16 +124,18 @@ def gauge_rows(
         else:
             room.append(float(slack))
             E[i] = LOOSE * np.abs(normals[i]) / (room[i] * (1 - SAFETY))
-    return Rows(W, E, room)
+    return GaugeRows(W, E, room)
 
 
-def range_rows(anchor: Sequence[Fraction], precision: Precision) -> Rows:
+def range_rows(anchor: Sequence[Fraction], precision: Precision) -> GaugeRows:
     """The rows that keep every coordinate below the largest number of the format."""
-    room = [(Fraction(precision.largest) - abs(c)) * Fraction(1 - 2 * precision.unit) for c in anchor]
+    room = [
+        (Fraction(precision.largest) - abs(c)) * Fraction(1 - 2 * precision.unit) for c in anchor
+    ]
     if min(room) <= 0:
         raise ValueError("the anchor lies at the end of the format")
     E = np.diag([(1 + precision.unit) / float(r) for r in room])
-    return Rows(np.zeros_like(E), E)
+    return GaugeRows(np.zeros_like(E), E)
 
 
 class Scale(NamedTuple):
@@ -138,26 +152,29 @@ class Scale(NamedTuple):
     reach: float = math.inf
 
 
-def whitening(rows: Rows, scale: Scale) -> np.ndarray:
+def whitening(rows: GaugeRows, scale: Scale) -> np.ndarray:
     """``√n (WᵀW)^{−1/2}``, symmetric so that raw value j belongs to output j; scales of columns are taken out first.
 
     Directions that no row restricts keep the scale of their columns.
     """
-    W, E = rows.W[: scale.rows], rows.E[: scale.rows]
+    W = rows.W[: scale.rows]
+    E = rows.E[: scale.rows]
     size = np.maximum(np.abs(W), E / LOOSE)
     columns = size.max(axis=0, initial=0.0)
     columns[columns == 0] = 1.0 / scale.unit
     scaled = np.where(W != 0, W, size) / columns
     values, vectors = np.linalg.eigh(scaled.T @ scaled)
     n = len(columns)
-    roots = np.where(values > 1e-10 * max(values.max(), 1e-300), np.sqrt(n / np.maximum(values, 1e-300)), 1.0)
+    roots = np.where(
+        values > 1e-10 * max(values.max(), 1e-300), np.sqrt(n / np.maximum(values, 1e-300)), 1.0
+    )
     M = np.asarray(((vectors * roots) @ vectors.T) / columns[:, None])
     return M * min(1.0, scale.reach / max(float(np.abs(M).max(initial=0.0)), 1e-300))
 
 
 def gauge_tables(
-    rows: Sequence[Rows],
-    limits: Sequence[Rows],
+    rows: Sequence[GaugeRows],
+    limits: Sequence[GaugeRows],
     anchors: Sequence[Sequence[Fraction]],
     scales: Sequence[Scale],
     *,
@@ -169,7 +186,9 @@ def gauge_tables(
     ``tight``, ``(T, m, n)``, and else one bound ``(T, 1, n)`` for all rows.
     """
     n = max(len(anchor) for anchor in anchors)
-    m = 1 + max(len(r.W) + (len(limit.W) if tight else 0) for r, limit in zip(rows, limits, strict=True))
+    m = 1 + max(
+        len(r.W) + (len(limit.W) if tight else 0) for r, limit in zip(rows, limits, strict=True)
+    )
     tables = {
         "anchor": np.zeros((len(rows), n)),
         "whiten": np.zeros((len(rows), n, n)),
@@ -179,15 +198,20 @@ def gauge_tables(
         "log_det": np.zeros(len(rows)),
         "dimension": np.array([float(len(anchor)) for anchor in anchors]),
     }
-    for k, (row, limit, anchor, scale) in enumerate(zip(rows, limits, anchors, scales, strict=True)):
-        d, M = len(anchor), whitening(row, scale)
+    for k, (row, limit, anchor, scale) in enumerate(
+        zip(rows, limits, anchors, scales, strict=True)
+    ):
+        d = len(anchor)
+        M = whitening(row, scale)
         tables["anchor"][k, :d] = [float(c) for c in anchor]
         tables["whiten"][k, :d, :d] = M
         tables["unwhiten"][k, :d, :d] = np.linalg.inv(M)
         tables["log_det"][k] = np.linalg.slogdet(M)[1]
         tables["rows"][k, : len(row.W), :d] = row.W
         E = np.concatenate([row.E, limit.E])
-        tables["errors"][k, : len(E) if tight else 1, :d] = E if tight else E.max(axis=0, keepdims=True)
+        tables["errors"][k, : len(E) if tight else 1, :d] = (
+            E if tight else E.max(axis=0, keepdims=True)
+        )
     return {name: torch.from_numpy(table) for name, table in tables.items()}
 
 
@@ -245,7 +269,9 @@ def largest_row(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor
 def gauge(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor, Tensor]:
     """G(q), an upper bound of 0 and of every row, and the row that is the largest."""
     value, row = largest_row(q, index, tables)
-    return (value if tables.tight else value + times(tables.errors, q.abs(), index).squeeze(-1)), row
+    return (
+        value if tables.tight else value + times(tables.errors, q.abs(), index).squeeze(-1)
+    ), row
 
 
 def radius(G: Tensor) -> Tensor:
@@ -278,7 +304,8 @@ def projected(d: Tensor, rows: Tensor) -> Tensor:
     (FISTA); rows of zeros have no effect.
     """
     length = rows.norm(dim=-1).clamp(min=1e-300)
-    W, bound = rows / length.unsqueeze(-1), torch.where(length > 1e-300, 1 / length, 1.0)
+    W = rows / length.unsqueeze(-1)
+    bound = torch.where(length > 1e-300, 1 / length, 1.0)
     step = 1 / torch.linalg.matrix_norm(W, 2).clamp(min=1.0).square().unsqueeze(-1)
     surplus = torch.einsum("...tn,tmn->...tm", d, W) - bound
     old = ahead = torch.zeros_like(surplus)
@@ -314,7 +341,9 @@ class _Radial(torch.autograd.Function):
         tables = Tables(anchor, whiten, rows, errors)
         grid = None if origin is None or basis is None else Grid(origin, basis)
         parts = [_point(tables, grid, dtype, *part) for part in _chunks(rows, z, index)]
-        return parts[0] if len(parts) == 1 else tuple(torch.cat(p) for p in zip(*parts, strict=True))
+        return (
+            parts[0] if len(parts) == 1 else tuple(torch.cat(p) for p in zip(*parts, strict=True))
+        )
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -327,18 +356,24 @@ class _Radial(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         z, index, whiten, rows, basis, *saved = ctx.saved_tensors
         parts = [
-            _pulled_back(whiten, rows, basis, ctx.floor, *part) for part in _chunks(rows, z, index, grads[0], *saved)
+            _pulled_back(whiten, rows, basis, ctx.floor, *part)
+            for part in _chunks(rows, z, index, grads[0], *saved)
         ]
         return parts[0] if len(parts) == 1 else torch.cat(parts), *[None] * 9
 
 
-def _chunks(rows: Tensor, z: Tensor, index: Tensor | None, *others: Tensor) -> list[tuple[Any, ...]]:
+def _chunks(
+    rows: Tensor, z: Tensor, index: Tensor | None, *others: Tensor
+) -> list[tuple[Any, ...]]:
     """The batch in chunks; in one piece while a graph is recorded."""
     size = max(1024, CHUNK // (rows.shape[1] * (len(rows) if index is None else rows.shape[2])))
     if torch.compiler.is_compiling() or z.shape[0] <= size:
         return [(z, index, *others)]
     slices = [slice(start, start + size) for start in range(0, len(z), size)]
-    return [(z[part], None if index is None else index[part], *(other[part] for other in others)) for part in slices]
+    return [
+        (z[part], None if index is None else index[part], *(other[part] for other in others))
+        for part in slices
+    ]
 
 
 def _point(
@@ -349,8 +384,13 @@ def _point(
     G, row = gauge(q, index, tables)
     x = torch.addcmul(_take(tables.anchor, index), q, radius(G).unsqueeze(-1))
     if grid is not None:
-        t, origin = torch.round(x), _take(grid.origin, index)
-        x = torch.addmm(origin, t, grid.basis[0].mT) if len(grid.basis) == 1 else origin + times(grid.basis, t, index)
+        t = torch.round(x)
+        origin = _take(grid.origin, index)
+        x = (
+            torch.addmm(origin, t, grid.basis[0].mT)
+            if len(grid.basis) == 1
+            else origin + times(grid.basis, t, index)
+        )
     return x.to(dtype), G, row, q
 
 
@@ -377,7 +417,8 @@ def _pulled_back(
     along = (g * q).sum(-1) * decline
     pulled = torch.addcmul(g * r.unsqueeze(-1), w, along.unsqueeze(-1))
     if z.dtype is not torch.float64:
-        pulled, whiten = pulled.float(), whiten.float()
+        pulled = pulled.float()
+        whiten = whiten.float()
     return _transposed(whiten, pulled, index, shared=z.dim() == 3 and z.shape[-2] == 1).to(z.dtype)
 
 
@@ -441,29 +482,42 @@ class Gauge(Transform):
         ]
         limits = [range_rows(p.anchor, precision) for p in parts]
         tight = precision.unit > 1e-4 or any(((r.W == 0) & (r.E != 0)).any() for r in rows)
-        scales = scales or [Scale(len(part.A), reach=min(precision.largest / 8, FURTHEST)) for part in parts]
-        super().__init__(dtype, gauge_tables(rows, limits, [p.anchor for p in parts], scales, tight=tight))
+        scales = scales or [
+            Scale(len(part.A), reach=min(precision.largest / 8, FURTHEST)) for part in parts
+        ]
+        super().__init__(
+            dtype, gauge_tables(rows, limits, [p.anchor for p in parts], scales, tight=tight)
+        )
         self.floor = gradient_floor(dtype)
 
     def read(self, select: Tensor) -> None:
         """From now on read raw values ``select @ raw``, ``select`` of shape ``(T, n, number of raw values)``."""
-        self.whiten, self.unwhiten = self.whiten @ select, select.mT @ self.unwhiten
+        self.whiten = self.whiten @ select
+        self.unwhiten = select.mT @ self.unwhiten
 
     @property
     def tables(self) -> Tables:
         return Tables(self.anchor, self.whiten, self.rows, self.errors)
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         return self.on_grid(raw, index, None, self.precision.dtype)
 
-    def on_grid(self, raw: Tensor, index: Tensor | None, grid: Grid | None, dtype: torch.dtype) -> Tensor:
+    def on_grid(
+        self, raw: Tensor, index: Tensor | None, grid: Grid | None, dtype: torch.dtype
+    ) -> Tensor:
         """The map, followed by what ``grid`` says, as numbers of the dtype."""
         flat, chosen = self._flat(raw, index)
         x: Tensor
-        x, *_ = applied(_Radial, flat, chosen, *self.tables, *(grid or (None, None)), dtype, self.floor)
+        x, *_ = applied(
+            _Radial, flat, chosen, *self.tables, *(grid or (None, None)), dtype, self.floor
+        )
         return x.reshape(self._shape(raw, index, x.shape[-1]))
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         flat, chosen = self._flat(x, index)
         d = flat.double() - _take(self.anchor, chosen)
         G = gauge(d, chosen, self.tables)[0].clamp(1e-8, 1 - UNIT64)
@@ -471,12 +525,32 @@ class Gauge(Transform):
         raw = times(self.unwhiten, q, chosen).to(self.precision.dtype)
         return raw.reshape(self._shape(x, index, raw.shape[-1]))
 
-    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        return self.off_grid(x, quarter_cell(x, self.precision.dtype), index)
+
+    def off_grid(self, x: Tensor, cell: Tensor, index: Tensor | None) -> Tensor:
+        """:meth:`unrounded` of points that stand for cells of this size; ``cell`` has the shape of ``x``."""
+        (flat, chosen), (own, _) = self._flat(x.double(), index), self._flat(cell, index)
+        d = flat - _take(self.anchor, chosen)
+        change = times(self.rows.abs(), own, chosen).amax(-1)
+        if self.tables.tight:
+            change = torch.maximum(change, times(self.errors, own, chosen).amax(-1))
+        found = gauge(d, chosen, self.tables)[0].clamp(min=1e-8)
+        G = torch.minimum(found, 1 - change.clamp(UNIT64, 0.5))
+        q = d * (torch.atanh(G) / found).unsqueeze(-1)
+        raw = times(self.unwhiten, q, chosen)
+        return raw.reshape(self._shape(x, index, raw.shape[-1]))
+
+    def nearest(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         """The projection of ``x`` onto the closure, up to some digits, and from there the ray towards the anchor."""
         if index is not None:
             return super().nearest(x, index, parameters)
         d = x.double() - self.anchor
-        near: Tensor = self(self.inverse(self.anchor + projected(d, self.rows)))
+        near: Tensor = self(torch.nan_to_num(self.inverse(self.anchor + projected(d, self.rows))))
         return near
 
     def forward_and_log_det(
@@ -487,8 +561,14 @@ class Gauge(Transform):
         value, row = gauge(q.detach(), chosen, self.tables)
         G = exactly(value, (F.embedding(row, self.rows.flatten(0, 1)) * q).sum(-1)).clamp(min=1e-8)
         log_radius = torch.log(torch.tanh(G) / G)
-        log_det = (_take(self.dimension, chosen) - 1) * log_radius + log_slope(G) + _take(self.log_det, chosen)
-        return self(raw, index), log_det.to(self.precision.computing).reshape(self._shape(raw, index, 1)[:-1])
+        log_det = (
+            (_take(self.dimension, chosen) - 1) * log_radius
+            + log_slope(G)
+            + _take(self.log_det, chosen)
+        )
+        return self(raw, index), log_det.to(self.precision.computing).reshape(
+            self._shape(raw, index, 1)[:-1]
+        )
 
     def _flat(self, raw: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Raw values with a single batch axis, and without a term axis if there is one term only."""

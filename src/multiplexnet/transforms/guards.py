@@ -9,15 +9,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from fractions import Fraction
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from multiplexnet.geometry.magnitudes import down
+from multiplexnet.exact.formats import FORMATS
+from multiplexnet.geometry.magnitudes import down, level
 from multiplexnet.geometry.parts import Bound, Parametric
-from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform
+from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform, margin
 from multiplexnet.transforms.gauge import times
+from multiplexnet.transforms.reading import read
 
 __all__ = ["Guards"]
 
@@ -31,7 +34,8 @@ def interval(bound: Bound) -> tuple[int, float, float] | None:
     end = -bound.constant / c
     last = down(end if c > 0 else -end)  # the last float64 on the allowed side, seen from below
     if bound.strict and last == (end if c > 0 else -end):
-        last = math.nextafter(last, -math.inf)
+        double = FORMATS["float64"]
+        last = float(double.next_down(Fraction(last))) if last > -double.max else -math.inf
     return (used[0], -math.inf, last) if c > 0 else (used[0], -last, math.inf)
 
 
@@ -44,7 +48,7 @@ class Guards(Transform):
 
     Example: u ≤ 4.
         >>> from fractions import Fraction
-        >>> from multiplexnet.logic.formula import Variable
+        >>> from multiplexnet.language.formula import Variable
         >>> u, four = Variable("u", 0, role="input"), Bound((), (Fraction(1),), Fraction(-4), False)
         >>> guards = Guards([Parametric((), (u,), (), (), (), (), (), (four,))], torch.float32)
         >>> guards.feasible(torch.tensor([[4.0], [4.001]])[:, None]).tolist()
@@ -55,42 +59,75 @@ class Guards(Transform):
     upper: Tensor
     matrix: Tensor
     constant: Tensor
+    underflow: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        p, m = max(len(part.parameters) for part in parts), max(len(part.guards) for part in parts)
-        lower, upper = np.full((len(parts), p), -np.inf), np.full((len(parts), p), np.inf)
-        matrix, constant = np.zeros((len(parts), m, p)), np.full((len(parts), m), -1.0)
+        p = max(len(part.parameters) for part in parts)
+        m = max(len(part.guards) for part in parts)
+        lower = np.full((len(parts), p), -np.inf)
+        upper = np.full((len(parts), p), np.inf)
+        matrix = np.zeros((len(parts), m, p))
+        constant = np.full((len(parts), m), -1.0)
         for k, part in enumerate(parts):
             for i, bound in enumerate(part.guards):
                 alone = interval(bound)
                 if alone is None:
-                    matrix[k, i, : len(bound.parameters)] = [float(c) for c in bound.parameters]
-                    constant[k, i] = float(bound.constant)
+                    scale = level(bound.parameters, bound.constant)
+                    matrix[k, i, : len(bound.parameters)] = [
+                        float(c * scale) for c in bound.parameters
+                    ]
+                    constant[k, i] = float(bound.constant * scale)
                 else:
                     j, low, high = alone
                     lower[k, j], upper[k, j] = max(lower[k, j], low), min(upper[k, j], high)
         tables = {"lower": lower, "upper": upper, "matrix": matrix, "constant": constant}
-        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+        underflow = margin((p + 4) * UNDERFLOW, len(parts))
+        super().__init__(
+            dtype,
+            {
+                **{name: torch.from_numpy(table) for name, table in tables.items()},
+                "underflow": underflow,
+            },
+        )
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
         """Whether every guard is shown to hold, ``(*batch, T)`` or ``(*batch,)``."""
-        u = parameters.double()
-        if index is None:
-            u = u.expand(*u.shape[:-2], len(self), u.shape[-1])
-        alone = (u >= self._at(self.lower, index)) & (u <= self._at(self.upper, index))
+        known = read(parameters)
+        alone = (known.low >= self._at(self.lower, index)) & (
+            known.high <= self._at(self.upper, index)
+        )
+        u = self._of_all(known.low, index)
         constant = self._at(self.constant, index)
         total = times(self.matrix, u, index) + constant
         size = times(self.matrix.abs(), u.abs(), index) + constant.abs()
         count = u.shape[-1] + 4
-        error = size * (2.02 * count * UNIT64) + count * UNDERFLOW
+        error = size * (2.02 * count * UNIT64) + self.underflow[0]
+        if known.rise is not None:
+            error = error + 2 * times(self.matrix.abs(), self._of_all(known.rise, index), index)
         return alone.all(-1) & (total + error < 0).all(-1)
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def _of_all(self, values: Tensor, index: Tensor | None) -> Tensor:
+        return (
+            values
+            if index is not None
+            else values.expand(*values.shape[:-2], len(self), values.shape[-1])
+        )
+
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         shape = raw.shape[:-1] if index is not None else (*raw.shape[:-2], len(self))
         return raw.expand(*shape, 0).to(self.precision.dtype)
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         return self.forward(x, index)
+
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        return self.forward(x.double(), index)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None

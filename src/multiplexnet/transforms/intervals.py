@@ -21,12 +21,28 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from multiplexnet.exact.formats import FORMATS
+from multiplexnet.geometry.magnitudes import level
 from multiplexnet.geometry.parts import Bound, Parametric
-from multiplexnet.transforms.base import LIMIT, UNDERFLOW, UNIT64, Transform, applied, exactly, gradient_floor
-from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, softplus
+from multiplexnet.transforms.base import (
+    LIMIT,
+    UNDERFLOW,
+    UNIT64,
+    Transform,
+    applied,
+    exactly,
+    gradient_floor,
+    margin,
+    precision_of,
+    quarter_cell,
+)
+from multiplexnet.transforms.elementary import inverse_softplus, portable_sigmoid, softplus
 from multiplexnet.transforms.gauge import times
+from multiplexnet.transforms.reading import Read, kept, read
 
-__all__ = ["Intervals", "affine", "are_intervals"]
+__all__ = ["Intervals", "affine", "are_intervals", "underflow_of"]
+
+LARGEST64 = torch.finfo(torch.float64).max
 
 
 def are_intervals(part: Parametric) -> bool:
@@ -35,12 +51,19 @@ def are_intervals(part: Parametric) -> bool:
     return bool(part.outputs) and not any(any(bound.outputs) for bound in bounds)
 
 
-def affine(values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
+def affine(
+    values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None, underflow: Tensor
+) -> tuple[Tensor, Tensor]:
     """``matrix @ values + constant`` and a bound of its error, that of the stored coefficients included."""
     total = times(matrix, values, index) + constant
     size = times(matrix.abs(), values.detach().abs(), index) + constant.abs()
     count = matrix.shape[-1] + 4
-    return total, size * (1.01 * count * UNIT64) + count * UNDERFLOW
+    return total, size * (1.01 * count * UNIT64) + underflow[0]
+
+
+def underflow_of(matrix: Tensor) -> Tensor:
+    """What ``affine`` may lose among the subnormal numbers, as a table."""
+    return margin((matrix.shape[-1] + 4) * UNDERFLOW, len(matrix))
 
 
 class _Between(torch.autograd.Function):
@@ -53,7 +76,13 @@ class _Between(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        z: Tensor, lower: Tensor, upper: Tensor, first: Tensor, last: Tensor, floor: float, portable: bool
+        z: Tensor,
+        lower: Tensor,
+        upper: Tensor,
+        first: Tensor,
+        last: Tensor,
+        floor: float,
+        portable: bool,
     ) -> Tensor:
         sigma = portable_sigmoid if portable else torch.sigmoid
         return torch.addcmul(lower * sigma(-z), upper, sigma(z)).clamp(first, last)
@@ -91,7 +120,7 @@ class Intervals(Transform):
     Example: x > u in bfloat16.
         >>> from fractions import Fraction
         >>> from multiplexnet.geometry.parts import Step
-        >>> from multiplexnet.logic.formula import Variable
+        >>> from multiplexnet.language.formula import Variable
         >>> x, u, one = Variable("x", 0), Variable("u", 1, role="input"), Fraction(1)
         >>> step = Step((Bound((), (one,), Fraction(0), True),), ())
         >>> part = Parametric((x,), (u,), ((-one,),), ((one,),), (Fraction(0),), (True,), (step,), ())
@@ -104,18 +133,32 @@ class Intervals(Transform):
     rows: Tensor
     constants: Tensor
     rounds: Tensor
+    shift: Tensor
     has: Tensor
     strict: Tensor
+    underflow: Tensor
+    step: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        tables = _tables(parts)
-        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+        tables = {
+            name: torch.from_numpy(table)
+            for name, table in _tables(parts, torch.finfo(dtype).max).items()
+        }
+        step = margin(3 * precision_of(dtype).tiny, len(parts), axes=2)
+        super().__init__(dtype, {**tables, "underflow": underflow_of(tables["rows"]), "step": step})
         both = self.has.all(1)
-        self.any_both, self.any_one = bool(both.any()), bool((~both).any())
+        self.any_both = bool(both.any())
+        self.any_one = bool((~both).any())
         self.exact = not self.rounds.any()
+        self.any_shift = bool((self.shift != 1).any())
+        self.may_overflow = self.any_shift or (
+            dtype is torch.float64 and bool((self.rows.abs() > 1).any())
+        )
         # Ends that are inputs or numbers of the format, and belong to the set, are the first and last numbers inside.
         same = torch.equal(self.constants, self._rounded(self.constants))
-        self.attained = self.exact and same and not self.strict.any() and bool((self.rows.abs() <= 1).all())
+        self.attained = (
+            self.exact and same and not self.strict.any() and bool((self.rows.abs() <= 1).all())
+        )
         self.floor = gradient_floor(dtype)
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
@@ -123,14 +166,19 @@ class Intervals(Transform):
         frame = self._frame(parameters, index)
         return (frame.first <= frame.last).all(-1)
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         assert parameters is not None
         frame = self._frame(parameters, index)
         return self._point(_cut(raw, frame), frame, index)
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         assert parameters is not None
-        frame, y = self._frame(parameters, index), x.double()
+        frame = self._frame(parameters, index)
+        y = x.double()
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
         smallest = torch.finfo(torch.float64).smallest_normal
         above, below = (d.clamp(min=smallest) for d in (y - frame.lower, frame.upper - y))
@@ -138,7 +186,22 @@ class Intervals(Transform):
         one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
         return torch.where(has_lower & has_upper, between, one).to(self.precision.dtype)
 
-    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        assert parameters is not None
+        frame = self._frame(parameters, index)
+        y = x.double()
+        has_lower, has_upper = self._at(self.has, index).unbind(-2)
+        nearest = quarter_cell(x, self.precision.dtype)
+        above, below = (d.clamp(min=nearest) for d in (y - frame.lower, frame.upper - y))
+        between = torch.log(above) - torch.log(below)
+        one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
+        return torch.where(has_lower & has_upper, between, one)
+
+    def nearest(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         assert parameters is not None
         frame = self._frame(parameters, index)
         inside = x.double().clamp(frame.first, frame.last)
@@ -163,7 +226,9 @@ class Intervals(Transform):
         lower, upper, first, last = frame
         if self.any_both:
             z = z.expand(torch.broadcast_shapes(z.shape, lower.shape))  # type: ignore[no-untyped-call]
-            inside: Tensor = applied(_Between, z, lower, upper, first, last, self.floor, not self.training)
+            inside: Tensor = applied(
+                _Between, z, lower, upper, first, last, self.floor, not self.training
+            )
         if self.any_one:
             g = F.softplus if self.training else softplus
             y = torch.where(has_lower, lower + g(z), upper - g(-z))
@@ -173,24 +238,40 @@ class Intervals(Transform):
 
     def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
         attained = self.attained and parameters.dtype is self.precision.dtype
-        ends = self._ends(parameters.double(), index)
-        if attained and self.training:  # numbers of the format; the map of eval() is computed in float64
-            ends = ends.to(self.precision.computing)
+        known = read(parameters)
+        ends = self._ends(known, index)
         inside = ends.detach()
+        if (
+            self.may_overflow
+        ):  # an end of ±inf says what it should, but is no number to compute with
+            ends = ends.clamp(-LARGEST64, LARGEST64)
+            inside = inside.clamp(min=-LARGEST64)
         if not attained:
             inside = self._inside(inside, index)
-        elif self.any_one:
+        elif known.small:
+            inside = self._normal(inside)
+        if attained and self.any_one:
             inside = torch.where(self._at(self.has, index), inside, -self.precision.largest)
+        if (
+            attained and self.training
+        ):  # numbers of the format; the map of eval() is computed in float64
+            ends = ends.to(self.precision.computing)
+            inside = inside.to(self.precision.computing)
         return Frame(ends[..., 0, :], -ends[..., 1, :], inside[..., 0, :], -inside[..., 1, :])
 
-    def _ends(self, u: Tensor, index: Tensor | None) -> Tensor:
+    def _ends(self, known: Read, index: Tensor | None) -> Tensor:
         """The largest lower bounds of x and of −x, ``(*batch, T, 2, n)``, not below the true ones; 0 for none."""
         constants = self._at(self.constants, index)
+        rounds = self._at(self.rounds, index)
         if self.exact:
-            total = times(self.rows, u, index) + constants
+            total = times(self.rows, known.low, index) + constants
         else:
-            total, error = affine(u, self.rows, constants, index)
-            total = total + 2 * error * self._at(self.rounds, index)
+            total, error = affine(known.low, self.rows, constants, index, self.underflow)
+            total = total + 2 * error * rounds
+        if known.rise is not None:
+            total = total + times(self.rows.clamp(min=0), known.rise, index) * (1 + rounds)
+        if self.any_shift:
+            total = total * self._at(self.shift, index)
         sides, n = self.has.shape[1:]
         most = total.shape[-1] // (sides * n)
         ends = total.reshape(*total.shape[:-1], sides, n, most)
@@ -198,7 +279,8 @@ class Intervals(Transform):
 
     def _inside(self, ends: Tensor, index: Tensor | None) -> Tensor:
         """Numbers of the format beyond the ends: the nearest if it is, one some steps away, or the middle of both."""
-        has, strict = self._at(self.has, index), self._at(self.strict, index)
+        has = self._at(self.has, index)
+        strict = self._at(self.strict, index)
         near = self._rounded(ends)
         beyond = torch.where(_above(near, ends, strict), near, self._rounded(self._outward(ends)))
         middle = self._rounded(ends[..., :1, :] / 2 - ends[..., 1:, :] / 2)
@@ -208,11 +290,18 @@ class Intervals(Transform):
         return torch.where(has, beyond, -torch.inf).clamp(min=-self.precision.largest)
 
     def _rounded(self, y: Tensor) -> Tensor:
-        return y.to(self.precision.dtype).double()
+        return kept(y, self.precision)
+
+    def _normal(self, ends: Tensor) -> Tensor:
+        """The first numbers beyond the ends, which are numbers of the format, that no mode takes for zero."""
+        if self.precision.dtype not in (torch.float32, torch.bfloat16):
+            return ends
+        tiny = self.precision.tiny
+        return torch.where(ends.abs() < tiny, torch.where(ends > 0, tiny, 0.0), ends)
 
     def _outward(self, y: Tensor) -> Tensor:
         """A number from which rounding to the format does not come back to y."""
-        return y + 3 * self.precision.unit * y.abs() + 3 * self.precision.tiny
+        return y + 3 * self.precision.unit * y.abs() + self.step[0]
 
 
 def _cut(raw: Tensor, frame: Frame) -> Tensor:
@@ -224,30 +313,51 @@ def _above(y: Tensor, ends: Tensor, strict: Tensor) -> Tensor:
     return (y > ends) | (~strict & (y == ends))
 
 
-def _tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
-    """The tables of :class:`Intervals`: bounds of x, then of −x, one block per output."""
-    count, n, p = len(parts), max(len(q.outputs) for q in parts), max(len(q.parameters) for q in parts)
+def _tables(parts: Sequence[Parametric], largest: float) -> dict[str, np.ndarray]:
+    """The tables of :class:`Intervals`: bounds of x, then of −x, one block per output.
+
+    A bound whose sum could overflow is divided by a power of two, ``shift``, and multiplied by it in the end.
+    """
+    count = len(parts)
+    n = max(len(q.outputs) for q in parts)
+    p = max(len(q.parameters) for q in parts)
     m = max(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper))
-    rows, constants, rounds = np.zeros((count, 2, n, m, p)), np.zeros((count, 2, n, m)), np.zeros((count, 2, n, m))
-    has, strict = np.zeros((count, 2, n), dtype=np.bool_), np.zeros((count, 2, n), dtype=np.bool_)
+    rows = np.zeros((count, 2, n, m, p))
+    constants = np.zeros((count, 2, n, m))
+    rounds = np.zeros((count, 2, n, m))
+    shift = np.ones((count, 2, n, m))
+    has = np.zeros((count, 2, n), dtype=np.bool_)
+    strict = np.zeros((count, 2, n), dtype=np.bool_)
     for k, part in enumerate(parts):
         for j, step in enumerate(part.steps):
             for side, (sign, bounds) in enumerate(((1, step.lower), (-1, step.upper))):
                 has[k, side, j] = bool(bounds)
                 strict[k, side, j] = any(bound.strict for bound in bounds)
                 for i, bound in enumerate((*bounds, *bounds[:1] * (m - len(bounds)))):
-                    rows[k, side, j, i, : len(bound.parameters)] = [float(sign * c) for c in bound.parameters]
-                    constants[k, side, j, i] = float(sign * bound.constant)
+                    scale = _scale(bound, largest) * sign
+                    rows[k, side, j, i, : len(bound.parameters)] = [
+                        float(scale * c) for c in bound.parameters
+                    ]
+                    constants[k, side, j, i] = float(scale * bound.constant)
                     rounds[k, side, j, i] = not _is_exact(bound)
+                    shift[k, side, j, i] = float(1 / abs(scale))
     return {
         "rows": rows.reshape(count, 2 * n * m, p), "constants": constants.reshape(count, -1),
-        "rounds": rounds.reshape(count, -1), "has": has, "strict": strict,
+        "rounds": rounds.reshape(count, -1), "shift": shift.reshape(count, -1), "has": has, "strict": strict,
     }  # fmt: skip
+
+
+def _scale(bound: Bound, largest: float) -> Fraction:
+    """1 where the bound cannot overflow for inputs up to ``largest``, or does so as a single product; else less."""
+    total = sum(map(abs, bound.parameters), Fraction(0)) * Fraction(largest) + abs(bound.constant)
+    if _is_exact(bound) or total <= Fraction(LARGEST64):
+        return Fraction(1)
+    return min(level(bound.parameters, bound.constant), Fraction(1))
 
 
 def _is_exact(bound: Bound) -> bool:
     """Whether float64 evaluates the bound without rounding: it is a constant, or ±u_i, ±2u_i, ±4u_i, ±8u_i."""
     used = [abs(c) for c in bound.parameters if c]
     if not used:
-        return Fraction(float(bound.constant)) == bound.constant
+        return FORMATS["float64"].representable(bound.constant)
     return not bound.constant and len(used) == 1 and used[0] in (1, 2, 4, 8)

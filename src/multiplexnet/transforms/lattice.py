@@ -28,6 +28,9 @@ from multiplexnet.transforms.gauge import Gauge, Grid, Scale, times
 
 __all__ = ["LatticeGauge"]
 
+STEPS = 16.0
+"""The least that a raw value of 1 means along a coordinate that no row mentions, in steps of the grid."""
+
 
 def in_steps(part: Lattice) -> Polyhedron:
     """The inequalities on t in units of a step, with those of ``|t| ≤ bound`` that do not follow from the others."""
@@ -37,7 +40,8 @@ def in_steps(part: Lattice) -> Polyhedron:
     bounds += [(j, -1) for j in range(d) if lower[j] is None or lower[j] < -part.bound]  # type: ignore[operator]
     rows = (*part.A, *(tuple(Fraction(sign * (i == j)) for i in range(d)) for j, sign in bounds))
     A = tuple(tuple(a * part.step for a in row) for row in rows)
-    b, strict = (*part.b, *(part.bound,) * len(bounds)), (*part.strict, *(False,) * len(bounds))
+    b = (*part.b, *(part.bound,) * len(bounds))
+    strict = (*part.strict, *(False,) * len(bounds))
     return Polyhedron((), A, b, strict, tuple(c / part.step for c in part.anchor))
 
 
@@ -47,13 +51,18 @@ def ranges(part: Lattice) -> tuple[list[Fraction | None], list[Fraction | None]]
     ends: tuple[list[Fraction | None], list[Fraction | None]] = ([None] * d, [None] * d)
     for _ in range(2):
         for row, bound in zip(part.A, part.b, strict=True):
-            least = [None if a and ends[a < 0][i] is None else a * (ends[a < 0][i] or 0) for i, a in enumerate(row)]
+            least = [
+                None if a and ends[a < 0][i] is None else a * (ends[a < 0][i] or 0)
+                for i, a in enumerate(row)
+            ]
             for j, a in enumerate(row):
                 rest = [value for i, value in enumerate(least) if i != j]
                 if a and None not in rest:
                     limit = (bound - sum(value for value in rest if value is not None)) / a
                     old = ends[a > 0][j]
-                    ends[a > 0][j] = limit if old is None else min(old, limit) if a > 0 else max(old, limit)
+                    ends[a > 0][j] = (
+                        limit if old is None else min(old, limit) if a > 0 else max(old, limit)
+                    )
     return ends
 
 
@@ -64,6 +73,12 @@ def independent(basis: np.ndarray) -> list[int]:
         if np.linalg.matrix_rank(basis[[*chosen, i]]) > len(chosen):
             chosen.append(i)
     return chosen
+
+
+def _common_step(numbers: Sequence[Fraction]) -> Fraction:
+    """The largest number that all are multiples of; 0 if they are 0."""
+    unit = math.lcm(*(c.denominator for c in numbers))
+    return Fraction(math.gcd(*(int(c * unit) for c in numbers)), unit)
 
 
 def check_exact(part: Lattice) -> None:
@@ -96,12 +111,16 @@ class LatticeGauge(Transform):
     coordinates: Tensor
 
     def __init__(self, parts: Sequence[Lattice], dtype: torch.dtype) -> None:
-        n, d = max(len(part.origin) for part in parts), max(len(part.anchor) for part in parts)
+        n = max(len(part.origin) for part in parts)
+        d = max(len(part.anchor) for part in parts)
         shape = (len(parts), n, d)
-        origin, basis, select = np.zeros(shape[:2]), np.zeros(shape), np.zeros((len(parts), d, n))
+        origin = np.zeros(shape[:2])
+        basis = np.zeros(shape)
+        select = np.zeros((len(parts), d, n))
         for k, part in enumerate(parts):
             check_exact(part)
-            rows, columns = len(part.origin), len(part.anchor)
+            rows = len(part.origin)
+            columns = len(part.anchor)
             own = np.array(part.basis, dtype=np.float64).reshape(rows, columns)
             origin[k, :rows] = [float(c) for c in part.origin]
             basis[k, :rows, :columns] = own * float(part.step)
@@ -109,21 +128,47 @@ class LatticeGauge(Transform):
         tables = {"origin": origin, "basis": basis, "coordinates": np.linalg.pinv(basis)}
         super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
         scales = [
-            Scale(len(part.A) - part.cuts, 1 / float(part.step), float(part.bound / part.step) / 8) for part in parts
+            Scale(
+                len(part.A) - part.cuts,
+                max(1 / float(part.step), STEPS),
+                float(part.bound / part.step) / 8,
+            )
+            for part in parts
         ]
         halves = [Fraction(1, 2)] * len(parts)
-        self.gauge = Gauge([in_steps(part) for part in parts], torch.float64, grain=halves, scales=scales)
+        self.gauge = Gauge(
+            [in_steps(part) for part in parts], torch.float64, grain=halves, scales=scales
+        )
         self.gauge.read(torch.from_numpy(select))
-        self.gauge.log_det += torch.tensor([len(part.anchor) * math.log(part.step) for part in parts])
+        self.gauge.log_det += torch.tensor(
+            [len(part.anchor) * math.log(part.step) for part in parts]
+        )
         self.gauge.floor = gradient_floor(dtype)
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def steps(self) -> list[list[Fraction]]:
+        """What the values of each output of each term lie apart; 0 for a constant."""
+        return [
+            [_common_step([Fraction(c) for c in row]) for row in term]
+            for term in self.basis.tolist()
+        ]
+
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         return self.gauge.on_grid(raw, index, Grid(self.origin, self.basis), self.precision.dtype)
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         t = times(self.coordinates, x.double() - self._at(self.origin, index), index)
         raw: Tensor = self.gauge.inverse(t, index)
         return raw.to(self.precision.dtype)
+
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        t = times(self.coordinates, x.double() - self._at(self.origin, index), index)
+        return self.gauge.off_grid(t, torch.full_like(t, 0.25), index)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None

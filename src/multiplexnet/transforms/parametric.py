@@ -16,12 +16,31 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from multiplexnet.geometry.magnitudes import level
 from multiplexnet.geometry.parts import Parametric
-from multiplexnet.transforms.base import UNIT64, Transform, exactly, finite, gradient_floor
+from multiplexnet.transforms.base import (
+    UNIT64,
+    Transform,
+    exactly,
+    finite,
+    gradient_floor,
+    margin,
+    precision_of,
+    quarter_cell,
+)
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
-from multiplexnet.transforms.intervals import affine
+from multiplexnet.transforms.intervals import affine, underflow_of
+from multiplexnet.transforms.reading import clear_of_zero, read
 
 __all__ = ["ParametricGauge"]
+
+LEAST = 2.0**-1000
+"""A slack has to be shown to be larger than this: no mode then takes it for zero."""
+
+FAR = 2.0**900
+"""How many times its slack a row may be exceeded before the radial map: further out raw values make no difference."""
+
+LARGEST64 = torch.finfo(torch.float64).max
 
 
 class Frame(NamedTuple):
@@ -44,7 +63,7 @@ class ParametricGauge(Transform):
     Example: u < x < u + 1.
         >>> from fractions import Fraction
         >>> from multiplexnet.geometry.parts import Bound, Step
-        >>> from multiplexnet.logic.formula import Variable
+        >>> from multiplexnet.language.formula import Variable
         >>> x, u, one, zero = Variable("x", 0), Variable("u", 1, role="input"), Fraction(1), Fraction(0)
         >>> step = Step((Bound((), (one,), zero, True),), (Bound((), (one,), one, True),))
         >>> part = Parametric((x,), (u,), ((-one,), (one,)), ((one,), (-one,)), (zero, one), (True, True), (step,), ())
@@ -63,27 +82,63 @@ class ParametricGauge(Transform):
     step_constants: Tensor
     has: Tensor
     real: Tensor
+    underflow: Tensor
+    tiny: Tensor
+    least: Tensor
+    kept: Tensor
+    shrunk: Tensor
+    grown: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        tables = _parametric_tables(parts)
-        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+        arrays = _parametric_tables(parts)
+        tables = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        precision = precision_of(dtype)
+        count = len(parts)
+        margins = {
+            "underflow": underflow_of(tables["slack_rows"]),
+            "tiny": margin(precision.tiny, count),
+            "least": margin(LEAST, count),
+            "kept": margin(1 - SAFETY, count),
+            "shrunk": margin(1 - 2 * precision.unit, count),
+            "grown": margin(1 + precision.unit, count),
+        }
+        super().__init__(dtype, {**tables, **margins})
         self.floor = gradient_floor(dtype)
+        self.extreme = dtype is torch.float64 or _is_extreme(arrays)
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
         """Whether the anchor is shown to lie strictly inside, ``(*batch, T)`` or ``(*batch,)``."""
         return self._frame(parameters, index).feasible
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         frame, q = self._start(raw, index, parameters)
         return self._point(frame, q, self._gauge(frame, q, index))
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         assert parameters is not None
         frame = self._frame(parameters, index)
         d = x.double() - frame.anchor
         G = self._gauge(frame, d, index).clamp(1e-8, 1 - UNIT64)
         q = d * (torch.atanh(G) / G).unsqueeze(-1)
         return torch.where(frame.scale > 0, q / frame.scale, 0.0).to(self.precision.dtype)
+
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        assert parameters is not None
+        frame = self._frame(parameters, index)
+        cell = quarter_cell(x, self.precision.dtype)
+        size = times(self.A.abs(), cell.expand_as(frame.anchor), index)
+        change = (torch.where(frame.loose, LOOSE * size, size) / frame.slack.detach()).amax(-1)
+        d = x.double() - frame.anchor
+        found = self._gauge(frame, d, index).clamp(min=1e-8)
+        G = torch.minimum(found, 1 - change.clamp(UNIT64, 0.5))
+        q = d * (torch.atanh(G) / found).unsqueeze(-1)
+        return torch.where(frame.scale > 0, q / frame.scale, 0.0)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -96,30 +151,55 @@ class ParametricGauge(Transform):
         log_det = (real.sum(-1) - 1) * torch.log(torch.tanh(safe) / safe) + log_slope(G) + log_scale
         return self._point(frame, q, G), log_det.to(self.precision.computing)
 
-    def _start(self, raw: Tensor, index: Tensor | None, parameters: Tensor | None) -> tuple[Frame, Tensor]:
+    def _start(
+        self, raw: Tensor, index: Tensor | None, parameters: Tensor | None
+    ) -> tuple[Frame, Tensor]:
         assert parameters is not None
         frame = self._frame(parameters, index)
-        return frame, finite(raw) * frame.scale
+        q = finite(raw) * frame.scale
+        if self.extreme:
+            # q is arbitrary, and no row of it may overflow.
+            limit = (FAR * frame.slack.detach().amin(-1, keepdim=True)).clamp(max=LARGEST64 / 4)
+            q = q.clamp(-limit, limit)
+        return frame, q
 
     def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
-        u = parameters.double()
-        if index is None:
-            u = u.expand(*u.shape[:-2], len(self), u.shape[-1])
+        known = read(parameters)
+        u = self._of_all(known.low, index)
         anchor, scale = self._anchor(u, index)
-        value, error = affine(torch.cat([anchor, u], -1), self.slack_rows, self._at(self.b, index), index)
+        given = torch.cat([anchor, u], -1)
+        value, error = affine(
+            given, self.slack_rows, self._at(self.b, index), index, self.underflow
+        )
+        if known.rise is not None:
+            P = self.slack_rows[..., self.A.shape[-1] :]
+            error = error + times(P.abs(), self._of_all(known.rise, index), index)
         loose = value - 2 * error
-        margin = times(self.A.abs(), self.precision.unit * anchor.detach().abs() + self.precision.tiny, index)
-        firm = loose - 1.01 * margin
-        feasible = (loose > 0).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
+        rounding = times(
+            self.A.abs(), self.precision.unit * anchor.detach().abs() + self.tiny[0], index
+        )
+        firm = loose - 1.01 * rounding
+        feasible = (loose > self.least[0]).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
         is_loose = firm < loose / 2
         # An infeasible part gets slacks of 1: its values are not used, and their gradients, times 0, must be finite.
-        slack = torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0) * (1 - SAFETY)
+        slack = (
+            torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0)
+            * self.kept[0]
+        )
         return Frame(anchor, scale, slack, is_loose, feasible)
+
+    def _of_all(self, values: Tensor, index: Tensor | None) -> Tensor:
+        return (
+            values
+            if index is not None
+            else values.expand(*values.shape[:-2], len(self), values.shape[-1])
+        )
 
     def _anchor(self, u: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
         """The middle of the bounds of each output in turn, as a number of the format, and half their distance."""
         n = self.A.shape[-1]
-        columns, scales = [u.new_zeros(u.shape[:-1])] * n, []
+        columns = [u.new_zeros(u.shape[:-1])] * n
+        scales = []
         for j in range(n):
             known = torch.cat([torch.stack(columns, -1), u], -1)
             lower, upper = (self._end(known, side, j, index) for side in (0, 1))
@@ -128,15 +208,20 @@ class ParametricGauge(Transform):
             away = 2 + 32 * self.precision.unit * torch.maximum(lower.abs(), upper.abs()).detach()
             low = torch.where(has_lower, lower, torch.where(has_upper, upper - away, -1.0))
             high = torch.where(has_upper, upper, torch.where(has_lower, lower + away, 1.0))
-            middle = ((low + high) / 2).clamp(-self.precision.largest, self.precision.largest)
+            if self.extreme:
+                low, high = (end.clamp(-LARGEST64, LARGEST64) for end in (low, high))
+            middle = (low / 2 + high / 2).clamp(-self.precision.largest, self.precision.largest)
             columns[j] = exactly(middle.to(self.precision.dtype).double(), middle)
-            scales.append((high - low).clamp(min=0) / 2)
-        return torch.stack(columns, -1), torch.stack(scales, -1) * self._at(self.real, index)
+            scales.append((high / 2 - low / 2).clamp(min=0))
+        anchor = clear_of_zero(torch.stack(columns, -1), self.precision)
+        return anchor, torch.stack(scales, -1) * self._at(self.real, index)
 
     def _end(self, known: Tensor, side: int, j: int, index: Tensor | None) -> Tensor:
         """The largest lower (side 0) or smallest upper (side 1) bound of output j; 0 where there is none."""
         constant = self._at(self.step_constants[:, side, j], index)
         values = times(self.step_rows[:, side, j], known, index) + constant
+        if self.extreme:
+            values = values.nan_to_num(nan=0.0, posinf=LARGEST64, neginf=-LARGEST64)
         return values.amin(-1) if side else values.amax(-1)
 
     def _gauge(self, frame: Frame, q: Tensor, index: Tensor | None) -> Tensor:
@@ -144,8 +229,8 @@ class ParametricGauge(Transform):
         size = times(self.A.abs(), q.detach().abs(), index)
         firm = times(self.A, q, index) + relative * size
         rows = torch.where(frame.loose, LOOSE * size, firm) / frame.slack
-        room = (self.precision.largest - frame.anchor.abs()) * (1 - 2 * self.precision.unit)
-        ranges = q.abs() * (1 + self.precision.unit) / room.clamp(min=self.precision.tiny)
+        room = (self.precision.largest - frame.anchor.abs()) * self.shrunk[0]
+        ranges = q.abs() * self.grown[0] / room.clamp(min=self.precision.largest * UNIT64)
         return torch.cat([rows, ranges.detach()], -1).amax(-1).relu()
 
     def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
@@ -156,11 +241,32 @@ class ParametricGauge(Transform):
         return torch.where(frame.feasible.unsqueeze(-1), x, torch.nan).to(self.precision.dtype)
 
 
+def _is_extreme(tables: dict[str, np.ndarray]) -> bool:
+    """Whether numbers of the rules may lead beyond float64 where values of a smaller format do not."""
+    numbers = np.concatenate(
+        [np.abs(tables[name]).ravel() for name in ("A", "slack_rows", "b", "step_rows")]
+    )
+    used = numbers[numbers > 0]
+    return bool((used < 2.0**-400).any() or (used > 2.0**400).any())
+
+
 def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
     """The tables of :class:`ParametricGauge`; padding rows are 0 ≤ 1, padding outputs are in no row."""
-    count, n, p = len(parts), max(len(q.outputs) for q in parts), max(len(q.parameters) for q in parts)
+    count = len(parts)
+    n = max(len(q.outputs) for q in parts)
+    p = max(len(q.parameters) for q in parts)
     m = max(len(part.A) for part in parts)
-    most = max([1, *(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper))])
+    most = max(
+        [
+            1,
+            *(
+                len(side)
+                for part in parts
+                for step in part.steps
+                for side in (step.lower, step.upper)
+            ),
+        ]
+    )
     tables = {
         "A": np.zeros((count, m, n)),
         "slack_rows": np.zeros((count, m, n + p)),
@@ -171,17 +277,23 @@ def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
         "real": np.zeros((count, n)),
     }
     for k, part in enumerate(parts):
-        rows, own = len(part.A), len(part.outputs)
+        rows = len(part.A)
+        own = len(part.outputs)
         tables["real"][k, :own] = 1.0
-        tables["A"][k, :rows, :own] = [[float(a) for a in row] for row in part.A]
-        tables["slack_rows"][k, :rows, :own] = [[-float(a) for a in row] for row in part.A]
-        tables["slack_rows"][k, :rows, n : n + len(part.parameters)] = [[-float(a) for a in row] for row in part.P]
-        tables["b"][k, :rows] = [float(c) for c in part.b]
+        scales = [level((*a, *p), c) for a, p, c in zip(part.A, part.P, part.b, strict=True)]
+        A = np.array([[float(a * s) for a in row] for row, s in zip(part.A, scales, strict=True)])
+        P = np.array([[float(a * s) for a in row] for row, s in zip(part.P, scales, strict=True)])
+        tables["A"][k, :rows, :own] = A
+        tables["slack_rows"][k, :rows, :own] = -A
+        tables["slack_rows"][k, :rows, n : n + len(part.parameters)] = -P
+        tables["b"][k, :rows] = [float(c * s) for c, s in zip(part.b, scales, strict=True)]
         for j, step in enumerate(part.steps):
             for side, bounds in enumerate((step.lower, step.upper)):
                 tables["has"][k, j, side] = bool(bounds)
                 for i, bound in enumerate((*bounds, *bounds[:1] * (most - len(bounds)))):
-                    tables["step_rows"][k, side, j, i, : len(bound.outputs)] = [float(c) for c in bound.outputs]
+                    tables["step_rows"][k, side, j, i, : len(bound.outputs)] = [
+                        float(c) for c in bound.outputs
+                    ]
                     tables["step_rows"][k, side, j, i, n : n + len(bound.parameters)] = [
                         float(c) for c in bound.parameters
                     ]

@@ -24,8 +24,21 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Box
-from multiplexnet.transforms.base import LIMIT, Precision, Transform, applied, exactly, precision_of
-from multiplexnet.transforms.functions import inverse_softplus, portable_sigmoid, portable_softplus, softplus
+from multiplexnet.transforms.base import (
+    LIMIT,
+    Precision,
+    Transform,
+    applied,
+    exactly,
+    precision_of,
+    quarter_cell,
+)
+from multiplexnet.transforms.elementary import (
+    inverse_softplus,
+    portable_sigmoid,
+    portable_softplus,
+    softplus,
+)
 
 __all__ = ["PaperSeparable", "Separable"]
 
@@ -42,15 +55,21 @@ class Kinds(NamedTuple):
 
 def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
     """The constants of all entries, each ``(T, n)``; an unbounded end is the largest number of the format."""
-    inf, largest = float("inf"), precision.largest
-    lower = torch.tensor([[-inf if a is None else float(a) for a in p.lower] for p in parts], dtype=torch.float64)
-    upper = torch.tensor([[inf if b is None else float(b) for b in p.upper] for p in parts], dtype=torch.float64)
+    inf = float("inf")
+    largest = precision.largest
+    lower = torch.tensor(
+        [[-inf if a is None else float(a) for a in p.lower] for p in parts], dtype=torch.float64
+    )
+    upper = torch.tensor(
+        [[inf if b is None else float(b) for b in p.upper] for p in parts], dtype=torch.float64
+    )
     free = lower.isinf() & upper.isinf()
     # A half-line whose end is close to the end of the format is an interval: its softplus would stick at the clamp.
     above = upper.isinf() & ~free & (lower < largest / 2)
     below = lower.isinf() & ~free & (upper > -largest / 2)
     interval = ~(free | above | below)
-    lower, upper = lower.clamp(min=-largest), upper.clamp(max=largest)
+    lower = lower.clamp(min=-largest)
+    upper = upper.clamp(max=largest)
     width = _widths(lower, upper, precision.computing) * interval
     tables = {
         "lower": lower,
@@ -68,10 +87,13 @@ def _widths(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Tensor:
 
     Rounding is monotone, so ``lower + w σ`` then lies in the interval for any ``0 ≤ σ ≤ 1``.
     """
-    low, high = lower.to(dtype), upper.to(dtype)
+    low = lower.to(dtype)
+    high = upper.to(dtype)
     width = (upper - lower).clamp(max=torch.finfo(dtype).max).to(dtype)
     while (low + width > high).any():
-        width = torch.where(low + width > high, torch.nextafter(width, torch.zeros_like(width)), width)
+        width = torch.where(
+            low + width > high, torch.nextafter(width, torch.zeros_like(width)), width
+        )
     return width.double()
 
 
@@ -101,7 +123,9 @@ class _Boxed(torch.autograd.Function):
     ) -> Tensor:
         if portable:
             z, base, width, sign, free = (t.double() for t in (z, base, width, sign, free))
-        sigma, g = (portable_sigmoid, portable_softplus) if portable else (torch.sigmoid, F.softplus)
+        sigma, g = (
+            (portable_sigmoid, portable_softplus) if portable else (torch.sigmoid, F.softplus)
+        )
         x = torch.addcmul(base, sigma(z), width) if kinds.interval else base
         if kinds.half:
             x = torch.addcmul(x, g(sign * _cut(z)), sign) if kinds.signed else x + g(z)
@@ -116,7 +140,8 @@ class _Boxed(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
         z, width, sign, free = ctx.saved_tensors
-        kinds, g = ctx.kinds, grad[0]
+        kinds = ctx.kinds
+        g = grad[0]
         pulled: list[Tensor] = []
         if kinds.interval:
             t = _raised(torch.sigmoid(-z.abs()), ctx.floor)
@@ -162,21 +187,30 @@ class Separable(Transform):
 
     def __init__(self, parts: Sequence[Box], dtype: torch.dtype) -> None:
         super().__init__(dtype, _tables(parts, precision_of(dtype)))
-        half, free, signed = bool(self.sign.any()), bool(self.free.any()), bool((self.sign != 1).any())
+        half = bool(self.sign.any())
+        free = bool(self.free.any())
+        signed = bool((self.sign != 1).any())
         interval = bool(((self.sign == 0) & (self.free == 0)).any())
         self.kinds = Kinds(interval, half, free, signed)
         self.floor = float(torch.finfo(dtype).smallest_normal)
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         constants = (self.lower, self.upper, self.base, self.width, self.sign, self.free)
         interval, half, free, _ = self.kinds
         needed = (half or free, half or free, True, interval, half, free)
-        rows = [self._at(table, index) if used else table for table, used in zip(constants, needed, strict=True)]
+        rows = [
+            self._at(table, index) if used else table
+            for table, used in zip(constants, needed, strict=True)
+        ]
         z = raw.to(self.precision.computing)
         x: Tensor = applied(_Boxed, z, *rows, self.kinds, self.floor, not self.training)
         return x.to(self.precision.dtype)
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         lower, base, width, sign, free = (
             self._at(t, index) for t in (self.lower, self.base, self.width, self.sign, self.free)
         )
@@ -185,11 +219,30 @@ class Separable(Transform):
         share = ((y - lower) / width).clamp(smallest, 1 - torch.finfo(y.dtype).eps)
         distance = (sign * (y - base)).clamp(min=smallest)
         interval = torch.where(width > 0, torch.logit(share), 0.0)
-        raw = torch.where(sign != 0, sign * inverse_softplus(distance), torch.where(free != 0, y, interval))
+        raw = torch.where(
+            sign != 0, sign * inverse_softplus(distance), torch.where(free != 0, y, interval)
+        )
         return raw.to(self.precision.dtype)
 
-    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
-        lower, upper = self._at(self.lower, index), self._at(self.upper, index)
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        lower, base, width, sign, free = (
+            self._at(t, index).double()
+            for t in (self.lower, self.base, self.width, self.sign, self.free)
+        )
+        y = x.double()
+        nearest = quarter_cell(x, self.precision.dtype)
+        above, below = (d.clamp(min=nearest) for d in (y - lower, lower + width - y))
+        half = sign * inverse_softplus((sign * (y - base)).clamp(min=nearest))
+        interval = torch.where(width > 0, torch.log(above) - torch.log(below), 0.0)
+        return torch.where(sign != 0, half, torch.where(free != 0, y, interval))
+
+    def nearest(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        lower = self._at(self.lower, index)
+        upper = self._at(self.upper, index)
         return x.to(self.precision.computing).clamp(lower, upper).to(self.precision.dtype)
 
     def forward_and_log_det(
@@ -200,7 +253,8 @@ class Separable(Transform):
     def log_slopes(self, raw: Tensor, index: Tensor | None = None) -> Tensor:
         """``log ∂x_j/∂raw_j`` of every column; 0 for a constant."""
         z = raw.to(self.precision.computing)
-        width, sign = self._at(self.width, index), self._at(self.sign, index)
+        width = self._at(self.width, index)
+        sign = self._at(self.sign, index)
         interval = torch.log(width) - F.softplus(z) - F.softplus(-z)
         return torch.where(width > 0, interval, -sign.abs() * F.softplus(-sign * z))
 
@@ -232,22 +286,49 @@ class PaperSeparable(Transform):
         super().__init__(dtype, {**ends, "k": k, "interval": interval})
         self.others = others
 
-    def forward(self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
-        lower, upper, k, interval = (self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval))
+    def forward(
+        self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        lower, upper, k, interval = (
+            self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval)
+        )
         z = _cut(raw.double())
         y = upper - softplus(k - softplus(z))
         inside = exactly(y.clamp(lower, upper), y + self.others.floor * z).to(self.precision.dtype)
         return torch.where(interval, inside, self.others(raw, index))
 
-    def inverse(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
-        lower, upper, k, interval = (self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval))
+    def inverse(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        lower, upper, k, interval = (
+            self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval)
+        )
         y = x.double()
         smallest = torch.finfo(y.dtype).smallest_normal
         inner = k - inverse_softplus((upper - y).clamp(min=smallest))
         raw = inverse_softplus(inner.clamp(min=smallest)).to(self.precision.dtype)
-        return torch.where(interval, torch.where(lower == upper, 0.0, raw), self.others.inverse(x, index))
+        return torch.where(
+            interval, torch.where(lower == upper, 0.0, raw), self.others.inverse(x, index)
+        )
 
-    def nearest(self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None) -> Tensor:
+    def unrounded(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
+        lower, upper, k, interval = (
+            self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval)
+        )
+        y = x.double()
+        nearest = quarter_cell(x, self.precision.dtype)
+        above, below = (d.clamp(min=nearest) for d in (y - lower, upper - y))
+        # g(z) = k − g⁻¹(b − y) grows faster than y − a, which it is compared with at the lower end, where it cancels.
+        raw = inverse_softplus(torch.maximum(k - inverse_softplus(below), above))
+        return torch.where(
+            interval, torch.where(lower == upper, 0.0, raw), self.others.unrounded(x, index)
+        )
+
+    def nearest(
+        self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
+    ) -> Tensor:
         return self.others.nearest(x, index)
 
     def forward_and_log_det(
@@ -258,8 +339,11 @@ class PaperSeparable(Transform):
     def log_slopes(self, raw: Tensor, index: Tensor | None = None) -> Tensor:
         """``log ∂x_j/∂raw_j`` of every column; 0 for a constant."""
         z = raw.double()
-        k, interval = self._at(self.k, index), self._at(self.interval, index)
+        k = self._at(self.k, index)
+        interval = self._at(self.interval, index)
         paper = -softplus(softplus(z) - k) - softplus(-z)
         return torch.where(
-            interval & k.isfinite(), paper.to(self.precision.computing), self.others.log_slopes(raw, index)
+            interval & k.isfinite(),
+            paper.to(self.precision.computing),
+            self.others.log_slopes(raw, index),
         )

@@ -1,0 +1,48 @@
+"""How the documentation is built: ``make docs``. Cells run, warnings are errors, nothing is fetched."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import multiplexnet
+
+sys.path.insert(0, str(Path(__file__).parent / "_extensions"))
+
+project = "multiplexnet"
+author = "The multiplexnet authors"
+copyright = "2026, The multiplexnet authors"
+version = multiplexnet.__version__
+release = version
+
+extensions = [
+    "myst_nb",
+    "sphinx.ext.autodoc",
+    "sphinx.ext.napoleon",
+    "sphinx.ext.viewcode",
+    "sphinx_copybutton",
+    "sphinx_design",
+    "mathml",
+]
+exclude_patterns = ["_build", "pictures"]
+
+myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
+myst_heading_anchors = 3
+nb_execution_mode = "cache"
+nb_execution_timeout = 180
+nb_execution_raise_on_error = True
+nb_merge_streams = True
+
+autodoc_typehints = "description"
+autodoc_member_order = "bysource"
+napoleon_google_docstring = True
+
+html_math_renderer = "mathml"
+html_theme = "furo"
+html_title = "multiplexnet"
+html_static_path = ["_static"]
+html_css_files = ["custom.css"]
+html_theme_options = {
+    "light_css_variables": {"color-brand-primary": "#1f5f8b", "color-brand-content": "#1f5f8b"},
+    "dark_css_variables": {"color-brand-primary": "#7fb8e0", "color-brand-content": "#7fb8e0"},
+}

@@ -1,0 +1,405 @@
+"""The compiler: rules become independent blocks of terms, in disjunctive normal form, certified.
+
+1. The formula is brought into normal form and split into components that share no output.
+2. In each component single atoms are *background*: known to the solver, kept out of the enumeration, part of every
+   term.
+3. Discrete outputs are enumerated by their values; for each, what is left is a formula over real variables.
+4. Its prime implicants (:mod:`~multiplexnet.compiler.implicants`) are thinned to an irredundant cover
+   (:mod:`~multiplexnet.compiler.cover`), get their final rows (:mod:`~multiplexnet.compiler.tidy`) and a canonical
+   order.
+5. A fresh solver certifies the result (:mod:`~multiplexnet.compiler.proof`).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from itertools import islice
+from math import ceil, floor
+
+import z3
+
+from multiplexnet.compiler.circuit import Circuit, OverBudget
+from multiplexnet.compiler.components import Component, components, conjuncts
+from multiplexnet.compiler.cover import DataRows, covering, irredundant
+from multiplexnet.compiler.implicants import Implicants, Literals
+from multiplexnet.compiler.normal import normal_form, substitute
+from multiplexnet.compiler.proof import proof_of
+from multiplexnet.compiler.terms import Block, Compiled, Term
+from multiplexnet.compiler.tidy import Tidy, has_interior, row_order
+from multiplexnet.errors import ContradictionError, TermBudgetExceeded
+from multiplexnet.exact.deadline import (
+    CONTRADICTION,
+    DECOMPOSITION,
+    NEVER,
+    NORMAL_FORM,
+    PROOF,
+    TERMS,
+    Deadline,
+    Phase,
+)
+from multiplexnet.language.formula import (
+    FALSE,
+    TRUE,
+    Atom,
+    Formula,
+    Linear,
+    Real,
+    Specification,
+    Variable,
+    conjunction,
+)
+from multiplexnet.smt.questions import satisfiable, unsat_core
+from multiplexnet.smt.search import Sandbox, decided
+
+__all__ = ["MAX_TERMS", "compile_rules"]
+
+MAX_TERMS = 4096
+"""How many terms a block may have unless told otherwise."""
+QUICK = 256
+"""Plain terms that are looked for before a block is decomposed, where that is allowed."""
+
+Values = tuple[tuple[Variable, Fraction], ...]
+
+
+def compile_rules(
+    specification: Specification,
+    *,
+    max_terms: int = MAX_TERMS,
+    cover: DataRows | None = None,
+    nested: bool = False,
+    deadline: Deadline = NEVER,
+) -> Compiled:
+    """The rules as blocks of certified terms.
+
+    Args:
+        specification: what was written.
+        max_terms: the most terms that one block may have.
+        cover: rows of data, one column per variable; the fewest terms found that contain those of them that obey.
+        nested: whether terms may go on in inner blocks (see :mod:`~multiplexnet.compiler.circuit`) where there are too
+            many plain ones; whoever reads the terms has to follow them.
+        deadline: when it gives up, and who is told how far it is.
+
+    Raises:
+        CompileTimeout: it took too long.
+        ContradictionError: no output obeys the rules.
+        TermBudgetExceeded: a block has too many terms.
+    """
+    start = time.perf_counter()
+    deadline.begin(NORMAL_FORM)
+    parts = components(conjuncts(normal_form(specification.formula)), specification.outputs)
+    deadline.begin(CONTRADICTION)
+    _refuse_contradiction(specification, parts, deadline)
+    ranges = input_ranges(specification.inputs)
+    blocks = []
+    covered = None
+    claims = dict[int, tuple[Block, Formula]]()
+    for component in parts:
+        compiler = _BlockCompiler(component, ranges, max_terms, nested, deadline)
+        if cover is not None:
+            blocks.append(compiler.covering_block(cover))
+        else:
+            compiler.refuse_many_values()
+            blocks.append(compiler.nested_block() if nested else compiler.block())
+        claims |= compiler.claims
+    found = Compiled(
+        specification.outputs,
+        specification.inputs,
+        _without_trivial(blocks),
+        proof=None,  # type: ignore[arg-type]
+    )
+    deadline.begin(PROOF)
+    proof = proof_of(
+        specification, found.blocks, complete=cover is None, claims=claims, deadline=deadline
+    )
+    if cover is not None:
+        covered = cover.share(specification.formula, found.formula)
+    seconds = time.perf_counter() - start
+    return replace(
+        found,
+        proof=proof,
+        complete=proof.complete,
+        covered=covered,
+        seconds=seconds,
+        specification=specification,
+    )
+
+
+def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
+    """The declared ranges of the inputs as atoms."""
+    atoms = []
+    for variable in inputs:
+        domain = variable.domain
+        if isinstance(domain, Real):
+            lower = domain.lower
+            upper = domain.upper
+        else:
+            lower = Fraction(domain.values[0])
+            upper = Fraction(domain.values[-1])
+        if lower is not None:
+            atoms.append(Atom(-Linear.of(variable) + lower, "<="))
+        if upper is not None:
+            atoms.append(Atom(Linear.of(variable) - upper, "<="))
+    return tuple(atoms)
+
+
+def _refuse_contradiction(
+    specification: Specification, parts: Sequence[Component], deadline: Deadline
+) -> None:
+    doubtful = [
+        part
+        for component in parts
+        if not _surely_satisfiable(component, deadline)
+        for part in component.conjuncts
+    ]
+    if (
+        doubtful
+        and satisfiable(conjunction(doubtful), specification.variables, deadline=deadline) is None
+    ):
+        core = unsat_core(
+            [rule.formula for rule in specification.rules],
+            specification.variables,
+            deadline=deadline,
+        )
+        raise ContradictionError(
+            [(specification.rules[i].line, specification.rules[i].text) for i in core]
+        )
+
+
+def _surely_satisfiable(component: Component, deadline: Deadline) -> bool:
+    """Whether a point of one large conjunction over outputs was found in floats: z3 would take its time."""
+    rows = [part for part in component.conjuncts if isinstance(part, Atom)]
+    over_inputs = any(
+        isinstance(s, Variable) and s.is_input for row in rows for s, _ in row.linear.summands
+    )
+    return (
+        len(rows) == len(component.conjuncts) and not over_inputs and has_interior(rows, deadline)
+    )
+
+
+def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:
+    """The blocks but for one without outputs that is always true."""
+    return tuple(b for b in blocks if b.outputs or b.terms != (Term(()),))
+
+
+@dataclass
+class _BlockCompiler:
+    """The terms of one component."""
+
+    component: Component
+    ranges: tuple[Atom, ...]
+    max_terms: int
+    nested: bool
+    deadline: Deadline
+    claims: dict[int, tuple[Block, Formula]] = field(default_factory=dict)
+    _cache: dict[Formula, list[Literals]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._sandbox = Sandbox(self.deadline)
+        self._tidy = Tidy(self._sandbox, self.ranges)
+        self._discrete = tuple(v for v in self.component.outputs if v.is_discrete)
+        self._formula = conjunction(self.component.conjuncts)
+
+    def block(self, budget: int | None = None) -> Block:
+        budget = self.max_terms if budget is None else budget
+        self._begin(TERMS)
+        terms: list[Term] = []
+        for fixed, rest in self._cases():
+            terms += [Term(rows, fixed) for rows in self._real_terms(rest, budget - len(terms))]
+            if fixed:
+                self.deadline.step(len(terms))
+            if len(terms) > budget:
+                raise self._exceeded(len(terms))
+        return self._sorted(terms)
+
+    def nested_block(self) -> Block:
+        """The plain block, or a decomposed one if that has too many terms."""
+        try:
+            return self.block(min(QUICK, self.max_terms))
+        except TermBudgetExceeded:
+            decomposed = self._decomposed()
+        if decomposed is not None and decomposed.size > self.max_terms:
+            return decomposed
+        try:
+            return self.block()
+        except TermBudgetExceeded:
+            if decomposed is None:
+                raise
+            return decomposed
+
+    def _decomposed(self) -> Block | None:
+        self._begin(DECOMPOSITION)
+        questions = self._sandbox.questions((*self.ranges, *self.component.conjuncts))
+        questions.solver.add(*map(self._sandbox.domain, self._discrete))
+        circuit = Circuit(
+            questions,
+            lambda rows: self._tidy.rows((), rows),
+            self._some,
+            self.max_terms,
+            self.deadline,
+        )
+        try:
+            block = circuit.block(self.component)
+        except OverBudget:
+            return None
+        self.claims.update(circuit.claims)
+        return block
+
+    def _some(self, formula: Formula, budget: int) -> list[Literals] | None:
+        try:
+            return self._enumerated(formula, budget, more=2 * budget)
+        except TermBudgetExceeded:
+            return None
+
+    def covering_block(self, data: DataRows) -> Block:
+        """Terms that contain the rows of the data that obey."""
+        self._begin(TERMS)
+        obeying = data.where(self._formula)
+        terms: list[Term] = []
+        for values, group in obeying.groups(self._discrete):
+            rest = substitute(self._formula, dict(values))
+            background, goal = _split(rest)
+            engine = Implicants(self._sandbox, goal, [*self.ranges, *background])
+            terms += [
+                Term(self._tidy.rows(literals, background), values)
+                for literals in covering(engine, goal, group)
+            ]
+        if not terms:  # no row obeys: any single term is sound
+            terms = [self._first_term()]
+        if len(terms) > self.max_terms:
+            raise self._exceeded(len(terms))
+        return self._sorted(terms)
+
+    def _first_term(self) -> Term:
+        fixed, rest = next(self._cases())
+        background, goal = _split(rest)
+        found = Implicants(self._sandbox, goal, [*self.ranges, *background]).next()
+        return Term(self._tidy.rows(found.literals if found else (), background), fixed)
+
+    def _cases(self) -> Iterator[tuple[Values, Formula]]:
+        """Every assignment of the discrete outputs for which something is left, with the formula that is left."""
+        if not self._discrete:
+            yield (), self._formula
+            return
+        sandbox = self._sandbox
+        solver = sandbox.solver(*map(sandbox.formula, (*self.ranges, self._formula)))
+        solver.add(*map(sandbox.domain, self._discrete))
+        constants = [sandbox.symbol(variable) for variable in self._discrete]
+        while sandbox.decided(solver):
+            model = sandbox.model(solver)
+            numbers = [model.number(variable) for variable in self._discrete]
+            values = tuple(zip(self._discrete, numbers, strict=True))
+            solver.add(z3.Or([c != int(n) for c, n in zip(constants, numbers, strict=True)]))
+            yield values, substitute(self._formula, dict(values))
+
+    def _real_terms(self, formula: Formula, budget: int) -> list[Literals]:
+        if formula not in self._cache:
+            # overlapping implicants are thinned afterwards, so the search may find somewhat more than the budget
+            self._cache[formula] = self._enumerated(formula, budget, more=2 * budget + 64)
+        return self._cache[formula]
+
+    def _enumerated(self, formula: Formula, budget: int, *, more: int) -> list[Literals]:
+        """The plain terms of a formula over real outputs; ``more`` implicants may be found before they are thinned."""
+        background, goal = _split(formula)
+        if goal == TRUE:
+            return [self._tidy.rows((), background)]
+        known = [*self.ranges, *background]
+        engine = Implicants(self._sandbox, goal, known)
+        found = engine.all(budget=more)
+        if found is None:
+            raise self._exceeded(more)
+        kept = irredundant(self._sandbox, found, engine.table, known)
+        if len(kept) > budget:
+            raise self._exceeded(len(kept))
+        return [self._tidy.rows(literals, background) for literals in kept]
+
+    def _sorted(self, terms: Sequence[Term]) -> Block:
+        return Block(self.component.outputs, tuple(sorted(dict.fromkeys(terms), key=_term_order)))
+
+    def _begin(self, phase: Phase) -> None:
+        names = ", ".join(v.name for v in self.component.outputs[:3])
+        self.deadline.begin(phase, names + (", …" if len(self.component.outputs) > 3 else ""))
+
+    def refuse_many_values(self) -> None:
+        """Raises ``TermBudgetExceeded`` at once where a discrete output can take too many values.
+
+        Every value needs a term of its own, in inner blocks too.
+        """
+        for variable in self._discrete:
+            count = _values_at_least(
+                self.component, variable, self.ranges, self.max_terms, self.deadline
+            )
+            if count > self.max_terms:
+                raise self._exceeded(count, variable)
+
+    def _exceeded(self, count: int, variable: Variable | None = None) -> TermBudgetExceeded:
+        names = [v.name for v in self.component.outputs]
+        return TermBudgetExceeded(
+            count,
+            self.max_terms,
+            names,
+            nested=self.nested,
+            variable=None if variable is None else variable.name,
+        )
+
+
+def _values_at_least(
+    component: Component, variable: Variable, ranges: Sequence[Atom], most: int, deadline: Deadline
+) -> int:
+    """How many values a discrete output can certainly take; if that is more than ``most`` it may stop counting.
+
+    It asks for one value after the other, in a context of its own (what z3 is asked here must not change the terms that
+    it finds later), and gives up after twice as many questions as would be needed.
+    """
+    values = _values_between_bounds(component, variable)
+    count = values.stop - values.start  # len() fails beyond 2⁶³
+    if count <= most:
+        return 0
+    if all(
+        isinstance(part, Atom) and len(part.linear.summands) == 1 for part in component.conjuncts
+    ):
+        return count
+    sandbox = Sandbox(deadline)
+    solver = sandbox.solver(*map(sandbox.formula, (*ranges, *component.conjuncts)))
+    solver.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
+    constant = sandbox.symbol(variable)
+    found = 0
+    for value in islice(values, 2 * most):
+        found += decided(solver, deadline, constant == value)
+        if found > most:
+            break
+    return found
+
+
+def _values_between_bounds(component: Component, variable: Variable) -> range:
+    """The values of a discrete output that obey the bounds among the conjuncts, as far as they speak of it alone."""
+    values: range = variable.domain.values  # type: ignore[union-attr]
+    low = values[0]
+    high = values[-1]
+    for part in component.conjuncts:
+        if isinstance(part, Atom) and [symbol for symbol, _ in part.linear.summands] == [variable]:
+            bound = -part.linear.constant / part.linear.summands[0][1]
+            if part.linear.summands[0][1] > 0 or part.relation == "==":
+                high = min(high, floor(bound))
+            if part.linear.summands[0][1] < 0 or part.relation == "==":
+                low = max(low, ceil(bound))
+    return range(low, high + 1)
+
+
+def _split(formula: Formula) -> tuple[list[Atom], Formula]:
+    """Background atoms and the rest of a formula in normal form."""
+    if formula == FALSE:
+        raise AssertionError("a case without points was enumerated")
+    parts = conjuncts(formula)
+    background = [part for part in parts if isinstance(part, Atom)]
+    return background, conjunction(part for part in parts if not isinstance(part, Atom))
+
+
+def _term_order(term: Term) -> tuple[object, ...]:
+    return (
+        tuple(value for _, value in term.fixed),
+        len(term.rows),
+        tuple(map(row_order, term.rows)),
+    )

@@ -1,0 +1,383 @@
+"""What is wrong with rules, or surprising about them, in the words of the person who wrote them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from typing import Any
+
+import z3
+
+from multiplexnet.compiler.compile import MAX_TERMS, compile_rules, input_ranges
+from multiplexnet.compiler.components import Component, components, conjuncts
+from multiplexnet.compiler.implicants import atoms
+from multiplexnet.compiler.normal import normal_form
+from multiplexnet.compiler.terms import Block, Compiled, Term
+from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded
+from multiplexnet.exact.deadline import INPUTS, NEVER, RANGES, SHAPES, SUPERFLUOUS, Deadline
+from multiplexnet.language.formula import (
+    Atom,
+    Category,
+    Formula,
+    Linear,
+    Or,
+    Relation,
+    Rule,
+    Specification,
+    Symbol,
+    Variable,
+    conjunction,
+    disjunction,
+)
+from multiplexnet.smt.questions import domain_z3, input_range_z3, to_z3, unsat_core
+from multiplexnet.smt.search import Sandbox, decided
+
+__all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_input"]
+
+
+@dataclass(frozen=True)
+class Range:
+    """The exact range of one output over everything that obeys (``None``: without bound).
+
+    Args:
+        variable: the output.
+        lower: its greatest lower bound.
+        lower_attained: whether it takes that value.
+        upper: its least upper bound.
+        upper_attained: whether it takes that value.
+        labels: of a category, those that it can take; its bounds are the positions of the first and the last.
+    """
+
+    variable: Variable
+    lower: Fraction | None
+    lower_attained: bool
+    upper: Fraction | None
+    upper_attained: bool
+    labels: tuple[str, ...] | None = None
+
+    @property
+    def is_point(self) -> bool:
+        return self.lower is not None and self.lower == self.upper
+
+
+@dataclass(frozen=True)
+class TermShape:
+    """The dimension of a term's polyhedron, and whether it is bounded (inputs and functions held fixed)."""
+
+    dimension: int
+    bounded: bool
+
+
+@dataclass(frozen=True)
+class Explanation:
+    """Everything that can be said about rules.
+
+    Args:
+        specification: what was written.
+        compiled: the terms; ``None`` if there are none or too many.
+        problem: why there are no terms, or why what comes after them is missing.
+        contradiction: a smallest set of rules that contradict each other.
+        always_true: rules that say nothing.
+        implied: rules that follow from the others (each on its own: dropping two at once may change the meaning).
+        fixed: outputs that can take one value only.
+        ranges: the exact range of every output.
+        uncovered_input: an input in its declared range for which no output obeys.
+        shapes: for every term of every block its shape.
+        seconds: the time it took.
+    """
+
+    specification: Specification
+    compiled: Compiled | None = None
+    problem: str | None = None
+    contradiction: tuple[Rule, ...] = ()
+    always_true: tuple[Rule, ...] = ()
+    implied: tuple[Rule, ...] = ()
+    fixed: tuple[tuple[Variable, Fraction], ...] = ()
+    ranges: tuple[Range, ...] = ()
+    uncovered_input: tuple[tuple[Variable, Fraction], ...] | None = None
+    shapes: tuple[tuple[TermShape, ...], ...] = ()
+    seconds: float = 0.0
+
+
+def explain(
+    specification: Specification, *, max_terms: int = MAX_TERMS, deadline: Deadline = NEVER
+) -> Explanation:
+    """The diagnosis of rules; it never raises because of what the rules say, or because of the time it takes.
+
+    When the time is over, what was found until then is told, and ``problem`` says what is missing.
+    """
+    start = time.perf_counter()
+    found = Explanation(specification)
+    try:
+        for step in (
+            _compiled,
+            _with_shapes,
+            _with_uncovered_input,
+            _with_superfluous,
+            _with_ranges,
+        ):
+            found = step(found, max_terms, deadline)
+            if found.contradiction:
+                break
+    except CompileTimeout as error:
+        found = replace(found, problem=str(error))
+    return replace(found, seconds=time.perf_counter() - start)
+
+
+def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
+    specification = found.specification
+    try:
+        return replace(
+            found, compiled=compile_rules(specification, max_terms=max_terms, deadline=deadline)
+        )
+    except ContradictionError as error:
+        core = unsat_core(
+            [rule.formula for rule in specification.rules],
+            specification.variables,
+            deadline=deadline,
+        )
+        return replace(
+            found, problem=str(error), contradiction=tuple(specification.rules[i] for i in core)
+        )
+    except TermBudgetExceeded as error:
+        return replace(found, problem=str(error))
+
+
+def _with_shapes(found: Explanation, _: int, deadline: Deadline) -> Explanation:
+    if found.compiled is None:
+        return found
+    deadline.begin(SHAPES)
+    return replace(found, shapes=tuple(map(_Shapes(deadline).block, found.compiled.blocks)))
+
+
+def _with_uncovered_input(found: Explanation, _: int, deadline: Deadline) -> Explanation:
+    if found.compiled is None:
+        return found
+    return replace(found, uncovered_input=uncovered_input(found.compiled, deadline=deadline))
+
+
+def _with_superfluous(found: Explanation, _: int, deadline: Deadline) -> Explanation:
+    always_true, implied = _superfluous(found.specification, deadline)
+    return replace(found, always_true=always_true, implied=implied)
+
+
+def _with_ranges(found: Explanation, _: int, deadline: Deadline) -> Explanation:
+    ranges = _ranges(found.specification, deadline)
+    fixed = tuple((r.variable, r.lower) for r in ranges if r.is_point and r.lower is not None)
+    return replace(found, ranges=ranges, fixed=fixed)
+
+
+# --- superfluous rules ----------------------------------------------------------------------------------------------
+
+
+def _superfluous(
+    specification: Specification, deadline: Deadline
+) -> tuple[tuple[Rule, ...], tuple[Rule, ...]]:
+    """Rules that are always true, and other rules that follow from the rest."""
+    deadline.begin(SUPERFLUOUS)
+    context = z3.Context()
+    solver = z3.SimpleSolver(ctx=context)
+    solver.add(*domain_z3(specification.variables, context=context))
+    solver.add(*input_range_z3(specification.variables, context=context))
+    said = [z3.Bool(f"said{i}", context) for i in range(len(specification.rules))]
+    broken = [z3.Bool(f"broken{i}", context) for i in range(len(specification.rules))]
+    for i, rule in enumerate(specification.rules):
+        expression = to_z3(rule.formula, context=context)
+        solver.add(z3.Implies(said[i], expression), z3.Implies(broken[i], z3.Not(expression)))
+    always_true = []
+    implied = []
+    for i, rule in enumerate(specification.rules):
+        if not decided(solver, deadline, broken[i]):
+            always_true.append(rule)
+        elif not decided(solver, deadline, broken[i], *said[:i], *said[i + 1 :]):
+            implied.append(rule)
+        deadline.step()
+    return tuple(always_true), tuple(implied)
+
+
+# --- ranges ---------------------------------------------------------------------------------------------------------
+
+
+def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ...]:
+    """The exact range of every output; a part that shares no output with it cannot matter and is left out."""
+    deadline.begin(RANGES)
+    known = input_ranges(specification.inputs)
+    found: dict[Variable, Range] = {}
+    for component in components(
+        conjuncts(normal_form(specification.formula)), specification.outputs
+    ):
+        sandbox = Sandbox(deadline)
+        for output in component.outputs:
+            deadline.step(len(found))
+            if isinstance(output.domain, Category):
+                found[output] = _category_range(sandbox, output, output.domain, component, known)
+                continue
+            lower, upper = (_supremum(sandbox, output, sign, component, known) for sign in (-1, 1))
+            found[output] = Range(output, *(_negated(lower)), *upper)
+    return tuple(found[output] for output in specification.outputs)
+
+
+def _category_range(
+    sandbox: Sandbox,
+    output: Variable,
+    domain: Category,
+    component: Component,
+    known: Sequence[Atom],
+) -> Range:
+    """The labels that a category can take."""
+    solver = sandbox.solver(*map(sandbox.formula, (*known, *component.conjuncts)))
+    solver.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
+    constant = sandbox.symbol(output)
+    possible = [k for k in domain.values if decided(solver, sandbox.deadline, constant == k)]
+    labels = tuple(domain.labels[k] for k in possible)
+    return Range(output, Fraction(possible[0]), True, Fraction(possible[-1]), True, labels)
+
+
+def _negated(bound: tuple[Fraction | None, bool]) -> tuple[Fraction | None, bool]:
+    return (None if bound[0] is None else -bound[0], bound[1])
+
+
+def _supremum(
+    sandbox: Sandbox, output: Variable, sign: int, component: Component, known: Sequence[Atom]
+) -> tuple[Fraction | None, bool]:
+    """The least upper bound of ``sign · output`` and whether it is attained."""
+    optimiser = z3.Optimize(ctx=sandbox.context)
+    optimiser.add(*map(sandbox.formula, (*known, *component.conjuncts)))
+    optimiser.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
+    goal = optimiser.maximize(sign * sandbox.symbol(output))
+    if not sandbox.decided(optimiser):
+        raise AssertionError("the rules were satisfiable a moment ago")
+    infinite, value, infinitesimal = goal.upper_values()
+    if _fraction(infinite) != 0:
+        return None, False
+    return _fraction(value), _fraction(infinitesimal) == 0
+
+
+def _fraction(value: Any) -> Fraction:
+    return Fraction(value.as_long()) if z3.is_int_value(value) else Fraction(value.as_fraction())
+
+
+# --- inputs ---------------------------------------------------------------------------------------------------------
+
+
+def uncovered_input(
+    compiled: Compiled, *, deadline: Deadline = NEVER
+) -> tuple[tuple[Variable, Fraction], ...] | None:
+    """An input in its declared range for which no output obeys the rules, or ``None`` if there is none.
+
+    For each block z3 decides ∃ u ∀ x ¬(φ_1 ∨ … ∨ φ_K), which is decidable in linear real arithmetic. A function value
+    counts as free: what it will be is not known here.
+    """
+    deadline.begin(INPUTS)
+    known = input_ranges(compiled.inputs)
+    for block in compiled.blocks:
+        deadline.step()
+        formula = _without_discrete(block, {})
+        found = list(
+            dict.fromkeys(symbol for atom in atoms(formula) for symbol, _ in atom.linear.summands)
+        )
+        if not any(_is_input(symbol) for symbol in found):
+            continue  # no block is empty
+        sandbox = Sandbox(deadline)
+        solver = z3.SolverFor("LRA", ctx=sandbox.context)
+        solver.add(*map(sandbox.formula, known))
+        body = z3.Not(sandbox.formula(formula))
+        mine = [sandbox.symbol(symbol) for symbol in found if not _is_input(symbol)]
+        solver.add(z3.ForAll(mine, body) if mine else body)
+        if _is_sure(sandbox, solver):
+            model = sandbox.model(solver)
+            return tuple((v, model.number(v)) for v in compiled.inputs)
+    return None
+
+
+def _is_sure(sandbox: Sandbox, solver: Any) -> bool:
+    """Whether z3 found a point; a question with quantifiers may be beyond it."""
+    try:
+        return sandbox.decided(solver)
+    except SolverGaveUp:
+        return False
+
+
+def _is_input(symbol: Symbol) -> bool:
+    return isinstance(symbol, Variable) and symbol.is_input
+
+
+def _without_discrete(block: Block, done: dict[int, Formula]) -> Formula:
+    """What the block asks of everything but its discrete outputs, which it fixes itself."""
+    if id(block) not in done:
+        done[id(block)] = disjunction(
+            conjunction([*term.rows, *(_without_discrete(inner, done) for inner in term.blocks)])
+            for term in block.terms
+        )
+    return done[id(block)]
+
+
+# --- shapes ---------------------------------------------------------------------------------------------------------
+
+
+class _Shapes:
+    """The shapes of terms; of one that goes on in inner blocks: the largest that its choices have together."""
+
+    def __init__(self, deadline: Deadline) -> None:
+        self._deadline = deadline
+        self._questions = Sandbox(deadline).questions()
+        self._done: dict[int, TermShape] = {}
+
+    def block(self, block: Block) -> tuple[TermShape, ...]:
+        return tuple(self._term(block, term) for term in block.terms)
+
+    def _term(self, block: Block, term: Term) -> TermShape:
+        inner = {output for part in term.blocks for output in part.outputs}
+        reals = [v for v in block.outputs if not v.is_discrete and v not in inner]
+        rank = _rank([[row.linear.coefficient(v) for v in reals] for row in term.equalities])
+        rest = [self._largest(part) for part in term.blocks]
+        return TermShape(
+            len(reals) - rank + sum(shape.dimension for shape in rest),
+            all(shape.bounded for shape in rest) and self._only_zero(term, reals),
+        )
+
+    def _largest(self, block: Block) -> TermShape:
+        if id(block) not in self._done:
+            shapes = self.block(block)
+            self._done[id(block)] = TermShape(
+                max(s.dimension for s in shapes), all(s.bounded for s in shapes)
+            )
+        return self._done[id(block)]
+
+    def _only_zero(self, term: Term, reals: Sequence[Variable]) -> bool:
+        """Whether no direction but zero stays inside: the recession cone of the term is a point."""
+        directions = [Atom(_direction(row.linear), _closed(row)) for row in term.rows]
+        moving = Or(tuple(Atom(Linear.of(v) * sign, "<") for v in reals for sign in (1, -1)))
+        self._deadline.step()
+        return (
+            self._questions.answer([*(atom for atom in directions if atom.linear.summands), moving])
+            is False
+        )
+
+
+def _direction(linear: Linear) -> Linear:
+    """The part of the expression that grows with the outputs."""
+    return Linear(
+        tuple((s, c) for s, c in linear.summands if isinstance(s, Variable) and not s.is_input)
+    )
+
+
+def _closed(row: Atom) -> Relation:
+    return "==" if row.relation == "==" else "<="
+
+
+def _rank(rows: list[list[Fraction]]) -> int:
+    rank = 0
+    rows = [row[:] for row in rows]
+    for column in range(len(rows[0]) if rows else 0):
+        pivot = next((i for i in range(rank, len(rows)) if rows[i][column]), None)
+        if pivot is None:
+            continue
+        rows[rank], rows[pivot] = rows[pivot], rows[rank]
+        for i in range(rank + 1, len(rows)):
+            factor = rows[i][column] / rows[rank][column]
+            rows[i] = [a - factor * b for a, b in zip(rows[i], rows[rank], strict=True)]
+        rank += 1
+    return rank

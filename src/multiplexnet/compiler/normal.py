@@ -1,0 +1,201 @@
+"""Negation normal form over canonical atoms: nothing is left but *and*, *or* and comparisons of linear expressions.
+
+``max``, ``min``, ``abs`` and ``if`` disappear exactly and without new variables. In ``c·max(a, b) + r ≤ 0`` a positive
+``c`` asks for *both* ``c·a + r ≤ 0`` and ``c·b + r ≤ 0``, a negative one for *either*; so ``abs(x) ≤ 1`` stays one
+term and ``abs(x) ≥ 1`` becomes two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from fractions import Fraction
+from math import ceil, floor, gcd, lcm
+
+from multiplexnet.language.formula import (
+    FALSE,
+    TRUE,
+    And,
+    Apply,
+    Atom,
+    Formula,
+    Iff,
+    Ite,
+    Linear,
+    Max,
+    Not,
+    Or,
+    Relation,
+    Symbol,
+    Variable,
+    conjunction,
+    disjunction,
+    maximum,
+)
+
+__all__ = ["canonical", "normal_form", "opposite", "substitute"]
+
+
+def canonical(linear: Linear, relation: Relation) -> Formula:
+    """The atom ``linear relation 0`` with coprime integer coefficients; ``TRUE`` or ``FALSE`` if it has no variable.
+
+    The first coefficient of an equality is positive. Over discrete variables alone the constant is an integer and
+    ``<`` becomes ``<=``.
+
+    Example:
+        >>> x = Variable("x", 0)
+        >>> canonical(Linear.of(x) * 4 - 2, "<").linear.constant
+        Fraction(-1, 2)
+    """
+    if linear.is_constant:
+        c = linear.constant
+        return (
+            TRUE
+            if (c <= 0 if relation == "<=" else c < 0 if relation == "<" else c == 0)
+            else FALSE
+        )
+    scale = Fraction(lcm(*(c.denominator for _, c in linear.summands)), 1)
+    scale /= gcd(*(int(c * scale) for _, c in linear.summands))
+    if relation == "==" and linear.summands[0][1] < 0:
+        scale = -scale
+    linear = linear if scale == 1 else linear * scale
+    if all(isinstance(s, Variable) and s.is_discrete for s, _ in linear.summands):
+        return _integral(linear, relation)
+    return Atom(linear, relation)
+
+
+def _integral(linear: Linear, relation: Relation) -> Formula:
+    """An atom whose left side takes integer values only: its constant is rounded to what that allows."""
+    c = linear.constant
+    if relation == "==":
+        return Atom(linear, "==") if c.denominator == 1 else FALSE
+    rounded = floor(c) + 1 if relation == "<" else ceil(c)
+    return Atom(Linear(linear.summands, Fraction(rounded)), "<=")
+
+
+def opposite(atom: Atom) -> Formula:
+    """The negation of a canonical atom, again over canonical atoms."""
+    if atom.relation == "==":
+        return disjunction([canonical(atom.linear, "<"), canonical(-atom.linear, "<")])
+    return canonical(-atom.linear, "<" if atom.relation == "<=" else "<=")
+
+
+def normal_form(formula: Formula) -> Formula:
+    """The same formula with negations pushed into canonical atoms and no ``Not``, ``Iff``, ``Max`` or ``Ite`` left.
+
+    Shared sub-formulas stay shared, so nested ``iff`` and ``xor`` grow the work only linearly.
+    """
+    return _Normaliser().visit(formula, True)
+
+
+class _Normaliser:
+    def __init__(self) -> None:
+        self._done: dict[tuple[int, bool], tuple[Formula, Formula]] = {}
+
+    def visit(self, formula: Formula, polarity: bool) -> Formula:
+        key = (id(formula), polarity)
+        if (
+            key not in self._done
+        ):  # the formula is kept beside its result, so that its id stays its own
+            self._done[key] = formula, self._visit(formula, polarity)
+        return self._done[key][1]
+
+    def _visit(self, formula: Formula, polarity: bool) -> Formula:
+        match formula:
+            case Atom(linear, relation):
+                return self._atom(linear, relation, polarity)
+            case Not(argument):
+                return self.visit(argument, not polarity)
+            case And(arguments) | Or(arguments):
+                join = conjunction if isinstance(formula, And) == polarity else disjunction
+                return _join(join, [self.visit(argument, polarity) for argument in arguments])
+            case Iff(left, right):
+                return disjunction(
+                    [
+                        conjunction([self.visit(left, True), self.visit(right, polarity)]),
+                        conjunction([self.visit(left, False), self.visit(right, not polarity)]),
+                    ]
+                )
+
+    def _atom(self, linear: Linear, relation: Relation, polarity: bool) -> Formula:
+        if not polarity:
+            if relation == "==":
+                return disjunction([self._atom(linear, "<", True), self._atom(-linear, "<", True)])
+            return self._atom(-linear, "<" if relation == "<=" else "<=", True)
+        for symbol, c in linear.summands:
+            if isinstance(symbol, Max):
+                return self._max(linear, relation, symbol, c)
+            if isinstance(symbol, Ite):
+                rest = linear - Linear.of(symbol) * c
+                yes = rest + symbol.then * c
+                no = rest + symbol.otherwise * c
+                return disjunction(
+                    [
+                        conjunction(
+                            [self.visit(symbol.condition, True), self._atom(yes, relation, True)]
+                        ),
+                        conjunction(
+                            [self.visit(symbol.condition, False), self._atom(no, relation, True)]
+                        ),
+                    ]
+                )
+        return canonical(linear, relation)
+
+    def _max(self, linear: Linear, relation: Relation, symbol: Max, c: Fraction) -> Formula:
+        if relation == "==":
+            return conjunction([self._atom(linear, "<=", True), self._atom(-linear, "<=", True)])
+        rest = linear - Linear.of(symbol) * c
+        join = conjunction if c > 0 else disjunction
+        return _join(
+            join, [self._atom(rest + argument * c, relation, True) for argument in symbol.arguments]
+        )
+
+
+def _join(join: Callable[[Iterable[Formula]], Formula], parts: list[Formula]) -> Formula:
+    """The parts joined, each of them once, in the order of first appearance."""
+    return join(dict.fromkeys(parts))
+
+
+def substitute(formula: Formula, values: dict[Variable, Fraction]) -> Formula:
+    """A formula in normal form with some variables replaced by numbers, simplified."""
+    done: dict[int, Formula] = {}
+
+    def visit(node: Formula) -> Formula:
+        if id(node) not in done:
+            done[id(node)] = replaced(node)
+        return done[id(node)]
+
+    def replaced(node: Formula) -> Formula:
+        match node:
+            case Atom(linear, relation):
+                return canonical(_replaced(linear, values), relation)
+            case And(arguments):
+                return _join(conjunction, [visit(a) for a in arguments])
+            case Or(arguments):
+                return _join(disjunction, [visit(a) for a in arguments])
+        raise TypeError(f"not in normal form: {node!r}")
+
+    return visit(formula)
+
+
+def _replaced(linear: Linear, values: dict[Variable, Fraction]) -> Linear:
+    result = Linear.number(linear.constant)
+    for symbol, c in linear.summands:
+        result = result + _replaced_symbol(symbol, values) * c
+    return result
+
+
+def _replaced_symbol(symbol: Symbol, values: dict[Variable, Fraction]) -> Linear:
+    if isinstance(symbol, Variable):
+        return Linear.number(values[symbol]) if symbol in values else Linear.of(symbol)
+    match symbol:  # the last two stand in arguments of opaque functions only
+        case Apply(function, arguments):
+            return Linear.of(Apply(function, tuple(_replaced(a, values) for a in arguments)))
+        case Max(arguments):
+            return maximum(_replaced(a, values) for a in arguments)
+        case Ite(condition, then, otherwise):
+            condition = substitute(normal_form(condition), values)
+            then = _replaced(then, values)
+            otherwise = _replaced(otherwise, values)
+            if condition in (TRUE, FALSE):
+                return then if condition == TRUE else otherwise
+            return Linear.of(Ite(condition, then, otherwise))

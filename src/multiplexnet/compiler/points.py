@@ -1,0 +1,109 @@
+"""Exact points, and which atoms hold at them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from fractions import Fraction
+from functools import cached_property
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiplexnet.language.formula import Atom, Symbol
+
+__all__ = ["Bools", "Pool", "Table"]
+
+Bools = NDArray[np.bool_]
+
+LARGEST = 2**62
+"""Products up to this size are exact in int64."""
+
+
+class Table:
+    """Atoms as one matrix of integers, so that a point decides all of them at once, exactly.
+
+    Example:
+        >>> from multiplexnet.language.formula import Linear, Variable
+        >>> x = Variable("x", 0)
+        >>> Table([Atom(Linear.of(x) - 1, "<="), Atom(Linear.of(x) * 3 - 1, "==")]).truth({x: Fraction(1, 3)})
+        array([ True,  True])
+    """
+
+    def __init__(self, atoms: Sequence[Atom]) -> None:
+        self.atoms = tuple(atoms)
+        self.place = {atom: i for i, atom in enumerate(self.atoms)}
+        self.symbols: tuple[Symbol, ...] = tuple(
+            dict.fromkeys(s for atom in atoms for s, _ in atom.linear.summands)
+        )
+        column = {symbol: j for j, symbol in enumerate(self.symbols)}
+        self._left: NDArray[Any] = np.zeros((len(self.atoms), len(self.symbols)), dtype=object)
+        self._right: NDArray[Any] = np.zeros(len(self.atoms), dtype=object)
+        for i, atom in enumerate(self.atoms):
+            constant = atom.linear.constant
+            scale = lcm(constant.denominator, *(c.denominator for _, c in atom.linear.summands))
+            self._right[i] = int(constant * scale)
+            for symbol, c in atom.linear.summands:
+                self._left[i, column[symbol]] = int(c * scale)
+        self._equal = np.array([atom.relation == "==" for atom in self.atoms], dtype=np.bool_)
+        self._strict = np.array([atom.relation == "<" for atom in self.atoms], dtype=np.bool_)
+
+    @cached_property
+    def _sizes(self) -> tuple[int, int]:
+        """The largest sum of coefficients and the largest constant, as sizes."""
+        return max(abs(self._left).sum(axis=1), default=0), max(abs(self._right), default=0)
+
+    @cached_property
+    def _short(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return self._left.astype(np.int64), self._right.astype(np.int64)
+
+    def truth(self, point: Mapping[Symbol, Fraction]) -> Bools:
+        """Which atoms hold at the point. Shape (M,)."""
+        values = [point[symbol] for symbol in self.symbols]
+        scale = lcm(*(v.denominator for v in values))
+        whole = [v.numerator * (scale // v.denominator) for v in values]
+        left, right = self._sizes
+        most = max(map(abs, whole), default=0)
+        if left * most + right * scale < LARGEST and max(left, right, most, scale) < LARGEST:
+            A, b = self._short
+            sums = A @ np.array(whole, dtype=np.int64) + b * scale
+        else:
+            sums = self._left @ np.array(whole, dtype=object) + self._right * scale
+        zero = np.asarray(sums == 0, dtype=np.bool_)
+        negative = np.asarray(sums < 0, dtype=np.bool_)
+        return np.where(self._equal, zero, negative | (zero & ~self._strict))
+
+
+class Pool:
+    """Points outside a set, each remembered by the atoms that hold there.
+
+    Example:
+        >>> pool = Pool(3)
+        >>> pool.add(np.array([True, False, False]))
+        >>> pool.excluding([0, 1, 2]), pool.excluding([1, 2, 0]), pool.excluding([0, 1])
+        ([2], [2], [1])
+    """
+
+    def __init__(self, atoms: int) -> None:
+        self._false = np.zeros((64, atoms), dtype=np.bool_)
+        self._count = 0
+
+    def add(self, truth: Bools) -> None:
+        if self._count == len(self._false):
+            self._false = np.concatenate([self._false, np.zeros_like(self._false)])
+        self._false[self._count] = ~truth
+        self._count += 1
+
+    def excluding(self, atoms: Sequence[int]) -> list[int]:
+        """Those of the atoms that are left when every one is dropped, first ones first, without which still at least
+        one of the others is false at every point."""
+        false = self._false[: self._count, atoms]
+        times = false.sum(axis=1)
+        kept = []
+        for column, atom in enumerate(atoms):
+            if (times[false[:, column]] == 1).any():
+                kept.append(atom)
+            else:
+                times -= false[:, column]
+        return kept

@@ -1,0 +1,197 @@
+"""The rows of a term, exactly: no row follows from the others, and every equality is written as one.
+
+Rows with the same left side are compared by their numbers. The rest falls into groups that share no variable; in each
+of them a point proves most rows needed (:mod:`~multiplexnet.compiler.witness`), and z3 is asked about the
+others.
+Where z3 would take minutes, rows are left as they are: in a large dense group with room inside, and when a question is
+not answered within a fixed amount of work. A row too many costs time and is never wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from multiplexnet.compiler.normal import canonical, opposite
+from multiplexnet.compiler.witness import Inequalities, without_equalities
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.language.formula import And, Atom, Formula, Or, Symbol, Variable
+from multiplexnet.smt.search import Questions, Sandbox
+
+__all__ = ["Tidy", "has_interior", "row_order"]
+
+WORK = 1_000_000
+"""z3's ``rlimit`` for one question."""
+DENSE = 5
+"""Variables in a row, on average, from which z3's exact simplex is slow."""
+LARGE = 100
+HUGE = 400
+"""Coefficients of a dense group from which an LP in floats is tried before z3, and from which z3 is not asked."""
+
+Group = tuple[Atom, ...]
+
+
+def row_order(row: Atom) -> tuple[object, ...]:
+    """The canonical order of rows: equalities first, then by their variables as declared, then by their numbers."""
+    key = tuple(
+        (getattr(s, "index", 1 << 30), repr(s) if not hasattr(s, "index") else "", c)
+        for s, c in row.linear.summands
+    )
+    return (row.relation != "==", key, row.linear.constant, row.relation)
+
+
+def tightest(rows: Iterable[Atom]) -> list[Atom]:
+    """The rows without those that another one with the same left side makes superfluous."""
+    kept: dict[tuple[tuple[Symbol, Any], ...], Atom] = {}
+    equalities: dict[tuple[tuple[Symbol, Any], ...], Atom] = {}
+    for row in rows:
+        if row.relation == "==":
+            equalities[row.linear.summands] = row
+            continue
+        other = kept.get(row.linear.summands)
+        if other is None or _strength(row) > _strength(other):
+            kept[row.linear.summands] = row
+    for terms, row in list(kept.items()):
+        mirror = kept.get((-row.linear).summands)
+        if mirror is not None and mirror.linear.constant == -row.linear.constant:
+            equality = canonical(row.linear, "==")
+            if isinstance(equality, Atom):
+                equalities[equality.linear.summands] = equality
+        if terms in equalities or (-row.linear).summands in equalities:
+            del kept[terms]
+    return [*equalities.values(), *kept.values()]
+
+
+def _strength(row: Atom) -> tuple[Any, bool]:
+    return (row.linear.constant, row.relation == "<")
+
+
+def groups(rows: Iterable[Atom]) -> list[Group]:
+    """The rows in the finest groups that share no symbol."""
+    found: list[tuple[set[Symbol], list[Atom]]] = []
+    for row in rows:
+        mentioned = {symbol for symbol, _ in row.linear.summands}
+        members = [row]
+        apart = []
+        for symbols, others in found:
+            if symbols.isdisjoint(mentioned):
+                apart.append((symbols, others))
+            else:
+                mentioned = symbols | mentioned
+                members = others + members
+        found = [*apart, (mentioned, members)]
+    return [tuple(members) for _, members in found]
+
+
+def has_interior(rows: Sequence[Atom], deadline: Deadline = NEVER) -> bool:
+    """Whether rows that are many, and dense, certainly have a common point with room in all inequalities."""
+    return (
+        _dense(rows)
+        and Inequalities(tuple(without_equalities(rows)[0])).interior_point(deadline) is not None
+    )
+
+
+def _dense(rows: Sequence[Atom], size: int = LARGE) -> bool:
+    coefficients = sum(len(row.linear.summands) for row in rows)
+    return coefficients > max(size, DENSE * len(rows))
+
+
+class Tidy:
+    """Brings the rows of terms over one background into their final form.
+
+    Args:
+        sandbox: where z3 is asked.
+        known: what holds anyway and is no row of any term (the ranges of the inputs).
+    """
+
+    def __init__(self, sandbox: Sandbox, known: Sequence[Atom] = ()) -> None:
+        self._sandbox = sandbox
+        self._known = tuple(known)
+        self._questions: Questions | None = None
+        self._done: dict[Group, Group] = {}
+
+    def rows(self, literals: Sequence[Atom], background: Sequence[Atom] = ()) -> Group:
+        """The rows of the term ``literals ∧ background``: literals a prime implicant where the background holds."""
+        found: list[Atom] = []
+        self._sandbox.deadline.check()
+        for group in groups(tightest([*literals, *background])):
+            if _plain(group):
+                found += group
+            else:
+                if group not in self._done:
+                    self._done[group] = self._final(group, set(literals))
+                found += self._done[group]
+        return tuple(sorted(found, key=row_order))
+
+    def _final(self, group: Group, literals: set[Atom]) -> Group:
+        needed = self._needed(group)
+        if needed is None:  # no point has room in all rows: some of them hide equalities
+            group = tuple(tightest([*group, *self._implicit_equalities(group)]))
+            needed = set()
+        else:
+            needed |= literals
+        for row in sorted(set(group) - needed, key=row_order, reverse=True):
+            rest = tuple(other for other in group if other is not row)
+            if self._refuted(opposite(row), rest):
+                group = rest
+        return group
+
+    def _needed(self, group: Group) -> set[Atom] | None:
+        """Rows of the group that a point proves needed; ``None`` if no point has room in all inequalities."""
+        eliminated, independent = without_equalities([*group, *self._known])
+        linears = Inequalities(tuple(eliminated))
+        inequalities = [row for row in group if row.relation != "=="]
+        deadline = self._sandbox.deadline
+        centre = linears.interior_point(deadline) if _dense(group) else None
+        if centre is not None and _dense(group, HUGE):
+            return set(group)
+        if centre is None:
+            if self._answer([*group, *(_strictly(row) for row in inequalities)]) is not True:
+                return None
+            centre = linears.point(self._sandbox.model(self._asked.solver).point(linears.symbols))
+        needed = {
+            row
+            for row, sure in zip(inequalities, linears.needed(centre, deadline), strict=False)
+            if sure
+        }
+        return needed.union(
+            independent
+        )  # where there is room, an equality is needed unless others imply it
+
+    def _implicit_equalities(self, rows: Group) -> list[Atom]:
+        """Equalities that inequalities only imply together, like x ≤ y and y ≤ x."""
+        tight = [
+            row
+            for row in rows
+            if row.relation == "<=" and self._answer([*rows, _strictly(row)]) is False
+        ]
+        return [atom for row in tight if isinstance(atom := canonical(row.linear, "=="), Atom)]
+
+    def _refuted(self, formula: Formula, rows: Group) -> bool:
+        match formula:
+            case Atom():
+                return self._answer([*rows, formula]) is False
+            case Or(arguments):
+                return all(self._refuted(argument, rows) for argument in arguments)
+        return formula != And(())
+
+    @property
+    def _asked(self) -> Questions:
+        if self._questions is None:
+            self._questions = self._sandbox.questions(self._known, work=WORK)
+        return self._questions
+
+    def _answer(self, rows: Sequence[Atom]) -> bool | None:
+        return self._asked.answer(rows)
+
+
+def _plain(group: Group) -> bool:
+    """Whether the rows speak of one output alone: their numbers have settled all that there is to settle."""
+    mentioned = {symbol for row in group for symbol, _ in row.linear.summands}
+    return len(mentioned) == 1 and not any(
+        isinstance(s, Variable) and s.is_input for s in mentioned
+    )
+
+
+def _strictly(row: Atom) -> Atom:
+    return Atom(row.linear, "<")

@@ -1,0 +1,194 @@
+"""Points that prove something about rows: floats find them, a bound on the error of floats proves them.
+
+A point that breaks one row and keeps the others with room to spare shows that the row is needed; a point with room in
+every row shows that no equality is hidden in them. z3 answers such questions too, but its exact simplex takes seconds
+for one dense polytope of fifty variables, and floats take milliseconds for all of its rows.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.language.formula import Atom, Linear, Symbol
+
+__all__ = ["Inequalities", "signs", "without_equalities"]
+
+Floats = NDArray[np.float64]
+Bools = NDArray[np.bool_]
+
+CERTAIN = 1e-9
+"""Relative size from which the sign of a float64 dot product is beyond doubt (rounding is 1e-15 per operation)."""
+UNDERFLOW = 1e-280
+"""Absolute size below which products may have lost digits."""
+ROUNDS = 60
+"""How often a direction is corrected that shall leave through one row only."""
+LEAD = 1 + 1e-4
+"""By how much a row has to come before the others."""
+RIDGE = 1e-12
+"""What is added to WᵀW, relative to its trace, so that it can be inverted."""
+REACH = 1e6
+"""How far from the origin the LP looks for a point."""
+MOST_ROWS = 2_000
+"""Beyond this many rows the square matrix of their products is too large to be worth it."""
+
+
+def signs(linears: Sequence[Linear], symbols: Sequence[Symbol], points: Floats) -> NDArray[np.int8]:
+    """The signs of linear expressions at points, 0 where floats leave a doubt.
+
+    Args:
+        linears: M expressions.
+        symbols: the meaning of the columns of ``points``; they contain those of the expressions.
+        points: shape (N, D), each number within a few units in the last place of the one that is meant.
+
+    Returns:
+        −1, 0 and 1, shape (N, M).
+    """
+    A, b = _matrix(linears, symbols)
+    with np.errstate(all="ignore"):  # infinities and NaN leave a doubt, as they should
+        values = points @ A.T + b
+        doubt = CERTAIN * (np.abs(points) @ np.abs(A.T) + np.abs(b)) + UNDERFLOW
+        return (values > doubt).astype(np.int8) - (values < -doubt).astype(np.int8)
+
+
+def _matrix(linears: Sequence[Linear], symbols: Sequence[Symbol]) -> tuple[Floats, Floats]:
+    column = {symbol: j for j, symbol in enumerate(symbols)}
+    A = np.zeros((len(linears), len(symbols)))
+    for i, linear in enumerate(linears):
+        for symbol, c in linear.summands:
+            A[i, column[symbol]] = _float(c)
+    return A, np.array([_float(linear.constant) for linear in linears])
+
+
+def _float(number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        return float("nan")
+
+
+def without_equalities(rows: Sequence[Atom]) -> tuple[list[Linear], list[Atom]]:
+    """The left sides of the inequalities in the same order, with one variable eliminated for each equality, exactly.
+
+    Returns:
+        The left sides, and the equalities that do not follow from those before them.
+    """
+    others = [row.linear for row in rows if row.relation != "=="]
+    equalities = [row for row in rows if row.relation == "=="]
+    solved: list[tuple[Symbol, Linear]] = []
+    independent = []
+    for row in equalities:
+        equality = _inserted(row.linear, solved)
+        if not equality.is_constant:
+            pivot, c = equality.summands[-1]
+            solved.append((pivot, Linear.of(pivot) - equality * (1 / c)))
+            independent.append(row)
+    return [_inserted(linear, solved) for linear in others], independent
+
+
+def _inserted(linear: Linear, solved: Sequence[tuple[Symbol, Linear]]) -> Linear:
+    for symbol, expression in solved:
+        if c := linear.coefficient(symbol):
+            linear = linear - Linear.of(symbol) * c + expression * c
+    return linear
+
+
+@dataclass(frozen=True)
+class Inequalities:
+    """``linear < 0`` for every one of the expressions."""
+
+    linears: tuple[Linear, ...]
+
+    @cached_property
+    def symbols(self) -> tuple[Symbol, ...]:
+        return tuple(
+            dict.fromkeys(symbol for linear in self.linears for symbol, _ in linear.summands)
+        )
+
+    @cached_property
+    def _floats(self) -> tuple[Floats, Floats]:
+        return _matrix(self.linears, self.symbols)
+
+    def point(self, values: Mapping[Symbol, Fraction]) -> Floats:
+        return np.array([_float(values[symbol]) for symbol in self.symbols])
+
+    def contain(self, point: Floats) -> bool:
+        """Whether the point certainly has room in every row."""
+        return bool((signs(self.linears, self.symbols, point[None]) < 0).all())
+
+    def interior_point(self, deadline: Deadline = NEVER) -> Floats | None:
+        """A point with room in every row, if an LP in floats finds one; ``None`` proves nothing."""
+        from scipy.optimize import linprog
+
+        A, b = self._floats
+        if not (np.isfinite(A).all() and np.isfinite(b).all()):
+            return None
+        size = np.linalg.norm(A, axis=1, keepdims=True)
+        bounds = [(-REACH, REACH)] * A.shape[1] + [(None, 1.0)]
+        goal = np.append(np.zeros(A.shape[1]), -1.0)
+        options = {"time_limit": deadline.left}
+        answer = linprog(
+            goal, A_ub=np.hstack([A, size]), b_ub=-b, bounds=bounds, method="highs", options=options
+        )
+        deadline.check()
+        if answer.x is None or not self.contain(found := np.asarray(answer.x[:-1])):
+            return None
+        return found
+
+    def needed(self, centre: Floats, deadline: Deadline = NEVER) -> Bools:
+        """The rows that certainly do not follow from the others, found from a point with room in all. Shape (M,).
+
+        Seen from the centre the rows are ``w_i·d ≤ 1``. A direction d with ``w_i·d`` above all other ``w_j·d`` leaves
+        through row i first, and a little beyond only that row is broken. One starts from ``d = (WᵀW)⁻¹ w_i``, in which
+        no scaling of the variables matters, and as long as some ``w_j`` is in the way adds ``(WᵀW)⁻¹ (w_i − w_j)``:
+        the perceptron, for all rows at once, written with the products ``H = W (WᵀW)⁻¹ Wᵀ``.
+        """
+        A, b = self._floats
+        m, n = A.shape
+        with np.errstate(all="ignore"):
+            W = A / -(A @ centre + b)[:, None]
+            size = np.abs(W).max(
+                initial=0.0
+            )  # taken out: squares of 2⁻¹⁰⁰⁰ are zero in floats, those of 2¹⁰⁰⁰ infinite
+            if not 0 < m <= MOST_ROWS or not np.isfinite(W).all() or not size:
+                return np.zeros(m, dtype=np.bool_)
+            W = W / size
+            square = W.T @ W
+            inverse = np.linalg.solve(square + RIDGE * np.trace(square) * np.eye(n), W.T).T
+            weights, products = self._contest(W @ inverse.T, deadline)
+            own, _, best = _winners(products)
+            points = centre + (2 / (own + np.maximum(best, 0)) / size)[:, None] * (
+                weights @ inverse
+            )
+        found = signs(self.linears, self.symbols, points)
+        return np.asarray((found == np.where(np.eye(m, dtype=np.bool_), 1, -1)).all(axis=1))
+
+    @staticmethod
+    def _contest(H: Floats, deadline: Deadline) -> tuple[Floats, Floats]:
+        """For every row the weights of a direction in which it comes first, if one was found, and its products."""
+        weights = np.eye(len(H))
+        products = H.copy()
+        for _ in range(ROUNDS):
+            deadline.check()
+            own, rival, best = _winners(products)
+            late = np.flatnonzero(own <= np.maximum(best, 0) * LEAD)
+            if not len(late):
+                break
+            products[late] += H[late] - H[rival[late]]
+            weights[late, late] += 1
+            weights[late, rival[late]] -= 1
+        return weights, products
+
+
+def _winners(products: Floats) -> tuple[Floats, NDArray[np.intp], Floats]:
+    """For every row its own product, the row with the largest other one, and that one."""
+    others = products.copy()
+    np.fill_diagonal(others, -np.inf)
+    rival = others.argmax(axis=1)
+    return products.diagonal().copy(), rival, others[np.arange(len(others)), rival]

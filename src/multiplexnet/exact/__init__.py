@@ -1,0 +1,1 @@
+"""Mathematics in whole numbers and fractions: float formats, rows, linear programs, lattices. It knows no rules."""

@@ -1,0 +1,151 @@
+"""Binary float formats as sets of exact numbers: which fractions they hold, and rounding to them.
+
+A format holds the numbers ``k · 2^e`` with ``|k| < 2^precision`` and ``e ≥ least_exponent`` up to ``max``. Everything
+is integer arithmetic; no float is ever made.
+
+Subnormal numbers, those closer to zero than the smallest *normal* number ``2^(1 − largest_exponent)``, count only where
+no mode of the processor reads or writes them as zero. ``torch.set_flush_denormal(True)`` does that to float64, float32
+and bfloat16, and never to float16. So a bound that is rounded to one of these three is zero or a normal number.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+
+__all__ = ["FORMATS", "Format", "power_of_two"]
+
+
+def power_of_two(exponent: int) -> Fraction:
+    """``2^exponent``, exactly."""
+    return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
+
+
+def floor_log2(value: Fraction) -> int:
+    """The exponent ``e`` with ``2^e ≤ |value| < 2^(e+1)``; ``value`` is not zero."""
+    e = abs(value.numerator).bit_length() - value.denominator.bit_length()
+    return e if abs(value) >= power_of_two(e) else e - 1
+
+
+@dataclass(frozen=True)
+class Format:
+    """The numbers of a binary float format of IEEE kind that every mode of the processor keeps.
+
+    Args:
+        name: as torch and numpy call it.
+        precision: bits of the significand, the hidden one included (``p``).
+        largest_exponent: ``e`` of the largest power of two ``2^e``.
+        keeps_subnormals: whether its subnormal numbers are never taken for zero.
+
+    Example:
+        >>> half = Format("float16", 11, 15)
+        >>> half.max, half.representable(Fraction(1, 10))
+        (Fraction(65504, 1), False)
+        >>> float(half.down(Fraction(1, 10))), float(half.up(Fraction(1, 10)))
+        (0.0999755859375, 0.10003662109375)
+        >>> half.next_up(Fraction(1024))
+        Fraction(1025, 1)
+        >>> single = Format("float32", 24, 127)
+        >>> single.next_up(Fraction(0)) == Fraction(1, 2**126), single.representable(Fraction(1, 2**130))
+        (True, False)
+    """
+
+    name: str
+    precision: int
+    largest_exponent: int
+    keeps_subnormals: bool = False
+
+    @property
+    def least_exponent(self) -> int:
+        """The exponent of the finest digit: that of the smallest normal numbers, and of the subnormal ones."""
+        return 2 - self.largest_exponent - self.precision
+
+    @cached_property
+    def max(self) -> Fraction:
+        """The largest finite number."""
+        return (2 - power_of_two(1 - self.precision)) * power_of_two(self.largest_exponent)
+
+    @cached_property
+    def tiny(self) -> Fraction:
+        """The smallest positive number: the spacing of the format around zero."""
+        return power_of_two(
+            self.least_exponent if self.keeps_subnormals else 1 - self.largest_exponent
+        )
+
+    @cached_property
+    def epsilon(self) -> Fraction:
+        """The distance from 1 to the next number, ``2^(1 − p)``; rounding to nearest errs by half of it at most."""
+        return power_of_two(1 - self.precision)
+
+    def representable(self, value: Fraction) -> bool:
+        """Whether the format holds this number exactly."""
+        denominator = value.denominator
+        if abs(value) > self.max or denominator & (denominator - 1):
+            return False
+        return (value / self.spacing(value)).denominator == 1
+
+    def is_clear_of_zero(self, value: Fraction) -> bool:
+        """Whether no number that a mode takes for zero is nearer to this one than to zero."""
+        return self.keeps_subnormals or not value or abs(value) >= 2 * self.tiny
+
+    def spacing(self, value: Fraction) -> Fraction:
+        """The distance between neighbouring numbers of the format in the binade of ``value``."""
+        if abs(value) < self.tiny:
+            return self.tiny
+        return power_of_two(max(floor_log2(value) + 1 - self.precision, self.least_exponent))
+
+    def down(self, value: Fraction) -> Fraction:
+        """The largest number of the format that is at most ``value``.
+
+        Raises:
+            OverflowError: every number of the format is larger.
+        """
+        if value > self.max:
+            return self.max
+        if value < -self.max:
+            raise OverflowError(
+                f"{self.name} ends at {float(-self.max):g}: no number of it is smaller"
+            )
+        unit = self.spacing(value)
+        return (value / unit).__floor__() * unit
+
+    def up(self, value: Fraction) -> Fraction:
+        """The smallest number of the format that is at least ``value``.
+
+        Raises:
+            OverflowError: every number of the format is smaller.
+        """
+        return -self.down(-value)
+
+    def nearest(self, value: Fraction) -> Fraction:
+        """The nearest number of the format, ties to even; beyond ``max`` it is ``max``, never infinite."""
+        if abs(value) > self.max:
+            return self.max if value > 0 else -self.max
+        unit = self.spacing(value)
+        return round(value / unit) * unit
+
+    def next_up(self, value: Fraction) -> Fraction:
+        """The smallest number of the format that is larger than ``value``."""
+        if value >= self.max:
+            raise OverflowError(
+                f"{self.name} ends at {float(self.max):g}: no number of it is larger"
+            )
+        above = self.up(value)
+        return above if above > value else self.up(value + power_of_two(self.least_exponent - 1))
+
+    def next_down(self, value: Fraction) -> Fraction:
+        """The largest number of the format that is smaller than ``value``."""
+        return -self.next_up(-value)
+
+
+FORMATS = {
+    form.name: form
+    for form in (
+        Format("float64", 53, 1023),
+        Format("float32", 24, 127),
+        Format("bfloat16", 8, 127),
+        Format("float16", 11, 15, keeps_subnormals=True),
+    )
+}
+"""The formats by name, the widest first."""

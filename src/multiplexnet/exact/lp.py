@@ -1,0 +1,236 @@
+"""Linear programs in floats (HiGHS), and every tolerance there is.
+
+Nothing that leaves this module is trusted: a point is a proposal to be checked in exact arithmetic, a verdict only
+chooses what is tried first. HiGHS is known to call an unbounded program infeasible, so its status is not read either.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import qr
+from scipy.optimize import linprog
+
+from multiplexnet.exact.deadline import NEVER, Deadline
+
+__all__ = [
+    "analytic_centre",
+    "chebyshev_centre",
+    "escaping_rows",
+    "has_full_rank",
+    "independent_rows",
+    "least_norm",
+    "maximise",
+    "positive_kernel",
+    "tight_rows",
+    "unit_rows",
+]
+
+Array = NDArray[np.float64]
+
+ESCAPE_TOLERANCE = 0.5
+"""The level between 0 and 1 above which a slack is taken to grow for ever."""
+REDUNDANT_TOLERANCE = 1e-7
+"""Rows that look implied up to this much are worth an exact proof."""
+FAR = 1e9
+"""How far a row is looked for that the others do not imply."""
+WEIGHT_TOLERANCE = 1e-9
+"""The smallest weight of a positive combination that is worth an exact proof."""
+TIGHT_TOLERANCE = 1e-7
+"""Rows with a relative slack below this are proposed as tight."""
+KEPT_SLACK = 0.9
+"""The share of the slack aimed at that a point of least norm must keep."""
+NEWTON_STEPS = 60
+"""Newton steps towards the analytic centre."""
+NEWTON_FAR = 1e8
+"""Newton steps that lead this many times as far as the start are taken for a set without end."""
+NEWTON_REACH = 0.95
+"""The share of the way to the boundary that a Newton step may go."""
+NEWTON_DECREMENT = 1e-6
+"""The squared Newton decrement at which the centre is near enough."""
+
+
+def _solved(deadline: Deadline, goal: Array, **program: Any) -> Any:
+    """The answer of HiGHS, which looks at the clock itself: a program that is cut short by it is never read."""
+    answer = linprog(goal, **program, method="highs", options={"time_limit": deadline.left})
+    deadline.check()
+    return answer
+
+
+def maximise(
+    objective: Array, A: Array, b: Array, *, reach: float | None = None, deadline: Deadline = NEVER
+) -> tuple[float, Array] | None:
+    """The maximum of ``objective · x`` over ``A x ≤ b``, ``|x| ≤ reach``, and where it is; ``None``: none was found.
+
+    Example:
+        >>> value, x = maximise(np.array([1.0]), np.array([[2.0]]), np.array([3.0]))
+        >>> value
+        1.5
+    """
+    bounds = (None, None) if reach is None else (-reach, reach)
+    answer = _solved(deadline, -objective, A_ub=A, b_ub=b, bounds=bounds)
+    return None if answer.x is None or answer.status else (-float(answer.fun), np.asarray(answer.x))
+
+
+def tight_rows(A: Array, b: Array, x: Array) -> list[int]:
+    """The rows that look tight at ``x``, the tightest first."""
+    slack = (b - A @ x) / (np.abs(A).sum(axis=1) + np.abs(b) + TIGHT_TOLERANCE)
+    order = np.argsort(slack)
+    return [int(i) for i in order if slack[i] < TIGHT_TOLERANCE]
+
+
+def escaping_rows(A: Array, deadline: Deadline = NEVER) -> NDArray[np.bool_]:
+    """Which rows have a slack that seems to grow for ever along some ``d`` with ``A d ≤ 0``.
+
+    Maximise ``Σ t_i`` with ``0 ≤ t_i ≤ 1`` and ``A d + t ≤ 0``: the d form a cone, so each ``t_i`` ends at 0 or 1.
+
+    Example:
+        >>> escaping_rows(np.array([[1.0, -1.0], [-1.0, 1.0], [-1.0, 0.0]]))  # a strip that begins at x = 0
+        array([False, False,  True])
+    """
+    m, n = A.shape
+    bounds = [(None, None)] * n + [(0.0, 1.0)] * m
+    goal = np.append(np.zeros(n), -np.ones(m))
+    answer = _solved(
+        deadline, goal, A_ub=np.hstack([A, np.eye(m)]), b_ub=np.zeros(m), bounds=bounds
+    )
+    return (
+        np.zeros(m, dtype=bool) if answer.x is None else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
+    )
+
+
+def positive_kernel(A: Array, deadline: Deadline = NEVER) -> Array | None:
+    """Weights ``λ > 0`` with ``A λ = 0`` and largest share at most 1, the smallest weight as large as possible."""
+    m = A.shape[1]
+    size = np.abs(A).max(axis=0, initial=1e-300)
+    stacked = np.hstack([A / size, (A / size).sum(axis=1, keepdims=True)])
+    goal = np.append(np.zeros(m), -1.0)
+    answer = _solved(
+        deadline, goal, A_eq=stacked, b_eq=np.zeros(len(A)), bounds=[(0.0, 1.0)] * (m + 1)
+    )
+    if answer.x is None or answer.x[m] < WEIGHT_TOLERANCE:
+        return None
+    return np.asarray((answer.x[:m] + answer.x[m]) / size)
+
+
+def independent_rows(A: Array) -> list[int]:
+    """As many rows as A has columns, chosen to be far from dependent."""
+    return [int(i) for i in qr(A.T, mode="r", pivoting=True)[1][: A.shape[1]]]
+
+
+def chebyshev_centre(
+    A: Array, b: Array, scale: Array, reach: float, deadline: Deadline = NEVER
+) -> tuple[float, Array] | None:
+    """The largest ``r ≤ 1`` with ``A x + r · scale ≤ b`` for some ``|x| ≤ reach``, and that ``x``.
+
+    With ``scale = |a_i|₁`` and no cap it is the centre of the largest cube inside.
+
+    Example:
+        >>> radius, x = chebyshev_centre(np.array([[1.0], [-1.0]]), np.array([1.0, 0.0]), np.ones(2), 10.0)
+        >>> radius, x
+        (0.5, array([0.5]))
+    """
+    n = A.shape[1]
+    objective = np.append(np.zeros(n), -1.0)
+    bounds = [(-reach, reach)] * n + [(None, 1.0)]
+    answer = _solved(deadline, objective, A_ub=np.column_stack([A, scale]), b_ub=b, bounds=bounds)
+    return None if answer.x is None else (float(answer.x[n]), np.asarray(answer.x[:n]))
+
+
+def least_norm(
+    A: Array, b: Array, origin: Array, share: Array | None = None, *, deadline: Deadline = NEVER
+) -> Array | None:
+    """The point of ``A x ≤ b`` that is nearest to ``origin``, distances summed over the coordinates.
+
+    With ``share``, one number per row, row i keeps a slack of ``share_i Σ_j |a_ij| |x_j − origin_j|``.
+
+    Example:
+        >>> A, b = np.array([[-1.0, 0.0], [1.0, -1.0]]), np.array([-80.0, 0.0])
+        >>> least_norm(A, b, np.zeros(2), np.array([0.0, 0.1])).round()  # 80 ≤ x ≤ y − (x + y) / 10
+        array([80., 98.])
+    """
+    n = A.shape[1]
+    eye = np.eye(n)
+    kept = np.zeros_like(A) if share is None else np.abs(A) * share[:, None]
+    stacked = np.block([[A, kept], [eye, -eye], [-eye, -eye]])
+    bound = np.concatenate([b, origin, -origin])
+    goal = np.append(np.zeros(n), np.ones(n))
+    answer = _solved(deadline, goal, A_ub=stacked, b_ub=bound, bounds=(None, None))
+    return None if answer.x is None else np.asarray(answer.x[:n])
+
+
+def analytic_centre(
+    A: Array, b: Array, start: Array, deadline: Deadline = NEVER
+) -> tuple[Array, bool]:
+    """The maximum of ``Σ log(b − A x)`` by Newton steps from a point inside, and whether the set looks bounded.
+
+    It does when the steps arrive and A has full rank. A step goes at most :data:`NEWTON_REACH` of the way to the
+    boundary and is halved until the sum grows.
+
+    Example:
+        >>> x, is_bounded = analytic_centre(np.array([[1.0], [-1.0]]), np.array([1.0, 0.0]), np.array([0.01]))
+        >>> round(float(x[0]), 3), is_bounded
+        (0.5, True)
+    """
+    with np.errstate(all="ignore"):
+        return _newton(A, b, start, deadline)
+
+
+def _newton(A: Array, b: Array, start: Array, deadline: Deadline) -> tuple[Array, bool]:
+    x = start
+    slack = b - A @ start
+    regular = has_full_rank(A)
+    end = NEWTON_FAR * (1.0 + float(np.abs(start).max(initial=0.0)))
+    for _ in range(NEWTON_STEPS):
+        deadline.check()
+        gradient = A.T @ (1.0 / slack)
+        weighted = A / slack[:, None]
+        hessian = weighted.T @ weighted
+        if not np.isfinite(hessian).all():  # slacks that are hardly any
+            break
+        direction = _newton_direction(hessian, gradient, regular)
+        decrement = -float(gradient @ direction)
+        if not decrement > NEWTON_DECREMENT:
+            return x, regular and bool(np.isfinite(x).all())
+        speed = A @ direction
+        length = min(1.0, NEWTON_REACH / max(float((speed / slack).max(initial=0.0)), 1e-300))
+        while np.log1p(-length * speed / slack).sum() < 0.1 * length * decrement and length > 1e-9:
+            length /= 2
+        x = x + length * direction
+        slack = slack - length * speed
+        if float(np.abs(x).max(initial=0.0)) > end:
+            break
+    return x, False
+
+
+def has_full_rank(A: Array) -> bool:
+    """Whether the rows seem to leave no direction in which nothing changes."""
+    return bool(len(A)) and int(np.linalg.matrix_rank(A)) == A.shape[1]
+
+
+def _newton_direction(hessian: Array, gradient: Array, regular: bool) -> Array:
+    try:
+        if regular:
+            return np.asarray(np.linalg.solve(hessian, -gradient))
+    except np.linalg.LinAlgError:  # far out along a ray, where it is singular in floats
+        pass
+    return np.asarray(np.linalg.lstsq(hessian, -gradient, rcond=None)[0])
+
+
+def unit_rows(A: Sequence[Sequence[int]], b: Sequence[Fraction]) -> tuple[Array, Array]:
+    """The rows ``A x ≤ b`` as floats, each divided by the sum of its absolute coefficients, which may be huge."""
+    norms = [sum(map(abs, a)) or 1 for a in A]
+    matrix = [[c / k for c in a] for a, k in zip(A, norms, strict=True)]
+    return np.array(matrix, dtype=np.float64), as_floats(
+        [bound / k for bound, k in zip(b, norms, strict=True)]
+    )
+
+
+def as_floats(values: Sequence[Any]) -> Array:
+    """An array of floats; numbers beyond the range of floats become the largest ones."""
+    largest = np.finfo(np.float64).max
+    return np.array([float(max(min(v, largest), -largest)) for v in values])

@@ -1,0 +1,477 @@
+"""Formulas of linear arithmetic as plain frozen data.
+
+A *formula* is a Boolean combination of *atoms*; an atom compares a linear expression with zero. Numbers are
+``fractions.Fraction`` throughout, so nothing is rounded before geometry is done::
+
+    Formula = Atom | Not | And | Or | Iff
+    Atom    = Linear  (<=, <, ==)  0
+    Linear  = constant + Σ coefficient · Symbol
+    Symbol  = Variable | Apply | Max | Ite
+
+``Apply`` is an opaque function of linear arguments; ``Max`` and ``Ite`` keep ``max``, ``min``, ``abs`` and
+``a if p else b`` as the user wrote them until :mod:`multiplexnet.compiler.normal` removes them.
+
+Discrete variables are numbers too: a Boolean is 0 or 1, a category is the position of its label.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from typing import Literal
+
+__all__ = [
+    "FALSE",
+    "TRUE",
+    "And",
+    "Apply",
+    "Atom",
+    "Bool",
+    "Category",
+    "Domain",
+    "Formula",
+    "Iff",
+    "Int",
+    "Ite",
+    "Linear",
+    "Max",
+    "Not",
+    "Or",
+    "Real",
+    "Relation",
+    "Rule",
+    "Specification",
+    "Symbol",
+    "Variable",
+    "conjunction",
+    "disjunction",
+    "holds",
+    "implies",
+    "maximum",
+    "negation",
+    "symbols",
+    "value",
+    "variables",
+]
+
+# --- domains and variables ------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Real:
+    """The real line, or for an input the interval it is declared in (``None``: no bound)."""
+
+    lower: Fraction | None = None
+    upper: Fraction | None = None
+
+
+@dataclass(frozen=True)
+class Int:
+    """The integers from ``lower`` to ``upper``, both included."""
+
+    lower: int
+    upper: int
+
+    @property
+    def values(self) -> range:
+        return range(self.lower, self.upper + 1)
+
+
+@dataclass(frozen=True)
+class Bool:
+    """Truth values, as 0 and 1."""
+
+    @property
+    def values(self) -> range:
+        return range(2)
+
+
+@dataclass(frozen=True)
+class Category:
+    """Named alternatives; the value of a variable is the position of its label."""
+
+    labels: tuple[str, ...]
+
+    @property
+    def values(self) -> range:
+        return range(len(self.labels))
+
+
+Domain = Real | Int | Bool | Category
+
+
+@dataclass(frozen=True)
+class Variable:
+    """One scalar output or input.
+
+    Args:
+        name: as the user writes it, ``"x"`` or ``"x[0]"``.
+        index: position among all declared variables; fixes every canonical order.
+        domain: where its values lie.
+        role: ``"output"`` (computed by the network) or ``"input"`` (known at run time).
+    """
+
+    name: str
+    index: int
+    domain: Domain = Real()
+    role: Literal["output", "input"] = "output"
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.name, self.index))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @property
+    def is_discrete(self) -> bool:
+        return not isinstance(self.domain, Real)
+
+    @property
+    def is_input(self) -> bool:
+        return self.role == "input"
+
+
+# --- linear expressions ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Apply:
+    """``function(arguments)``: a function that is opaque to logic and bound to torch code later."""
+
+    function: str
+    arguments: tuple[Linear, ...]
+
+
+@dataclass(frozen=True)
+class Max:
+    """The largest of its arguments (at least two, sorted, distinct). ``min(a, b)`` is ``-max(-a, -b)``."""
+
+    arguments: tuple[Linear, ...]
+
+
+@dataclass(frozen=True)
+class Ite:
+    """``then if condition else otherwise`` over numbers."""
+
+    condition: Formula
+    then: Linear
+    otherwise: Linear
+
+
+Symbol = Variable | Apply | Max | Ite
+
+
+def _order(symbol: Symbol) -> tuple[int, int, str]:
+    """The canonical order of symbols: variables as declared, then everything else by its text."""
+    return (0, symbol.index, "") if isinstance(symbol, Variable) else (1, 0, repr(symbol))
+
+
+@dataclass(frozen=True)
+class Linear:
+    """``constant + Σ coefficient · symbol``, coefficients nonzero, symbols distinct and in canonical order.
+
+    Build it with :meth:`of`, :meth:`number` and arithmetic, which keep that form.
+
+    Example:
+        >>> x, y = Variable("x", 0), Variable("y", 1)
+        >>> (Linear.of(x) * 2 - Linear.of(y) + 1).constant
+        Fraction(1, 1)
+    """
+
+    summands: tuple[tuple[Symbol, Fraction], ...] = ()
+    constant: Fraction = Fraction(0)
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.summands, self.constant))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+    @staticmethod
+    def of(symbol: Symbol) -> Linear:
+        return Linear(((symbol, Fraction(1)),))
+
+    @staticmethod
+    def number(constant: Fraction | int) -> Linear:
+        return Linear((), Fraction(constant))
+
+    @staticmethod
+    def total(coefficients: Mapping[Symbol, Fraction], constant: Fraction | int = 0) -> Linear:
+        """The expression with these coefficients; zeros are dropped, the order is made canonical."""
+        kept = [(symbol, Fraction(c)) for symbol, c in coefficients.items() if c]
+        return Linear(tuple(sorted(kept, key=lambda item: _order(item[0]))), Fraction(constant))
+
+    @property
+    def is_constant(self) -> bool:
+        return not self.summands
+
+    def __add__(self, other: Linear | Fraction | int) -> Linear:
+        if not isinstance(other, Linear):
+            return Linear(self.summands, self.constant + other)
+        if not other.summands:
+            return Linear(self.summands, self.constant + other.constant)
+        coefficients = dict(self.summands)
+        for symbol, c in other.summands:
+            coefficients[symbol] = coefficients.get(symbol, Fraction(0)) + c
+        return Linear.total(coefficients, self.constant + other.constant)
+
+    def __mul__(self, factor: Fraction | int) -> Linear:
+        if factor == 0:
+            return Linear()
+        return Linear(tuple((s, c * factor) for s, c in self.summands), self.constant * factor)
+
+    def __neg__(self) -> Linear:
+        return self * -1
+
+    def __sub__(self, other: Linear | Fraction | int) -> Linear:
+        return self + (-other)
+
+    def coefficient(self, symbol: Symbol) -> Fraction:
+        return dict(self.summands).get(symbol, Fraction(0))
+
+
+def _linear_order(linear: Linear) -> tuple[object, ...]:
+    return (tuple((_order(s), c) for s, c in linear.summands), linear.constant)
+
+
+def maximum(arguments: Iterable[Linear]) -> Linear:
+    """The largest of the arguments, as an expression; constants and doubles are folded."""
+    distinct = sorted(set(arguments), key=_linear_order)
+    if not distinct:
+        raise ValueError("the maximum of no arguments")
+    numbers = [a for a in distinct if a.is_constant]
+    rest = [a for a in distinct if not a.is_constant]
+    if numbers:
+        rest.append(max(numbers, key=lambda a: a.constant))
+    return rest[0] if len(rest) == 1 else Linear.of(Max(tuple(rest)))
+
+
+# --- formulas -------------------------------------------------------------------------------------------------------
+
+Relation = Literal["<=", "<", "=="]
+
+
+@dataclass(frozen=True)
+class Atom:
+    """``linear relation 0``: one linear comparison."""
+
+    linear: Linear
+    relation: Relation
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.linear, self.relation))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True)
+class Not:
+    argument: Formula
+
+
+@dataclass(frozen=True)
+class And:
+    arguments: tuple[Formula, ...]
+
+    @cached_property
+    def _hash(self) -> int:  # kept, because normal forms share their parts
+        return hash(("and", self.arguments))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True)
+class Or:
+    arguments: tuple[Formula, ...]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(("or", self.arguments))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+@dataclass(frozen=True)
+class Iff:
+    """Both sides true or both false."""
+
+    left: Formula
+    right: Formula
+
+
+Formula = Atom | Not | And | Or | Iff
+
+TRUE = And(())
+FALSE = Or(())
+
+
+def conjunction(arguments: Iterable[Formula]) -> Formula:
+    """Their conjunction: nested conjunctions are flattened, true parts dropped, a single part stands alone."""
+    parts: list[Formula] = []
+    for argument in arguments:
+        parts.extend(argument.arguments if isinstance(argument, And) else (argument,))
+    if FALSE in parts:
+        return FALSE
+    return parts[0] if len(parts) == 1 else And(tuple(parts))
+
+
+def disjunction(arguments: Iterable[Formula]) -> Formula:
+    """Their disjunction: nested disjunctions are flattened, false parts dropped, a single part stands alone."""
+    parts: list[Formula] = []
+    for argument in arguments:
+        parts.extend(argument.arguments if isinstance(argument, Or) else (argument,))
+    if TRUE in parts:
+        return TRUE
+    return parts[0] if len(parts) == 1 else Or(tuple(parts))
+
+
+def negation(formula: Formula) -> Formula:
+    """The negation; a double one falls away. A negated inequality turns round, a negated equality stays ``Not``."""
+    match formula:
+        case Not(argument):
+            return argument
+        case Atom(linear, "<="):
+            return Atom(-linear, "<")
+        case Atom(linear, "<"):
+            return Atom(-linear, "<=")
+        case And(()):
+            return FALSE
+        case Or(()):
+            return TRUE
+    return Not(formula)
+
+
+def implies(premise: Formula, conclusion: Formula) -> Formula:
+    return disjunction([negation(premise), conclusion])
+
+
+# --- walks and values -----------------------------------------------------------------------------------------------
+
+
+def _children(node: Formula | Symbol) -> Iterator[Formula | Symbol]:
+    match node:
+        case Atom(linear, _):
+            yield from (symbol for symbol, _ in linear.summands)
+        case Not(argument):
+            yield argument
+        case And(arguments) | Or(arguments):
+            yield from arguments
+        case Iff(left, right):
+            yield left
+            yield right
+        case Apply(_, linears) | Max(linears):
+            yield from (symbol for linear in linears for symbol, _ in linear.summands)
+        case Ite(condition, then, otherwise):
+            yield condition
+            yield from (symbol for linear in (then, otherwise) for symbol, _ in linear.summands)
+
+
+def symbols(formula: Formula | Symbol) -> Iterator[Symbol]:
+    """Every symbol in the formula, those inside ``Apply``, ``Max`` and ``Ite`` too, each once."""
+    seen: set[Symbol] = set()
+    stack: list[Formula | Symbol] = [formula]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, Variable | Apply | Max | Ite):
+            if node in seen:
+                continue
+            seen.add(node)
+            yield node
+        stack.extend(_children(node))
+
+
+def variables(formula: Formula | Symbol) -> list[Variable]:
+    """The variables of the formula in declared order."""
+    return sorted((s for s in symbols(formula) if isinstance(s, Variable)), key=lambda v: v.index)
+
+
+Functions = Mapping[str, Callable[..., Fraction]]
+
+
+def value(
+    linear: Linear, point: Mapping[Variable, Fraction], functions: Functions | None = None
+) -> Fraction:
+    """The exact value of the expression at a point."""
+    return linear.constant + sum(
+        (c * _symbol_value(symbol, point, functions) for symbol, c in linear.summands), Fraction(0)
+    )
+
+
+def _symbol_value(
+    symbol: Symbol, point: Mapping[Variable, Fraction], functions: Functions | None
+) -> Fraction:
+    match symbol:
+        case Variable():
+            return point[symbol]
+        case Apply(function, arguments):
+            return (functions or {})[function](*(value(a, point, functions) for a in arguments))
+        case Max(arguments):
+            return max(value(a, point, functions) for a in arguments)
+        case Ite(condition, then, otherwise):
+            return value(
+                then if holds(condition, point, functions) else otherwise, point, functions
+            )
+
+
+def holds(
+    formula: Formula, point: Mapping[Variable, Fraction], functions: Functions | None = None
+) -> bool:
+    """Whether the formula is true at a point, decided in exact arithmetic."""
+    match formula:
+        case Atom(linear, relation):
+            v = value(linear, point, functions)
+            return v <= 0 if relation == "<=" else v < 0 if relation == "<" else v == 0
+        case Not(argument):
+            return not holds(argument, point, functions)
+        case And(arguments):
+            return all(holds(a, point, functions) for a in arguments)
+        case Or(arguments):
+            return any(holds(a, point, functions) for a in arguments)
+        case Iff(left, right):
+            return holds(left, point, functions) == holds(right, point, functions)
+
+
+# --- what was written -----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One rule: its formula, the text as written and the line it stands on (``None``: it came from no text)."""
+
+    formula: Formula
+    text: str
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Specification:
+    """Everything that was written: declared variables in order, opaque functions, rules.
+
+    ``domain`` of a discrete output is part of the meaning: rules hold for values in their domain only.
+    """
+
+    variables: tuple[Variable, ...]
+    rules: tuple[Rule, ...]
+    functions: tuple[str, ...] = ()
+    text: str = field(default="", compare=False)
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:
+        return tuple(v for v in self.variables if not v.is_input)
+
+    @property
+    def inputs(self) -> tuple[Variable, ...]:
+        return tuple(v for v in self.variables if v.is_input)
+
+    @cached_property
+    def formula(self) -> Formula:
+        """The conjunction of all rules."""
+        return conjunction(rule.formula for rule in self.rules)

@@ -1,0 +1,206 @@
+"""Rule text cut into statements, each read by Python's own parser, with the place of every part for messages.
+
+Statements end at a line end or ``;`` outside brackets and stand alone, so indentation means nothing. Python's parser
+only gives a syntax tree; nothing here or later runs it.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from bisect import bisect_right
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import accumulate
+
+from multiplexnet.errors import RuleSyntaxError
+
+__all__ = ["Statement", "source_of", "statements"]
+
+LONGEST_SHOWN = 300  # a longer line is not repeated in a message
+
+_LONG_STRING = r"""(?P<long>\"{3}|'{3})(?:\\.|(?!(?P=long)).)*(?:(?P=long)|\Z)"""
+_SHORT_STRING = r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\n\\])*"""
+_STRING = f"{_LONG_STRING}|{_SHORT_STRING}"
+_TOKEN = re.compile(rf"(?:{_STRING})(?:(?P=quote))?|\#[^\n]*|[()\[\]{{}};\n]|\\\n", re.DOTALL)
+
+_OPENING = frozenset("([{")
+_CLOSING = frozenset(")]}")
+
+_HINTS = tuple(
+    (re.compile(pattern), reason)
+    for pattern, reason in (
+        (r"&&|∧", "write `and`"),
+        (r"\|\||∨", "write `or`"),
+        (r"<=+>|<-+>|↔|⇔", "write `iff(p, q)`"),
+        (r"=+>|->|→|⇒", "write `implies(p, q)`, or `>=` to compare"),
+        (r"=<|≤", "write `<=`"),
+        (r"≥", "write `>=`"),
+        (r"<>|≠", "write `!=`"),
+        (r"!(?!=)|¬", "write `not`"),
+        (r"−", "write `-` (this is another minus sign)"),
+        (r"[·×]", "write `*`"),
+        (r"(?<![<>=!:])=(?!=)", "write `==` for equality"),
+        (r"\A(?:if|elif|else|when)\b", "write `implies(p, q)`, or `a if p else b` for a value"),
+        (r"\A(?:for|while|forall)\b", "write `all(… for i in range(n))`"),
+        (r"\A[^:()]*,[^:()]*:", "declare one name at a time, as in `a: real; b: real`"),
+    )
+)
+
+
+@dataclass(frozen=True)
+class Statement:
+    """One declaration or rule.
+
+    Args:
+        text: as written, without comments and surrounding space.
+        line: 1-based line where it begins.
+        column: 1-based column where it begins.
+        source: all lines of the text.
+    """
+
+    text: str
+    line: int
+    column: int
+    source: Sequence[str]
+
+    def tree(self) -> ast.stmt:
+        """Its syntax tree, made anew at each call: to keep 100,000 of them costs more than to make them twice."""
+        try:
+            body = ast.parse(self.text).body
+        except SyntaxError as error:
+            raise self._explained(error) from None
+        except (RecursionError, MemoryError):
+            reason = "nested too deeply or too long a chain; split the rule, or write a long sum as `sum([a, b, …])`"
+            raise self._error(1, 1, reason) from None
+        except ValueError as error:
+            raise self._error(
+                1, 1, f"characters that are no text ({type(error).__name__}): remove them"
+            ) from None
+        if len(body) != 1:
+            raise self._error(1, 1, "more than one statement: write one rule a line")
+        return body[0]
+
+    def written(self, node: ast.expr) -> str:
+        """The part as the user wrote it."""
+        first = node.lineno - 1
+        last = (node.end_lineno or node.lineno) - 1
+        if first == last:
+            return self._bytes[first][node.col_offset : node.end_col_offset].decode()
+        head = self._bytes[first][node.col_offset :]
+        body = self._bytes[first + 1 : last]
+        return b" ".join([head, *body, self._bytes[last][: node.end_col_offset]]).decode()
+
+    def error(self, node: ast.expr | ast.stmt, reason: str) -> RuleSyntaxError:
+        """The error that points at a part of this statement."""
+        column = len(self._bytes[node.lineno - 1][: node.col_offset].decode())
+        return self._error(node.lineno, column + 1, reason)
+
+    @cached_property
+    def _bytes(self) -> list[bytes]:
+        return self.text.encode().split(b"\n")  # the columns of a syntax tree count bytes
+
+    def _error(self, line: int, column: int, reason: str) -> RuleSyntaxError:
+        """The error at a place in this statement, 1-based as in the text."""
+        return _error(
+            self.source,
+            self.line + line - 1,
+            column + self.column - 1 if line == 1 else column,
+            reason,
+        )
+
+    def _explained(self, error: SyntaxError) -> RuleSyntaxError:
+        """What Python's parser refused, with advice where a sign of another language stands in the text."""
+        masked = re.sub(
+            _STRING, lambda match: re.sub(r"[^\n]", " ", match[0]), self.text, flags=re.DOTALL
+        )
+        for pattern, advice in _HINTS:
+            if found := pattern.search(masked):
+                before = self.text[: found.start()].split("\n")
+                reason = f"`{found[0].strip()}` is not part of the language: {advice}"
+                return self._error(len(before), len(before[-1]) + 1, reason)
+        lines = self.text.split("\n")
+        row = min(max(error.lineno or 1, 1), len(lines))
+        column = min(max(error.offset or 1, 1), len(lines[row - 1]) + 1)
+        if "integer string conversion" in error.msg:
+            return self._error(
+                row, column, "a number of thousands of digits: scale the rule to smaller numbers"
+            )
+        return self._error(
+            row, column, f"this cannot be read as a rule or declaration: {error.msg}"
+        )
+
+
+def _error(source: Sequence[str], line: int, column: int, reason: str) -> RuleSyntaxError:
+    shown = source[line - 1]
+    if len(shown) > LONGEST_SHOWN:
+        near = shown[max(0, column - 20) : column + 20].strip()
+        return RuleSyntaxError(f"{reason} (near `{near}`)", line=line, column=column)
+    return RuleSyntaxError(reason, line=line, column=column, source=re.sub(r"\s", " ", shown))
+
+
+def source_of(text: str) -> list[str]:
+    """The lines of a text, whatever its line ends."""
+    plain = text.replace("\r\n", "\n").replace("\r", "\n")
+    if plain.startswith("\ufeff"):
+        plain = " " + plain[1:]  # the mark that some editors put before UTF-8
+    return plain.split("\n")
+
+
+def statements(text: str) -> list[Statement]:
+    """The statements of a rule text in order.
+
+    Raises:
+        RuleSyntaxError: there are none.
+
+    Example:
+        >>> [(s.line, s.text) for s in statements("x: real; y: real  # outputs\\nx <= y")]
+        [(1, 'x: real'), (1, 'y: real'), (2, 'x <= y')]
+    """
+    source = source_of(text)
+    plain = "\n".join(source)
+    if "\0" in plain:
+        before = plain[: plain.index("\0")].split("\n")
+        raise _error(
+            source, len(before), len(before[-1]) + 1, "a NUL byte: remove it, or give a text file"
+        )
+    found = list(_cut(plain, source))
+    if not found:
+        raise _error(
+            source,
+            1,
+            1,
+            "no rules: the text is empty or has only comments; write one, as in `x >= 2`",
+        )
+    return found
+
+
+def _cut(text: str, source: Sequence[str]) -> Iterator[Statement]:
+    starts = list(accumulate((len(line) + 1 for line in source), initial=0))
+    for begin, written in _spans(text):
+        begin += len(written) - len(written.lstrip())
+        if statement := written.strip():
+            line = bisect_right(starts, begin)
+            yield Statement(statement, line, begin - starts[line - 1] + 1, source)
+
+
+def _spans(text: str) -> Iterator[tuple[int, str]]:
+    """What stands between the line ends and semicolons outside brackets, comments left out, with its position."""
+    begin = 0
+    kept = 0
+    parts = list[str]()
+    depth = 0
+    for match in _TOKEN.finditer(text):
+        token = match[0]
+        at = match.start()
+        if token[0] == "#":
+            parts.append(text[kept:at].rstrip(" \t"))
+            kept = match.end()
+        elif token in ("\n", ";") and not depth:
+            yield begin, "".join([*parts, text[kept:at]])
+            begin = kept = match.end()
+            parts = []
+        else:
+            depth = max(0, depth + (token in _OPENING) - (token in _CLOSING))
+    yield begin, "".join([*parts, text[kept:]])

@@ -1,0 +1,428 @@
+"""Formulas and specifications written in the language that :mod:`multiplexnet.language.parse` reads.
+
+What is written means what it came from: ``parse(specification_text(s))`` holds at the same points as ``s``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from itertools import groupby
+from typing import Literal
+
+from multiplexnet.language.formula import (
+    And,
+    Apply,
+    Atom,
+    Bool,
+    Category,
+    Formula,
+    Iff,
+    Int,
+    Ite,
+    Linear,
+    Max,
+    Not,
+    Or,
+    Real,
+    Relation,
+    Specification,
+    Symbol,
+    Variable,
+    holds,
+    negation,
+)
+
+__all__ = ["declaration_text", "formula_text", "linear_text", "number_text", "specification_text"]
+
+_TURNED = {"<=": ">=", "<": ">", "==": "==", "!=": "!="}
+_PLAIN_DIGITS = 16  # longer numbers are written with an exponent where that is shorter
+
+
+# --- numbers --------------------------------------------------------------------------------------------------------
+
+
+def number_text(number: Fraction) -> str:
+    """The exact number: a decimal if it has a finite one, else ``p/q``.
+
+    Example:
+        >>> [number_text(Fraction(n)) for n in ("1/8", "-1/3", "12", "1e-30")]
+        ['0.125', '-1/3', '12', '1e-30']
+    """
+    twos = _count(number.denominator, 2)
+    fives = _count(number.denominator, 5)
+    rest = number.denominator
+    rest //= 2**twos * 5**fives
+    if rest != 1:
+        return f"{number.numerator}/{number.denominator}"
+    places = max(twos, fives)
+    digits = number.numerator * 10**places // number.denominator
+    return _decimal_text(digits, places)
+
+
+def _count(number: int, prime: int) -> int:
+    """How often the prime divides the number."""
+    count = 0
+    while number % prime == 0:
+        number = number // prime
+        count = count + 1
+    return count
+
+
+def _decimal_text(digits: int, places: int) -> str:
+    """``digits · 10^-places``, with an exponent if the plain form is long."""
+    sign = "-" if digits < 0 else ""
+    text = str(abs(digits))
+    if max(len(text), places) > _PLAIN_DIGITS:
+        short = text.rstrip("0")
+        exponent = len(text) - len(short) - places
+        if len(short) + 5 < max(len(text), places):
+            return f"{sign}{short}e{exponent}"
+    if not places:
+        return sign + text
+    text = text.rjust(places + 1, "0")
+    return f"{sign}{text[:-places]}.{text[-places:]}"
+
+
+# --- linear expressions ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Part:
+    """``coefficient · text``; ``alone`` is the text where nothing is added or multiplied."""
+
+    coefficient: Fraction
+    text: str
+    alone: str
+
+    @property
+    def size(self) -> str:
+        """The text with the size of the coefficient, without its sign."""
+        factor = abs(self.coefficient)
+        return self.text if factor == 1 else f"{number_text(factor)}*{self.text}"
+
+
+def linear_text(linear: Linear) -> str:
+    """The expression as it stands alone or as an argument.
+
+    Example:
+        >>> x, y = Variable("x", 0), Variable("y", 1)
+        >>> linear_text(Linear.of(x) * 2 - Linear.of(y) + 3)
+        '2*x - y + 3'
+    """
+    return _sum_text(_parts(linear), linear.constant)
+
+
+def _sum_text(parts: Sequence[_Part], constant: Fraction = Fraction(0)) -> str:
+    if len(parts) == 1 and not constant and parts[0].coefficient == 1:
+        return parts[0].alone
+    signed = [(part.coefficient < 0, part.size) for part in parts]
+    if constant or not parts:
+        signed.append((constant < 0, number_text(abs(constant))))
+    (negative, first), *rest = signed
+    return (
+        ("-" if negative else "")
+        + first
+        + "".join(f" {'-' if n else '+'} {text}" for n, text in rest)
+    )
+
+
+def _parts(linear: Linear) -> list[_Part]:
+    return [_part(symbol, coefficient) for symbol, coefficient in linear.summands]
+
+
+def _part(symbol: Symbol, coefficient: Fraction) -> _Part:
+    match symbol:
+        case Variable(name, _, Bool()):
+            return _Part(
+                coefficient, name, f"1*{name}"
+            )  # as a number; alone it would be a truth value
+        case Variable(name, _, Category(labels)):
+            cases = "".join(
+                f"{i} if {name} == {_quoted(label)} else " for i, label in enumerate(labels[:-1])
+            )
+            return _bracketed(coefficient, f"{cases}{len(labels) - 1}")
+        case Variable(name):
+            return _Part(coefficient, name, name)
+        case Apply(function, arguments):
+            text = f"{function}({_arguments(arguments)})"
+            return _Part(coefficient, text, text)
+        case Ite(condition, then, otherwise):
+            return _bracketed(coefficient, _case_text(condition, then, otherwise))
+        case Max(arguments):
+            return _max_part(arguments, coefficient)
+
+
+def _bracketed(coefficient: Fraction, text: str) -> _Part:
+    return _Part(coefficient, f"({text})", f"({text})")
+
+
+def _max_part(arguments: Sequence[Linear], coefficient: Fraction) -> _Part:
+    """``max``, or where it reads better ``abs`` or ``min`` with the opposite sign."""
+    if _is_abs(arguments):
+        text = f"abs({linear_text(max(arguments, key=_leads))})"
+    elif _is_min(arguments):
+        text = f"min({_arguments([-argument for argument in arguments])})"
+        coefficient = -coefficient
+    else:
+        text = f"max({_arguments(arguments)})"
+    return _Part(coefficient, text, text)
+
+
+def _is_abs(arguments: Sequence[Linear]) -> bool:
+    return len(arguments) == 2 and arguments[0] == -arguments[1]
+
+
+def _is_min(arguments: Sequence[Linear]) -> bool:
+    return not _is_abs(arguments) and not any(
+        _leads(argument) for argument in arguments if argument.summands
+    )
+
+
+def _leads(linear: Linear) -> bool:
+    """Whether the expression begins without a minus."""
+    if not linear.summands:
+        return True
+    symbol, coefficient = linear.summands[0]
+    turned = isinstance(symbol, Max) and _is_min(symbol.arguments)
+    return (coefficient > 0) != turned
+
+
+def _arguments(arguments: Iterable[Linear]) -> str:
+    return ", ".join(map(_argument_text, arguments))
+
+
+def _argument_text(linear: Linear) -> str:
+    """The expression where an ``if … else`` needs no brackets."""
+    match linear:
+        case Linear(
+            ((Ite(condition, then, otherwise), Fraction(numerator=1, denominator=1)),),
+            Fraction(numerator=0),
+        ):
+            return _case_text(condition, then, otherwise)
+    return linear_text(linear)
+
+
+def _case_text(condition: Formula, then: Linear, otherwise: Linear) -> str:
+    return f"{linear_text(then)} if {formula_text(condition)} else {_argument_text(otherwise)}"
+
+
+# --- atoms ----------------------------------------------------------------------------------------------------------
+
+
+def _atom_text(atom: Atom, *, negated: bool = False) -> str:
+    """The comparison or its opposite, constants on the right and no minus in front."""
+    formula = negation(atom) if negated else atom
+    match atom.linear.summands:
+        case ():
+            return str(holds(formula, {}))
+        case ((Variable(domain=Bool() | Category()) as variable, _),):
+            return _finite_text(variable, formula)
+        case (
+            (Variable(domain=Category(labels)) as left, c),
+            (Variable(domain=Category(others)) as right, d),
+        ):
+            if atom.relation == "==" and labels == others and c == -d and not atom.linear.constant:
+                return f"{left.name} {'!=' if negated else '=='} {right.name}"
+    if isinstance(formula, Atom):
+        return _comparison_text(formula.linear, formula.relation)
+    return _comparison_text(atom.linear, "!=")
+
+
+def _comparison_text(linear: Linear, relation: Relation | Literal["!="]) -> str:
+    parts = _parts(linear)
+    bound = -linear.constant
+    written = str(relation)
+    if parts[0].coefficient < 0:
+        parts = _negative(parts)
+        bound = -bound
+        written = _TURNED[relation]
+    left = [part for part in parts if part.coefficient > 0]
+    if bound or len(left) == len(parts):
+        return f"{_sum_text(parts)} {written} {number_text(bound)}"
+    return f"{_sum_text(left)} {written} {_sum_text(_negative(part for part in parts if part.coefficient < 0))}"
+
+
+def _negative(parts: Iterable[_Part]) -> list[_Part]:
+    return [replace(part, coefficient=-part.coefficient) for part in parts]
+
+
+def _finite_text(variable: Variable, formula: Formula) -> str:
+    """A formula over one Boolean or category by the values it allows."""
+    domain = variable.domain
+    name = variable.name
+    assert isinstance(domain, Bool | Category)
+    allowed = [value for value in domain.values if holds(formula, {variable: Fraction(value)})]
+    if len(allowed) in (0, len(domain.values)):
+        return str(bool(allowed))
+    if isinstance(domain, Bool):
+        return name if allowed == [1] else f"not {name}"
+    others = [value for value in domain.values if value not in allowed]
+    if len(others) == 1 and isinstance(formula, Not):
+        return f"{name} != {_quoted(domain.labels[others[0]])}"
+    if len(allowed) == 1:
+        return f"{name} == {_quoted(domain.labels[allowed[0]])}"
+    return f"{name} in {{{', '.join(_quoted(domain.labels[value]) for value in allowed)}}}"
+
+
+def _interval_text(lower: Formula, upper: Formula) -> str | None:
+    """``0 < x <= 1`` for two neighbours in a conjunction that bound the same expression."""
+    match lower, upper:
+        case Atom(below, ("<" | "<=") as left), Atom(above, ("<" | "<=") as right):
+            if below.summands == (-above).summands and _is_quantity(above):
+                middle = _sum_text(_parts(above))
+                return f"{number_text(below.constant)} {left} {middle} {right} {number_text(-above.constant)}"
+    return None
+
+
+def _membership_text(arguments: Sequence[Formula], operator: str = "in") -> str | None:
+    """``x in {1, 2}`` for a disjunction of such equalities."""
+    atoms = [
+        argument
+        for argument in arguments
+        if isinstance(argument, Atom) and argument.relation == "=="
+    ]
+    if (
+        len(atoms) < 2
+        or len(atoms) < len(arguments)
+        or len({atom.linear.summands for atom in atoms}) > 1
+    ):
+        return None
+    linear = atoms[0].linear
+    match linear.summands:
+        case (
+            (Variable(domain=Category(labels)) as variable, Fraction(numerator=1, denominator=1)),
+        ):
+            positions = [-atom.linear.constant for atom in atoms]
+            if all(position in range(len(labels)) for position in positions):
+                chosen = ", ".join(_quoted(labels[int(position)]) for position in positions)
+                return f"{variable.name} {operator} {{{chosen}}}"
+    if not _is_quantity(linear):
+        return None
+    numbers = ", ".join(number_text(-atom.linear.constant) for atom in atoms)
+    return f"{_sum_text(_parts(linear))} {operator} {{{numbers}}}"
+
+
+def _is_quantity(linear: Linear) -> bool:
+    """Whether the expression reads as one number: not constant, no minus in front, no truth value or label."""
+    match linear.summands:
+        case () | ((Variable(domain=Bool() | Category()), _),):
+            return False
+    return _leads(linear)
+
+
+# --- formulas -------------------------------------------------------------------------------------------------------
+
+
+def formula_text(formula: Formula) -> str:
+    """The formula as a rule.
+
+    Example:
+        >>> x, y = Linear.of(Variable("x", 0)), Linear.of(Variable("y", 1))
+        >>> formula_text(Or((Atom(-x + 2, "<="), And((Atom(x - y, "<"), Not(Atom(y - Fraction(1, 2), "==")))))))
+        'x >= 2 or x < y and y != 0.5'
+    """
+    match formula:
+        case Atom():
+            return _atom_text(formula)
+        case Not(argument):
+            return _negation_text(argument)
+        case And(arguments):
+            return " and ".join(_conjuncts(arguments)) or "True"
+        case Or(arguments):
+            return (
+                _membership_text(arguments) or " or ".join(map(formula_text, arguments)) or "False"
+            )
+        case Iff(left, right):
+            return f"iff({formula_text(left)}, {formula_text(right)})"
+
+
+def _negation_text(argument: Formula) -> str:
+    match argument:
+        case Atom():
+            return _atom_text(argument, negated=True)
+        case Iff(left, right):
+            return f"xor({formula_text(left)}, {formula_text(right)})"
+        case Not(inner):
+            return formula_text(inner)
+        case Or(arguments) if text := _membership_text(arguments, "not in"):
+            return text
+    return f"not ({formula_text(argument)})"
+
+
+def _conjuncts(arguments: Sequence[Formula]) -> Iterator[str]:
+    """The parts of a conjunction; two neighbouring bounds of one expression become one chained comparison."""
+    rest = list(reversed(arguments))
+    while rest:
+        first = rest.pop()
+        if rest and (interval := _interval_text(first, rest[-1])):
+            rest.pop()
+            yield interval
+        elif (
+            isinstance(first, Or)
+            and len(first.arguments) > 1
+            and not _membership_text(first.arguments)
+        ):
+            yield f"({formula_text(first)})"
+        else:
+            yield formula_text(first)
+
+
+# --- specifications -------------------------------------------------------------------------------------------------
+
+
+def declaration_text(specification: Specification) -> str:
+    """The declarations of all variables and functions, one a line.
+
+    Example:
+        >>> declaration_text(Specification((Variable("x[0]", 0), Variable("x[1]", 1), Variable("on", 2, Bool())), ()))
+        'x: real[2]\\non: bool'
+    """
+    groups = groupby(specification.variables, key=_base)
+    lines = [f"{base}: {_type_text(list(group))}" for base, group in groups]
+    return "\n".join([*lines, *(f"{name}: function" for name in specification.functions)])
+
+
+def specification_text(specification: Specification) -> str:
+    """Declarations and rules as a text that can be read again, one rule a line.
+
+    Example:
+        >>> from multiplexnet.language.parse import parse
+        >>> print(specification_text(parse("implies(a > 0, b >= 0.5*a)")))
+        a: real
+        b: real
+        a <= 0 or 0.5*a <= b
+    """
+    rules = [formula_text(rule.formula) for rule in specification.rules]
+    return "\n".join([*filter(None, [declaration_text(specification)]), *rules])
+
+
+def _base(variable: Variable) -> str:
+    return variable.name.partition("[")[0]
+
+
+def _type_text(group: Sequence[Variable]) -> str:
+    first = group[0]
+    size = f"[{len(group)}]" if "[" in first.name else ""
+    match first.domain:
+        case Int(lower, upper):
+            return f"int[{lower}, {upper}]{size}"
+        case Bool():
+            return f"bool{size}"
+        case Category(labels):
+            return f"{{{', '.join(map(_quoted, labels))}}}{size}"
+        case Real(lower, upper):
+            if not first.is_input:
+                return f"real{size}"
+            ends = (
+                ""
+                if lower is None or upper is None
+                else f"[{number_text(lower)}, {number_text(upper)}]"
+            )
+            return f"input{ends}{size}"
+
+
+def _quoted(label: str) -> str:
+    return json.dumps(label, ensure_ascii=False)

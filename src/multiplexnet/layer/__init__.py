@@ -1,0 +1,1 @@
+"""The module that a network ends in: what it takes, what it returns, what it refuses."""

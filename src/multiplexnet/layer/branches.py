@@ -1,0 +1,418 @@
+"""``Branches``: what a Multiplexer returns. The values of all terms, the choice among them, and ways to decide it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from math import prod
+from typing import TYPE_CHECKING
+
+import torch
+from torch import Tensor
+
+from multiplexnet.errors import CascadeError, NestedError, ProductError
+from multiplexnet.layer.checks import refuse_lost, whole_rows
+from multiplexnet.transforms.base import in_full_precision
+from multiplexnet.transforms.cascade_choice import CascadeChoice
+from multiplexnet.transforms.parameters import Functions
+from multiplexnet.transforms.term_maps import TermMaps
+
+if TYPE_CHECKING:
+    from multiplexnet.layer.objective import Prior
+
+__all__ = ["Branches", "Choice"]
+
+Loss = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True)
+class Inner:
+    """A choice that has to be made as well if a certain term is chosen.
+
+    Args:
+        term: that one.
+        choice: what is to be chosen then.
+        places: of its outputs among those of the block that the term belongs to.
+    """
+
+    term: int
+    choice: Choice
+    places: Tensor
+
+
+@dataclass(frozen=True)
+class Choice:
+    """The branches of one block.
+
+    Args:
+        maps: the maps h_1 … h_K of its terms.
+        raw: what they read, ``(*batch, D_b)``, or ``(*batch, K, D_b)`` if every term has values of its own.
+        given: the logits of the choice as they came, ``(*batch, K)``; ``None`` for a single term.
+        columns: the positions of its outputs among all D.
+        feasible: which terms can be met for the inputs of a row, ``(*batch, K)``; ``None``: all.
+        inputs: the inputs of the rules, ``(*batch, I)``, if there are any.
+        functions: the torch code of their opaque functions.
+        per_term: whether every term has raw values of its own.
+        inner: choices that terms go on with; their outputs are among those of this block.
+        offset: what ``given`` starts from, ``(K,)``: log-counts of the plain terms below; ``None``: all alike.
+    """
+
+    maps: TermMaps
+    raw: Tensor
+    given: Tensor | None
+    columns: Tensor
+    feasible: Tensor | None = None
+    inputs: Tensor | None = None
+    functions: Functions = field(default_factory=dict)
+    per_term: bool = False
+    inner: tuple[Inner, ...] = ()
+    offset: Tensor | None = None
+
+    @property
+    def size(self) -> int:
+        """The number K of terms."""
+        return len(self.maps)
+
+    def without(self, rows: Tensor) -> Choice:
+        """The choice with no term left in these rows, ``(*batch,)``, so that they come out as NaN."""
+        kept = ~rows.unsqueeze(-1)
+        feasible = (
+            kept.expand(*rows.shape, self.size) if self.feasible is None else self.feasible & kept
+        )
+        return replace(self, feasible=feasible)
+
+    def with_inner(self, inner: Sequence[Inner]) -> Choice:
+        """The choice whose terms go on with these; a term that cannot be finished cannot be met either.
+
+        An inner choice without outputs is a condition on inputs: whether it holds is all that there is to it.
+        """
+        feasible = self.feasible
+        for part in inner:
+            if part.choice.feasible is not None:
+                others = torch.arange(self.size, device=self.raw.device) != part.term
+                finished = part.choice.feasible.any(-1, keepdim=True) | others
+                feasible = finished if feasible is None else feasible & finished
+        return replace(
+            self,
+            inner=tuple(part for part in inner if part.choice.columns.numel()),
+            feasible=feasible,
+        )
+
+    @property
+    def logits(self) -> Tensor:
+        """Of the choice, ``(*batch, K)``: finite or NaN, and −inf exactly where a term cannot be met."""
+        if self.given is None:
+            logits = self.raw.new_zeros((*self.raw.shape[: -2 if self.per_term else -1], 1))
+        else:
+            largest = torch.finfo(self.given.dtype).max
+            logits = self.given.clamp(-largest, largest)
+        return logits if self.feasible is None else logits.masked_fill(~self.feasible, -torch.inf)
+
+    @property
+    def log_probs(self) -> Tensor:
+        """log q(k), ``(*batch, K)``."""
+        return torch.log_softmax(self.logits, -1)
+
+    @property
+    def x(self) -> Tensor:
+        """The values of all terms, ``(*batch, K, D_b)``; NaN where a term cannot be met."""
+        return self.terms(0, self.size)
+
+    def stand_in(self) -> Tensor | None:
+        """Values for terms that cannot be met, ``(*batch, 1, D_b)``: those of the best term. ``None`` if all can be.
+
+        A loss has to be finite for every term, also where it does not count: 0 · NaN is NaN, and so is its gradient.
+        """
+        if self.feasible is None:
+            return None
+        with torch.no_grad():
+            return self.at(self.best_index()).unsqueeze(-2)
+
+    def terms(self, start: int, stop: int, instead: Tensor | None = None) -> Tensor:
+        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D_b)``.
+
+        Where a term cannot be met stands ``instead``, ``(*batch, 1, D_b)``, or else NaN.
+        """
+        maps = self.maps if stop - start == self.size else self.maps.terms(start, stop)
+        raw = self.raw[..., start:stop, :] if self.per_term else self.raw
+        x: Tensor = maps(raw, inputs=self.inputs, functions=self.functions, per_term=self.per_term)
+        feasible = None if self.feasible is None else self.feasible[..., start:stop]
+        x = self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)
+        if feasible is None:
+            return x
+        met = feasible.unsqueeze(-1)
+        return x.masked_fill(~met, torch.nan) if instead is None else torch.where(met, x, instead)
+
+    def at(self, index: Tensor) -> Tensor:
+        """The values of the chosen terms alone: index ``(*batch,)``, result ``(*batch, D_b)``."""
+        raw = self.raw
+        if self.per_term:
+            chosen = index[..., None, None].expand(*index.shape, 1, raw.shape[-1])
+            raw = raw.gather(-2, chosen).squeeze(-2)
+        x: Tensor = self.maps(raw, index, inputs=self.inputs, functions=self.functions)
+        if self.feasible is not None:  # refused already, unless a graph is being recorded
+            x = x.masked_fill(~self.feasible.gather(-1, index.unsqueeze(-1)), torch.nan)
+        return self._found(x, raw, None)
+
+    def _found(self, x: Tensor, raw: Tensor, feasible: Tensor | None) -> Tensor:
+        """x, in which nothing may be NaN without a reason."""
+        if not self.functions:
+            return x
+        expected = raw.isnan().any(-1) if self.maps.training else None
+        if feasible is not None:
+            expected = ~feasible if expected is None else expected | ~feasible
+        refuse_lost(x, expected, self.functions)
+        return whole_rows(x)
+
+    def best(self) -> Tensor:
+        """The values of the most probable term, ``(*batch, D_b)``."""
+        if self.inner:
+            return self.settled(Choice.best_index)[0]
+        return self.terms(0, 1).squeeze(-2) if self.size == 1 else self.at(self.best_index())
+
+    def best_index(self) -> Tensor:
+        """The most probable term of every row. A NaN may win, a term that cannot be met never does."""
+        if self.given is None or self.feasible is not None:
+            return self._ranked().max(-1).indices
+        return self.given.max(-1).indices  # half the time of argmax
+
+    def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """The values of a term drawn from q, inner choices included, and log q of all that was drawn, ``(*batch,)``."""
+        return self.settled(lambda choice: choice.sampled_index(generator))
+
+    @in_full_precision
+    def settled(
+        self,
+        decide: Callable[[Choice], Tensor],
+        done: dict[int, tuple[Tensor, Tensor]] | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The values and the log-probability of what ``decide`` chooses here and in all inner choices."""
+        done = {} if done is None else done
+        if id(self) not in done:
+            index = decide(self)
+            x = self.at(index)
+            log_q = self.log_probs.gather(-1, index.unsqueeze(-1)).squeeze(-1)
+            for part in self.inner:
+                value, more = part.choice.settled(decide, done)
+                here = index == part.term
+                x = torch.where(here.unsqueeze(-1), x.index_copy(-1, part.places, value), x)
+                log_q = torch.where(here, log_q + more, log_q)
+            done[id(self)] = x, log_q
+        return done[id(self)]
+
+    def _ranked(self) -> Tensor:
+        """The logits with NaN above −inf, so that a term that cannot be met is never chosen."""
+        smallest = torch.finfo(self.logits.dtype).min
+        return torch.nan_to_num(self.logits, nan=smallest, posinf=torch.inf, neginf=-torch.inf)
+
+    def sampled_index(self, generator: torch.Generator | None = None) -> Tensor:
+        """A term drawn from q(k) for every row, as the largest logit after Gumbel noise was added."""
+        logits = self._ranked().double()
+        uniform = torch.rand(
+            logits.shape, generator=generator, dtype=logits.dtype, device=logits.device
+        )
+        return (logits - torch.log(-torch.log(uniform.clamp(1e-300, 1 - 1e-16)))).argmax(-1)
+
+
+@dataclass(frozen=True)
+class Branches:
+    """All branches of a layer: a product of independent choices, one per block.
+
+    Args:
+        choices: the blocks.
+        batch: the leading shape.
+        max_terms: how many combinations of terms are written out at most.
+        order: where each output stands when the blocks are laid side by side, if that is known already.
+        cascades: parts of the outputs that are computed one after another, after the blocks.
+
+    With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
+    a *term* is a combination of one term per block, the last block running fastest.
+    """
+
+    choices: tuple[Choice, ...]
+    batch: torch.Size
+    max_terms: int
+    order: Tensor | None = None
+    cascades: tuple[CascadeChoice, ...] = ()
+
+    @property
+    def _parts(self) -> list[Choice | CascadeChoice]:
+        """The blocks, then the cascades."""
+        return [*self.choices, *self.cascades]
+
+    def _refuse_cascade(self, wanted: str) -> None:
+        if self.cascades:
+            raise CascadeError(wanted)
+
+    @property
+    def size(self) -> int:
+        """The number of combinations of terms."""
+        return prod([choice.size for choice in self.choices])
+
+    @property
+    def masked(self) -> bool:
+        """Whether some terms may be impossible for some rows."""
+        return any(choice.feasible is not None for choice in self.choices)
+
+    @property
+    def _order(self) -> Tensor:
+        if self.order is not None:
+            return self.order
+        return torch.cat([choice.columns for choice in self._parts]).argsort()
+
+    @property
+    def x(self) -> Tensor:
+        """The values of all terms, ``(*batch, K, D)``.
+
+        A term that the inputs of a row rule out is NaN there, and its logit −inf: a sum over the terms has to leave it
+        out, as ``torch.where(b.logits.isneginf(), 0.0, …)`` of finite numbers does. ``loss`` and ``evidence_loss`` do.
+        """
+        return self.terms(0, self.written_out())
+
+    @property
+    def logits(self) -> Tensor:
+        """The logits of the choice, ``(*batch, K)``: as given with one block, sums of log-probabilities with more."""
+        self._refuse_cascade("logits of terms")
+        if len(self.choices) == 1:
+            return self.choices[0].logits
+        return self.log_probs
+
+    @property
+    def log_probs(self) -> Tensor:
+        """log q(k), ``(*batch, K)``."""
+        return self.joint([choice.log_probs for choice in self.choices])
+
+    def terms(self, start: int, stop: int, values: Sequence[Tensor] | None = None) -> Tensor:
+        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D)``.
+
+        With several blocks these are picked from ``values``, the values of all terms of each block, if given.
+        """
+        self._refuse_cascade("terms")
+        if len(self.choices) == 1:
+            return self.ordered([self.choices[0].terms(start, stop)])
+        indices = self._of_blocks(torch.arange(start, stop, device=self.choices[0].raw.device))
+        values = [choice.x for choice in self.choices] if values is None else values
+        return self.ordered([x.index_select(-2, i) for x, i in zip(values, indices, strict=True)])
+
+    def best(self) -> Tensor:
+        """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""
+        return self.ordered([part.best() for part in self._parts])
+
+    def sample(self, generator: torch.Generator | None = None) -> Tensor:
+        """The value of a term drawn from q(k), ``(*batch, D)``."""
+        return self.draw(generator)[0]
+
+    @in_full_precision
+    def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
+        """The value of a term drawn from q(k), ``(*batch, D)``, and log q of what was drawn, ``(*batch,)``."""
+        drawn = [part.draw(generator) for part in self._parts]
+        return self.ordered([x for x, _ in drawn]), torch.stack([log_q for _, log_q in drawn]).sum(
+            0
+        )
+
+    def log_prob(self, x: Tensor) -> Tensor:
+        """The exact log-probability of x, ``(*batch, D)``, if all rules are computed one output after another.
+
+        On the grid of a cascade every point has a probability: that with which options are drawn by their logits and
+        values by a logistic distribution around the raw values. It is −inf where x disobeys, or is not on the grid.
+
+        Raises:
+            CascadeError: some outputs come from terms, where densities are those of a ``RulesDistribution``.
+        """
+        if self.choices:
+            raise CascadeError(
+                "probabilities of single points: part of the outputs come from terms"
+            )
+        parts = [part.log_prob(x.index_select(-1, part.columns)) for part in self.cascades]
+        return torch.stack(parts).sum(0)
+
+    def at(self, indices: Sequence[Tensor]) -> Tensor:
+        """The value of one chosen term per block, each index ``(*batch,)``; result ``(*batch, D)``."""
+        self._refuse_cascade("terms to choose from")
+        return self.ordered(
+            [choice.at(index) for choice, index in zip(self.choices, indices, strict=True)]
+        )
+
+    def at_combination(self, index: Tensor) -> Tensor:
+        """The value of one chosen combination of terms, index ``(*batch,)``; result ``(*batch, D)``."""
+        return self.at(self._of_blocks(index))
+
+    def loss(
+        self,
+        f: Loss,
+        prior: Prior = None,
+        estimator: Callable[[Branches, Loss], Tensor] | None = None,
+    ) -> Tensor:
+        """The marginal objective, Eq. 9 of the paper: Σ_k q(k) [f(x_k) − log p(k) + log q(k)].
+
+        Args:
+            f: maps values ``(*batch, K', D)`` of some terms to their losses ``(*batch, K')``; −log p(y | x_k), say. If
+                it returns ``(*batch, K', D)``, one loss per output, they are summed, and with several blocks no
+                combination of terms is ever formed.
+            prior: logits of p(k), ``(K,)`` or ``(*batch, K)``, trained or not; ``None`` is uniform. With several blocks
+                a list of these, one per block, or logits of all combinations.
+            estimator: one of :mod:`multiplexnet.learning.estimators` for the expected loss; ``None`` sums exactly.
+
+        Returns:
+            One loss per row, ``(*batch,)``.
+
+        Raises:
+            ProductError: several blocks with too many combinations, and neither of the ways around them.
+        """
+        from multiplexnet.layer.objective import marginal_loss
+
+        self._refuse_cascade("terms to sum a loss over")
+        return marginal_loss(self, f, prior, estimator)
+
+    def evidence_loss(self, f: Loss, prior: Prior = None) -> Tensor:
+        """−log Σ_k p(k) e^{−f(x_k)}: the least that ``loss`` can be, with the optimal q(k) ∝ p(k) e^{−f(x_k)}.
+
+        The logits do not matter here (but for terms that cannot be met); arguments as for ``loss``.
+        """
+        from multiplexnet.layer.objective import evidence_loss
+
+        self._refuse_cascade("terms to sum a loss over")
+        return evidence_loss(self, f, prior)
+
+    @in_full_precision
+    def ordered(self, parts: Sequence[Tensor]) -> Tensor:
+        """Values of the blocks, each ``(…, D_b)``, as values of all outputs ``(…, D)``."""
+        if len(parts) == 1:
+            return parts[0]
+        x = torch.cat(list(parts), -1).index_select(-1, self._order)
+        partly = any(c.functions for c in self.choices) or any(
+            c.inputs is not None for c in self.cascades
+        )
+        return whole_rows(x) if partly else x
+
+    def joint(self, parts: Sequence[Tensor]) -> Tensor:
+        """Numbers of the terms of each block, ``(…, K_b)`` or ``(…, 1)``, summed for all combinations: ``(…, K)``."""
+        indices = self._of_blocks(
+            torch.arange(self.written_out(), device=self.choices[0].raw.device)
+        )
+        picked = [
+            p.index_select(-1, i) if p.shape[-1] > 1 else p
+            for p, i in zip(parts, indices, strict=True)
+        ]
+        return sum(picked[1:], picked[0])
+
+    def _of_blocks(self, combination: Tensor) -> list[Tensor]:
+        """For each block the terms that these combinations take of it."""
+        indices = []
+        for choice in reversed(self.choices):
+            indices.append(combination % choice.size)
+            combination = combination // choice.size
+        return indices[::-1]
+
+    def written_out(self) -> int:
+        """The number of combinations of terms.
+
+        Raises:
+            ProductError: it is more than ``max_terms``.
+        """
+        self._refuse_cascade("terms to write out")
+        if any(choice.inner for choice in self.choices):
+            raise NestedError("all terms written out")
+        if self.size > self.max_terms and len(self.choices) > 1:
+            raise ProductError([choice.size for choice in self.choices], self.max_terms)
+        return self.size

@@ -1,0 +1,414 @@
+"""What a layer refuses at run time, and how it says so: inputs out of range, rows without room, lost values.
+
+Verdicts on tensors can only be acted on where their values can be looked at: not while a graph is recorded, not under
+``vmap``, not without data on the meta device. There every output of the row is NaN, in all terms: a row that cannot
+obey is never a number.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from multiplexnet.compiler.cascade import Cascade
+from multiplexnet.compiler.terms import Block, Compiled
+from multiplexnet.errors import DtypeError, GraphError, InputError, RecordError, ShapeError
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.geometry.magnitudes import down, up
+from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
+from multiplexnet.language.text import formula_text, number_text
+from multiplexnet.transforms.reading import read
+from multiplexnet.verdicts.satisfaction import verdict
+
+__all__ = [
+    "blocks_about_inputs",
+    "checked_function",
+    "number_is_inside",
+    "refuse_broken_inputs",
+    "refuse_changed",
+    "refuse_lost",
+    "refuse_no_tensor",
+    "refuse_other_rules",
+    "refuse_out_of_range",
+    "refuse_roomless",
+    "refuse_stuck",
+    "refuse_uncovered",
+    "refuse_unknown_equality",
+    "refuse_unknown_functions",
+    "refuse_unmoved",
+    "refuse_unseen",
+    "refuse_without_memory",
+    "refused_range",
+    "whole_rows",
+    "without_tables",
+]
+
+Function = Callable[..., Tensor]
+
+
+def _anywhere(mask: Tensor) -> bool | None:
+    """Whether the mask holds somewhere; ``None`` where values cannot be looked at."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return None
+    try:
+        return bool(mask.any())
+    except RuntimeError:  # vmap, the meta device, tensors that record what is done to them
+        return None
+
+
+def whole_rows(x: Tensor) -> Tensor:
+    """``x``, ``(…, D)``, with every output of a row NaN if one of them is: half a row is not to be used."""
+    return x.masked_fill(x.isnan().any(-1, keepdim=True), torch.nan)
+
+
+def _rows_where(mask: Tensor) -> str:
+    """The first rows where the mask holds, as text."""
+    rows = [tuple(row) for row in mask.nonzero()[:5].tolist()]
+    if not rows[0]:
+        return "the only row"
+    text = ", ".join(str(row[0] if len(row) == 1 else row) for row in rows)
+    more = int(mask.sum()) - len(rows)
+    return (
+        f"row {text}"
+        if len(rows) == 1
+        else f"rows {text}" + (f" and {more} more" if more > 0 else "")
+    )
+
+
+def refuse_no_tensor(name: str, value: object) -> None:
+    """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected."""
+    if not isinstance(value, Tensor):
+        make = "torch.from_numpy" if type(value).__module__ == "numpy" else "torch.tensor"
+        raise DtypeError(
+            f"{name} is of type {type(value).__name__}; a tensor is expected: {make}({name})"
+        )
+
+
+# --- inputs ---------------------------------------------------------------------------------------------------------
+
+
+def refuse_uncovered(compiled: Compiled, deadline: Deadline = NEVER) -> None:
+    """Raises ``InputError`` if some inputs in their declared range leave no output; asks z3."""
+    if not compiled.inputs:
+        return
+    from multiplexnet.compiler.diagnose import uncovered_input
+
+    found = uncovered_input(compiled, deadline=deadline)
+    if found is not None:
+        point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
+        raise InputError(
+            f"for {point} no output obeys the rules: declare narrower ranges, as in `limit: input[0, 100]`, "
+            "or relax the rules"
+        )
+
+
+def refuse_out_of_range(variable: Variable, values: Tensor) -> Tensor:
+    """The values of an input, NaN where they lie outside its domain and that could not be raised as ``InputError``."""
+    outside = ~_inside(variable, values)
+    if _anywhere(outside):
+        raise refused_range(variable, f"in {_rows_where(outside)}")
+    return values.masked_fill(outside, torch.nan)
+
+
+def refused_range(variable: Variable, where: str) -> InputError:
+    """The error for an input outside its declared range."""
+    return InputError(
+        f"input {variable.name} is outside its declared range {_range(variable)} {where}"
+    )
+
+
+def number_is_inside(variable: Variable, number: Fraction) -> bool:
+    """Whether an exact number lies in the domain of an input."""
+    lower, upper = _ends(variable)
+    whole = isinstance(variable.domain, Real) or number.denominator == 1
+    return whole and (lower is None or number >= lower) and (upper is None or number <= upper)
+
+
+def _inside(variable: Variable, values: Tensor) -> Tensor:
+    """Compared exactly: with the float64 numbers next to the ends, on the inside."""
+    inside = values.isfinite()
+    is_real = isinstance(variable.domain, Real)
+    lower, upper = _ends(variable)
+    if is_real and lower is None and upper is None:
+        return inside
+    known = read(values)
+    if not is_real:
+        inside = inside & (known.low == known.low.round()) & (known.high == known.high.round())
+    if lower is not None:
+        inside = inside & (known.low >= up(lower))
+    if upper is not None:
+        inside = inside & (known.high <= down(upper))
+    return inside
+
+
+def _ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:
+    domain = variable.domain
+    if isinstance(domain, Real):
+        return domain.lower, domain.upper
+    return Fraction(domain.values.start), Fraction(domain.values.stop - 1)
+
+
+def _range(variable: Variable) -> str:
+    lower, upper = _ends(variable)
+    low = "-inf" if lower is None else number_text(lower)
+    high = "inf" if upper is None else number_text(upper)
+    return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
+
+
+def blocks_about_inputs(compiled: Compiled) -> list[Block]:
+    """What the rules ask of inputs alone, which no output can make up for; blocks that always hold are left out.
+
+    Raises:
+        InputError: there are too many plain terms to be checked in every row.
+    """
+    found = [block for block in compiled.blocks if not block.outputs]
+    if any(term.blocks for block in found for term in block.terms):
+        raise InputError(
+            "the rules about inputs alone have too many terms to be checked in every row: simplify them"
+        )
+    return [block for block in found if all(term.rows for term in block.terms)]
+
+
+def refuse_broken_inputs(
+    met: Tensor,
+    inputs: Tensor,
+    block: Block,
+    specification: Specification,
+    functions: Mapping[str, Function],
+) -> Tensor:
+    """The inputs, NaN where they break rules about inputs alone and that could not be raised as ``InputError``.
+
+    Args:
+        met: ``(*batch,)``, where the block is shown to hold; what rounding leaves in doubt is decided exactly.
+        inputs: ``(*batch, I)``.
+        block: what the rules ask of inputs alone.
+        specification: the rules.
+        functions: torch code of the opaque functions by name.
+    """
+    if not _anywhere(~met):
+        return inputs.masked_fill(~met.unsqueeze(-1), torch.nan)
+    rules = [
+        rule for rule in specification.rules if all(v.is_input for v in variables(rule.formula))
+    ]
+    for rule in (*rules, Rule(block.formula, "")):
+        broken = ~_verdict(rule, inputs, specification, functions)
+        if broken.any():
+            raise InputError(
+                f"the rule `{rule.text or formula_text(rule.formula)}` about inputs does not hold in "
+                f"{_rows_where(broken)}: no output obeys there; pass other values"
+            )
+    return inputs
+
+
+def _verdict(
+    rule: Rule, inputs: Tensor, specification: Specification, functions: Mapping[str, Function]
+) -> Tensor:
+    """Whether a rule about inputs alone holds, exactly; outputs are free."""
+    free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
+    given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
+    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.outputs))
+    return verdict(
+        Specification(free, (rule,), specification.functions), x, given, functions or None
+    )
+
+
+def refuse_roomless(
+    given: Tensor, feasible: Sequence[Tensor | None], inputs: Sequence[Variable], dtype: torch.dtype
+) -> Tensor | None:
+    """Raises ``InputError`` for rows in which some block has no term that can be met.
+
+    Args:
+        given: the inputs, ``(*batch, I)``; NaN where they were outside and that could not be raised.
+        feasible: for every block which terms can be met, ``(*batch, K)``; ``None``: all.
+        inputs: what they are called.
+        dtype: of the layer.
+
+    Returns:
+        The rows ``(*batch,)`` that cannot obey, where values cannot be looked at; ``None`` if there are none.
+    """
+    nothing = given.isnan().any(-1)
+    for terms in feasible:
+        if terms is not None:
+            nothing = nothing | ~terms.any(-1)
+    found = _anywhere(nothing)
+    if found:
+        raise InputError(
+            f"for these values of {', '.join(v.name for v in inputs)} no term leaves room between the floats of "
+            f"{str(dtype).removeprefix('torch.')}: {_rows_where(nothing)}"
+        )
+    return nothing if found is None else None
+
+
+def refuse_stuck(
+    stuck: Tensor, cascade: Cascade, inputs: Sequence[Variable], dtype: torch.dtype
+) -> None:
+    """Raises ``InputError`` for rows whose inputs leave a cascade without any output; in a graph they are NaN."""
+    if _anywhere(stuck):
+        finest = min(cascade.spacing[: len(cascade.visible)])
+        raise InputError(
+            f"for these values of {', '.join(v.name for v in inputs)} no point of the grid obeys: "
+            f"{_rows_where(stuck)}. In {str(dtype).removeprefix('torch.')} the outputs are multiples of "
+            f"{float(finest):g} or more (mux.resolution); an input that they have to add up to has to be one, too: "
+            "round it with mux.on_grid(…)"
+        )
+
+
+def refuse_unseen(x: Tensor, what: str) -> None:
+    """Raises ``GraphError`` where values cannot be looked at."""
+    if _anywhere(x.isnan()) is None:
+        raise GraphError(what)
+
+
+def refuse_unmoved(x: Tensor, dtype: torch.dtype) -> None:
+    """Raises ``InputError`` for rows of ``x``, ``(*batch, D)``, that could not be moved into the rules: NaN."""
+    lost = x.isnan().any(-1)
+    if _anywhere(lost):
+        raise InputError(
+            "cannot be repaired: for these inputs no term leaves room between the floats of "
+            f"{str(dtype).removeprefix('torch.')}, or a function is NaN or infinite there: {_rows_where(lost)}"
+        )
+
+
+# --- opaque functions -----------------------------------------------------------------------------------------------
+
+
+def refuse_unknown_functions(wanted: Sequence[str], functions: Mapping[str, Function]) -> None:
+    """Raises ``InputError`` unless there is code for exactly the functions of the rules."""
+    missing = [name for name in wanted if name not in functions]
+    if missing:
+        raise InputError(
+            f"the rules use {missing[0]!r}: give it as functions={{{missing[0]!r}: …}}"
+        )
+    unknown = [name for name in functions if name not in wanted]
+    if unknown:
+        raise InputError(
+            f"{unknown[0]!r} is no function of the rules (they declare: {', '.join(wanted) or 'none'})"
+        )
+
+
+def checked_function(name: str, function: Function) -> Function:
+    """The function, which raises unless it returns one number of the same dtype for every row.
+
+    Autocast is off while it runs: the rules hold for the function as evaluated in the dtype of the layer.
+    """
+
+    def checked(*arguments: Tensor) -> Tensor:
+        first = arguments[0]
+        if first.device.type != "meta" and torch.is_autocast_enabled(first.device.type):
+            with torch.autocast(first.device.type, enabled=False):
+                value = function(*arguments)
+        else:
+            value = function(*arguments)
+        if not isinstance(value, Tensor):
+            raise InputError(
+                f"the function {name!r} returned {type(value).__name__}; it must return a tensor"
+            )
+        if value.shape != first.shape:
+            raise ShapeError(
+                f"the function {name!r} returned shape {tuple(value.shape)} for arguments of shape "
+                f"{tuple(first.shape)}: it must return one number for every row"
+            )
+        if value.dtype != first.dtype:
+            raise DtypeError(
+                f"the function {name!r} returned {value.dtype} for arguments of {first.dtype}"
+            )
+        return value
+
+    return checked
+
+
+def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Function]) -> None:
+    """Raises ``InputError`` where values were lost: a function was NaN or infinite, or left no float beyond it.
+
+    Args:
+        x: ``(…, D)``.
+        expected: ``(…,)``, where NaN has another reason.
+        functions: those that might be the cause.
+    """
+    lost = x.isnan().any(-1)
+    if expected is not None:
+        lost = lost & ~expected
+    if _anywhere(lost):
+        names = ", ".join(functions)
+        raise InputError(
+            f"the rules cannot be met where {names} is NaN or infinite, or where no number of "
+            f"{str(x.dtype).removeprefix('torch.')} lies between the bounds that it leads to: {_rows_where(lost)}"
+        )
+
+
+# --- rules and their terms ------------------------------------------------------------------------------------------
+
+
+def refuse_other_rules(specification: Specification, compiled: Compiled) -> None:
+    """Raises ``RecordError`` if the terms were compiled from other rules.
+
+    Of terms that somebody put together by hand only the outputs and inputs can be compared.
+    """
+    same = (compiled.outputs, compiled.inputs) == (specification.outputs, specification.inputs)
+    if not same or compiled.specification not in (None, specification):
+        raise RecordError(
+            "these terms were compiled from other rules than the layer is given: compile the rules again"
+        )
+
+
+def refuse_unknown_equality(equality: str) -> None:
+    """Raises ``ValueError`` unless this is a way with equalities."""
+    if equality not in ("exact", "nearest"):
+        raise ValueError(f'equality = {equality!r}; it is "exact" or "nearest"')
+
+
+# --- tables ---------------------------------------------------------------------------------------------------------
+
+
+ARBITRARY = ("whiten", "unwhiten", "coordinates", "log_det")
+"""Tables that may hold any finite numbers: no rule depends on what they say."""
+
+
+def refuse_changed(found: Mapping[str, Any], expected: Mapping[str, Any]) -> None:
+    """Raises ``RecordError`` unless what is in memory is, bit for bit, what was just made from the terms.
+
+    Args:
+        found: the :func:`~multiplexnet.transforms.tables.contents` of a layer.
+        expected: those of one that was made from the same terms a moment ago.
+    """
+    same = {
+        name for name in found.keys() & expected.keys() if _same(name, found[name], expected[name])
+    }
+    different = (found.keys() | expected.keys()) - same
+    if different:
+        raise RecordError(
+            f"the table {min(different)} of this layer is not the one that its terms give: it was changed after the "
+            "layer was built, so nothing can be said of it; build the layer anew"
+        )
+
+
+def _same(name: str, found: Any, expected: Any) -> bool:
+    if not isinstance(found, Tensor) or not isinstance(expected, Tensor):
+        return type(found) is type(expected) and bool(found == expected)
+    if (found.shape, found.dtype) != (expected.shape, expected.dtype):
+        return False
+    if name.rpartition(".")[2] in ARBITRARY:
+        return bool(found.isfinite().all())
+    return torch.equal(found.cpu(), expected)
+
+
+def refuse_without_memory(device: torch.device) -> None:
+    """Raises ``RecordError`` if tables on this device have no numbers."""
+    if device.type == "meta":
+        raise RecordError(
+            "this layer is on the meta device, where tables have no numbers, so nothing can be said of them: "
+            'mux.to("cpu") makes them, or build the layer anew'
+        )
+
+
+def without_tables(name: str, place: torch.device, device: torch.device) -> str:
+    """What is wrong with values on another device than the tables, and what to do."""
+    advice = "move one of them with .to(…)"
+    if device.type == "meta":
+        advice = f'mux.to("{place}") makes its tables, as mux.to_empty(device="{place}") does'
+    return f"{name} is on {place} and the layer on {device}: {advice}"

@@ -1,0 +1,199 @@
+"""The inputs of a layer as tensors of its dtype, on which the rules hold for the numbers that were given.
+
+A floating tensor must have the dtype of the layer. Anything else is an exact number
+(:mod:`multiplexnet.verdicts.given`). If the
+dtype does not hold it, a neighbour stands for it: in ``x <= u`` the one below, in ``x >= u`` the one above. What holds
+for the neighbour then holds for the number. Where the rules use an input in both ways, as in ``x <= u or x >= u + 1``,
+in an equality or as the argument of a function, no neighbour will do, and the number is refused.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from decimal import Context
+from fractions import Fraction
+from typing import Any, Literal
+
+import torch
+from torch import Tensor
+
+from multiplexnet.compiler.cascade import Cascade
+from multiplexnet.compiler.terms import Block
+from multiplexnet.errors import DtypeError, InputError, ShapeError
+from multiplexnet.exact.formats import FORMATS, Format
+from multiplexnet.language.formula import Atom, Variable, symbols
+from multiplexnet.layer.checks import number_is_inside, refuse_out_of_range, refused_range
+from multiplexnet.verdicts.given import Exact, fraction_of, numbers_of
+
+__all__ = ["Side", "input_tensor", "sides"]
+
+Side = Literal[-1, 0, 1]
+"""To which side a number may be rounded: down, neither, up."""
+
+SHORT = Context(prec=17)
+
+
+def sides(
+    blocks: Iterable[Block], inputs: Sequence[Variable], cascades: Iterable[Cascade] = ()
+) -> dict[Variable, Side]:
+    """The side of every input: that on which each row, ``a·x + c·u <= b``, of terms and cascades is harder to meet."""
+    signs: dict[Variable, set[int]] = {variable: set() for variable in inputs}
+    for row in (row for block in blocks for term in block.terms for row in term.rows):
+        for variable, sign in _uses(row):
+            signs[variable].add(sign)
+    for position, sign in (use for cascade in cascades for use in _uses_in(cascade)):
+        signs[inputs[position]].add(sign)
+    return {variable: _side(found) for variable, found in signs.items()}
+
+
+def _uses_in(cascade: Cascade) -> Iterator[tuple[int, int]]:
+    """The inputs of a cascade by position, with the sign of their coefficient in each row."""
+    for row in cascade.rows:
+        for v, c in row.terms:
+            place = v - len(cascade.outputs)
+            if place >= 0:
+                for position, factor in cascade.known[place].form.terms:
+                    yield position, 1 if c * factor > 0 else -1
+
+
+def _uses(row: Atom) -> Iterator[tuple[Variable, int]]:
+    """The inputs of a row with the sign of their coefficient, 0 where both directions count."""
+    for symbol, coefficient in row.linear.summands:
+        alone = isinstance(symbol, Variable) and row.relation != "=="
+        for variable in (symbol,) if isinstance(symbol, Variable) else symbols(symbol):
+            if isinstance(variable, Variable) and variable.is_input:
+                yield variable, (1 if coefficient > 0 else -1) if alone else 0
+
+
+def _side(signs: set[int]) -> Side:
+    if signs <= {1}:
+        return 1
+    return -1 if signs == {-1} else 0
+
+
+def input_tensor(variable: Variable, value: Any, like: Tensor, side: Side) -> Tensor:
+    """What was given for an input, ``(*batch,)``.
+
+    Args:
+        variable: the input.
+        value: what was given for it.
+        like: ``(*batch, 0)``, of the dtype and on the device of the layer.
+        side: to which side a number may be rounded.
+
+    Raises:
+        ShapeError: it does not fit the batch.
+        DtypeError: a floating tensor of another dtype, complex numbers.
+        InputError: no number, not finite, outside the declared range, or a number that the dtype does not hold and
+            that neither neighbour may stand for.
+
+    Example:
+        >>> u = Variable("u", 0, role="input")
+        >>> like = torch.empty(0)
+        >>> input_tensor(u, 0.1, like, -1).item(), input_tensor(u, 0.1, like, 1).item()
+        (0.09999999403953552, 0.10000000149011612)
+    """
+    dtype = like.dtype
+    batch = like.shape[:-1]
+    if isinstance(value, Tensor) and value.is_floating_point():
+        if value.dtype != dtype:
+            raise DtypeError(
+                f"input {variable.name} has dtype {value.dtype}; the layer works in {dtype}"
+            )
+        return refuse_out_of_range(variable, _expanded(variable, value.to(like.device), batch))
+    if isinstance(value, bool | int | float) and _is_short(
+        value, dtype
+    ):  # can be recorded in a graph, too
+        return refuse_out_of_range(variable, like.new_full((), value).expand(batch))
+    numbers = numbers_of(value, variable.name)
+    near = _held(numbers, dtype)
+    if near is not None:
+        return refuse_out_of_range(variable, _expanded(variable, near.to(like.device), batch))
+    return _expanded(variable, _rounded(variable, numbers, dtype, side).to(like.device), batch)
+
+
+def _expanded(variable: Variable, values: Tensor, batch: torch.Size) -> Tensor:
+    try:
+        return values.expand(batch)
+    except RuntimeError:
+        raise ShapeError(
+            f"input {variable.name} has shape {tuple(values.shape)}; one value per row is {tuple(batch)}"
+        ) from None
+
+
+def _held(numbers: Exact, dtype: torch.dtype) -> Tensor | None:
+    """The numbers as a tensor, if all of them are normal numbers of the dtype or zero."""
+    if numbers.dtype == object:
+        return None
+    wide = torch.from_numpy(numbers.copy())
+    near = wide.to(dtype)
+    normal = (wide.view(torch.int64) << 1 == 0) | (wide.abs() >= torch.finfo(dtype).smallest_normal)
+    return near if bool(((near.double() == wide) & normal).all()) else None
+
+
+def _is_short(value: float, dtype: torch.dtype) -> bool:
+    """Whether the dtype plainly holds a number: few digits, neither huge nor tiny."""
+    if not -1e4 < value < 1e4:
+        return False
+    digits = value * 2.0**4
+    return digits == math.floor(digits) and abs(digits) < 2 / torch.finfo(dtype).eps
+
+
+def _rounded(variable: Variable, numbers: Exact, dtype: torch.dtype, side: Side) -> Tensor:
+    """The numbers one by one, in fractions."""
+    form = FORMATS[str(dtype).removeprefix("torch.")]
+    known: dict[Any, float] = {}
+    for number in numbers.flat:
+        if number not in known:
+            known[number] = _neighbour(variable, number, form, side)
+    values = [known[number] for number in numbers.flat]
+    return torch.tensor(values, dtype=torch.float64).reshape(numbers.shape).to(dtype)
+
+
+def _neighbour(variable: Variable, number: Any, form: Format, side: Side) -> float:
+    if not isinstance(number, Fraction) and not math.isfinite(number):
+        raise refused_range(variable, f"(it is {number})")
+    exact = fraction_of(number)
+    if not number_is_inside(variable, exact):
+        raise refused_range(variable, f"(it is {_text(exact)})")
+    if form.representable(exact):
+        return float(exact)
+    below = _below(exact, form)
+    above = _above(exact, form)
+    found = {-1: below, 0: None, 1: above}[side]
+    if found is None:
+        raise InputError(_unheld(variable, exact, form, below, above, side))
+    return float(found)
+
+
+def _below(number: Fraction, form: Format) -> Fraction | None:
+    return form.down(number) if number >= -form.max else None
+
+
+def _above(number: Fraction, form: Format) -> Fraction | None:
+    return form.up(number) if number <= form.max else None
+
+
+def _unheld(
+    variable: Variable,
+    number: Fraction,
+    form: Format,
+    below: Fraction | None,
+    above: Fraction | None,
+    side: Side,
+) -> str:
+    ends = " and ".join("none" if end is None else _text(end) for end in (below, above))
+    why = {
+        -1: f"the rules need one that is smaller, and {form.name} has none",
+        0: "the rules hold for neither in its place, since they use the input in both directions",
+        1: f"the rules need one that is larger, and {form.name} has none",
+    }[side]
+    return (
+        f"input {variable.name} is {_text(number)}, which {form.name} does not hold; its neighbours there are {ends}, "
+        f"and {why}: give a number that {form.name} holds, for example a tensor of torch.{form.name}"
+    )
+
+
+def _text(number: Fraction) -> str:
+    """About the number, with the digits of a float64."""
+    return str(SHORT.divide(number.numerator, number.denominator).normalize(SHORT))

@@ -1,0 +1,932 @@
+"""``Multiplexer``: rules as a layer that cannot break them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from fractions import Fraction
+from math import log
+from typing import Any, Literal, cast
+
+import torch
+from torch import Tensor, nn
+
+from multiplexnet.certificate.document import Certificate
+from multiplexnet.compiler.cascade import Budget, Cascade
+from multiplexnet.compiler.cascade_record import cascade_from, record_of_cascade
+from multiplexnet.compiler.cascade_structure import (
+    Structure,
+    cascade_of_part,
+    planned,
+    rule_parts,
+)
+from multiplexnet.compiler.record import (
+    compiled_from,
+    flag_from,
+    list_from,
+    reading,
+    record_of_compiled,
+    record_of_specification,
+    specification_from,
+    whole_from,
+)
+from multiplexnet.compiler.terms import Block, Compiled, Term
+from multiplexnet.errors import (
+    CascadeError,
+    DtypeError,
+    InputError,
+    NestedError,
+    RecordError,
+    ShapeError,
+)
+from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
+from multiplexnet.exact.formats import FORMATS
+from multiplexnet.geometry.nearest import nearest_parts
+from multiplexnet.geometry.parts import Part
+from multiplexnet.geometry.split import parts_of
+from multiplexnet.language.formula import Atom, Specification, Variable
+from multiplexnet.layer.branches import Branches, Choice, Inner
+from multiplexnet.layer.checks import (
+    blocks_about_inputs,
+    checked_function,
+    refuse_broken_inputs,
+    refuse_changed,
+    refuse_no_tensor,
+    refuse_other_rules,
+    refuse_roomless,
+    refuse_stuck,
+    refuse_uncovered,
+    refuse_unknown_equality,
+    refuse_unknown_functions,
+    refuse_without_memory,
+    without_tables,
+)
+from multiplexnet.layer.inputs import Side, input_tensor, sides
+from multiplexnet.layer.issue import BuiltBlock, issued
+from multiplexnet.rules import Rules
+from multiplexnet.transforms.base import DTYPES, in_full_precision
+from multiplexnet.transforms.cascade import CascadeMap
+from multiplexnet.transforms.cascade_choice import CascadeChoice
+from multiplexnet.transforms.separable import Separable
+from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
+from multiplexnet.transforms.term_maps import Boxes, TermMaps
+
+__all__ = ["Multiplexer"]
+
+Functions = Mapping[str, Callable[..., Tensor]]
+Equality = Literal["exact", "nearest"]
+
+
+def _joined(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, those that are a single box as one block: they cost one map together instead of one each."""
+    boxes = [block for block in blocks if len(block.terms) == 1 and _is_box(block.terms[0])]
+    if len(boxes) < 2:
+        return list(blocks)
+    outputs = sorted((v for block in boxes for v in block.outputs), key=lambda v: v.index)
+    terms = [block.terms[0] for block in boxes]
+    rows = (row for term in terms for row in term.rows)
+    fixed = (pair for term in terms for pair in term.fixed)
+    joined = Block(tuple(outputs), (Term(tuple(rows), tuple(fixed)),))
+    return sorted(
+        [joined, *(block for block in blocks if block not in boxes)],
+        key=lambda b: b.outputs[0].index,
+    )
+
+
+def _is_box(term: Term) -> bool:
+    """Whether every row bounds one output, by a number or by inputs."""
+    symbols = [[symbol for symbol, _ in row.linear.summands] for row in term.rows]
+    others = [[s for s in row if not (isinstance(s, Variable) and s.is_input)] for row in symbols]
+    return not term.blocks and all(len(s) == 1 and isinstance(s[0], Variable) for s in others)
+
+
+def _with_inner(blocks: Sequence[Block]) -> list[Block]:
+    """The blocks, then those that their terms go on in, each once however often it is shared."""
+    found = list(blocks)
+    seen = {id(block) for block in blocks}
+    for block in found:  # it grows while we walk
+        for inner in (inner for term in block.terms for inner in term.blocks):
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                found.append(inner)
+    return found
+
+
+class Multiplexer(Derived):
+    """Maps whatever a network says to outputs that obey the rules, exactly and always.
+
+    The rules are compiled to terms φ_1 ∨ … ∨ φ_K, each a polyhedron with a differentiable map h_k into it. A raw vector
+    holds one value per output, read by all maps, and then the logits of the choice among the terms, block by block
+    (a block with one term needs none).
+
+    Args:
+        rules: what has to hold.
+        max_terms: the most terms a block may have, and the most combinations of several blocks that are written out.
+        cover: rows of data; the fewest terms found that contain those of them that obey, instead of all terms.
+        dtype: what comes out, and what the guarantee is built for (default: torch's).
+        per_term: every term gets raw values of its own.
+        functions: for every opaque function of the rules a torch function of tensors ``(*batch,)``.
+        boxes: the map of intervals: :class:`~multiplexnet.transforms.separable.Separable` (sigmoid), or
+            ``PaperSeparable``, the paper's own.
+        equality: ``"exact"`` refuses an equality that no binary float can meet (3x = 1); ``"nearest"`` moves its
+            right-hand side to the nearest that floats can meet, which then holds exactly; ``mux.moved`` says by how
+            much.
+        structure: ``"terms"`` or ``"cascade"`` insist on one of them; ``"auto"`` takes terms where they are few, and
+            computes outputs one after another where they would explode or an equality holds inputs.
+        order: names of outputs in the order in which a cascade shall compute them; others follow.
+        budget: what the projections of a cascade may cost.
+        seconds: how long compiling and building may take together (``None``: no limit).
+        progress: called in every phase, with what is being done and how many steps of it are done.
+
+    Raises:
+        CompileTimeout: it took longer; says what took the time, how far it came and what to change.
+        ContradictionError, TermBudgetExceeded: no terms, or too many.
+        CascadeBudgetExceeded, RangeError, GridError: a cascade that explodes, lacks ends or has no grid.
+        ThinTermError, EqualityError: a term that the dtype cannot hold.
+        InputError: inputs in their declared range for which no output obeys, or functions that are missing.
+
+    Example:
+        >>> rules = Rules("x >= 2 or x <= -2")
+        >>> mux = Multiplexer(rules)
+        >>> mux.in_features, mux.out_features
+        (3, 1)
+        >>> branches = mux(torch.tensor([0.5, 1.0, -1.0]))
+        >>> branches.x.shape, bool(rules.satisfied(branches.best()))
+        (torch.Size([2, 1]), True)
+    """
+
+    order: Tensor
+    _certificate: Certificate | None
+    _counted = False
+    """Whether logits of 0 mean that all plain terms are alike; layers of version 0.1.0 did not know this."""
+
+    def __init__(
+        self,
+        rules: Rules,
+        *,
+        max_terms: int = 4096,
+        cover: Any = None,
+        dtype: torch.dtype | None = None,
+        per_term: bool = False,
+        functions: Functions | None = None,
+        boxes: Boxes = Separable,
+        equality: Equality = "exact",
+        structure: Structure = "auto",
+        order: Sequence[str] | None = None,
+        budget: Budget | None = None,
+        seconds: float | None = SECONDS,
+        progress: Tell | None = None,
+    ) -> None:
+        refuse_unknown_equality(equality)
+        if structure not in ("auto", "terms", "cascade"):
+            raise ValueError(f'structure = {structure!r}; it is "auto", "terms" or "cascade"')
+        if cover is not None or per_term:  # both speak of terms
+            structure = "terms"
+        form = FORMATS[_name(_checked_dtype(dtype or torch.get_default_dtype()))]
+        with Deadline(seconds, progress) as deadline:
+            plan = planned(
+                rules.specification,
+                structure,
+                form,
+                order=_named(rules, order),
+                budget=budget,
+                deadline=deadline,
+            )
+            written = Rules.from_specification(plan.terms) if plan.cascades else rules
+            compiled = written.compiled_before(
+                deadline, max_terms=max_terms, cover=cover, nested=True
+            )
+            if plan.cascades:
+                compiled = replace(
+                    compiled, outputs=rules.outputs, specification=rules.specification
+                )
+            refuse_uncovered(compiled, deadline)
+            self._start(
+                rules,
+                compiled,
+                max_terms,
+                dtype,
+                per_term,
+                functions,
+                boxes,
+                equality,
+                deadline,
+                cascades=[cascade for _, cascade in plan.cascades],
+            )
+
+    def _start(
+        self,
+        rules: Rules,
+        compiled: Compiled,
+        max_terms: int,
+        dtype: torch.dtype | None,
+        per_term: bool,
+        functions: Functions | None,
+        boxes: Boxes,
+        equality: Equality,
+        deadline: Deadline = NEVER,
+        *,
+        counted: bool = True,
+        cascades: Sequence[Cascade] = (),
+    ) -> list[BuiltBlock]:
+        """The one way to a layer, from rules, compiled rules and saved ones alike."""
+        super().__init__()
+        functions = functions or {}
+        refuse_unknown_equality(equality)
+        if not rules.outputs:
+            raise ShapeError("the rules have no outputs: declare one, as in `x: real`")
+        refuse_other_rules(rules.specification, compiled)
+        refuse_unknown_functions(rules.specification.functions, functions)
+        self.rules = rules
+        self.max_terms = max_terms
+        self.per_term = per_term
+        self._boxes = boxes
+        self._equality = equality
+        self._functions = {n: f for n, f in functions.items() if not isinstance(f, nn.Module)}
+        self.modules_of_functions = nn.ModuleDict(
+            {n: f for n, f in functions.items() if isinstance(f, nn.Module)}
+        )
+        self._counted = counted
+        made = self._build(compiled, dtype or torch.get_default_dtype(), deadline, cascades)
+        self._settle(self.place.device)
+        return made
+
+    def _make(self, dtype: torch.dtype) -> None:
+        cascades = self.cascades if dtype == self.dtype else self._cascades_in(dtype)
+        self._build(self.compiled, dtype, NEVER, cascades)
+
+    def _cascades_in(self, dtype: torch.dtype) -> list[Cascade]:
+        """The same cascades for another dtype; each of their options has to keep its meaning."""
+        if not self.cascades:
+            return []
+        form = FORMATS[_name(_checked_dtype(dtype))]
+        parts = {part.outputs: part for part in rule_parts(self.rules.specification)}
+        found = []
+        for old in self.cascades:
+            order = [v for v in old.order if v in old.visible]
+            new = cascade_of_part(parts[old.visible], self.compiled.inputs, form, order=order)
+            if [step.size for step in new.steps] != [step.size for step in old.steps]:
+                names = ", ".join(v.name for v in old.visible[:6])
+                raise DtypeError(
+                    f"in {dtype} the outputs {names} have other options than in {self.dtype}, so that logits would "
+                    "change their meaning: build a new layer for this dtype"
+                )
+            found.append(new)
+        return found
+
+    @in_memory
+    def _build(
+        self,
+        compiled: Compiled,
+        dtype: torch.dtype,
+        deadline: Deadline = NEVER,
+        cascades: Sequence[Cascade] = (),
+    ) -> list[BuiltBlock]:
+        """Tables of all terms and cascades for one dtype; nothing changes if that is refused."""
+        _checked_dtype(dtype)
+        outer = _joined([block for block in compiled.blocks if block.outputs])
+        blocks = _with_inner(outer)
+        made = self._made(blocks, dtype, deadline)
+        maps = self._tables(made, compiled, dtype, deadline)
+        about_inputs = blocks_about_inputs(compiled)
+        conditions = self._tables(
+            self._made(about_inputs, dtype, deadline), compiled, dtype, deadline
+        )
+        self.compiled = compiled
+        self.dtype = dtype
+        self._certificate = None
+        self._sides: dict[Variable, Side] = sides(
+            [*blocks, *about_inputs], compiled.inputs, cascades
+        )
+        self.moved = {
+            row: distance
+            for own in made
+            for _, moved in own.terms
+            for row, distance in moved.items()
+        }
+        self.maps = nn.ModuleList(maps)
+        self.conditions = nn.ModuleList(conditions)
+        self.maps.train(self.training)
+        self.cascade_maps = nn.ModuleList(CascadeMap(cascade, dtype) for cascade in cascades)
+        self.cascade_maps.train(self.training)
+        position = {variable: j for j, variable in enumerate(compiled.outputs)}
+        columns = [
+            torch.tensor([position[v] for v in block.outputs], dtype=torch.int64)
+            for block in blocks
+        ]
+        columns += [
+            torch.tensor([position[v] for v in cascade.visible], dtype=torch.int64)
+            for cascade in cascades
+        ]
+        number = {id(block): b for b, block in enumerate(blocks)}
+        self._inner = [
+            [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks]
+            for block in blocks
+        ]
+        self._blocks = tuple(outer)
+        self._sizes = [len(block.terms) for block in blocks]
+        # A block without outputs is a condition on inputs: it holds or not, and there is nothing to choose.
+        self._logits = [
+            len(block.terms) if block.outputs and len(block.terms) > 1 else 0 for block in blocks
+        ]
+        self.hold(
+            {
+                "order": torch.cat([*columns[: len(outer)], *columns[len(blocks) :]]).argsort(),
+                **{f"columns_{b}": own for b, own in enumerate(columns)},
+                **self._places(columns),
+                **self._offsets(blocks, dtype),
+            }
+        )
+        self._about_inputs, self._seal = about_inputs, fingerprint(self)
+        return made
+
+    def _places(self, columns: Sequence[Tensor]) -> dict[str, Tensor]:
+        """Where the outputs of inner blocks stand among those of the block around them, for every link."""
+        return {  # found here, since ONNX does not know how to search
+            f"places_{b}_{i}": torch.searchsorted(columns[b], columns[child])
+            for b, links in enumerate(self._inner)
+            for i, (_, child) in enumerate(links)
+        }
+
+    def _offsets(self, blocks: Sequence[Block], dtype: torch.dtype) -> dict[str, Tensor | None]:
+        """What is added to the logits of decomposed rules, so that logits of 0 mean all plain terms alike.
+
+        «At most 3 of 30» branches thirty times. With both branches alike the first outputs would be drawn half the
+        time and the last ones never; the log of the number of plain terms below a branch makes up for that. Layers
+        that were saved before this was counted have none.
+        """
+        offsets: dict[str, Tensor | None] = {}
+        for b, block in enumerate(blocks):
+            offsets[f"offset_{b}"] = None
+            if self._counted and self.is_nested and self._logits[b]:
+                counts = [log(term.count) for term in block.terms]
+                offsets[f"offset_{b}"] = torch.tensor(
+                    [c - max(counts) for c in counts], dtype=dtype
+                )
+        return offsets
+
+    def _made(
+        self, blocks: Sequence[Block], dtype: torch.dtype, deadline: Deadline = NEVER
+    ) -> list[BuiltBlock]:
+        form = str(dtype).removeprefix("torch.")
+        parts = {"exact": _exact_parts, "nearest": nearest_parts}[self._equality]
+        deadline.begin(GEOMETRY, form)
+        return [
+            BuiltBlock(block, [parts(term, block.outputs, form, deadline) for term in block.terms])
+            for block in blocks
+        ]
+
+    def _tables(
+        self,
+        made: Sequence[BuiltBlock],
+        compiled: Compiled,
+        dtype: torch.dtype,
+        deadline: Deadline = NEVER,
+    ) -> list[TermMaps]:
+        deadline.begin(TABLES)
+        maps: list[TermMaps] = []
+        for own in made:
+            deadline.step(len(maps))
+            parts = [parts for parts, _ in own.terms]
+            maps.append(
+                TermMaps(parts, own.block.outputs, dtype, boxes=self._boxes, inputs=compiled.inputs)
+            )
+        return maps
+
+    # --- what it is -------------------------------------------------------------------------------------------------
+
+    @property
+    def blocks(self) -> tuple[Block, ...]:
+        """Independent parts of the rules; logit k of a block means its k-th term.
+
+        Outputs that are merely bounded, without any choice, are one block together.
+        """
+        return self._blocks
+
+    @property
+    def terms(self) -> tuple[Term, ...]:
+        """The terms of all blocks, in the order of the logits."""
+        return tuple(term for block in self.blocks for term in block.terms)
+
+    @property
+    def certificate(self) -> Certificate:
+        """What is known of this layer, as a document that ``multiplexnet certify`` checks without the compiler.
+
+        The document is written once; whether it is true of the tables in memory is looked at every time.
+
+        Raises:
+            RecordError: the tables in memory are not those that the terms give.
+        """
+        if self.cascades:
+            raise CascadeError("certificates in this form")
+        refuse_without_memory(self.device)
+        if self._certificate is None or fingerprint(self) != self._seal:
+            twin = Multiplexer.__new__(Multiplexer)
+            options = (
+                self.max_terms,
+                self.dtype,
+                self.per_term,
+                self._given_functions,
+                self._boxes,
+                self._equality,
+            )
+            with torch.device("cpu"):
+                made = twin._start(self.rules, self.compiled, *options, counted=self._counted)
+            refuse_changed(contents(self), contents(twin))
+            self._certificate = issued(
+                self.rules.specification, self.compiled, made, self.dtype, self._equality
+            )
+        return self._certificate
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything that obeys the rules is reached (on the grid of a cascade: ``resolution``)."""
+        return self.compiled.complete and all(cascade.complete for cascade in self.cascades)
+
+    @property
+    def cascades(self) -> tuple[Cascade, ...]:
+        """The parts of the rules that are computed one output after another."""
+        return tuple(maps.cascade for maps in self._cascade_maps)
+
+    @property
+    def resolution(self) -> dict[str, Fraction]:
+        """By name, how far apart values lie of outputs that equalities tie together, or that a cascade computes.
+
+        Such outputs live on a lattice of binary fractions, on which sums are exact. The dtype and the range of
+        the outputs determine its step: declare ranges for a finer one. Of several terms the coarsest step is named.
+
+        Example:
+            >>> Multiplexer(Rules("x: real[2]; sum(x) == 1; x[0] >= 0; x[1] >= 0"), dtype=torch.float16).resolution
+            {'x[0]': Fraction(1, 2048), 'x[1]': Fraction(1, 2048)}
+        """
+        steps: dict[int, Fraction] = {}
+        for b, maps in enumerate(self._maps):
+            for column, step in zip(self._columns(b).tolist(), maps.resolution(), strict=True):
+                steps[column] = max(step, steps.get(column, Fraction(0)))
+        for columns, cascade in self.cascade_parts():
+            steps |= zip(columns.tolist(), cascade.cascade.spacing, strict=False)
+        return {v.name: steps[j] for j, v in enumerate(self.compiled.outputs) if steps.get(j)}
+
+    @property
+    def out_features(self) -> int:
+        """The number D of outputs."""
+        return len(self.compiled.outputs)
+
+    @property
+    def in_features(self) -> int:
+        """The number of raw features: values, then the logits of every block with more than one term."""
+        return self._values + sum(self._logit_sizes)
+
+    @property
+    def _logit_sizes(self) -> list[int]:
+        """The logits of every block that has a choice, then of every cascade that has any."""
+        every = [*self._logits, *(maps.in_logits for maps in self._cascade_maps)]
+        return [size for size in every if size]
+
+    @property
+    def _values(self) -> int:
+        if not self.per_term:
+            return self.out_features
+        widths = [self._columns(b).numel() for b in range(len(self._sizes))]
+        return sum(size * width for size, width in zip(self._sizes, widths, strict=True))
+
+    @property
+    def device(self) -> torch.device:
+        """Where the tables are."""
+        return self.order.device
+
+    def _columns(self, block: int) -> Tensor:
+        return cast(Tensor, getattr(self, f"columns_{block}"))
+
+    def __repr__(self) -> str:
+        return f"Multiplexer({self.extra_repr()})"
+
+    def extra_repr(self) -> str:
+        """For ``print(module)``."""
+        sizes = " × ".join(map(str, self._sizes[:8])) + (" × …" if len(self._sizes) > 8 else "")
+        chosen = [f"terms={sizes}"] if sizes else []
+        chosen += [
+            f"cascade of {maps.in_values} outputs with {maps.in_logits} options"
+            for maps in self._cascade_maps
+        ]
+        return (
+            f"in_features={self.in_features}, out_features={self.out_features}, {', '.join(chosen)}, "
+            f"dtype={_name(self.dtype)}{self._step_text()}"
+        )
+
+    def _step_text(self) -> str:
+        """The coarsest step of outputs on a lattice, if there are any and the tables can be read."""
+        coarsest = (
+            max(self.resolution.values(), default=None) if self.device.type != "meta" else None
+        )
+        return "" if coarsest is None else f", coarsest_step={float(coarsest):.3g}"
+
+    # --- what it does -----------------------------------------------------------------------------------------------
+
+    def forward(self, raw: Tensor, /, **inputs: Any) -> Branches:
+        """The branches of every row.
+
+        Args:
+            raw: ``(*batch, in_features)`` in the dtype of the layer.
+            inputs: for every input of the rules a tensor ``(*batch,)`` (a vector input: ``(*batch, n)``) in the dtype
+                of the layer, or numbers: of Python or numpy, fractions, decimals, integer tensors, arrays, lists. These
+                are read as exact. A number that the dtype does not hold is rounded to the side on which the rules still
+                hold for the number itself, if there is one.
+
+        Raises:
+            ShapeError, DtypeError, InputError: what was found and what was expected.
+        """
+        raw = self._checked(raw)
+        batch = raw.shape[:-1]
+        given = self.input_columns(inputs, batch)
+        sizes = [self._values, raw.shape[-1] - self._values]
+        values, logits = (
+            raw.split_with_sizes(sizes, -1) if sizes[1] else (raw, raw)
+        )  # without logits: no copy backward
+        nodes = list(self._choices(values, logits, given))
+        choices = self._linked(nodes)
+        if given is not None:
+            feasible = [choice.feasible for choice in choices]
+            lost = refuse_roomless(given, feasible, self.compiled.inputs, self.dtype)
+            if lost is not None:
+                choices = self._linked([node.without(lost) for node in nodes])
+        cascades = tuple(self._cascaded(values, logits, given))
+        return Branches(choices, batch, self.max_terms, self.order, cascades)
+
+    def _cascaded(
+        self, values: Tensor, logits: Tensor, inputs: Tensor | None
+    ) -> Iterator[CascadeChoice]:
+        """The parts that are computed one output after another; their logits come last."""
+        logit = sum(self._logits)
+        for columns, maps in self.cascade_parts():
+            own = values.index_select(-1, columns)
+            mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
+            logit += maps.in_logits
+            if inputs is not None and maps.cascade.guards:
+                refuse_stuck(maps.refused(inputs), maps.cascade, self.compiled.inputs, self.dtype)
+            yield CascadeChoice(maps, own, mine, columns, inputs)
+
+    def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
+        value = 0
+        logit = 0
+        functions = self.functions
+        for b, (maps, size) in enumerate(zip(self._maps, self._sizes, strict=True)):
+            columns = self._columns(b)
+            width = columns.numel()
+            if self.per_term:
+                own = values[..., value : value + size * width].reshape(
+                    *values.shape[:-1], size, width
+                )
+                value += size * width
+            else:
+                own = values if len(self._sizes) == 1 else values.index_select(-1, columns)
+            mine = logits[..., logit : logit + size] if self._logits[b] else None
+            logit += self._logits[b]
+            offset = getattr(self, f"offset_{b}", None)
+            if mine is not None and offset is not None:
+                mine = mine + offset
+            feasible = None if inputs is None else maps.feasible(inputs, functions=functions)
+            yield Choice(
+                maps, own, mine, columns, feasible, inputs, functions, self.per_term, offset=offset
+            )
+
+    def _linked(self, nodes: list[Choice]) -> tuple[Choice, ...]:
+        """The choices of the outer blocks, each with the inner ones of its terms; shared ones stay shared."""
+        if not self.is_nested:
+            return tuple(nodes)
+        done: dict[int, Choice] = {}
+
+        def linked(b: int) -> Choice:
+            if b not in done:
+                links = enumerate(self._inner[b])
+                inner = [
+                    Inner(k, linked(child), getattr(self, f"places_{b}_{i}"))
+                    for i, (k, child) in links
+                ]
+                done[b] = nodes[b].with_inner(inner)
+            return done[b]
+
+        return tuple(linked(b) for b in range(len(self._blocks)))
+
+    @property
+    def is_nested(self) -> bool:
+        """Whether some terms go on in inner blocks, as they do when the rules have more plain terms than max_terms."""
+        return any(self._inner)
+
+    @property
+    def functions(self) -> Functions:
+        """The torch code of opaque functions by name."""
+        return {name: checked_function(name, f) for name, f in self._given_functions.items()}
+
+    @property
+    def _given_functions(self) -> dict[str, Callable[..., Tensor]]:
+        return {**self._functions, **dict(self.modules_of_functions.items())}
+
+    def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
+        """Every block that has outputs, with the maps of its terms, if there is nothing but terms."""
+        if self.cascades:
+            raise CascadeError("maps of all terms")
+        return self.term_parts()
+
+    def term_parts(self) -> Iterator[tuple[Block, TermMaps]]:
+        """Every block of terms that has outputs, with their maps."""
+        if self.is_nested:
+            raise NestedError("maps of plain terms")
+        return zip(self.blocks, self._maps, strict=True)
+
+    def cascade_parts(self) -> Iterator[tuple[Tensor, CascadeMap]]:
+        """The columns of every cascade, and its map."""
+        first = len(self._sizes)
+        return ((self._columns(b), m) for b, m in enumerate(self._cascade_maps, start=first))
+
+    @property
+    def _cascade_maps(self) -> list[CascadeMap]:
+        return [cast(CascadeMap, maps) for maps in self.cascade_maps]
+
+    @property
+    def _maps(self) -> list[TermMaps]:
+        return [cast(TermMaps, maps) for maps in self.maps]
+
+    def _checked(self, raw: Tensor) -> Tensor:
+        refuse_no_tensor("raw", raw)
+        if raw.dim() == 0 or raw.shape[-1] != self.in_features:
+            logits = self._logit_sizes
+            why = f"{self._values} raw values" + (
+                f" + {' + '.join(map(str, logits))} logits" if logits else ""
+            )
+            raise ShapeError(
+                f"raw has shape {tuple(raw.shape)}; its last dimension must be in_features = {self.in_features} ({why})"
+            )
+        if not raw.is_floating_point():
+            raise DtypeError(
+                f"raw has dtype {raw.dtype}; a network's output is floating point: {self.dtype} here"
+            )
+        self.check_device("raw", raw)
+        if raw.dtype != self.dtype:
+            if not torch.is_autocast_enabled(raw.device.type):
+                raise DtypeError(
+                    f"raw has dtype {raw.dtype}, but the guarantee was built for {self.dtype}: convert raw, or the "
+                    f"layer with mux.to({raw.dtype}), which builds it anew"
+                )
+            raw = raw.to(self.dtype)
+        return raw
+
+    def check_device(self, name: str, values: Tensor) -> None:
+        """Raises ``ShapeError`` unless the values are where the tables are.
+
+        Tables that were left behind by someone who moved the buffers of the layer, and nothing else, follow first.
+        """
+        if values.device == self.device:
+            return
+        if values.device != self.place.device:
+            raise ShapeError(without_tables(name, values.device, self.device))
+        self._settle(values.device)
+
+    def repair(self, x0: Tensor, /, **inputs: Any) -> Tensor:
+        """Outputs of a network that already exists, moved into the rules where they break them.
+
+        Args:
+            x0: ``(*batch, D)`` in the dtype of the layer.
+            inputs: as for ``forward``.
+
+        Returns:
+            ``(*batch, D)``: rows that obey come back bit for bit, in others every broken block moves to a near point of
+            its nearest term. The gradient passes through unchanged.
+
+        Raises:
+            InputError: a row that no output could mend.
+            GraphError: values cannot be looked at, since a graph is being recorded.
+
+        Example:
+            >>> mux = Multiplexer(Rules("x >= 2 or x <= -2"))
+            >>> mux.repair(torch.tensor([[1.5], [-7.0]]))
+            tensor([[ 2.],
+                    [-7.]])
+        """
+        from multiplexnet.layer.repair import repaired
+
+        moved: Tensor = repaired(self, x0, inputs)
+        return moved
+
+    def on_grid(self, **inputs: Any) -> dict[str, Any]:
+        """The inputs; those that outputs of a cascade have to add up to are rounded to the nearest that they can.
+
+        Example:
+            >>> rules = Rules("u: input[0, 6]; x: real; y: real; 0 <= x <= 3; 0 <= y <= 3; x + y == u")
+            >>> mux = Multiplexer(rules, dtype=torch.bfloat16)
+            >>> given = mux.on_grid(u=torch.tensor([0.1], dtype=torch.bfloat16))
+            >>> bool((mux(torch.randn(1, 2).bfloat16(), **given).best().sum(-1) == given["u"]).all())
+            True
+        """
+        names = [variable.name.partition("[")[0] for variable in self.compiled.inputs]
+        units: dict[str, float] = {}
+        for cascade in self.cascades:
+            for place, unit in cascade.input_units.items():
+                units[names[place]] = max(units.get(names[place], 0.0), float(unit))
+        return {
+            name: _multiple(value, units[name], self.dtype) if name in units else value
+            for name, value in inputs.items()
+        }
+
+    @in_full_precision
+    def input_columns(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
+        """The inputs side by side, ``(*batch, I)``, in the dtype of the layer; ``None`` if the rules have none."""
+        scalars = self.rules.scalar_inputs(given)
+        if not self.compiled.inputs:
+            return None
+        like = torch.empty(0, dtype=self.dtype, device=self.device).expand(*batch, 0)
+        columns = [
+            input_tensor(v, scalars[v.name], like, self._sides[v]) for v in self.compiled.inputs
+        ]
+        return self._obeying(torch.stack(columns, -1))
+
+    def _obeying(self, inputs: Tensor) -> Tensor:
+        """The inputs, NaN where they break a rule about inputs alone and that could not be raised."""
+        for block, maps in zip(self._about_inputs, self.conditions, strict=True):
+            met = cast(TermMaps, maps).feasible(inputs, functions=self.functions)
+            if met is not None:
+                inputs = refuse_broken_inputs(
+                    met.any(-1), inputs, block, self.rules.specification, self.functions
+                )
+        return inputs
+
+    # --- other dtypes, devices and processes ------------------------------------------------------------------------
+
+    def get_extra_state(self) -> Tensor:
+        """The rules and their compiled terms as JSON bytes, so that logit k keeps its meaning."""
+        record = {
+            "version": 1,
+            "specification": record_of_specification(self.rules.specification),
+            "compiled": record_of_compiled(self.compiled),
+            "dtype": str(self.dtype).removeprefix("torch."),
+            "equality": self._equality,
+            "max_terms": self.max_terms,
+            "per_term": self.per_term,
+            "counted": self._counted,
+            "cascades": [record_of_cascade(cascade) for cascade in self.cascades],
+        }
+        return torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8).clone()
+
+    def set_extra_state(self, state: Any) -> None:
+        """Takes over the terms that were saved; they must be of the same rules."""
+        record = _record(state)
+        with reading("a layer"):
+            specification = specification_from(record["specification"])
+            if specification != self.rules.specification:
+                raise RecordError("the saved layer was built from other rules than this one")
+            if record["per_term"] != self.per_term:
+                raise RecordError(
+                    f"the saved layer has per_term={record['per_term']}; build this one alike"
+                )
+            device = self.device
+            cascades = _cascades_from(record, specification)
+            if cascades and record["dtype"] != _name(self.dtype):
+                raise RecordError(
+                    f"the saved layer is one of {record['dtype']}; build this one for the same dtype"
+                )
+            compiled = compiled_from(record["compiled"], specification, _outputs_of(cascades))
+            lost = device.type == "meta"
+            counted = flag_from(record.get("counted", False))
+            same = counted == self._counted and record["compiled"] == record_of_compiled(
+                self.compiled
+            )
+            if lost or not same or self.cascades != cascades or fingerprint(self) != self._seal:
+                self._counted = counted
+                self._build(compiled, self.dtype, NEVER, cascades)
+                self._settle(state.device if lost else device)
+
+    @classmethod
+    def from_state(
+        cls, state: Any, *, functions: Functions | None = None, boxes: Boxes = Separable
+    ) -> Multiplexer:
+        """The layer that was saved, without compiling anything: z3 is not needed.
+
+        Terms are taken as they were saved. Whether they are those of the rules, if a stranger saved them, is what the
+        layer's certificate and ``multiplexnet certify`` tell.
+
+        Args:
+            state: a layer's ``state_dict()``, or its ``get_extra_state()``.
+            functions: as for the constructor; code is not saved.
+            boxes: as for the constructor.
+
+        Example:
+            >>> mux = Multiplexer(Rules("x >= 2 or x <= -2"))
+            >>> Multiplexer.from_state(mux.state_dict()).terms == mux.terms
+            True
+        """
+        record = _record(state.get("_extra_state") if isinstance(state, Mapping) else state)
+        with reading("a layer"):
+            specification = specification_from(record["specification"])
+            mux = cls.__new__(cls)
+            cascades = _cascades_from(record, specification)
+            mux._start(
+                Rules.from_specification(specification),
+                compiled_from(record["compiled"], specification, _outputs_of(cascades)),
+                whole_from(record["max_terms"]),
+                {str(dtype): dtype for dtype in DTYPES}[f"torch.{record['dtype']}"],
+                flag_from(record["per_term"]),
+                functions,
+                boxes,
+                record["equality"],
+                counted=flag_from(record.get("counted", False)),
+                cascades=cascades,
+            )
+            return mux
+
+    @classmethod
+    def from_compiled(
+        cls,
+        rules: Rules,
+        compiled: Compiled,
+        *,
+        max_terms: int = 4096,
+        dtype: torch.dtype | None = None,
+        per_term: bool = False,
+        functions: Functions | None = None,
+        boxes: Boxes = Separable,
+        equality: Equality = "exact",
+    ) -> Multiplexer:
+        """The layer of rules that have been compiled already; see the constructor.
+
+        Example:
+            >>> rules = Rules("x >= 2 or x <= -2")
+            >>> Multiplexer.from_compiled(rules, rules.compile(), dtype=torch.bfloat16).dtype
+            torch.bfloat16
+        """
+        refuse_unknown_equality(equality)
+        refuse_uncovered(compiled)
+        mux = cls.__new__(cls)
+        mux._start(rules, compiled, max_terms, dtype, per_term, functions, boxes, equality)
+        return mux
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _checked_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in DTYPES:
+        names = ", ".join(map(_name, DTYPES))
+        raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
+    return dtype
+
+
+def _multiple(value: Any, unit: float, dtype: torch.dtype) -> Tensor:
+    return ((torch.as_tensor(value, dtype=torch.float64) / unit).round() * unit).to(dtype)
+
+
+def _named(rules: Rules, order: Sequence[str] | None) -> list[Variable] | None:
+    """Outputs by their names."""
+    if order is None:
+        return None
+    known = {variable.name: variable for variable in rules.outputs}
+    for name in order:
+        if name not in known:
+            raise InputError(
+                f"order: {name!r} is no output of the rules (they have: {', '.join(list(known)[:12])})"
+            )
+    return [known[name] for name in order]
+
+
+def _cascades_from(record: Any, specification: Specification) -> tuple[Cascade, ...]:
+    """The cascades of a saved layer; layers saved before there were any have none."""
+    found = tuple(
+        cascade_from(one, specification.variables, len(specification.inputs))
+        for one in list_from(record.get("cascades", []))
+    )
+    outputs = [v for cascade in found for v in cascade.visible]
+    if len(set(outputs)) < len(outputs):
+        raise RecordError("the saved layer computes an output twice")
+    return found
+
+
+def _outputs_of(cascades: Sequence[Cascade]) -> frozenset[Variable]:
+    return frozenset(v for cascade in cascades for v in cascade.visible)
+
+
+def _exact_parts(
+    term: Term, outputs: tuple[Variable, ...], form: str, deadline: Deadline
+) -> tuple[tuple[Part, ...], dict[Atom, Fraction]]:
+    return parts_of(term, outputs, form, deadline), {}
+
+
+def _record(state: Any) -> Any:
+    """The record in a saved state: JSON bytes, which run nothing."""
+    if isinstance(state, Tensor) and state.is_meta:
+        raise RecordError(
+            "this state is on the meta device, which holds no numbers: load it without map_location"
+        )
+    if not isinstance(state, Tensor) or state.dtype != torch.uint8 or state.dim() != 1:
+        raise RecordError(
+            "this is not the state of a Multiplexer: its _extra_state is a vector of bytes"
+        )
+    try:
+        record = json.loads(state.cpu().numpy().tobytes())
+    except (ValueError, RecursionError) as error:
+        raise RecordError(f"this is not the state of a Multiplexer ({error})") from None
+    if not isinstance(record, dict) or record.get("version") != 1:
+        raise RecordError(
+            "this is not the state of a Multiplexer: a record of version 1 is expected"
+        )
+    return record

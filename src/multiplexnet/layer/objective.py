@@ -1,0 +1,284 @@
+"""The marginal objective of the paper: the choice of the term is summed out, exactly.
+
+Eq. 9: L = Σ_k q(k) [ℓ_k − log p(k) + log q(k)], an upper bound on −log Σ_k p(k) e^{−ℓ_k}. The losses ℓ_k of a chunk of
+terms are computed, and computed again when the gradient is taken, so that no ``(*batch, K, D)`` tensor ever exists. The
+sum itself knows its gradient: with a_k = ℓ_k − log p(k) + log q(k) it is ∂L/∂ℓ_k = q(k), ∂L/∂log p(k) = −q(k) and
+∂L/∂logit_k = q(k) (a_k − L).
+
+Over several blocks the sum runs over all combinations of their terms; a loss that is itself a sum over outputs needs no
+combinations, and any other may be estimated (:mod:`multiplexnet.learning.estimators`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from multiplexnet.errors import ShapeError
+
+if TYPE_CHECKING:
+    from multiplexnet.layer.branches import Branches, Choice
+
+__all__ = ["Prior", "evidence_loss", "marginal_loss"]
+
+Prior = Tensor | Sequence[Tensor | None] | None
+Loss = Callable[[Tensor], Tensor]
+Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
+
+CHUNK = 1 << 18
+"""How many values of x are held at once."""
+
+
+def marginal_loss(
+    branches: Branches,
+    f: Loss,
+    prior: Prior = None,
+    estimator: Callable[[Branches, Loss], Tensor] | None = None,
+) -> Tensor:
+    """Σ_k q(k) [f(x_k) − log p(k) + log q(k)] for every row; see :meth:`Branches.loss`."""
+    if estimator is None:
+        return _reduced(branches, f, prior, _marginal)
+    blocks = zip(branches.choices, _priors(branches, prior), strict=True)
+    divergence = [_nested(choice, log_p, _marginal, _no_losses, {}) for choice, log_p in blocks]
+    return estimator(branches, lambda x: _summed(f(x), x)) + torch.stack(divergence).sum(0)
+
+
+def evidence_loss(branches: Branches, f: Loss, prior: Prior = None) -> Tensor:
+    """−log Σ_k p(k) e^{−f(x_k)}, what the marginal loss bounds from above; see :meth:`Branches.evidence_loss`."""
+    return _reduced(branches, f, prior, _evidence)
+
+
+def _marginal(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
+    result: Tensor = _Marginal.apply(losses, logits, log_p)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _evidence(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
+    impossible = logits.isneginf()
+    possible = (log_p - losses).masked_fill(impossible, -torch.inf)
+    return -torch.logsumexp(possible, -1).masked_fill(impossible.all(-1), torch.nan)
+
+
+def _reduced(branches: Branches, f: Loss, prior: Prior, reduction: Reduction) -> Tensor:
+    """The reduction over all combinations of terms, or block by block if the loss is a sum over outputs."""
+    nested = any(choice.inner for choice in branches.choices)
+    if len(branches.choices) == 1 and not nested:
+        (log_p,) = _priors(branches, prior)
+        return reduction(term_losses(branches, f), branches.logits, log_p)
+    anywhere = branches.best().detach().unsqueeze(-2)
+    with torch.no_grad():
+        is_additive = f(anywhere).shape == anywhere.shape  # one loss per output, not yet summed
+    if not is_additive:
+        return reduction(term_losses(branches, f), branches.logits, _joint_prior(branches, prior))
+    blocks = zip(branches.choices, _priors(branches, prior), strict=True)
+    own = partial(_block_losses, f, anywhere)
+    done = dict[int, Tensor]()
+    return torch.stack([_nested(choice, p, reduction, own, done) for choice, p in blocks]).sum(0)
+
+
+def _nested(
+    choice: Choice,
+    log_p: Tensor,
+    reduction: Reduction,
+    own: Callable[[Choice], Tensor],
+    done: dict[int, Tensor],
+) -> Tensor:
+    """The reduction over the terms of a choice; a term costs its ``own`` losses and what its inner choices cost.
+
+    Inner choices have priors that make all plain terms alike. ``done`` holds those that several terms share.
+    """
+    if id(choice) not in done:
+        losses = own(choice)
+        for part in choice.inner:
+            inner = _log_prior(None, part.choice)
+            more = _nested(part.choice, inner, reduction, own, done)
+            here = torch.arange(choice.size, device=losses.device) == part.term
+            losses = losses + torch.where(here, more.unsqueeze(-1), 0.0)
+        done[id(choice)] = reduction(losses, choice.logits, log_p)
+    return done[id(choice)]
+
+
+def _no_losses(choice: Choice) -> Tensor:
+    return torch.zeros_like(choice.logits)
+
+
+def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
+    """For each term of one block what its outputs cost, ``(*batch, K_b)``; the other outputs stay as in ``rest``.
+
+    Outputs that a term leaves to inner choices do not count, and stay as in ``rest`` as well, where f is finite.
+    """
+    counts = torch.ones(choice.size, len(choice.columns), dtype=torch.bool, device=rest.device)
+    for part in choice.inner:
+        counts[part.term, part.places] = False
+    instead = rest.index_select(-1, choice.columns)
+
+    def chunk(start: int, stop: int) -> Tensor:
+        own = choice.terms(start, stop, instead)
+        if choice.inner:
+            own = torch.where(counts[start:stop], own, instead)
+        x = rest.expand(*own.shape[:-1], rest.shape[-1]).index_copy(-1, choice.columns, own)
+        return (f(x).index_select(-1, choice.columns) * counts[start:stop]).sum(-1)
+
+    return _chunked(chunk, choice.size, rest.numel())
+
+
+class _Marginal(torch.autograd.Function):
+    """``Σ_k q(k) a_k`` over the last axis; it keeps its arguments and nothing else. log p may have fewer axes."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
+        q, a = _parts(losses, logits, log_p)
+        return (q * a).sum(-1)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        losses, logits, log_p = ctx.saved_tensors
+        q, a = _parts(losses, logits, log_p)
+        total = (q * a).sum(-1, keepdim=True)
+        weight = q * grads[0].unsqueeze(-1)
+        del q  # every (*batch, K) tensor counts
+        surplus = weight * (a - total)
+        return (
+            weight,
+            surplus,
+            -weight.sum_to_size(log_p.shape) if ctx.needs_input_grad[2] else None,
+        )
+
+
+def _parts(losses: Tensor, logits: Tensor, log_p: Tensor) -> tuple[Tensor, Tensor]:
+    """q and a. Where q is 0 (a term that cannot be met, say) a is 0: nothing it would have cost must matter."""
+    log_q = torch.log_softmax(logits, -1)
+    q = log_q.exp()
+    return q, (losses - log_p + log_q).masked_fill(q == 0, 0.0)
+
+
+def _priors(branches: Branches, prior: Prior) -> list[Tensor]:
+    """log p(k) of every block."""
+    given = (
+        [prior] * len(branches.choices)
+        if prior is None
+        else [prior]
+        if isinstance(prior, Tensor)
+        else list(prior)
+    )
+    if len(given) != len(branches.choices):
+        raise ShapeError(
+            f"prior: the rules have {len(branches.choices)} blocks; give the logits of each in a list"
+        )
+    return [_log_prior(p, choice) for choice, p in zip(branches.choices, given, strict=True)]
+
+
+def _joint_prior(branches: Branches, prior: Prior) -> Tensor:
+    """log p(k) of every combination of terms: given as such, or the sum over the blocks."""
+    if isinstance(prior, Tensor):
+        return _given_prior(prior, branches.logits, branches.masked)
+    return branches.joint(_priors(branches, prior))
+
+
+def _log_prior(prior: Tensor | None, choice: Choice) -> Tensor:
+    """log p(k) over the terms of a choice that can be met, of a shape that broadcasts to ``(*batch, K)``.
+
+    Without a prior all terms are alike, and where they go on in inner choices all plain terms below.
+    """
+    logits = choice.logits
+    masked = choice.feasible is not None
+    if prior is None and choice.offset is None:
+        possible = (
+            (~logits.isneginf()).sum(-1, keepdim=True)
+            if masked
+            else logits.new_tensor([choice.size])
+        )
+        return -possible.clamp(min=1).to(logits.dtype).log()
+    return _given_prior(choice.offset if prior is None else prior, logits, masked)  # type: ignore[arg-type]
+
+
+def _given_prior(prior: Tensor, logits: Tensor, masked: bool) -> Tensor:
+    """log p(k) for given logits of it, over the terms that can be met."""
+    count = logits.shape[-1]
+    if prior.shape[-1:] != (count,) or not _broadcasts(prior.shape, logits.shape):
+        raise ShapeError(
+            f"prior has shape {tuple(prior.shape)}; it must be the logits of the {count} terms, ({count},) or "
+            f"{tuple(logits.shape)}"
+        )
+    return torch.log_softmax(
+        prior.masked_fill(logits.isneginf(), -torch.inf) if masked else prior, -1
+    )
+
+
+def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
+    short = len(shape) <= len(to)
+    return short and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
+
+
+def term_losses(branches: Branches, f: Loss) -> Tensor:
+    """The losses f(x_k) of all terms, ``(*batch, K)``, a chunk of terms at a time.
+
+    A term that cannot be met has the loss of another one, which is finite and does not count.
+    """
+    stand_ins = [choice.stand_in() for choice in branches.choices]
+    values: list[Tensor] = []
+    if len(branches.choices) > 1:
+        pairs = zip(branches.choices, stand_ins, strict=True)
+        values = [choice.terms(0, choice.size, instead) for choice, instead in pairs]
+
+    def chunk(start: int, stop: int) -> Tensor:
+        if values:
+            x = branches.terms(start, stop, values)
+        else:
+            x = branches.ordered([branches.choices[0].terms(start, stop, stand_ins[0])])
+        return _checked(_summed(f(x), x), branches, stop - start)
+
+    width = sum(choice.columns.numel() for choice in branches.choices) * max(
+        1, branches.batch.numel()
+    )
+    return _chunked(chunk, branches.written_out(), width)
+
+
+def _summed(losses: Tensor, x: Tensor) -> Tensor:
+    return losses.sum(-1) if losses.shape == x.shape else losses
+
+
+def _chunked(chunk: Callable[[int, int], Tensor], count: int, width: int) -> Tensor:
+    """``chunk(start, stop)`` of all terms side by side; several chunks are computed anew when the gradient is taken.
+
+    Args:
+        chunk: losses ``(*batch, stop − start)``.
+        count: the number of terms.
+        width: how many values one term has in the whole batch.
+    """
+    step = max(1, CHUNK // max(1, width))
+    if step >= count:
+        return chunk(0, count)
+    bounds = [(start, min(start + step, count)) for start in range(0, count, step)]
+    return torch.cat(
+        [_again(chunk, *bound) if torch.is_grad_enabled() else chunk(*bound) for bound in bounds],
+        -1,
+    )
+
+
+def _again(chunk: Callable[[int, int], Tensor], start: int, stop: int) -> Tensor:
+    losses = checkpoint(chunk, start, stop, use_reentrant=False)
+    if not isinstance(losses, Tensor):
+        raise TypeError("a loss is a tensor")
+    return losses
+
+
+def _checked(losses: Tensor, branches: Branches, count: int) -> Tensor:
+    expected = (*branches.batch, count)
+    if tuple(losses.shape) != expected:
+        raise ShapeError(
+            f"the loss of {count} terms has shape {tuple(losses.shape)}, not {expected}: it must keep batch and terms "
+            "and sum over the outputs, as (x - y.unsqueeze(-2)).square().sum(-1) does"
+        )
+    return losses

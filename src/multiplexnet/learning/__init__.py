@@ -1,0 +1,1 @@
+"""Learning with rules: estimators, densities, labels from rules alone, baselines."""

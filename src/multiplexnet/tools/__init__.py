@@ -1,0 +1,1 @@
+"""The command line, tables and pictures. Everything here needs the extra `cli`."""

@@ -1,0 +1,329 @@
+"""The command line: ``multiplexnet explain``, ``multiplexnet check`` and ``multiplexnet certify``.
+
+Exit codes: 0 all is well; 1 rows that break the rules, rules that contradict each other, inputs without an output, a
+certificate that is refuted; 2 input that cannot be read; 130 interrupted; 141 nobody reads the output. With ``--json``
+exactly one JSON document goes to standard output, errors included.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from fractions import Fraction
+from pathlib import Path
+from time import perf_counter
+from typing import Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from typer.core import TyperCommand
+
+from multiplexnet.errors import MultiplexError
+from multiplexnet.exact.deadline import SECONDS
+from multiplexnet.language.formula import Specification
+
+__all__ = ["app"]
+
+SLOW_SECONDS = 2.0  # what takes longer shows its progress
+
+app = typer.Typer(
+    help="Rules on a network's outputs that hold exactly: explain them, check tables against them.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+# --- what every command shares --------------------------------------------------------------------------------------
+
+
+class _BadInput(MultiplexError):
+    """What the user gave cannot be used."""
+
+
+@contextmanager
+def _answering(as_json: bool) -> Iterator[None]:
+    """Errors become a message and exit code 2; a closed pipe ends the program quietly."""
+    try:
+        yield
+        sys.stdout.flush()
+    except MultiplexError as error:
+        if as_json:
+            print(json.dumps({"error": str(error)}))
+        print(f"error: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    except BrokenPipeError:
+        os.dup2(
+            os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno()
+        )  # or Python complains when it closes stdout
+        raise typer.Exit(141) from None
+
+
+def _printed(text: Callable[[], Any], data: Callable[[], dict[str, Any]], as_json: bool) -> None:
+    if as_json:
+        print(json.dumps(data(), ensure_ascii=False, allow_nan=False))
+        return
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
+    with console.capture() as captured:  # written below, where a closed pipe is ours to handle
+        console.print(text())
+    print(captured.get(), end="")
+
+
+@contextmanager
+def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
+    """A bar on standard error, once the work has taken a while."""
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.completed:,} rows"),
+        TimeElapsedColumn(),
+    )
+    bar = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = bar.add_task("checking", total=total)
+    start = perf_counter()
+
+    def update(rows: int) -> None:
+        if perf_counter() - start > SLOW_SECONDS:
+            bar.start()
+            bar.update(task, completed=rows, total=max(total or rows, rows))
+
+    try:
+        yield update
+    finally:
+        if bar.live.is_started:
+            bar.stop()
+
+
+@contextmanager
+def _phases() -> Iterator[Callable[[str, int], None]]:
+    """What is being done and how far it is, on standard error, once the work has taken a while."""
+    columns = (
+        SpinnerColumn(),
+        TextColumn("{task.description}: {task.completed:,}"),
+        TimeElapsedColumn(),
+    )
+    shown = Progress(*columns, console=Console(stderr=True), transient=True)
+    task = shown.add_task("", total=None)
+    start = perf_counter()
+
+    def told(doing: str, done: int) -> None:
+        if perf_counter() - start > SLOW_SECONDS:
+            shown.start()
+            shown.update(task, completed=done, description=doing)
+
+    try:
+        yield told
+    finally:
+        if shown.live.is_started:
+            shown.stop()
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        from multiplexnet import __version__
+
+        print(f"multiplexnet {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _main(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+    ] = False,
+) -> None:
+    pass
+
+
+RulesFile = Annotated[
+    Path, typer.Argument(metavar="FILE", help="Rules: .rules, .smt2 or .txt.", show_default=False)
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+
+
+def _load(path: Path) -> Any:
+    from multiplexnet.rules import Rules
+
+    try:
+        return Rules.load(path)
+    except (OSError, UnicodeDecodeError) as error:
+        raise _BadInput(
+            f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
+        ) from None
+
+
+# --- check ----------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def check(
+    file: RulesFile,
+    table: Annotated[
+        Path, typer.Argument(metavar="TABLE", help="A .csv or .parquet file.", show_default=False)
+    ],
+    as_json: AsJson = False,
+    by_position: Annotated[
+        bool,
+        typer.Option(
+            "--by-position", help="Take columns in order (y_0 is the first) instead of by name."
+        ),
+    ] = False,
+    skip: Annotated[
+        list[str] | None,
+        typer.Option("--skip", metavar="COLUMN", help="Leave this column out. Can be repeated."),
+    ] = None,
+) -> None:
+    """Which rows of TABLE break which rules, exactly. Exit code 0: none; 1: some; 2: bad input."""
+    with _answering(as_json):
+        from multiplexnet.tools.reports import check_json, check_text
+        from multiplexnet.tools.table_files import estimated_rows
+        from multiplexnet.tools.tables import check_table
+
+        specification: Specification = _load(file).specification
+        with _progress(estimated_rows(table)) as update:
+            report = check_table(
+                specification, table, by_position=by_position, skip=skip or (), progress=update
+            )
+        _printed(
+            lambda: check_text(report),
+            lambda: {"rules_file": str(file), **check_json(report)},
+            as_json,
+        )
+        if not report.all_obey:
+            raise typer.Exit(1)
+
+
+# --- explain --------------------------------------------------------------------------------------------------------
+
+
+class _Axes(TyperCommand):
+    """A command where ``--axes a b`` means ``--axes a --axes b``."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        return super().parse_args(ctx, _repeated(args, "--axes", 2))
+
+
+def _repeated(args: Sequence[str], option: str, most: int) -> list[str]:
+    result = []
+    left = 0
+    for k, argument in enumerate(args):
+        if argument == option:
+            left = most
+            continue
+        is_name = (
+            not argument.startswith("-")
+            and argument.replace("[", "_").replace("]", "_").isidentifier()
+        )
+        left = left if is_name or (left == most and k) else 0
+        result += [option, argument] if left else [argument]
+        left = max(left - 1, 0)
+    return result
+
+
+@app.command(cls=_Axes)
+def explain(
+    file: RulesFile,
+    as_json: AsJson = False,
+    plot: Annotated[
+        Path | None, typer.Option(metavar="PNG", help="Draw the terms into this file.")
+    ] = None,
+    axes: Annotated[
+        list[str] | None,
+        typer.Option(metavar="A [B]", help="The variables to draw (the first two outputs)."),
+    ] = None,
+    at: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=NUMBER", help="The value of an input in the picture. Can be repeated."
+        ),
+    ] = None,
+    max_terms: Annotated[
+        int | None, typer.Option(min=1, help="The most terms a block may have.")
+    ] = None,
+    all_terms: Annotated[
+        bool, typer.Option("--all-terms", help="Show every term, however many.")
+    ] = False,
+    seconds: Annotated[
+        float, typer.Option(min=0, help="Tell what was found after so many seconds (0: no limit).")
+    ] = SECONDS,
+) -> None:
+    """What the rules in FILE mean: terms, ranges, contradictions. Exit code 1: some input, or all, has no output."""
+    with _answering(as_json):
+        from multiplexnet.tools.reports import explain_json, explain_text
+
+        point = dict(_assignment(text) for text in at or ())
+        options = {} if max_terms is None else {"max_terms": max_terms}
+        rules = _load(file)
+        with _phases() as told:
+            explanation = rules.explain(**options, seconds=seconds or None, progress=told)
+        _printed(
+            lambda: explain_text(explanation, all_terms=all_terms),
+            lambda: {"rules_file": str(file), **explain_json(explanation)},
+            as_json,
+        )
+        if plot is not None and explanation.compiled is not None:
+            _draw(explanation.compiled, plot, axes, point)
+        if explanation.contradiction or explanation.uncovered_input is not None:
+            raise typer.Exit(1)
+        if explanation.compiled is None:
+            raise typer.Exit(2)
+
+
+def _assignment(text: str) -> tuple[str, Fraction]:
+    name, _, number = text.partition("=")
+    try:
+        return name.strip(), Fraction(number.strip())
+    except (ValueError, ZeroDivisionError):
+        raise _BadInput(f"--at {text}: write it as in --at limit=300") from None
+
+
+def _draw(compiled: Any, path: Path, axes: Sequence[str] | None, at: dict[str, Fraction]) -> None:
+    from multiplexnet.tools.plot import plot_terms
+
+    try:
+        plot_terms(compiled, axes, path, at=at)
+    except OSError as error:
+        raise _BadInput(f"{path} cannot be written: {error.strerror or error}") from None
+    print(f"drawn: {path}", file=sys.stderr)
+
+
+# --- certify --------------------------------------------------------------------------------------------------------
+
+
+@app.command()
+def certify(
+    file: Annotated[
+        Path,
+        typer.Argument(metavar="FILE", help="What mux.certificate.save wrote.", show_default=False),
+    ],
+    as_json: AsJson = False,
+    rules: Annotated[
+        Path | None,
+        typer.Option(metavar="RULES", help="A rule file that the certificate should be about."),
+    ] = None,
+) -> None:
+    """Check the certificate in FILE again, without the compiler. Exit code 0: certified; 1: refuted; 2: unreadable."""
+    with _answering(as_json):
+        from rich.text import Text
+
+        from multiplexnet.certificate.check import checked
+        from multiplexnet.certificate.document import Certificate
+        from multiplexnet.certificate.report import report_json, report_text
+        from multiplexnet.certificate.rules import written
+
+        try:
+            certificate = Certificate.load(file)
+            given = None if rules is None else written(rules)
+        except OSError as error:
+            raise _BadInput(
+                f"{error.filename or file} cannot be read: {error.strerror or error}"
+            ) from None
+        report = checked(certificate, rules=given)
+        data = {"certificate_file": str(file), **report_json(report)}
+        _printed(lambda: Text(report_text(report)), lambda: data, as_json)
+        if not report.certified:
+            raise typer.Exit(1)

@@ -1,0 +1,198 @@
+"""Groups: parts of one kind from many terms, computed together."""
+
+from __future__ import annotations
+
+import copy
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from typing import NamedTuple, Self
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from multiplexnet.geometry.parts import Box, Parametric, Part
+from multiplexnet.language.formula import Variable, symbols
+from multiplexnet.transforms.base import Transform, rows_of
+from multiplexnet.transforms.gauge import Gauge
+from multiplexnet.transforms.guards import Guards
+from multiplexnet.transforms.intervals import Intervals, are_intervals
+from multiplexnet.transforms.lattice import LatticeGauge
+from multiplexnet.transforms.parameters import Functions, Parameters
+from multiplexnet.transforms.parametric import ParametricGauge
+from multiplexnet.transforms.tables import Tabled
+
+__all__ = ["Group", "Places", "RunTimeValues", "groups_of", "transform_of"]
+
+Places = Sequence[Sequence[int]]
+
+
+class RunTimeValues(NamedTuple):
+    """What is known at run time: the inputs, ``(*batch, number of inputs)``, and torch code for opaque functions."""
+
+    inputs: Tensor | None
+    functions: Functions
+
+
+class Group(Tabled):
+    """Parts of one kind, at most one per term, and where they stand.
+
+    Args:
+        transform: the maps, one row per part.
+        terms: the terms of the parts, ascending.
+        columns: for each part the positions of its outputs among all D; a shorter part repeats its first one, which
+            has no effect.
+        count: the number K of terms of the block.
+        known: the parameters of the parts, if they have any.
+    """
+
+    transform: Transform
+    known: Parameters | None
+    columns: Tensor
+    members: Tensor
+    entry: Tensor
+    present: Tensor
+
+    def __init__(
+        self,
+        transform: Transform,
+        terms: Sequence[int],
+        columns: Places,
+        count: int,
+        known: Parameters | None = None,
+    ) -> None:
+        super().__init__()
+        self.transform = transform
+        self.numbers = list(terms)
+        self.known = known
+        width = max(map(len, columns))
+        padded = [[*row, *list(row[:1]) * (width - len(row))] for row in columns]
+        self.shared = all(row == padded[0] for row in padded)
+        self.natural = padded[0] == list(range(width))
+        entry = np.zeros(count, dtype=np.int64)
+        present = np.zeros(count, dtype=np.bool_)
+        entry[self.numbers], present[self.numbers] = np.arange(len(self.numbers)), True
+        tables = {
+            "columns": np.array(padded, dtype=np.int64).reshape(len(padded), width),
+            "members": np.array(self.numbers, dtype=np.int64),
+            "entry": entry,
+            "present": present,
+        }
+        self.hold({name: torch.from_numpy(table) for name, table in tables.items()})
+
+    @property
+    def width(self) -> int:
+        return self.columns.shape[-1]
+
+    def slice(self, start: int, stop: int) -> tuple[Self, int]:
+        """The group for terms ``start`` to ``stop`` alone, and the number of its parts before them."""
+        first = bisect_left(self.numbers, start)
+        last = bisect_left(self.numbers, stop)
+        part = copy.copy(self)
+        part._modules = {"transform": self.transform.terms(first, last), "known": None}
+        part.known = None if self.known is None else self.known.slice(first, last)
+        part.numbers = [number - start for number in self.numbers[first:last]]
+        tables = {
+            "columns": self.columns[first:last],
+            "members": self.members[first:last] - start,
+            "entry": (self.entry[start:stop] - first).clamp(min=0),
+            "present": self.present[start:stop],
+        }
+        part.hold(tables)
+        return part, first
+
+    def pick(self, values: Tensor, index: Tensor | None, *, per_term: bool) -> Tensor:
+        """The columns of the group: ``(*batch, 1 or T, n)`` for all terms, ``(*batch, n)`` for chosen ones."""
+        if per_term:
+            return values[..., self.members.unsqueeze(-1), self.columns]
+        if self.shared:
+            whole = self.natural and self.width == values.shape[-1]
+            own = values if whole else values.index_select(-1, self.columns[0])
+            return own if index is not None else own.unsqueeze(-2)
+        if index is None:
+            flat = values.index_select(-1, self.columns.flatten())
+            return flat.reshape(*flat.shape[:-1], *self.columns.shape)
+        return values.gather(-1, rows_of(self.columns, self.entry[index]))
+
+    def chosen(self, index: Tensor | None) -> Tensor | None:
+        """The rows of the table for chosen terms; the first for terms without a part."""
+        return None if index is None else self.entry[index]
+
+    def spread(self, per_part: Tensor, index: Tensor | None, otherwise: float) -> Tensor:
+        """A number per part, ``(*batch, T)`` or ``(*batch,)``, as one per term, ``otherwise`` where a term has none."""
+        if index is None:
+            return torch.where(self.present, per_part.index_select(-1, self.entry), otherwise)
+        return torch.where(self.present[index], per_part, otherwise)
+
+    def met(self, per_part: Tensor, index: Tensor | None) -> Tensor:
+        """A verdict per part, shapes as in ``spread``, as one per term; a term without a part is met.
+
+        Without ``torch.where``, which onnxruntime does not have for truth values.
+        """
+        if index is None:
+            return per_part.index_select(-1, self.entry) | ~self.present
+        return per_part | ~self.present[index]
+
+    def parameters_of(
+        self, given: RunTimeValues, x: Tensor | None, index: Tensor | None
+    ) -> Tensor | None:
+        """The known values of the parts; see :class:`Parameters`."""
+        if self.known is None:
+            return None
+        parameters: Tensor = self.known(
+            given.inputs, x, given.functions, self.chosen(index), self.members
+        )
+        return parameters
+
+
+def levels(parts: Sequence[Part]) -> list[int]:
+    """For each part of a term the number of parts that have to be computed one after the other before it."""
+    depth: dict[Variable, int] = {}
+    found = []
+    for part in parts:
+        needed = (
+            [s for p in part.parameters for s in symbols(p)] if isinstance(part, Parametric) else []
+        )
+        level = max(
+            (depth[s] + 1 for s in needed if isinstance(s, Variable) and s in depth), default=0
+        )
+        depth |= dict.fromkeys(part.outputs, level)
+        found.append(level)
+    return found
+
+
+def groups_of(terms: Sequence[Sequence[Part]]) -> list[list[tuple[int, Part]]]:
+    """Parts other than boxes as (term, part), in groups of one kind and similar size with at most one per term.
+
+    A group comes after those whose outputs its parameters need.
+    """
+    groups: dict[tuple[int, str, int, int, int], list[tuple[int, Part]]] = defaultdict(list)
+    for number, parts in enumerate(terms):
+        seen: dict[object, int] = defaultdict(int)
+        for part, level in zip(parts, levels(parts), strict=True):
+            if not isinstance(part, Box):
+                key = (level, _kind(part), len(part.outputs).bit_length(), len(part.A).bit_length())
+                groups[(*key, seen[key])].append((number, part))
+                seen[key] += 1
+    return [groups[key] for key in sorted(groups)]
+
+
+def _kind(part: Part) -> str:
+    if isinstance(part, Parametric) and not part.outputs:
+        return "Guards"
+    return (
+        "Intervals" if isinstance(part, Parametric) and are_intervals(part) else type(part).__name__
+    )
+
+
+def transform_of(parts: Sequence[Part], dtype: torch.dtype) -> Transform:
+    """The transform of parts of one kind, the simplest that fits."""
+    kinds: dict[str, Callable[..., Transform]] = {
+        "Polyhedron": Gauge,
+        "Lattice": LatticeGauge,
+        "Parametric": ParametricGauge,
+        "Intervals": Intervals,
+        "Guards": Guards,
+    }
+    return kinds[_kind(parts[0])](parts, dtype)

@@ -1,0 +1,359 @@
+"""All terms of a block as one map: the simplest transform for each part, parts of a kind in one table.
+
+Boxes of all terms are one :class:`Separable` table. Every other part belongs to a *group*: parts of one kind and
+similar size, at most one per term, computed together. What they compute is put in its place by one gather with
+positions known beforehand::
+
+    raw (*batch, D)                     →  x (*batch, K, D)      all terms read the same raw values
+    raw (*batch, K, D), per_term=True   →  x (*batch, K, D)      every term has its own
+    raw (*batch, D), index (*batch,)    →  x (*batch, D)         the chosen term alone; the cost does not grow with K
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Iterator, Sequence
+from fractions import Fraction
+from typing import Self
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from multiplexnet.geometry.parts import Box, Parametric, Part
+from multiplexnet.language.formula import Variable
+from multiplexnet.transforms.assembly import Assembly
+from multiplexnet.transforms.base import Transform, in_full_precision
+from multiplexnet.transforms.grouping import Group, Places, RunTimeValues, groups_of, transform_of
+from multiplexnet.transforms.lattice import LatticeGauge
+from multiplexnet.transforms.parameters import Functions, Parameters
+from multiplexnet.transforms.separable import Separable
+from multiplexnet.transforms.tables import Tabled
+
+__all__ = ["TermMaps"]
+
+Boxes = Callable[[Sequence[Box], torch.dtype], Transform]
+
+
+def _boxes(
+    terms: Sequence[Sequence[Part]], outputs: Sequence[Variable]
+) -> tuple[list[int], list[Box]]:
+    """The columns that are boxed in some term, and one box over them per term (0 where a term couples a column)."""
+    ends = [
+        {
+            v: (a, b)
+            for p in parts
+            if isinstance(p, Box)
+            for v, a, b in zip(p.outputs, p.lower, p.upper, strict=True)
+        }
+        for parts in terms
+    ]
+    coupled = [{v for p in parts if not isinstance(p, Box) for v in p.outputs} for parts in terms]
+    columns = [j for j, v in enumerate(outputs) if not all(v in own for own in coupled)]
+    kept = [outputs[j] for j in columns]
+    boxes = []
+    for own, others in zip(ends, coupled, strict=True):
+        pairs = [own.get(v, (0, 0) if v in others else (None, None)) for v in kept]
+        boxes.append(Box(tuple(kept), tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))  # type: ignore[misc]
+    return columns, boxes
+
+
+class TermMaps(Tabled):
+    """The maps h_1 … h_K of the terms of a block, into its D outputs.
+
+    In training NaN in raw comes out as NaN; in ``eval()`` it is read as 0, which every transform sends well inside.
+
+    Args:
+        terms: the parts of each term. Outputs that no part of a term mentions are free in it.
+        outputs: the outputs of the block; they fix the columns of raw and x.
+        dtype: of the values that come out.
+        inputs: all inputs of the rules; they fix the columns of ``inputs`` in ``forward``.
+        boxes: the transform of boxes, :class:`Separable` or :class:`PaperSeparable`.
+
+    Example:
+        >>> from fractions import Fraction
+        >>> x = Variable("x", 0)
+        >>> above, below = Box((x,), (Fraction(2),), (None,)), Box((x,), (None,), (Fraction(-2),))
+        >>> maps = TermMaps([[above], [below]], [x], torch.float32)
+        >>> maps(torch.tensor([-1e30])).tolist()
+        [[2.0], [-1.0000000150474662e+30]]
+        >>> maps(torch.tensor([[-1e30]]), torch.tensor([0])).tolist()
+        [[2.0]]
+    """
+
+    boxed: Tensor
+
+    def __init__(
+        self,
+        terms: Sequence[Sequence[Part]],
+        outputs: Sequence[Variable],
+        dtype: torch.dtype,
+        *,
+        inputs: Sequence[Variable] = (),
+        boxes: Boxes = Separable,
+    ) -> None:
+        super().__init__()
+        self.dtype = dtype
+        columns, own = _boxes(terms, outputs)
+        self.separable = boxes(own, dtype) if columns else None
+        self.hold({"boxed": torch.tensor(columns, dtype=torch.int64)})
+        self.all_boxed = columns == list(range(len(outputs)))
+        members = groups_of(terms)
+        position = {variable: j for j, variable in enumerate(outputs)}
+        where = [[[position[v] for v in part.outputs] for _, part in group] for group in members]
+        self.groups = nn.ModuleList()
+        found: dict[
+            object, int
+        ] = {}  # groups that know the same share a number, and compute it once
+        for group, place in zip(members, where, strict=True):
+            parts = [part for _, part in group]
+            numbers = [k for k, _ in group]
+            symbols = tuple(part.parameters for part in parts if isinstance(part, Parametric))
+            number = found.setdefault((symbols, tuple(numbers)), len(found))
+            known = Parameters(symbols, inputs, outputs, dtype, number) if symbols else None
+            self.groups.append(Group(transform_of(parts, dtype), numbers, place, len(terms), known))
+        self.assembly = Assembly(
+            *_places(members, where, columns, len(terms), len(outputs)), self._shapes(len(terms))
+        )
+
+    def _shapes(self, count: int) -> list[tuple[int, int]]:
+        """Rows and columns of the pieces: the boxes first (if any column is boxed), then the groups."""
+        boxes = [(count, len(self.boxed))] if self.separable is not None else []
+        return boxes + [(len(group.transform), group.width) for group in self._groups]
+
+    @property
+    def _groups(self) -> list[Group]:
+        return list(self.groups)  # type: ignore[arg-type]
+
+    def __len__(self) -> int:
+        """The number K of terms."""
+        return len(self.assembly.piece)
+
+    def terms(self, start: int, stop: int) -> Self:
+        """The maps of terms ``start`` to ``stop`` alone; they share the memory of this one."""
+        part = copy.copy(self)
+        part._modules = dict(self._modules)
+        sliced = [group.slice(start, stop) for group in self._groups]
+        part.groups = nn.ModuleList(group for group, _ in sliced)
+        if self.separable is not None:
+            part.separable = self.separable.terms(start, stop)
+        first = [start] * (self.separable is not None) + [before for _, before in sliced]
+        part.assembly = self.assembly.slice(start, stop, first, part._shapes(stop - start))
+        part.groups = nn.ModuleList(group for group, _ in sliced if group.numbers)
+        return part
+
+    @in_full_precision
+    def forward(
+        self,
+        raw: Tensor,
+        index: Tensor | None = None,
+        *,
+        inputs: Tensor | None = None,
+        functions: Functions | None = None,
+        per_term: bool = False,
+    ) -> Tensor:
+        """``x = h_k(raw)`` for all terms or the chosen ones; shapes as above.
+
+        Args:
+            raw: ``(*batch, D)``, or ``(*batch, K, D)`` with ``per_term``.
+            index: ``(*batch,)``, the chosen terms.
+            inputs: ``(*batch, number of inputs)``, numbers of the format.
+            functions: torch code of the opaque functions by name.
+            per_term: whether every term has raw values of its own.
+        """
+        given = RunTimeValues(inputs, functions or {})
+        pieces: list[Tensor] = []
+        for transform, own, chosen, parameters in self._calls(
+            self._read(raw), index, given, per_term, pieces
+        ):
+            pieces.append(transform(own, chosen, parameters))
+        x: Tensor = self.assembly(pieces, index)
+        return x
+
+    @in_full_precision
+    def inverse(
+        self,
+        x: Tensor,
+        index: Tensor | None = None,
+        *,
+        inputs: Tensor | None = None,
+        functions: Functions | None = None,
+        per_term: bool = False,
+    ) -> Tensor:
+        """Raw values that the terms map to ``x``; shapes as in ``forward``."""
+        given = RunTimeValues(inputs, functions or {})
+        whole = x
+        if index is None and not per_term:
+            whole = x.unsqueeze(-2).expand(*x.shape[:-1], len(self), x.shape[-1])
+        pieces = [
+            transform.inverse(own, chosen, parameters)
+            for transform, own, chosen, parameters in self._calls(x, index, given, per_term, whole)
+        ]
+        raw: Tensor = self.assembly(pieces, index)
+        return raw
+
+    @in_full_precision
+    def unrounded_and_log_det(
+        self,
+        x: Tensor,
+        index: Tensor,
+        *,
+        inputs: Tensor | None = None,
+        functions: Functions | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """The raw values of what floats ``x``, ``(*batch, D)``, of the chosen terms stand for; ``log|det|`` there."""
+        given = RunTimeValues(inputs, functions or {})
+        pieces: list[Tensor] = []
+        log_dets: list[Tensor] = []
+        for transform, own, chosen, parameters in self._calls(x, index, given, False, x):
+            pieces.append(transform.unrounded(own, chosen, parameters))
+            log_dets.append(transform.log_abs_det(pieces[-1], chosen, parameters))
+        raw: Tensor = self.assembly(pieces, index)
+        return raw, self._total(log_dets, index)
+
+    @in_full_precision
+    def nearest(
+        self, x: Tensor, *, inputs: Tensor | None = None, functions: Functions | None = None
+    ) -> Tensor:
+        """For every term a point of it near ``x``: ``(*batch, D)`` becomes ``(*batch, K, D)``."""
+        pieces: list[Tensor] = []
+        given = RunTimeValues(inputs, functions or {})
+        for transform, own, chosen, parameters in self._calls(x, None, given, False, pieces):
+            pieces.append(transform.nearest(own, chosen, parameters))
+        near: Tensor = self.assembly(pieces, None)
+        return near
+
+    @in_full_precision
+    def forward_and_log_det(
+        self,
+        raw: Tensor,
+        index: Tensor | None = None,
+        *,
+        inputs: Tensor | None = None,
+        functions: Functions | None = None,
+        per_term: bool = False,
+    ) -> tuple[Tensor, Tensor]:
+        """``x`` and ``log |det ∂x/∂raw|``, ``(*batch, K)`` or ``(*batch,)``; constants do not count."""
+        given = RunTimeValues(inputs, functions or {})
+        pieces: list[Tensor] = []
+        log_dets: list[Tensor] = []
+        for transform, own, chosen, parameters in self._calls(
+            self._read(raw), index, given, per_term, pieces
+        ):
+            x, log_det = transform.forward_and_log_det(own, chosen, parameters)
+            pieces.append(x)
+            log_dets.append(log_det)
+        return self.assembly(pieces, index), self._total(log_dets, index)
+
+    def resolution(self) -> list[Fraction]:
+        """For each output how far apart its values lie in terms where equalities tie it, at most; 0: in no term."""
+        first = self.separable is not None
+        steps = [
+            g.transform.steps() if isinstance(g.transform, LatticeGauge) else None
+            for g in self._groups
+        ]
+        coarsest = [Fraction(0)] * self.assembly.piece.shape[1]
+        places = (self.assembly.piece - int(first), self.assembly.row, self.assembly.slot)
+        for pieces, rows, slots in zip(*(table.tolist() for table in places), strict=True):
+            for j, (piece, row, slot) in enumerate(zip(pieces, rows, slots, strict=True)):
+                own = steps[piece] if piece >= 0 else None
+                coarsest[j] = coarsest[j] if own is None else max(coarsest[j], own[row][slot])
+        return coarsest
+
+    def _total(self, log_dets: Sequence[Tensor], index: Tensor | None) -> Tensor:
+        """The sum over the boxes and the groups, for every term."""
+        groups = [None] * (len(log_dets) - len(self.groups)) + self._groups
+        spread = [
+            d if g is None else g.spread(d, index, 0.0)
+            for g, d in zip(groups, log_dets, strict=True)
+        ]
+        return sum(spread[1:], spread[0])
+
+    @in_full_precision
+    def feasible(
+        self,
+        inputs: Tensor | None,
+        x: Tensor | None = None,
+        index: Tensor | None = None,
+        *,
+        functions: Functions | None = None,
+    ) -> Tensor | None:
+        """Which terms have room for these known values, ``(*batch, K)`` or with index ``(*batch,)``.
+
+        Without ``x``, the values of ``forward``, only parts that depend on inputs alone are looked at. ``None`` if
+        there is nothing to look at: no part has parameters.
+        """
+        verdict: Tensor | None = None
+        for group in self._groups:
+            if group.known is not None and (x is not None or not group.known.needs_x):
+                parameters = group.parameters_of(RunTimeValues(inputs, functions or {}), x, index)
+                own = group.met(group.transform.feasible(parameters, group.chosen(index)), index)  # type: ignore[operator]
+                verdict = own if verdict is None else verdict & own
+        return verdict
+
+    def _read(self, raw: Tensor) -> Tensor:
+        return (
+            raw
+            if self.training
+            else torch.nan_to_num(raw, nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+        )
+
+    def _calls(
+        self,
+        values: Tensor,
+        index: Tensor | None,
+        given: RunTimeValues,
+        per_term: bool,
+        so_far: list[Tensor] | Tensor,
+    ) -> Iterator[tuple[Transform, Tensor, Tensor | None, Tensor | None]]:
+        """Each transform with its columns of ``values``, its chosen rows and its known values.
+
+        ``so_far`` is x, or the list of pieces that the caller fills while this runs.
+        """
+        if self.separable is not None:
+            own = values if self.all_boxed else values.index_select(-1, self.boxed)
+            yield (
+                self.separable,
+                own if index is not None or per_term else own.unsqueeze(-2),
+                index,
+                None,
+            )
+        found: dict[int, Tensor | None] = {}
+        for group in self._groups:
+            number = -1 if group.known is None else group.known.number
+            if number not in found:
+                x = None
+                if group.known is not None and group.known.needs_x:
+                    x = so_far if isinstance(so_far, Tensor) else self.assembly(so_far, index)
+                found[number] = group.parameters_of(given, x, index)
+            parameters = found[number]
+            yield (
+                group.transform,
+                group.pick(values, index, per_term=per_term),
+                group.chosen(index),
+                parameters,
+            )
+
+
+def _places(
+    members: Sequence[Sequence[tuple[int, Part]]],
+    where: Sequence[Places],
+    columns: Sequence[int],
+    count: int,
+    width: int,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Piece, row and slot of every column of every term; see :class:`Assembly`."""
+    piece = np.zeros((count, width), dtype=np.int64)
+    row = np.repeat(np.arange(count)[:, None], width, axis=1)
+    slot = np.zeros_like(piece)
+    slot[:, columns] = np.arange(len(columns))
+    for number, (group, places) in enumerate(
+        zip(members, where, strict=True), start=1 if columns else 0
+    ):
+        for i, ((term, _), place) in enumerate(zip(group, places, strict=True)):
+            piece[term, place], row[term, place], slot[term, place] = (
+                number,
+                i,
+                np.arange(len(place)),
+            )
+    return torch.from_numpy(piece), torch.from_numpy(row), torch.from_numpy(slot)

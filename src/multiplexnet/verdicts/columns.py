@@ -1,0 +1,513 @@
+"""Columns of exact rational numbers in float64, and the exact sign of a linear expression over them.
+
+A *column* holds one rational number a row, as ``unit · (parts[0] + parts[1] + …)``: a Fraction times a sum of
+doubles, with no rounding anywhere. Floats are a column of one part; decimals with many digits need two.
+
+The sign of ``v = constant + Σ coefficient · column`` is found in four steps, each for the rows the last one left open:
+
+1. *Exact floats.* All values are multiples of one power of two and no sum can reach 53 bits: plain float64 is exact.
+   Integers and short decimals, the usual tables with thousands of ties, end here.
+2. *A filter.* Float64 gives v̂ with ``|v̂ − v| ≤ γ Σ |coefficient| |column|``, γ about (columns + parts) · 2⁻⁵³,
+   which covers rounded coefficients, products and sums (Higham, *Accuracy and Stability*, section 3.1). Where
+   ``|v̂|`` is larger than that, its sign is right.
+3. *Error-free transformations.* Products and sums with their rounding errors (Dekker, Knuth), repeated until the
+   leading part outweighs the rest or the rest is zero.
+4. *Python integers*, for the few rows that are left and for magnitudes near overflow.
+
+Subnormal numbers may be flushed to zero (``torch.set_flush_denormal``), in all arithmetic of a thread. Where that is so
+they are taken out of their column, by their bits, and their rows are decided in Python integers. Steps 1 to 3 make no
+subnormal numbers of their own that matter: what is smaller than :data:`SAFE_LOW` goes to step 4.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from functools import cached_property
+from math import lcm
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiplexnet.exact.formats import FORMATS
+
+__all__ = [
+    "TINY",
+    "Column",
+    "Floats",
+    "Signs",
+    "amounts",
+    "bounded_amounts",
+    "expanded",
+    "is_exact_in_float64",
+    "nearest",
+    "select",
+    "signs",
+    "total",
+    "widened",
+]
+
+Floats = NDArray[np.float64]
+Signs = NDArray[np.int8]
+Weighted = Sequence[tuple[Fraction, "Column"]]
+
+UNIT_ROUNDOFF = 2.0**-53
+UNDERFLOW = 2.0**-1000  # more than all underflow in one expression can add up to
+# inside, nothing here overflows or underflows
+SAFE_LOW = 2.0**-900
+SAFE_HIGH = 2.0**900
+TINY = 2.0**-1022  # the smallest positive float that is read as such in every mode
+SUBNORMAL = (1 << 52) - 1  # the magnitudes from 1 up to this are the bits of the subnormal floats
+GRIDS = (0, -20)  # the powers of two that are tried for «all values are multiples of»
+PASSES = 6
+
+
+# --- columns --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Column:
+    """One exact number a row: ``unit · Σ parts``.
+
+    Args:
+        parts: float64 arrays of the same length, all finite.
+        unit: a positive factor.
+        odd: rows whose number the parts do not hold (their parts are zero), with the number.
+
+    Example:
+        >>> tenths = Column((np.array([1.0, 2.0]),), Fraction(1, 10))
+        >>> tenths.exact(1)
+        Fraction(1, 5)
+    """
+
+    parts: tuple[Floats, ...]
+    unit: Fraction = Fraction(1)
+    odd: Mapping[int, Fraction] = field(default_factory=dict)
+
+    @staticmethod
+    def constant(number: Fraction, length: int) -> Column:
+        """The same number in every row."""
+        return Column(
+            (np.full(length, np.sign(number.numerator), dtype=np.float64),),
+            abs(number) or Fraction(1),
+        )
+
+    @staticmethod
+    def floats(values: Floats) -> Column:
+        """Float64 numbers, finite; where this thread reads subnormal ones as zero, these are odd."""
+        if not _flushes():
+            return Column((values,))
+        magnitude = values.view(np.int64) & np.int64(2**63 - 1)
+        small = np.flatnonzero((magnitude > 0) & (magnitude <= SUBNORMAL))
+        if not len(small):
+            return Column((values,))
+        unit = Fraction(1, 2**1074)
+        odd = {
+            int(i): int(magnitude[i]) * (-unit if np.signbit(values[i]) else unit) for i in small
+        }
+        return Column((np.where((magnitude > 0) & (magnitude <= SUBNORMAL), 0.0, values),), odd=odd)
+
+    @staticmethod
+    def integers(numbers: NDArray[np.int64]) -> Column:
+        """Integers of 64 bits, exactly."""
+        high = numbers.astype(np.float64)
+        if len(numbers) == 0 or np.abs(high).max() <= 2.0**53:
+            return Column((high,))
+        # 2**63 does not fit int64: step down to the double below, the rest is then positive and small.
+        high = np.where(high >= 2.0**63, np.nextafter(2.0**63, 0), high)
+        return Column((high, (numbers - high.astype(np.int64)).astype(np.float64)))
+
+    def __len__(self) -> int:
+        return len(self.parts[0])
+
+    def take(self, rows: NDArray[np.intp] | slice) -> Column:
+        """The column at these rows; what was odd is dropped (its owner decides those rows)."""
+        return Column(tuple(part[rows] for part in self.parts), self.unit)
+
+    def exact(self, row: int) -> Fraction:
+        if row in self.odd:
+            return self.odd[row]
+        return self.unit * sum((Fraction(float(part[row])) for part in self.parts), Fraction(0))
+
+    @cached_property
+    def near(self) -> Floats:
+        """``Σ parts`` in float64, without the unit."""
+        return (
+            self.parts[0]
+            if len(self.parts) == 1
+            else np.asarray(sum(self.parts[1:], self.parts[0]))
+        )
+
+    @cached_property
+    def size(self) -> Floats:
+        """``Σ |parts|`` in float64: what rounding errors are relative to."""
+        first, *rest = map(np.abs, self.parts)
+        return np.asarray(sum(rest, first))
+
+    @cached_property
+    def top(self) -> float:
+        """The largest ``size``."""
+        return float(self.size.max(initial=0.0))
+
+    @cached_property
+    def grid(self) -> int | None:
+        """An exponent g such that every part is a multiple of 2^g; None where no short one was found."""
+        if len(self.parts) > 1 or self.top >= 2.0**53:
+            return None
+        head = self.parts[0][:64]
+        return next((g for g in GRIDS if _on_grid(head, g) and _on_grid(self.parts[0], g)), None)
+
+
+def _flushes() -> bool:
+    """Whether this thread takes subnormal numbers for zero."""
+    return sys.float_info.min / 2 == 0.0
+
+
+def widened(values: NDArray[np.floating[Any]]) -> Floats:
+    """Float16, float32 or float64 numbers in float64, exactly, also where subnormal numbers are flushed to zero.
+
+    Example:
+        >>> float(widened(np.array(2.0**-149, dtype=np.float32))) == 2.0**-149
+        True
+    """
+    wide = values.astype(np.float64, copy=False)
+    if values.dtype != np.float32 or not _flushes():
+        return wide
+    magnitude = np.ascontiguousarray(values).view(np.int32).reshape(values.shape) & np.int32(
+        2**31 - 1
+    )
+    exact = np.copysign(magnitude.astype(np.float64) * 2.0**-149, wide)
+    return np.where(magnitude < 1 << 23, exact, wide)
+
+
+def is_exact_in_float64(number: Fraction) -> bool:
+    """Whether float64 holds the number, and every mode reads it as it is."""
+    return FORMATS["float64"].representable(number)
+
+
+def _on_grid(values: Floats, exponent: int) -> bool:
+    scaled = values if exponent == 0 else values * 2.0**-exponent
+    return bool((np.rint(scaled) == scaled).all())
+
+
+# --- a linear expression with integer coefficients ------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Integral:
+    """``scale · (constant + Σ coefficient · column)`` with integer coefficients of the columns' parts."""
+
+    coefficients: tuple[int, ...]
+    columns: tuple[Column, ...]
+    constant: int
+    scale: int
+    length: int
+
+    @staticmethod
+    def of(weighted: Weighted, constant: Fraction, length: int, multiple: int = 1) -> _Integral:
+        """The expression times the least positive integer that makes it integral (and is a multiple of this one)."""
+        factors = [c * column.unit for c, column in weighted]
+        scale = lcm(multiple, constant.denominator, *(f.denominator for f in factors))
+        coefficients = tuple(int(f * scale) for f in factors)
+        return _Integral(
+            coefficients, tuple(c for _, c in weighted), int(constant * scale), scale, length
+        )
+
+    def take(self, rows: NDArray[np.intp]) -> _Integral:
+        columns = tuple(column.take(rows) for column in self.columns)
+        return _Integral(self.coefficients, columns, self.constant, self.scale, len(rows))
+
+    @cached_property
+    def is_exact_in_floats(self) -> bool:
+        grids = [column.grid for column in self.columns]
+        if any(abs(k).bit_length() > 53 for k in (*self.coefficients, self.constant)):
+            return False
+        if any(grid is None for grid in grids):
+            return False
+        top = sum(
+            (abs(k) * Fraction(column.top) for k, column in self._pairs),
+            Fraction(abs(self.constant)),
+        )
+        return top < Fraction(2) ** (53 + min((g for g in grids if g is not None), default=0))
+
+    @property
+    def _pairs(self) -> zip[tuple[int, Column]]:
+        return zip(self.coefficients, self.columns, strict=True)
+
+    @cached_property
+    def _exponent(self) -> int:
+        """A shift that brings the largest coefficient to about one, so that none overflows."""
+        if self.is_exact_in_floats:
+            return 0
+        return max(1, *(abs(k).bit_length() for k in (*self.coefficients, self.constant))) - 1
+
+    def _rounded(self, k: int) -> float:
+        return float(Fraction(k, 1 << self._exponent))
+
+    @cached_property
+    def value(self) -> Floats:
+        """The value over 2**exponent, evaluated in float64."""
+        v = np.full(self.length, self._rounded(self.constant))
+        for k, column in self._pairs:
+            v += column.near if k == 1 << self._exponent else self._rounded(k) * column.near
+        return v
+
+    @cached_property
+    def _gamma(self) -> float:
+        parts = max((len(column.parts) for column in self.columns), default=1)
+        return (len(self.columns) + parts + 10) * UNIT_ROUNDOFF * (1 + 2.0**-10)
+
+    def _bound(self, sizes: Sequence[Floats | float]) -> Floats | float:
+        """γ Σ |coefficient| size + η. A coefficient that underflows counts as the smallest normal number."""
+        smallest = float(np.finfo(np.float64).tiny)
+        bound: Floats | float = max(abs(self._rounded(self.constant)), smallest)
+        for k, size in zip(self.coefficients, sizes, strict=True):
+            bound = bound + max(abs(self._rounded(k)), smallest) * size
+        return self._gamma * bound + UNDERFLOW
+
+    @property
+    def uniform_bound(self) -> float:
+        return float(self._bound([column.top for column in self.columns]))
+
+    @property
+    def row_bound(self) -> Floats:
+        return np.broadcast_to(
+            self._bound([column.size for column in self.columns]), (self.length,)
+        )
+
+    @property
+    def ratio(self) -> Fraction:
+        """``value · ratio`` is the expression as it was given."""
+        return Fraction(1 << self._exponent, self.scale)
+
+    def exact(self, row: int) -> Fraction:
+        """The exact value over 2**exponent."""
+        parts = (k * Fraction(float(p[row])) for k, column in self._pairs for p in column.parts)
+        return sum(parts, Fraction(self.constant)) / (1 << self._exponent)
+
+
+# --- error-free transformations -------------------------------------------------------------------------------------
+
+
+def _two_sum(a: Floats, b: Floats) -> tuple[Floats, Floats]:
+    s = a + b
+    t = s - a
+    return s, (a - (s - t)) + (b - t)
+
+
+def _halves(a: Floats | float) -> tuple[Floats | float, Floats | float]:
+    c = 134217729.0 * a
+    high = c - (c - a)
+    return high, a - high
+
+
+def _two_product(a: Floats | float, b: Floats) -> tuple[Floats, Floats]:
+    p = a * b
+    (ah, al), (bh, bl) = _halves(a), _halves(b)
+    return p, np.asarray(al * bl - (((p - ah * bh) - al * bh) - ah * bl))
+
+
+def expanded(parts: Sequence[Floats], factor: Floats) -> tuple[Floats, ...]:
+    """``(Σ parts) · factor``, exactly, in few parts; all are integers below 2^200."""
+    if len(parts) == 1 and np.abs(product := parts[0] * factor).max(initial=0.0) < 2.0**53:
+        return (product,)
+    first, second, *others = (
+        t for terms in zip(*(_two_product(p, factor) for p in parts), strict=True) for t in terms
+    )
+    high, low = _two_sum(first, second)
+    rest = []
+    for term in others:
+        low, error = _two_sum(low, term)
+        rest.append(error)
+    return (high, *(part for part in (low, *rest) if part.any()))
+
+
+def _pieces(k: int) -> list[float]:
+    """Doubles that add up to the integer exactly."""
+    pieces = []
+    while k:
+        pieces.append(float(k))
+        k -= int(pieces[-1])
+    return pieces
+
+
+def _products(piece: float, part: Floats) -> tuple[list[Floats], NDArray[np.bool_]]:
+    """Doubles that add up to the product, and the rows where they do so exactly.
+
+    The piece is an integer, so everything is a multiple of the last digit of the part.
+    """
+    if abs(piece) == 1.0:
+        return [piece * part], _is_safe(part)
+    product, error = _two_product(piece, part)
+    return [product, error], _is_safe(part) & (np.abs(product) < SAFE_HIGH)
+
+
+def _is_safe(part: Floats) -> NDArray[np.bool_]:
+    """Where neither a product with an integer nor its error can be subnormal, and where nothing overflows."""
+    size = np.abs(part)
+    return np.asarray((size < SAFE_HIGH) & ((size > SAFE_LOW) | (part == 0)))
+
+
+def _expansion(form: _Integral) -> tuple[list[Floats], NDArray[np.bool_]]:
+    """``scale · expression`` as a sum of doubles, and the rows where that sum is exact."""
+    safe = np.ones(form.length, dtype=np.bool_)
+    if any(abs(k).bit_length() > 800 for k in (*form.coefficients, form.constant)):
+        return [np.zeros(form.length)], ~safe
+    terms = [np.full(form.length, piece) for piece in _pieces(form.constant)]
+    for k, column in form._pairs:
+        for part in column.parts:
+            for piece in _pieces(k):
+                products, exact = _products(piece, part)
+                terms += products
+                safe &= exact
+    return terms or [np.zeros(form.length)], safe
+
+
+def _distilled(terms: list[Floats]) -> tuple[Floats, NDArray[np.bool_]]:
+    """The sum of the terms with the right sign, and the rows where that sign is certain."""
+    for _ in range(PASSES):
+        for i in range(1, len(terms)):
+            terms[i], terms[i - 1] = _two_sum(terms[i], terms[i - 1])
+        rest = np.sum(np.abs(terms[:-1]), axis=0) if len(terms) > 1 else np.zeros_like(terms[0])
+        decided = (rest == 0) | (np.abs(terms[-1]) > 2 * rest)
+        if decided.all():
+            break
+    correction = np.sum(terms[:-1], axis=0) if len(terms) > 1 else 0.0
+    return np.where(decided & (rest > 0), terms[-1] + correction, terms[-1]), decided
+
+
+def _settled(form: _Integral) -> tuple[Signs, Floats]:
+    """Exact signs, and values over 2**exponent good to a few ulps, whatever the cancellation."""
+    terms, safe = _expansion(form)
+    value, decided = _distilled(terms)
+    sign = np.sign(value).astype(np.int8)
+    value = np.ldexp(value, -form._exponent)
+    for row in np.flatnonzero(~(safe & decided)):
+        exact = form.exact(int(row))
+        sign[row], value[row] = (exact > 0) - (exact < 0), nearest(exact)
+    return sign, value
+
+
+def nearest(number: Fraction | float) -> float:
+    """The nearest float64, infinite where there is none."""
+    try:
+        return float(number)
+    except OverflowError:
+        return float("inf") if number > 0 else -float("inf")
+
+
+# --- signs and amounts ----------------------------------------------------------------------------------------------
+
+
+def _signs_and_values(form: _Integral) -> tuple[Signs, Floats]:
+    value = form.value
+    sign = np.sign(value)
+    if form.is_exact_in_floats:
+        return sign.astype(np.int8), value
+    # not (>) rather than (<=): NaN and infinity from overflow stay open
+    if not len(open_rows := np.flatnonzero(~(np.abs(value) > form.uniform_bound))):
+        return sign.astype(np.int8), value
+    bound = form.take(open_rows).row_bound
+    open_rows = open_rows[~(np.abs(value[open_rows]) > bound)]
+    sign[open_rows], value[open_rows] = (
+        _settled(form.take(open_rows)) if len(open_rows) else ((), ())
+    )
+    return sign.astype(np.int8), value
+
+
+def signs(weighted: Weighted, constant: Fraction, length: int) -> Signs:
+    """The exact sign (−1, 0, 1) of ``constant + Σ coefficient · column``, row by row.
+
+    Args:
+        weighted: pairs of coefficient and column.
+        constant: the constant of the expression.
+        length: the number of rows.
+
+    Example:
+        >>> x, y = Column((np.array([0.1, 0.1]),)), Column((np.array([0.2, 0.2]),))
+        >>> total = Column((np.array([0.3, 0.1 + 0.2]),))
+        >>> one = Fraction(1)
+        >>> signs([(one, x), (one, y), (-one, total)], Fraction(0), 2)  # float64 says 0.1 + 0.2 - (0.1 + 0.2) == 0
+        array([ 1, -1], dtype=int8)
+    """
+    with np.errstate(all="ignore"):
+        return _signs_and_values(_Integral.of(weighted, constant, length))[0]
+
+
+def amounts(weighted: Weighted, constant: Fraction, length: int) -> Floats:
+    """The value of the expression in float64, with the exact sign, row by row.
+
+    Zero means exactly zero; a value too small for float64 is the smallest float of its sign.
+    """
+    with np.errstate(all="ignore"):
+        return _amounts(_Integral.of(weighted, constant, length))
+
+
+def bounded_amounts(weighted: Weighted, constant: Fraction, length: int) -> tuple[Floats, Floats]:
+    """The same, and a bound of the error row by row."""
+    with np.errstate(all="ignore"):
+        form = _Integral.of(weighted, constant, length)
+        near = _amounts(form)
+        return near, _error(form, near)
+
+
+def _amounts(form: _Integral) -> Floats:
+    sign, value = _signs_and_values(form)
+    near = value if form.ratio == 1 else _times(value, form.ratio)
+    lost = np.flatnonzero(sign != np.sign(near))  # underflow
+    near[lost] = TINY * sign[lost]
+    return near
+
+
+def _times(value: Floats, ratio: Fraction) -> Floats:
+    """``value · ratio``, rounded once where numerator and denominator are doubles."""
+    if max(ratio.numerator, ratio.denominator).bit_length() <= 53:
+        return value * float(ratio.numerator) / float(ratio.denominator)
+    return value * nearest(ratio)
+
+
+def _error(form: _Integral, near: Floats) -> Floats:
+    """How far ``near`` can be from the expression."""
+    ratio = nearest(form.ratio)
+    if form.is_exact_in_floats and ratio == 1:
+        return np.zeros(form.length)
+    if not SAFE_LOW < ratio < SAFE_HIGH:
+        return np.full(form.length, np.inf)
+    error = 4 * UNIT_ROUNDOFF * np.abs(near) + UNDERFLOW
+    if not form.is_exact_in_floats:
+        error = error + form.row_bound * ratio * (1 + 2.0**-10)
+    return np.where(np.isfinite(near), error, np.inf)
+
+
+# --- new columns from old -------------------------------------------------------------------------------------------
+
+
+def total(
+    weighted: Weighted, constant: Fraction, length: int, multiple: int = 1
+) -> tuple[Column, NDArray[np.intp]]:
+    """``constant + Σ coefficient · column`` as a column, and the rows (near overflow) where it is not.
+
+    The unit of the column is 1 over a multiple of ``multiple``.
+    """
+    with np.errstate(all="ignore"):
+        form = _Integral.of(weighted, constant, length, multiple)
+        unit = Fraction(1, form.scale)
+        if form.is_exact_in_floats:
+            return Column((form.value,), unit), np.empty(0, dtype=np.intp)
+        terms, safe = _expansion(form)
+        return Column(tuple(np.where(safe, term, 0.0) for term in terms), unit), np.flatnonzero(
+            ~safe
+        )
+
+
+def select(choice: NDArray[np.intp], columns: Sequence[Column]) -> Column:
+    """Row by row the chosen one of several columns of the same unit."""
+    parts = [np.zeros(len(choice)) for _ in range(max(len(column.parts) for column in columns))]
+    for k, column in enumerate(columns):
+        chosen = choice == k
+        for i, part in enumerate(column.parts):
+            parts[i] = np.where(chosen, part, parts[i])
+    return Column(tuple(parts), columns[0].unit)

@@ -1,0 +1,429 @@
+"""Formulas over whole columns of exact numbers: where they hold, and where not, how far off each row is.
+
+The violation of a formula is 0 where it holds. For ``a·x ≤ b`` it is the amount ``a·x − b``; for ``and`` the largest
+violation of its parts, for ``or`` the smallest; ``not`` is moved inwards first. A strict comparison that fails by
+nothing, and ``x != y`` with equal sides, are violated by the smallest positive normal float.
+
+A comparison of Booleans and categories alone is a *choice*: it has no unit, and one that fails is violated by 1, or for
+Booleans by the count that is missing. An alternative of an ``or`` that needs another choice cannot be compared with
+one that does not, and is passed over as long as there is one that does not. So ``implies(sex == "M", rate <= 100)`` is
+violated by 80 where a man's rate is 180: it is not said that he might as well be no man. A part of an ``and`` that
+needs another choice makes all of it need one; what the other parts miss still counts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import reduce
+from math import inf, lcm
+from typing import Any, Generic, TypeVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiplexnet.errors import InputError
+from multiplexnet.geometry.magnitudes import down, up
+from multiplexnet.language.formula import (
+    And,
+    Apply,
+    Atom,
+    Bool,
+    Category,
+    Formula,
+    Iff,
+    Ite,
+    Linear,
+    Max,
+    Not,
+    Or,
+    Real,
+    Symbol,
+    Variable,
+    holds,
+    value,
+    variables,
+)
+from multiplexnet.verdicts.columns import (
+    TINY,
+    Column,
+    Floats,
+    Signs,
+    amounts,
+    bounded_amounts,
+    nearest,
+    select,
+    signs,
+    total,
+)
+
+__all__ = ["Bools", "ExactRows", "Functions", "amount", "in_domain", "largest_violation", "truth"]
+
+Bools = NDArray[np.bool_]
+Functions = Mapping[str, Callable[..., Any]]
+T = TypeVar("T")
+
+
+# --- rows: what a formula is evaluated on ---------------------------------------------------------------------------
+
+
+class ExactRows:
+    """Some rows of exact numbers, one column a variable; every other symbol is evaluated on first use.
+
+    Args:
+        columns: the column of each variable, all of the same length.
+        functions: for each opaque function a callable from float64 arrays to a float array, read as exact.
+        length: the number of rows (needed when there is no column).
+    """
+
+    def __init__(
+        self,
+        columns: Mapping[Variable, Column],
+        functions: Functions | None = None,
+        length: int | None = None,
+    ) -> None:
+        self.variables = columns
+        self.functions = functions or {}
+        self.length = len(next(iter(columns.values()))) if length is None else length
+        self.odd: set[int] = set()  # rows where Max and Ite have no column, or a function none
+        self.bad = np.zeros(self.length, dtype=np.bool_)  # some function gave no finite number
+        self._columns: dict[Symbol, Column] = dict(columns.items())
+        self._signs: dict[Linear, Signs] = {}
+
+    def take(self, index: NDArray[np.intp]) -> ExactRows:
+        """These rows alone."""
+        taken = ExactRows(
+            {v: column.take(index) for v, column in self.variables.items()},
+            self.functions,
+            len(index),
+        )
+        taken._columns |= {
+            s: self._columns[s].take(index) for s in self._columns if isinstance(s, Apply)
+        }
+        return taken
+
+    def column(self, symbol: Symbol) -> Column:
+        if symbol not in self._columns:
+            self._columns[symbol] = self._evaluated(symbol)
+        return self._columns[symbol]
+
+    def signs(self, linear: Linear) -> Signs:
+        if linear not in self._signs:
+            self._signs[linear] = signs(self._weighted(linear), linear.constant, self.length)
+        return self._signs[linear]
+
+    def amounts(self, linear: Linear) -> Floats:
+        return amounts(self._weighted(linear), linear.constant, self.length)
+
+    def bounded_amounts(self, linear: Linear) -> tuple[Floats, Floats]:
+        return bounded_amounts(self._weighted(linear), linear.constant, self.length)
+
+    def decided_singly(self, formula: Formula) -> set[int]:
+        """The rows where columns do not hold the numbers of the formula; known once it has been evaluated."""
+        mentioned = [v for v in self.variables if self.variables[v].odd]
+        if mentioned:
+            mentioned = [v for v in variables(formula) if v in mentioned]
+        return self.odd.union(*(self.variables[v].odd for v in mentioned))
+
+    def point(self, row: int) -> dict[Variable, Fraction]:
+        return {variable: column.exact(row) for variable, column in self.variables.items()}
+
+    def functions_at(self, row: int) -> Mapping[str, Callable[..., Fraction]]:
+        """The opaque functions at this row's arguments, as exact numbers."""
+        known: dict[str, dict[tuple[Fraction, ...], Fraction]] = {}
+        result = {
+            name: lambda *arguments, name=name: known[name][arguments] for name in self.functions
+        }
+        for symbol in [s for s in self._columns if isinstance(s, Apply)]:
+            arguments = tuple(value(a, self.point(row), result) for a in symbol.arguments)
+            known.setdefault(symbol.function, {})[arguments] = self._columns[symbol].exact(row)
+        return result
+
+    def _weighted(self, linear: Linear) -> list[tuple[Fraction, Column]]:
+        return [(c, self.column(symbol)) for symbol, c in linear.summands]
+
+    def _evaluated(self, symbol: Symbol) -> Column:
+        match symbol:
+            case Max(arguments):
+                return reduce(self._larger, self._totals(arguments))
+            case Ite(condition, then, otherwise):
+                return select(
+                    (~_truth(condition, self)).astype(np.intp), self._totals((then, otherwise))
+                )
+            case Apply(function, arguments):
+                return self._applied(function, arguments)
+        raise KeyError(symbol)
+
+    def _totals(self, linears: tuple[Linear, ...]) -> list[Column]:
+        """The expressions as columns of one unit; rows that have no such column become odd."""
+        parts = [(self._weighted(linear), linear.constant) for linear in linears]
+        denominators = [
+            f.denominator for weighted, k in parts for f in (k, *(c * x.unit for c, x in weighted))
+        ]
+        totals = [total(weighted, k, self.length, lcm(*denominators)) for weighted, k in parts]
+        self.odd |= {int(row) for _, rows in totals for row in rows}
+        return [column for column, _ in totals]
+
+    def _larger(self, first: Column, second: Column) -> Column:
+        second_wins = (
+            signs([(Fraction(1), second), (Fraction(-1), first)], Fraction(0), self.length) > 0
+        )
+        return select(second_wins.astype(np.intp), [first, second])
+
+    def _applied(self, function: str, arguments: tuple[Linear, ...]) -> Column:
+        if function not in self.functions:
+            raise InputError(
+                f"the rules call {function}(…): give the function, functions={{{function!r}: …}}"
+            )
+        values = np.asarray(
+            self.functions[function](*(self.amounts(a) for a in arguments)), dtype=np.float64
+        )
+        finite = np.isfinite(values)
+        self.bad |= ~finite
+        column = Column.floats(np.where(finite, values, 0.0))
+        self.odd |= column.odd.keys()
+        return column
+
+
+# --- truth ----------------------------------------------------------------------------------------------------------
+
+
+def _truth(formula: Formula, rows: ExactRows) -> Bools:
+    match formula:
+        case Atom(linear, relation):
+            sign = rows.signs(linear)
+            return sign <= 0 if relation == "<=" else sign < 0 if relation == "<" else sign == 0
+        case Not(argument):
+            return ~_truth(argument, rows)
+        case And(arguments):
+            return reduce(
+                np.logical_and,
+                (_truth(a, rows) for a in arguments),
+                np.ones(rows.length, dtype=np.bool_),
+            )
+        case Or(arguments):
+            return reduce(
+                np.logical_or,
+                (_truth(a, rows) for a in arguments),
+                np.zeros(rows.length, dtype=np.bool_),
+            )
+        case Iff(left, right):
+            return ~(_truth(left, rows) ^ _truth(right, rows))
+
+
+def truth(formula: Formula, rows: ExactRows) -> Bools:
+    """Whether the formula holds, row by row."""
+    result: Bools = _truth(formula, rows)
+    for row in rows.decided_singly(formula):
+        result[row] = holds(formula, rows.point(row), rows.functions_at(row))
+    return result & ~rows.bad
+
+
+def in_domain(variable: Variable, rows: ExactRows, *, ranges: bool = False) -> Bools:
+    """Whether the variable has a value of its domain: an integer in range; with ``ranges``, a real one in its range."""
+    match variable.domain:
+        case Real(lower, upper):
+            below = (
+                [] if lower is None or not ranges else [Atom(-Linear.of(variable) + lower, "<=")]
+            )
+            above = [] if upper is None or not ranges else [Atom(Linear.of(variable) - upper, "<=")]
+            return truth(And((*below, *above)), rows)
+        case domain:
+            values = domain.values
+    column = rows.column(variable)
+    first = up(Fraction(values[0]))
+    last = down(Fraction(values[-1]))
+    if first > last:  # no float64 lies in the domain
+        result = np.zeros(rows.length, dtype=np.bool_)
+    else:
+        with np.errstate(over="ignore"):
+            integers = np.rint(column.near * nearest(column.unit)).clip(first, last)
+        candidate = Variable("candidate", -1)
+        pair = ExactRows({variable: column, candidate: Column((integers,))}, length=rows.length)
+        result = truth(Atom(Linear.of(variable) - Linear.of(candidate), "=="), pair)
+    for row, number in column.odd.items():
+        result[row] = number.denominator == 1 and int(number) in values
+    return result
+
+
+# --- amounts --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class _Walk(Generic[T]):
+    """The violation of a formula and that of its negation, over any ordered values: arrays or exact ones."""
+
+    atom: Callable[[Atom], tuple[T, T]]
+    largest: Callable[[T, T], T]
+    smallest: Callable[[T, T], T]
+    nothing: T
+    infinite: T
+
+    def __call__(self, formula: Formula) -> tuple[T, T]:
+        match formula:
+            case Atom():
+                return self.atom(formula)
+            case Not(argument):
+                return self(argument)[::-1]
+            case And(arguments):
+                pairs = [self(a) for a in arguments]
+                return self._max(p for p, _ in pairs), self._min(n for _, n in pairs)
+            case Or(arguments):
+                pairs = [self(a) for a in arguments]
+                return self._min(p for p, _ in pairs), self._max(n for _, n in pairs)
+            case Iff(left, right):
+                (p, n), (q, m) = self(left), self(right)
+                both = self.largest(p, q)
+                neither = self.largest(n, m)
+                return self.smallest(both, neither), self.smallest(
+                    self.largest(p, m), self.largest(n, q)
+                )
+
+    def _max(self, values: Iterator[T]) -> T:
+        return reduce(self.largest, values, self.nothing)
+
+    def _min(self, values: Iterator[T]) -> T:
+        return reduce(self.smallest, values, self.infinite)
+
+
+def _is_choice(atom: Atom) -> bool:
+    """Whether the atom speaks of Booleans and categories alone."""
+    found = [symbol for symbol, _ in atom.linear.summands]
+    return bool(found) and all(
+        isinstance(s, Variable) and isinstance(s.domain, Bool | Category) for s in found
+    )
+
+
+def _is_count(atom: Atom) -> bool:
+    """Whether the atom speaks of Booleans alone, so that its amount is a number of them."""
+    return all(
+        isinstance(s, Variable) and isinstance(s.domain, Bool) for s, _ in atom.linear.summands
+    )
+
+
+@dataclass(frozen=True)
+class _Far:
+    """Violations row by row: whether another choice is needed, shape (N,), and amounts, shape (N,) or (2, N)."""
+
+    choice: Bools
+    amount: Floats
+
+    def largest(self, other: _Far) -> _Far:
+        return _Far(self.choice | other.choice, np.maximum(self.amount, other.amount))
+
+    def smallest(self, other: _Far) -> _Far:
+        """That without another choice; among equals the smaller amount."""
+        near = np.minimum(self.amount, other.amount)
+        near = np.where(self.choice < other.choice, self.amount, near)
+        near = np.where(other.choice < self.choice, other.amount, near)
+        return _Far(self.choice & other.choice, near)
+
+
+def _amounts(formula: Formula, rows: ExactRows, *, bounds: bool = False) -> Floats:
+    """Violations in float64, shape (N,). With ``bounds`` a lower and an upper bound of the exact ones, shape (2, N)."""
+
+    def distance(linear: Linear) -> tuple[Floats, Floats]:
+        """The value, and how far it is from zero; never 0."""
+        if not bounds:
+            near = rows.amounts(linear)
+            return near, np.maximum(np.abs(near), TINY)
+        near, error = rows.bounded_amounts(linear)
+        low = np.where(np.isfinite(error), np.maximum(np.abs(near) - error, TINY), TINY)
+        return near, np.stack([low, np.maximum(np.abs(near) + error, TINY)])
+
+    def atom(a: Atom) -> tuple[_Far, _Far]:
+        near, far = distance(a.linear)
+        obeyed = near <= 0 if a.relation == "<=" else near < 0 if a.relation == "<" else near == 0
+        turned = far if a.relation != "==" else np.full_like(far, TINY)
+        if _is_choice(a):
+            far = np.maximum(far, 1.0) if _is_count(a) else np.ones_like(far)
+            turned = np.maximum(turned, 1.0) if _is_count(a) else np.ones_like(far)
+        choice = np.full(rows.length, _is_choice(a))
+        return (
+            _Far(choice & ~obeyed, np.where(obeyed, 0.0, far)),
+            _Far(choice & obeyed, np.where(obeyed, turned, 0.0)),
+        )
+
+    shape = (2, rows.length) if bounds else (rows.length,)
+    nothing = _Far(np.zeros(rows.length, dtype=np.bool_), np.zeros(shape))
+    infinite = _Far(np.ones(rows.length, dtype=np.bool_), np.full(shape, inf))
+    return _Walk[_Far](atom, _Far.largest, _Far.smallest, nothing, infinite)(formula)[0].amount
+
+
+# An exact violation: whether another choice is needed, the amount, and whether there is one (a strict comparison can
+# fail by 0).
+_Exact = tuple[bool, Fraction | float, bool]
+
+
+def _larger(first: _Exact, second: _Exact) -> _Exact:
+    return first[0] or second[0], max(first[1], second[1]), first[2] or second[2]
+
+
+def _exact_amount(formula: Formula, rows: ExactRows, row: int) -> Fraction | float:
+    point = rows.point(row)
+    functions = rows.functions_at(row)
+    obeyed: _Exact = (False, Fraction(0), False)
+
+    def atom(a: Atom) -> tuple[_Exact, _Exact]:
+        v = value(a.linear, point, functions)
+        missed = abs(v) if a.relation == "==" else v
+        turned = Fraction(0) if a.relation == "==" else -v
+        if _is_choice(a):
+            missed, turned = (
+                max(far, Fraction(1)) if _is_count(a) else Fraction(1) for far in (missed, turned)
+            )
+        if holds(a, point, functions):
+            return obeyed, (_is_choice(a), turned, True)
+        return (_is_choice(a), missed, True), obeyed
+
+    return _Walk[_Exact](atom, _larger, min, obeyed, (True, inf, True))(formula)[0][1]
+
+
+def amount(formula: Formula, rows: ExactRows) -> Floats:
+    """How far each row is from obeying the formula: 0 exactly where it holds, infinity where a value is none."""
+    result = _amounts(formula, rows)
+    for row in rows.decided_singly(formula):
+        exact = nearest(_exact_amount(formula, rows, row))
+        result[row] = (
+            0.0 if holds(formula, rows.point(row), rows.functions_at(row)) else max(exact, TINY)
+        )
+    return np.where(rows.bad, inf, result)
+
+
+def largest_violation(
+    formula: Formula, rows: ExactRows, violating: NDArray[np.intp], floor: float = 0.0
+) -> Fraction | float:
+    """The exact largest violation among these rows (infinite where nothing could obey, as with the rule ``False``).
+
+    Float64 with error bounds leaves a few candidates, distinct rows of which are evaluated in fractions. ExactRows that
+    certainly violate by less than ``floor`` are passed over.
+    """
+    few = rows.take(violating)
+    with np.errstate(all="ignore"):
+        low, high = _amounts(formula, few, bounds=True)
+    singly = rows.decided_singly(formula)
+    odd = sorted(
+        few.odd | {k for k, row in enumerate(violating.tolist()) if row in singly}
+        if singly
+        else few.odd
+    )
+    low[odd], high[odd] = 0.0, 0.0
+    best = int(np.argmax(low))
+    candidates = np.flatnonzero((high > 0) & (high >= max(low[best], floor)))
+    if high[best] == low[best] == high.max() and len(candidates):
+        candidates = np.array([best])
+    chosen = [*_distinct(few, candidates).tolist(), *odd]
+    return max(
+        (_exact_amount(formula, rows, int(violating[k])) for k in chosen), default=Fraction(0)
+    )
+
+
+def _distinct(rows: ExactRows, index: NDArray[np.intp]) -> NDArray[np.intp]:
+    """The first of each group of equal rows."""
+    if len(index) < 2:
+        return index
+    cells = np.stack(
+        [part[index] for column in rows.variables.values() for part in column.parts], axis=1
+    )
+    return index[np.sort(np.unique(cells, axis=0, return_index=True)[1])]

@@ -1,0 +1,135 @@
+"""What was given for an input, as exact numbers: Python's and numpy's numbers, fractions, decimals, arrays, lists.
+
+One policy serves ``forward``, ``repair`` and the verdicts. A floating tensor has a dtype, and its numbers are what they
+are. Everything else is read as the exact number that it says: ``0.1`` is the float64 next to one tenth,
+``Fraction(1, 3)`` is a third, ``2**24 + 1`` is not ``2**24``. Nothing is rounded here.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterable
+from decimal import Decimal
+from fractions import Fraction
+from math import isfinite
+from numbers import Rational
+from typing import Any, cast
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiplexnet.errors import DtypeError, InputError, ShapeError
+from multiplexnet.verdicts.columns import Floats, is_exact_in_float64, widened
+
+__all__ = ["Exact", "fraction_of", "is_tensor", "numbers_of"]
+
+Exact = Floats | NDArray[np.object_]
+"""Numbers in float64, or, where that does not hold some of them, fractions."""
+
+
+def is_tensor(x: object) -> bool:
+    """Whether x is a torch tensor; torch is not imported to find out."""
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
+
+
+def numbers_of(value: Any, name: str) -> Exact:
+    """The numbers that were given for the input ``name``, in the shape in which they came.
+
+    Raises:
+        InputError: something that is no number, or a single number that is not finite.
+        DtypeError: complex numbers, or floats longer than float64.
+        ShapeError: lists of different lengths.
+
+    Example:
+        >>> numbers_of([1, 2.5], "u"), numbers_of(Fraction(1, 3), "u")
+        (array([1. , 2.5]), array(Fraction(1, 3), dtype=object))
+    """
+    if is_tensor(value):
+        value = value.detach().cpu().numpy()
+    if isinstance(value, list | tuple):
+        value = _array(value, name)
+    if isinstance(value, np.ndarray | np.generic) and not isinstance(value, float):
+        return _of_array(np.asarray(value), name)
+    return _joined([_number(value, name)], ())
+
+
+def fraction_of(number: Any) -> Fraction:
+    """One number of an array of :func:`numbers_of`; it is finite."""
+    return number if isinstance(number, Fraction) else _from_bits(float(number))
+
+
+def _array(value: Any, name: str) -> NDArray[Any]:
+    """Nested lists as an array of objects; arrays and tensors inside are taken apart."""
+    plain = [item.tolist() if hasattr(item, "tolist") else item for item in value]
+    try:
+        array = np.array(plain, dtype=object)
+    except ValueError:
+        array = np.array([[]], dtype=object)
+    if array.size and any(isinstance(item, list | tuple) for item in array.flat):
+        raise ShapeError(
+            f"input {name} is a list whose parts have different lengths: give one number for each row"
+        )
+    return array
+
+
+def _of_array(array: NDArray[Any], name: str) -> Exact:
+    kind = array.dtype.kind
+    if kind == "f" and array.dtype.itemsize <= 8:
+        return widened(array)
+    if kind == "b" or (kind in "iu" and all(abs(int(n)) <= 2**53 for n in _ends(array))):
+        return array.astype(np.float64)
+    if kind in "iu":
+        return _joined([Fraction(int(n)) for n in array.flat], array.shape)
+    if kind == "O":
+        return _joined([_number(item, name) for item in array.flat], array.shape)
+    if kind in "fc":
+        raise DtypeError(
+            f"input {name} has dtype {array.dtype}: give real numbers of float64 or less"
+        )
+    raise InputError(f"input {name} has dtype {array.dtype}; it must be numbers")
+
+
+def _ends(array: NDArray[Any]) -> tuple[Any, ...]:
+    return (array.min(), array.max()) if array.size else ()
+
+
+def _joined(numbers: Iterable[Fraction], shape: tuple[int, ...]) -> Exact:
+    found = list(numbers)
+    if all(map(is_exact_in_float64, found)):
+        return np.array([float(number) for number in found], dtype=np.float64).reshape(shape)
+    array = np.empty(len(found), dtype=object)
+    array[:] = found
+    return cast(Exact, array.reshape(shape))
+
+
+def _number(value: Any, name: str) -> Fraction:
+    if isinstance(value, complex | np.complexfloating):
+        raise DtypeError(f"input {name} is the complex number {value}; it must be a real number")
+    if isinstance(value, np.generic) and not isinstance(value, float):
+        return fraction_of(_of_array(np.asarray(value), name)[()])
+    if not isinstance(value, Rational | float | Decimal):
+        raise InputError(
+            f"input {name} is {_shown(value)}; it must be a number, or an array, list or tensor of numbers"
+        )
+    if isinstance(value, Rational):
+        return Fraction(int(value.numerator), int(value.denominator))
+    if not (isfinite(value) if isinstance(value, float) else value.is_finite()):
+        raise InputError(f"input {name} is {value}; it must be a finite number")
+    return _from_bits(value) if isinstance(value, float) else Fraction(value)
+
+
+def _from_bits(value: float) -> Fraction:
+    """The float as a fraction, by its bits: arithmetic on subnormal floats may be flushed to zero."""
+    bits = int(np.array(value, dtype=np.float64).view(np.int64))
+    exponent = bits >> 52 & 0x7FF
+    digits = bits & (1 << 52) - 1
+    magnitude = digits + (1 << 52 if exponent else 0)
+    scale = max(exponent, 1) - 1075
+    number = Fraction(magnitude) * Fraction(2) ** scale
+    return -number if bits < 0 else number
+
+
+def _shown(value: object) -> str:
+    text = repr(value)
+    return f"{text if len(text) <= 40 else text[:40] + '…'} ({type(value).__name__})"
