@@ -140,7 +140,17 @@ FAMILIES: dict[str, tuple[str, Inputs | None]] = {
     ),
     "lots, sum equals an input": (
         "u: input[10, 300]; " + lots(10, "sum(x) == u"),
-        halves("u", 10, 300),
+        uniform("u", 10, 300),
+    ),
+    "shares of an input of any size": (
+        "u: input[0, 300]; x: real[5]; all(0 <= v <= 100 for v in x); sum(x) == u; x[0] <= x[4]; "
+        "x[2] == 0 or x[4] >= 1",
+        lambda rows, dtype: {"u": (300 * torch.rand(rows) ** 9).to(dtype)},
+    ),
+    "two sums that share an output": (
+        "u: input[0, 20]; v: input[0, 20]; x: real[3]; all(0 <= w <= 20 for w in x); x[0] + x[1] == u; "
+        "x[1] + x[2] == v",
+        lambda rows, dtype: uniform("u", 0, 20)(rows, dtype) | uniform("v", 0, 20)(rows, dtype),
     ),
     "at most 3 of 30": ("x: bool[30]; sum(x) <= 3", None),
     "exactly 3 of 100": ("x: bool[100]; sum(x) == 3", None),
@@ -329,7 +339,7 @@ def test_z3_agrees_that_each_projection_is_the_set_of_points_with_a_value(name: 
     [
         "lots, sum at most an input",
         "lots, sum equals an input",
-        "at least 17 of 20 quantities",
+        "two sums that share an output",
         "whole numbers, a label and a real",
         "band that an input moves",
         "two inputs",
@@ -509,8 +519,18 @@ def test_inputs_that_leave_nothing_come_out_as_nan() -> None:
     assert not x[2].isnan().any()
 
 
-def test_an_input_off_the_grid_comes_out_as_nan() -> None:
+def test_an_input_off_the_grid_is_carried_by_one_output() -> None:
     rules = Rules("u: input[0, 18]; x: real; y: real; 0 <= x <= 9; 0 <= y <= 9; x + y == u")
+    layer = CascadeMap(compiled(rules, "float32"), torch.float32).eval()
+    u = torch.tensor([1.5, 2.0**-30, 1.1, 17.9, 1e-44, 0.0])
+    x = layer(torch.randn(6, 2), None, u.unsqueeze(-1))
+    assert rules.satisfied(x, u=u).all()
+    assert torch.equal(layer.nearest(x, u.unsqueeze(-1)), x)
+    assert (layer.log_prob(x, torch.zeros(6, 2), None, u.unsqueeze(-1)) > -torch.inf).all()
+
+
+def test_an_input_off_the_grid_comes_out_as_nan_where_no_output_can_carry_it() -> None:
+    rules = Rules("u: input[0, 18]; x: real; y: real; -9 <= x <= 9; 0 <= y <= 9; x + y == u")
     layer = CascadeMap(compiled(rules, "float32"), torch.float32).eval()
     x = layer(torch.randn(2, 2), None, torch.tensor([[1.5], [2.0**-30]]))
     assert x[0].sum() == 1.5

@@ -254,7 +254,7 @@ def test_a_band_that_an_input_moves_is_learned() -> None:
 
 
 def test_an_input_off_the_grid_names_the_row_and_the_helper() -> None:
-    rules = mx.Rules("u: input[0, 6]; x: real; y: real; 0 <= x <= 3; 0 <= y <= 3; x + y == u")
+    rules = mx.Rules("u: input[0, 6]; x: real; y: real; -3 <= x <= 3; 0 <= y <= 3; x + y == u")
     mux = mx.Multiplexer(rules).eval()
     given = torch.tensor([1.5, 1e-9])
     with pytest.raises(

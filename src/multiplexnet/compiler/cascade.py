@@ -18,7 +18,7 @@ from fractions import Fraction
 
 from multiplexnet.compiler.cascade_clauses import AtomClause, TooManyClauses, clauses_of
 from multiplexnet.compiler.cascade_grid import Grid, grid_of, power_at_least
-from multiplexnet.compiler.cascade_known import Bit, Known
+from multiplexnet.compiler.cascade_known import Bit, Form, Known
 from multiplexnet.compiler.cascade_options import sides_of, splits_of
 from multiplexnet.compiler.cascade_order import Elimination
 from multiplexnet.compiler.cascade_projection import Bucket
@@ -86,6 +86,7 @@ class Cascade:
         steps: in the order of computing.
         guards: what has to hold of the known values for a row to have any output.
         complete: whether every point of the grid that obeys is reached.
+        carried: outputs that are ``spacing · k`` plus what an input has beyond the grid, with that input in steps.
     """
 
     outputs: tuple[Variable, ...]
@@ -96,6 +97,7 @@ class Cascade:
     steps: tuple[Step, ...]
     guards: tuple[Clause, ...]
     complete: bool
+    carried: tuple[tuple[int, Form], ...] = ()
 
     @property
     def order(self) -> tuple[Variable, ...]:
@@ -274,6 +276,7 @@ class _Search:
             steps,
             (*grid.guards, *search.clauses),
             all(p.exact for p in search.projections),
+            tuple(sorted(grid.carried.items())),
         )
 
     def _refuse_empty(self, grid: Grid) -> None:

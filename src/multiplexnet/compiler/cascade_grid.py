@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 
+from multiplexnet.compiler.cascade_carriers import carriers_of
 from multiplexnet.compiler.cascade_clauses import AtomClause, Ends, ranges_of
 from multiplexnet.compiler.cascade_known import Form, Known, Whole, right_side
 from multiplexnet.compiler.cascade_rows import Clause, Range, Row, clause_of, row_of
@@ -34,6 +35,7 @@ class Grid:
         ranges: of all variables, in whole steps.
         clauses: what the rules say of them.
         guards: what they say of known values alone and the ranges of these take for granted.
+        carried: for an output that carries what an input has beyond the grid, this input in steps.
     """
 
     outputs: tuple[Variable, ...]
@@ -42,6 +44,7 @@ class Grid:
     ranges: Mapping[int, Range]
     clauses: tuple[Clause, ...]
     guards: tuple[Clause, ...]
+    carried: Mapping[int, Form]
 
 
 def grid_of(
@@ -70,7 +73,11 @@ def grid_of(
         step = _step(output, ends[output], form, least_steps.get(output, Fraction(0)))
         steps.append(step)
         ranges[number] = _range(ends[output], step, form)
-    builder = Builder(outputs, inputs, steps, ranges)
+    carriers = carriers_of(clauses, ends, dict(zip(outputs, steps, strict=True)), inputs)
+    carried = {outputs.index(output): own for output, own in carriers.items()}
+    for number in carried:  # x = h k + f with 0 ≤ f < h
+        ranges[number] = Range(ranges[number].lower - 1, ranges[number].upper)
+    builder = Builder(outputs, inputs, steps, ranges, carried)
     translated = [[builder.row(atom) for atom in clause] for clause in clauses]
     declared = ranges_of([], inputs)  # what rules say of inputs is no promise that they keep it
     ranges |= builder.known_ranges(declared, [row for clause in translated for row in clause])
@@ -79,7 +86,7 @@ def grid_of(
     )
     found = [clause_of(clause, ranges) for clause in translated]
     kept = tuple(dict.fromkeys(clause for clause in found if clause is not None))
-    return Grid(tuple(outputs), tuple(steps), tuple(builder.known), ranges, kept, guards)
+    return Grid(tuple(outputs), tuple(steps), tuple(builder.known), ranges, kept, guards, carried)
 
 
 def _on_grid(rows: Sequence[Row], ranges: dict[int, Range], outputs: int) -> Iterator[Clause]:
@@ -142,10 +149,12 @@ class Builder:
         inputs: Sequence[Variable],
         steps: Sequence[Fraction],
         ranges: dict[int, Range],
+        carried: Mapping[int, Form] | None = None,
     ) -> None:
         self._number = {variable: i for i, variable in enumerate(outputs)}
         self._input = {variable: i for i, variable in enumerate(inputs)}
         self._inputs, self._steps, self._ranges = inputs, steps, ranges
+        self._carried = carried or {}
         self.known: list[Known] = []
         self._place: dict[Known, int] = {}
 
@@ -165,13 +174,31 @@ class Builder:
                 number = self._number[symbol]  # type: ignore[index]
                 own[number] = c * self._steps[number]
         unit = min((_unit(c) for c in own.values()), default=Fraction(1))
-        coefficients = {number: int(c / unit) for number, c in own.items()}
-        right, strict = -atom.linear.constant / unit, atom.relation == "<"
-        if not given:
-            return row_of(coefficients, ceil(right) - 1 if strict else floor(right))
-        form, sign = _form(given, unit)
+        left = {number: int(c / unit) for number, c in own.items()}
+        self._carry(
+            left, given, {number: int(c / self._steps[number]) for number, c in own.items()}
+        )
+        right = -atom.linear.constant / unit
+        strict = atom.relation == "<"
+        if not any(given.values()):
+            return row_of(left, ceil(right) - 1 if strict else floor(right))
+        form, sign = _form({position: c for position, c in given.items() if c}, unit)
         added, bound = right_side(form, sign, right, strict)
-        return row_of(coefficients | {self._known(known): c for known, c in added.items()}, bound)
+        for known, c in added.items():
+            place = self._known(known)
+            left[place] = left.get(place, 0) + c
+        return row_of(left, bound)
+
+    def _carry(
+        self, left: dict[int, int], given: dict[int, int], factors: Mapping[int, int]
+    ) -> None:
+        """Writes h k + u − h r instead of h k for outputs that carry what an input has beyond the grid."""
+        for number in sorted(factors.keys() & self._carried.keys()):
+            form = self._carried[number]
+            position = form.terms[0][0]
+            whole = self._known(Whole(form))
+            given[position] = given.get(position, 0) + factors[number]
+            left[whole] = left.get(whole, 0) - left[number]
 
     def _known(self, known: Known) -> int:
         if known not in self._place:

@@ -15,7 +15,7 @@ Questions are first asked of real numbers, which is faster and enough if the ans
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
@@ -61,7 +61,13 @@ def proof_of(cascade: Cascade, clauses: Sequence[AtomClause], inputs: Sequence[V
         inputs: all inputs of the rules.
     """
     asked = _Questions(cascade)
-    builder = Builder(cascade.outputs, inputs, cascade.spacing, dict(enumerate(cascade.ranges)))
+    builder = Builder(
+        cascade.outputs,
+        inputs,
+        cascade.spacing,
+        dict(enumerate(cascade.ranges)),
+        dict(cascade.carried),
+    )
     builder.adopt(cascade.known)
     rows = [[builder.row(atom) for atom in clause] for clause in clauses]
     meant = len(builder.known) == len(cascade.known) and all(
@@ -141,38 +147,47 @@ class _Questions:
         Where a sum of inputs is rounded, the row may fail where the comparison holds, never the other way round.
         """
         self.count += 1
-        place = {v: i for i, v in enumerate(cascade.outputs)}
-        reals = {v: z3.Real(f"u{i}", self._context) for i, v in enumerate(inputs)}
-        names = self._names["whole"]
+        first = len(cascade.outputs)
+        reals = [z3.Real(f"u{i}", self._context) for i in range(len(inputs))]
+        names = self._names["whole"][first:]
+        wholes = {
+            known.form: name
+            for known, name in zip(cascade.known, names, strict=True)
+            if isinstance(known, Whole)
+        }
         total = self._number(atom.linear.constant)
         for symbol, c in atom.linear.summands:
-            if symbol in reals:
-                part = reals[symbol]
+            if symbol in inputs:
+                value = reals[list(inputs).index(symbol)]
             else:
-                number = place[symbol]  # type: ignore[index]
-                part = self._number(cascade.spacing[number]) * z3.ToReal(names[number])
-            total = total + self._number(c) * part
+                value = self._output(cascade.outputs.index(symbol), cascade, reals, wholes)  # type: ignore[arg-type]
+            total = total + self._number(c) * value
         holds = total < 0 if atom.relation == "<" else total <= 0
         solver = z3.Solver(ctx=self._context)
         solver.set("timeout", 1000 * SECONDS)
-        first = len(cascade.outputs)
-        wholes = {
-            known.form: names[first + i]
-            for i, known in enumerate(cascade.known)
-            if isinstance(known, Whole)
-        }
-        for i, known in enumerate(cascade.known):
-            if row.coefficient(first + i):
-                form = self._form(known.form, list(reals.values()))
-                solver.add(self._definition(known, names[first + i], form, wholes[known.form]))
-        exact = all(
-            known.form.is_exact
-            for i, known in enumerate(cascade.known)
-            if row.coefficient(first + i)
-        )
+        exact = True
+        for i, (known, name) in enumerate(zip(cascade.known, names, strict=True)):
+            exact = exact and (known.form.is_exact or not row.coefficient(first + i))
+            form = self._form(known.form, reals)
+            solver.add(self._definition(known, name, form, wholes[known.form]))
         written = self._row(row, "whole")
         solver.add(holds != written if exact else z3.And(written, z3.Not(holds)))
         return bool(solver.check() == z3.unsat)
+
+    def _output(
+        self,
+        number: int,
+        cascade: Cascade,
+        reals: Sequence[z3.ArithRef],
+        wholes: Mapping[Form, z3.ArithRef],
+    ) -> z3.ArithRef:
+        """An output: a multiple of its spacing, and what an input has beyond the grid if it carries that."""
+        unit = self._number(cascade.spacing[number])
+        value = unit * z3.ToReal(self._names["whole"][number])
+        form = dict(cascade.carried).get(number)
+        if form is None:
+            return value
+        return value + reals[form.terms[0][0]] - unit * z3.ToReal(wholes[form])
 
     def _definition(
         self, known: Whole | Bit, name: z3.ArithRef, form: z3.ArithRef, whole: z3.ArithRef

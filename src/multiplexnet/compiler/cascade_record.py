@@ -33,14 +33,18 @@ def record_of_cascade(cascade: Cascade) -> Record:
         "steps": [_step(step) for step in cascade.steps],
         "guards": [_clause(clause) for clause in cascade.guards],
         "complete": cascade.complete,
+        "carried": [[variable, _form(form)] for variable, form in cascade.carried],
     }
 
 
+def _form(form: Form) -> Record:
+    return [form.exponent, [list(term) for term in form.terms]]
+
+
 def _known(known: Known) -> Record:
-    form = [known.form.exponent, [list(term) for term in known.form.terms]]
     if isinstance(known, Whole):
-        return ["whole", form]
-    return ["bit", form, str(known.threshold), known.closed, known.subtracts]
+        return ["whole", _form(known.form)]
+    return ["bit", _form(known.form), str(known.threshold), known.closed, known.subtracts]
 
 
 def _step(step: Step) -> Record:
@@ -104,6 +108,11 @@ class _Reader:
             before.add(steps[-1].variable)
         if before != set(range(len(self._ranges))):
             raise ValueError("a cascade does not compute every output")
+        carried = tuple(
+            self._carried(item, spacing, hidden) for item in list_from(record["carried"])
+        )
+        if len({variable for variable, _ in carried}) < len(carried):
+            raise ValueError("an output that carries two inputs")
         found = Cascade(
             everything,
             hidden,
@@ -113,6 +122,7 @@ class _Reader:
             tuple(steps),
             guards,
             flag_from(record["complete"]),
+            carried,
         )
         if found.size >= EXACT:
             raise ValueError("numbers beyond 2^53")
@@ -125,7 +135,17 @@ class _Reader:
         return variable
 
     def _known(self, record: Record) -> Known:
-        kind, (exponent, terms), *rest = list_from(record)
+        kind, written, *rest = list_from(record)
+        form = self._form(written)
+        if kind == "whole" and not rest:
+            return Whole(form)
+        threshold, closed, subtracts = rest
+        if kind != "bit" or not 0 <= number_from(threshold) < 1:
+            raise ValueError("an unknown kind of known value")
+        return Bit(form, number_from(threshold), flag_from(closed), flag_from(subtracts))
+
+    def _form(self, record: Record) -> Form:
+        exponent, terms = list_from(record)
         pairs = tuple((whole_from(place), whole_from(c)) for place, c in list_from(terms))
         if (
             not pairs
@@ -135,13 +155,22 @@ class _Reader:
             raise ValueError("a form over inputs that there are not")
         if abs(whole_from(exponent)) > 1000:
             raise ValueError("a form out of all proportion")
-        form = Form(pairs, exponent)
-        if kind == "whole" and not rest:
-            return Whole(form)
-        threshold, closed, subtracts = rest
-        if kind != "bit" or not 0 <= number_from(threshold) < 1:
-            raise ValueError("an unknown kind of known value")
-        return Bit(form, number_from(threshold), flag_from(closed), flag_from(subtracts))
+        return Form(pairs, exponent)
+
+    def _carried(
+        self, record: Record, spacing: Sequence[Fraction], hidden: int
+    ) -> tuple[int, Form]:
+        variable, written = list_from(record)
+        form = self._form(written)
+        if not 0 <= whole_from(variable) < self._count - hidden:
+            raise ValueError(
+                "a hidden output, or none, that carries what an input has beyond the grid"
+            )
+        if not form.is_exact or Fraction(2) ** form.exponent != spacing[variable]:
+            raise ValueError(
+                "an output that carries something else than one input in its own steps"
+            )
+        return variable, form
 
     def _step(self, record: Record, before: set[int], hidden: int) -> Step:
         variable = whole_from(record["variable"])

@@ -713,7 +713,7 @@ class Multiplexer(Derived):
         """The inputs; those that outputs of a cascade have to add up to are rounded to the nearest that they can.
 
         Example:
-            >>> rules = Rules("u: input[0, 6]; x: real; y: real; 0 <= x <= 3; 0 <= y <= 3; x + y == u")
+            >>> rules = Rules("u: input[0, 6]; x: real; y: real; -3 <= x <= 3; 0 <= y <= 3; x + y == u")
             >>> mux = Multiplexer(rules, dtype=torch.bfloat16)
             >>> given = mux.on_grid(u=torch.tensor([0.1], dtype=torch.bfloat16))
             >>> bool((mux(torch.randn(1, 2).bfloat16(), **given).best().sum(-1) == given["u"]).all())

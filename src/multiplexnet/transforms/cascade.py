@@ -4,7 +4,8 @@ Rows are evaluated on whole numbers below 2^53 (below 2^24 in float32), so no su
 added, and ``⌈n / a⌉`` computed from the rounded quotient is right: n/a is whole and representable, or at least 1/a
 away from every whole number, which is more than the rounding of a quotient below 2^53. The value ``round(L + (U − L)
 σ)`` with ``0 ≤ σ ≤ 1`` is a whole number between L and U, fused or not, since rounding is monotone and L and U are
-numbers of the format that is computed in. ``h · k`` is a number of the format that comes out.
+numbers of the format that is computed in. ``h · k`` is a number of the format that comes out, and so is ``h · k + f`` of an output that carries what an
+input has beyond the grid (:mod:`~multiplexnet.compiler.cascade_carriers`).
 
 **Probabilities.** With z drawn from a logistic distribution around the raw value, ``k = round(L + (U − L)
 sigmoid(z))`` takes each whole number with a probability that is known in closed form, and the whole interval with
@@ -25,7 +26,7 @@ from torch.nn.functional import logsigmoid
 
 from multiplexnet.compiler.cascade import EXACT, Cascade, Step
 from multiplexnet.transforms.base import in_full_precision, precision_of
-from multiplexnet.transforms.cascade_known import known_values
+from multiplexnet.transforms.cascade_known import known_values, rest_of
 from multiplexnet.transforms.cascade_program import Program, program_of
 from multiplexnet.transforms.cascade_walk import Option, Walk, straight_through
 from multiplexnet.transforms.tables import Tabled
@@ -178,7 +179,7 @@ class CascadeMap(Tabled):
         It is −inf for x that disobey or do not lie on the grid. Gradients reach values and logits.
         """
         flat, own, known = self._flat(values, logits, inputs, differentiable=True)
-        given = self._steps(x)
+        given = self._steps(x, inputs)
         found = self._scored(given, own, known, flat[0].detach())
         total = found.log_q
         for variable, (lower, upper) in found.ends.items():
@@ -199,12 +200,23 @@ class CascadeMap(Tabled):
         """``sample``, and the log-probability of the options drawn, ``(*batch,)``, with gradients to the logits."""
         x = self.sample(values, logits, inputs, generator)
         flat, own, known = self._flat(values, logits, inputs, differentiable=True)
-        found = self._scored(self._steps(x.detach()), own, known, flat[0].detach())
+        found = self._scored(self._steps(x.detach(), inputs), own, known, flat[0].detach())
         return x, found.log_q.reshape(values.shape[:-1]).to(self.precision.computing)
 
-    def _steps(self, x: Tensor) -> Tensor:
+    def _steps(self, x: Tensor, inputs: Tensor | None) -> Tensor:
         """Outputs in steps, ``(D, B)``, in float64; whole numbers if they lie on the grid."""
-        return x.reshape(-1, self.in_values).t().double() / self.spacing.unsqueeze(-1)
+        flat = x.reshape(-1, self.in_values).t().double()
+        return self._with_rests(flat, inputs, -1.0) / self.spacing.unsqueeze(-1)
+
+    def _with_rests(self, x: Tensor, inputs: Tensor | None, sign: float = 1.0) -> Tensor:
+        """x ``(D, B)`` with what inputs have beyond the grid added to the outputs that carry it: no sum rounds."""
+        if not self.cascade.carried:
+            return x
+        assert inputs is not None
+        rows = inputs.detach().reshape(-1, inputs.shape[-1]).t()
+        rests = torch.stack([rest_of(form, rows) for _, form in self.cascade.carried]).to(x.dtype)
+        places = torch.tensor([variable for variable, _ in self.cascade.carried], device=x.device)
+        return x.index_add(0, places, rests, alpha=sign)
 
     def _scored(
         self, given: Tensor, logits: Tensor | None, known: list[Tensor], like: Tensor
@@ -294,8 +306,7 @@ class CascadeMap(Tabled):
 
     def _given(self, x: Tensor, inputs: Tensor | None) -> tuple[Tensor, list[Tensor]]:
         """Outputs as whole numbers ``(D, B)`` in the ranges of the variables."""
-        flat = x.detach().reshape(-1, self.in_values).t().double().nan_to_num(0.0)
-        whole = (flat / self.spacing.unsqueeze(-1)).round()
+        whole = self._steps(x.detach().nan_to_num(0.0), inputs).round()
         ranges = self.cascade.ranges[: self.in_values]
         cut = [row.clamp(r.lower, r.upper) for row, r in zip(whole.unbind(0), ranges, strict=True)]
         return torch.stack(cut).to(self.computing), self._known(inputs)
@@ -336,7 +347,7 @@ class CascadeMap(Tabled):
 
     def _shaped(self, x: Tensor, shape: torch.Size, inputs: Tensor | None) -> Tensor:
         """x ``(D, B)`` as ``(*batch, D)`` in the dtype of the layer; NaN where inputs are."""
-        found = x.t().to(self.precision.dtype).reshape(shape)
+        found = self._with_rests(x, inputs).t().to(self.precision.dtype).reshape(shape)
         if inputs is None or not self.cascade.known:
             return found
         return found.masked_fill(inputs.isnan().any(-1, keepdim=True), torch.nan)

@@ -22,7 +22,7 @@ from multiplexnet.compiler.cascade_known import Bit, Form, Known, Whole
 from multiplexnet.compiler.cascade_rows import Range
 from multiplexnet.geometry.magnitudes import down, up
 
-__all__ = ["known_values"]
+__all__ = ["known_values", "rest_of"]
 
 LARGEST = 2.0**52
 """Whole parts beyond this are not summed: the row is refused."""
@@ -51,6 +51,11 @@ def known_values(known: Sequence[Known], ranges: Sequence[Range], inputs: Tensor
     return found
 
 
+def rest_of(form: Form, inputs: Tensor) -> Tensor:
+    """``u − 2^e ⌊u / 2^e⌋`` of a form with one input, ``(B,)``, in float64, without rounding."""
+    return _Exact(inputs[form.terms[0][0]].double(), form.exponent).beyond()
+
+
 class _Parts:
     """The whole part of a form, and comparisons of its rest."""
 
@@ -69,6 +74,10 @@ class _Exact(_Parts):
         smooth = value / unit
         whole = towards_zero - self._negative.double()
         self.whole = whole.detach() + (smooth - smooth.detach()) if value.requires_grad else whole
+
+    def beyond(self) -> Tensor:
+        """What lies beyond the whole part, between 0 and a unit; for a form that is never negative."""
+        return self._rest
 
     def bit(self, bit: Bit) -> Tensor:
         unit = Fraction(2) ** self._exponent
