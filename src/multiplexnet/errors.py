@@ -448,7 +448,8 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
     Args:
         output: the output at which it exploded.
         allowed: how much was allowed.
-        what: of what: clauses of a projection, or options of an output.
+        what: of what: ``"clauses"`` of a projection, ``"options"`` of an output, or clauses of the rules as
+            ``"written"``.
     """
 
     def __init__(self, output: str, allowed: int, what: str = "clauses") -> None:
@@ -457,10 +458,12 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
         found = {
             "clauses": f"the rules without {output} have more than {allowed} clauses",
             "options": f"{output} has more than {allowed} options, given the outputs before it",
+            "written": f"the rules over {output} and others are more than {allowed} clauses when written as such",
         }[what]
+        more = "" if what == "written" else f", or allow more with budget=Budget({what}=…)"
         super().__init__(
             f"{found}. Drop or split rules that tie {output} to many others, name another order of the outputs with "
-            f"order=[…], give outputs narrower ranges, or allow more with budget=Budget({what}=…)"
+            f"order=[…], or give outputs narrower ranges{more}"
         )
 
 

@@ -28,10 +28,12 @@ from multiplexnet.exact.deadline import NEVER, PROJECTION, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import Bool, Category, Formula, Real, Variable
 
-__all__ = ["EXACT", "Budget", "Cascade", "Step", "cascade_of"]
+__all__ = ["EXACT", "WRITTEN", "Budget", "Cascade", "Step", "cascade_of"]
 
 EXACT = 2**53
 """Whole numbers below this are exact in float64, sums of them included as long as these stay below it."""
+WRITTEN = 10_000
+"""The most clauses that rules may have as they are written."""
 ROUNDS = 12
 """How often the grid is made coarser before that is given up."""
 
@@ -177,9 +179,9 @@ def cascade_of(
     """
     hidden = hidden or {}
     try:
-        clauses = clauses_of(formula, (budget or Budget()).clauses)
+        clauses = clauses_of(formula, WRITTEN)
     except TooManyClauses:
-        raise CascadeBudgetExceeded("nothing left out", (budget or Budget()).clauses) from None
+        raise CascadeBudgetExceeded(outputs[0].name, WRITTEN, "written") from None
     everything = (*(v for v in outputs if v not in hidden), *hidden)
     search = _Search(
         clauses, everything, tuple(inputs), form, hidden, order, budget or Budget(), deadline

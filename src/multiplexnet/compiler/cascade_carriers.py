@@ -1,7 +1,8 @@
 r"""Sums that have to equal an input which lies between the points of the grid: one output carries the rest.
 
-In ``x_1 + … + x_n == u`` with all x_i ≥ 0, on a grid of spacing h, let ``f = u − h ⌊u/h⌋`` be what u has beyond the grid. One of
-the outputs, the *carrier*, is ``x_n = h k_n + f``, the others are ``h k_i``, and ``Σ k_i = ⌊u/h⌋`` is exact.
+In ``x_1 + … + x_n == u`` with all x_i ≥ 0, on a grid of spacing h, let ``f = u − h ⌊u/h⌋`` be what u has beyond the
+grid. One of the outputs, the *carrier*, is ``x_n = h k_n + f``, the others are ``h k_i``, and ``Σ k_i = ⌊u/h⌋`` is
+exact.
 
 The carrier is a number of the format: if the spacing of the format at u is at least h, f is 0. If it is smaller, x_n is
 a multiple of it, and 0 ≤ x_n ≤ u, since no other summand is negative; all such multiples are numbers of the format.

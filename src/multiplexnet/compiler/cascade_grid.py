@@ -184,9 +184,9 @@ class Builder:
             return row_of(left, ceil(right) - 1 if strict else floor(right))
         form, sign = _form({position: c for position, c in given.items() if c}, unit)
         added, bound = right_side(form, sign, right, strict)
-        for known, c in added.items():
+        for known, times in added.items():
             place = self._known(known)
-            left[place] = left.get(place, 0) + c
+            left[place] = left.get(place, 0) + times
         return row_of(left, bound)
 
     def _carry(

@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import cast
 
 import z3
 
@@ -157,10 +158,11 @@ class _Questions:
         }
         total = self._number(atom.linear.constant)
         for symbol, c in atom.linear.summands:
-            if symbol in inputs:
-                value = reals[list(inputs).index(symbol)]
+            variable = cast(Variable, symbol)
+            if variable.is_input:
+                value = reals[list(inputs).index(variable)]
             else:
-                value = self._output(cascade.outputs.index(symbol), cascade, reals, wholes)  # type: ignore[arg-type]
+                value = self._output(cascade.outputs.index(variable), cascade, reals, wholes)
             total = total + self._number(c) * value
         holds = total < 0 if atom.relation == "<" else total <= 0
         solver = z3.Solver(ctx=self._context)

@@ -13,13 +13,13 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
-from multiplexnet.compiler.cascade import Budget, Cascade, cascade_of
-from multiplexnet.compiler.cascade_clauses import TooManyClauses, clauses_of
+from multiplexnet.compiler.cascade import WRITTEN, Budget, Cascade, cascade_of
+from multiplexnet.compiler.cascade_clauses import clauses_of
 from multiplexnet.compiler.cascade_grid import grid_of
 from multiplexnet.compiler.cascade_hidden import revealed
 from multiplexnet.compiler.cascade_rows import Clause, Range, Row
 from multiplexnet.compiler.components import Component, components, conjuncts
-from multiplexnet.errors import CascadeBudgetExceeded, CompileTimeout, MultiplexError
+from multiplexnet.errors import CompileTimeout, MultiplexError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import (
@@ -259,10 +259,7 @@ def _cases(formula: Formula) -> int:
 
 def _count(part: Part, inputs: Sequence[Variable], form: Format) -> int:
     """The number of terms that a part would have, as far as the ranges tell; at most ``FEW + 1``."""
-    try:
-        clauses = clauses_of(part.formula, Budget().clauses)
-    except TooManyClauses:
-        raise CascadeBudgetExceeded("nothing left out", Budget().clauses) from None
+    clauses = clauses_of(part.formula, WRITTEN)
     every = (*part.outputs, *(v for v, _ in part.hidden))
     grid = grid_of(clauses, every, inputs, form, {})
     discrete = [i for i, v in enumerate(part.outputs) if v.is_discrete]

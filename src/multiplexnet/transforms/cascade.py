@@ -4,8 +4,8 @@ Rows are evaluated on whole numbers below 2^53 (below 2^24 in float32), so no su
 added, and ``⌈n / a⌉`` computed from the rounded quotient is right: n/a is whole and representable, or at least 1/a
 away from every whole number, which is more than the rounding of a quotient below 2^53. The value ``round(L + (U − L)
 σ)`` with ``0 ≤ σ ≤ 1`` is a whole number between L and U, fused or not, since rounding is monotone and L and U are
-numbers of the format that is computed in. ``h · k`` is a number of the format that comes out, and so is ``h · k + f`` of an output that carries what an
-input has beyond the grid (:mod:`~multiplexnet.compiler.cascade_carriers`).
+numbers of the format that is computed in. ``h · k`` is a number of the format that comes out, and so is ``h · k + f``
+of an output that carries what an input has beyond the grid (:mod:`~multiplexnet.compiler.cascade_carriers`).
 
 **Probabilities.** With z drawn from a logistic distribution around the raw value, ``k = round(L + (U − L)
 sigmoid(z))`` takes each whole number with a probability that is known in closed form, and the whole interval with
