@@ -29,6 +29,7 @@ from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade_known import known_values, rest_of
 from multiplexnet.transforms.cascade_program import Program, program_of
 from multiplexnet.transforms.cascade_walk import Option, Walk, straight_through
+from multiplexnet.transforms.reading import read
 from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["CascadeMap"]
@@ -213,7 +214,7 @@ class CascadeMap(Tabled):
         if not self.cascade.carried:
             return x
         assert inputs is not None
-        rows = inputs.detach().reshape(-1, inputs.shape[-1]).t()
+        rows = self._rows(inputs.detach())
         rests = torch.stack([rest_of(form, rows) for _, form in self.cascade.carried]).to(x.dtype)
         places = torch.tensor([variable for variable, _ in self.cascade.carried], device=x.device)
         return x.index_add(0, places, rests, alpha=sign)
@@ -334,23 +335,34 @@ class CascadeMap(Tabled):
         return flat.t().contiguous(), own, self._known(inputs)
 
     def _known(self, inputs: Tensor | None) -> list[Tensor]:
+        """The known variables, ``(B,)`` each; NaN where an input cannot be read exactly, or not be carried."""
         if not self.cascade.known:
             return []
-        assert inputs is not None
+        rows = self._rows(inputs)
         ranges = self.cascade.ranges[len(self.cascade.outputs) :]
-        found = known_values(self.cascade.known, ranges, inputs.reshape(-1, inputs.shape[-1]).t())
-        return [value.to(self.computing) for value in found]
+        lost = rows.isnan().any(0)
+        if (
+            self.precision.dtype is not torch.float16
+        ):  # which keeps its subnormal numbers in every mode
+            for _, form in self.cascade.carried:
+                rest = rest_of(form, rows.detach())
+                lost = lost | ((rest != 0) & (rest.abs() < self.precision.tiny))
+        found = known_values(self.cascade.known, ranges, rows)
+        return [value.masked_fill(lost, torch.nan).to(self.computing) for value in found]
+
+    def _rows(self, inputs: Tensor | None) -> Tensor:
+        """Inputs as ``(I, B)`` in float64, exactly; NaN where they are subnormal in float64 itself."""
+        assert inputs is not None
+        known = read(inputs.reshape(-1, inputs.shape[-1]).t())
+        return known.low if known.rise is None else known.low.masked_fill(known.rise > 0, torch.nan)
 
     def scale(self, like: Tensor) -> Tensor:
         """The spacing, ``(D, 1)``, in the dtype of another tensor."""
         return self.spacing.to(like.dtype).unsqueeze(-1)
 
     def _shaped(self, x: Tensor, shape: torch.Size, inputs: Tensor | None) -> Tensor:
-        """x ``(D, B)`` as ``(*batch, D)`` in the dtype of the layer; NaN where inputs are."""
-        found = self._with_rests(x, inputs).t().to(self.precision.dtype).reshape(shape)
-        if inputs is None or not self.cascade.known:
-            return found
-        return found.masked_fill(inputs.isnan().any(-1, keepdim=True), torch.nan)
+        """x ``(D, B)`` as ``(*batch, D)`` in the dtype of the layer."""
+        return self._with_rests(x, inputs).t().to(self.precision.dtype).reshape(shape)
 
 
 @dataclass(frozen=True)

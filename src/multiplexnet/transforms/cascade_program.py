@@ -410,6 +410,8 @@ class Program:
         nothing = (width < 0).any(0)
         for guard in self.guards:
             nothing = nothing | ~tape.tensor(guard)
+        for value in known:
+            nothing = nothing | value.isnan()
         return values.masked_fill(nothing, torch.nan), tape
 
     def back(self, tape: Tape, sigma: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor | None]]:

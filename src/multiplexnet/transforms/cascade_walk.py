@@ -47,10 +47,12 @@ class Walk:
 
     @property
     def refused(self) -> Tensor:
-        """Where the inputs leave no output at all."""
+        """Where the inputs leave no output at all, or are not known."""
         nothing = torch.zeros_like(self._like, dtype=torch.bool)
         for clause in self._cascade.guards:
             nothing = nothing | ~self._any(clause)
+        for variable in range(len(self._cascade.outputs), len(self._cascade.ranges)):
+            nothing = nothing | self.values[variable].isnan()
         return nothing
 
     def full(self, number: Number) -> Tensor:
