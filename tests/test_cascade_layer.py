@@ -96,8 +96,11 @@ def test_a_cascade_can_be_insisted_on_and_its_order_named() -> None:
 # --- the contract of a layer ----------------------------------------------------------------------------------------
 
 
+BESIDE = LOTS + "; y: real; z: int[0, 3]; 0 <= y <= 1"
+
+
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("text", [LOTS, MIXED])
+@pytest.mark.parametrize("text", [LOTS, MIXED, BESIDE])
 def test_whatever_goes_in_obeys_in_all_dtypes(text: str, dtype: torch.dtype) -> None:
     rules = mx.Rules(text)
     mux = mx.Multiplexer(rules, dtype=dtype).eval()

@@ -580,7 +580,8 @@ class Multiplexer(Derived):
                 )
                 value += size * width
             else:
-                own = values if len(self._sizes) == 1 else values.index_select(-1, columns)
+                alone = len(self._sizes) == 1 and not self.cascades
+                own = values if alone else values.index_select(-1, columns)
             mine = logits[..., logit : logit + size] if self._logits[b] else None
             logit += self._logits[b]
             offset = getattr(self, f"offset_{b}", None)
