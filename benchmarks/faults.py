@@ -324,7 +324,7 @@ FAULTS = (
     Fault("cut of directions", "directions and ends of anchors may overflow", lambda: [
         (parametric, "FAR", torch.inf), (parametric, "LARGEST64", torch.inf)]),
     Fault("room in repair", "rows without room come back as they were", lambda: [
-        (repair, "refuse_roomless", _silent), (repair, "refuse_lost", _silent)]),
+        (repair, "refuse_unmoved", _silent)]),
     Fault("exact verdict", "Rules.satisfied decides by the signs of floats", lambda: [
         (exact, "_signs_and_values", _float_signs)]),
     Fault("cast", "a layer keeps its tables when it is cast", _uncast),

@@ -19,7 +19,7 @@ def changed_tables(subject: Subject) -> Iterator[Finding]:
     mux = subject.mux
     tables = {
         name: table
-        for name, table in mux.named_buffers()
+        for name, table in _tables(mux)
         if table.numel() and name.rpartition(".")[2] not in ARBITRARY
     }
     try:

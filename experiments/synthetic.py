@@ -1,21 +1,32 @@
 """Six rectangles: how much a density estimate gains from knowing where data can lie.
 
 Points of N(0, 25 I) are kept where they fall into one of six rectangles around the origin. What is known are eight
-rectangles, each a little longer: two of them hold no data, and all have an empty strip at their far end. Five methods:
+rectangles, each a little longer: two of them hold no data, and all have an empty strip at their far end. The methods:
 
+* ``uniform``, the trivial baseline: the uniform density on the eight rectangles, which needs no data at all;
 * ``vae``, a variational autoencoder that knows nothing, and ``dl2``, which pays for broken rules (weight 50);
-* ``multiplexnet-paper``, the model as published: p(k) is uniform, q(k|x) comes from the encoder, and all terms read the
-  same two raw values (intervals by the paper's map; turned rectangles, which it cannot reach exactly, by ours);
+* ``multiplexnet-paper``, the model as published, with the authors' map: the two raw values are a point of the plane.
+  Each term turns it into the frame of its rectangle, subtracts the lower ends, applies the paper's map of an interval
+  and turns the result back, in floats as they come. p(k) is uniform, q(k|x) comes from the encoder;
+* ``multiplexnet-shared-raw``, the same model with the maps of this library: intervals by the paper's map, turned
+  rectangles by the gauge map. All terms read the same two raw values, which are no point of the plane here;
 * ``multiplexnet``, ours: z → k → x is one generative model. The decoder gives p(k|z) and raw values for each term,
   and k is summed out. Several draws of z a row, more and smaller steps, the epoch chosen by the validation bound;
+* ``multiplexnet-inside``, the same with the noise inside the map: raw = mean + noise, then x = h_k(raw), with the
+  exact density of x given z. Every sample obeys, noise and all, and not only the means;
 * ``multiplexnet-density``, without a latent: a mixture over the terms of one law in the coordinates of their
   rectangles, which starts near the uniform one. Its likelihood is exact.
 
 A line of the results has ``elbo``, the proper −ELBO on test data, with every constant (log 2πσ² and log p(k)); ``nll``,
 the lesser of two bounds on the negative log-likelihood, by importance sampling from q(z|x) and by draws from the prior;
-``satisfied`` and ``prior_satisfied``, the fractions (0…1) of reconstructions and of prior samples that obey, exactly.
-What has to obey is what the decoder says, the mean of the Gaussian likelihood, as in the paper. The exact density has
-no gap (``elbo`` is ``nll``) and no reconstructions (``satisfied`` is of a second set of samples).
+``satisfied`` and ``prior_satisfied``, the fractions (0…1) of reconstructions and of prior samples that obey, exactly;
+``sample_satisfied``, the fraction of samples of the density that is scored; ``energy``, their energy distance to the
+test rows (0 for equal distributions), and ``means_energy``, that of the prior samples.
+
+As in the paper a reconstruction and a prior sample are what the decoder says, the mean of a Gaussian, whereas −ELBO and
+NLL belong to mean plus noise: ``sample_satisfied`` and ``energy`` judge the latter. Where the noise is inside the map,
+and for the exact densities, the two are the same. The exact densities have no gap (``elbo`` is ``nll``) and no
+reconstructions (``satisfied`` is of a second set of samples).
 """
 
 from __future__ import annotations
@@ -44,7 +55,16 @@ from torch.nn import functional as F
 import multiplexnet as mx
 from multiplexnet.transforms import PaperSeparable, Separable
 
-Method = Literal["vae", "dl2", "multiplexnet-paper", "multiplexnet", "multiplexnet-density"]
+Method = Literal[
+    "uniform",
+    "vae",
+    "dl2",
+    "multiplexnet-paper",
+    "multiplexnet-shared-raw",
+    "multiplexnet",
+    "multiplexnet-inside",
+    "multiplexnet-density",
+]
 METHODS: tuple[Method, ...] = get_args(Method)
 
 
@@ -103,6 +123,7 @@ EPOCHS = 75
 PUBLISHED = Recipe(rate=1e-2, steps=None, batch=128, draws=1, selects=False)
 OURS = Recipe(rate=3e-3, steps=1200, batch=128, draws=4, selects=True)
 DENSITY = Recipe(rate=0.1, steps=150, batch=1024, draws=1, selects=True)
+UNTRAINED = Recipe(rate=0.0, steps=0, batch=1, draws=1, selects=False)
 
 
 # --- data and rules --------------------------------------------------------------------------------------------------
@@ -246,7 +267,55 @@ class Model(nn.Module, ABC):
     def reconstructions(self, x: Tensor) -> Tensor: ...
 
     @abstractmethod
-    def samples(self, count: int) -> Tensor: ...
+    def samples(self, count: int) -> Tensor:
+        """What the decoder says for draws from the prior."""
+
+    def noisy(self, samples: Tensor) -> Tensor:
+        """Samples of the density that is scored, from what the decoder says."""
+        return samples
+
+
+class Uniform(Model):
+    """The uniform density on the known rectangles: what the rules alone are worth."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.areas = torch.tensor(
+            [(r.far - r.near) * 2 * r.side for r in KNOWN], dtype=torch.float64
+        )
+
+    def bound(self, x: Tensor, draws: int) -> Tensor:
+        return torch.full((len(x),), self.areas.sum().log().item())
+
+    def nll(self, x: Tensor, settings: Settings) -> float:
+        return float(self.areas.sum().log())
+
+    def reconstructions(self, x: Tensor) -> Tensor:
+        return self.samples(len(x))
+
+    def samples(self, count: int) -> Tensor:
+        index = torch.multinomial(self.areas, count, replacement=True)
+        frame = frames(torch.float64)
+        u = torch.rand(count, 2, dtype=torch.float64)
+        place = frame.low[index] + u * frame.width[index]
+        return torch.linalg.solve(frame.turn[index], place.unsqueeze(-1)).squeeze(-1)
+
+
+class Frames(NamedTuple):
+    """The coordinates of the known rectangles: ``turn @ x`` lies between ``low`` and ``low + width``."""
+
+    turn: Tensor
+    low: Tensor
+    width: Tensor
+
+
+@cache
+def frames(dtype: torch.dtype) -> Frames:
+    """In the order of KNOWN."""
+    turn = [[[r.c, r.s], [-r.s, r.c]] for r in KNOWN]
+    low = [[r.near, -r.side] for r in KNOWN]
+    width = [[r.far - r.near, 2 * r.side] for r in KNOWN]
+    return Frames(*(torch.tensor(values, dtype=dtype) for values in (turn, low, width)))
 
 
 class Posterior(NamedTuple):
@@ -330,6 +399,9 @@ class Autoencoder(Model):
     def samples(self, count: int) -> Tensor:
         return picked(*self.centres(torch.randn(count, self.latent)))
 
+    def noisy(self, samples: Tensor) -> Tensor:
+        return samples + torch.randn_like(samples) / math.sqrt(2 * PRECISION)
+
     def nll(self, x: Tensor, settings: Settings) -> float:
         draws = settings.importance // (
             1 if isinstance(self, Plain) else 5
@@ -401,7 +473,35 @@ class Plain(Autoencoder):
 
 
 class Published(Autoencoder):
-    """The paper's model: uniform p(k), q(k|x) from the encoder, and two raw values that all terms read."""
+    """The paper's model with the authors' map: uniform p(k), q(k|x) from the encoder, raw values in the plane."""
+
+    def __init__(self, draws: int) -> None:
+        super().__init__(features=2, choices=len(KNOWN), draws=draws)
+
+    def centres(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        frame = frames(torch.float32)
+        turned = torch.einsum("kij,...j->...ki", frame.turn, self.decoder(z))
+        inside = between(turned - frame.low, frame.width) + frame.low
+        x = torch.einsum("kji,...kj->...ki", frame.turn, inside)  # the turn is orthogonal
+        return x, x.new_full(x.shape[:-1], -math.log(len(KNOWN)))
+
+    def cost(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
+        centres, log_p = self.centres(z)
+        log_q = q.choice.log_softmax(-1)
+        return (log_q.exp() * (distance(x.unsqueeze(-2), centres) + log_q - log_p)).sum(-1)
+
+    def term(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
+        return q.choice
+
+
+def between(raw: Tensor, width: Tensor) -> Tensor:
+    """The paper's map into (0, width): ``width − softplus(k − softplus(raw))``, k so that −∞ goes to 0."""
+    k = width.expm1().log()
+    return width - F.softplus(k - F.softplus(raw))
+
+
+class SharedRaw(Autoencoder):
+    """The paper's model with our maps: uniform p(k), q(k|x) from the encoder, two raw values that all terms read."""
 
     def __init__(self, draws: int) -> None:
         super().__init__(features=2, choices=len(KNOWN), draws=draws)
@@ -441,6 +541,81 @@ class Conditional(Autoencoder):
             lambda c: distance(x.unsqueeze(-2), c), prior=branches.logits
         )
         return cost
+
+
+class Inside(Autoencoder):
+    """Ours with the noise inside the map: raw ~ N(mean, scale²) for the chosen term, then x = h_k(raw).
+
+    The density of x given z is that of raw over |det ∂x/∂raw|, for the one term that contains x. Neither raw nor the
+    determinant depends on a parameter, so that they cost one inverse a batch.
+    """
+
+    def __init__(self, draws: int) -> None:
+        super().__init__(features=5 * len(KNOWN), choices=0, draws=draws)
+        self.rules = layer(torch.float64)
+        ((_, self.maps),) = self.rules.block_maps()
+
+    def said(self, z: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """The logits of p(k|z), and the means and logarithms of the scales of every term's raw values."""
+        logits, places, log_scales = self.decoder(z).split_with_sizes(
+            [len(KNOWN), 2 * len(KNOWN), 2 * len(KNOWN)], -1
+        )
+        shape = (*z.shape[:-1], len(KNOWN), 2)
+        return logits, places.reshape(shape), log_scales.reshape(shape).clamp(-5.0, 3.0)
+
+    def log_likelihood(self, x: Tensor, z: Tensor) -> Tensor:
+        logits, places, log_scales = self.said(z)
+        term, raw, log_det = self.pulled(x)
+        index = term.expand(z.shape[:-1])[..., None, None].expand(*z.shape[:-1], 1, 2)
+        place = places.gather(-2, index).squeeze(-2)
+        log_scale = log_scales.gather(-2, index).squeeze(-2)
+        log_p = logits.log_softmax(-1).gather(-1, index[..., 0]).squeeze(-1)
+        standard = (raw - place) * (-log_scale).exp()
+        log_normal = (-standard.square() / 2 - log_scale - math.log(2 * math.pi) / 2).sum(-1)
+        return log_p + log_normal - log_det
+
+    @torch.no_grad()
+    def pulled(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """For every row the term that contains it, the raw values that lead there, and log |det| of the map."""
+        term = terms_of(x)
+        raw = self.maps.inverse(x.double(), term)
+        log_det = self.maps.forward_and_log_det(raw, term)[1]
+        return term, raw.float(), log_det.float()
+
+    def centres(self, z: Tensor) -> tuple[Tensor, Tensor]:
+        """Samples, not means: what obeys is what is scored."""
+        logits, places, log_scales = self.said(z)
+        raw = places + log_scales.exp() * torch.randn_like(places)
+        terms = torch.arange(len(KNOWN)).expand(logits.shape)
+        return self.maps(raw.double(), terms), logits.log_softmax(-1)
+
+    def term(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
+        return self.said(z)[0]
+
+    def noisy(self, samples: Tensor) -> Tensor:
+        return samples
+
+    def nll(self, x: Tensor, settings: Settings) -> float:
+        return self.from_posterior(x, settings.importance)
+
+
+@cache
+def rectangles_of_terms() -> tuple[int, ...]:
+    """For every term of the layer the number of its rectangle."""
+    ((_, maps),) = layer(torch.float64).block_maps()
+    found = []
+    for term in range(len(KNOWN)):
+        x, y = maps(torch.zeros(2, dtype=torch.float64), torch.tensor(term)).tolist()
+        found.append(max(range(len(KNOWN)), key=lambda k: KNOWN[k].c * x + KNOWN[k].s * y))
+    return tuple(found)
+
+
+def terms_of(x: Tensor) -> Tensor:
+    """For every row of data the term that contains it: rectangles share no point."""
+    directions = torch.tensor(
+        [(KNOWN[k].c, KNOWN[k].s) for k in rectangles_of_terms()], dtype=x.dtype
+    )
+    return (x @ directions.T).argmax(-1)
 
 
 class Law(nn.Module):
@@ -486,8 +661,7 @@ class Pulled:
     def __init__(self, rules: mx.Multiplexer, term: int, law: Law) -> None:
         ((_, self.maps),) = rules.block_maps()
         self.term, self.law = term, law
-        x, y = self.maps(torch.zeros(2, dtype=rules.dtype), torch.tensor(term)).tolist()
-        found = max(KNOWN, key=lambda rectangle: rectangle.c * x + rectangle.s * y)
+        found = KNOWN[rectangles_of_terms()[term]]
         self.turn = torch.tensor([[found.c, found.s], [-found.s, found.c]], dtype=rules.dtype)
         self.low = torch.tensor([found.near, -found.side], dtype=rules.dtype)
         self.width = torch.tensor([found.far - found.near, 2 * found.side], dtype=rules.dtype)
@@ -542,17 +716,23 @@ class Density(Model):
 
 def model_and_recipe(method: Method, rows: int, settings: Settings) -> tuple[Model, Recipe]:
     """What a method is, and how it is trained."""
-    recipe = PUBLISHED if method in ("vae", "dl2", "multiplexnet-paper") else OURS
-    recipe = OURS if settings.same_recipe else recipe
+    published = method in ("vae", "dl2", "multiplexnet-paper", "multiplexnet-shared-raw")
+    recipe = PUBLISHED if published and not settings.same_recipe else OURS
     match method:
+        case "uniform":
+            return Uniform(), UNTRAINED
         case "vae":
             return Plain(recipe.draws), recipe
         case "dl2":
             return Plain(recipe.draws, weight=50.0), recipe
         case "multiplexnet-paper":
             return Published(recipe.draws), recipe
+        case "multiplexnet-shared-raw":
+            return SharedRaw(recipe.draws), recipe
         case "multiplexnet":
             return Conditional(recipe.draws), recipe
+        case "multiplexnet-inside":
+            return Inside(recipe.draws), recipe
         case "multiplexnet-density":
             return Density(rows), DENSITY
 
@@ -564,6 +744,8 @@ def trained(run: harness.Run, data: Data, settings: Settings) -> Model:
     """The model of a run after its last or its best epoch."""
     rows = len(data.train)
     model, recipe = model_and_recipe(run.key["method"], rows, settings)
+    if recipe is UNTRAINED:
+        return model
     epochs, passes = settings.epochs or EPOCHS, recipe.passes(rows)
     steps = passes * math.ceil(rows / recipe.batch)
     optimizer = torch.optim.Adam(model.parameters(), settings.rate or recipe.rate)
@@ -605,18 +787,31 @@ def measured(
     step = max(1, AT_ONCE // len(x))
     bounds = [model.bound(x, draws=step).mean() for _ in range(math.ceil(settings.draws / step))]
     reconstructed, sampled = model.reconstructions(x), model.samples(len(x))
+    noisy = model.noisy(sampled)
     nll = model.nll(x, settings)
-    exact = isinstance(model, Density)
+    exact = isinstance(model, Density | Uniform)
     values = {
         "elbo": nll if exact else float(torch.stack(bounds).mean()),
         "nll": nll,
         "satisfied": float(rules().satisfied(reconstructed).double().mean()),
         "prior_satisfied": float(rules().satisfied(sampled).double().mean()),
+        "sample_satisfied": float(rules().satisfied(noisy).double().mean()),
+        "energy": energy_distance(noisy, x),
+        "means_energy": energy_distance(sampled, x),
     }
     return values, {
         "reconstructions": reconstructed[:1000].float(),
         "samples": sampled[:1000].float(),
     }
+
+
+def energy_distance(a: Tensor, b: Tensor) -> float:
+    """2 E|a − b| − E|a − a′| − E|b − b′|: 0 for equal distributions, about 2 E|a − a′| / n for two sets of n rows."""
+    a, b = a.double(), b.double()
+    between_sets, within_a, within_b = (
+        float(torch.cdist(*pair).mean()) for pair in ((a, b), (a, a), (b, b))
+    )
+    return 2 * between_sets - within_a - within_b
 
 
 def main(settings: Settings) -> None:
@@ -643,7 +838,20 @@ def main(settings: Settings) -> None:
 # --- table and pictures ----------------------------------------------------------------------------------------------
 
 COLOURS = dict(
-    zip(METHODS, ("tab:gray", "tab:orange", "tab:blue", "tab:red", "tab:green"), strict=True)
+    zip(
+        METHODS,
+        (
+            "black",
+            "tab:gray",
+            "tab:orange",
+            "tab:blue",
+            "tab:cyan",
+            "tab:red",
+            "tab:purple",
+            "tab:green",
+        ),
+        strict=True,
+    )
 )
 
 
@@ -658,7 +866,7 @@ def runs(
 
 def table(results: harness.Results, settings: Settings) -> Table:
     """Means over the seeds, with standard deviations."""
-    names = ("N", "method", "−ELBO", "NLL", "recon. %", "prior %", "s")
+    names = ("N", "method", "−ELBO", "NLL", "recon. %", "prior %", "samples %", "energy", "s")
     title = "Six rectangles: nats on test data (less is better), % that obey"
     shown = Table(title=title, box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     for number, name in enumerate(names):
@@ -667,11 +875,13 @@ def table(results: harness.Results, settings: Settings) -> Table:
         for method in settings.methods:
             lines = list(runs(results, settings, method, n))
             columns = {name: [line[name] for line in lines] for name in lines[0]}
-            shares = [
-                f"{100 * mean(columns[name]):.1f}" for name in ("satisfied", "prior_satisfied")
-            ]
+            obey = ("satisfied", "prior_satisfied", "sample_satisfied")
+            shares = [f"{100 * mean(columns[name]):.1f}" for name in obey]
+            energy = f"{mean(columns['energy']):.3f}"
             spread = [spreads(columns[name]) for name in ("elbo", "nll")]
-            shown.add_row(str(n), method, *spread, *shares, f"{mean(columns['seconds']):.0f}")
+            shown.add_row(
+                str(n), method, *spread, *shares, energy, f"{mean(columns['seconds']):.0f}"
+            )
         shown.add_section()
     shown.caption = f"No method can have less than {entropy():.3f}, the entropy of the truth."
     return shown

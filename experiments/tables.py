@@ -82,28 +82,38 @@ def same_recipe() -> str:
 
 
 def _densities(lines: Sequence[Line], *, published: bool) -> str:
-    order = ["vae", "dl2", "multiplexnet-paper", "multiplexnet", "multiplexnet-density"]
+    order = [
+        "uniform",
+        "vae",
+        "dl2",
+        "multiplexnet-paper",
+        "multiplexnet-shared-raw",
+        "multiplexnet",
+        "multiplexnet-inside",
+        "multiplexnet-density",
+    ]
     rows = []
     for n in sorted(first_seen(lines, "n")):
         for method in order:
             if own := chosen(lines, method=method, n=n):
                 cells = [spread(values(own, "elbo"), 2), f"{median(values(own, 'elbo')):.2f}"]
-                obey = [
-                    f"{mean(values(own, name, 100)):.1f}"
-                    for name in ("satisfied", "prior_satisfied")
-                ]
+                obey = [_mean(values(own, name, 100), 1) for name in OBEY]
+                energy = [_mean(values(own, name), 3) for name in ("energy", "means_energy")]
                 last = [PUBLISHED.get((method, n), "")] if published else []
-                rows.append([str(n), method, *cells, spread(values(own, "nll"), 2), *obey, *last])
-    head = [
-        "N",
-        "method",
-        "−ELBO",
-        "median",
-        "NLL",
-        "reconstructions obey %",
-        "prior samples obey %",
-    ]
+                rows.append(
+                    [str(n), method, *cells, spread(values(own, "nll"), 2), *obey, *energy, *last]
+                )
+    head = ["N", "method", "−ELBO", "median", "NLL", "reconstructions obey %", "prior means obey %"]
+    head += ["samples obey %", "energy distance", "of the means"]
     return table([*head, "original: −ELBO / NLL"] if published else head, rows)
+
+
+OBEY = ("satisfied", "prior_satisfied", "sample_satisfied")
+
+
+def _mean(found: Sequence[float], digits: int) -> str:
+    """The mean, or a dash where it was not measured."""
+    return f"{mean(found):.{digits}f}" if found else "–"
 
 
 def mnist() -> str:

@@ -29,6 +29,7 @@ STAGES: tuple[str, ...] = (
     "layer",
     "learning",
     "tools",
+    "playground",
     "__main__",
 )
 """From rules to command line; a file imports from its own stage and the stages before it."""
@@ -40,7 +41,9 @@ HOMES = {
     "polars": ("tools",),
     "pyarrow": ("tools.table_files",),
     "matplotlib": ("tools",),
-    "typer": ("tools.cli",),
+    "starlette": ("playground.server",),
+    "typer": ("tools.cli", "playground.command"),
+    "uvicorn": ("playground.server",),
     "rich": ("tools",),
 }
 """Where each heavy dependency may be imported at all."""

@@ -316,3 +316,19 @@ def test_other_modules_carry_it() -> None:
     assert torch.equal(other(h), model(h))
     called = torch.func.functional_call(model, dict(model.named_parameters()), (h,))
     assert torch.equal(called, model(h))
+
+
+def test_gradients_of_rules_with_inputs_under_vmap() -> None:
+    mux = Multiplexer(Rules("x: real; u: input[0, 1]\nx >= u or x <= -2"), dtype=torch.float64)
+
+    def best(raw: Tensor, u: Tensor) -> Tensor:
+        found: Tensor = mux(raw, u=u).best()
+        return found
+
+    raw, u = (
+        torch.randn(6, mux.in_features, dtype=torch.float64),
+        torch.rand(6, dtype=torch.float64),
+    )
+    jacobians = torch.vmap(torch.func.jacrev(best))(raw, u)
+    one_by_one = [torch.func.jacrev(best)(row, value) for row, value in zip(raw, u, strict=True)]
+    torch.testing.assert_close(jacobians, torch.stack(one_by_one))

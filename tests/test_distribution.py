@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from decimal import Decimal
 from fractions import Fraction
 from functools import cache
 from math import inf, log, nan
@@ -690,3 +691,20 @@ def test_a_flow_of_zuko_is_a_base() -> None:
         .exp()
     )
     assert float((density * area).sum().detach()) == pytest.approx(1, abs=5e-3)
+
+
+@pytest.mark.parametrize("value", [Fraction(1, 10), Decimal("0.1"), [0.5, Fraction(1, 3)], 10**20])
+def test_inputs_of_a_distribution_are_numbers_of_any_kind(value: Any) -> None:
+    mux = Multiplexer(Rules("x: real; u: input\nx <= u"))
+    base = torch.distributions.Normal(torch.zeros(1), torch.ones(1))
+    distribution = RulesDistribution(mux, base, inputs={"u": value})
+    x = distribution.sample((5,))
+    assert mux.rules.satisfied(x, u=value).all()
+
+
+@pytest.mark.parametrize("value", [None, "3", {}])
+def test_what_is_no_number_is_refused_by_a_distribution(value: Any) -> None:
+    mux = Multiplexer(Rules("x: real; u: input\nx <= u"))
+    base = torch.distributions.Normal(torch.zeros(1), torch.ones(1))
+    with pytest.raises(InputError):
+        RulesDistribution(mux, base, inputs={"u": value})

@@ -594,7 +594,7 @@ def test_repair_refuses_rows_without_room() -> None:
     """It once gave such rows back as they were, though they break the rules."""
     mux = Multiplexer(Rules("x: real; u: input\nx < u"))
     end = torch.finfo(torch.float32).min
-    with pytest.raises(InputError, match=r"for these values of u no term leaves room .* row 1"):
+    with pytest.raises(InputError, match=r"for these inputs no term leaves room .* row 1"):
         mux.repair(torch.zeros(2, 1), u=torch.tensor([1.0, end]))
     assert mux.repair(torch.tensor([[0.0]]), u=torch.tensor([1.0])).item() == 0
 
@@ -608,3 +608,41 @@ def test_points_with_huge_denominators_compile() -> None:
     """A product of numbers that int64 does not hold once ended in an OverflowError of numpy."""
     text = "x: real; y: real; u: input; v: input\n1e-290*y + 1*u + 1e-200*v <= 1e-300\nx <= 1e200*u\ny >= -1e-10*x"
     assert Rules(text).compile().blocks
+
+
+# --- what an attack on the merged mends found ------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("value", [1e-310, 5e-324, -1e-310])
+def test_numbers_that_are_subnormal_in_float64_are_no_zeros_while_flushing(
+    dtype: torch.dtype, value: float
+) -> None:
+    rule = "x >= u" if value > 0 else "x <= u"
+    mux = Multiplexer(Rules(f"x: real; u: input\n{rule}"), dtype=dtype).eval()
+    raw = torch.tensor([[-1e4], [1e4], [0.0]], dtype=dtype)
+    torch.set_flush_denormal(True)
+    try:
+        found = [mux(raw, u=value).best(), mux.repair(raw, u=value)]
+    finally:
+        torch.set_flush_denormal(False)
+    for x in torch.cat(found).flatten().double().tolist():
+        assert Fraction(x) >= Fraction(value) if value > 0 else Fraction(x) <= Fraction(value)
+
+
+def test_integers_are_refused_where_a_graph_is_recorded() -> None:
+    mux = Multiplexer(Rules("x: real; u: input\nx <= u"))
+    raw = torch.randn(2, 1)
+
+    def best(raw: Tensor, u: Tensor) -> Tensor:
+        found: Tensor = mux(raw, u=u).best()
+        return found
+
+    with pytest.raises(DtypeError, match=r"input u is no tensor of torch.float32: .*u=value.to"):
+        torch.vmap(best)(raw, torch.tensor([1, 2]))
+
+
+def test_a_decimal_beyond_all_floats_is_refused_at_once() -> None:
+    mux = Multiplexer(Rules("x: real; u: input\nx <= u"))
+    with pytest.raises(InputError, match="beyond all floats"):
+        mux(torch.zeros(1, 1), u=Decimal("1e999999999"))

@@ -32,6 +32,15 @@ TINY = (
     "--draws",
     "2",
 )
+VALUES = (
+    "elbo",
+    "nll",
+    "satisfied",
+    "prior_satisfied",
+    "sample_satisfied",
+    "energy",
+    "means_energy",
+)
 Fit = Callable[..., list[dict[str, Any]]]
 
 
@@ -97,7 +106,12 @@ def test_the_rules_are_eight_terms_that_share_no_point() -> None:
 
 
 def autoencoders() -> list[synthetic.Autoencoder]:
-    return [synthetic.Plain(1), synthetic.Published(1), synthetic.Conditional(1)]
+    return [
+        synthetic.Plain(1),
+        synthetic.Published(1),
+        synthetic.SharedRaw(1),
+        synthetic.Conditional(1),
+    ]
 
 
 @pytest.mark.parametrize("model", autoencoders(), ids=lambda model: type(model).__name__)
@@ -121,9 +135,8 @@ def test_both_bounds_agree_with_an_integral_where_there_is_one(
         assert model.from_posterior(x, 7) == pytest.approx(exact, rel=1e-5)
         assert model.from_prior(x, 30) == pytest.approx(exact, rel=1e-4)
         assert float(model.bound(x, 3).mean()) >= exact - 1e-4
-        if not isinstance(
-            model, synthetic.Published
-        ):  # its q(k|x) is uniform here, far from p(k|x)
+        chooses_by_encoder = isinstance(model, synthetic.Published | synthetic.SharedRaw)
+        if not chooses_by_encoder:  # q(k|x) of the encoder is uniform here, far from p(k|x)
             assert float(model.bound(x, 3).mean()) == pytest.approx(exact, rel=1e-5)
 
 
@@ -150,6 +163,60 @@ def test_the_exact_density_starts_uniform_integrates_to_one_and_samples_what_it_
             assert share == pytest.approx(float(mass[grid[:, axis] > least].sum()), abs=0.04)
 
 
+def test_noise_inside_the_map_has_an_exact_density_and_samples_that_obey() -> None:
+    torch.manual_seed(0)
+    model = synthetic.Inside(1).eval()
+    with torch.no_grad():
+        z = torch.randn(model.latent)
+        middles = -6.4 + 0.02 * (torch.arange(640, dtype=torch.float64) + 0.5)
+        grid = torch.cartesian_prod(middles, middles)
+        grid = grid[synthetic.rules().satisfied(grid)].float()
+        mass = model.log_likelihood(grid, z.expand(len(grid), -1)).double().exp() * 0.02**2
+        assert float(mass.sum()) == pytest.approx(1.0, abs=0.02)
+        centres, log_p = model.centres(z.expand(4000, -1))
+        samples = synthetic.picked(centres, log_p)
+        assert synthetic.rules().satisfied(samples).all()
+        assert torch.equal(model.noisy(samples), samples)
+        for axis, least in ((0, 3.0), (0, -1.0), (1, 0.0), (1, -3.0)):
+            share = float((samples[:, axis] > least).double().mean())
+            assert share == pytest.approx(float(mass[grid[:, axis] > least].sum()), abs=0.04)
+
+
+def test_every_row_of_data_belongs_to_the_term_whose_rectangle_holds_it() -> None:
+    x = synthetic.points(500, seed=4)
+    terms = synthetic.terms_of(x)
+    held = synthetic.layer(torch.float64).terms
+    for row, term in zip(x[:50].double(), terms[:50].tolist(), strict=True):
+        rules = mx.Rules(
+            f"x: real; y: real\n{synthetic.KNOWN[synthetic.rectangles_of_terms()[term]].text}"
+        )
+        assert rules.satisfied(row)
+    assert len(held) == len(set(synthetic.rectangles_of_terms()))
+
+
+def test_the_trivial_baseline_knows_the_rules_and_nothing_else() -> None:
+    model = synthetic.Uniform()
+    x = synthetic.points(10, seed=0)
+    assert model.bound(x, 1).tolist() == pytest.approx([math.log(28)] * 10, abs=1e-5)
+    samples = model.samples(3000)
+    assert float(synthetic.rules().satisfied(samples).double().mean()) > 0.99
+
+
+def test_the_authors_map_leaves_a_point_deep_inside_its_rectangle_where_it_is() -> None:
+    model = synthetic.Published(1)
+    x = torch.tensor([4.25, 0.0])
+    model.decoder = nn.Sequential(nn.Identity())
+    near = model.centres(x)[0][0]
+    assert float((near - x).abs().max()) < 0.2
+
+
+def test_the_energy_distance_of_equal_and_of_shifted_rows() -> None:
+    x = synthetic.points(800, seed=1)
+    assert synthetic.energy_distance(x, x) == pytest.approx(0.0, abs=1e-9)
+    assert synthetic.energy_distance(x, synthetic.points(800, seed=2)) < 0.02
+    assert synthetic.energy_distance(x + 3.0, x) > 0.5
+
+
 def test_dl2_pays_for_broken_rules_in_training_only() -> None:
     model = synthetic.Plain(1, weight=50.0)
     x = synthetic.points(10, seed=0)
@@ -171,7 +238,7 @@ def test_every_method_writes_its_line_and_the_pictures(
     lines = fit("--epochs", "2")
     assert [line["method"] for line in lines] == list(synthetic.METHODS)
     for line in lines:
-        assert list(line) == ["method", "n", "seed", "elbo", "nll", "satisfied", "prior_satisfied"]
+        assert list(line) == ["method", "n", "seed", *VALUES]
         assert line["nll"] <= line["elbo"]
         if line["method"].startswith("multiplexnet"):
             assert (line["satisfied"], line["prior_satisfied"]) == (1.0, 1.0)

@@ -11,6 +11,7 @@ import threading
 import time
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -327,3 +328,20 @@ def test_an_interrupt_ends_a_compilation(rules: str, tmp_path: Path) -> None:
         finally:
             process.kill()
     assert out == "interrupted\n"
+
+
+@pytest.mark.parametrize("seconds", [float("inf"), 10**400, Fraction(60), np.float32(60)])
+def test_any_positive_number_of_seconds_is_a_limit_or_none(seconds: Any) -> None:
+    assert Rules("x >= 1").compile(seconds=seconds).blocks
+
+
+@pytest.mark.parametrize("seconds", [0, -1, True, "60"])
+def test_other_seconds_are_refused(seconds: Any) -> None:
+    with pytest.raises(ValueError, match="it is a positive number, or None for no limit"):
+        Rules("x >= 1").compile(seconds=seconds)
+
+
+def test_progress_has_to_be_a_function() -> None:
+    progress: Any = 3
+    with pytest.raises(TypeError, match="progress = 3; it is a function of two arguments"):
+        Rules("x >= 1").compile(progress=progress)

@@ -14,7 +14,7 @@ def main() -> None:
     """Run the command line; without its libraries say how to install them."""
     _end_on_interrupt()
     try:
-        from multiplexnet.tools.cli import app
+        from multiplexnet.playground.command import app
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("typer", "rich"):
             raise

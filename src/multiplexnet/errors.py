@@ -31,6 +31,7 @@ __all__ = [
     "OutOfRangeError",
     "PlotError",
     "ProductError",
+    "QuestionError",
     "RangeError",
     "RecordError",
     "RuleSyntaxError",
@@ -288,6 +289,10 @@ class RecordError(MultiplexError, ValueError):
 
 class PlotError(MultiplexError, ValueError):
     """A picture that cannot be drawn, and why."""
+
+
+class QuestionError(MultiplexError, ValueError):
+    """A question to the playground that it cannot answer as it was put."""
 
 
 class DomainError(MultiplexError, ValueError):

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from math import inf
+from numbers import Real
 from threading import Event, Thread
 from time import monotonic
 from types import TracebackType
@@ -24,6 +25,8 @@ __all__ = ["NEVER", "SECONDS", "Deadline", "Phase", "Tell"]
 
 SECONDS = 60.0
 """How long compiling rules and building a layer may take unless told otherwise."""
+LONGEST = 1e9
+"""Seconds from which on there is no limit: some thirty years."""
 PAUSE = 0.05
 """Seconds between two interruptions of z3 once the time is over."""
 
@@ -107,13 +110,18 @@ class Deadline:
     """
 
     def __init__(self, seconds: float | None = None, progress: Tell | None = None) -> None:
-        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+        is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
+        if seconds is not None and not (is_number and seconds > 0):
             raise ValueError(
                 f"seconds = {seconds!r}; it is a positive number, or None for no limit"
             )
-        self.seconds = seconds
+        if progress is not None and not callable(progress):
+            raise TypeError(
+                f"progress = {progress!r}; it is a function of two arguments: what is being done, and how far it is"
+            )
+        self.seconds = float(seconds) if seconds is not None and seconds < LONGEST else None
         self._progress = progress
-        self._end = inf if seconds is None else monotonic() + seconds
+        self._end = inf if self.seconds is None else monotonic() + self.seconds
         self._phase = START
         self._doing = str(START)
         self._done = 0

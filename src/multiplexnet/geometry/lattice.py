@@ -166,7 +166,7 @@ def _lattice(
     if inverse is None:
         raise MagnitudeError(text(equalities, [v.name for v in outputs], "=="), Fraction(longest))
     pulled = _pulled_back(rows, found)
-    own = list(centres(pulled, Fraction(lp.FAR), deadline))
+    own = _own_centres(pulled, deadline)
     grids = _grids(
         found, inverse, _sizes(found, equalities, rows, pulled, deadline), pulled, own, form
     )
@@ -479,6 +479,15 @@ def _grid_anchor(
             if judged is not None and (best is None or judged < best[0]):
                 best = (judged, point)
     return best[1] if best is not None and best[0] < limit else None
+
+
+def _own_centres(rows: Rows, deadline: Deadline) -> list[Point]:
+    """Centres of the set, looked for further out if there are none near by."""
+    for reach in (Fraction(lp.FAR), Fraction(lp.FAR) ** 2):
+        found = list(centres(rows, reach, deadline))
+        if found:
+            return found
+    return []
 
 
 def _largest_cube(rows: Rows, deadline: Deadline) -> Iterator[Point]:

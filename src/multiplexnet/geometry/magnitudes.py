@@ -1,8 +1,8 @@
 """Numbers that float64 can compute with: rules are exact and may hold 1e400, the tables of a layer may not.
 
 The proofs of ``docs/understand/guarantee.md`` speak of relative errors, so a number of a table must neither overflow
-nor be so small that it loses digits. What is checked here, on exact numbers and with the rows at hand, no table has
-to check.
+nor be so small that it loses digits. What is checked here, on exact numbers and with the rows at hand, no table has to
+check.
 """
 
 from __future__ import annotations

@@ -104,7 +104,7 @@ class Choice:
         if self.given is None:
             logits = self.raw.new_zeros((*self.raw.shape[: -2 if self.per_term else -1], 1))
         else:
-            largest = torch.finfo(self.given.dtype).max
+            largest = _largest_logit(self.given.dtype)
             logits = self.given.clamp(-largest, largest)
         return logits if self.feasible is None else logits.masked_fill(~self.feasible, -torch.inf)
 
@@ -202,7 +202,7 @@ class Choice:
 
     def _ranked(self) -> Tensor:
         """The logits with NaN above −inf, so that a term that cannot be met is never chosen."""
-        smallest = torch.finfo(self.logits.dtype).min
+        smallest = -_largest_logit(self.logits.dtype)
         return torch.nan_to_num(self.logits, nan=smallest, posinf=torch.inf, neginf=-torch.inf)
 
     def sampled_index(self, generator: torch.Generator | None = None) -> Tensor:
@@ -211,7 +211,15 @@ class Choice:
         uniform = torch.rand(
             logits.shape, generator=generator, dtype=logits.dtype, device=logits.device
         )
-        return (logits - torch.log(-torch.log(uniform.clamp(1e-300, 1 - 1e-16)))).argmax(-1)
+        return (logits - torch.log(-torch.log(uniform.clamp(min=1e-30)))).argmax(-1)
+
+
+def _largest_logit(dtype: torch.dtype) -> float:
+    """Where logits are cut, so that −inf means a term that cannot be met and nothing else.
+
+    Within float32 for float64 too: ONNX's exporter makes plain numbers float32, and the end of float64 infinite.
+    """
+    return min(torch.finfo(dtype).max, torch.finfo(torch.float32).max)
 
 
 @dataclass(frozen=True)

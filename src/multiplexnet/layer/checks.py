@@ -27,6 +27,7 @@ from multiplexnet.verdicts.satisfaction import verdict
 
 __all__ = [
     "blocks_about_inputs",
+    "can_be_seen",
     "checked_function",
     "number_is_inside",
     "refuse_broken_inputs",
@@ -59,6 +60,11 @@ def _anywhere(mask: Tensor) -> bool | None:
         return bool(mask.any())
     except RuntimeError:  # vmap, the meta device, tensors that record what is done to them
         return None
+
+
+def can_be_seen(values: Tensor) -> bool:
+    """Whether the numbers of a tensor can be looked at: not while a graph is recorded."""
+    return _anywhere(values != values) is not None
 
 
 def whole_rows(x: Tensor) -> Tensor:

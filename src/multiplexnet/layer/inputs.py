@@ -10,6 +10,7 @@ in an equality or as the argument of a function, no neighbour will do, and the n
 from __future__ import annotations
 
 import math
+import struct
 from collections.abc import Iterable, Iterator, Sequence
 from decimal import Context
 from fractions import Fraction
@@ -23,7 +24,12 @@ from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.language.formula import Atom, Variable, symbols
-from multiplexnet.layer.checks import number_is_inside, refuse_out_of_range, refused_range
+from multiplexnet.layer.checks import (
+    can_be_seen,
+    number_is_inside,
+    refuse_out_of_range,
+    refused_range,
+)
 from multiplexnet.verdicts.given import Exact, fraction_of, numbers_of
 
 __all__ = ["Side", "input_tensor", "sides"]
@@ -101,10 +107,10 @@ def input_tensor(variable: Variable, value: Any, like: Tensor, side: Side) -> Te
                 f"input {variable.name} has dtype {value.dtype}; the layer works in {dtype}"
             )
         return refuse_out_of_range(variable, _expanded(variable, value.to(like.device), batch))
-    if isinstance(value, bool | int | float) and _is_short(
-        value, dtype
-    ):  # can be recorded in a graph, too
+    is_plain = isinstance(value, bool | int | float)
+    if is_plain and _is_short(value, dtype):  # can be recorded in a graph, too
         return refuse_out_of_range(variable, like.new_full((), value).expand(batch))
+    _refuse_in_graph(variable, value, dtype)
     numbers = numbers_of(value, variable.name)
     near = _held(numbers, dtype)
     if near is not None:
@@ -135,8 +141,29 @@ def _is_short(value: float, dtype: torch.dtype) -> bool:
     """Whether the dtype plainly holds a number: few digits, neither huge nor tiny."""
     if not -1e4 < value < 1e4:
         return False
+    if not abs(value) >= 2.0**-4:
+        return isinstance(value, int) or _is_zero(value)
     digits = value * 2.0**4
     return digits == math.floor(digits) and abs(digits) < 2 / torch.finfo(dtype).eps
+
+
+def _is_zero(value: float) -> bool:
+    """By its bits: where subnormal numbers are flushed, they compare equal to zero."""
+    if torch.compiler.is_compiling():
+        return value == 0
+    (bits,) = struct.unpack("<q", struct.pack("<d", value))
+    return bits in (0, -(2**63))
+
+
+def _refuse_in_graph(variable: Variable, value: Any, dtype: torch.dtype) -> None:
+    """Raises ``DtypeError`` where numbers would have to be looked at one by one and cannot be."""
+    unseen = isinstance(value, Tensor) and not can_be_seen(value)
+    if unseen or torch.compiler.is_compiling():
+        raise DtypeError(
+            f"input {variable.name} is no tensor of {dtype}: outside of a graph every number is looked at and taken as "
+            "exact, but while a graph is recorded (torch.compile, torch.export, torch.vmap) that cannot be done; "
+            f"convert it before, as in {variable.name}=value.to({dtype})"
+        )
 
 
 def _rounded(variable: Variable, numbers: Exact, dtype: torch.dtype, side: Side) -> Tensor:

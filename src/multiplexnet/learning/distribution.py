@@ -43,6 +43,7 @@ from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.learning.marginals import Law, bases_of, laws_of, reads_of
 from multiplexnet.transforms.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
+from multiplexnet.verdicts.given import numbers_of
 from multiplexnet.verdicts.satisfaction import verdict, violations
 
 __all__ = ["RulesConstraint", "RulesDistribution"]
@@ -101,7 +102,7 @@ class RulesDistribution(Distribution):
         self.base = base
         self.inputs = dict(inputs or {})
         known = mux.rules.scalar_inputs(self.inputs)
-        shape = torch.broadcast_shapes(*[torch.as_tensor(v).shape for v in known.values()])  # type: ignore[no-untyped-call]
+        shape = torch.broadcast_shapes(*[_shape_of(v, name) for name, v in known.items()])  # type: ignore[no-untyped-call]
         given = mux.input_columns(self.inputs, shape)
         self._factors = _possible(mux, given, tuple(_factors(mux, base, logits, given)))
         shapes = [shape, *(s for factor in self._factors for s in factor.batch_shapes())]
@@ -537,3 +538,8 @@ def _logits(logits: Tensor | None, sizes: Sequence[int]) -> list[Tensor | None]:
         )
     pieces = logits.split_with_sizes(wanted, -1)
     return [piece if size > 1 else None for size, piece in zip(sizes, pieces, strict=True)]
+
+
+def _shape_of(value: Any, name: str) -> tuple[int, ...]:
+    """The shape of what was given for an input: a tensor, or numbers of any kind."""
+    return tuple(value.shape) if isinstance(value, Tensor) else numbers_of(value, name).shape

@@ -1,4 +1,4 @@
-"""The command line: ``multiplexnet explain``, ``multiplexnet check`` and ``multiplexnet certify``.
+"""The command line: ``multiplexnet explain``, ``check``, ``certify``, ``playground`` and ``campaign``.
 
 Exit codes: 0 all is well; 1 rows that break the rules, rules that contradict each other, inputs without an output, a
 certificate that is refuted; 2 input that cannot be read; 130 interrupted; 141 nobody reads the output. With ``--json``
@@ -41,12 +41,12 @@ app = typer.Typer(
 # --- what every command shares --------------------------------------------------------------------------------------
 
 
-class _BadInput(MultiplexError):
+class BadInput(MultiplexError):
     """What the user gave cannot be used."""
 
 
 @contextmanager
-def _answering(as_json: bool) -> Iterator[None]:
+def answering(as_json: bool) -> Iterator[None]:
     """Errors become a message and exit code 2; a closed pipe ends the program quietly."""
     try:
         yield
@@ -151,7 +151,7 @@ def _load(path: Path) -> Any:
     try:
         return Rules.load(path)
     except (OSError, UnicodeDecodeError) as error:
-        raise _BadInput(
+        raise BadInput(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
 
@@ -178,7 +178,7 @@ def check(
     ] = None,
 ) -> None:
     """Which rows of TABLE break which rules, exactly. Exit code 0: none; 1: some; 2: bad input."""
-    with _answering(as_json):
+    with answering(as_json):
         from multiplexnet.tools.reports import check_json, check_text
         from multiplexnet.tools.table_files import estimated_rows
         from multiplexnet.tools.tables import check_table
@@ -252,7 +252,7 @@ def explain(
     ] = SECONDS,
 ) -> None:
     """What the rules in FILE mean: terms, ranges, contradictions. Exit code 1: some input, or all, has no output."""
-    with _answering(as_json):
+    with answering(as_json):
         from multiplexnet.tools.reports import explain_json, explain_text
 
         point = dict(_assignment(text) for text in at or ())
@@ -278,7 +278,7 @@ def _assignment(text: str) -> tuple[str, Fraction]:
     try:
         return name.strip(), Fraction(number.strip())
     except (ValueError, ZeroDivisionError):
-        raise _BadInput(f"--at {text}: write it as in --at limit=300") from None
+        raise BadInput(f"--at {text}: write it as in --at limit=300") from None
 
 
 def _draw(compiled: Any, path: Path, axes: Sequence[str] | None, at: dict[str, Fraction]) -> None:
@@ -287,7 +287,7 @@ def _draw(compiled: Any, path: Path, axes: Sequence[str] | None, at: dict[str, F
     try:
         plot_terms(compiled, axes, path, at=at)
     except OSError as error:
-        raise _BadInput(f"{path} cannot be written: {error.strerror or error}") from None
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
     print(f"drawn: {path}", file=sys.stderr)
 
 
@@ -307,7 +307,7 @@ def certify(
     ] = None,
 ) -> None:
     """Check the certificate in FILE again, without the compiler. Exit code 0: certified; 1: refuted; 2: unreadable."""
-    with _answering(as_json):
+    with answering(as_json):
         from rich.text import Text
 
         from multiplexnet.certificate.check import checked
@@ -319,7 +319,7 @@ def certify(
             certificate = Certificate.load(file)
             given = None if rules is None else written(rules)
         except OSError as error:
-            raise _BadInput(
+            raise BadInput(
                 f"{error.filename or file} cannot be read: {error.strerror or error}"
             ) from None
         report = checked(certificate, rules=given)

@@ -113,17 +113,17 @@ class Group(Tabled):
         if index is None:
             flat = values.index_select(-1, self.columns.flatten())
             return flat.reshape(*flat.shape[:-1], *self.columns.shape)
-        return values.gather(-1, rows_of(self.columns, self.entry[index]))
+        return values.gather(-1, rows_of(self.columns, rows_of(self.entry, index)))
 
     def chosen(self, index: Tensor | None) -> Tensor | None:
         """The rows of the table for chosen terms; the first for terms without a part."""
-        return None if index is None else self.entry[index]
+        return None if index is None else rows_of(self.entry, index)
 
     def spread(self, per_part: Tensor, index: Tensor | None, otherwise: float) -> Tensor:
         """A number per part, ``(*batch, T)`` or ``(*batch,)``, as one per term, ``otherwise`` where a term has none."""
         if index is None:
             return torch.where(self.present, per_part.index_select(-1, self.entry), otherwise)
-        return torch.where(self.present[index], per_part, otherwise)
+        return torch.where(rows_of(self.present, index), per_part, otherwise)
 
     def met(self, per_part: Tensor, index: Tensor | None) -> Tensor:
         """A verdict per part, shapes as in ``spread``, as one per term; a term without a part is met.
@@ -132,7 +132,7 @@ class Group(Tabled):
         """
         if index is None:
             return per_part.index_select(-1, self.entry) | ~self.present
-        return per_part | ~self.present[index]
+        return per_part | ~rows_of(self.present, index)
 
     def parameters_of(
         self, given: RunTimeValues, x: Tensor | None, index: Tensor | None

@@ -138,14 +138,19 @@ class Intervals(Transform):
     strict: Tensor
     underflow: Tensor
     step: Tensor
+    largest: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
         tables = {
             name: torch.from_numpy(table)
             for name, table in _tables(parts, torch.finfo(dtype).max).items()
         }
-        step = margin(3 * precision_of(dtype).tiny, len(parts), axes=2)
-        super().__init__(dtype, {**tables, "underflow": underflow_of(tables["rows"]), "step": step})
+        margins = {
+            "underflow": underflow_of(tables["rows"]),
+            "step": margin(3 * precision_of(dtype).tiny, len(parts), axes=2),
+            "largest": margin(LARGEST64, len(parts), axes=2),
+        }
+        super().__init__(dtype, {**tables, **margins})
         both = self.has.all(1)
         self.any_both = bool(both.any())
         self.any_one = bool((~both).any())
@@ -241,11 +246,11 @@ class Intervals(Transform):
         known = read(parameters)
         ends = self._ends(known, index)
         inside = ends.detach()
-        if (
-            self.may_overflow
-        ):  # an end of ±inf says what it should, but is no number to compute with
-            ends = ends.clamp(-LARGEST64, LARGEST64)
-            inside = inside.clamp(min=-LARGEST64)
+        if self.may_overflow:
+            # An end of ±inf says what it should, but is no number to compute with.
+            largest = self.largest[0]
+            ends = ends.clamp(-largest, largest)
+            inside = inside.clamp(min=-largest)
         if not attained:
             inside = self._inside(inside, index)
         elif known.small:

@@ -85,6 +85,7 @@ class ParametricGauge(Transform):
     underflow: Tensor
     tiny: Tensor
     least: Tensor
+    largest: Tensor
     kept: Tensor
     shrunk: Tensor
     grown: Tensor
@@ -98,6 +99,7 @@ class ParametricGauge(Transform):
             "underflow": underflow_of(tables["slack_rows"]),
             "tiny": margin(precision.tiny, count),
             "least": margin(LEAST, count),
+            "largest": margin(LARGEST64, count),
             "kept": margin(1 - SAFETY, count),
             "shrunk": margin(1 - 2 * precision.unit, count),
             "grown": margin(1 + precision.unit, count),
@@ -159,7 +161,9 @@ class ParametricGauge(Transform):
         q = finite(raw) * frame.scale
         if self.extreme:
             # q is arbitrary, and no row of it may overflow.
-            limit = (FAR * frame.slack.detach().amin(-1, keepdim=True)).clamp(max=LARGEST64 / 4)
+            limit = (FAR * frame.slack.detach().amin(-1, keepdim=True)).clamp(
+                max=self.largest[0] / 4
+            )
             q = q.clamp(-limit, limit)
         return frame, q
 
@@ -209,7 +213,8 @@ class ParametricGauge(Transform):
             low = torch.where(has_lower, lower, torch.where(has_upper, upper - away, -1.0))
             high = torch.where(has_upper, upper, torch.where(has_lower, lower + away, 1.0))
             if self.extreme:
-                low, high = (end.clamp(-LARGEST64, LARGEST64) for end in (low, high))
+                largest = self.largest[0, 0]
+                low, high = (end.clamp(-largest, largest) for end in (low, high))
             middle = (low / 2 + high / 2).clamp(-self.precision.largest, self.precision.largest)
             columns[j] = exactly(middle.to(self.precision.dtype).double(), middle)
             scales.append((high / 2 - low / 2).clamp(min=0))
@@ -221,7 +226,8 @@ class ParametricGauge(Transform):
         constant = self._at(self.step_constants[:, side, j], index)
         values = times(self.step_rows[:, side, j], known, index) + constant
         if self.extreme:
-            values = values.nan_to_num(nan=0.0, posinf=LARGEST64, neginf=-LARGEST64)
+            largest = self.largest[0, 0]
+            values = torch.where(values.isnan(), 0.0, values).clamp(-largest, largest)
         return values.amin(-1) if side else values.amax(-1)
 
     def _gauge(self, frame: Frame, q: Tensor, index: Tensor | None) -> Tensor:

@@ -27,6 +27,10 @@ Exact = Floats | NDArray[np.object_]
 """Numbers in float64, or, where that does not hold some of them, fractions."""
 
 
+LARGEST_EXPONENT = 5000
+"""Of a decimal; float64 ends at 308."""
+
+
 def is_tensor(x: object) -> bool:
     """Whether x is a torch tensor; torch is not imported to find out."""
     torch = sys.modules.get("torch")
@@ -116,7 +120,13 @@ def _number(value: Any, name: str) -> Fraction:
         return Fraction(int(value.numerator), int(value.denominator))
     if not (isfinite(value) if isinstance(value, float) else value.is_finite()):
         raise InputError(f"input {name} is {value}; it must be a finite number")
-    return _from_bits(value) if isinstance(value, float) else Fraction(value)
+    if isinstance(value, float):
+        return _from_bits(value)
+    if abs(value.adjusted()) > LARGEST_EXPONENT:  # as a fraction it would fill the memory
+        raise InputError(
+            f"input {name} is {_shown(value)}, beyond all floats: its exponent may be ±{LARGEST_EXPONENT:,} at most"
+        )
+    return Fraction(value)
 
 
 def _from_bits(value: float) -> Fraction:

@@ -1,0 +1,117 @@
+"""A row to check: which rule it breaks and by how much, and where ``repair`` moves it. Everything in float64."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from decimal import Decimal
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import torch
+
+from multiplexnet.errors import QuestionError
+from multiplexnet.playground.asked import Asked
+from multiplexnet.playground.layers import Situation, situation
+from multiplexnet.playground.library import Variable, number_text
+
+__all__ = ["judged", "repaired"]
+
+LEAST = 5e-324
+"""How a strict rule says that a row is on its boundary: the least number above 0."""
+
+DIGITS = 24
+
+
+def judged(asked: Asked) -> dict[str, Any]:
+    """Rule by rule whether the row obeys. Fields: ``text``, ``row`` and ``inputs`` (numbers by name)."""
+    there = _situation(asked)
+    return _verdict(there, _row(asked, there))
+
+
+def repaired(asked: Asked) -> dict[str, Any]:
+    """Where the row moves, and the verdict on it there. Fields as for :func:`judged`."""
+    there = _situation(asked)
+    before = _row(asked, there)
+    moved = there.layer.repair(torch.from_numpy(before), **there.input_tensors(1)).numpy()
+    names = [v.name for v in there.rules.outputs]
+    changed = [
+        name for name, old, new in zip(names, before[0], moved[0], strict=True) if old != new
+    ]
+    return {**_verdict(there, moved), "moved": changed}
+
+
+def _situation(asked: Asked) -> Situation:
+    there = situation(asked)
+    if there.rules.specification.functions:
+        raise QuestionError(
+            "the rules call functions, whose code the playground does not have: check the row in Python"
+        )
+    return replace(there, dtype="float64")
+
+
+def _row(asked: Asked, there: Situation) -> Any:
+    """The typed numbers as one row of float64."""
+    typed = asked.numbers("row")
+    if missing := [v.name for v in there.rules.outputs if v.name not in typed]:
+        raise QuestionError(f"{missing[0]} has no value: type a number")
+    numbers = [_stored(v, typed[v.name]) for v in there.rules.outputs]
+    return np.array([numbers], dtype=np.float64)
+
+
+def _stored(variable: Variable, number: Fraction) -> float:
+    try:
+        return float(number)
+    except OverflowError:
+        raise QuestionError(f"{variable.name} = {number_text(number)} is beyond float64") from None
+
+
+def _verdict(there: Situation, row: Any) -> dict[str, Any]:
+    rules, inputs = there.rules, there.input_tensors(1)
+    tensor = torch.from_numpy(row)
+    outside = [_outside(v, value) for v, value in zip(there.rules.outputs, row[0], strict=True)]
+    amounts = rules.violation(tensor, **inputs)[0].tolist()
+    told = [
+        {
+            "line": rule.line,
+            "text": rule.text,
+            "obeyed": amount == 0,
+            "amount": _amount(amount) if amount else None,
+        }
+        for rule, amount in zip(rules.specification.rules, amounts, strict=True)
+    ]
+    return {
+        "obeys": bool(rules.satisfied(tensor, **inputs)[0]),
+        "rules": [] if any(outside) else told,
+        "outside": [words for words in outside if words],
+        "row": {
+            v.name: repr(float(value)) for v, value in zip(there.rules.outputs, row[0], strict=True)
+        },
+        "stored": {
+            v.name: _digits(value) for v, value in zip(there.rules.outputs, row[0], strict=True)
+        },
+        "at": [float(row[0, column]) for column in there.columns],
+    }
+
+
+def _outside(variable: Variable, value: float) -> str | None:
+    if not variable.is_discrete or Fraction(value) in variable.domain.values:  # type: ignore[union-attr]
+        return None
+    values = variable.domain.values  # type: ignore[union-attr]
+    return (
+        f"{variable.name} = {value:g} is not one of the whole numbers {values[0]}, …, {values[-1]}"
+    )
+
+
+def _amount(amount: float) -> str:
+    return "on the boundary, which is excluded" if amount == LEAST else f"by {amount:.6g}"
+
+
+def _digits(value: float) -> str:
+    """The number that is stored, written out as far as a reader may want it."""
+    text = (
+        format(Decimal(value), "f")
+        if 1e-6 < abs(value) < 1e15 or value == 0
+        else str(Decimal(value))
+    )
+    return text if len(text) <= DIGITS else text[:DIGITS] + "…"

@@ -1,0 +1,78 @@
+"""What is known of rules: terms, blocks, ranges, contradictions, superfluous rules, and code that uses them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from multiplexnet import Rules
+from multiplexnet.playground.library import (
+    Bool,
+    Category,
+    Int,
+    Variable,
+    explain_json,
+    number_text,
+    term_text,
+)
+from multiplexnet.playground.snippets import snippets
+
+__all__ = ["verdict"]
+
+MOST_TERMS = 100
+"""How many terms of a block are listed."""
+
+MOST_BLOCKS = 50
+
+
+def verdict(text: str) -> dict[str, Any]:
+    """The explanation of the rules as ``multiplexnet explain --json`` gives it, shortened to what a page can show."""
+    rules = Rules(text)
+    explanation = rules.explain()
+    answer = explain_json(explanation)
+    answer["variables"] = [_variable(v) for v in rules.specification.variables]
+    answer["code"] = snippets(rules)
+    if explanation.compiled is not None:
+        sizes = [len(block.terms) for block in explanation.compiled.blocks]
+        answer["sizes"] = sizes
+        blocks = zip(answer["blocks"][:MOST_BLOCKS], explanation.compiled.blocks, strict=False)
+        answer["blocks"] = [_shortened(shown, block) for shown, block in blocks]
+    return answer
+
+
+def _shortened(shown: dict[str, Any], block: Any) -> dict[str, Any]:
+    terms = [
+        {**own, "text": term_text(term)}
+        for own, term in zip(shown["terms"][:MOST_TERMS], block.terms, strict=False)
+    ]
+    return {**shown, "terms": terms, "hidden": len(block.terms) - len(terms)}
+
+
+def _variable(variable: Variable) -> dict[str, Any]:
+    answer: dict[str, Any] = {
+        "name": variable.name,
+        "role": variable.role,
+        "kind": "real",
+        "labels": None,
+    }
+    match variable.domain:
+        case Int(lower, upper):
+            return {**answer, "kind": "int", "lower": str(lower), "upper": str(upper)}
+        case Bool():
+            return {
+                **answer,
+                "kind": "bool",
+                "labels": ["false", "true"],
+                "lower": "0",
+                "upper": "1",
+            }
+        case Category(labels):
+            return {
+                **answer,
+                "kind": "category",
+                "labels": list(labels),
+                "lower": "0",
+                "upper": str(len(labels) - 1),
+            }
+        case real:
+            ends = [None if end is None else number_text(end) for end in (real.lower, real.upper)]
+            return {**answer, "lower": ends[0], "upper": ends[1]}
