@@ -12,6 +12,8 @@ from fractions import Fraction
 from math import prod
 
 __all__ = [
+    "CascadeBudgetExceeded",
+    "CascadeError",
     "CompileTimeout",
     "ContradictionError",
     "CyclicFunctionError",
@@ -20,6 +22,7 @@ __all__ = [
     "EliminationError",
     "EqualityError",
     "GraphError",
+    "GridError",
     "InputError",
     "MagnitudeError",
     "MissingLibrary",
@@ -29,6 +32,7 @@ __all__ = [
     "PlotError",
     "ProductError",
     "QuestionError",
+    "RangeError",
     "RecordError",
     "RuleSyntaxError",
     "RuleTypeError",
@@ -438,3 +442,76 @@ class EliminationError(MultiplexError, RuntimeError):
             f"bounds of {', '.join(self.outputs)} with run-time values in them need {count} rows (allowed: {budget}): "
             "tie fewer of these outputs together, or take the run-time values out of the rules that do"
         )
+
+
+# --- cascades -------------------------------------------------------------------------------------------------------
+
+
+class CascadeBudgetExceeded(MultiplexError, RuntimeError):
+    """Rules whose projection onto fewer and fewer outputs grew beyond what it was given.
+
+    Args:
+        output: the output at which it exploded.
+        allowed: how much was allowed.
+        what: of what: ``"clauses"`` of a projection, ``"options"`` of an output, or clauses of the rules as
+            ``"written"``.
+    """
+
+    def __init__(self, output: str, allowed: int, what: str = "clauses") -> None:
+        self.output = output
+        self.allowed = allowed
+        found = {
+            "clauses": f"the rules without {output} have more than {allowed} clauses",
+            "options": f"{output} has more than {allowed} options, given the outputs before it",
+            "written": f"the rules over {output} and others are more than {allowed} clauses when written as such",
+        }[what]
+        more = "" if what == "written" else f", or allow more with budget=Budget({what}=…)"
+        super().__init__(
+            f"{found}. Drop or split rules that tie {output} to many others, name another order of the outputs with "
+            f"order=[…], or give outputs narrower ranges{more}"
+        )
+
+
+class CascadeError(MultiplexError, RuntimeError):
+    """Something that needs terms was asked of rules that are computed one output after another.
+
+    Args:
+        wanted: what was asked for.
+    """
+
+    def __init__(self, wanted: str) -> None:
+        super().__init__(
+            f"these rules are computed one output after another (a cascade), so there are no {wanted}. For learning, "
+            "take a loss of branches.best(), the exact -branches.log_prob(x), or an estimator on its own, as in "
+            'ScoreFunction()(branches, f); structure="terms" insists on terms'
+        )
+
+
+class RangeError(MultiplexError, ValueError):
+    """An output that others depend on and that the rules leave without ends.
+
+    Args:
+        output: its name.
+        lower: the lower end that was found, if any.
+        upper: the upper end that was found, if any.
+    """
+
+    def __init__(self, output: str, lower: Fraction | None, upper: Fraction | None) -> None:
+        self.output = output
+        missing = [name for name, end in (("lower", lower), ("upper", upper)) if end is None]
+        super().__init__(
+            f"{output} depends on other outputs, and the rules give it no {' and no '.join(missing)} end: a cascade "
+            f"needs one to choose its grid. Add a rule such as `-1000 <= {output} <= 1000`"
+        )
+
+
+class GridError(MultiplexError, ValueError):
+    """Rules that no point of the grid obeys, or that need a grid finer than exact sums allow.
+
+    Args:
+        reason: what was found, and what to do.
+    """
+
+    def __init__(self, reason: str) -> None:
+        self.reason = reason
+        super().__init__(reason)

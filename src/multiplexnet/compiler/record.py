@@ -8,7 +8,7 @@ strings and whole numbers. Reading one runs no code, takes nothing for what it d
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from typing import Any
@@ -224,15 +224,17 @@ def specification_from(record: Record) -> Specification:
         return Specification(variables, rules, functions, text_from(record["text"]))
 
 
-def compiled_from(record: Record, specification: Specification) -> Compiled:
-    """The compiled terms that were recorded for this specification.
+def compiled_from(
+    record: Record, specification: Specification, apart: Collection[Variable] = ()
+) -> Compiled:
+    """The compiled terms that were recorded for this specification; outputs that stand ``apart`` are in no block.
 
     Raises:
         RecordError: the record is not one, or its blocks do not fit together.
     """
     with reading("compiled rules"):
         reader = RecordReader(specification.variables, specification.functions)
-        blocks = reader.blocks(record["blocks"], record["inner"])
+        blocks = reader.blocks(record["blocks"], record["inner"], apart)
         sound, complete, solver, checks = record["certificate"]
         return Compiled(
             specification.outputs,
@@ -334,8 +336,10 @@ class RecordReader:
         self.functions: set[str] = set()
         self.inner: list[Block] = []
 
-    def blocks(self, records: Record, inner: Record) -> tuple[Block, ...]:
-        """Blocks that hold every output once, and the inner ones they go on in.
+    def blocks(
+        self, records: Record, inner: Record, apart: Collection[Variable] = ()
+    ) -> tuple[Block, ...]:
+        """Blocks that hold every output once, but for those ``apart``, and the inner ones they go on in.
 
         Raises:
             ValueError, TypeError: something does not fit.
@@ -344,7 +348,8 @@ class RecordReader:
             self.inner.append(self._block(record))
         found = tuple(map(self._block, list_from(records)))
         placed = [v for block in found for v in block.outputs]
-        if sorted(v.index for v in placed) != [v.index for v in self._variables if not v.is_input]:
+        wanted = [v.index for v in self._variables if not v.is_input and v not in apart]
+        if sorted(v.index for v in placed) != wanted:
             raise ValueError("the blocks do not hold every output once")
         return found
 

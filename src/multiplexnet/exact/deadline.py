@@ -63,6 +63,12 @@ CONTRADICTION = Phase(
 )
 TERMS = Phase("finding the terms of", "terms", FEWER)
 DECOMPOSITION = Phase("decomposing", "terms", FEWER)
+PROJECTION = Phase(
+    "projecting the rules onto the outputs before",
+    "clauses",
+    "name another order of the outputs with order=[…], give them narrower ranges, or drop or split rules that tie many "
+    "of them together",
+)
 PROOF = Phase("proving that the terms say what the rules say", "proofs", FEWER)
 INPUTS = Phase(
     "looking for inputs without an output", "blocks", "declare narrower ranges of the inputs"

@@ -10,9 +10,10 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from multiplexnet.errors import NestedError, ProductError
+from multiplexnet.errors import CascadeError, NestedError, ProductError
 from multiplexnet.layer.checks import refuse_lost, whole_rows
 from multiplexnet.transforms.base import in_full_precision
+from multiplexnet.transforms.cascade_choice import CascadeChoice
 from multiplexnet.transforms.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
 
@@ -230,6 +231,7 @@ class Branches:
         batch: the leading shape.
         max_terms: how many combinations of terms are written out at most.
         order: where each output stands when the blocks are laid side by side, if that is known already.
+        cascades: parts of the outputs that are computed one after another, after the blocks.
 
     With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
     a *term* is a combination of one term per block, the last block running fastest.
@@ -239,6 +241,16 @@ class Branches:
     batch: torch.Size
     max_terms: int
     order: Tensor | None = None
+    cascades: tuple[CascadeChoice, ...] = ()
+
+    @property
+    def _parts(self) -> list[Choice | CascadeChoice]:
+        """The blocks, then the cascades."""
+        return [*self.choices, *self.cascades]
+
+    def _refuse_cascade(self, wanted: str) -> None:
+        if self.cascades:
+            raise CascadeError(wanted)
 
     @property
     def size(self) -> int:
@@ -254,7 +266,7 @@ class Branches:
     def _order(self) -> Tensor:
         if self.order is not None:
             return self.order
-        return torch.cat([choice.columns for choice in self.choices]).argsort()
+        return torch.cat([choice.columns for choice in self._parts]).argsort()
 
     @property
     def x(self) -> Tensor:
@@ -268,6 +280,7 @@ class Branches:
     @property
     def logits(self) -> Tensor:
         """The logits of the choice, ``(*batch, K)``: as given with one block, sums of log-probabilities with more."""
+        self._refuse_cascade("logits of terms")
         if len(self.choices) == 1:
             return self.choices[0].logits
         return self.log_probs
@@ -282,6 +295,7 @@ class Branches:
 
         With several blocks these are picked from ``values``, the values of all terms of each block, if given.
         """
+        self._refuse_cascade("terms")
         if len(self.choices) == 1:
             return self.ordered([self.choices[0].terms(start, stop)])
         indices = self._of_blocks(torch.arange(start, stop, device=self.choices[0].raw.device))
@@ -290,7 +304,7 @@ class Branches:
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""
-        return self.ordered([choice.best() for choice in self.choices])
+        return self.ordered([part.best() for part in self._parts])
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """The value of a term drawn from q(k), ``(*batch, D)``."""
@@ -299,13 +313,30 @@ class Branches:
     @in_full_precision
     def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """The value of a term drawn from q(k), ``(*batch, D)``, and log q of what was drawn, ``(*batch,)``."""
-        drawn = [choice.draw(generator) for choice in self.choices]
+        drawn = [part.draw(generator) for part in self._parts]
         return self.ordered([x for x, _ in drawn]), torch.stack([log_q for _, log_q in drawn]).sum(
             0
         )
 
+    def log_prob(self, x: Tensor) -> Tensor:
+        """The exact log-probability of x, ``(*batch, D)``, if all rules are computed one output after another.
+
+        On the grid of a cascade every point has a probability: that with which options are drawn by their logits and
+        values by a logistic distribution around the raw values. It is −inf where x disobeys, or is not on the grid.
+
+        Raises:
+            CascadeError: some outputs come from terms, where densities are those of a ``RulesDistribution``.
+        """
+        if self.choices:
+            raise CascadeError(
+                "probabilities of single points: part of the outputs come from terms"
+            )
+        parts = [part.log_prob(x.index_select(-1, part.columns)) for part in self.cascades]
+        return torch.stack(parts).sum(0)
+
     def at(self, indices: Sequence[Tensor]) -> Tensor:
         """The value of one chosen term per block, each index ``(*batch,)``; result ``(*batch, D)``."""
+        self._refuse_cascade("terms to choose from")
         return self.ordered(
             [choice.at(index) for choice, index in zip(self.choices, indices, strict=True)]
         )
@@ -338,6 +369,7 @@ class Branches:
         """
         from multiplexnet.layer.objective import marginal_loss
 
+        self._refuse_cascade("terms to sum a loss over")
         return marginal_loss(self, f, prior, estimator)
 
     def evidence_loss(self, f: Loss, prior: Prior = None) -> Tensor:
@@ -347,6 +379,7 @@ class Branches:
         """
         from multiplexnet.layer.objective import evidence_loss
 
+        self._refuse_cascade("terms to sum a loss over")
         return evidence_loss(self, f, prior)
 
     @in_full_precision
@@ -355,7 +388,10 @@ class Branches:
         if len(parts) == 1:
             return parts[0]
         x = torch.cat(list(parts), -1).index_select(-1, self._order)
-        return whole_rows(x) if any(choice.functions for choice in self.choices) else x
+        partly = any(c.functions for c in self.choices) or any(
+            c.inputs is not None for c in self.cascades
+        )
+        return whole_rows(x) if partly else x
 
     def joint(self, parts: Sequence[Tensor]) -> Tensor:
         """Numbers of the terms of each block, ``(…, K_b)`` or ``(…, 1)``, summed for all combinations: ``(…, K)``."""
@@ -382,6 +418,7 @@ class Branches:
         Raises:
             ProductError: it is more than ``max_terms``.
         """
+        self._refuse_cascade("terms to write out")
         if any(choice.inner for choice in self.choices):
             raise NestedError("all terms written out")
         if self.size > self.max_terms and len(self.choices) > 1:

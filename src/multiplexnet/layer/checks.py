@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from multiplexnet.compiler.cascade import Cascade
 from multiplexnet.compiler.terms import Block, Compiled
 from multiplexnet.errors import DtypeError, GraphError, InputError, RecordError, ShapeError
 from multiplexnet.exact.deadline import NEVER, Deadline
@@ -36,6 +37,7 @@ __all__ = [
     "refuse_other_rules",
     "refuse_out_of_range",
     "refuse_roomless",
+    "refuse_stuck",
     "refuse_uncovered",
     "refuse_unknown_equality",
     "refuse_unknown_functions",
@@ -246,6 +248,20 @@ def refuse_roomless(
             f"{str(dtype).removeprefix('torch.')}: {_rows_where(nothing)}"
         )
     return nothing if found is None else None
+
+
+def refuse_stuck(
+    stuck: Tensor, cascade: Cascade, inputs: Sequence[Variable], dtype: torch.dtype
+) -> None:
+    """Raises ``InputError`` for rows whose inputs leave a cascade without any output; in a graph they are NaN."""
+    if _anywhere(stuck):
+        finest = min(cascade.spacing[: len(cascade.visible)])
+        raise InputError(
+            f"for these values of {', '.join(v.name for v in inputs)} no point of the grid obeys: "
+            f"{_rows_where(stuck)}. In {str(dtype).removeprefix('torch.')} the outputs are multiples of "
+            f"{float(finest):g} or more (mux.resolution); an input that they have to add up to has to be one, too: "
+            "round it with mux.on_grid(…)"
+        )
 
 
 def refuse_unseen(x: Tensor, what: str) -> None:

@@ -19,6 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from multiplexnet.compiler.cascade import Cascade
 from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.exact.formats import FORMATS, Format
@@ -39,13 +40,27 @@ Side = Literal[-1, 0, 1]
 SHORT = Context(prec=17)
 
 
-def sides(blocks: Iterable[Block], inputs: Sequence[Variable]) -> dict[Variable, Side]:
-    """The side of every input: that on which each row of each term, ``a·x + c·u <= b``, is harder to meet."""
+def sides(
+    blocks: Iterable[Block], inputs: Sequence[Variable], cascades: Iterable[Cascade] = ()
+) -> dict[Variable, Side]:
+    """The side of every input: that on which each row, ``a·x + c·u <= b``, of terms and cascades is harder to meet."""
     signs: dict[Variable, set[int]] = {variable: set() for variable in inputs}
     for row in (row for block in blocks for term in block.terms for row in term.rows):
         for variable, sign in _uses(row):
             signs[variable].add(sign)
+    for position, sign in (use for cascade in cascades for use in _uses_in(cascade)):
+        signs[inputs[position]].add(sign)
     return {variable: _side(found) for variable, found in signs.items()}
+
+
+def _uses_in(cascade: Cascade) -> Iterator[tuple[int, int]]:
+    """The inputs of a cascade by position, with the sign of their coefficient in each row."""
+    for row in cascade.rows:
+        for v, c in row.terms:
+            place = v - len(cascade.outputs)
+            if place >= 0:
+                for position, factor in cascade.known[place].form.terms:
+                    yield position, 1 if c * factor > 0 else -1
 
 
 def _uses(row: Atom) -> Iterator[tuple[Variable, int]]:

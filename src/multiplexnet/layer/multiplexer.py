@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from fractions import Fraction
 from math import log
 from typing import Any, Literal, cast
@@ -12,9 +13,18 @@ import torch
 from torch import Tensor, nn
 
 from multiplexnet.certificate.document import Certificate
+from multiplexnet.compiler.cascade import Budget, Cascade
+from multiplexnet.compiler.cascade_record import cascade_from, record_of_cascade
+from multiplexnet.compiler.cascade_structure import (
+    Structure,
+    cascade_of_part,
+    planned,
+    rule_parts,
+)
 from multiplexnet.compiler.record import (
     compiled_from,
     flag_from,
+    list_from,
     reading,
     record_of_compiled,
     record_of_specification,
@@ -22,13 +32,21 @@ from multiplexnet.compiler.record import (
     whole_from,
 )
 from multiplexnet.compiler.terms import Block, Compiled, Term
-from multiplexnet.errors import DtypeError, NestedError, RecordError, ShapeError
+from multiplexnet.errors import (
+    CascadeError,
+    DtypeError,
+    InputError,
+    NestedError,
+    RecordError,
+    ShapeError,
+)
 from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
+from multiplexnet.exact.formats import FORMATS
 from multiplexnet.geometry.moved_equalities import parts_with_moved_equalities
 from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.budget import MAX_TERMS
-from multiplexnet.language.formula import Atom, Variable
+from multiplexnet.language.formula import Atom, Specification, Variable
 from multiplexnet.layer.branches import Branches, Choice, Inner
 from multiplexnet.layer.checks import (
     blocks_about_inputs,
@@ -38,6 +56,7 @@ from multiplexnet.layer.checks import (
     refuse_no_tensor,
     refuse_other_rules,
     refuse_roomless,
+    refuse_stuck,
     refuse_uncovered,
     refuse_unknown_equality,
     refuse_unknown_functions,
@@ -48,6 +67,8 @@ from multiplexnet.layer.inputs import Side, input_tensor, sides
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import DTYPES, in_full_precision
+from multiplexnet.transforms.cascade import CascadeMap
+from multiplexnet.transforms.cascade_choice import CascadeChoice
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
@@ -112,12 +133,17 @@ class Multiplexer(Derived):
         equality: ``"exact"`` refuses an equality that no binary float can meet (3x = 1); ``"nearest"`` moves its
             right-hand side to the nearest that floats can meet, which then holds exactly; ``mux.moved`` says by how
             much.
+        structure: ``"terms"`` or ``"cascade"`` insist on one of them; ``"auto"`` takes terms where they are few, and
+            computes outputs one after another where they would explode or an equality holds inputs.
+        order: names of outputs in the order in which a cascade shall compute them; others follow.
+        budget: what the projections of a cascade may cost.
         seconds: how long compiling and building may take together (``None``: no limit).
         progress: called in every phase, with what is being done and how many steps of it are done.
 
     Raises:
         CompileTimeout: it took longer; says what took the time, how far it came and what to change.
         ContradictionError, TermBudgetExceeded: no terms, or too many.
+        CascadeBudgetExceeded, RangeError, GridError: a cascade that explodes, lacks ends or has no grid.
         ThinTermError, EqualityError: a term that the dtype cannot hold.
         InputError: inputs in their declared range for which no output obeys, or functions that are missing.
 
@@ -147,17 +173,47 @@ class Multiplexer(Derived):
         functions: Functions | None = None,
         boxes: Boxes = Separable,
         equality: Equality = "exact",
+        structure: Structure = "auto",
+        order: Sequence[str] | None = None,
+        budget: Budget | None = None,
         seconds: float | None = SECONDS,
         progress: Tell | None = None,
     ) -> None:
         refuse_unknown_equality(equality)
+        if structure not in ("auto", "terms", "cascade"):
+            raise ValueError(f'structure = {structure!r}; it is "auto", "terms" or "cascade"')
+        if cover is not None or per_term:  # both speak of terms
+            structure = "terms"
+        form = FORMATS[_name(_checked_dtype(dtype or torch.get_default_dtype()))]
         with Deadline(seconds, progress) as deadline:
-            compiled = rules.compiled_before(
+            plan = planned(
+                rules.specification,
+                structure,
+                form,
+                order=_named(rules, order),
+                budget=budget,
+                deadline=deadline,
+            )
+            written = Rules.from_specification(plan.terms) if plan.cascades else rules
+            compiled = written.compiled_before(
                 deadline, max_terms=max_terms, cover=cover, nested=True
             )
+            if plan.cascades:
+                compiled = replace(
+                    compiled, outputs=rules.outputs, specification=rules.specification
+                )
             refuse_uncovered(compiled, deadline)
             self._start(
-                rules, compiled, max_terms, dtype, per_term, functions, boxes, equality, deadline
+                rules,
+                compiled,
+                max_terms,
+                dtype,
+                per_term,
+                functions,
+                boxes,
+                equality,
+                deadline,
+                cascades=[cascade for _, cascade in plan.cascades],
             )
 
     def _start(
@@ -173,6 +229,7 @@ class Multiplexer(Derived):
         deadline: Deadline = NEVER,
         *,
         counted: bool = True,
+        cascades: Sequence[Cascade] = (),
     ) -> list[BuiltBlock]:
         """The one way to a layer, from rules, compiled rules and saved ones alike."""
         super().__init__()
@@ -192,21 +249,43 @@ class Multiplexer(Derived):
             {n: f for n, f in functions.items() if isinstance(f, nn.Module)}
         )
         self._counted = counted
-        made = self._build(compiled, dtype or torch.get_default_dtype(), deadline)
+        made = self._build(compiled, dtype or torch.get_default_dtype(), deadline, cascades)
         self._settle(self.place.device)
         return made
 
     def _make(self, dtype: torch.dtype) -> None:
-        self._build(self.compiled, dtype)
+        cascades = self.cascades if dtype == self.dtype else self._cascades_in(dtype)
+        self._build(self.compiled, dtype, NEVER, cascades)
+
+    def _cascades_in(self, dtype: torch.dtype) -> list[Cascade]:
+        """The same cascades for another dtype; each of their options has to keep its meaning."""
+        if not self.cascades:
+            return []
+        form = FORMATS[_name(_checked_dtype(dtype))]
+        parts = {part.outputs: part for part in rule_parts(self.rules.specification)}
+        found = []
+        for old in self.cascades:
+            order = [v for v in old.order if v in old.visible]
+            new = cascade_of_part(parts[old.visible], self.compiled.inputs, form, order=order)
+            if [step.size for step in new.steps] != [step.size for step in old.steps]:
+                names = ", ".join(v.name for v in old.visible[:6])
+                raise DtypeError(
+                    f"in {dtype} the outputs {names} have other options than in {self.dtype}, so that logits would "
+                    "change their meaning: build a new layer for this dtype"
+                )
+            found.append(new)
+        return found
 
     @in_memory
     def _build(
-        self, compiled: Compiled, dtype: torch.dtype, deadline: Deadline = NEVER
+        self,
+        compiled: Compiled,
+        dtype: torch.dtype,
+        deadline: Deadline = NEVER,
+        cascades: Sequence[Cascade] = (),
     ) -> list[BuiltBlock]:
-        """Geometry and tables of all terms for one dtype; nothing changes if that is refused."""
-        if dtype not in DTYPES:
-            names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
-            raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
+        """Tables of all terms and cascades for one dtype; nothing changes if that is refused."""
+        _checked_dtype(dtype)
         outer = _joined([block for block in compiled.blocks if block.outputs])
         blocks = _with_inner(outer)
         made = self._made(blocks, dtype, deadline)
@@ -218,7 +297,9 @@ class Multiplexer(Derived):
         self.compiled = compiled
         self.dtype = dtype
         self._certificate = None
-        self._sides: dict[Variable, Side] = sides([*blocks, *about_inputs], compiled.inputs)
+        self._sides: dict[Variable, Side] = sides(
+            [*blocks, *about_inputs], compiled.inputs, cascades
+        )
         self.moved = {
             row: distance
             for own in made
@@ -228,10 +309,16 @@ class Multiplexer(Derived):
         self.maps = nn.ModuleList(maps)
         self.conditions = nn.ModuleList(conditions)
         self.maps.train(self.training)
+        self.cascade_maps = nn.ModuleList(CascadeMap(cascade, dtype) for cascade in cascades)
+        self.cascade_maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
         columns = [
             torch.tensor([position[v] for v in block.outputs], dtype=torch.int64)
             for block in blocks
+        ]
+        columns += [
+            torch.tensor([position[v] for v in cascade.visible], dtype=torch.int64)
+            for cascade in cascades
         ]
         number = {id(block): b for b, block in enumerate(blocks)}
         self._inner = [
@@ -246,7 +333,7 @@ class Multiplexer(Derived):
         ]
         self.hold(
             {
-                "order": torch.cat(columns[: len(outer)]).argsort(),
+                "order": torch.cat([*columns[: len(outer)], *columns[len(blocks) :]]).argsort(),
                 **{f"columns_{b}": own for b, own in enumerate(columns)},
                 **self._places(columns),
                 **self._offsets(blocks, dtype),
@@ -332,6 +419,8 @@ class Multiplexer(Derived):
         Raises:
             RecordError: the tables in memory are not those that the terms give.
         """
+        if self.cascades:
+            raise CascadeError("certificates in this form")
         refuse_without_memory(self.device)
         if self._certificate is None or fingerprint(self) != self._seal:
             twin = Multiplexer.__new__(Multiplexer)
@@ -353,14 +442,19 @@ class Multiplexer(Derived):
 
     @property
     def complete(self) -> bool:
-        """Whether the terms contain everything that obeys the rules."""
-        return self.compiled.complete
+        """Whether everything that obeys the rules is reached (on the grid of a cascade: ``resolution``)."""
+        return self.compiled.complete and all(cascade.complete for cascade in self.cascades)
+
+    @property
+    def cascades(self) -> tuple[Cascade, ...]:
+        """The parts of the rules that are computed one output after another."""
+        return tuple(maps.cascade for maps in self._cascade_maps)
 
     @property
     def resolution(self) -> dict[str, Fraction]:
-        """By name, how far apart the values of outputs lie that equalities tie together; empty without equalities.
+        """By name, how far apart values lie of outputs that equalities tie together, or that a cascade computes.
 
-        Such outputs live on a lattice of binary fractions, on which equalities hold exactly. The dtype and the range of
+        Such outputs live on a lattice of binary fractions, on which sums are exact. The dtype and the range of
         the outputs determine its step: declare ranges for a finer one. Of several terms the coarsest step is named.
 
         Example:
@@ -371,6 +465,8 @@ class Multiplexer(Derived):
         for b, maps in enumerate(self._maps):
             for column, step in zip(self._columns(b).tolist(), maps.resolution(), strict=True):
                 steps[column] = max(step, steps.get(column, Fraction(0)))
+        for columns, cascade in self.cascade_parts():
+            steps |= zip(columns.tolist(), cascade.cascade.spacing, strict=False)
         return {v.name: steps[j] for j, v in enumerate(self.compiled.outputs) if steps.get(j)}
 
     @property
@@ -381,7 +477,13 @@ class Multiplexer(Derived):
     @property
     def in_features(self) -> int:
         """The number of raw features: values, then the logits of every block with more than one term."""
-        return self._values + sum(self._logits)
+        return self._values + sum(self._logit_sizes)
+
+    @property
+    def _logit_sizes(self) -> list[int]:
+        """The logits of every block that has a choice, then of every cascade that has any."""
+        every = [*self._logits, *(maps.in_logits for maps in self._cascade_maps)]
+        return [size for size in every if size]
 
     @property
     def _values(self) -> int:
@@ -404,9 +506,14 @@ class Multiplexer(Derived):
     def extra_repr(self) -> str:
         """For ``print(module)``."""
         sizes = " × ".join(map(str, self._sizes[:8])) + (" × …" if len(self._sizes) > 8 else "")
+        chosen = [f"terms={sizes}"] if sizes else []
+        chosen += [
+            f"cascade of {maps.in_values} outputs with {maps.in_logits} options"
+            for maps in self._cascade_maps
+        ]
         return (
-            f"in_features={self.in_features}, out_features={self.out_features}, terms={sizes}, "
-            f"dtype={str(self.dtype).removeprefix('torch.')}{self._step_text()}"
+            f"in_features={self.in_features}, out_features={self.out_features}, {', '.join(chosen)}, "
+            f"dtype={_name(self.dtype)}{self._step_text()}"
         )
 
     def _step_text(self) -> str:
@@ -445,7 +552,21 @@ class Multiplexer(Derived):
             lost = refuse_roomless(given, feasible, self.compiled.inputs, self.dtype)
             if lost is not None:
                 choices = self._linked([node.without(lost) for node in nodes])
-        return Branches(choices, batch, self.max_terms, self.order)
+        cascades = tuple(self._cascaded(values, logits, given))
+        return Branches(choices, batch, self.max_terms, self.order, cascades)
+
+    def _cascaded(
+        self, values: Tensor, logits: Tensor, inputs: Tensor | None
+    ) -> Iterator[CascadeChoice]:
+        """The parts that are computed one output after another; their logits come last."""
+        logit = sum(self._logits)
+        for columns, maps in self.cascade_parts():
+            own = values.index_select(-1, columns)
+            mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
+            logit += maps.in_logits
+            if inputs is not None and maps.cascade.guards:
+                refuse_stuck(maps.refused(inputs), maps.cascade, self.compiled.inputs, self.dtype)
+            yield CascadeChoice(maps, own, mine, columns, inputs)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
         value = 0
@@ -460,7 +581,8 @@ class Multiplexer(Derived):
                 )
                 value += size * width
             else:
-                own = values if len(self._sizes) == 1 else values.index_select(-1, columns)
+                alone = len(self._sizes) == 1 and not self.cascades
+                own = values if alone else values.index_select(-1, columns)
             mine = logits[..., logit : logit + size] if self._logits[b] else None
             logit += self._logits[b]
             offset = getattr(self, f"offset_{b}", None)
@@ -504,10 +626,25 @@ class Multiplexer(Derived):
         return {**self._functions, **dict(self.modules_of_functions.items())}
 
     def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
-        """Every block that has outputs, with the maps of its terms."""
+        """Every block that has outputs, with the maps of its terms, if there is nothing but terms."""
+        if self.cascades:
+            raise CascadeError("maps of all terms")
+        return self.term_parts()
+
+    def term_parts(self) -> Iterator[tuple[Block, TermMaps]]:
+        """Every block of terms that has outputs, with their maps."""
         if self.is_nested:
             raise NestedError("maps of plain terms")
         return zip(self.blocks, self._maps, strict=True)
+
+    def cascade_parts(self) -> Iterator[tuple[Tensor, CascadeMap]]:
+        """The columns of every cascade, and its map."""
+        first = len(self._sizes)
+        return ((self._columns(b), m) for b, m in enumerate(self._cascade_maps, start=first))
+
+    @property
+    def _cascade_maps(self) -> list[CascadeMap]:
+        return [cast(CascadeMap, maps) for maps in self.cascade_maps]
 
     @property
     def _maps(self) -> list[TermMaps]:
@@ -516,7 +653,7 @@ class Multiplexer(Derived):
     def _checked(self, raw: Tensor) -> Tensor:
         refuse_no_tensor("raw", raw)
         if raw.dim() == 0 or raw.shape[-1] != self.in_features:
-            logits = [size for size in self._logits if size]
+            logits = self._logit_sizes
             why = f"{self._values} raw values" + (
                 f" + {' + '.join(map(str, logits))} logits" if logits else ""
             )
@@ -574,6 +711,26 @@ class Multiplexer(Derived):
         moved: Tensor = repaired(self, x0, inputs)
         return moved
 
+    def on_grid(self, **inputs: Any) -> dict[str, Any]:
+        """The inputs; those that outputs of a cascade have to add up to are rounded to the nearest that they can.
+
+        Example:
+            >>> rules = Rules("u: input[0, 6]; x: real; y: real; -3 <= x <= 3; 0 <= y <= 3; x + y == u")
+            >>> mux = Multiplexer(rules, dtype=torch.bfloat16)
+            >>> given = mux.on_grid(u=torch.tensor([0.1], dtype=torch.bfloat16))
+            >>> bool((mux(torch.randn(1, 2).bfloat16(), **given).best().sum(-1) == given["u"]).all())
+            True
+        """
+        names = [variable.name.partition("[")[0] for variable in self.compiled.inputs]
+        units: dict[str, float] = {}
+        for cascade in self.cascades:
+            for place, unit in cascade.input_units.items():
+                units[names[place]] = max(units.get(names[place], 0.0), float(unit))
+        return {
+            name: _multiple(value, units[name], self.dtype) if name in units else value
+            for name, value in inputs.items()
+        }
+
     @in_full_precision
     def input_columns(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
         """The inputs side by side, ``(*batch, I)``, in the dtype of the layer; ``None`` if the rules have none."""
@@ -609,6 +766,7 @@ class Multiplexer(Derived):
             "max_terms": self.max_terms,
             "per_term": self.per_term,
             "counted": self._counted,
+            "cascades": [record_of_cascade(cascade) for cascade in self.cascades],
         }
         return torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8).clone()
 
@@ -624,15 +782,20 @@ class Multiplexer(Derived):
                     f"the saved layer has per_term={record['per_term']}; build this one alike"
                 )
             device = self.device
-            compiled = compiled_from(record["compiled"], specification)
+            cascades = _cascades_from(record, specification)
+            if cascades and record["dtype"] != _name(self.dtype):
+                raise RecordError(
+                    f"the saved layer is one of {record['dtype']}; build this one for the same dtype"
+                )
+            compiled = compiled_from(record["compiled"], specification, _outputs_of(cascades))
             lost = device.type == "meta"
             counted = flag_from(record.get("counted", False))
             same = counted == self._counted and record["compiled"] == record_of_compiled(
                 self.compiled
             )
-            if lost or not same or fingerprint(self) != self._seal:
+            if lost or not same or self.cascades != cascades or fingerprint(self) != self._seal:
                 self._counted = counted
-                self._build(compiled, self.dtype)
+                self._build(compiled, self.dtype, NEVER, cascades)
                 self._settle(state.device if lost else device)
 
     @classmethod
@@ -658,9 +821,10 @@ class Multiplexer(Derived):
         with reading("a layer"):
             specification = specification_from(record["specification"])
             mux = cls.__new__(cls)
+            cascades = _cascades_from(record, specification)
             mux._start(
                 Rules.from_specification(specification),
-                compiled_from(record["compiled"], specification),
+                compiled_from(record["compiled"], specification, _outputs_of(cascades)),
                 whole_from(record["max_terms"]),
                 {str(dtype): dtype for dtype in DTYPES}[f"torch.{record['dtype']}"],
                 flag_from(record["per_term"]),
@@ -668,6 +832,7 @@ class Multiplexer(Derived):
                 boxes,
                 record["equality"],
                 counted=flag_from(record.get("counted", False)),
+                cascades=cascades,
             )
             return mux
 
@@ -696,6 +861,50 @@ class Multiplexer(Derived):
         mux = cls.__new__(cls)
         mux._start(rules, compiled, max_terms, dtype, per_term, functions, boxes, equality)
         return mux
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _checked_dtype(dtype: torch.dtype) -> torch.dtype:
+    if dtype not in DTYPES:
+        names = ", ".join(map(_name, DTYPES))
+        raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
+    return dtype
+
+
+def _multiple(value: Any, unit: float, dtype: torch.dtype) -> Tensor:
+    return ((torch.as_tensor(value, dtype=torch.float64) / unit).round() * unit).to(dtype)
+
+
+def _named(rules: Rules, order: Sequence[str] | None) -> list[Variable] | None:
+    """Outputs by their names."""
+    if order is None:
+        return None
+    known = {variable.name: variable for variable in rules.outputs}
+    for name in order:
+        if name not in known:
+            raise InputError(
+                f"order: {name!r} is no output of the rules (they have: {', '.join(list(known)[:12])})"
+            )
+    return [known[name] for name in order]
+
+
+def _cascades_from(record: Any, specification: Specification) -> tuple[Cascade, ...]:
+    """The cascades of a saved layer; layers saved before there were any have none."""
+    found = tuple(
+        cascade_from(one, specification.variables, len(specification.inputs))
+        for one in list_from(record.get("cascades", []))
+    )
+    outputs = [v for cascade in found for v in cascade.visible]
+    if len(set(outputs)) < len(outputs):
+        raise RecordError("the saved layer computes an output twice")
+    return found
+
+
+def _outputs_of(cascades: Sequence[Cascade]) -> frozenset[Variable]:
+    return frozenset(v for cascade in cascades for v in cascade.visible)
 
 
 def _exact_parts(

@@ -2,7 +2,8 @@
 
 What obeys comes back bit for bit. In every other row each block that is broken moves to the nearest of its terms: to
 the point that the term's own transform makes of it, which lies exactly inside. The gradient passes through as if
-nothing had moved, so that the network feels the loss at the repaired point.
+nothing had moved, so that the network feels the loss at the repaired point. Outputs of a cascade move one after
+another, each to the nearest value that is left for it.
 """
 
 from __future__ import annotations
@@ -90,7 +91,9 @@ def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
     """Rows that break the rules, every broken block moved into its nearest term; NaN where there is none."""
     far = min(FAR, torch.finfo(rows.dtype).max)
     result = torch.nan_to_num(rows).clamp(-far, far)
-    for block, maps in mux.block_maps():
+    for columns, cascade in mux.cascade_parts():
+        result[:, columns] = cascade.nearest(result.index_select(-1, columns), inputs)
+    for block, maps in mux.term_parts():
         columns = torch.tensor(
             [mux.compiled.outputs.index(v) for v in block.outputs], device=rows.device
         )

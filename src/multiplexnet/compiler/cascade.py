@@ -1,0 +1,328 @@
+r"""The cascade: one output after another, each in exactly what is left.
+
+Order the outputs x_1 … x_n, let φ_n be the rules, φ_{j−1} = ∃ x_j φ_j. Given the values before it, x_j may be
+anything in ``{ x_j : φ_j(x_1, …, x_j) }``, an interval with gaps whose ends are maxima and minima of affine functions
+of what is known. It is never empty if the values before it obeyed φ_{j−1}, which is what the projection says. So n
+small choices reach everything that obeys and nothing else, where a disjunctive normal form would need a term for
+every combination.
+
+All of this happens on a grid (:mod:`~multiplexnet.compiler.cascade_grid`), on which sums do not round. The projection
+is resolution (:mod:`~multiplexnet.compiler.cascade_projection`), which asks no solver.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+
+from multiplexnet.compiler.cascade_clauses import AtomClause, TooManyClauses, clauses_of
+from multiplexnet.compiler.cascade_grid import Grid, grid_of, power_at_least
+from multiplexnet.compiler.cascade_known import Bit, Form, Known
+from multiplexnet.compiler.cascade_options import sides_of, splits_of
+from multiplexnet.compiler.cascade_order import Elimination
+from multiplexnet.compiler.cascade_projection import Bucket
+from multiplexnet.compiler.cascade_rows import Clause, Range, Row
+from multiplexnet.errors import CascadeBudgetExceeded, GridError
+from multiplexnet.exact.deadline import NEVER, PROJECTION, Deadline
+from multiplexnet.exact.formats import Format
+from multiplexnet.language.formula import Bool, Category, Formula, Real, Variable
+
+__all__ = ["EXACT", "WRITTEN", "Budget", "Cascade", "Step", "cascade_of"]
+
+EXACT = 2**53
+"""Whole numbers below this are exact in float64, sums of them included as long as these stay below it."""
+WRITTEN = 10_000
+"""The most clauses that rules may have as they are written."""
+ROUNDS = 12
+"""How often the grid is made coarser before that is given up."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """What a projection may cost.
+
+    Args:
+        clauses: the most clauses that the projection of one output may have.
+        options: the most options that one output may have.
+    """
+
+    clauses: int = 2_000
+    options: int = 64
+
+
+@dataclass(frozen=True)
+class Step:
+    """One output of a cascade.
+
+    Args:
+        bucket: the clauses that bound it by what comes before.
+        sides: its options: for every gap whether the value lies above it. Each option is an interval.
+        values: for labels and truth values the options instead: one for every value. ``None`` for numbers.
+    """
+
+    bucket: Bucket
+    sides: tuple[tuple[bool, ...], ...]
+    values: tuple[int, ...] | None
+
+    @property
+    def variable(self) -> int:
+        return self.bucket.variable
+
+    @property
+    def size(self) -> int:
+        """The number of options."""
+        return len(self.sides) if self.values is None else len(self.values)
+
+
+@dataclass(frozen=True)
+class Cascade:
+    """Outputs in the order in which they are computed, each with what bounds it; plain data.
+
+    Args:
+        outputs: the outputs, hidden ones last; variable i is ``outputs[i]``.
+        hidden: how many of them are hidden: functions of the others, no outputs of the layer.
+        spacing: x_i is a whole multiple of ``spacing[i]``.
+        known: what inputs contribute; variable ``len(outputs) + i`` is ``known[i]``.
+        ranges: of all variables, in whole numbers.
+        steps: in the order of computing.
+        guards: what has to hold of the known values for a row to have any output.
+        complete: whether every point of the grid that obeys is reached.
+        carried: outputs that are ``spacing · k`` plus what an input has beyond the grid, with that input in steps.
+    """
+
+    outputs: tuple[Variable, ...]
+    hidden: int
+    spacing: tuple[Fraction, ...]
+    known: tuple[Known, ...]
+    ranges: tuple[Range, ...]
+    steps: tuple[Step, ...]
+    guards: tuple[Clause, ...]
+    complete: bool
+    carried: tuple[tuple[int, Form], ...] = ()
+
+    @property
+    def order(self) -> tuple[Variable, ...]:
+        """The outputs in the order of computing, hidden ones too."""
+        return tuple(self.outputs[step.variable] for step in self.steps)
+
+    @property
+    def visible(self) -> tuple[Variable, ...]:
+        """The outputs of the layer."""
+        return self.outputs[: len(self.outputs) - self.hidden]
+
+    @property
+    def rows(self) -> Iterator[Row]:
+        """Every row that is evaluated at run time."""
+        for clause in (*(c for step in self.steps for c in step.bucket.clauses), *self.guards):
+            yield from clause
+
+    @property
+    def input_units(self) -> dict[int, Fraction]:
+        """For every input that outputs have to add up to the spacing that its values need, by position."""
+        found: dict[int, Fraction] = {}
+        for (row, *others), first in ((clause, len(self.outputs)) for clause in self.guards):
+            known = self.known[row.terms[0][0] - first]
+            if not others and isinstance(known, Bit) and len(row.terms) == 1:
+                for place, _ in known.form.terms:
+                    found[place] = max(
+                        found.get(place, Fraction(0)), Fraction(2) ** known.form.exponent
+                    )
+        return found
+
+    @property
+    def size(self) -> int:
+        """A bound of every whole number that is met at run time; below 2^53 nothing rounds."""
+        ranges = dict(enumerate(self.ranges))
+        rows = max((row.size(ranges) for row in self.rows), default=0)
+        return max(rows, *(r.size for r in self.ranges)) + 1
+
+
+def cascade_of(
+    formula: Formula,
+    outputs: Sequence[Variable],
+    inputs: Sequence[Variable],
+    form: Format,
+    *,
+    hidden: Mapping[Variable, frozenset[Variable]] | None = None,
+    order: Sequence[Variable] | None = None,
+    budget: Budget | None = None,
+    deadline: Deadline = NEVER,
+) -> Cascade:
+    """The cascade of rules for one float format.
+
+    Args:
+        formula: the rules, in normal form.
+        outputs: those that occur in it, in declared order.
+        inputs: all inputs, in declared order.
+        form: the format of the outputs.
+        hidden: outputs that are functions of others and belong to no layer, each with those that it depends on.
+        order: the order in which the outputs are computed; found by itself if not given.
+        budget: what it may cost.
+        deadline: when it has to be done, and who is told how far it is.
+
+    Raises:
+        CascadeBudgetExceeded: the projections grow too large; names the output where they do.
+        CompileTimeout: the time is over.
+        RangeError: an output without ends.
+        GridError: no point of the grid obeys, or no grid is coarse enough to be exact.
+        DtypeError: whole numbers that the format does not hold.
+
+    Example:
+        >>> from multiplexnet.exact.formats import FORMATS
+        >>> from multiplexnet.compiler.normal import normal_form
+        >>> from multiplexnet.language.parse import parse
+        >>> rules = parse("x: real[10]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 300")
+        >>> cascade = cascade_of(normal_form(rules.formula), rules.outputs, (), FORMATS["float32"])
+        >>> [step.size for step in cascade.steps], cascade.complete
+        ([2, 2, 2, 2, 2, 2, 2, 2, 2, 2], True)
+    """
+    hidden = hidden or {}
+    try:
+        clauses = clauses_of(formula, WRITTEN)
+    except TooManyClauses:
+        raise CascadeBudgetExceeded(outputs[0].name, WRITTEN, "written") from None
+    everything = (*(v for v in outputs if v not in hidden), *hidden)
+    search = _Search(
+        clauses, everything, tuple(inputs), form, hidden, order, budget or Budget(), deadline
+    )
+    return search.cascade()
+
+
+@dataclass
+class _Search:
+    clauses: Sequence[AtomClause]
+    outputs: tuple[Variable, ...]
+    inputs: tuple[Variable, ...]
+    form: Format
+    hidden: Mapping[Variable, frozenset[Variable]]
+    order: Sequence[Variable] | None
+    budget: Budget
+    deadline: Deadline
+
+    def cascade(self) -> Cascade:
+        """The cascade on the finest grid on which all sums are exact."""
+        least: dict[Variable, Fraction] = {}
+        for _ in range(ROUNDS):
+            grid = grid_of(self.clauses, self.outputs, self.inputs, self.form, least)
+            if coarser := self._coarser(grid, (row for clause in grid.clauses for row in clause)):
+                least |= coarser
+                continue
+            found = self._eliminated(grid)
+            coarser = self._coarser(grid, found.rows)
+            if not coarser:
+                return found
+            least |= coarser
+        raise GridError(
+            f"no grid is found on which the sums of these rules are exact below 2^53; their outputs "
+            f"({', '.join(v.name for v in self.outputs[:6])}, …) differ too much in size: measure them in other units"
+        )
+
+    def _coarser(self, grid: Grid, rows: Iterator[Row]) -> dict[Variable, Fraction]:
+        """Spacings that make the rows that are too large fit; empty if all are exact."""
+        found: dict[Variable, Fraction] = {}
+        for row in rows:
+            size = row.size(grid.ranges)
+            if size + 1 < EXACT:
+                continue
+            factor = power_at_least(Fraction(2 * size, EXACT))
+            fine = [(v, abs(c) & -abs(c)) for v, c in row.terms if v < len(grid.outputs)]
+            raised = {v: factor / low for v, low in fine if low < factor and self._is_real(grid, v)}
+            if not raised:
+                raised = self._finest(grid, factor)
+            for v, times in raised.items():
+                output = grid.outputs[v]
+                found[output] = max(found.get(output, Fraction(0)), grid.steps[v] * times)
+        return found
+
+    def _finest(self, grid: Grid, factor: Fraction) -> dict[int, Fraction]:
+        """By how much the finest spacings of all outputs have to grow."""
+        real = [v for v in range(len(grid.outputs)) if self._is_real(grid, v)]
+        if not real:
+            names = ", ".join(v.name for v in grid.outputs[:6])
+            raise GridError(
+                f"the rules over {names} need whole numbers beyond 2^53, which no float holds exactly"
+            )
+        wanted = factor * min(grid.steps[v] for v in real)
+        return {v: wanted / grid.steps[v] for v in real if grid.steps[v] < wanted}
+
+    @staticmethod
+    def _is_real(grid: Grid, variable: int) -> bool:
+        return isinstance(grid.outputs[variable].domain, Real)
+
+    def _eliminated(self, grid: Grid) -> Cascade:
+        number = {v: i for i, v in enumerate(grid.outputs)}
+        self._refuse_empty(grid)
+        after = {
+            number[v]: frozenset(number[w] for w in needed) for v, needed in self.hidden.items()
+        }
+        order = None if self.order is None else [number[v] for v in self.order]
+        search = Elimination(
+            grid.clauses,
+            grid.ranges,
+            range(len(number)),
+            after=after,
+            order=order,
+            tick=self._tick(grid),
+        )
+        search.run()
+        if search.clauses.is_false:
+            raise GridError(self._nothing(grid))
+        steps = tuple(self._step(grid, bucket) for bucket in search.buckets)
+        return Cascade(
+            grid.outputs,
+            len(self.hidden),
+            grid.steps,
+            grid.known,
+            tuple(grid.ranges[i] for i in range(len(grid.ranges))),
+            steps,
+            (*grid.guards, *search.clauses),
+            all(p.exact for p in search.projections),
+            tuple(sorted(grid.carried.items())),
+        )
+
+    def _refuse_empty(self, grid: Grid) -> None:
+        for i, output in enumerate(grid.outputs):
+            if grid.ranges[i].lower > grid.ranges[i].upper:
+                raise GridError(
+                    f"between the ends that the rules give to {output.name} lies no number of its grid, whose spacing "
+                    f"in {self.form.name} is {float(grid.steps[i]):g}: give it more room, or use a wider dtype"
+                )
+
+    def _nothing(self, grid: Grid) -> str:
+        finest = ", ".join(
+            f"{v.name} {float(h):g}"
+            for v, h in list(zip(grid.outputs, grid.steps, strict=True))[:6]
+        )
+        return (
+            f"no point of the grid obeys the rules in {self.form.name} (spacing of the outputs: {finest}): give the "
+            "rules more room, use a wider dtype, or measure outputs so that equalities hold on multiples of a power of "
+            "two"
+        )
+
+    def _step(self, grid: Grid, bucket: Bucket) -> Step:
+        output = grid.outputs[bucket.variable]
+        if output in self.hidden:
+            return Step(bucket, ((),), None)
+        if isinstance(output.domain, Bool | Category):
+            return Step(bucket, (), tuple(range(bucket.range.lower, bucket.range.upper + 1)))
+        bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket)))
+        sides = sides_of(bucket, grid.ranges, self.budget.options)
+        if sides is None:
+            raise CascadeBudgetExceeded(output.name, self.budget.options, what="options")
+        return Step(bucket, sides, None)
+
+    def _tick(self, grid: Grid) -> Callable[[int, int], None]:
+        left = None
+
+        def tick(variable: int, count: int) -> None:
+            nonlocal left
+            name = grid.outputs[variable].name
+            if variable != left:
+                left = variable
+                self.deadline.begin(PROJECTION, name)
+            self.deadline.step(count)
+            if count > self.budget.clauses:
+                raise CascadeBudgetExceeded(name, self.budget.clauses)
+
+        return tick

@@ -1,0 +1,92 @@
+r"""Sums that have to equal an input which lies between the points of the grid: one output carries the rest.
+
+In ``x_1 + … + x_n == u`` with all x_i ≥ 0, on a grid of spacing h, let ``f = u − h ⌊u/h⌋`` be what u has beyond the
+grid. One of the outputs, the *carrier*, is ``x_n = h k_n + f``, the others are ``h k_i``, and ``Σ k_i = ⌊u/h⌋`` is
+exact.
+
+The carrier is a number of the format: if the spacing of the format at u is at least h, f is 0. If it is smaller, x_n is
+a multiple of it, and 0 ≤ x_n ≤ u, since no other summand is negative; all such multiples are numbers of the format.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from fractions import Fraction
+
+from multiplexnet.compiler.cascade_clauses import AtomClause, Ends
+from multiplexnet.compiler.cascade_known import Form
+from multiplexnet.language.formula import Linear, Real, Variable
+
+__all__ = ["carriers_of"]
+
+
+def carriers_of(
+    clauses: Sequence[AtomClause],
+    ends: Mapping[Variable, Ends],
+    steps: Mapping[Variable, Fraction],
+    inputs: Sequence[Variable],
+) -> dict[Variable, Form]:
+    """For every equality of this kind an output that occurs in no other one, and the input in units of its spacing.
+
+    Args:
+        clauses: the rules; an equality is two of them.
+        ends: what is known of the values of the outputs.
+        steps: the spacings of the outputs.
+        inputs: in declared order.
+    """
+    equalities = list(_equalities(clauses))
+    place = {variable: i for i, variable in enumerate(inputs)}
+    found: dict[Variable, Form] = {}
+    for linear in equalities:
+        fitting = _fitting(linear, ends, steps)
+        if fitting is None:
+            continue
+        outputs, given = fitting
+        elsewhere = {s for other in equalities if other is not linear for s, _ in other.summands}
+        alone = [v for v in outputs if v not in elsewhere]
+        if alone:
+            exponent = _exponent(steps[alone[-1]])
+            found[alone[-1]] = Form(((place[given], 1),), exponent)
+    return found
+
+
+def _equalities(clauses: Sequence[AtomClause]) -> Iterator[Linear]:
+    single = {
+        clause[0].linear for clause in clauses if len(clause) == 1 and clause[0].relation == "<="
+    }
+    for linear in sorted(
+        single, key=lambda one: [(getattr(s, "index", -1), c) for s, c in one.summands]
+    ):
+        if -linear in single and linear.summands[0][1] > 0:
+            yield linear
+
+
+def _fitting(
+    linear: Linear, ends: Mapping[Variable, Ends], steps: Mapping[Variable, Fraction]
+) -> tuple[list[Variable], Variable] | None:
+    """The outputs and the input of ``Σ x_i + number == u``, if it is one and nothing in it is negative."""
+    symbols = [symbol for symbol, _ in linear.summands]
+    if any(abs(c) != 1 for _, c in linear.summands):
+        return None
+    variables = [symbol for symbol in symbols if isinstance(symbol, Variable)]
+    given = [v for v in variables if v.is_input]
+    outputs = [v for v in variables if not v.is_input]
+    if len(variables) < len(symbols) or len(given) != 1 or not outputs:
+        return None
+    sign = linear.coefficient(outputs[0])
+    step = steps[outputs[0]]
+    number = linear.constant * sign
+    alike = all(linear.coefficient(v) == sign and steps[v] == step for v in outputs)
+    real = all(isinstance(v.domain, Real) and _is_positive(ends[v]) for v in outputs)
+    whole = number >= 0 and (number / step).denominator == 1
+    opposite = linear.coefficient(given[0]) == -sign
+    return (outputs, given[0]) if alike and real and whole and opposite else None
+
+
+def _is_positive(ends: Ends) -> bool:
+    lower, _ = ends
+    return lower is not None and lower >= 0
+
+
+def _exponent(power: Fraction) -> int:
+    return power.numerator.bit_length() - power.denominator.bit_length()

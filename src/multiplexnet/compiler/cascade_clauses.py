@@ -1,0 +1,135 @@
+"""Formulas in normal form as clauses of comparisons, and the ranges that clauses give to their variables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from fractions import Fraction
+from itertools import product
+
+from multiplexnet.language.formula import And, Atom, Formula, Or, Real, Variable
+
+__all__ = ["AtomClause", "Ends", "TooManyClauses", "clauses_of", "ranges_of"]
+
+AtomClause = tuple[Atom, ...]
+Ends = tuple[Fraction | None, Fraction | None]
+
+ROUNDS = 30
+"""How often ranges are passed on from clause to clause; they are right after every round."""
+
+
+class TooManyClauses(Exception):
+    """A formula that has more clauses than allowed."""
+
+
+def clauses_of(formula: Formula, most: int) -> list[AtomClause]:
+    """The formula, in normal form, as a conjunction of disjunctions of inequalities; equalities become two of them.
+
+    Raises:
+        TooManyClauses: there are more than ``most``.
+
+    Example:
+        >>> from multiplexnet.language.parse import parse
+        >>> from multiplexnet.compiler.normal import normal_form
+        >>> [len(clause) for clause in clauses_of(normal_form(parse("x == 0 or x >= 3").formula), most=9)]
+        [2, 2]
+    """
+    match formula:
+        case Atom(linear, "=="):
+            return [(Atom(linear, "<="),), (Atom(-linear, "<="),)]
+        case Atom():
+            return [(formula,)]
+        case And(arguments):
+            parts = [clause for argument in arguments for clause in clauses_of(argument, most)]
+            return _within(list(dict.fromkeys(parts)), most)
+        case Or(arguments):
+            found: list[AtomClause] = [()]
+            for argument in arguments:
+                own = clauses_of(argument, most)
+                if len(found) * len(own) > most:
+                    raise TooManyClauses
+                found = [tuple(dict.fromkeys((*a, *b))) for a, b in product(found, own)]
+            return found
+    raise TypeError(f"not in normal form: {formula!r}")
+
+
+def _within(clauses: list[AtomClause], most: int) -> list[AtomClause]:
+    if len(clauses) > most:
+        raise TooManyClauses
+    return clauses
+
+
+# --- ranges ---------------------------------------------------------------------------------------------------------
+
+
+def ranges_of(clauses: Sequence[AtomClause], variables: Iterable[Variable]) -> dict[Variable, Ends]:
+    """Ends that every variable keeps wherever the clauses hold; ``None`` where none was found.
+
+    A row bounds a variable by the ends of the others; a clause bounds it by the weakest of its rows that can hold.
+
+    Example:
+        >>> from multiplexnet.language.parse import parse
+        >>> from multiplexnet.compiler.normal import normal_form
+        >>> specification = parse("x >= 0; y >= 0; x + y <= 3")
+        >>> clauses = clauses_of(normal_form(specification.formula), most=9)
+        >>> [str(ends[1]) for ends in ranges_of(clauses, specification.variables).values()]
+        ['3', '3']
+    """
+    found = {variable: _declared(variable) for variable in variables}
+    for _ in range(ROUNDS):
+        before = dict(found)
+        for clause in clauses:
+            _narrow(clause, found)
+        if found == before:
+            break
+    return found
+
+
+def _declared(variable: Variable) -> Ends:
+    domain = variable.domain
+    if isinstance(domain, Real):
+        return domain.lower, domain.upper
+    return Fraction(domain.values[0]), Fraction(domain.values[-1])
+
+
+def _narrow(clause: AtomClause, ends: dict[Variable, Ends]) -> None:
+    possible = [atom for atom in clause if (least := _least(atom, ends)) is None or least <= 0]
+    if not possible:
+        return
+    shared = set.intersection(
+        *({s for s, _ in atom.linear.summands if isinstance(s, Variable)} for atom in possible)
+    )
+    for variable in shared:
+        own = [_bounds(atom, variable, ends) for atom in possible]
+        lowers, uppers = [lower for lower, _ in own], [upper for _, upper in own]
+        low, high = ends[variable]
+        weakest = None if None in lowers else min(lower for lower in lowers if lower is not None)
+        if weakest is not None and (low is None or weakest > low):
+            low = weakest
+        weakest = None if None in uppers else max(upper for upper in uppers if upper is not None)
+        if weakest is not None and (high is None or weakest < high):
+            high = weakest
+        ends[variable] = low, high
+
+
+def _least(
+    atom: Atom, ends: Mapping[Variable, Ends], without: Variable | None = None
+) -> Fraction | None:
+    """The least value of the left side, the part of one variable left out; ``None`` if there is no least."""
+    total = atom.linear.constant
+    for symbol, c in atom.linear.summands:
+        if symbol == without:
+            continue
+        end = ends[symbol][c < 0] if isinstance(symbol, Variable) else None
+        if end is None:
+            return None
+        total += c * end
+    return total
+
+
+def _bounds(atom: Atom, variable: Variable, ends: Mapping[Variable, Ends]) -> Ends:
+    """The ends that one row gives to a variable of it."""
+    rest = _least(atom, ends, without=variable)
+    if rest is None:
+        return None, None
+    c = atom.linear.coefficient(variable)
+    return (None, -rest / c) if c > 0 else (-rest / c, None)

@@ -1,0 +1,119 @@
+"""Hidden outputs: truth values that stand for conditions inside sums, so that counting needs no case for every subset.
+
+``sum(1 if v > 0 else 0 for v in x) <= 3`` is a comparison of thirty conditional numbers, and written as cases it has
+2^30 of them. With a hidden c_i that is 1 if v_i > 0 and 0 if not it is the row ``Σ c_i ≤ 3`` and thirty small rules.
+A hidden output is a function of the others, so it is computed right after them and reads no raw value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from multiplexnet.compiler.normal import normal_form
+from multiplexnet.language.formula import (
+    And,
+    Apply,
+    Atom,
+    Bool,
+    Formula,
+    Iff,
+    Ite,
+    Linear,
+    Max,
+    Not,
+    Or,
+    Symbol,
+    Variable,
+    conjunction,
+    maximum,
+    variables,
+)
+
+__all__ = ["Revealed", "revealed"]
+
+
+@dataclass(frozen=True)
+class Revealed:
+    """Rules in normal form in which conditional numbers have become hidden truth values.
+
+    Args:
+        formula: the rules, with the definitions of the hidden outputs.
+        hidden: each hidden output, and the outputs that it is a function of.
+    """
+
+    formula: Formula
+    hidden: dict[Variable, frozenset[Variable]]
+
+
+def revealed(formula: Formula, first: int) -> Revealed:
+    """The formula in normal form, with hidden outputs for its conditional numbers.
+
+    Args:
+        formula: the rules.
+        first: the index of the first hidden output.
+
+    Example:
+        >>> from multiplexnet.language.parse import parse
+        >>> rules = parse("x: real[30]; sum(1 if v > 0 else 0 for v in x) <= 3")
+        >>> len(revealed(rules.formula, first=30).hidden)
+        30
+    """
+    search = _Search(first)
+    rewritten = search.formula(formula)
+    definitions = [
+        Iff(Atom(Linear.of(v) - 1, "=="), condition) for condition, v in search.found.items()
+    ]
+    hidden = {v: frozenset(search.arguments(v)) for v in search.found.values()}
+    return Revealed(normal_form(conjunction([rewritten, *definitions])), hidden)
+
+
+@dataclass
+class _Search:
+    """Walks through a formula; ``found`` has the hidden output of every condition."""
+
+    first: int
+    found: dict[Formula, Variable] = field(default_factory=dict)
+
+    def formula(self, formula: Formula) -> Formula:
+        match formula:
+            case Atom(linear, relation):
+                return Atom(self._linear(linear), relation)
+            case Not(argument):
+                return Not(self.formula(argument))
+            case And(arguments):
+                return And(tuple(map(self.formula, arguments)))
+            case Or(arguments):
+                return Or(tuple(map(self.formula, arguments)))
+            case Iff(left, right):
+                return Iff(self.formula(left), self.formula(right))
+
+    def _linear(self, linear: Linear) -> Linear:
+        total = Linear.number(linear.constant)
+        for symbol, c in linear.summands:
+            total = total + self._symbol(symbol) * c
+        return total
+
+    def _symbol(self, symbol: Symbol) -> Linear:
+        match symbol:
+            case Variable() | Apply():
+                return Linear.of(symbol)
+            case Max(arguments):
+                return maximum(map(self._linear, arguments))
+            case Ite(condition, then, otherwise):
+                if not (then.is_constant and otherwise.is_constant):
+                    return Linear.of(
+                        Ite(self.formula(condition), self._linear(then), self._linear(otherwise))
+                    )
+                chosen = Linear.of(self._hidden(self.formula(condition)))
+                return otherwise + chosen * (then.constant - otherwise.constant)
+
+    def _hidden(self, condition: Formula) -> Variable:
+        if condition not in self.found:
+            number = len(self.found)
+            self.found[condition] = Variable(f"hidden {number}", self.first + number, Bool())
+        return self.found[condition]
+
+    def arguments(self, hidden: Variable) -> Iterator[Variable]:
+        condition = next(c for c, v in self.found.items() if v is hidden)
+        yield from (v for v in variables(condition) if not v.is_input)

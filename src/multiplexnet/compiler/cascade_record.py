@@ -1,0 +1,235 @@
+"""A cascade as a JSON-able record, and back: it loads without being compiled again.
+
+Reading a record runs no code and takes nothing for what it does not look like; numbers that do not fit together end in
+:class:`~multiplexnet.errors.RecordError`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from typing import Any
+
+from multiplexnet.compiler.cascade import EXACT, Cascade, Step
+from multiplexnet.compiler.cascade_known import Bit, Form, Known, Whole
+from multiplexnet.compiler.cascade_projection import bucket_of
+from multiplexnet.compiler.cascade_rows import Clause, Range, Row, row_of, variables_of
+from multiplexnet.compiler.record import flag_from, list_from, number_from, reading, whole_from
+from multiplexnet.language.formula import Bool, Variable
+
+__all__ = ["cascade_from", "record_of_cascade"]
+
+Record = Any
+
+
+def record_of_cascade(cascade: Cascade) -> Record:
+    """The cascade as lists, numbers and texts; outputs by their index."""
+    return {
+        "outputs": [v.index for v in cascade.visible],
+        "hidden": cascade.hidden,
+        "spacing": [str(h) for h in cascade.spacing],
+        "known": [_known(known) for known in cascade.known],
+        "ranges": [list(ends) for ends in cascade.ranges],
+        "steps": [_step(step) for step in cascade.steps],
+        "guards": [_clause(clause) for clause in cascade.guards],
+        "complete": cascade.complete,
+        "carried": [[variable, _form(form)] for variable, form in cascade.carried],
+    }
+
+
+def _form(form: Form) -> Record:
+    return [form.exponent, [list(term) for term in form.terms]]
+
+
+def _known(known: Known) -> Record:
+    if isinstance(known, Whole):
+        return ["whole", _form(known.form)]
+    return ["bit", _form(known.form), str(known.threshold), known.closed, known.subtracts]
+
+
+def _step(step: Step) -> Record:
+    return {
+        "variable": step.variable,
+        "clauses": [_clause(clause) for clause in step.bucket.clauses],
+        "sides": [list(sides) for sides in step.sides],
+        "values": None if step.values is None else list(step.values),
+    }
+
+
+def _clause(clause: Clause) -> Record:
+    return [[row.bound, [list(term) for term in row.terms]] for row in clause]
+
+
+def cascade_from(record: Record, variables: Sequence[Variable], inputs: int) -> Cascade:
+    """The cascade that was recorded.
+
+    Args:
+        record: see :func:`record_of_cascade`.
+        variables: all variables of the rules, by index.
+        inputs: how many inputs the rules have.
+
+    Raises:
+        RecordError: the record is not one, or does not fit together.
+    """
+    with reading("a cascade"):
+        return _Reader(record, variables, inputs).cascade()
+
+
+class _Reader:
+    def __init__(self, record: Record, variables: Sequence[Variable], inputs: int) -> None:
+        self._record, self._variables, self._inputs = record, variables, inputs
+
+    def cascade(self) -> Cascade:
+        record = self._record
+        outputs = [self._output(index) for index in list_from(record["outputs"])]
+        hidden = whole_from(record["hidden"])
+        if (
+            len(set(outputs)) < len(outputs)
+            or not outputs
+            or not 0 <= hidden <= len(list_from(record["spacing"]))
+        ):
+            raise ValueError("the outputs of a cascade are not different outputs")
+        first = len(self._variables)
+        everything = (
+            *outputs,
+            *(Variable(f"hidden {i}", first + i, Bool()) for i in range(hidden)),
+        )
+        spacing = tuple(_power(text) for text in list_from(record["spacing"]))
+        known = tuple(self._known(item) for item in list_from(record["known"]))
+        self._ranges = tuple(_range(item) for item in list_from(record["ranges"]))
+        if len(spacing) != len(everything) or len(self._ranges) != len(everything) + len(known):
+            raise ValueError("spacings or ranges that are too many or too few")
+        self._count = len(everything)
+        before = set(range(self._count, len(self._ranges)))
+        guards = tuple(self._clause(item, before) for item in list_from(record["guards"]))
+        steps = []
+        for item in list_from(record["steps"]):
+            steps.append(self._step(item, before, hidden))
+            before.add(steps[-1].variable)
+        if before != set(range(len(self._ranges))):
+            raise ValueError("a cascade does not compute every output")
+        carried = tuple(
+            self._carried(item, spacing, hidden) for item in list_from(record["carried"])
+        )
+        if len({variable for variable, _ in carried}) < len(carried):
+            raise ValueError("an output that carries two inputs")
+        found = Cascade(
+            everything,
+            hidden,
+            spacing,
+            known,
+            self._ranges,
+            tuple(steps),
+            guards,
+            flag_from(record["complete"]),
+            carried,
+        )
+        if found.size >= EXACT:
+            raise ValueError("numbers beyond 2^53")
+        return found
+
+    def _output(self, index: Record) -> Variable:
+        variable = self._variables[whole_from(index)] if whole_from(index) >= 0 else None
+        if variable is None or variable.is_input:
+            raise ValueError(f"there is no output {index}")
+        return variable
+
+    def _known(self, record: Record) -> Known:
+        kind, written, *rest = list_from(record)
+        form = self._form(written)
+        if kind == "whole" and not rest:
+            return Whole(form)
+        threshold, closed, subtracts = rest
+        if kind != "bit" or not 0 <= number_from(threshold) < 1:
+            raise ValueError("an unknown kind of known value")
+        return Bit(form, number_from(threshold), flag_from(closed), flag_from(subtracts))
+
+    def _form(self, record: Record) -> Form:
+        exponent, terms = list_from(record)
+        pairs = tuple((whole_from(place), whole_from(c)) for place, c in list_from(terms))
+        if (
+            not pairs
+            or any(not 0 <= place < self._inputs or not c for place, c in pairs)
+            or pairs[0][1] < 0
+        ):
+            raise ValueError("a form over inputs that there are not")
+        if abs(whole_from(exponent)) > 1000:
+            raise ValueError("a form out of all proportion")
+        return Form(pairs, exponent)
+
+    def _carried(
+        self, record: Record, spacing: Sequence[Fraction], hidden: int
+    ) -> tuple[int, Form]:
+        variable, written = list_from(record)
+        form = self._form(written)
+        if not 0 <= whole_from(variable) < self._count - hidden:
+            raise ValueError(
+                "a hidden output, or none, that carries what an input has beyond the grid"
+            )
+        if not form.is_exact or Fraction(2) ** form.exponent != spacing[variable]:
+            raise ValueError(
+                "an output that carries something else than one input in its own steps"
+            )
+        return variable, form
+
+    def _step(self, record: Record, before: set[int], hidden: int) -> Step:
+        variable = whole_from(record["variable"])
+        if not 0 <= variable < self._count or variable in before:
+            raise ValueError("an output is computed twice, or is none")
+        clauses = [self._clause(item, before | {variable}) for item in list_from(record["clauses"])]
+        if any(variable not in variables_of(clause) for clause in clauses):
+            raise ValueError("a clause in the wrong place")
+        bucket = bucket_of(variable, clauses, dict(enumerate(self._ranges)))
+        sides = tuple(tuple(map(flag_from, list_from(item))) for item in list_from(record["sides"]))
+        values = (
+            None
+            if record["values"] is None
+            else tuple(map(whole_from, list_from(record["values"])))
+        )
+        if (values is None) != bool(sides) or len(set(sides)) < len(sides):
+            raise ValueError("an output without options")
+        if variable < self._count - hidden and any(len(item) != len(bucket.gaps) for item in sides):
+            raise ValueError("options that do not fit the gaps")
+        if values is not None and (not values or not _within(values, bucket.range)):
+            raise ValueError("values out of range")
+        return Step(bucket, sides, values)
+
+    def _clause(self, record: Record, allowed: set[int]) -> Clause:
+        rows = []
+        for bound, terms in list_from(record):
+            pairs = {whole_from(v): whole_from(c) for v, c in list_from(terms)}
+            row = row_of(pairs, whole_from(bound))
+            if (
+                not pairs
+                or not set(pairs) <= allowed
+                or row != Row(tuple((v, c) for v, c in terms), bound)
+            ):
+                raise ValueError("a row that is not in order")
+            rows.append(row)
+        if not rows:
+            raise ValueError("a clause without rows")
+        return tuple(rows)
+
+
+def _power(record: Record) -> Fraction:
+    value = number_from(record)
+    if (
+        value <= 0
+        or value.numerator & (value.numerator - 1)
+        or value.denominator & (value.denominator - 1)
+    ):
+        raise ValueError(f"{value} is no power of two")
+    return value
+
+
+def _range(record: Record) -> Range:
+    lower, upper = map(whole_from, list_from(record))
+    if lower > upper:
+        raise ValueError("an empty range")
+    return Range(lower, upper)
+
+
+def _within(values: tuple[int, ...], ends: Range) -> bool:
+    return all(ends.lower <= value <= ends.upper for value in values) and len(set(values)) == len(
+        values
+    )

@@ -1,0 +1,356 @@
+"""Which blocks of rules become terms and which a cascade.
+
+Terms are what rules become where they are few: each has a map of its own, and losses can be summed over all of them. A
+cascade takes over where that explodes, and where an equality holds inputs. How many terms there would be is counted on
+the grid, by going through the alternatives and giving up a branch as soon as its ranges are empty; the count stops
+where it is too large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from math import prod
+from typing import Literal
+
+from multiplexnet.compiler.cascade import WRITTEN, Budget, Cascade, cascade_of
+from multiplexnet.compiler.cascade_clauses import clauses_of
+from multiplexnet.compiler.cascade_grid import grid_of
+from multiplexnet.compiler.cascade_hidden import revealed
+from multiplexnet.compiler.cascade_rows import Clause, Range, Row
+from multiplexnet.compiler.components import Component, components, conjuncts
+from multiplexnet.errors import CompileTimeout, MultiplexError
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import Format
+from multiplexnet.language.formula import (
+    And,
+    Apply,
+    Atom,
+    Bool,
+    Formula,
+    Or,
+    Real,
+    Rule,
+    Specification,
+    Variable,
+    conjunction,
+    symbols,
+    variables,
+)
+
+__all__ = ["Part", "Plan", "Structure", "cascade_of_part", "planned", "rule_parts", "term_count"]
+
+Structure = Literal["auto", "terms", "cascade"]
+
+FEW = 256
+"""Terms up to which a block is left to them."""
+ROUNDS = 4
+"""How often ranges are passed on from row to row while terms are counted."""
+QUICK = Budget(clauses=300)
+"""What a cascade may cost that nobody insists on."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """Rules over outputs that share none with the rest.
+
+    Args:
+        outputs: in declared order.
+        formula: in normal form, hidden outputs included.
+        hidden: the hidden outputs, each with those that it is a function of.
+    """
+
+    outputs: tuple[Variable, ...]
+    formula: Formula
+    hidden: tuple[tuple[Variable, frozenset[Variable]], ...]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What becomes of the rules.
+
+    Args:
+        terms: the rules that become terms, over the outputs that they mention.
+        cascades: the others.
+    """
+
+    terms: Specification
+    cascades: tuple[tuple[Part, Cascade], ...]
+
+
+def rule_parts(specification: Specification) -> list[Part]:
+    """The independent parts of the rules that have outputs, ordered by the first of them."""
+    found = revealed(specification.formula, len(specification.variables))
+    hidden = found.hidden
+    every = (*specification.outputs, *hidden)
+    return [
+        _part(component, hidden)
+        for component in components(conjuncts(found.formula), every)
+        if component.outputs
+    ]
+
+
+def _part(component: Component, hidden: dict[Variable, frozenset[Variable]]) -> Part:
+    visible = tuple(v for v in component.outputs if v not in hidden)
+    own = tuple((v, hidden[v]) for v in component.outputs if v in hidden)
+    return Part(visible, conjunction(component.conjuncts), own)
+
+
+def cascade_of_part(
+    part: Part,
+    inputs: Sequence[Variable],
+    form: Format,
+    *,
+    order: Sequence[Variable] | None = None,
+    budget: Budget | None = None,
+    deadline: Deadline = NEVER,
+) -> Cascade:
+    """The cascade of one part; see :func:`~multiplexnet.compiler.cascade.cascade_of`."""
+    own = None if order is None else _own_order(part, order)
+    every = (*part.outputs, *(v for v, _ in part.hidden))
+    return cascade_of(
+        part.formula,
+        every,
+        inputs,
+        form,
+        hidden=dict(part.hidden),
+        order=own,
+        budget=budget,
+        deadline=deadline,
+    )
+
+
+def _own_order(part: Part, order: Sequence[Variable]) -> list[Variable]:
+    """The named order of the outputs of a part, hidden ones as soon as they are known."""
+    found = [v for v in order if v in part.outputs]
+    found += [v for v in part.outputs if v not in found]
+    for hidden, needed in part.hidden:
+        last = max((found.index(v) for v in needed if v in found), default=-1)
+        found.insert(last + 1, hidden)
+    return found
+
+
+def planned(
+    specification: Specification,
+    structure: Structure,
+    form: Format,
+    *,
+    order: Sequence[Variable] | None = None,
+    budget: Budget | None = None,
+    deadline: Deadline = NEVER,
+) -> Plan:
+    """Which parts become terms, and the cascades of the others.
+
+    Args:
+        specification: the rules.
+        structure: ``"terms"`` and ``"cascade"`` insist (outputs that no rule ties to others stay terms); ``"auto"``
+            decides.
+        form: the format of the outputs.
+        order: the order in which outputs are computed, if the user has named it.
+        budget: what a cascade may cost.
+        deadline: when it has to be done, and who is told how far it is.
+
+    Raises:
+        MultiplexError: ``structure`` is ``"cascade"`` and there is none.
+    """
+    if structure == "terms" or (structure == "auto" and not _doubtful(specification)):
+        return Plan(specification, ())
+    found = []
+    for part in rule_parts(specification):
+        if structure == "cascade":
+            if _is_coupled(part):
+                found.append(
+                    (
+                        part,
+                        cascade_of_part(
+                            part,
+                            specification.inputs,
+                            form,
+                            order=order,
+                            budget=budget,
+                            deadline=deadline,
+                        ),
+                    )
+                )
+            continue
+        cascade = _if_better(part, specification.inputs, form, order, budget or QUICK, deadline)
+        if cascade is not None:
+            found.append((part, cascade))
+    taken = {v for part, _ in found for v in part.outputs}
+    return Plan(_without(specification, taken), tuple(found)) if found else Plan(specification, ())
+
+
+def _is_coupled(part: Part) -> bool:
+    return len(part.outputs) > 1 or bool(part.hidden)
+
+
+def _doubtful(specification: Specification) -> bool:
+    """Whether anything but a single term may come out; a glance that needs no normal form."""
+    return any(_has_choice(rule.formula) for rule in specification.rules) or any(
+        v.is_discrete for v in specification.outputs
+    )
+
+
+def _has_choice(formula: Formula) -> bool:
+    if isinstance(formula, Atom):
+        named = list(symbols(formula))
+        with_inputs = any(isinstance(s, Variable) and s.is_input for s in named)
+        return not all(isinstance(s, Variable) for s in named) or (
+            formula.relation == "==" and with_inputs
+        )
+    return not isinstance(formula, And) or any(map(_has_choice, formula.arguments))
+
+
+def _if_better(
+    part: Part,
+    inputs: Sequence[Variable],
+    form: Format,
+    order: Sequence[Variable] | None,
+    budget: Budget,
+    deadline: Deadline,
+) -> Cascade | None:
+    """The cascade of a part that terms cannot have, or not within bounds."""
+    if any(isinstance(s, Apply) for s in symbols(part.formula)):
+        return None
+    needed = _has_equality_of_inputs(part.formula)
+    if not needed and (_alternatives(part) <= FEW or _is_logic(part)):
+        return None
+    try:
+        found = cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
+    except CompileTimeout:
+        raise
+    except MultiplexError:  # terms say what is wrong, or serve
+        return None
+    return found if needed or _count(part, inputs, form) > FEW else None
+
+
+def _is_logic(part: Part) -> bool:
+    """Whether all outputs are truth values: inner blocks of terms serve those."""
+    return all(isinstance(v.domain, Bool) for v in part.outputs)
+
+
+def _has_equality_of_inputs(formula: Formula) -> bool:
+    """Whether an equality between outputs and inputs has to hold."""
+    for part in conjuncts(formula):
+        if isinstance(part, Atom) and part.relation == "==":
+            kinds = {v.is_input for v in variables(part)}
+            if kinds == {True, False}:
+                return True
+    return False
+
+
+def _alternatives(part: Part) -> int:
+    """A bound of the number of terms: the product of the alternatives that each rule leaves."""
+    count = prod(map(_cases, conjuncts(part.formula)))
+    for variable in part.outputs:
+        if not isinstance(variable.domain, Real):
+            count *= len(variable.domain.values)
+    return count
+
+
+def _cases(formula: Formula) -> int:
+    match formula:
+        case And(arguments):
+            return prod(map(_cases, arguments))
+        case Or(arguments):
+            return sum(map(_cases, arguments))
+    return 1
+
+
+def _count(part: Part, inputs: Sequence[Variable], form: Format) -> int:
+    """The number of terms that a part would have, as far as the ranges tell; at most ``FEW + 1``."""
+    clauses = clauses_of(part.formula, WRITTEN)
+    every = (*part.outputs, *(v for v, _ in part.hidden))
+    grid = grid_of(clauses, every, inputs, form, {})
+    discrete = [i for i, v in enumerate(part.outputs) if v.is_discrete]
+    return term_count(grid.clauses, dict(grid.ranges), discrete, FEW + 1)
+
+
+def _without(specification: Specification, taken: Iterable[Variable]) -> Specification:
+    """The rules that speak of other outputs, and of no outputs at all."""
+    gone = set(taken)
+    rules = []
+    for rule in specification.rules:
+        kept = [part for part in conjuncts(rule.formula) if not gone & set(variables(part))]
+        if kept:
+            rules.append(Rule(conjunction(kept), rule.text, rule.line))
+    left = tuple(v for v in specification.variables if v not in gone)
+    return replace(specification, variables=left, rules=tuple(rules), text="")
+
+
+# --- counting -------------------------------------------------------------------------------------------------------
+
+
+def term_count(
+    clauses: Sequence[Clause], ranges: dict[int, Range], discrete: Sequence[int], most: int
+) -> int:
+    """About how many terms clauses have: cells in which each clause is settled, and each discrete variable fixed.
+
+    Args:
+        clauses: what has to hold.
+        ranges: of all variables.
+        discrete: variables that every term fixes.
+        most: where the count may stop.
+
+    Example: x ≤ 0 or x ≥ 2, y ≤ 0 or y ≥ 2, and x + y ≤ 3.
+        >>> gaps = [(Row(((v, 1),), 0), Row(((v, -1),), -2)) for v in (0, 1)]
+        >>> term_count([*gaps, (Row(((0, 1), (1, 1)), 3),)], {0: Range(0, 9), 1: Range(0, 9)}, (), 99)
+        3
+    """
+    stack: list[tuple[list[Clause] | None, dict[int, Range]]] = [(list(clauses), dict(ranges))]
+    count = 0
+    while stack and count < most:
+        left, ends = stack.pop()
+        left = _unsettled(left or [], ends)
+        if left is None:
+            continue
+        clause = min((c for c in left if len(c) > 1), key=len, default=None)
+        if clause is not None:
+            rest = [other for other in left if other is not clause]
+            for place, row in enumerate(clause):
+                denied = [(earlier.negation,) for earlier in clause[:place]]
+                stack.append(([*rest, (row,), *denied], dict(ends)))
+            continue
+        loose = next((v for v in discrete if ends[v].lower < ends[v].upper), None)
+        if loose is None:
+            count += 1
+            continue
+        middle = (ends[loose].lower + ends[loose].upper) // 2
+        for part in (Range(ends[loose].lower, middle), Range(middle + 1, ends[loose].upper)):
+            stack.append((list(left), ends | {loose: part}))
+    return count
+
+
+def _unsettled(clauses: Sequence[Clause], ends: dict[int, Range]) -> list[Clause] | None:
+    """The clauses that the ranges do not settle; single rows narrow these. ``None`` if nothing obeys."""
+    left = list(clauses)
+    for _ in range(ROUNDS):
+        before = dict(ends)
+        open_clauses = []
+        for clause in left:
+            rows = tuple(row for row in clause if row.least(ends) <= row.bound)
+            if not rows:
+                return None
+            if any(row.most(ends) <= row.bound for row in rows):
+                continue
+            if len(rows) == 1:
+                _narrow(rows[0], ends)
+            open_clauses.append(rows)
+        left = open_clauses
+        if any(r.lower > r.upper for r in ends.values()):
+            return None
+        if ends == before:
+            break
+    return left
+
+
+def _narrow(row: Row, ends: dict[int, Range]) -> None:
+    """What a row leaves of each of its variables."""
+    least = row.least(ends)
+    for v, c in row.terms:
+        lower, upper = ends[v]
+        room = row.bound - (least - c * (lower if c > 0 else upper))
+        if c > 0:
+            ends[v] = Range(lower, min(upper, room // c))
+        else:
+            ends[v] = Range(max(lower, -(room // -c)), upper)

@@ -1,0 +1,483 @@
+r"""The map of a cascade: one output after another, each a whole number of steps between exact ends.
+
+Rows are evaluated on whole numbers below 2^53 (below 2^24 in float32), so no sum rounds, in whatever order it is
+added, and ``⌈n / a⌉`` computed from the rounded quotient is right: n/a is whole and representable, or at least 1/a
+away from every whole number, which is more than the rounding of a quotient below 2^53. The value ``round(L + (U − L)
+σ)`` with ``0 ≤ σ ≤ 1`` is a whole number between L and U, fused or not, since rounding is monotone and L and U are
+numbers of the format that is computed in. ``h · k`` is a number of the format that comes out, and so is ``h · k + f``
+of an output that carries what an input has beyond the grid (:mod:`~multiplexnet.compiler.cascade_carriers`).
+
+**Probabilities.** With z drawn from a logistic distribution around the raw value, ``k = round(L + (U − L)
+sigmoid(z))`` takes each whole number with a probability that is known in closed form, and the whole interval with
+equal probabilities if the raw value is 0. On a grid a density is a probability, so points and intervals need no
+common measure. Every value belongs to exactly one option, so ``log p(x)`` is a sum over outputs of the logarithm of
+one product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn.functional import logsigmoid
+
+from multiplexnet.compiler.cascade import EXACT, Cascade, Step
+from multiplexnet.transforms.base import in_full_precision, precision_of
+from multiplexnet.transforms.cascade_known import known_values, rest_of
+from multiplexnet.transforms.cascade_program import Program, program_of
+from multiplexnet.transforms.cascade_walk import Option, Walk, straight_through
+from multiplexnet.transforms.reading import read
+from multiplexnet.transforms.tables import Tabled
+
+__all__ = ["CascadeMap"]
+
+SMALL = 2**24
+"""Whole numbers below this are exact in float32."""
+
+Decide = Callable[[Walk, Step, Sequence[Option]], Tensor]
+
+
+class CascadeMap(Tabled):
+    """Raw values and logits to outputs that obey, exactly.
+
+    Args:
+        cascade: what was compiled.
+        dtype: of the values that come out; the cascade was made for it.
+
+    Raw values are ``(*batch, in_values)``, one for every output, logits ``(*batch, in_logits)``, those of every
+    output with more than one option in the order of computing, inputs ``(*batch, I)``.
+
+    In training NaN stays NaN; in ``eval()`` a raw value that is NaN is read as 0.
+    """
+
+    spacing: Tensor
+
+    def __init__(self, cascade: Cascade, dtype: torch.dtype) -> None:
+        super().__init__()
+        if cascade.size >= EXACT:
+            raise ValueError("the sums of this cascade are not exact in float64")
+        self.cascade, self.precision = cascade, precision_of(dtype)
+        self.computing = (
+            torch.float32 if cascade.size < SMALL and dtype is not torch.float64 else torch.float64
+        )
+        self.in_values = len(cascade.visible)
+        self.first_logit = dict(_first_logits(cascade))
+        self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
+        self._program = program_of(cascade, self.first_logit)
+        spacing = torch.tensor(
+            [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
+        )
+        self.hold({"spacing": spacing})
+
+    @property
+    def program(self) -> Program:
+        """The operations of the cascade."""
+        return self._program
+
+    # --- values -----------------------------------------------------------------------------------------------------
+
+    @in_full_precision
+    def forward(
+        self, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None
+    ) -> Tensor:
+        """The most probable option of every output, and in it the value that the raw value says.
+
+        Returns:
+            ``(*batch, in_values)``, NaN in rows whose inputs leave nothing.
+        """
+        flat, own, known = self._flat(values, logits, inputs)
+        return self._shaped(self._computed(flat, own, known), values.shape, inputs)
+
+    @in_full_precision
+    def sample(
+        self,
+        values: Tensor,
+        logits: Tensor | None = None,
+        inputs: Tensor | None = None,
+        generator: torch.Generator | None = None,
+        *,
+        noisy: bool = False,
+    ) -> Tensor:
+        """Like ``forward``, with options drawn by their probabilities.
+
+        Args:
+            values: as for ``forward``.
+            logits: as for ``forward``.
+            inputs: as for ``forward``.
+            generator: of the random numbers.
+            noisy: whether values are drawn as well, so that x is distributed as ``log_prob`` says.
+        """
+        flat, own, known = self._flat(values, logits, inputs)
+        if own is not None:
+            own = own.double() - torch.log(-torch.log(_uniform(own, generator)))
+        if noisy:
+            uniform = _uniform(flat, generator)
+            flat = flat + (torch.log(uniform) - torch.log1p(-uniform)).to(flat.dtype)
+        return self._shaped(self._computed(flat, own, known), values.shape, inputs)
+
+    def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
+        """x, ``(D, B)``, in the dtype to compute in."""
+        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+            return self.walked(flat.sigmoid(), logits, known)
+        x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
+        return x
+
+    def walked(self, sigma: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
+        """The same with torch's own operations."""
+
+        def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
+            lower, upper = self._best(walk, step, options, logits)
+            if step.variable >= self.in_values:  # hidden: the interval is a point
+                return lower
+            smooth = torch.addcmul(lower, upper - lower, sigma[step.variable])
+            return straight_through(smooth, torch.round)
+
+        walk = self._walk(known, sigma[0], decide)
+        x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(sigma)
+        return x.masked_fill(walk.refused, torch.nan)
+
+    def _walk(self, known: list[Tensor], like: Tensor, decide: Decide) -> Walk:
+        walk = Walk(self.cascade, known, like)
+        for step in self.cascade.steps:
+            walk.take(step, decide(walk, step, walk.options(step)))
+        return walk
+
+    def _best(
+        self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """The ends of the possible option with the largest logit; NaN where none is possible."""
+        lower, upper = walk.full(options[0].lower), walk.full(options[0].upper)
+        if step.size == 1:
+            return lower, upper
+        assert logits is not None
+        own = self._own(step, logits)
+        lower = upper = walk.full(torch.nan)
+        best = torch.full_like(own[0], -torch.inf)
+        for option, logit in zip(options, own.unbind(0), strict=True):
+            better = logit > best
+            if option.possible is not None:
+                better = better & option.possible
+            lower = torch.where(better, walk.full(option.lower), lower)
+            upper = torch.where(better, walk.full(option.upper), upper)
+            best = torch.where(better, logit, best)
+        return lower, upper
+
+    def _own(self, step: Step, logits: Tensor) -> Tensor:
+        start = self.first_logit[step.variable]
+        return logits[start : start + step.size]
+
+    # --- probabilities ----------------------------------------------------------------------------------------------
+
+    @in_full_precision
+    def log_prob(
+        self, x: Tensor, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None
+    ) -> Tensor:
+        """The logarithm of the probability with which ``sample(noisy=True)`` gives x, ``(*batch,)``, in float64.
+
+        It is −inf for x that disobey or do not lie on the grid. Gradients reach values and logits.
+        """
+        flat, own, known = self._flat(values, logits, inputs, differentiable=True)
+        given = self._steps(x, inputs)
+        found = self._scored(given, own, known, flat[0].detach())
+        total = found.log_q
+        for variable, (lower, upper) in found.ends.items():
+            safe = torch.where(found.possible, given[variable], lower)
+            total = total + _log_mass(
+                safe - lower, (upper - lower).clamp(min=0.0), flat[variable].double()
+            )
+        return torch.where(found.possible, total, -torch.inf).reshape(values.shape[:-1])
+
+    @in_full_precision
+    def draw(
+        self,
+        values: Tensor,
+        logits: Tensor | None = None,
+        inputs: Tensor | None = None,
+        generator: torch.Generator | None = None,
+    ) -> tuple[Tensor, Tensor]:
+        """``sample``, and the log-probability of the options drawn, ``(*batch,)``, with gradients to the logits."""
+        x = self.sample(values, logits, inputs, generator)
+        flat, own, known = self._flat(values, logits, inputs, differentiable=True)
+        found = self._scored(self._steps(x.detach(), inputs), own, known, flat[0].detach())
+        return x, found.log_q.reshape(values.shape[:-1]).to(self.precision.computing)
+
+    def _steps(self, x: Tensor, inputs: Tensor | None) -> Tensor:
+        """Outputs in steps, ``(D, B)``, in float64; whole numbers if they lie on the grid."""
+        flat = x.reshape(-1, self.in_values).t().double()
+        return self._with_rests(flat, inputs, -1.0) / self.spacing.unsqueeze(-1)
+
+    def _with_rests(self, x: Tensor, inputs: Tensor | None, sign: float = 1.0) -> Tensor:
+        """x ``(D, B)`` with what inputs have beyond the grid added to the outputs that carry it: no sum rounds."""
+        if not self.cascade.carried:
+            return x
+        assert inputs is not None
+        rows = self._rows(inputs.detach())
+        rests = torch.stack([rest_of(form, rows) for _, form in self.cascade.carried]).to(x.dtype)
+        places = torch.tensor([variable for variable, _ in self.cascade.carried], device=x.device)
+        return x.index_add(0, places, rests, alpha=sign)
+
+    def _scored(
+        self, given: Tensor, logits: Tensor | None, known: list[Tensor], like: Tensor
+    ) -> _Scored:
+        """Which options given outputs, ``(D, B)`` in steps, belong to, and how probable these are."""
+        log_q = torch.zeros_like(given[0])
+        possible = (given == given.round()).all(0)
+        ends: dict[int, tuple[Tensor, Tensor]] = {}
+
+        def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
+            nonlocal log_q, possible
+            if step.variable >= self.in_values:
+                return walk.full(options[0].lower)
+            k = given[step.variable].to(self.computing)
+            lower, upper, chosen, inside = _containing(walk, options, k)
+            if step.size > 1:
+                assert logits is not None
+                log_q = log_q + _log_softmax_at(self._own(step, logits), options, chosen)
+            possible = possible & inside
+            if step.values is None:
+                ends[step.variable] = lower.double(), upper.double()
+            return k
+
+        walk = self._walk(known, like, decide)
+        return _Scored(log_q, possible & ~walk.refused, ends)
+
+    @in_full_precision
+    def refused(self, inputs: Tensor) -> Tensor:
+        """Where inputs ``(*batch, I)`` leave no output at all, or none on the grid: ``(*batch,)``."""
+        known = self._known(inputs)
+        like = known[0] if known else inputs.reshape(-1, inputs.shape[-1])[:, 0].to(self.computing)
+        return Walk(self.cascade, known, like).refused.reshape(inputs.shape[:-1])
+
+    @in_full_precision
+    def inverse(self, x: Tensor, inputs: Tensor | None = None) -> tuple[Tensor, Tensor]:
+        """Raw values and logits that are mapped to x, as far as their dtype can say; x obeys and lies on the grid."""
+        given, known = self._given(x, inputs)
+        values = torch.zeros_like(given, dtype=torch.float64)
+        logits = torch.zeros(
+            (self.in_logits, given.shape[-1]), dtype=torch.float64, device=x.device
+        )
+
+        def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
+            if step.variable >= self.in_values:
+                return walk.full(options[0].lower)
+            k = given[step.variable]
+            lower, upper, chosen, _ = _containing(walk, options, k)
+            if step.size > 1:
+                start = self.first_logit[step.variable]
+                for number in range(step.size):
+                    logits[start + number] = (chosen == number).double()
+            width = (upper - lower).double().clamp(min=1.0)
+            share = ((k - lower).double() / width).clamp(0.25 / width, 1 - 0.25 / width)
+            values[step.variable] = torch.log(share) - torch.log1p(-share)
+            return k
+
+        self._walk(known, given[0], decide)
+        dtype, batch = self.precision.dtype, x.shape[:-1]
+        return values.t().to(dtype).reshape(x.shape), logits.t().to(dtype).reshape(
+            *batch, self.in_logits
+        )
+
+    @in_full_precision
+    def nearest(self, x: Tensor, inputs: Tensor | None = None) -> Tensor:
+        """A point that obeys, near x: output by output the nearest value that is left. What lies on the grid and obeys
+        comes back as it is."""
+        given, known = self._given(x, inputs)
+
+        def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
+            if step.variable >= self.in_values:
+                return walk.full(options[0].lower)
+            wanted = given[step.variable]
+            found, distance = walk.full(torch.nan), walk.full(torch.inf)
+            for option in options:
+                lower, upper = walk.full(option.lower), walk.full(option.upper)
+                point = torch.minimum(torch.maximum(wanted, lower), upper)
+                closer = (point - wanted).abs() < distance
+                if option.possible is not None:
+                    closer = closer & option.possible
+                found = torch.where(closer, point, found)
+                distance = torch.where(closer, (point - wanted).abs(), distance)
+            return found
+
+        walk = self._walk(known, given[0], decide)
+        found = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(given)
+        return self._shaped(found.masked_fill(walk.refused, torch.nan), x.shape, inputs)
+
+    def _given(self, x: Tensor, inputs: Tensor | None) -> tuple[Tensor, list[Tensor]]:
+        """Outputs as whole numbers ``(D, B)`` in the ranges of the variables."""
+        whole = self._steps(x.detach().nan_to_num(0.0), inputs).round()
+        ranges = self.cascade.ranges[: self.in_values]
+        cut = [row.clamp(r.lower, r.upper) for row, r in zip(whole.unbind(0), ranges, strict=True)]
+        return torch.stack(cut).to(self.computing), self._known(inputs)
+
+    # --- shapes -----------------------------------------------------------------------------------------------------
+
+    def _flat(
+        self,
+        values: Tensor,
+        logits: Tensor | None,
+        inputs: Tensor | None,
+        *,
+        differentiable: bool = False,
+    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
+        """Raw values ``(D, B)``, logits ``(O, B)`` without NaN and infinities, and what is known of the inputs."""
+        flat = values.reshape(-1, self.in_values).to(self.computing)
+        if not self.training:
+            flat = flat.nan_to_num(0.0, torch.inf, -torch.inf)
+        own = None
+        if self.in_logits:
+            assert logits is not None
+            largest = torch.finfo(logits.dtype).max
+            own = (logits if differentiable else logits.detach()).reshape(-1, self.in_logits)
+            own = own.nan_to_num(-largest, largest, -largest).t().contiguous()
+        return flat.t().contiguous(), own, self._known(inputs)
+
+    def _known(self, inputs: Tensor | None) -> list[Tensor]:
+        """The known variables, ``(B,)`` each; NaN where an input cannot be read exactly, or not be carried."""
+        if not self.cascade.known:
+            return []
+        rows = self._rows(inputs)
+        ranges = self.cascade.ranges[len(self.cascade.outputs) :]
+        lost = rows.isnan().any(0)
+        if (
+            self.precision.dtype is not torch.float16
+        ):  # which keeps its subnormal numbers in every mode
+            for _, form in self.cascade.carried:
+                rest = rest_of(form, rows.detach())
+                lost = lost | ((rest != 0) & (rest.abs() < self.precision.tiny))
+        found = known_values(self.cascade.known, ranges, rows)
+        return [value.masked_fill(lost, torch.nan).to(self.computing) for value in found]
+
+    def _rows(self, inputs: Tensor | None) -> Tensor:
+        """Inputs as ``(I, B)`` in float64, exactly; NaN where they are subnormal in float64 itself."""
+        assert inputs is not None
+        known = read(inputs.reshape(-1, inputs.shape[-1]).t())
+        return known.low if known.rise is None else known.low.masked_fill(known.rise > 0, torch.nan)
+
+    def scale(self, like: Tensor) -> Tensor:
+        """The spacing, ``(D, 1)``, in the dtype of another tensor."""
+        return self.spacing.to(like.dtype).unsqueeze(-1)
+
+    def _shaped(self, x: Tensor, shape: torch.Size, inputs: Tensor | None) -> Tensor:
+        """x ``(D, B)`` as ``(*batch, D)`` in the dtype of the layer."""
+        return self._with_rests(x, inputs).t().to(self.precision.dtype).reshape(shape)
+
+
+@dataclass(frozen=True)
+class _Scored:
+    """Where given outputs stand.
+
+    Args:
+        log_q: the log-probability of all their options together, ``(B,)``.
+        possible: whether they obey and lie on the grid.
+        ends: for every output that is a number the ends of its option.
+    """
+
+    log_q: Tensor
+    possible: Tensor
+    ends: dict[int, tuple[Tensor, Tensor]]
+
+
+def _first_logits(cascade: Cascade) -> Iterator[tuple[int, int]]:
+    first = 0
+    for step in cascade.steps:
+        if step.size > 1:
+            yield step.variable, first
+            first += step.size
+
+
+def _uniform(like: Tensor, generator: torch.Generator | None) -> Tensor:
+    """Uniform numbers in float64, strictly between 0 and 1."""
+    drawn = torch.rand(like.shape, generator=generator, dtype=torch.float64, device=like.device)
+    return drawn.clamp(1e-300, 1 - 1e-16)
+
+
+def _containing(
+    walk: Walk, options: Sequence[Option], k: Tensor
+) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The ends and the number of the option that contains k, and whether there is one."""
+    lower, upper = walk.full(options[0].lower), walk.full(options[0].upper)
+    chosen, inside = torch.zeros_like(k, dtype=torch.int64), torch.zeros_like(k, dtype=torch.bool)
+    for number, option in enumerate(options):
+        low, high = walk.full(option.lower), walk.full(option.upper)
+        here = (low <= k) & (k <= high)
+        if option.possible is not None:
+            here = here & option.possible
+        lower, upper = torch.where(here, low, lower), torch.where(here, high, upper)
+        chosen = chosen.masked_fill(here, number)
+        inside = inside | here
+    return lower, upper, chosen, inside
+
+
+def _log_softmax_at(logits: Tensor, options: Sequence[Option], chosen: Tensor) -> Tensor:
+    """The log-probability of the chosen option among the possible ones."""
+    rows = []
+    for option, logit in zip(options, logits.double().unbind(0), strict=True):
+        rows.append(
+            logit if option.possible is None else logit.masked_fill(~option.possible, -torch.inf)
+        )
+    scores = torch.stack(rows)
+    scores = torch.where((scores == -torch.inf).all(0), torch.zeros_like(scores), scores)
+    return torch.log_softmax(scores, 0).gather(0, chosen.unsqueeze(0)).squeeze(0)
+
+
+def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
+    """The log-probability that ``round(width · sigmoid(z)) = steps`` for z from a logistic distribution around ``raw``.
+
+    The edges of the cell are ``logit((steps ± ½) / width)``; the first and the last cell have the tails. With a < b
+    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel.
+    """
+    first, last = steps <= 0, steps >= width
+    left = torch.where(
+        first, torch.ones_like(steps), steps
+    )  # any inner cell where the edge is not used
+    left = (
+        torch.log((left - 0.5).clamp(min=0.25))
+        - torch.log((width - left + 0.5).clamp(min=0.25))
+        - raw
+    )
+    right = torch.where(last, torch.zeros_like(steps), steps)
+    right = (
+        torch.log((right + 0.5).clamp(min=0.25))
+        - torch.log((width - right - 0.5).clamp(min=0.25))
+        - raw
+    )
+    zero = torch.zeros_like(raw)
+    inner = first.logical_or(last).logical_not()
+    overlap = torch.log(-torch.expm1(torch.where(inner, left - right, -torch.ones_like(left))))
+    below = torch.where(last, zero, logsigmoid(right))
+    above = torch.where(first, zero, logsigmoid(-left))
+    return below + above + torch.where(inner, overlap, zero)
+
+
+class _Run(torch.autograd.Function):
+    """The program of a cascade on raw values ``(D, B)``; x, ``(D, B)``.
+
+    A gradient that shall be differentiated again is taken of the walk, which torch can differentiate as often as it
+    likes.
+    """
+
+    @staticmethod
+    def forward(
+        ctx: Any, owner: CascadeMap, values: Tensor, logits: Tensor | None, *known: Tensor
+    ) -> Tensor:
+        sigma = values.sigmoid()
+        found, tape = owner.program.run(sigma, logits, known)
+        ctx.owner, ctx.tape, ctx.sigma, ctx.logits = owner, tape, sigma, logits
+        ctx.save_for_backward(values, *known)
+        return found * owner.scale(found)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        owner = ctx.owner
+        if not torch.is_grad_enabled():
+            raw, known = owner.program.back(ctx.tape, ctx.sigma, grads[0] * owner.scale(ctx.sigma))
+            return None, raw, None, *known
+        values, *rest = ctx.saved_tensors
+        x = owner.walked(values.sigmoid(), ctx.logits, rest)
+        wanted = [tensor for tensor in (values, *rest) if tensor.requires_grad]
+        found = iter(torch.autograd.grad(x, wanted, grads[0], create_graph=True, allow_unused=True))
+        passed = [next(found) if tensor.requires_grad else None for tensor in (values, *rest)]
+        return None, passed[0], None, *passed[1:]
