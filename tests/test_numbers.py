@@ -646,3 +646,17 @@ def test_a_decimal_beyond_all_floats_is_refused_at_once() -> None:
     mux = Multiplexer(Rules("x: real; u: input\nx <= u"))
     with pytest.raises(InputError, match="beyond all floats"):
         mux(torch.zeros(1, 1), u=Decimal("1e999999999"))
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
+def test_repair_hands_on_no_subnormal_number_while_flushing(dtype: torch.dtype) -> None:
+    """In wide batches a clamp compares a subnormal number as zero and returns it as it is."""
+    mux = Multiplexer(Rules("x: real\nx > -1e-330"), dtype=dtype).eval()
+    least = torch.nextafter(torch.zeros((), dtype=dtype), torch.ones((), dtype=dtype))
+    x = (-least * torch.arange(1, 65)).to(dtype).unsqueeze(-1)
+    torch.set_flush_denormal(True)
+    try:
+        moved = mux.repair(x)
+    finally:
+        torch.set_flush_denormal(False)
+    assert all(Fraction(value) > -Fraction(10) ** -330 for value in moved.flatten().double().tolist())

@@ -18,6 +18,7 @@ from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DtypeError, ShapeError
 from multiplexnet.language.formula import Real, Rule, Specification
 from multiplexnet.layer.checks import refuse_no_tensor, refuse_unmoved, refuse_unseen
+from multiplexnet.transforms.reading import without_subnormals
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts.satisfaction import verdict
 
@@ -90,7 +91,7 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
 def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
     """Rows that break the rules, every broken block moved into its nearest term; NaN where there is none."""
     far = min(FAR, torch.finfo(rows.dtype).max)
-    result = torch.nan_to_num(rows).clamp(-far, far)
+    result = without_subnormals(torch.nan_to_num(rows)).clamp(-far, far)
     for columns, cascade in mux.cascade_parts():
         result[:, columns] = cascade.nearest(result.index_select(-1, columns), inputs)
     for block, maps in mux.term_parts():

@@ -18,10 +18,12 @@ from torch import Tensor
 
 from multiplexnet.transforms.base import Precision
 
-__all__ = ["Read", "clear_of_zero", "kept", "read"]
+__all__ = ["Read", "clear_of_zero", "kept", "read", "without_subnormals"]
 
 INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16}
 """The integers that have the bits of a dtype whose subnormal numbers can be flushed."""
+EXPONENTS = {torch.float64: 0x7FF << 52, torch.float32: 0xFF << 23, torch.bfloat16: 0xFF << 7}
+"""The bits of the exponent, which are 0 in zero and in subnormal numbers."""
 
 
 class Read(NamedTuple):
@@ -91,6 +93,17 @@ def kept(y: Tensor, precision: Precision) -> Tensor:
     if precision.dtype not in INTEGERS or _for_onnx():
         return rounded
     return F.hardshrink(rounded, precision.tiny)
+
+
+def without_subnormals(x: Tensor) -> Tensor:
+    """``x`` with 0 in place of the numbers that a mode could flush, by their bits.
+
+    In that mode a clamp compares such a number as zero and may hand it on as it is.
+    """
+    if x.dtype not in INTEGERS:
+        return x
+    exponent = x.view(INTEGERS[x.dtype]) & EXPONENTS[x.dtype]
+    return torch.where(exponent == 0, torch.zeros_like(x), x)
 
 
 def clear_of_zero(y: Tensor, precision: Precision) -> Tensor:
