@@ -135,7 +135,13 @@ class Cascade:
         """A bound of every whole number that is met at run time; below 2^53 nothing rounds."""
         ranges = dict(enumerate(self.ranges))
         rows = max((row.size(ranges) for row in self.rows), default=0)
-        return max(rows, *(r.size for r in self.ranges)) + 1
+        widths = (r.upper - r.lower for r in self.ranges[: len(self.outputs)])
+        return max(rows, *(r.size for r in self.ranges[: len(self.outputs)]), *widths) + 1
+
+    @property
+    def used(self) -> frozenset[int]:
+        """The variables that occur in some row."""
+        return frozenset(v for row in self.rows for v, _ in row.terms)
 
 
 def cascade_of(

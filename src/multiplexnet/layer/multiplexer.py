@@ -563,7 +563,7 @@ class Multiplexer(Derived):
             own = values.index_select(-1, columns)
             mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
             logit += maps.in_logits
-            if inputs is not None and maps.cascade.guards:
+            if inputs is not None and maps.cascade.known:
                 refuse_stuck(maps.refused(inputs), maps.cascade, self.compiled.inputs, self.dtype)
             yield CascadeChoice(maps, own, mine, columns, inputs)
 
