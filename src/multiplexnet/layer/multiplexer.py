@@ -35,6 +35,7 @@ from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import (
     CascadeError,
     DtypeError,
+    GridError,
     InputError,
     NestedError,
     RecordError,
@@ -52,6 +53,7 @@ from multiplexnet.layer.checks import (
     checked_function,
     refuse_broken_inputs,
     refuse_changed,
+    refuse_contradiction,
     refuse_no_tensor,
     refuse_other_rules,
     refuse_roomless,
@@ -185,14 +187,18 @@ class Multiplexer(Derived):
             structure = "terms"
         form = FORMATS[_name(_checked_dtype(dtype or torch.get_default_dtype()))]
         with Deadline(seconds, progress) as deadline:
-            plan = planned(
-                rules.specification,
-                structure,
-                form,
-                order=_named(rules, order),
-                budget=budget,
-                deadline=deadline,
-            )
+            try:
+                plan = planned(
+                    rules.specification,
+                    structure,
+                    form,
+                    order=_named(rules, order),
+                    budget=budget,
+                    deadline=deadline,
+                )
+            except GridError:
+                refuse_contradiction(rules.specification, deadline)
+                raise
             written = Rules.from_specification(plan.terms) if plan.cascades else rules
             compiled = written.compiled_before(
                 deadline, max_terms=max_terms, cover=cover, nested=True
