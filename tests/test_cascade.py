@@ -611,6 +611,20 @@ def test_vmap_export_and_second_derivatives() -> None:
     assert torch.allclose((after - expected).sum(-1) / 1e-3, second[:, 0], rtol=0.05, atol=0.3)
 
 
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_intervals_as_wide_as_whole_numbers_go_are_not_left(dtype: str) -> None:
+    """The difference of the ends has to be exact as well, or a value may come out beyond them."""
+    form = FORMATS[dtype]
+    most = min(2**form.precision, int(form.max)) - 1
+    rules = Rules(
+        f"x: real; y: real; {-most} <= x <= {most - 1}; {-most} <= y <= {most - 1}; x <= y"
+    )
+    layer = CascadeMap(compiled(rules, dtype), getattr(torch, dtype)).eval()
+    assert layer.cascade.size < (2**53 if layer.computing is torch.float64 else 2**24)
+    x = layer(raws(2000, 2, getattr(torch, dtype)), None)
+    assert rules.satisfied(x).all()
+
+
 # --- refusals -------------------------------------------------------------------------------------------------------
 
 

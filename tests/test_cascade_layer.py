@@ -81,6 +81,36 @@ def test_what_terms_serve_stays_with_them_to_the_last_bit(text: str) -> None:
     assert torch.equal(chosen(raw, **given).best(), insisted(raw, **given).best())
 
 
+def test_a_rule_that_speaks_of_two_parts_is_told_apart() -> None:
+    """What hides behind a negation belongs to both: nothing of it may be lost when one part becomes a cascade."""
+    rules = mx.Rules(
+        'x: int[-5, 200]; y: real; c: {"a", "b", "c"}; 3 <= y <= 4; '
+        'not (implies(c != "b", y - x >= 10) or y >= 10); -y >= 2 or x < 4; max(y, z) <= 3.5; z: real; z >= 0'
+    )
+    mux = mx.Multiplexer(rules, structure="cascade").eval()
+    assert [len(cascade.visible) for cascade in mux.cascades] == [2]
+    assert rules.satisfied(mux(raws(500, mux.in_features, torch.float32)).best()).all()
+
+
+def test_contradictions_are_told_from_a_grid_that_is_too_coarse() -> None:
+    contradiction = "x: real; y: real; 0 <= x <= 1; 0 <= y <= 1; x + y >= 3"
+    with pytest.raises(mx.ContradictionError, match=r"x \+ y >= 3"):
+        mx.Multiplexer(mx.Rules(contradiction), structure="cascade")
+    coarse = "x: real; y: real; 0 <= x <= 1; 0 <= y <= 1; x + y == 0.3"
+    with pytest.raises(mx.MultiplexError, match="no point of the grid obeys the rules in float32"):
+        mx.Multiplexer(mx.Rules(coarse), structure="cascade")
+
+
+def test_sums_of_inputs_get_a_grid_on_which_they_are_exact() -> None:
+    rules = mx.Rules(
+        "u: input[0, 1000]; v: input[0, 1000]; x: real; y: real; 0 <= x <= 1; 0 <= y <= 1; x + y <= u + v; x <= y"
+    )
+    mux = mx.Multiplexer(rules, structure="cascade", dtype=torch.float64).eval()
+    given = {name: torch.rand(200, dtype=torch.float64) * 1000 for name in ("u", "v")}
+    x = mux(raws(200, mux.in_features, torch.float64), **given).best()
+    assert rules.satisfied(x, functions=None, **given).all()
+
+
 def test_a_cascade_can_be_insisted_on_and_its_order_named() -> None:
     rules = mx.Rules("x: real[3]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150")
     mux = mx.Multiplexer(rules, structure="cascade", order=["x[2]", "x[0]"])

@@ -12,11 +12,18 @@ is resolution (:mod:`~multiplexnet.compiler.cascade_projection`), which asks no 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from math import ceil
 
-from multiplexnet.compiler.cascade_clauses import AtomClause, TooManyClauses, clauses_of
+from multiplexnet.compiler.cascade_clauses import (
+    AtomClause,
+    Ends,
+    TooManyClauses,
+    clauses_of,
+    ranges_of,
+)
 from multiplexnet.compiler.cascade_grid import Grid, grid_of, power_at_least
 from multiplexnet.compiler.cascade_known import Bit, Form, Known
 from multiplexnet.compiler.cascade_options import sides_of, splits_of
@@ -135,7 +142,13 @@ class Cascade:
         """A bound of every whole number that is met at run time; below 2^53 nothing rounds."""
         ranges = dict(enumerate(self.ranges))
         rows = max((row.size(ranges) for row in self.rows), default=0)
-        return max(rows, *(r.size for r in self.ranges)) + 1
+        widths = (r.upper - r.lower for r in self.ranges[: len(self.outputs)])
+        return max(rows, *(r.size for r in self.ranges[: len(self.outputs)]), *widths) + 1
+
+    @property
+    def used(self) -> frozenset[int]:
+        """The variables that occur in some row."""
+        return frozenset(v for row in self.rows for v, _ in row.terms)
 
 
 def cascade_of(
@@ -218,22 +231,37 @@ class _Search:
             f"({', '.join(v.name for v in self.outputs[:6])}, …) differ too much in size: measure them in other units"
         )
 
-    def _coarser(self, grid: Grid, rows: Iterator[Row]) -> dict[Variable, Fraction]:
+    def _coarser(self, grid: Grid, rows: Iterable[Row]) -> dict[Variable, Fraction]:
         """Spacings that make the rows that are too large fit; empty if all are exact."""
         found: dict[Variable, Fraction] = {}
         for row in rows:
-            size = row.size(grid.ranges)
-            if size + 1 < EXACT:
+            size = max(row.size(grid.ranges) + 1, self._sum_of_inputs(grid, row))
+            if size < EXACT:
                 continue
             factor = power_at_least(Fraction(2 * size, EXACT))
             fine = [(v, abs(c) & -abs(c)) for v, c in row.terms if v < len(grid.outputs)]
             raised = {v: factor / low for v, low in fine if low < factor and self._is_real(grid, v)}
-            if not raised:
-                raised = self._finest(grid, factor)
-            for v, times in raised.items():
+            for v, times in (raised or self._finest(grid, factor)).items():
                 output = grid.outputs[v]
                 found[output] = max(found.get(output, Fraction(0)), grid.steps[v] * times)
         return found
+
+    def _sum_of_inputs(self, grid: Grid, row: Row) -> int:
+        """Four times the largest sum of whole parts that the inputs of a row can have, if several are summed."""
+        sizes = [0]
+        for v, _ in row.terms:
+            form = grid.known[v - len(grid.outputs)].form if v >= len(grid.outputs) else None
+            if form is None or form.is_exact:
+                continue
+            known = [
+                _size(ranges_of([], self.inputs)[self.inputs[place]]) for place, _ in form.terms
+            ]
+            total = Fraction(0)
+            for (_, c), size in zip(form.terms, known, strict=True):
+                total += abs(c) * (size or 0)
+            if None not in known:
+                sizes.append(ceil(4 * total / Fraction(2) ** form.exponent))
+        return max(sizes)
 
     def _finest(self, grid: Grid, factor: Fraction) -> dict[int, Fraction]:
         """By how much the finest spacings of all outputs have to grow."""
@@ -326,3 +354,9 @@ class _Search:
                 raise CascadeBudgetExceeded(name, self.budget.clauses)
 
         return tick
+
+
+def _size(ends: Ends) -> Fraction | None:
+    """The largest absolute value between two ends, if there is one."""
+    lower, upper = ends
+    return None if lower is None or upper is None else max(abs(lower), abs(upper))

@@ -24,6 +24,10 @@ from multiplexnet.language.formula import Atom, Real, Variable
 __all__ = ["Builder", "Grid", "grid_of", "power_at_least"]
 
 
+DIGITS = 51
+"""The most binary digits of a whole number: the difference of two of them is exact in float64, too."""
+
+
 @dataclass(frozen=True)
 class Grid:
     """Rules on a grid.
@@ -130,7 +134,8 @@ def _step(output: Variable, ends: Ends, form: Format, least: Fraction) -> Fracti
         return Fraction(1)
     if lower == upper and form.representable(lower):
         return _unit(lower)
-    return max(power_at_least(size / 2**form.precision), form.tiny, least)
+    digits = min(form.precision, DIGITS)
+    return max(power_at_least(size / 2**digits), form.tiny, least)
 
 
 def _range(ends: Ends, step: Fraction, form: Format) -> Range:

@@ -8,7 +8,7 @@ where it is too large.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
@@ -19,6 +19,7 @@ from multiplexnet.compiler.cascade_grid import grid_of
 from multiplexnet.compiler.cascade_hidden import revealed
 from multiplexnet.compiler.cascade_rows import Clause, Range, Row
 from multiplexnet.compiler.components import Component, components, conjuncts
+from multiplexnet.compiler.normal import normal_form
 from multiplexnet.errors import CompileTimeout, MultiplexError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
@@ -28,12 +29,15 @@ from multiplexnet.language.formula import (
     Atom,
     Bool,
     Formula,
+    Ite,
+    Not,
     Or,
     Real,
     Rule,
     Specification,
     Variable,
     conjunction,
+    negation,
     symbols,
     variables,
 )
@@ -177,7 +181,8 @@ def planned(
         if cascade is not None:
             found.append((part, cascade))
     taken = {v for part, _ in found for v in part.outputs}
-    return Plan(_without(specification, taken), tuple(found)) if found else Plan(specification, ())
+    left = _without(specification, taken) if found else None
+    return Plan(specification, ()) if left is None else Plan(left, tuple(found))
 
 
 def _is_coupled(part: Part) -> bool:
@@ -266,16 +271,45 @@ def _count(part: Part, inputs: Sequence[Variable], form: Format) -> int:
     return term_count(grid.clauses, dict(grid.ranges), discrete, FEW + 1)
 
 
-def _without(specification: Specification, taken: Iterable[Variable]) -> Specification:
-    """The rules that speak of other outputs, and of no outputs at all."""
-    gone = set(taken)
+def _without(specification: Specification, taken: Collection[Variable]) -> Specification | None:
+    """The rules without what they say of the outputs that are taken; ``None`` if that cannot be told apart."""
     rules = []
     for rule in specification.rules:
-        kept = [part for part in conjuncts(rule.formula) if not gone & set(variables(part))]
+        kept = []
+        for part in _pieces(rule.formula, True):
+            own = {v for v in variables(part) if not v.is_input}
+            if own and own <= set(taken):
+                continue
+            if own & set(taken):
+                return None
+            kept.append(part)
         if kept:
             rules.append(Rule(conjunction(kept), rule.text, rule.line))
-    left = tuple(v for v in specification.variables if v not in gone)
+    left = tuple(v for v in specification.variables if v not in taken)
     return replace(specification, variables=left, rules=tuple(rules), text="")
+
+
+def _pieces(formula: Formula, polarity: bool) -> Iterator[Formula]:
+    """Formulas whose conjunction is the formula, or its negation: the parts of what hides behind negations, too.
+
+    Only conditional numbers are left as they are, since writing them out may take forever; one that counts ties all
+    its outputs together.
+    """
+    match formula:
+        case Not(argument):
+            yield from _pieces(argument, not polarity)
+        case And(arguments) if polarity:
+            for argument in arguments:
+                yield from _pieces(argument, True)
+        case Or(arguments) if not polarity:
+            for argument in arguments:
+                yield from _pieces(argument, False)
+        case _:
+            whole = formula if polarity else negation(formula)
+            if any(isinstance(s, Ite) for s in symbols(whole)):
+                yield whole
+            else:
+                yield from conjuncts(normal_form(whole))
 
 
 # --- counting -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,14 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade import Cascade
 from multiplexnet.compiler.terms import Block, Compiled
-from multiplexnet.errors import DtypeError, GraphError, InputError, RecordError, ShapeError
+from multiplexnet.errors import (
+    ContradictionError,
+    DtypeError,
+    GraphError,
+    InputError,
+    RecordError,
+    ShapeError,
+)
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
@@ -32,6 +39,7 @@ __all__ = [
     "number_is_inside",
     "refuse_broken_inputs",
     "refuse_changed",
+    "refuse_contradiction",
     "refuse_lost",
     "refuse_no_tensor",
     "refuse_other_rules",
@@ -345,6 +353,17 @@ def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Func
             f"the rules cannot be met where {names} is NaN or infinite, or where no number of "
             f"{str(x.dtype).removeprefix('torch.')} lies between the bounds that it leads to: {_rows_where(lost)}"
         )
+
+
+def refuse_contradiction(specification: Specification, deadline: Deadline) -> None:
+    """Raises ``ContradictionError`` if no output at all obeys the rules, on whatever grid; asks z3."""
+    from multiplexnet.smt.questions import satisfiable, unsat_core
+
+    known = specification.variables
+    if satisfiable(specification.formula, known, deadline=deadline) is None:
+        core = unsat_core([rule.formula for rule in specification.rules], known, deadline=deadline)
+        chosen = [specification.rules[i] for i in core]
+        raise ContradictionError([(rule.line, rule.text) for rule in chosen])
 
 
 # --- rules and their terms ------------------------------------------------------------------------------------------

@@ -35,6 +35,7 @@ from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import (
     CascadeError,
     DtypeError,
+    GridError,
     InputError,
     NestedError,
     RecordError,
@@ -53,6 +54,7 @@ from multiplexnet.layer.checks import (
     checked_function,
     refuse_broken_inputs,
     refuse_changed,
+    refuse_contradiction,
     refuse_no_tensor,
     refuse_other_rules,
     refuse_roomless,
@@ -186,14 +188,18 @@ class Multiplexer(Derived):
             structure = "terms"
         form = FORMATS[_name(_checked_dtype(dtype or torch.get_default_dtype()))]
         with Deadline(seconds, progress) as deadline:
-            plan = planned(
-                rules.specification,
-                structure,
-                form,
-                order=_named(rules, order),
-                budget=budget,
-                deadline=deadline,
-            )
+            try:
+                plan = planned(
+                    rules.specification,
+                    structure,
+                    form,
+                    order=_named(rules, order),
+                    budget=budget,
+                    deadline=deadline,
+                )
+            except GridError:
+                refuse_contradiction(rules.specification, deadline)
+                raise
             written = Rules.from_specification(plan.terms) if plan.cascades else rules
             compiled = written.compiled_before(
                 deadline, max_terms=max_terms, cover=cover, nested=True
@@ -564,7 +570,7 @@ class Multiplexer(Derived):
             own = values.index_select(-1, columns)
             mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
             logit += maps.in_logits
-            if inputs is not None and maps.cascade.guards:
+            if inputs is not None and maps.cascade.known:
                 refuse_stuck(maps.refused(inputs), maps.cascade, self.compiled.inputs, self.dtype)
             yield CascadeChoice(maps, own, mine, columns, inputs)
 

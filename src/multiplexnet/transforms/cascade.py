@@ -66,6 +66,7 @@ class CascadeMap(Tabled):
         self.in_values = len(cascade.visible)
         self.first_logit = dict(_first_logits(cascade))
         self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
+        self._used = cascade.used
         self._program = program_of(cascade, self.first_logit)
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
@@ -347,8 +348,17 @@ class CascadeMap(Tabled):
             for _, form in self.cascade.carried:
                 rest = rest_of(form, rows.detach())
                 lost = lost | ((rest != 0) & (rest.abs() < self.precision.tiny))
-        found = known_values(self.cascade.known, ranges, rows)
-        return [value.masked_fill(lost, torch.nan).to(self.computing) for value in found]
+        first = len(self.cascade.outputs)
+        used = [i for i in range(len(ranges)) if first + i in self._used]
+        known = [torch.zeros_like(rows[0], dtype=self.computing)] * len(ranges)
+        values = known_values(
+            [self.cascade.known[i] for i in used], [ranges[i] for i in used], rows
+        )
+        for i, value in zip(used, values, strict=True):
+            known[i] = value.to(self.computing)
+        if known:  # one that is NaN is enough
+            known[0] = known[0].masked_fill(lost, torch.nan)
+        return known
 
     def _rows(self, inputs: Tensor | None) -> Tensor:
         """Inputs as ``(I, B)`` in float64, exactly; NaN where they are subnormal in float64 itself."""
