@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint bench campaign faults fuzz peers scale clean
+.PHONY: demo test lint docs pictures bench campaign faults fuzz peers scale clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -17,6 +17,15 @@ lint: $(VENV)/.ready
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+# The documentation, built offline: cells run, a warning is an error. Open out/docs/index.html.
+docs: $(VENV)/.ready
+	$(BIN)/python -m sphinx -q -W --keep-going -E -d out/doctrees -b html docs out/docs
+
+# The pictures of the README and of the gallery.
+pictures: $(VENV)/.ready
+	$(BIN)/python docs/pictures/overview.py docs/images/overview.png
+	$(BIN)/python docs/pictures/gallery.py
 
 demo: $(VENV)/.ready
 	mkdir -p out

@@ -23,15 +23,21 @@ extensions = [
     "sphinx_copybutton",
     "sphinx_design",
     "mathml",
+    "repository",
 ]
 exclude_patterns = ["_build", "pictures"]
+default_role = "code"  # of docstrings: `x` is code, as in Markdown
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
-nb_execution_mode = "cache"
+nb_execution_mode = (
+    "force"  # always: what the cells show depends on the library and not on the page alone
+)
+nb_execution_in_temp = True  # what cells write is not written here
 nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 nb_merge_streams = True
+nb_output_stderr = "remove-warn"  # what a cell says on stderr is a warning, and warnings are errors
 
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"

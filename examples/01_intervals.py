@@ -16,10 +16,7 @@ x = torch.rand(256, 4)
 y = torch.stack([0.05 + 0.4 * x[:, 0] * x[:, 1], 198 + 20 * x[:, 2]], -1)
 low, high = torch.tensor([1e-6, 195.0]), torch.tensor([0.499999, 220.0])
 
-for name, layer in (
-    ("clipped", lambda raw: raw.clamp(low, high)),
-    ("rules", lambda raw: mux(raw).best()),
-):
+for name, layer in (("clipped", lambda raw: raw.clamp(low, high)), ("rules", lambda raw: mux(raw).best())):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 2))
     optimiser = torch.optim.Adam(net.parameters(), lr=0.02)
@@ -32,8 +29,6 @@ for name, layer in (
         optimiser.step()
         if step == 0:
             dead = (raw.grad == 0).float().mean()
-    print(
-        f"{name}: {dead:.0%} of the first gradients are zero, error after training {loss.sqrt():.2%}"
-    )
+    print(f"{name}: {dead:.0%} of the first gradients are zero, error after training {loss.sqrt():.2%}")
 
 assert rules.satisfied(mux(net(x)).best()).all()

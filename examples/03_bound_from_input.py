@@ -14,9 +14,7 @@ rules = mx.Rules("""
 """)
 mux = mx.Multiplexer(rules)
 x, K = torch.rand(512, 8), 3.5 + 1.5 * torch.rand(512)
-target = (
-    4 * x[:, 0] + 0.5 * x[:, 1]
-)  # often impossible: then the nearest possible value is the best there is
+target = 4 * x[:, 0] + 0.5 * x[:, 1]  # often impossible: then the nearest possible value is the best there is
 best = torch.clamp(target, x[:, 3], K - x[:, 5] - x[:, 7])
 optimum = (best - target).square().mean()
 

@@ -26,14 +26,10 @@ for _ in range(400):
     optimiser.step()
 
 ranked = expected.sort(descending=True).values
-optimum = (
-    0.3 * ranked[:, :3].sum(-1) + 0.1 * ranked[:, 3]
-).mean()  # 30 % in the best three, 10 % in the fourth
+optimum = (0.3 * ranked[:, :3].sum(-1) + 0.1 * ranked[:, 3]).mean()  # 30 % in the best three, 10 % in the fourth
 softmax = net(signal).softmax(-1)
 one = mx.Rules("w: real[8]\nsum(w) == 1").satisfied(softmax).float().mean()
 earned, equal = (w * expected).sum(-1).mean(), expected.mean()
-print(
-    f"expected return {earned:.2%}, of equal weights {equal:.2%}, at most {optimum:.2%};", end=" "
-)
+print(f"expected return {earned:.2%}, of equal weights {equal:.2%}, at most {optimum:.2%};", end=" ")
 print(f"a softmax of the same raw values sums to 1 in {one:.0%} of the rows")
 assert rules.satisfied(w).all()

@@ -28,8 +28,6 @@ for _ in range(300):
     optimiser.step()
 
 right, off = (p.argmax(-1) == rhythm).float().mean(), (predicted - rate).abs().mean()
-print(
-    f"rhythm right in {right:.1%} of the rows, the smallest probability is {p.min():.1g};", end=" "
-)
+print(f"rhythm right in {right:.1%} of the rows, the smallest probability is {p.min():.1g};", end=" ")
 print(f"heart rate off by {off:.2f} a minute")
 assert rules.satisfied(out).all()

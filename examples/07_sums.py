@@ -29,8 +29,6 @@ for name, layer in (("plain", lambda raw: 30 * raw), ("rules", lambda raw: mux(r
         optimiser.step()
     y = layer(net(x)).detach()
     error, share = (y - true).square().mean(), rules.satisfied(y).float().mean()
-    print(
-        f"{name}: error {error:.3f}, adds up in {share:.0%} of the rows, gaps up to {rules.violation(y).max():.1g}"
-    )
+    print(f"{name}: error {error:.3f}, adds up in {share:.0%} of the rows, gaps up to {rules.violation(y).max():.1g}")
 
 assert rules.satisfied(y).all()

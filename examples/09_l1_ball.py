@@ -29,7 +29,5 @@ for _ in range(400):
     optimiser.step()
 
 obeyed = rules.satisfied(nearest).float().mean()
-print(
-    f"loss {loss:.4f}, of the projection {optimum:.4f}; the projection in floats obeys in {obeyed:.0%} of the rows"
-)
+print(f"loss {loss:.4f}, of the projection {optimum:.4f}; the projection in floats obeys in {obeyed:.0%} of the rows")
 assert rules.satisfied(x).all()

@@ -28,10 +28,6 @@ for _ in range(100):
     optimiser.step()
 
 a = branches.best()
-print(
-    f"{len(mux.blocks)} blocks of 2 terms, {mux.in_features} raw features; {(a > 0).float().mean():.0%} are on;"
-)
-print(
-    f"off the wish by {(a - wish).square().mean().sqrt():.1f}, with the best of all combinations {optimum:.1f}"
-)
+print(f"{len(mux.blocks)} blocks of 2 terms, {mux.in_features} raw features; {(a > 0).float().mean():.0%} are on;")
+print(f"off the wish by {(a - wish).square().mean().sqrt():.1f}, with the best of all combinations {optimum:.1f}")
 assert rules.satisfied(a).all()

@@ -24,10 +24,7 @@ extras = room * torch.sigmoid(guest[:, 2] - 2)
 y = torch.stack([checkin, checkin + nights, room, extras, room + extras], -1)
 scale = torch.tensor([50.0, 50.0, 2e4, 1e4, 2e4])
 
-for name, layer in (
-    ("plain", lambda raw: y.mean(0) + raw * scale),
-    ("rules", lambda raw: mux(raw).best()),
-):
+for name, layer in (("plain", lambda raw: y.mean(0) + raw * scale), ("rules", lambda raw: mux(raw).best())):
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 16), nn.Tanh(), nn.Linear(16, 5))
     optimiser = torch.optim.Adam(net.parameters(), lr=0.02)
@@ -37,12 +34,6 @@ for name, layer in (
         loss.backward()
         optimiser.step()
     x = layer(net(guest)).detach()
-    table = (
-        x.round()
-        if name == "plain"
-        else torch.cat([x[:, :4].floor(), x[:, 2:4].floor().sum(-1, keepdim=True)], -1)
-    )
-    print(
-        f"{name}: off by {loss.sqrt():.1%}, in whole days and cents {rules.satisfied(table).float().mean():.1%} obey"
-    )
+    table = x.round() if name == "plain" else torch.cat([x[:, :4].floor(), x[:, 2:4].floor().sum(-1, keepdim=True)], -1)
+    print(f"{name}: off by {loss.sqrt():.1%}, in whole days and cents {rules.satisfied(table).float().mean():.1%} obey")
 assert rules.satisfied(table).all()

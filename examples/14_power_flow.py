@@ -12,13 +12,9 @@ import multiplexnet as mx
 
 torch.manual_seed(0)
 lines, limit = [(0, 1), (0, 2), (1, 3), (2, 3), (1, 2)], np.array([40, 40, 35, 35, 15])
-cost = np.array(
-    [30.0, 20.0, 10.0]
-)  # of the generators at buses 0, 1, 2, up to 100 each; the demand is at 1, 2, 3
+cost = np.array([30.0, 20.0, 10.0])  # of the generators at buses 0, 1, 2, up to 100 each; the demand is at 1, 2, 3
 ends = np.array([[(bus == i) - (bus == j) for bus in (1, 2, 3)] for i, j in lines])
-ptdf = (ends @ np.linalg.inv(ends.T @ ends)).round(
-    4
-)  # the flow on every line for power put in at 1, 2, 3
+ptdf = (ends @ np.linalg.inv(ends.T @ ends)).round(4)  # the flow on every line for power put in at 1, 2, 3
 flows = [f"{a}*(g[0] - d[0]) + {b}*(g[1] - d[1]) - {c}*d[2]" for a, b, c in ptdf]
 rules = mx.Rules(f"""
     g: real[2]; d: input[20, 60][3]
@@ -38,11 +34,6 @@ for _ in range(400):
 A, gaps = np.concatenate([ptdf[:, :2], -ptdf[:, :2], [[1, 1], [-1, -1]]]), []
 for d, paid in zip(demand.double().numpy(), price.tolist(), strict=True):
     b = np.concatenate([limit + ptdf @ d, limit - ptdf @ d, [d.sum(), 100 - d.sum()]])
-    gaps.append(
-        paid / (cost[0] * d.sum() + linprog(cost[1:] - cost[0], A, b, bounds=[(0, 100)] * 2).fun)
-        - 1
-    )
-print(
-    f"cost above the optimum of the linear program: {np.mean(gaps):.2%} in the mean, {np.max(gaps):.2%} at most"
-)
+    gaps.append(paid / (cost[0] * d.sum() + linprog(cost[1:] - cost[0], A, b, bounds=[(0, 100)] * 2).fun) - 1)
+print(f"cost above the optimum of the linear program: {np.mean(gaps):.2%} in the mean, {np.max(gaps):.2%} at most")
 assert rules.satisfied(g, d=demand).all()

@@ -13,14 +13,10 @@ rules = mx.Rules("""
 """)
 x = torch.randn(1000, 4)
 y = torch.cumsum((x @ torch.randn(4, 3)).square() / 8, -1)
-y = torch.where(
-    ((y[:, 2] - y[:, 0] > 2) & (y[:, 1] < 1)).unsqueeze(-1), y.clamp(max=1.9), y
-)  # the data obey
+y = torch.where(((y[:, 2] - y[:, 0] > 2) & (y[:, 1] < 1)).unsqueeze(-1), y.clamp(max=1.9), y)  # the data obey
 assert rules.satisfied(y).all()
 
-net = nn.Sequential(
-    nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 3)
-)  # trained by somebody who had not heard of rules
+net = nn.Sequential(nn.Linear(4, 32), nn.Tanh(), nn.Linear(32, 3))  # trained by somebody who had not heard of rules
 optimiser = torch.optim.Adam(net.parameters(), lr=0.02)
 for _ in range(300):
     optimiser.zero_grad()
@@ -32,12 +28,8 @@ before = net(x).detach()
 after = mux.repair(before)
 obeyed, same = rules.satisfied(before), (before == after).all(-1)
 moved = (after - before)[~same].norm(dim=-1)
-print(
-    f"{obeyed.float().mean():.1%} of the rows obey, {same.float().mean():.1%} are bit for bit the same after repair,"
-)
+print(f"{obeyed.float().mean():.1%} of the rows obey, {same.float().mean():.1%} are bit for bit the same after repair,")
 print(f"the others move by {moved.mean():.3f} (at most {moved.max():.3f})", end=", ")
-print(
-    f"the error goes from {(before - y).square().mean():.4f} to {(after - y).square().mean():.4f}"
-)
+print(f"the error goes from {(before - y).square().mean():.4f} to {(after - y).square().mean():.4f}")
 assert same.equal(obeyed)
 assert rules.satisfied(after).all()

@@ -298,7 +298,8 @@ class Uniform(Model):
         frame = frames(torch.float64)
         u = torch.rand(count, 2, dtype=torch.float64)
         place = frame.low[index] + u * frame.width[index]
-        return torch.linalg.solve(frame.turn[index], place.unsqueeze(-1)).squeeze(-1)
+        solved: Tensor = torch.linalg.solve(frame.turn[index], place.unsqueeze(-1))
+        return solved.squeeze(-1)
 
 
 class Frames(NamedTuple):

@@ -24,12 +24,13 @@ from strategies import VARIABLES, formulas, points
 from typer.testing import CliRunner, Result
 
 from multiplexnet.certificate import Certificate
-from multiplexnet.certificate.check import Report, checked
+from multiplexnet.certificate.check import checked
 from multiplexnet.certificate.document import PARTS, hashes
 from multiplexnet.certificate.formats import FORMATS as CHECKED
 from multiplexnet.certificate.margins import margins, solved
 from multiplexnet.certificate.parts import part_from
 from multiplexnet.certificate.questions import Writer
+from multiplexnet.certificate.report import Report
 from multiplexnet.compiler.record import RecordReader, variables_from
 from multiplexnet.errors import (
     EqualityError,
@@ -580,7 +581,7 @@ def test_formats_agree(name: str) -> None:
     ]
     for value in values:
         assert ours.holds(value) == theirs.representable(value)
-        near = theirs.nearest(value)
+        near = theirs.rounded(value)
         for v in (near, -near):
             if abs(v) < theirs.max:
                 assert (ours.after(v), ours.before(v)) == (theirs.next_up(v), theirs.next_down(v))

@@ -770,7 +770,10 @@ def test_a_port_that_is_taken_is_an_error_with_a_way_out(port: int) -> None:
 
 @pytest.mark.parametrize("missing", ["starlette", "uvicorn"])
 def test_without_its_libraries_the_command_says_what_to_install(missing: str) -> None:
-    code = f"import sys; sys.modules[{missing!r}] = None\nfrom multiplexnet.playground.command import app\napp(['playground'])"
+    code = (
+        f"import sys; sys.modules[{missing!r}] = None\n"
+        "from multiplexnet.playground.command import app\napp(['playground'])"
+    )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.returncode == 2
     assert f"the playground needs {missing}: pip install 'multiplexnet[playground]'" in run.stderr

@@ -153,7 +153,7 @@ def test_blocks_of_bytes_do_not_matter(
     assert (report.rows, report.rules[0].violations) == (50, sum(broken))
     assert report.rules[0].first_row == broken.index(True) + 1
     assert report.ignored == ('a "note"\nof mine',)
-    longest = max(frame.height for frame in table_files.TableFile.open(path).frames([0]))
+    longest = max(frame.height for frame in table_files.table_in_file(path).frames([0]))
     assert longest <= 1 + block // 3, "a block of bytes is what is held"
 
 
@@ -164,9 +164,7 @@ def test_batches_of_parquet_do_not_matter(parquet: Write, monkeypatch: pytest.Mo
     assert [rule.violations for rule in whole.rules] == [0, 74]
     monkeypatch.setattr(table_files, "BATCH", 7)
     assert check_table(SUM, path) == whole
-    assert [frame.height for frame in table_files.TableFile.open(path).frames([2])] == [7] * 14 + [
-        2
-    ]
+    assert [frame.height for frame in table_files.table_in_file(path).frames([2])] == [7] * 14 + [2]
 
 
 def test_strict_comparisons_fail_by_nothing(csv: Write) -> None:
@@ -384,7 +382,7 @@ def test_wrong_options(csv: Write) -> None:
         check_table(SUM, path, by_position=True)
     with pytest.raises(
         TableError,
-        match=r"row 1, column 'w' \(read as a; --skip leaves a column out\): 'x' is not a number",
+        match=r"row 1, column 'w' \(read as a; --skip \(skip=…\) leaves a column out\): 'x' is not a number",
     ):
         check_table(SUM, csv("w,p,q,r\nx,1,2,3\n"), by_position=True)
     with pytest.raises(TableError, match=r"the rules call f\(…\), and a table has no functions"):

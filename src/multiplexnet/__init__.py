@@ -10,20 +10,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from multiplexnet.errors import (
-        ContradictionError as ContradictionError,
-    )
-    from multiplexnet.errors import (
-        MultiplexError as MultiplexError,
-    )
-    from multiplexnet.errors import (
-        RuleSyntaxError as RuleSyntaxError,
-    )
-    from multiplexnet.errors import (
-        TermBudgetExceeded as TermBudgetExceeded,
-    )
+    from multiplexnet import errors as errors
+    from multiplexnet.certificate.check import certify as certify
+    from multiplexnet.certificate.document import Certificate as Certificate
+    from multiplexnet.errors import CompileTimeout as CompileTimeout
+    from multiplexnet.errors import ContradictionError as ContradictionError
+    from multiplexnet.errors import InputError as InputError
+    from multiplexnet.errors import MultiplexError as MultiplexError
+    from multiplexnet.errors import RuleSyntaxError as RuleSyntaxError
+    from multiplexnet.errors import TermBudgetExceeded as TermBudgetExceeded
     from multiplexnet.layer.branches import Branches as Branches
     from multiplexnet.layer.multiplexer import Multiplexer as Multiplexer
+    from multiplexnet.learning import estimators as estimators
     from multiplexnet.learning.baselines import dl2_loss as dl2_loss
     from multiplexnet.learning.baselines import penalty as penalty
     from multiplexnet.learning.baselines import semantic_loss as semantic_loss
@@ -32,14 +30,18 @@ if TYPE_CHECKING:
     from multiplexnet.learning.finite import FiniteTerms as FiniteTerms
     from multiplexnet.learning.symmetry import symmetries as symmetries
     from multiplexnet.rules import Rules as Rules
+    from multiplexnet.tools.tables import check as check
+    from multiplexnet.transforms.separable import PaperSeparable as PaperSeparable
 
 __version__ = "0.1.0"
 
 # Names load on first use: importing the package costs nothing, and a saved layer runs without z3.
+_MODULES = {"errors": "errors", "estimators": "learning.estimators"}
 _HOME = {
     "Rules": "rules",
     "Multiplexer": "layer.multiplexer",
     "Branches": "layer.branches",
+    "PaperSeparable": "transforms.separable",
     "RulesDistribution": "learning.distribution",
     "FiniteTerms": "learning.finite",
     "EvidenceRatio": "learning.finite",
@@ -47,19 +49,30 @@ _HOME = {
     "dl2_loss": "learning.baselines",
     "penalty": "learning.baselines",
     "semantic_loss": "learning.baselines",
+    "Certificate": "certificate.document",
+    "certify": "certificate.check",
+    "check": "tools.tables",
+    "CompileTimeout": "errors",
     "ContradictionError": "errors",
+    "InputError": "errors",
     "MultiplexError": "errors",
     "RuleSyntaxError": "errors",
     "TermBudgetExceeded": "errors",
 }
-__all__ = [*_HOME]
+__all__ = [*_HOME, *_MODULES]
 
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"multiplexnet.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"multiplexnet.{_HOME[name]}"), name)
+    from multiplexnet.errors import needing
+
+    with needing("polars", f"multiplexnet.{name}", "pip install 'multiplexnet[cli]'"):
+        home = import_module(f"multiplexnet.{_HOME[name]}")
+    return getattr(home, name)
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOME])
+    return sorted({*globals(), *__all__})

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from multiplexnet.errors import InputError, RuleSyntaxError, RuleTypeError, ShapeError, needing
 from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Formula, Real, Specification, Variable
 
 if TYPE_CHECKING:
@@ -23,9 +24,8 @@ if TYPE_CHECKING:
 
     Values = TypeVar("Values", Tensor, NDArray[Any])
 
-__all__ = ["Rules"]
+__all__ = ["Rules", "rule_file"]
 
-MAX_TERMS = 4096
 Functions = Mapping[str, Callable[..., Any]]
 
 
@@ -49,6 +49,29 @@ def _refuse_no_text(text: object) -> None:
     elif type(text).__module__.partition(".")[0] == "z3":
         advice = "read z3 expressions with Rules.from_z3(expression)"
     raise RuleTypeError(text, advice)
+
+
+def rule_file(path: Path) -> tuple[str, str]:
+    """The language of a rule file (``rules``, ``smtlib`` or ``ordering``) and its text.
+
+    Raises:
+        OSError: as the system says.
+        RuleSyntaxError: it is no text, or has an unknown ending.
+    """
+    languages = {".rules": "rules", ".smt2": "smtlib", ".txt": "rules"}
+    if path.suffix not in languages:
+        raise RuleSyntaxError(
+            f"{path}: a rule file ends in {', '.join(languages)}, not in {path.suffix!r}; rename it"
+        )
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+    except UnicodeDecodeError as error:
+        raise RuleSyntaxError(
+            f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8"
+        ) from None
+    if path.suffix == ".txt" and text.lstrip().startswith("ordering"):
+        return "ordering", text
+    return languages[path.suffix], text
 
 
 class Rules:
@@ -132,27 +155,13 @@ class Rules:
         """
         if not isinstance(path, str | Path):
             raise RuleTypeError(path, "Rules.load takes the path of a rule file")
-        path = Path(path)
+        language, text = rule_file(Path(path))
         readers: dict[str, Callable[[str], Rules]] = {
-            ".rules": cls,
-            ".smt2": cls.from_smtlib,
-            ".txt": cls._from_txt,
+            "rules": cls,
+            "smtlib": cls.from_smtlib,
+            "ordering": cls.from_ordering,
         }
-        if path.suffix not in readers:
-            raise RuleSyntaxError(
-                f"{path}: a rule file ends in {', '.join(readers)}, not in {path.suffix!r}; rename it"
-            )
-        try:
-            text = path.read_text(encoding="utf-8-sig")
-        except UnicodeDecodeError as error:
-            raise RuleSyntaxError(
-                f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8"
-            ) from None
-        return readers[path.suffix](text)
-
-    @classmethod
-    def _from_txt(cls, text: str) -> Rules:
-        return cls.from_ordering(text) if text.lstrip().startswith("ordering") else cls(text)
+        return readers[language](text)
 
     # --- what was written -------------------------------------------------------------------------------------------
 
@@ -244,7 +253,7 @@ class Rules:
             InputError: an input is missing or unknown.
             ShapeError: a vector of another length.
         """
-        from multiplexnet.verdicts.given import numbers_of
+        from multiplexnet.verdicts.numbers import numbers_of
 
         scalars: dict[str, Any] = {}
         vectors: dict[str, list[str]] = {}

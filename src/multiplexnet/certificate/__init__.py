@@ -3,7 +3,7 @@
 ::
 
     document    plain JSON, exact numbers, hashes
-    issue       the certificate of a layer
+    written     rules as written: language and text
     rules       rules as written → formulas for cvc5
     questions   cvc5: does this imply that?
     formats     float formats and the constants of the error bound, a second time

@@ -15,8 +15,9 @@ Nothing of the compiler is used and nothing the certificate says is taken on tru
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from fractions import Fraction
+from pathlib import Path
 from typing import Any
 
 from multiplexnet.certificate.document import Certificate, hashes
@@ -24,7 +25,9 @@ from multiplexnet.certificate.formats import Format
 from multiplexnet.certificate.maps import RecordedBlock, layer_from, own_rows
 from multiplexnet.certificate.parts import Box, Part, is_coprime
 from multiplexnet.certificate.questions import Answer, Writer
+from multiplexnet.certificate.report import Report, Statement
 from multiplexnet.certificate.rules import Reading, read
+from multiplexnet.certificate.written import rules_text
 from multiplexnet.compiler.record import (
     RecordReader,
     flag_from,
@@ -38,50 +41,47 @@ from multiplexnet.compiler.record import (
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.errors import RecordError
 from multiplexnet.language.formula import Atom, Variable
+from multiplexnet.rules import Rules, rule_file
 
-__all__ = ["Report", "Statement", "checked"]
+__all__ = ["certify", "checked"]
 
 ADVICE = "ask for the certificate again"
 
 
-@dataclass(frozen=True)
-class Statement:
-    """Something that a certificate claims, and what became of it.
+def certify(
+    certificate: Certificate | str | Path, rules: Rules | str | Path | None = None
+) -> Report:
+    """Check everything that a certificate says, with a second solver and without the compiler.
 
     Args:
-        text: the claim.
-        holds: whether it was proved.
-        why: what is wrong, if something is.
-        point: values of the variables where the claim fails, if the solver gave some.
+        certificate: the certificate of a layer, or the path of the file where it was saved.
+        rules: rules that the certificate should be about, or the path of a rule file.
+
+    Returns:
+        A report: ``report.certified`` is the verdict, ``str(report)`` tells every statement, and ``report.to_json()``
+        is the same for programs.
+
+    Raises:
+        MissingSolver: cvc5 is not installed.
+        RecordError, RuleSyntaxError: the certificate does not fit together, or its rules cannot be read.
+        OSError: a file cannot be read.
+
+    Example:
+        >>> import multiplexnet as mx
+        >>> rules = mx.Rules("x >= 2 or x <= -2")
+        >>> certificate = mx.Multiplexer(rules).certificate
+        >>> mx.certify(certificate, rules).certified
+        True
+        >>> mx.certify(certificate, mx.Rules("x >= 1")).certified
+        False
     """
-
-    text: str
-    holds: bool
-    why: str = ""
-    point: Mapping[str, Fraction] | None = None
-
-
-@dataclass(frozen=True)
-class Report:
-    """What a check found.
-
-    Args:
-        statements: in the order of the check.
-        sha256: the hash of the document.
-        solver: name and version of the solver that was asked.
-        questions: how often it was asked.
-        moved: how far equalities were moved at most (``equality="nearest"``); 0 if none was.
-    """
-
-    statements: tuple[Statement, ...]
-    sha256: str
-    solver: str
-    questions: int
-    moved: Fraction = Fraction(0)
-
-    @property
-    def certified(self) -> bool:
-        return all(statement.holds for statement in self.statements)
+    if not isinstance(certificate, Certificate):
+        certificate = Certificate.load(certificate)
+    if rules is None:
+        return checked(certificate)
+    if isinstance(rules, Rules):
+        return checked(certificate, rules=rules_text(rules.specification))
+    return checked(certificate, rules=rule_file(Path(rules)))
 
 
 def checked(certificate: Certificate, *, rules: tuple[str, str] | None = None) -> Report:
@@ -104,21 +104,28 @@ def checked(certificate: Certificate, *, rules: tuple[str, str] | None = None) -
     return _Check(certificate).report(rules)
 
 
+def _refuse_common_factors(blocks: Sequence[Block]) -> None:
+    for block in blocks:
+        for term in block.terms:
+            if not all(map(is_coprime, term.rows)):
+                raise ValueError("a row of a term whose coefficients are not coprime integers")
+
+
 class _Check:
     """One certificate under check."""
 
     def __init__(self, certificate: Certificate) -> None:
         self.certificate = certificate
         data = certificate.data
+        rules = data["rules"]
+        terms = data["terms"]
         with reading("a certificate", ADVICE):
-            self.variables = variables_from(data["rules"]["variables"])
-            self.functions = tuple(map(text_from, list_from(data["rules"]["functions"])))
-            self.written = text_from(data["rules"]["language"]), text_from(data["rules"]["text"])
+            self.variables = variables_from(rules["variables"])
+            self.functions = tuple(map(text_from, list_from(rules["functions"])))
+            self.written = text_from(rules["language"]), text_from(rules["text"])
             reader = RecordReader(self.variables, self.functions)
-            self.blocks = reader.blocks(data["terms"]["blocks"], data["terms"]["inner"])
-            terms = (term for block in (*self.blocks, *reader.inner) for term in block.terms)
-            if not all(is_coprime(row) for term in terms for row in term.rows):
-                raise ValueError("a row of a term whose coefficients are not coprime integers")
+            self.blocks = reader.blocks(terms["blocks"], terms["inner"])
+            _refuse_common_factors([*self.blocks, *reader.inner])
             self.layer = layer_from(data["layer"], reader, self.blocks)
             self.complete = _complete(data["proved"])
 

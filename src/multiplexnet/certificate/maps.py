@@ -11,7 +11,7 @@ from multiplexnet.certificate.formats import FORMATS, Format
 from multiplexnet.certificate.parts import Part, part_from
 from multiplexnet.compiler.record import RecordReader, list_from, number_from, text_from, whole_from
 from multiplexnet.compiler.terms import Block, Term
-from multiplexnet.language.formula import Atom, Linear
+from multiplexnet.language.formula import Atom, Linear, Variable
 
 __all__ = ["Layer", "RecordedBlock", "layer_from", "own_rows"]
 
@@ -63,18 +63,24 @@ def layer_from(record: Mapping[str, Any], reader: RecordReader, blocks: Sequence
     bound = {name: number_from(number) for name, number in record["bound"].items()}
     if bound.keys() != FORMATS[dtype].bound.keys():
         raise ValueError("other constants than those of the error bound")
-    seen: list[tuple[str, int]] = []
+    outer: list[int] = []
+    inner: list[int] = []
     made = []
     for entry in list_from(record["maps"]):
         if not isinstance(entry, dict) or set(entry) != {"blocks", "inner", "terms"}:
             raise TypeError("a map has blocks, inner and terms")
         places = [whole_from(place) for place in list_from(entry["blocks"])]
-        inner = [] if entry["inner"] is None else [whole_from(entry["inner"])]
-        seen += [*(("outer", place) for place in places), *(("inner", number) for number in inner)]
-        found = [blocks[place] for place in places] + [reader.inner[number] for number in inner]
-        made.append(_made(_joined(found), entry["terms"], reader, may_move=equality == "nearest"))
-    outer = [("outer", i) for i, block in enumerate(blocks) if block.outputs]
-    if sorted(seen) != sorted([*outer, *(("inner", i) for i in range(len(reader.inner)))]):
+        outer += places
+        found = [blocks[place] for place in places]
+        if entry["inner"] is not None:
+            number = whole_from(entry["inner"])
+            inner.append(number)
+            found.append(reader.inner[number])
+        block = _joined(found)
+        made.append(_made(block, entry["terms"], reader, may_move=equality == "nearest"))
+    with_outputs = [i for i, block in enumerate(blocks) if block.outputs]
+    every_inner = list(range(len(reader.inner)))
+    if sorted(outer) != with_outputs or sorted(inner) != every_inner:
         raise ValueError("the layer does not hold every block once")
     return Layer(dtype, bound, tuple(made))
 
@@ -85,12 +91,16 @@ def _joined(blocks: Sequence[Block]) -> Block:
         return blocks[0]
     if not blocks or any(len(block.terms) > 1 or block.terms[0].blocks for block in blocks):
         raise ValueError("blocks of several terms are not one block")
-    terms = [block.terms[0] for block in blocks]
-    rows = (row for term in terms for row in term.rows)
-    fixed = (pair for term in terms for pair in term.fixed)
-    return Block(
-        tuple(v for block in blocks for v in block.outputs), (Term(tuple(rows), tuple(fixed)),)
-    )
+    outputs: list[Variable] = []
+    rows: list[Atom] = []
+    fixed: list[tuple[Variable, Fraction]] = []
+    for block in blocks:
+        (term,) = block.terms
+        outputs += block.outputs
+        rows += term.rows
+        fixed += term.fixed
+    joined = Term(tuple(rows), tuple(fixed))
+    return Block(tuple(outputs), (joined,))
 
 
 def _made(block: Block, records: Any, reader: RecordReader, *, may_move: bool) -> RecordedBlock:
@@ -102,10 +112,7 @@ def _made(block: Block, records: Any, reader: RecordReader, *, may_move: bool) -
         if not isinstance(record, dict) or set(record) != {"parts", "moved"}:
             raise TypeError("a term of a layer has parts and moved equalities")
         parts = tuple(part_from(part, reader) for part in list_from(record["parts"]))
-        inner = {v for own in term.blocks for v in own.outputs}
-        placed = [v.index for part in parts for v in part.outputs]
-        if sorted(placed) != sorted(v.index for v in block.outputs if v not in inner):
-            raise ValueError("the parts of a term do not hold its outputs once")
+        _refuse_misplaced(block, term, parts)
         moved = {
             whole_from(i): number_from(constant)
             for i, constant in map(list_from, list_from(record["moved"]))
@@ -117,6 +124,15 @@ def _made(block: Block, records: Any, reader: RecordReader, *, may_move: bool) -
         ]
         terms.append((_with_moved(term, moved), parts))
     return RecordedBlock(block, tuple(terms), tuple(distances))
+
+
+def _refuse_misplaced(block: Block, term: Term, parts: Sequence[Part]) -> None:
+    """Every output of the block that no inner block holds is in one part of the term, and only these are."""
+    placed = [v.index for part in parts for v in part.outputs]
+    inner = {v for own in term.blocks for v in own.outputs}
+    own_outputs = [v.index for v in block.outputs if v not in inner]
+    if sorted(placed) != sorted(own_outputs):
+        raise ValueError("the parts of a term do not hold its outputs once")
 
 
 def _equality(term: Term, i: int) -> Atom:

@@ -2,24 +2,68 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.certificate.check import Report, Statement
-
-__all__ = ["report_json", "report_text"]
+__all__ = ["Report", "Statement", "report_json"]
 
 SHOWN = 8
 """Variables of a point that are shown."""
 
 
-def report_text(report: Report) -> str:
-    """Every statement with what became of it, and the verdict."""
-    return "\n".join(_lines(report))
+@dataclass(frozen=True)
+class Statement:
+    """Something that a certificate claims, and what became of it.
+
+    Args:
+        text: the claim.
+        holds: whether it was proved.
+        why: what is wrong, if something is.
+        point: values of the variables where the claim fails, if the solver gave some.
+    """
+
+    text: str
+    holds: bool
+    why: str = ""
+    point: Mapping[str, Fraction] | None = None
+
+
+@dataclass(frozen=True)
+class Report:
+    """What a check found.
+
+    Args:
+        statements: in the order of the check.
+        sha256: the hash of the document.
+        solver: name and version of the solver that was asked.
+        questions: how often it was asked.
+        moved: how far equalities were moved at most (``equality="nearest"``); 0 if none was.
+    """
+
+    statements: tuple[Statement, ...]
+    sha256: str
+    solver: str
+    questions: int
+    moved: Fraction = Fraction(0)
+
+    @property
+    def certified(self) -> bool:
+        """Whether every statement was proved."""
+        return all(statement.holds for statement in self.statements)
+
+    def __str__(self) -> str:
+        return "\n".join(_lines(self))
+
+    def to_json(self) -> str:
+        """The report as one JSON document; numbers are exact texts."""
+        return json.dumps(report_json(self), ensure_ascii=False)
 
 
 def _lines(report: Report) -> Iterator[str]:
+    """Every statement with what became of it, and the verdict."""
     for statement in report.statements:
         yield f"{'proved' if statement.holds else 'FAILS '}  {statement.text}"
         if not statement.holds:

@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from pathlib import Path
 from typing import Any
 
 from multiplexnet.certificate.questions import Writer, configured, cvc5
@@ -16,7 +15,7 @@ from multiplexnet.language.ordering import from_ordering
 from multiplexnet.language.parse import parse
 from multiplexnet.smt.script import Command, Script
 
-__all__ = ["LANGUAGES", "Reading", "read", "written"]
+__all__ = ["LANGUAGES", "Reading", "read"]
 
 LANGUAGES = ("rules", "ordering", "smtlib")
 DEEPEST = 2_000
@@ -68,28 +67,6 @@ def read(language: str, text: str, variables: Sequence[Variable]) -> Reading:
             f"rules in the language {language[:40]!r}: this program reads {', '.join(LANGUAGES)}"
         )
     return _specification(parse(text) if language == "rules" else from_ordering(text))
-
-
-def written(path: Path) -> tuple[str, str]:
-    """Language and text of a rule file.
-
-    Raises:
-        OSError: as the system says.
-        RuleSyntaxError: it is no text, or has an unknown ending.
-    """
-    languages = {".rules": "rules", ".smt2": "smtlib", ".txt": "rules"}
-    if path.suffix not in languages:
-        raise RuleSyntaxError(
-            f"{path}: a rule file ends in {', '.join(languages)}, not in {path.suffix!r}; rename it"
-        )
-    try:
-        text = path.read_text(encoding="utf-8-sig")
-    except UnicodeDecodeError as error:
-        raise RuleSyntaxError(
-            f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8"
-        ) from None
-    is_ordering = path.suffix == ".txt" and text.lstrip().startswith("ordering")
-    return "ordering" if is_ordering else languages[path.suffix], text
 
 
 def _specification(found: Specification) -> Reading:

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from multiplexnet.certificate.document import FORMAT, VERSION, Certificate, hashes
+from multiplexnet.certificate.written import rules_text
 from multiplexnet.compiler.record import Writer, atom_record, variable_record
 from multiplexnet.compiler.terms import Block, Compiled, Term
-from multiplexnet.errors import MultiplexError
 from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Box, Lattice, Parametric, Part, Polyhedron
 from multiplexnet.language.formula import Atom, Linear, Relation, Specification, Symbol, Variable
@@ -82,32 +82,13 @@ def issued(
 
 
 def _rules(specification: Specification) -> dict[str, Any]:
-    language, text = _written(specification)
+    language, text = rules_text(specification)
     return {
         "language": language,
         "text": text,
         "variables": [variable_record(v) for v in specification.variables],
         "functions": list(specification.functions),
     }
-
-
-def _written(specification: Specification) -> tuple[str, str]:
-    """The language and the text of the rules; rules that came from no text are written in SMT-LIB."""
-    from multiplexnet.language.ordering import from_ordering
-    from multiplexnet.language.parse import parse
-
-    text = specification.text
-    for language, read in (("rules", parse), ("ordering", from_ordering)):
-        try:
-            if text and read(text) == specification:
-                return language, text
-        except MultiplexError:
-            continue
-    if text.lstrip().startswith(("(", ";")):
-        return "smtlib", text
-    from multiplexnet.smt.smtlib import to_smtlib
-
-    return "smtlib", to_smtlib(specification)
 
 
 # --- layer ----------------------------------------------------------------------------------------------------------

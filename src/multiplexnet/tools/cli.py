@@ -25,6 +25,7 @@ from typer.core import TyperCommand
 from multiplexnet.errors import MultiplexError
 from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
+from multiplexnet.tools.printing import PLAIN_WIDTH, plain_text
 
 __all__ = ["app"]
 
@@ -67,10 +68,8 @@ def _printed(text: Callable[[], Any], data: Callable[[], dict[str, Any]], as_jso
     if as_json:
         print(json.dumps(data(), ensure_ascii=False, allow_nan=False))
         return
-    console = Console(highlight=False, width=None if sys.stdout.isatty() else 120)
-    with console.capture() as captured:  # written below, where a closed pipe is ours to handle
-        console.print(text())
-    print(captured.get(), end="")
+    width = None if sys.stdout.isatty() else PLAIN_WIDTH
+    print(plain_text(text(), width), end="")
 
 
 @contextmanager
@@ -310,20 +309,16 @@ def certify(
     with answering(as_json):
         from rich.text import Text
 
-        from multiplexnet.certificate.check import checked
-        from multiplexnet.certificate.document import Certificate
-        from multiplexnet.certificate.report import report_json, report_text
-        from multiplexnet.certificate.rules import written
+        from multiplexnet.certificate.check import certify as check_certificate
+        from multiplexnet.certificate.report import report_json
 
         try:
-            certificate = Certificate.load(file)
-            given = None if rules is None else written(rules)
+            report = check_certificate(file, rules)
         except OSError as error:
             raise BadInput(
                 f"{error.filename or file} cannot be read: {error.strerror or error}"
             ) from None
-        report = checked(certificate, rules=given)
         data = {"certificate_file": str(file), **report_json(report)}
-        _printed(lambda: Text(report_text(report)), lambda: data, as_json)
+        _printed(lambda: Text(str(report)), lambda: data, as_json)
         if not report.certified:
             raise typer.Exit(1)

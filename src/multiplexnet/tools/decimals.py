@@ -15,7 +15,7 @@ import polars as pl
 from numpy.typing import NDArray
 
 from multiplexnet.language.formula import Bool, Category, Variable
-from multiplexnet.verdicts.columns import Column, expanded
+from multiplexnet.verdicts.columns import Column, expanded, widened
 
 __all__ = ["BadCell", "column"]
 
@@ -72,7 +72,7 @@ def _numbers(cells: pl.Series) -> Column:
     ):
         return Column.integers(cells.cast(pl.Int64).to_numpy())
     if cells.dtype.is_float():
-        return _floats(cells.cast(pl.Float64).to_numpy())
+        return _floats(widened(cells.to_numpy()))
     if cells.dtype.is_numeric() or cells.dtype in (pl.Categorical, pl.Enum):
         return _decimals(cells.cast(pl.String))
     raise BadCell(0, f"the column holds values of type {cells.dtype}: numbers are expected")
@@ -82,7 +82,7 @@ def _floats(values: NDArray[np.float64]) -> Column:
     if not (finite := np.isfinite(values)).all():
         row = int(np.argmin(finite))
         raise BadCell(row, f"{values[row]} is not a finite number: fill it in or drop the row")
-    return Column((values,))
+    return Column.floats(values)
 
 
 # --- decimals -------------------------------------------------------------------------------------------------------

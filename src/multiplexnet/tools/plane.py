@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import combinations, product
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -17,8 +18,8 @@ from scipy.optimize import linprog
 
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import PlotError
-from multiplexnet.language.formula import Atom, Linear, Variable
-from multiplexnet.verdicts.columns import nearest
+from multiplexnet.language.formula import Atom, Linear, Symbol, Variable
+from multiplexnet.verdicts.columns import to_float64
 
 __all__ = ["Edge", "Frame", "Region", "frame_of", "is_attained", "outline", "regions"]
 
@@ -55,6 +56,7 @@ class Edge:
 
 
 Frame = tuple[Floats, Floats]  # lower left, upper right
+Bounds = tuple[float | None, float | None]  # of one variable of a linear program
 
 
 # --- terms to regions -----------------------------------------------------------------------------------------------
@@ -65,77 +67,120 @@ def regions(
 ) -> Iterator[Region]:
     """One region for every choice of terms in the blocks of the axes, nested choices included."""
     blocks = [block for block in compiled.blocks if set(block.outputs) & set(axes)]
-    for chosen in product(*(list(_plain_terms(block)) for block in blocks)):
-        rows = tuple(row for _, term in chosen for row in term.rows)
-        fixed = tuple(pair for _, term in chosen for pair in term.fixed)
-        yield _region("·".join(label for label, _ in chosen), Term(rows, fixed), axes, at)
+    for chosen in _choices(blocks):
+        label = "·".join(plain.label for plain in chosen)
+        term = _conjunction([plain.term for plain in chosen])
+        yield _region(label, term, axes, at)
 
 
-def _plain_terms(block: Block) -> Iterator[tuple[str, Term]]:
-    """The terms of the block with every nested choice made, and their labels."""
+class _PlainTerm(NamedTuple):
+    """A term with every nested choice made."""
+
+    label: str
+    term: Term
+
+
+def _choices(blocks: Sequence[Block]) -> Iterator[tuple[_PlainTerm, ...]]:
+    """Every way to choose one plain term of each block."""
+    options = [list(_plain_terms(block)) for block in blocks]
+    return product(*options)
+
+
+def _conjunction(terms: Sequence[Term]) -> Term:
+    """The rows of all the terms, as one term without nested choices."""
+    rows: list[Atom] = []
+    fixed: list[tuple[Variable, Fraction]] = []
+    for term in terms:
+        rows += term.rows
+        fixed += term.fixed
+    return Term(tuple(rows), tuple(fixed))
+
+
+def _plain_terms(block: Block) -> Iterator[_PlainTerm]:
     for k, term in enumerate(block.terms):
-        for chosen in product(*(list(_plain_terms(inner)) for inner in term.blocks)):
-            rows = term.rows + tuple(row for _, t in chosen for row in t.rows)
-            fixed = term.fixed + tuple(pair for _, t in chosen for pair in t.fixed)
-            yield ".".join([str(k), *(label for label, _ in chosen)]), Term(rows, fixed)
+        for chosen in _choices(term.blocks):
+            labels = [str(k)]
+            terms = [term]
+            for plain in chosen:
+                labels.append(plain.label)
+                terms.append(plain.term)
+            yield _PlainTerm(".".join(labels), _conjunction(terms))
 
 
 def _region(
     label: str, term: Term, axes: Sequence[Variable], at: Mapping[Variable, Fraction]
 ) -> Region:
-    fixed = [Atom(Linear.of(v) - n, "==") for v, n in term.fixed]
-    rows = [Atom(_fixed(row.linear, at), row.relation) for row in (*term.rows, *fixed)]
-    names = list(axes) + _tied(rows, axes)
-    kept = [
-        r for r in rows if {s for s, _ in r.linear.summands} & set(names) or not r.linear.summands
-    ]
-    matrix = np.array([[nearest(r.linear.coefficient(v)) for v in names] for r in kept]).reshape(
-        -1, len(names)
-    )
-    right = np.array([nearest(-r.linear.constant) for r in kept])
+    rows = [Atom(_fixed(row.linear, at), row.relation) for row in _rows(term)]
+    names = [*axes, *_tied(rows, axes)]
+    kept = [row for row in rows if _mentions(row, names) or not row.linear.summands]
+    equalities = [row for row in kept if row.relation == "=="]
+    inequalities = [row for row in kept if row.relation != "=="]
+    A, b = _matrix(inequalities, names)
+    C, d = _matrix(equalities, names)
+    strict = np.array([row.relation == "<" for row in inequalities], dtype=np.bool_)
+    return Region(label, term, A, b, strict, C, d, len(axes))
+
+
+def _rows(term: Term) -> list[Atom]:
+    """The rows of a term, and an equality for each output that it fixes."""
+    rows = list(term.rows)
+    for variable, value in term.fixed:
+        rows.append(Atom(Linear.of(variable) - value, "=="))
+    return rows
+
+
+def _symbols(row: Atom) -> set[Symbol]:
+    return {symbol for symbol, _ in row.linear.summands}
+
+
+def _mentions(row: Atom, names: Sequence[Variable]) -> bool:
+    return not _symbols(row).isdisjoint(names)
+
+
+def _matrix(rows: Sequence[Atom], names: Sequence[Variable]) -> tuple[Floats, Floats]:
+    """Coefficients and right sides of the rows, each row of length one."""
+    matrix = np.zeros((len(rows), len(names)))
+    right = np.zeros(len(rows))
+    for i, row in enumerate(rows):
+        right[i] = to_float64(-row.linear.constant)
+        for j, variable in enumerate(names):
+            matrix[i, j] = to_float64(row.linear.coefficient(variable))
+    return _of_length_one(matrix, right)
+
+
+def _of_length_one(matrix: Floats, right: Floats) -> tuple[Floats, Floats]:
     length = np.linalg.norm(matrix, axis=1)
     scale = np.where(length > 0, length, 1.0)
-    matrix = matrix / scale[:, None]
-    right = right / scale
-    equal = np.array([r.relation == "==" for r in kept], dtype=np.bool_)
-    strict = np.array([r.relation == "<" for r in kept], dtype=np.bool_)
-    A = matrix[~equal]
-    b = right[~equal]
-    strict = strict[~equal]
-    C = matrix[equal]
-    d = right[equal]
-    return Region(label, term, A, b, strict, C, d, len(axes))
+    return matrix / scale[:, None], right / scale
 
 
 def _fixed(linear: Linear, at: Mapping[Variable, Fraction]) -> Linear:
     """The expression with its inputs put in."""
-    for symbol, _ in linear.summands:
+    constant = linear.constant
+    free = []
+    for symbol, coefficient in linear.summands:
         if not isinstance(symbol, Variable):
             raise PlotError(
                 "rules with functions cannot be drawn: what the functions return is not known here"
             )
-    constant = sum(
-        (c * at[s] for s, c in linear.summands if isinstance(s, Variable) and s in at),
-        linear.constant,
-    )
-    return Linear(tuple((s, c) for s, c in linear.summands if s not in at), constant)
+        if symbol in at:
+            constant += coefficient * at[symbol]
+        else:
+            free.append((symbol, coefficient))
+    return Linear(tuple(free), constant)
 
 
 def _tied(rows: Sequence[Atom], axes: Sequence[Variable]) -> list[Variable]:
     """The other variables that rows connect to the axes."""
     reached = set(axes)
-    while True:
-        new = {
-            s
-            for row in rows
-            for s, _ in row.linear.summands
-            if reached & {t for t, _ in row.linear.summands}
-        } - reached
-        if not new:
-            return sorted(
-                (v for v in reached - set(axes) if isinstance(v, Variable)), key=lambda v: v.index
-            )
-        reached |= {v for v in new if isinstance(v, Variable)}
+    before = 0
+    while len(reached) > before:
+        before = len(reached)
+        for row in rows:
+            variables = {symbol for symbol in _symbols(row) if isinstance(symbol, Variable)}
+            if reached & variables:
+                reached |= variables
+    return sorted(reached - set(axes), key=lambda variable: variable.index)
 
 
 # --- outlines -------------------------------------------------------------------------------------------------------
@@ -145,38 +190,43 @@ def outline(region: Region, frame: Frame) -> list[Edge]:
     """The sides of the region inside the frame, in order; a segment has one side, a point one without length."""
     scaled = _in_unit_square(region, frame)
     points = _ordered(_apart(_corners(scaled), CLOSE))
-    place = [frame[0] + p * (frame[1] - frame[0]) for p in points]
+    lower, upper = frame
+
+    def placed(point: Floats) -> Floats:
+        return lower + point * (upper - lower)
+
+    if not points:
+        return []
     if len(points) < 3:
-        return [Edge(place[0], place[-1], "closed")] if points else []
-    kinds = [_kind(scaled, p, q) for p, q in zip(points, [*points[1:], points[0]], strict=True)]
-    return [Edge(*side) for side in zip(place, [*place[1:], place[0]], kinds, strict=True)]
+        return [Edge(placed(points[0]), placed(points[-1]), "closed")]
+    edges = []
+    for p, q in _sides(points):
+        edges.append(Edge(placed(p), placed(q), _kind(scaled, p, q)))
+    return edges
+
+
+def _sides(points: Sequence[Floats]) -> list[tuple[Floats, Floats]]:
+    """Each point with the next one; the last with the first."""
+    following = [*points[1:], points[0]]
+    return list(zip(points, following, strict=True))
 
 
 def is_attained(region: Region, point: Floats, frame: Frame) -> bool:
     """Whether the point belongs to the region, not only to its closure."""
-    return (
-        _room(
-            _in_unit_square(region, frame),
-            np.eye(region.axes),
-            (point - frame[0]) / (frame[1] - frame[0]),
-        )
-        > 0
-    )
+    lower, upper = frame
+    scaled = _in_unit_square(region, frame)
+    place = (point - lower) / (upper - lower)
+    return _room(scaled, np.eye(region.axes), place) > 0
 
 
 def _in_unit_square(region: Region, frame: Frame) -> Region:
     """The region moved and stretched so that the frame is the unit square, rows of length one."""
     lower = np.zeros(region.A.shape[1])
     width = np.ones(region.A.shape[1])
-    lower[: region.axes], width[: region.axes] = frame[0], frame[1] - frame[0]
-
-    def moved(rows: Floats, right: Floats) -> tuple[Floats, Floats]:
-        length = np.linalg.norm(rows * width, axis=1)
-        length = np.where(length > 0, length, 1.0)
-        return rows * width / length[:, None], (right - rows @ lower) / length
-
-    A, b = moved(region.A, region.b)
-    C, d = moved(region.C, region.d)
+    lower[: region.axes] = frame[0]
+    width[: region.axes] = frame[1] - frame[0]
+    A, b = _of_length_one(region.A * width, region.b - region.A @ lower)
+    C, d = _of_length_one(region.C * width, region.d - region.C @ lower)
     return replace(region, A=A, b=b, C=C, d=d)
 
 
@@ -186,20 +236,33 @@ def _unit_square(axes: int) -> Frame:
 
 def _corners(region: Region) -> Floats:
     square = _unit_square(region.axes)
-    return _projected(region, square) if region.is_projection else _vertices(region, square)
+    if region.is_projection:
+        return _projected(region, square)
+    return _vertices(region, square)
 
 
 def _on_frame(points: Floats) -> NDArray[np.bool_]:
     """For every point, axis and end of the axis: whether the point lies on that side of the unit square."""
-    return np.stack([np.abs(points) <= CLOSE, np.abs(points - 1) <= CLOSE], axis=-1)
+    on_lower = np.abs(points) <= CLOSE
+    on_upper = np.abs(points - 1) <= CLOSE
+    return np.stack([on_lower, on_upper], axis=-1)
 
 
 def _kind(region: Region, p: Floats, q: Floats) -> str:
-    if _on_frame(np.array([p, q])).all(axis=0).any():
+    ends = np.array([p, q])
+    shared_sides = _on_frame(ends).all(axis=0)
+    if shared_sides.any():
         return "frame"
-    normal = np.array([q[1] - p[1], p[0] - q[0]])
+    normal = _normal(p, q)
     normal /= np.linalg.norm(normal)
-    return "closed" if _room(region, normal[None, :], normal[None, :] @ p) > 0 else "open"
+    normals = normal[None, :]
+    is_attained = _room(region, normals, normals @ p) > 0
+    return "closed" if is_attained else "open"
+
+
+def _normal(p: Floats, q: Floats) -> Floats:
+    """The outward normal of the side from p to q, as long as the side."""
+    return np.array([q[1] - p[1], p[0] - q[0]])
 
 
 def _room(region: Region, normals: Floats, level: Floats) -> float:
@@ -209,17 +272,31 @@ def _room(region: Region, normals: Floats, level: Floats) -> float:
     width = region.A.shape[1]
     there = np.zeros((len(normals), width + 1))
     there[:, : region.axes] = normals
-    A = np.vstack([np.hstack([region.A, region.strict[:, None]]), there, -there])
+    with_room = np.hstack([region.A, region.strict[:, None]])
+    without_room = np.hstack([region.C, np.zeros((len(region.C), 1))])
+    A = np.vstack([with_room, there, -there])
     b = np.concatenate([region.b, level, -level]) + CLOSE
-    found = linprog(
-        [0.0] * width + [-1.0],
-        A_ub=A,
-        b_ub=b,
-        A_eq=np.hstack([region.C, np.zeros((len(region.C), 1))]) if len(region.C) else None,
-        b_eq=region.d if len(region.C) else None,
-        bounds=[(None, None)] * width + [(None, 1.0)],
-    )
-    return float(-found.fun) - 100 * CLOSE if found.status == 0 else 0.0
+    cost = np.zeros(width + 1)
+    cost[-1] = -1.0
+    bounds: list[Bounds] = [(None, None)] * width
+    bounds.append((None, 1.0))
+    found = _minimum(cost, A, b, without_room, region.d, bounds)
+    if found is None:
+        return 0.0
+    return float(-found.fun) - 100 * CLOSE
+
+
+def _minimum(
+    cost: Floats, A: Floats, b: Floats, C: Floats, d: Floats, bounds: Sequence[Bounds]
+) -> Any | None:
+    """What the LP solver finds for ``A x ≤ b, C x = d``; None where there is no minimum."""
+    rows: dict[str, Floats] = {}
+    if len(A):
+        rows.update(A_ub=A, b_ub=b)
+    if len(C):
+        rows.update(A_eq=C, b_eq=d)
+    found = linprog(cost, **rows, bounds=bounds)
+    return found if found.status == 0 else None
 
 
 def _apart(points: Floats, close: float) -> Floats:
@@ -227,20 +304,25 @@ def _apart(points: Floats, close: float) -> Floats:
     for p in points:
         if all(np.abs(p - q).max() > close for q in kept):
             kept.append(p)
-    return np.array(kept).reshape(len(kept), points.shape[1] if len(points) else 0)
+    if not kept:
+        return np.zeros((0, 0))
+    return np.array(kept)
 
 
 def _ordered(points: Floats) -> list[Floats]:
     """Round their centre; on a line, along it; corners only."""
     if len(points) < 3:
         return list(points)
-    centre = points.mean(axis=0)
-    _, spread, directions = np.linalg.svd(points - centre)
+    offsets = points - points.mean(axis=0)
+    _, spread, directions = np.linalg.svd(offsets)
     if points.shape[1] == 1 or spread[1] < 1e-6 * spread[0]:
-        along = (points - centre) @ directions[0]
-        return [points[along.argmin()], points[along.argmax()]]
-    angles = np.arctan2(*(points - centre).T[::-1])
-    return list(points[np.argsort(angles)])
+        along = offsets @ directions[0]
+        first = along.argmin()
+        last = along.argmax()
+        return [points[first], points[last]]
+    angles = np.arctan2(offsets[:, 1], offsets[:, 0])
+    order = np.argsort(angles)
+    return list(points[order])
 
 
 def _vertices(region: Region, frame: Frame | None) -> Floats:
@@ -253,18 +335,19 @@ def _vertices(region: Region, frame: Frame | None) -> Floats:
         right = [*right, -frame[0], frame[1]]
     lines = np.vstack(rows)
     levels = np.concatenate(right)
-    corners = [
-        _meeting(lines[list(k)], levels[list(k)])
-        for k in combinations(range(len(lines)), region.axes)
-    ]
-    points = np.array([c for c in corners if c is not None]).reshape(-1, region.axes)
-    slack = 1e-9 * (1 + np.abs(points).max(axis=1, initial=0.0))[:, None]
-    inequalities = len(region.A)
-    values = points @ lines.T - levels
-    inside = (values[:, :inequalities] <= slack).all(axis=1)
-    equal = values[:, inequalities : inequalities + len(region.C)]
-    inside &= (np.abs(equal) <= slack).all(axis=1)
-    inside &= (values[:, inequalities + len(region.C) :] <= slack).all(axis=1)
+    corners = []
+    for chosen in combinations(range(len(lines)), region.axes):
+        index = list(chosen)
+        corner = _meeting(lines[index], levels[index])
+        if corner is not None:
+            corners.append(corner)
+    points = np.array(corners).reshape(-1, region.axes)
+    sizes = np.abs(points).max(axis=1, initial=0.0)
+    slack = 1e-9 * (1 + sizes)
+    excess = points @ lines.T - levels
+    equalities = slice(len(region.A), len(region.A) + len(region.C))
+    excess[:, equalities] = np.abs(excess[:, equalities])
+    inside = (excess <= slack[:, None]).all(axis=1)
     return np.asarray(points[inside])
 
 
@@ -281,37 +364,44 @@ def _support(region: Region, direction: Floats, frame: Frame) -> Floats | None:
     """The point of the projection, inside the frame, that lies farthest in this direction."""
     cost = np.zeros(region.A.shape[1])
     cost[: region.axes] = -direction
-    bounds = [*zip(*frame, strict=True), *([(None, None)] * (len(cost) - region.axes))]
-    found = linprog(
-        cost,
-        A_ub=region.A if len(region.A) else None,
-        b_ub=region.b if len(region.A) else None,
-        A_eq=region.C if len(region.C) else None,
-        b_eq=region.d if len(region.C) else None,
-        bounds=bounds,
-    )
-    return np.asarray(found.x[: region.axes]) if found.status == 0 else None
+    lower, upper = frame
+    bounds: list[Bounds] = list(zip(lower, upper, strict=True))
+    bounds += [(None, None)] * (len(cost) - region.axes)
+    found = _minimum(cost, region.A, region.b, region.C, region.d, bounds)
+    if found is None:
+        return None
+    return np.asarray(found.x[: region.axes])
+
+
+def _ends(region: Region, axis: Floats, frame: Frame) -> list[Floats]:
+    """The points of the projection farthest along an axis, and farthest against it."""
+    ends = [_support(region, axis, frame), _support(region, -axis, frame)]
+    return [end for end in ends if end is not None]
 
 
 def _projected(region: Region, frame: Frame) -> Floats:
     """The corners of the projection: sides are moved outwards until none gives."""
-    first = [_support(region, s * e, frame) for e in np.eye(region.axes) for s in (1.0, -1.0)]
-    found = [p for p in first if p is not None]
+    found: list[Floats] = []
+    for axis in np.eye(region.axes):
+        found += _ends(region, axis, frame)
     close = 1e-6  # frames of projections are unit squares
     points = _ordered(_apart(np.array(found).reshape(-1, region.axes), close))
     if region.axes == 1 or not points:
         return np.array(points).reshape(-1, region.axes)
-    sides = list(zip(points, [*points[1:], points[0]], strict=True))
+    sides = _sides(points)
     corners = list(points)
     while sides and len(corners) < 200:
         p, q = sides.pop()
-        normal = np.array([q[1] - p[1], p[0] - q[0]])
-        if (length := float(np.linalg.norm(normal))) <= close:
+        normal = _normal(p, q)
+        length = float(np.linalg.norm(normal))
+        if length <= close:
             continue
-        r = _support(region, normal / length, frame)
-        if r is not None and (normal / length) @ (r - p) > close:
-            corners.append(r)
-            sides += [(p, r), (r, q)]
+        outward = normal / length
+        farthest = _support(region, outward, frame)
+        if farthest is None or outward @ (farthest - p) <= close:
+            continue
+        corners.append(farthest)
+        sides += [(p, farthest), (farthest, q)]
     return np.array(corners)
 
 
@@ -321,47 +411,76 @@ def _projected(region: Region, frame: Frame) -> Floats:
 def frame_of(shown: Sequence[Region], axes: int) -> Frame:
     """A frame with every corner and some room, more of it where sets go on; ±10 on an axis without corners."""
     landmarks = [_landmarks(region) for region in shown]
-    coordinates = [
-        np.concatenate([np.zeros(0), *(values[i] for values in landmarks)]) for i in range(axes)
-    ]
+    coordinates = []
+    for i in range(axes):
+        own = [values[i] for values in landmarks]
+        coordinates.append(np.concatenate([np.zeros(0), *own]))
     frame = _around(coordinates, 0.15)
-    return _around(coordinates, 0.4) if any(_touches(region, frame) for region in shown) else frame
+    if any(_touches(region, frame) for region in shown):
+        return _around(coordinates, 0.4)
+    return frame
 
 
 def _around(coordinates: Sequence[Floats], room: float) -> Frame:
-    spans = [float(np.ptp(c)) if len(c) else 0.0 for c in coordinates]
-    sides = [_side(c, span, max(spans), room) for c, span in zip(coordinates, spans, strict=True)]
-    return np.array([side[0] for side in sides]), np.array([side[1] for side in sides])
+    widest = max(map(_span, coordinates))
+    sides = [_side(values, widest, room) for values in coordinates]
+    lower = np.array([side[0] for side in sides])
+    upper = np.array([side[1] for side in sides])
+    return lower, upper
 
 
-def _side(coordinates: Floats, span: float, widest: float, room: float) -> tuple[float, float]:
-    if not len(coordinates):
+def _span(values: Floats) -> float:
+    if not len(values):
+        return 0.0
+    return float(np.ptp(values))
+
+
+def _side(values: Floats, widest: float, room: float) -> tuple[float, float]:
+    if not len(values):
         return -10.0, 10.0
-    if span <= 1e-9 * max(
-        np.abs(coordinates).max(), 1.0
-    ):  # one coordinate only: as wide as the other axis
-        span = widest or max(2 * float(np.abs(coordinates).max()), 4.0)
+    span = _span(values)
+    largest = float(np.abs(values).max())
+    if span <= 1e-9 * max(largest, 1.0):  # one coordinate only: as wide as the other axis
+        span = widest or max(2 * largest, 4.0)
         room = 0.5
-    return float(coordinates.min()) - room * span, float(coordinates.max()) + room * span
+    lower = float(values.min()) - room * span
+    upper = float(values.max()) + room * span
+    return lower, upper
 
 
 def _touches(region: Region, frame: Frame) -> bool:
     """Whether the region reaches the frame, and so goes on."""
-    return bool(_on_frame(_corners(_in_unit_square(region, frame))).any())
+    scaled = _in_unit_square(region, frame)
+    corners = _corners(scaled)
+    return bool(_on_frame(corners).any())
 
 
 def _landmarks(region: Region) -> list[Floats]:
     """What to show on each axis: corners; without any, where boundary lines are nearest to the origin."""
     if region.is_projection:
-        everywhere = (np.full(region.axes, -FAR), np.full(region.axes, FAR))
-        ends = [
-            [_support(region, s * e, everywhere) for s in (1.0, -1.0)] for e in np.eye(region.axes)
-        ]
-        found = [np.array([p[i] for p in pair if p is not None]) for i, pair in enumerate(ends)]
-    elif len(corners := _vertices(region, None)):
-        found = list(corners.T)
+        found = _extremes(region)
     else:
-        lines = np.vstack([region.A, region.C])
-        levels = np.concatenate([region.b, region.d])
-        found = [(lines[:, i] * levels)[lines[:, i] != 0] for i in range(region.axes)]
+        corners = _vertices(region, None)
+        found = list(corners.T) if len(corners) else _feet(region)
     return [values[np.abs(values) < FAR / 2] for values in found]
+
+
+def _extremes(region: Region) -> list[Floats]:
+    """On each axis the coordinates of the farthest points of a projection."""
+    everywhere = (np.full(region.axes, -FAR), np.full(region.axes, FAR))
+    found = []
+    for i, axis in enumerate(np.eye(region.axes)):
+        ends = _ends(region, axis, everywhere)
+        found.append(np.array([end[i] for end in ends]))
+    return found
+
+
+def _feet(region: Region) -> list[Floats]:
+    """On each axis the coordinates of the points of the boundary lines that are nearest to the origin."""
+    lines = np.vstack([region.A, region.C])
+    levels = np.concatenate([region.b, region.d])
+    found = []
+    for normals in lines.T:
+        coordinates = normals * levels
+        found.append(coordinates[normals != 0])
+    return found

@@ -23,7 +23,7 @@ from multiplexnet.errors import TableError
 if TYPE_CHECKING:
     import pyarrow.parquet
 
-__all__ = ["TableFile", "estimated_rows"]
+__all__ = ["Table", "estimated_rows", "own_errors", "table_in_file"]
 
 BLOCK = 1 << 20  # bytes of a CSV file
 BATCH = 1 << 16  # rows of a Parquet file
@@ -34,34 +34,25 @@ LONGEST = (
 
 
 @dataclass(frozen=True)
-class TableFile:
-    """A file and its column names.
+class Table:
+    """A table that is read a block of rows at a time.
 
     Args:
-        path: the file.
+        title: what messages call it: the path of a file.
         names: the names of its columns.
         read: yields frames of the columns at the given positions, named by them.
     """
 
-    path: Path
+    title: str
     names: tuple[str, ...]
     read: Callable[[Sequence[int]], Iterator[pl.DataFrame]]
 
-    @staticmethod
-    def open(path: Path) -> TableFile:
-        """Reads the names.
-
-        Raises:
-            TableError: there is no such file, or it is not a table.
-        """
-        if path.is_dir():
-            raise TableError(f"{path} is a directory: give a .csv or .parquet file")
-        if not path.exists():
-            raise TableError(f"{path}: there is no such file")
-        if path.suffix.lower() not in (".csv", ".parquet"):
-            raise TableError(f"{path}: only .csv and .parquet files can be checked")
-        with _own_errors(path):
-            return _csv(path) if path.suffix.lower() == ".csv" else _parquet(path)
+    def __post_init__(self) -> None:
+        doubled = [name for name, count in Counter(self.names).items() if count > 1]
+        if doubled:
+            raise TableError(
+                f"{self.title}: the column name {doubled[0]!r} appears twice: rename one of them"
+            )
 
     def frames(self, positions: Sequence[int]) -> Iterator[pl.DataFrame]:
         """The columns at these positions, a block of rows at a time.
@@ -71,17 +62,35 @@ class TableFile:
         """
         frames = self.read(positions)
         while True:
-            with _own_errors(self.path):
+            with own_errors(self.title):
                 frame = next(frames, None)
             if frame is None:
                 return
             yield frame
 
 
+def table_in_file(path: Path) -> Table:
+    """The table in a CSV or Parquet file; only the names of its columns are read yet.
+
+    Raises:
+        TableError: there is no such file, or it is not a table.
+    """
+    if path.is_dir():
+        raise TableError(f"{path} is a directory: give a .csv or .parquet file")
+    if not path.exists():
+        raise TableError(f"{path}: there is no such file")
+    openers = {".csv": _csv, ".parquet": _parquet}
+    opener = openers.get(path.suffix.lower())
+    if opener is None:
+        raise TableError(f"{path}: only .csv and .parquet files can be checked")
+    with own_errors(path):
+        return opener(path)
+
+
 def estimated_rows(path: Path) -> int | None:
     """About how many rows the file has, without reading it."""
     try:
-        with _own_errors(path):
+        with own_errors(path):
             if path.suffix.lower() == ".parquet":
                 return int(_opened(path).metadata.num_rows)
             with path.open("rb") as file:
@@ -92,8 +101,8 @@ def estimated_rows(path: Path) -> int | None:
 
 
 @contextmanager
-def _own_errors(path: Path) -> Iterator[None]:
-    """What polars and pyarrow say about a damaged file, as our own error."""
+def own_errors(title: str | Path) -> Iterator[None]:
+    """What polars and pyarrow say about a damaged table, as our own error."""
     try:
         yield
     except TableError:
@@ -105,7 +114,7 @@ def _own_errors(path: Path) -> Iterator[None]:
         pl.exceptions.PolarsError,
         pl.exceptions.PanicException,
     ) as error:
-        raise TableError(f"{path} cannot be read: {_reason(error)}") from None
+        raise TableError(f"{title} cannot be read: {_reason(error)}") from None
 
 
 def _reason(error: BaseException) -> str:
@@ -115,21 +124,13 @@ def _reason(error: BaseException) -> str:
     return "it is not UTF-8 text; save it as UTF-8" if "utf" in reason.lower() else reason
 
 
-def _refuse_doubled(path: Path, names: Sequence[str]) -> None:
-    if doubled := [name for name, count in Counter(names).items() if count > 1]:
-        raise TableError(
-            f"{path}: the column name {doubled[0]!r} appears twice: rename one of them"
-        )
-
-
 # --- Parquet --------------------------------------------------------------------------------------------------------
 
 
-def _parquet(path: Path) -> TableFile:
+def _parquet(path: Path) -> Table:
     if path.stat().st_size == 0:
         raise TableError(f"{path} is empty: a Parquet file is expected")
     names = tuple(_opened(path).schema_arrow.names)
-    _refuse_doubled(path, names)
 
     def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
         import pyarrow.compute
@@ -151,7 +152,7 @@ def _parquet(path: Path) -> TableFile:
             )
             pyarrow.default_memory_pool().release_unused()  # which otherwise grows by some 30 MB on long files
 
-    return TableFile(path, names, read)
+    return Table(str(path), names, read)
 
 
 def _is_text(kind: pyarrow.DataType) -> bool:
@@ -203,10 +204,9 @@ def _opened(path: Path, dictionaries: Sequence[str] = ()) -> pyarrow.parquet.Par
 # --- CSV ------------------------------------------------------------------------------------------------------------
 
 
-def _csv(path: Path) -> TableFile:
+def _csv(path: Path) -> Table:
     with path.open("rb") as file:
         names = _names(path, _first_row(path, file))
-    _refuse_doubled(path, names)
     numbers = ",".join(map(str, range(len(names)))).encode() + b"\n"
 
     def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
@@ -216,7 +216,7 @@ def _csv(path: Path) -> TableFile:
             for rows in _whole_rows(path, file, line=header.count(b"\n") + 1):
                 yield pl.read_csv(BytesIO(numbers + rows), infer_schema=False, columns=columns)
 
-    return TableFile(path, names, read)
+    return Table(str(path), names, read)
 
 
 def _first_row(path: Path, file: BinaryIO) -> bytes:

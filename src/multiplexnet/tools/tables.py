@@ -1,11 +1,12 @@
-"""Which rows of a table break which rules: CSV and Parquet, read in chunks, decided exactly from what the file says.
+"""Which rows of a table break which rules: files and tables in memory, in chunks, decided exactly from what they say.
 
-In a CSV file ``0.1`` is one tenth. In a Parquet file a double is the double it is, and a decimal column is exact.
+In a CSV file ``0.1`` is one tenth. Elsewhere a double is the double it is, and a decimal column is exact.
 A row *obeys* when every rule holds, every discrete value lies in its domain and every input in its declared range.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -13,18 +14,21 @@ from difflib import get_close_matches
 from fractions import Fraction
 from pathlib import Path
 from time import perf_counter
+from typing import Any
 
 import numpy as np
 import polars as pl
 
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
+from multiplexnet.rules import Rules
 from multiplexnet.tools.decimals import BadCell, column
-from multiplexnet.tools.table_files import TableFile
-from multiplexnet.verdicts.columns import Column, nearest
+from multiplexnet.tools.table_files import Table, table_in_file
+from multiplexnet.tools.table_objects import table_of
+from multiplexnet.verdicts.columns import Column, to_float64
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, in_domain, largest_violation, truth
 
-__all__ = ["DomainReport", "RuleReport", "TableReport", "check_table"]
+__all__ = ["DomainReport", "RuleReport", "TableReport", "check", "check_table"]
 
 CHUNK = 1 << 16
 
@@ -60,10 +64,10 @@ class DomainReport:
 
 @dataclass(frozen=True)
 class TableReport:
-    """What became of a table.
+    """What became of a table. ``str(report)`` is for reading, ``report.to_json()`` for programs.
 
     Args:
-        path: the file.
+        table: the path of the file, or «the table».
         rows: how many rows it has.
         obeying: how many of them obey everything.
         rules: one report a rule, in order.
@@ -71,9 +75,11 @@ class TableReport:
         columns: the column that each variable was read from.
         ignored: columns that no variable was read from.
         seconds: the time it took.
+        obeys: whether each row obeys everything, of shape (rows,); the command line does not keep it.
+        breaks: whether each row breaks each rule, of shape (rows, rules); the command line does not keep it.
     """
 
-    path: str
+    table: str
     rows: int
     obeying: int
     rules: tuple[RuleReport, ...]
@@ -81,54 +87,110 @@ class TableReport:
     columns: tuple[tuple[Variable, str], ...]
     ignored: tuple[str, ...]
     seconds: float = field(compare=False)
+    obeys: Bools | None = field(default=None, compare=False, repr=False)
+    breaks: Bools | None = field(default=None, compare=False, repr=False)
 
     @property
     def all_obey(self) -> bool:
+        """Whether every row obeys."""
         return self.obeying == self.rows
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """For every rule, as it was written, how many rows break it."""
+        return {report.rule.text: report.violations for report in self.rules}
+
+    def __str__(self) -> str:
+        from multiplexnet.tools.printing import plain_text
+        from multiplexnet.tools.reports import check_text
+
+        return plain_text(check_text(self))
+
+    def to_json(self) -> str:
+        """The report as one JSON document, as ``multiplexnet check --json`` prints it; exact numbers are texts."""
+        from multiplexnet.tools.reports import check_json
+
+        return json.dumps(check_json(self), ensure_ascii=False, allow_nan=False)
 
 
 # --- checking -------------------------------------------------------------------------------------------------------
 
 
-def check_table(
-    specification: Specification,
-    path: str | Path,
+def check(
+    rules: Rules,
+    table: Any,
     *,
+    columns: Sequence[str] | None = None,
     by_position: bool = False,
     skip: Sequence[str] = (),
     progress: Callable[[int], None] | None = None,
 ) -> TableReport:
-    """Check every row of a CSV or Parquet file against the rules, exactly.
+    """Which rows of a table break which rules, exactly: no tolerance, and decimals are decimals.
 
     Columns are found by the variables' names; an element ``x[0]`` of a vector also as ``x_0`` or ``x0``. Columns of
     categories hold labels, those of Booleans true, false, 1 or 0.
 
     Args:
-        specification: the rules.
-        path: a file that ends in ``.csv`` or ``.parquet``.
+        rules: the rules.
+        table: a polars, pandas or Arrow table; a mapping from names to columns; a structured array; an array or tensor
+            of shape (N, C); or the path of a ``.csv`` or ``.parquet`` file.
+        columns: the names of the C columns of an array; by default those of the outputs, then of the inputs.
         by_position: take columns in order instead of by name. Where all names end in a number (``y_0``, ``y_1``, …)
             that number is the position, otherwise the order of declaration.
         skip: columns to leave out of the table before that, such as a label.
         progress: is called with the number of rows checked so far.
 
+    Returns:
+        A report with ``obeys`` (a Boolean for every row), ``breaks`` (for every row and rule) and ``counts``.
+
     Raises:
-        TableError: the file cannot be read, a column is missing, a cell is empty or not a number.
+        TableError: the table cannot be read, a column is missing, a cell is empty or not a number.
+
+    Example:
+        >>> import multiplexnet as mx
+        >>> report = mx.check(mx.Rules("low <= high; low >= 0"), {"low": [1, 2, -1], "high": [2.5, 1.5, 3.5]})
+        >>> report.obeys.tolist(), report.counts
+        ([True, False, False], {'low <= high': 1, 'low >= 0': 1})
+        >>> report.breaks.nonzero()
+        (array([1, 2]), array([0, 1]))
     """
+    names = columns or [v.name for v in (*rules.outputs, *rules.inputs)]
+    return check_table(
+        rules.specification,
+        table_of(table, names),
+        by_position=by_position,
+        skip=skip,
+        progress=progress,
+        keep_rows=True,
+    )
+
+
+def check_table(
+    specification: Specification,
+    table: Table | Path,
+    *,
+    by_position: bool = False,
+    skip: Sequence[str] = (),
+    progress: Callable[[int], None] | None = None,
+    keep_rows: bool = False,
+) -> TableReport:
+    """As :func:`check`; without ``keep_rows`` in the memory of one block, however long the file is."""
     start = perf_counter()
     if specification.functions:
         raise TableError(
             f"the rules call {specification.functions[0]}(…), and a table has no functions: "
             f"check such rules in Python, with rules.satisfied(…)"
         )
-    table = TableFile.open(Path(path))
+    if isinstance(table, Path):
+        table = table_in_file(table)
     chosen = _matched(specification, table, by_position=by_position, skip=skip)
-    tally = _Tally(specification)
+    tally = _Tally(specification, keep_rows=keep_rows)
     for rows in _chunks(table, chosen):
         tally.add(rows)
         if progress is not None:
             progress(tally.rows)
     return TableReport(
-        path=str(path),
+        table=table.title,
         rows=tally.rows,
         obeying=tally.obeying,
         rules=tuple(tally.rules),
@@ -136,14 +198,40 @@ def check_table(
         columns=tuple(chosen.items()),
         ignored=tuple(name for name in table.names if name not in chosen.values()),
         seconds=perf_counter() - start,
+        obeys=tally.kept.obeys() if keep_rows else None,
+        breaks=tally.kept.breaks() if keep_rows else None,
     )
+
+
+class _Kept:
+    """What became of every row, a chunk at a time."""
+
+    def __init__(self, rules: int) -> None:
+        self._obeys: list[Bools] = [np.zeros(0, dtype=np.bool_)]
+        self._breaks: list[Bools] = [np.zeros((0, rules), dtype=np.bool_)]
+
+    def add(self, obeys: Bools, holds: Sequence[Bools]) -> None:
+        self._obeys.append(obeys)
+        if holds:
+            self._breaks.append(~np.stack(holds, axis=1))
+        else:
+            self._breaks.append(np.zeros((len(obeys), 0), dtype=np.bool_))
+
+    def obeys(self) -> Bools:
+        return np.concatenate(self._obeys)
+
+    def breaks(self) -> Bools:
+        return np.concatenate(self._breaks)
 
 
 class _Tally:
     """The counts so far."""
 
-    def __init__(self, specification: Specification) -> None:
-        self.rows = self.obeying = 0
+    def __init__(self, specification: Specification, *, keep_rows: bool) -> None:
+        self.rows = 0
+        self.obeying = 0
+        self.keep_rows = keep_rows
+        self.kept = _Kept(len(specification.rules))
         self.rules = [RuleReport(rule) for rule in specification.rules]
         self.domains = [DomainReport(v) for v in specification.variables if _has_domain(v)]
 
@@ -153,10 +241,14 @@ class _Tally:
             inside = in_domain(domain.variable, rows, ranges=True)
             obeyed &= inside
             self.domains[k] = self._with_domain(domain, inside)
+        verdicts = []
         for k, report in enumerate(self.rules):
             holds = truth(report.rule.formula, rows)
             obeyed &= holds
+            verdicts.append(holds)
             self.rules[k] = self._with_rule(report, holds, rows)
+        if self.keep_rows:
+            self.kept.add(obeyed, verdicts)
         self.rows += rows.length
         self.obeying += int(obeyed.sum())
 
@@ -173,7 +265,7 @@ class _Tally:
             return report
         first = report.first_row or self.rows + int(violating[0]) + 1
         before = Fraction(0) if report.largest is None else report.largest
-        floor = np.nextafter(nearest(before), 0)  # at most the exact one
+        floor = np.nextafter(to_float64(before), 0)  # at most the exact one
         largest = max(before, largest_violation(report.rule.formula, rows, violating, float(floor)))
         return RuleReport(report.rule, report.violations + len(violating), first, largest)
 
@@ -189,55 +281,61 @@ def _has_domain(variable: Variable) -> bool:
 
 
 def _matched(
-    specification: Specification, table: TableFile, *, by_position: bool, skip: Sequence[str]
+    specification: Specification, table: Table, *, by_position: bool, skip: Sequence[str]
 ) -> dict[Variable, str]:
     """The column of every variable that matters."""
     if unknown := [name for name in skip if name not in table.names]:
         raise TableError(
-            f"{table.path}: there is no column {unknown[0]!r} to skip{_nearest_name(unknown[0], table.names)}"
+            f"{table.title}: there is no column {unknown[0]!r} to skip{_nearest_name(unknown[0], table.names)}"
         )
     names = [name for name in table.names if name not in skip]
-    used = set(variables(specification.formula)) | {
-        v for v in specification.variables if _has_domain(v)
-    }
     if by_position:  # all of them, so that text in a number column shows a column too many
         return _in_order(specification, names, table)
-    found = {
-        v: next((a for a in _spellings(v.name) if a in names), None)
-        for v in specification.variables
-        if v in used
-    }
-    if missing := [v.name for v, name in found.items() if name is None]:
-        raise TableError(_missing(missing, names, table, nothing_found=len(missing) == len(found)))
-    return {v: name for v, name in found.items() if name is not None}
+    mentioned = set(variables(specification.formula))
+    found = {}
+    missing = []
+    for variable in specification.variables:
+        if variable not in mentioned and not _has_domain(variable):
+            continue
+        spellings = [name for name in _spellings(variable.name) if name in names]
+        if spellings:
+            found[variable] = spellings[0]
+        else:
+            missing.append(variable.name)
+    if missing:
+        raise TableError(_missing(missing, names, table, nothing_found=not found))
+    return found
 
 
 def _spellings(name: str) -> list[str]:
     element = re.fullmatch(r"(\w+)\[(\d+)\]", name)
-    return [name, f"{element[1]}_{element[2]}", f"{element[1]}{element[2]}"] if element else [name]
+    if element is None:
+        return [name]
+    vector, number = element.groups()
+    return [name, f"{vector}_{number}", f"{vector}{number}"]
 
 
-def _in_order(
-    specification: Specification, names: list[str], table: TableFile
-) -> dict[Variable, str]:
+def _in_order(specification: Specification, names: list[str], table: Table) -> dict[Variable, str]:
     declared = specification.variables
     numbers = [re.search(r"(\d+)\]?$", v.name) for v in declared]
     positions = [int(n[1]) for n in numbers if n]
     if len(set(positions)) < len(declared):
         positions = list(range(len(declared)))
-    if max(positions, default=-1) >= len(names):
+    last = max(positions, default=-1)
+    if last >= len(names):
+        variable = declared[positions.index(last)]
         raise TableError(
-            f"{table.path} has {len(names)} columns, and by position the rules need {max(positions) + 1} "
-            f"({declared[positions.index(max(positions))].name} would be the last)"
+            f"{table.title} has {len(names)} columns, and by position the rules need {last + 1} "
+            f"({variable.name} would be the last)"
         )
     return {v: names[p] for v, p in zip(declared, positions, strict=True)}
 
 
-def _missing(missing: list[str], names: list[str], table: TableFile, *, nothing_found: bool) -> str:
+def _missing(missing: list[str], names: list[str], table: Table, *, nothing_found: bool) -> str:
     one = len(missing) == 1
     listed = ", ".join(repr(name) + _nearest_name(name, names) for name in missing[:5])
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-    text = f"{table.path} has no column{'' if one else 's'} {listed}{more}. Its columns: {_some(names)}."
+    text = f"{table.title} has no column{'' if one else 's'} {listed}{more}. Its columns: {_some(names)}."
     if len(names) == 1 and (separator := re.search(r"[;\t|]", names[0])):
         return f"{text} Cells seem to be separated by {separator[0]!r}: commas are expected."
     if nothing_found:
@@ -257,19 +355,22 @@ def _some(names: Sequence[str]) -> str:
 # --- rows -----------------------------------------------------------------------------------------------------------
 
 
-def _chunks(table: TableFile, chosen: dict[Variable, str]) -> Iterator[ExactRows]:
+def _chunks(table: Table, chosen: dict[Variable, str]) -> Iterator[ExactRows]:
     """Rows of exact numbers, a chunk at a time."""
     position = {v: table.names.index(name) for v, name in chosen.items()}
     done = 0
-    for frame in table.frames(list(dict.fromkeys(position.values())) or [0]):
+    distinct = list(dict.fromkeys(position.values()))
+    for frame in table.frames(distinct or [0]):
         for start in range(0, frame.height, CHUNK):
             part = frame.slice(start, CHUNK)
-            columns = {v: _column(table, v, part[str(p)], done) for v, p in position.items()}
+            columns = {}
+            for variable, p in position.items():
+                columns[variable] = _column(table, variable, part[str(p)], done)
             yield ExactRows(columns, length=part.height)
             done += part.height
 
 
-def _column(table: TableFile, variable: Variable, cells: pl.Series, done: int) -> Column:
+def _column(table: Table, variable: Variable, cells: pl.Series, done: int) -> Column:
     try:
         return column(variable, cells)
     except BadCell as bad:
@@ -277,8 +378,8 @@ def _column(table: TableFile, variable: Variable, cells: pl.Series, done: int) -
         other = (
             ""
             if name in _spellings(variable.name)
-            else f" (read as {variable.name}; --skip leaves a column out)"
+            else f" (read as {variable.name}; --skip (skip=…) leaves a column out)"
         )
         raise TableError(
-            f"{table.path}, row {done + bad.row + 1}, column {name!r}{other}: {bad.reason}"
+            f"{table.title}, row {done + bad.row + 1}, column {name!r}{other}: {bad.reason}"
         ) from None

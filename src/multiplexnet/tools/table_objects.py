@@ -1,0 +1,135 @@
+"""Tables in memory: of polars, pandas and Arrow, mappings, arrays and tensors. Every value keeps its exact number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from decimal import Decimal
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from multiplexnet.errors import TableError
+from multiplexnet.tools.table_files import Table, own_errors, table_in_file
+from multiplexnet.verdicts.columns import widened
+
+__all__ = ["table_of"]
+
+TITLE = "the table"
+EXACT_ARRAYS = "biuU"
+"""Kinds of numpy arrays, besides floats of at most 64 bits, that polars takes over as they are."""
+
+
+def table_of(data: Any, columns: Sequence[str]) -> Table:
+    """The table in an object, or in the file at a path.
+
+    Args:
+        data: the object, or the path.
+        columns: the names of the columns of an array, which has none.
+
+    Raises:
+        TableError: it is no table.
+
+    Example:
+        >>> table_of({"x": [1, 2**70]}, ()).names
+        ('x',)
+    """
+    if isinstance(data, str | Path):
+        return table_in_file(Path(data))
+    if isinstance(data, pl.LazyFrame):
+        raise TableError("a LazyFrame has not been read yet: give frame.collect()")
+    with own_errors(TITLE):
+        names, series = _columns(data, columns)
+    _refuse_unequal(names, series)
+
+    def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame([series[p].alias(str(p)) for p in positions])
+
+    return Table(TITLE, tuple(names), read)
+
+
+def _columns(data: Any, columns: Sequence[str]) -> tuple[list[str], list[pl.Series]]:
+    """Names and columns."""
+    if isinstance(data, pl.DataFrame):
+        return data.columns, data.get_columns()
+    if hasattr(data, "__arrow_c_stream__"):  # Arrow's tables, and those of pandas from 2.2
+        frame = pl.DataFrame(data)
+        return frame.columns, frame.get_columns()
+    if isinstance(data, Mapping) or hasattr(data, "columns"):
+        names = list(data if isinstance(data, Mapping) else data.columns)
+        return [str(name) for name in names], [_series(name, data[name]) for name in names]
+    array = _array(data)
+    if array.dtype.names is not None:
+        names = list(array.dtype.names)
+        return names, [_series(name, array[name]) for name in names]
+    if array.ndim != 2 or array.shape[1] != len(columns):
+        raise TableError(
+            f"an array of shape {array.shape}: expected is shape (N, {len(columns)}), "
+            f"one column for each of {', '.join(columns)}; or name its columns with columns=[…]"
+        )
+    return list(columns), [_series(name, array[:, k]) for k, name in enumerate(columns)]
+
+
+def _array(data: Any) -> np.ndarray[Any, np.dtype[Any]]:
+    if hasattr(data, "detach"):  # a tensor; numpy has no bfloat16, and float32 holds its numbers
+        values = data.detach().cpu()
+        is_short = values.is_floating_point() and values.element_size() < 4
+        return np.asarray(values.float() if is_short else values)
+    if isinstance(data, np.ndarray):
+        return data
+    raise TableError(
+        f"an object of type {type(data).__name__} is no table: give a polars, pandas or Arrow table, a mapping from "
+        "names to columns, an array of shape (N, C), or the path of a .csv or .parquet file"
+    )
+
+
+def _series(name: object, values: Any) -> pl.Series:
+    """A column. What polars would round, such as whole numbers among floats, is given to it as text."""
+    if isinstance(values, pl.Series):
+        return values
+    if hasattr(values, "detach"):
+        values = _array(values)
+    if isinstance(values, np.ndarray):
+        if values.ndim != 1:
+            raise TableError(
+                f"{TITLE}, column {str(name)!r}: expected are N values, found shape {values.shape}"
+            )
+        is_float = values.dtype.kind == "f" and values.dtype.itemsize <= 8
+        if is_float:
+            return pl.Series(widened(values.astype(values.dtype.newbyteorder("="))))
+        if values.dtype.kind in EXACT_ARRAYS:
+            return pl.Series(values.astype(values.dtype.newbyteorder("=")))
+    return _series_of_objects(name, values)
+
+
+def _series_of_objects(name: object, values: Iterable[Any]) -> pl.Series:
+    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    kinds = {type(value) for value in plain if value is not None}
+    if len(kinds) <= 1 and kinds <= {bool, float, str}:
+        return pl.Series(plain)
+    for kind in kinds:
+        if kind is not float and not issubclass(kind, Integral | Decimal):
+            found = ", ".join(sorted(k.__name__ for k in kinds))
+            raise TableError(
+                f"{TITLE}, column {str(name)!r}: its values are of type {found}; numbers alone, labels alone or truth "
+                "values alone are expected"
+            )
+    return pl.Series([_exact_text(value) for value in plain], dtype=pl.String)
+
+
+def _exact_text(value: Any) -> str | None:
+    if value is None:
+        return None
+    if isinstance(value, Integral):
+        return str(int(value))
+    return str(Decimal(value))
+
+
+def _refuse_unequal(names: Sequence[str], columns: Sequence[pl.Series]) -> None:
+    for name, column in zip(names, columns, strict=True):
+        if len(column) != len(columns[0]):
+            raise TableError(
+                f"{TITLE}: column {names[0]!r} has {len(columns[0])} values and column {name!r} has {len(column)}"
+            )
