@@ -659,4 +659,6 @@ def test_repair_hands_on_no_subnormal_number_while_flushing(dtype: torch.dtype) 
         moved = mux.repair(x)
     finally:
         torch.set_flush_denormal(False)
-    assert all(Fraction(value) > -Fraction(10) ** -330 for value in moved.flatten().double().tolist())
+    assert all(
+        Fraction(value) > -(Fraction(10) ** -330) for value in moved.flatten().double().tolist()
+    )

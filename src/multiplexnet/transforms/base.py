@@ -42,6 +42,7 @@ __all__ = [
     "precision_of",
     "quarter_cell",
     "rows_of",
+    "within",
 ]
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -168,6 +169,11 @@ def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     if torch.is_grad_enabled() and any(wants_gradient):
         return function.apply(*arguments)  # type: ignore[no-untyped-call]
     return function.forward(*arguments)
+
+
+def within(values: Tensor, largest: Tensor) -> Tensor:
+    """``values`` cut at ±largest, a table: ONNX's exporter makes plain numbers float32, and float64's end infinite."""
+    return torch.minimum(torch.maximum(values, -largest), largest)
 
 
 def margin(value: float, count: int, axes: int = 1) -> Tensor:

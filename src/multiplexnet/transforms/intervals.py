@@ -35,6 +35,7 @@ from multiplexnet.transforms.base import (
     margin,
     precision_of,
     quarter_cell,
+    within,
 )
 from multiplexnet.transforms.elementary import inverse_softplus, portable_sigmoid, softplus
 from multiplexnet.transforms.gauge import times
@@ -143,6 +144,7 @@ class Intervals(Transform):
     underflow: Tensor
     step: Tensor
     largest: Tensor
+    end: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
         arrays = _tables(parts, torch.finfo(dtype).max)
@@ -150,6 +152,7 @@ class Intervals(Transform):
         tables["underflow"] = underflow_of(tables["rows"])
         tables["step"] = margin(3 * precision_of(dtype).tiny, len(parts), axes=2)
         tables["largest"] = margin(LARGEST64, len(parts), axes=2)
+        tables["end"] = margin(precision_of(dtype).largest, len(parts), axes=2)
         super().__init__(dtype, tables)
         both = self.has.all(1)
         self.any_both = bool(both.any())
@@ -252,14 +255,14 @@ class Intervals(Transform):
         if self.may_overflow:
             # An end of ±inf says what it should, but is no number to compute with.
             largest = self.largest[0]
-            ends = ends.clamp(-largest, largest)
-            inside = inside.clamp(min=-largest)
+            ends = within(ends, largest)
+            inside = torch.maximum(inside, -largest)
         if not attained:
             inside = self._inside(inside, index)
         elif known.small:
             inside = self._normal(inside)
         if attained and self.any_one:
-            inside = torch.where(self._at(self.has, index), inside, -self.precision.largest)
+            inside = torch.where(self._at(self.has, index), inside, -self.end[0])
         if attained and self.training:
             # The ends are numbers of the format. The map of eval() is computed in float64.
             ends = ends.to(self.precision.computing)
@@ -297,7 +300,7 @@ class Intervals(Transform):
         pair = torch.cat([middle, -middle], -2)
         between = (_above(pair, ends, strict) | ~has).all(-2, keepdim=True)
         beyond = torch.where(between, torch.minimum(beyond, pair), beyond)
-        return torch.where(has, beyond, -torch.inf).clamp(min=-self.precision.largest)
+        return torch.maximum(torch.where(has, beyond, -torch.inf), -self.end[0])
 
     def _rounded(self, y: Tensor) -> Tensor:
         return kept(y, self.precision)

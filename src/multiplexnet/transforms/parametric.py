@@ -27,6 +27,7 @@ from multiplexnet.transforms.base import (
     margin,
     precision_of,
     quarter_cell,
+    within,
 )
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
 from multiplexnet.transforms.intervals import affine, underflow_of
@@ -86,6 +87,7 @@ class ParametricGauge(Transform):
     tiny: Tensor
     least: Tensor
     largest: Tensor
+    end: Tensor
     kept: Tensor
     shrunk: Tensor
     grown: Tensor
@@ -100,6 +102,7 @@ class ParametricGauge(Transform):
             "tiny": margin(precision.tiny, count),
             "least": margin(LEAST, count),
             "largest": margin(LARGEST64, count),
+            "end": margin(precision.largest, count),
             "kept": margin(1 - SAFETY, count),
             "shrunk": margin(1 - 2 * precision.unit, count),
             "grown": margin(1 + precision.unit, count),
@@ -161,10 +164,8 @@ class ParametricGauge(Transform):
         q = finite(raw) * frame.scale
         if self.extreme:
             # q is arbitrary, and no row of it may overflow.
-            limit = (FAR * frame.slack.detach().amin(-1, keepdim=True)).clamp(
-                max=self.largest[0] / 4
-            )
-            q = q.clamp(-limit, limit)
+            furthest = FAR * frame.slack.detach().amin(-1, keepdim=True)
+            q = within(q, torch.minimum(furthest, self.largest[0] / 4))
         return frame, q
 
     def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
@@ -183,7 +184,7 @@ class ParametricGauge(Transform):
             self.A.abs(), self.precision.unit * anchor.detach().abs() + self.tiny[0], index
         )
         firm = loose - 1.01 * rounding
-        feasible = (loose > self.least[0]).all(-1) & (anchor.abs() < self.precision.largest).all(-1)
+        feasible = (loose > self.least[0]).all(-1) & (anchor.abs() < self.end[0]).all(-1)
         is_loose = firm < loose / 2
         # An infeasible part gets slacks of 1: its values are not used, and their gradients, times 0, must be finite.
         slack = (
@@ -207,8 +208,8 @@ class ParametricGauge(Transform):
             high = torch.where(has_upper, upper, torch.where(has_lower, lower + away, 1.0))
             if self.extreme:
                 largest = self.largest[0, 0]
-                low, high = (end.clamp(-largest, largest) for end in (low, high))
-            middle = (low / 2 + high / 2).clamp(-self.precision.largest, self.precision.largest)
+                low, high = (within(end, largest) for end in (low, high))
+            middle = within(low / 2 + high / 2, self.end[0, 0])
             columns[j] = exactly(middle.to(self.precision.dtype).double(), middle)
             scales.append((high / 2 - low / 2).clamp(min=0))
         anchor = clear_of_zero(torch.stack(columns, -1), self.precision)
@@ -220,7 +221,7 @@ class ParametricGauge(Transform):
         values = times(self.step_rows[:, side, j], known, index) + constant
         if self.extreme:
             largest = self.largest[0, 0]
-            values = torch.where(values.isnan(), 0.0, values).clamp(-largest, largest)
+            values = within(torch.where(values.isnan(), 0.0, values), largest)
         return values.amin(-1) if side else values.amax(-1)
 
     def _gauge(self, frame: Frame, q: Tensor, index: Tensor | None) -> Tensor:
@@ -228,8 +229,8 @@ class ParametricGauge(Transform):
         size = times(self.A.abs(), q.detach().abs(), index)
         firm = times(self.A, q, index) + relative * size
         rows = torch.where(frame.loose, LOOSE * size, firm) / frame.slack
-        room = (self.precision.largest - frame.anchor.abs()) * self.shrunk[0]
-        ranges = q.abs() * self.grown[0] / room.clamp(min=self.precision.largest * UNIT64)
+        room = (self.end[0] - frame.anchor.abs()) * self.shrunk[0]
+        ranges = q.abs() * self.grown[0] / torch.maximum(room, self.end[0] * UNIT64)
         return torch.cat([rows, ranges.detach()], -1).amax(-1).relu()
 
     def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
