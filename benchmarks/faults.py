@@ -39,8 +39,8 @@ from multiplexnet.compiler.implicants import Implicants
 from multiplexnet.compiler.terms import Block
 from multiplexnet.compiler.tidy import Tidy
 from multiplexnet.exact.formats import Format, power_of_two
-from multiplexnet.geometry import elimination, split
-from multiplexnet.geometry import lattice as grids
+from multiplexnet.geometry import boxes, elimination, grids, split
+from multiplexnet.geometry import lattice as lattices
 from multiplexnet.language.formula import Atom
 from multiplexnet.layer import branches, inputs, repair
 from multiplexnet.layer import checks as refusals
@@ -55,7 +55,7 @@ from multiplexnet.transforms.reading import Read
 from multiplexnet.transforms.tables import Derived, Tabled
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts import columns as exact
-from multiplexnet.verdicts.given import fraction_of
+from multiplexnet.verdicts.numbers import fraction_of
 
 SEED = 0
 ROWS = 400
@@ -118,17 +118,17 @@ def _contraction_at_run_time() -> Sequence[Patch]:
     return [(ParametricGauge, "__init__", start)]
 
 
-def _nearest_bound(bound: Fraction, row: Atom, form: Format, side: int) -> Fraction:
-    return form.nearest(bound)
+def _nearest_bound(bound: Fraction, row: Atom, form: Format) -> Fraction:
+    return form.rounded(bound)
 
 
 def _strictness() -> Sequence[Patch]:
-    honest = split._inward
+    honest = boxes._at_most
 
-    def closed(bound: Fraction, row: Atom, form: Format, side: int) -> Fraction:
-        return honest(bound, replace(row, relation="<="), form, side)
+    def closed(bound: Fraction, row: Atom, form: Format) -> Fraction:
+        return honest(bound, replace(row, relation="<="), form)
 
-    return [(split, "_inward", closed)]
+    return [(boxes, "_at_most", closed)]
 
 
 def _unsorted(self: Any, terms: Any) -> Block:
@@ -216,7 +216,7 @@ def _with_subnormals() -> Sequence[Patch]:
 
 
 def _nearest_input(variable: Any, number: Any, form: Format, side: int) -> float:
-    return float(form.nearest(fraction_of(number)))
+    return float(form.rounded(fraction_of(number)))
 
 
 def _as_buffers(self: Tabled, held: Mapping[str, Tensor | None]) -> None:
@@ -251,12 +251,12 @@ FAULTS = (
     Fault("loose rows", "rounding is taken to carry a point no further than it was", lambda: [
         (gauge, "LOOSE", 1.0), (parametric, "LOOSE", 1.0)]),
     Fault("range rows", "the gauge map may leave the format", lambda: [(gauge, "range_rows", _no_range_rows)]),
-    Fault("inward rounding", "bounds are rounded to nearest", lambda: [(split, "_inward", _nearest_bound)]),
+    Fault("inward rounding", "bounds are rounded to nearest", lambda: [(boxes, "_at_most", _nearest_bound)]),
     Fault("strictness", "< is taken for <= in boxes", _strictness),
     Fault("whole numbers", "they need not be numbers of the format", lambda: [
         (split, "_exact_value", lambda value, row, form: value)]),
     Fault("magnitudes", "numbers that float64 cannot work with are let in", lambda: [
-        (split, "refuse_far", _silent), (grids, "refuse_far", _silent), (elimination, "refuse_far_rows", _silent)]),
+        (split, "refuse_far", _silent), (lattices, "refuse_far", _silent), (elimination, "refuse_far_rows", _silent)]),
     Fault("widths", "an interval is lower + (upper − lower) σ", lambda: [(separable, "_widths", _widths)]),
     Fault("clamp", "half-lines and free outputs are not clamped to the format", _clamp),
     Fault("exact straight-through", "smooth + (value − smooth) instead of value + (smooth − smooth)", lambda: [
@@ -342,11 +342,11 @@ FAULTS = (
         (Tidy, "_implicit_equalities", lambda self, rows: [])],
         "the geometry finds them again when the set proves too thin"),
     Fault("hidden equalities", "the geometry does not look for them", lambda: [
-        (split, "_with_hidden_equalities", lambda *arguments: None)],
+        (split, "_hidden_equalities", lambda *arguments: [])],
         "the compiler has written them down as equalities"),
     Fault("implicit and hidden equalities", "both", lambda: [
         (Tidy, "_implicit_equalities", lambda self, rows: []),
-        (split, "_with_hidden_equalities", lambda *arguments: None)]),
+        (split, "_hidden_equalities", lambda *arguments: [])]),
     Fault("range of the grid", "outputs in equalities go as far as the format, whatever their step", lambda: [
         (grids, "_held", lambda grain, form: form.max)]),
     Fault("exactness of the grid", "sums on the lattice are not checked to be exact", lambda: [

@@ -581,7 +581,7 @@ def test_formats_agree(name: str) -> None:
     ]
     for value in values:
         assert ours.holds(value) == theirs.representable(value)
-        near = theirs.nearest(value)
+        near = theirs.rounded(value)
         for v in (near, -near):
             if abs(v) < theirs.max:
                 assert (ours.after(v), ours.before(v)) == (theirs.next_up(v), theirs.next_down(v))

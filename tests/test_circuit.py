@@ -17,12 +17,11 @@ from multiplexnet.compiler import circuit
 from multiplexnet.compiler import compile as dnf
 from multiplexnet.compiler.circuit import kept_terms, simplified
 from multiplexnet.compiler.compile import compile_rules
-from multiplexnet.compiler.components import conjuncts
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.proof import proof_of
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
-from multiplexnet.language.formula import Formula, Rule, Specification, conjunction
+from multiplexnet.language.formula import Formula, Rule, Specification, conjunction, conjuncts
 from multiplexnet.rules import Rules
 from multiplexnet.smt.questions import equivalent, satisfiable
 

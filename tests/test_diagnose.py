@@ -331,3 +331,49 @@ def test_an_explanation_carries_its_terms_and_time() -> None:
 def test_a_variable_in_no_rule_is_free() -> None:
     found = explained("x: real; y: real\nx == 1")
     assert found.ranges[1] == Range(Variable("y", 1), None, False, None, False)
+
+
+# --- words ----------------------------------------------------------------------------------------------------------
+
+
+def test_an_explanation_prints_as_a_short_report() -> None:
+    text = """
+        a: real; n: {"low", "high"}; limit: input[250, 1000]
+        a == 0 or 200 < a <= limit
+        n == "low"
+        a >= -1
+    """
+    *report, proof = str(explained(text)).splitlines()
+    assert report == [
+        "2 outputs, 1 input, 3 rules",
+        "  a: real",
+        '  n: {"low", "high"}',
+        "  limit: input[250, 1000]",
+        "2 blocks",
+        "  a: 2 terms",
+        "    0: a == 0 (dimension 0, bounded)",
+        "    1: a > 200 and a <= limit (dimension 1, bounded)",
+        "  n: 1 term",
+        '    0: n == "low" (dimension 0, bounded)',
+        "ranges",
+        "  a: [0, 1000]",
+        "  n: = low",
+        "n is always low",
+        "follows from the other rules: line 5: a >= -1",
+    ]
+    assert proof.startswith("complete: the terms are exactly the outputs that obey the rules")
+
+
+def test_a_printed_contradiction_names_its_rules() -> None:
+    report = str(explained("x >= 1\nx <= 0")).splitlines()
+    assert report[-3:] == [
+        "no output obeys the rules: these rules contradict each other (change any one of them):",
+        "  line 1: x >= 1",
+        "  line 2: x <= 0",
+    ]
+
+
+def test_a_printed_explanation_stays_short() -> None:
+    report = str(explained("x: real[100]\nall(x[i] >= i for i in range(100))"))
+    assert len(report.splitlines()) < 100
+    assert "  … and 80 more" in report.splitlines()

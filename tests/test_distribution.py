@@ -379,7 +379,7 @@ def test_terms_of_different_dimension_take_their_marginals() -> None:
     ]
     assert [float(part) for part in parts] == pytest.approx([1 / 3, 1 / 3], abs=1e-3)
     assert plane(p, 4, 5, 256) == pytest.approx(1 / 3, abs=1e-3)
-    assert len(p._factors[0].laws) == 3
+    assert len(p._factors[0].marginals) == 3
     assert p.mux.rules.satisfied(p.sample((500,))).all()
     assert p.mux.rules.satisfied(p.branches((20,)).x).all()
 

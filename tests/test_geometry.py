@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+import sympy  # type: ignore[import-untyped]
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from multiplexnet.compiler.terms import Term
@@ -22,7 +23,6 @@ from multiplexnet.errors import (
     UnboundableError,
 )
 from multiplexnet.exact import simplex
-from multiplexnet.exact.equations import rank, solve
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.exact.hermite import NotDyadic, solutions
 from multiplexnet.exact.propagation import ranges
@@ -42,7 +42,6 @@ from multiplexnet.language.formula import (
     Symbol,
     Variable,
     conjunction,
-    negation,
 )
 from multiplexnet.language.formula import variables as variables_of
 from multiplexnet.language.parse import parse
@@ -62,13 +61,19 @@ numbers = st.one_of(
 
 
 @pytest.mark.parametrize("name", NUMPY)
+@example(value=Fraction(1, 2**1023))
 @given(value=numbers)
-def test_nearest_agrees_with_numpy(name: str, value: Fraction) -> None:
+def test_rounding_agrees_with_numpy(name: str, value: Fraction) -> None:
     form = FORMATS[name]
-    if abs(value) <= form.max:
-        value = Fraction(float(value))
-        if abs(value) <= form.max:
-            assert form.nearest(value) == Fraction(float(NUMPY[name](float(value))))
+    value = Fraction(float(value))
+    if abs(value) > form.max:
+        return
+    if form.keeps_subnormals or abs(value) >= form.tiny:
+        assert form.rounded(value) == Fraction(float(NUMPY[name](float(value))))
+    else:  # zero or the smallest normal number, whichever is nearer
+        assert form.rounded(value) == (abs(value) > form.tiny / 2) * form.tiny * (
+            1 if value > 0 else -1
+        )
 
 
 @formats
@@ -81,7 +86,7 @@ def test_directed_rounding_encloses(form: Format, value: Fraction) -> None:
     assert form.representable(up)
     assert down <= value <= up
     assert (down == up) == form.representable(value)
-    assert form.nearest(value) in (down, up)
+    assert form.rounded(value) in (down, up)
     assert form.next_up(value) > value >= form.next_down(form.next_up(value))
     if down != up:
         assert form.next_up(down) == up
@@ -144,7 +149,6 @@ def test_emptiness_agrees_with_z3(rows: Rows) -> None:
 @settings(max_examples=60, deadline=None)
 def test_implicit_equalities_agree_with_z3(rows: Rows) -> None:
     if polyhedron.is_empty(rows):
-        assert polyhedron.dimension(rows) == -1
         return
     tight = [
         i
@@ -152,16 +156,6 @@ def test_implicit_equalities_agree_with_z3(rows: Rows) -> None:
         if implies(formula(rows), Atom(-atom.linear, "<="), variables(rows.n))
     ]
     assert polyhedron.implicit_equalities(rows) == tuple(tight)
-    assert polyhedron.dimension(rows) == rows.n - rank([rows.A[i] for i in tight])
-
-
-@given(rows=systems())
-@settings(max_examples=60, deadline=None)
-def test_boundedness_agrees_with_z3(rows: Rows) -> None:
-    cone = Rows(rows.A, (Fraction(0),) * len(rows), (False,) * len(rows), rows.n)
-    moves = negation(conjunction([Atom(Linear.of(v), "==") for v in variables(rows.n)]))
-    recedes = satisfiable(conjunction([formula(cone), moves]), variables(rows.n))
-    assert polyhedron.is_bounded(rows) == (recedes is None)
 
 
 @given(rows=systems())
@@ -215,17 +209,6 @@ def test_ranges_enclose_the_set(rows: Rows) -> None:
             assert implies(formula(rows), Atom(-Linear.of(variable) + low, "<="), variables(rows.n))
         if high is not None:
             assert implies(formula(rows), Atom(Linear.of(variable) - high, "<="), variables(rows.n))
-
-
-@given(
-    st.lists(st.lists(coefficients, min_size=3, max_size=3), min_size=3, max_size=3),
-    st.lists(coefficients, min_size=3),
-)
-def test_solving_a_square_system(matrix: list[list[int]], right: list[int]) -> None:
-    x = solve(matrix, right[:3])
-    assert (x is None) == (rank(matrix) < 3)
-    if x is not None:
-        assert [sum(a * v for a, v in zip(row, x, strict=True)) for row in matrix] == right[:3]
 
 
 # --- anchors --------------------------------------------------------------------------------------------------------
@@ -331,7 +314,7 @@ def test_what_a_thin_set_says() -> None:
 @settings(max_examples=60, deadline=None)
 def test_a_full_dimensional_set_of_moderate_size_has_an_anchor(rows: Rows) -> None:
     rows = rows.subset(i for i, a in enumerate(rows.A) if any(a))
-    if polyhedron.dimension(rows) == rows.n:
+    if not polyhedron.is_empty(rows) and not polyhedron.implicit_equalities(rows):
         point = anchor(rows, FORMATS["float32"])
         assert rows.contains_strictly(point)
         assert all(map(FORMATS["float32"].representable, point))
@@ -359,7 +342,7 @@ def test_solutions_of_equations(E: list[list[int]], x: list[Fraction]) -> None:
     ]
     assert not any(c for row in times for c in row)
     assert [sum(a * v for a, v in zip(row, found.origin, strict=True)) for row in E] == e
-    assert found.dimension == 4 - rank(E)
+    assert found.dimension == 4 - sympy.Matrix(E).rank()
     assert all(v.denominator & (v.denominator - 1) == 0 for v in found.origin)
     if dyadic:  # the denominator is the smallest there is, and every dyadic solution is reached
         assert max(v.denominator for v in found.origin) <= max(v.denominator for v in x)
@@ -378,9 +361,8 @@ def _coordinates(basis: Sequence[Sequence[int]], difference: list[Fraction]) -> 
         sum((row[i] * v * size for row, v in zip(basis, difference, strict=True)), Fraction(0))
         for i in range(k)
     ]
-    t = solve(gram, [int(v) for v in right])
-    assert t is not None
-    assert all(v.denominator == 1 for v in t)
+    t = sympy.Matrix(gram).LUsolve(sympy.Matrix([int(v) for v in right]))
+    assert all(v.is_integer for v in t)
 
 
 def test_a_dense_system_keeps_small_numbers() -> None:

@@ -284,9 +284,9 @@ def test_vectors() -> None:
         "v: real[4]\nv[-1] >= max(v[:2])\nsum(v[::2]) == len(v)\nmin(v[1:3]) > v[0]\nv[0] in v[1:]"
     )
     x0, x1, x2, x3 = map(Linear.of, specification.variables)
-    largest = next(
-        s for s, _ in specification.rules[0].formula.linear.summands if isinstance(s, Max)
-    )  # type: ignore[union-attr]
+    first = specification.rules[0].formula
+    assert isinstance(first, Atom)
+    largest = next(symbol for symbol, _ in first.linear.summands if isinstance(symbol, Max))
     assert set(largest.arguments) == {x0, x1}
     assert specification.rules[1].formula == Atom(x0 + x2 - 4, "==")
     assert specification.rules[3].formula == Or(tuple(Atom(x0 - x, "==") for x in (x1, x2, x3)))

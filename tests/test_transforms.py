@@ -386,7 +386,9 @@ def test_log_determinant_of_lattice_coordinates(case: Case) -> None:
     read = [j for j in range(case.n) if J[:, j].any()]
     assert len(read) == basis.shape[1]
     expected = torch.linalg.slogdet(torch.linalg.pinv(basis) @ J[:, read])[1]
-    torch.testing.assert_close(transform.log_abs_det(raw[None])[0], expected, rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        transform.log_abs_det_jacobian(raw[None])[0], expected, rtol=1e-5, atol=1e-5
+    )
 
 
 @pytest.mark.parametrize(("case", "dtype"), EACH)
@@ -620,7 +622,7 @@ def _violations(parts: Part, rows: Sequence[Row], dtype: torch.dtype) -> int:
 def test_bounds_rounded_to_nearest_are_found_out() -> None:
     form, lower, upper = EXACT_FORMATS["float32"], Fraction(7, 10), Fraction(9, 10)
     rows = between(lower, upper)
-    nearest = Box((), (form.nearest(lower),), (form.nearest(upper),))
+    nearest = Box((), (form.rounded(lower),), (form.rounded(upper),))
     inward = Box((), (form.next_up(lower),), (form.next_down(upper),))
     assert _violations(nearest, rows, torch.float32) > 0
     assert _violations(inward, rows, torch.float32) == 0

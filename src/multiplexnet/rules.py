@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from multiplexnet.errors import InputError, RuleSyntaxError, RuleTypeError, ShapeError, needing
 from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Formula, Real, Specification, Variable
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 __all__ = ["Rules", "rule_file"]
 
-MAX_TERMS = 4096
 Functions = Mapping[str, Callable[..., Any]]
 
 
@@ -253,7 +253,7 @@ class Rules:
             InputError: an input is missing or unknown.
             ShapeError: a vector of another length.
         """
-        from multiplexnet.verdicts.given import numbers_of
+        from multiplexnet.verdicts.numbers import numbers_of
 
         scalars: dict[str, Any] = {}
         vectors: dict[str, list[str]] = {}

@@ -18,8 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
-from multiplexnet.compiler.components import Component, components, conjuncts
-from multiplexnet.compiler.implicants import atoms
+from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.normal import canonical, opposite, substitute
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.compiler.tidy import row_order
@@ -35,7 +34,9 @@ from multiplexnet.language.formula import (
     Real,
     Symbol,
     Variable,
+    atoms,
     conjunction,
+    conjuncts,
     disjunction,
     variables,
 )

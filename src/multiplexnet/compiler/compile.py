@@ -22,7 +22,7 @@ from math import ceil, floor
 import z3
 
 from multiplexnet.compiler.circuit import Circuit, OverBudget
-from multiplexnet.compiler.components import Component, components, conjuncts
+from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.cover import DataRows, covering, irredundant
 from multiplexnet.compiler.implicants import Implicants, Literals
 from multiplexnet.compiler.normal import normal_form, substitute
@@ -40,24 +40,24 @@ from multiplexnet.exact.deadline import (
     Deadline,
     Phase,
 )
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
     FALSE,
     TRUE,
     Atom,
     Formula,
     Linear,
-    Real,
     Specification,
     Variable,
     conjunction,
+    conjuncts,
+    ends,
 )
 from multiplexnet.smt.questions import satisfiable, unsat_core
 from multiplexnet.smt.search import Sandbox, decided
 
-__all__ = ["MAX_TERMS", "compile_rules"]
+__all__ = ["compile_rules"]
 
-MAX_TERMS = 4096
-"""How many terms a block may have unless told otherwise."""
 QUICK = 256
 """Plain terms that are looked for before a block is decomposed, where that is allowed."""
 
@@ -131,13 +131,7 @@ def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
     """The declared ranges of the inputs as atoms."""
     atoms = []
     for variable in inputs:
-        domain = variable.domain
-        if isinstance(domain, Real):
-            lower = domain.lower
-            upper = domain.upper
-        else:
-            lower = Fraction(domain.values[0])
-            upper = Fraction(domain.values[-1])
+        lower, upper = ends(variable.domain)
         if lower is not None:
             atoms.append(Atom(-Linear.of(variable) + lower, "<="))
         if upper is not None:
@@ -181,7 +175,8 @@ def _surely_satisfiable(component: Component, deadline: Deadline) -> bool:
 
 def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """The blocks but for one without outputs that is always true."""
-    return tuple(b for b in blocks if b.outputs or b.terms != (Term(()),))
+    always_true = (Term(()),)
+    return tuple(block for block in blocks if block.outputs or block.terms != always_true)
 
 
 @dataclass
@@ -275,8 +270,10 @@ class _BlockCompiler:
     def _first_term(self) -> Term:
         fixed, rest = next(self._cases())
         background, goal = _split(rest)
-        found = Implicants(self._sandbox, goal, [*self.ranges, *background]).next()
-        return Term(self._tidy.rows(found.literals if found else (), background), fixed)
+        engine = Implicants(self._sandbox, goal, [*self.ranges, *background])
+        found = engine.next()
+        literals = found.literals if found else ()
+        return Term(self._tidy.rows(literals, background), fixed)
 
     def _cases(self) -> Iterator[tuple[Values, Formula]]:
         """Every assignment of the discrete outputs for which something is left, with the formula that is left."""
@@ -316,11 +313,16 @@ class _BlockCompiler:
         return [self._tidy.rows(literals, background) for literals in kept]
 
     def _sorted(self, terms: Sequence[Term]) -> Block:
-        return Block(self.component.outputs, tuple(sorted(dict.fromkeys(terms), key=_term_order)))
+        distinct = dict.fromkeys(terms)
+        ordered = sorted(distinct, key=_term_order)
+        return Block(self.component.outputs, tuple(ordered))
 
     def _begin(self, phase: Phase) -> None:
-        names = ", ".join(v.name for v in self.component.outputs[:3])
-        self.deadline.begin(phase, names + (", …" if len(self.component.outputs) > 3 else ""))
+        outputs = self.component.outputs
+        names = [variable.name for variable in outputs[:3]]
+        if len(outputs) > 3:
+            names.append("…")
+        self.deadline.begin(phase, ", ".join(names))
 
     def refuse_many_values(self) -> None:
         """Raises ``TermBudgetExceeded`` at once where a discrete output can take too many values.
@@ -376,15 +378,19 @@ def _values_at_least(
 def _values_between_bounds(component: Component, variable: Variable) -> range:
     """The values of a discrete output that obey the bounds among the conjuncts, as far as they speak of it alone."""
     values: range = variable.domain.values  # type: ignore[union-attr]
-    low = values[0]
-    high = values[-1]
+    low = values.start
+    high = values.stop - 1
     for part in component.conjuncts:
-        if isinstance(part, Atom) and [symbol for symbol, _ in part.linear.summands] == [variable]:
-            bound = -part.linear.constant / part.linear.summands[0][1]
-            if part.linear.summands[0][1] > 0 or part.relation == "==":
-                high = min(high, floor(bound))
-            if part.linear.summands[0][1] < 0 or part.relation == "==":
-                low = max(low, ceil(bound))
+        if not isinstance(part, Atom) or len(part.linear.summands) != 1:
+            continue
+        symbol, coefficient = part.linear.summands[0]
+        if symbol != variable:
+            continue
+        bound = -part.linear.constant / coefficient
+        if coefficient > 0 or part.relation == "==":
+            high = min(high, floor(bound))
+        if coefficient < 0 or part.relation == "==":
+            low = max(low, ceil(bound))
     return range(low, high + 1)
 
 

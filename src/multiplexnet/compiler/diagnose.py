@@ -10,13 +10,14 @@ from typing import Any
 
 import z3
 
-from multiplexnet.compiler.compile import MAX_TERMS, compile_rules, input_ranges
-from multiplexnet.compiler.components import Component, components, conjuncts
-from multiplexnet.compiler.implicants import atoms
+from multiplexnet.compiler.compile import compile_rules, input_ranges
+from multiplexnet.compiler.components import Component, components
+from multiplexnet.compiler.explanation_text import explanation_text
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded
 from multiplexnet.exact.deadline import INPUTS, NEVER, RANGES, SHAPES, SUPERFLUOUS, Deadline
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
     Atom,
     Category,
@@ -28,7 +29,9 @@ from multiplexnet.language.formula import (
     Specification,
     Symbol,
     Variable,
+    atoms,
     conjunction,
+    conjuncts,
     disjunction,
 )
 from multiplexnet.smt.questions import domain_z3, input_range_z3, to_z3, unsat_core
@@ -72,7 +75,7 @@ class TermShape:
 
 @dataclass(frozen=True)
 class Explanation:
-    """Everything that can be said about rules.
+    """Everything that can be said about rules; ``print`` shows it as a short report.
 
     Args:
         specification: what was written.
@@ -99,6 +102,9 @@ class Explanation:
     uncovered_input: tuple[tuple[Variable, Fraction], ...] | None = None
     shapes: tuple[tuple[TermShape, ...], ...] = ()
     seconds: float = 0.0
+
+    def __str__(self) -> str:
+        return explanation_text(self)
 
 
 def explain(
@@ -129,18 +135,13 @@ def explain(
 def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
     specification = found.specification
     try:
-        return replace(
-            found, compiled=compile_rules(specification, max_terms=max_terms, deadline=deadline)
-        )
+        compiled = compile_rules(specification, max_terms=max_terms, deadline=deadline)
+        return replace(found, compiled=compiled)
     except ContradictionError as error:
-        core = unsat_core(
-            [rule.formula for rule in specification.rules],
-            specification.variables,
-            deadline=deadline,
-        )
-        return replace(
-            found, problem=str(error), contradiction=tuple(specification.rules[i] for i in core)
-        )
+        formulas = [rule.formula for rule in specification.rules]
+        core = unsat_core(formulas, specification.variables, deadline=deadline)
+        contradiction = tuple(specification.rules[i] for i in core)
+        return replace(found, problem=str(error), contradiction=contradiction)
     except TermBudgetExceeded as error:
         return replace(found, problem=str(error))
 
@@ -149,13 +150,15 @@ def _with_shapes(found: Explanation, _: int, deadline: Deadline) -> Explanation:
     if found.compiled is None:
         return found
     deadline.begin(SHAPES)
-    return replace(found, shapes=tuple(map(_Shapes(deadline).block, found.compiled.blocks)))
+    shapes = _Shapes(deadline)
+    return replace(found, shapes=tuple(shapes.block(block) for block in found.compiled.blocks))
 
 
 def _with_uncovered_input(found: Explanation, _: int, deadline: Deadline) -> Explanation:
     if found.compiled is None:
         return found
-    return replace(found, uncovered_input=uncovered_input(found.compiled, deadline=deadline))
+    uncovered = uncovered_input(found.compiled, deadline=deadline)
+    return replace(found, uncovered_input=uncovered)
 
 
 def _with_superfluous(found: Explanation, _: int, deadline: Deadline) -> Explanation:
@@ -181,11 +184,13 @@ def _superfluous(
     solver = z3.SimpleSolver(ctx=context)
     solver.add(*domain_z3(specification.variables, context=context))
     solver.add(*input_range_z3(specification.variables, context=context))
-    said = [z3.Bool(f"said{i}", context) for i in range(len(specification.rules))]
-    broken = [z3.Bool(f"broken{i}", context) for i in range(len(specification.rules))]
+    positions = range(len(specification.rules))
+    said = [z3.Bool(f"said{i}", context) for i in positions]
+    broken = [z3.Bool(f"broken{i}", context) for i in positions]
     for i, rule in enumerate(specification.rules):
         expression = to_z3(rule.formula, context=context)
-        solver.add(z3.Implies(said[i], expression), z3.Implies(broken[i], z3.Not(expression)))
+        solver.add(z3.Implies(said[i], expression))
+        solver.add(z3.Implies(broken[i], z3.Not(expression)))
     always_true = []
     implied = []
     for i, rule in enumerate(specification.rules):
@@ -205,17 +210,18 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
     deadline.begin(RANGES)
     known = input_ranges(specification.inputs)
     found: dict[Variable, Range] = {}
-    for component in components(
-        conjuncts(normal_form(specification.formula)), specification.outputs
-    ):
+    parts = conjuncts(normal_form(specification.formula))
+    for component in components(parts, specification.outputs):
         sandbox = Sandbox(deadline)
         for output in component.outputs:
             deadline.step(len(found))
             if isinstance(output.domain, Category):
                 found[output] = _category_range(sandbox, output, output.domain, component, known)
                 continue
-            lower, upper = (_supremum(sandbox, output, sign, component, known) for sign in (-1, 1))
-            found[output] = Range(output, *(_negated(lower)), *upper)
+            minus_lower, lower_attained = _supremum(sandbox, output, -1, component, known)
+            upper, upper_attained = _supremum(sandbox, output, 1, component, known)
+            lower = None if minus_lower is None else -minus_lower
+            found[output] = Range(output, lower, lower_attained, upper, upper_attained)
     return tuple(found[output] for output in specification.outputs)
 
 
@@ -232,11 +238,9 @@ def _category_range(
     constant = sandbox.symbol(output)
     possible = [k for k in domain.values if decided(solver, sandbox.deadline, constant == k)]
     labels = tuple(domain.labels[k] for k in possible)
-    return Range(output, Fraction(possible[0]), True, Fraction(possible[-1]), True, labels)
-
-
-def _negated(bound: tuple[Fraction | None, bool]) -> tuple[Fraction | None, bool]:
-    return (None if bound[0] is None else -bound[0], bound[1])
+    first = Fraction(possible[0])
+    last = Fraction(possible[-1])
+    return Range(output, first, True, last, True, labels)
 
 
 def _supremum(
@@ -256,7 +260,9 @@ def _supremum(
 
 
 def _fraction(value: Any) -> Fraction:
-    return Fraction(value.as_long()) if z3.is_int_value(value) else Fraction(value.as_fraction())
+    if z3.is_int_value(value):
+        return Fraction(value.as_long())
+    return Fraction(value.as_fraction())
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -267,6 +273,8 @@ def uncovered_input(
 ) -> tuple[tuple[Variable, Fraction], ...] | None:
     """An input in its declared range for which no output obeys the rules, or ``None`` if there is none.
 
+    It is a question about compiled rules: explanations tell the answer, and a layer refuses such rules because of it.
+
     For each block z3 decides ∃ u ∀ x ¬(φ_1 ∨ … ∨ φ_K), which is decidable in linear real arithmetic. A function value
     counts as free: what it will be is not known here.
     """
@@ -275,21 +283,28 @@ def uncovered_input(
     for block in compiled.blocks:
         deadline.step()
         formula = _without_discrete(block, {})
-        found = list(
-            dict.fromkeys(symbol for atom in atoms(formula) for symbol, _ in atom.linear.summands)
-        )
-        if not any(_is_input(symbol) for symbol in found):
+        mentioned = _symbols_of_atoms(formula)
+        if not any(_is_input(symbol) for symbol in mentioned):
             continue  # no block is empty
         sandbox = Sandbox(deadline)
         solver = z3.SolverFor("LRA", ctx=sandbox.context)
         solver.add(*map(sandbox.formula, known))
         body = z3.Not(sandbox.formula(formula))
-        mine = [sandbox.symbol(symbol) for symbol in found if not _is_input(symbol)]
-        solver.add(z3.ForAll(mine, body) if mine else body)
+        free = [sandbox.symbol(symbol) for symbol in mentioned if not _is_input(symbol)]
+        solver.add(z3.ForAll(free, body) if free else body)
         if _is_sure(sandbox, solver):
             model = sandbox.model(solver)
             return tuple((v, model.number(v)) for v in compiled.inputs)
     return None
+
+
+def _symbols_of_atoms(formula: Formula) -> list[Symbol]:
+    """The symbols that atoms compare, in order of first appearance; not those inside functions."""
+    found: dict[Symbol, None] = {}
+    for atom in atoms(formula):
+        for symbol, _ in atom.linear.summands:
+            found[symbol] = None
+    return list(found)
 
 
 def _is_sure(sandbox: Sandbox, solver: Any) -> bool:
@@ -307,10 +322,11 @@ def _is_input(symbol: Symbol) -> bool:
 def _without_discrete(block: Block, done: dict[int, Formula]) -> Formula:
     """What the block asks of everything but its discrete outputs, which it fixes itself."""
     if id(block) not in done:
-        done[id(block)] = disjunction(
-            conjunction([*term.rows, *(_without_discrete(inner, done) for inner in term.blocks)])
-            for term in block.terms
-        )
+        terms = []
+        for term in block.terms:
+            inner = [_without_discrete(part, done) for part in term.blocks]
+            terms.append(conjunction([*term.rows, *inner]))
+        done[id(block)] = disjunction(terms)
     return done[id(block)]
 
 
@@ -331,37 +347,41 @@ class _Shapes:
     def _term(self, block: Block, term: Term) -> TermShape:
         inner = {output for part in term.blocks for output in part.outputs}
         reals = [v for v in block.outputs if not v.is_discrete and v not in inner]
-        rank = _rank([[row.linear.coefficient(v) for v in reals] for row in term.equalities])
+        equations = [[row.linear.coefficient(v) for v in reals] for row in term.equalities]
         rest = [self._largest(part) for part in term.blocks]
-        return TermShape(
-            len(reals) - rank + sum(shape.dimension for shape in rest),
-            all(shape.bounded for shape in rest) and self._only_zero(term, reals),
-        )
+        dimension = len(reals) - _rank(equations)
+        dimension += sum(shape.dimension for shape in rest)
+        bounded = all(shape.bounded for shape in rest)
+        return TermShape(dimension, bounded and self._only_zero(term, reals))
 
     def _largest(self, block: Block) -> TermShape:
         if id(block) not in self._done:
             shapes = self.block(block)
-            self._done[id(block)] = TermShape(
-                max(s.dimension for s in shapes), all(s.bounded for s in shapes)
-            )
+            dimension = max(shape.dimension for shape in shapes)
+            bounded = all(shape.bounded for shape in shapes)
+            self._done[id(block)] = TermShape(dimension, bounded)
         return self._done[id(block)]
 
     def _only_zero(self, term: Term, reals: Sequence[Variable]) -> bool:
         """Whether no direction but zero stays inside: the recession cone of the term is a point."""
         directions = [Atom(_direction(row.linear), _closed(row)) for row in term.rows]
-        moving = Or(tuple(Atom(Linear.of(v) * sign, "<") for v in reals for sign in (1, -1)))
+        inside = [atom for atom in directions if atom.linear.summands]
+        moves: list[Formula] = []
+        for variable in reals:
+            moves.append(Atom(Linear.of(variable), "<"))
+            moves.append(Atom(-Linear.of(variable), "<"))
         self._deadline.step()
-        return (
-            self._questions.answer([*(atom for atom in directions if atom.linear.summands), moving])
-            is False
-        )
+        return self._questions.answer([*inside, Or(tuple(moves))]) is False
 
 
 def _direction(linear: Linear) -> Linear:
     """The part of the expression that grows with the outputs."""
-    return Linear(
-        tuple((s, c) for s, c in linear.summands if isinstance(s, Variable) and not s.is_input)
-    )
+    grows = [
+        (symbol, c)
+        for symbol, c in linear.summands
+        if isinstance(symbol, Variable) and not symbol.is_input
+    ]
+    return Linear(tuple(grows))
 
 
 def _closed(row: Atom) -> Relation:

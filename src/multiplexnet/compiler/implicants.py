@@ -16,10 +16,10 @@ import z3
 
 from multiplexnet.compiler.points import Bools, Pool, Table
 from multiplexnet.exact.deadline import Deadline
-from multiplexnet.language.formula import And, Atom, Formula, Or
+from multiplexnet.language.formula import And, Atom, Formula, Or, atoms
 from multiplexnet.smt.search import Questions, Sandbox
 
-__all__ = ["Implicant", "Implicants", "Literals", "atoms"]
+__all__ = ["Implicant", "Implicants", "Literals"]
 
 Literals = tuple[Atom, ...]
 
@@ -30,21 +30,6 @@ class Implicant:
 
     literals: Literals
     true: Bools
-
-
-def atoms(formula: Formula) -> list[Atom]:
-    """The distinct atoms of a formula in normal form, in order of first appearance."""
-    found: dict[Atom, None] = {}
-    seen: set[int] = set()
-    stack = [formula]
-    while stack:
-        node = stack.pop()
-        if isinstance(node, Atom):
-            found[node] = None
-        elif isinstance(node, And | Or) and id(node) not in seen:
-            seen.add(id(node))
-            stack.extend(reversed(node.arguments))
-    return list(found)
 
 
 class Implicants:

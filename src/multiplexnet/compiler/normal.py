@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from fractions import Fraction
-from math import ceil, floor, gcd, lcm
+from math import ceil, floor
 
 from multiplexnet.language.formula import (
     FALSE,
@@ -22,17 +22,25 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Max,
+    Node,
     Not,
     Or,
     Relation,
     Symbol,
     Variable,
+    compare,
     conjunction,
+    coprime,
     disjunction,
+    inside_out,
     maximum,
+    operands,
 )
 
 __all__ = ["canonical", "normal_form", "opposite", "substitute"]
+
+_OPPOSITE: dict[Relation, Relation] = {"<=": "<", "<": "<="}
+"""``not (a <= 0)`` is ``-a < 0``, and the other way round."""
 
 
 def canonical(linear: Linear, relation: Relation) -> Formula:
@@ -47,20 +55,14 @@ def canonical(linear: Linear, relation: Relation) -> Formula:
         Fraction(-1, 2)
     """
     if linear.is_constant:
-        c = linear.constant
-        return (
-            TRUE
-            if (c <= 0 if relation == "<=" else c < 0 if relation == "<" else c == 0)
-            else FALSE
-        )
-    scale = Fraction(lcm(*(c.denominator for _, c in linear.summands)), 1)
-    scale /= gcd(*(int(c * scale) for _, c in linear.summands))
+        return TRUE if compare(linear.constant, relation) else FALSE
+    linear = coprime(linear)
     if relation == "==" and linear.summands[0][1] < 0:
-        scale = -scale
-    linear = linear if scale == 1 else linear * scale
-    if all(isinstance(s, Variable) and s.is_discrete for s, _ in linear.summands):
-        return _integral(linear, relation)
-    return Atom(linear, relation)
+        linear = -linear
+    for symbol, _ in linear.summands:
+        if not (isinstance(symbol, Variable) and symbol.is_discrete):
+            return Atom(linear, relation)
+    return _integral(linear, relation)
 
 
 def _integral(linear: Linear, relation: Relation) -> Formula:
@@ -76,7 +78,7 @@ def opposite(atom: Atom) -> Formula:
     """The negation of a canonical atom, again over canonical atoms."""
     if atom.relation == "==":
         return disjunction([canonical(atom.linear, "<"), canonical(-atom.linear, "<")])
-    return canonical(-atom.linear, "<" if atom.relation == "<=" else "<=")
+    return canonical(-atom.linear, _OPPOSITE[atom.relation])
 
 
 def normal_form(formula: Formula) -> Formula:
@@ -88,14 +90,15 @@ def normal_form(formula: Formula) -> Formula:
 
 
 class _Normaliser:
+    """Normal forms of the parts of a formula, each part once; with polarity ``False`` those of their negations."""
+
     def __init__(self) -> None:
+        # the formula is kept beside its result, so that its id stays its own
         self._done: dict[tuple[int, bool], tuple[Formula, Formula]] = {}
 
     def visit(self, formula: Formula, polarity: bool) -> Formula:
         key = (id(formula), polarity)
-        if (
-            key not in self._done
-        ):  # the formula is kept beside its result, so that its id stays its own
+        if key not in self._done:
             self._done[key] = formula, self._visit(formula, polarity)
         return self._done[key][1]
 
@@ -109,45 +112,46 @@ class _Normaliser:
                 join = conjunction if isinstance(formula, And) == polarity else disjunction
                 return _join(join, [self.visit(argument, polarity) for argument in arguments])
             case Iff(left, right):
-                return disjunction(
-                    [
-                        conjunction([self.visit(left, True), self.visit(right, polarity)]),
-                        conjunction([self.visit(left, False), self.visit(right, not polarity)]),
-                    ]
-                )
+                both = conjunction([self.visit(left, True), self.visit(right, polarity)])
+                neither = conjunction([self.visit(left, False), self.visit(right, not polarity)])
+                return disjunction([both, neither])
 
     def _atom(self, linear: Linear, relation: Relation, polarity: bool) -> Formula:
         if not polarity:
-            if relation == "==":
-                return disjunction([self._atom(linear, "<", True), self._atom(-linear, "<", True)])
-            return self._atom(-linear, "<" if relation == "<=" else "<=", True)
+            return self._negated(linear, relation)
         for symbol, c in linear.summands:
             if isinstance(symbol, Max):
                 return self._max(linear, relation, symbol, c)
             if isinstance(symbol, Ite):
-                rest = linear - Linear.of(symbol) * c
-                yes = rest + symbol.then * c
-                no = rest + symbol.otherwise * c
-                return disjunction(
-                    [
-                        conjunction(
-                            [self.visit(symbol.condition, True), self._atom(yes, relation, True)]
-                        ),
-                        conjunction(
-                            [self.visit(symbol.condition, False), self._atom(no, relation, True)]
-                        ),
-                    ]
-                )
+                return self._ite(linear, relation, symbol, c)
         return canonical(linear, relation)
+
+    def _negated(self, linear: Linear, relation: Relation) -> Formula:
+        if relation == "==":
+            below = self._atom(linear, "<", True)
+            above = self._atom(-linear, "<", True)
+            return disjunction([below, above])
+        return self._atom(-linear, _OPPOSITE[relation], True)
+
+    def _ite(self, linear: Linear, relation: Relation, symbol: Ite, c: Fraction) -> Formula:
+        rest = linear - Linear.of(symbol) * c
+        yes = [
+            self.visit(symbol.condition, True),
+            self._atom(rest + symbol.then * c, relation, True),
+        ]
+        no = [
+            self.visit(symbol.condition, False),
+            self._atom(rest + symbol.otherwise * c, relation, True),
+        ]
+        return disjunction([conjunction(yes), conjunction(no)])
 
     def _max(self, linear: Linear, relation: Relation, symbol: Max, c: Fraction) -> Formula:
         if relation == "==":
             return conjunction([self._atom(linear, "<=", True), self._atom(-linear, "<=", True)])
         rest = linear - Linear.of(symbol) * c
         join = conjunction if c > 0 else disjunction
-        return _join(
-            join, [self._atom(rest + argument * c, relation, True) for argument in symbol.arguments]
-        )
+        parts = [self._atom(rest + argument * c, relation, True) for argument in symbol.arguments]
+        return _join(join, parts)
 
 
 def _join(join: Callable[[Iterable[Formula]], Formula], parts: list[Formula]) -> Formula:
@@ -157,24 +161,22 @@ def _join(join: Callable[[Iterable[Formula]], Formula], parts: list[Formula]) ->
 
 def substitute(formula: Formula, values: dict[Variable, Fraction]) -> Formula:
     """A formula in normal form with some variables replaced by numbers, simplified."""
-    done: dict[int, Formula] = {}
+    done: dict[int, tuple[Node, Formula]] = {}
 
-    def visit(node: Formula) -> Formula:
-        if id(node) not in done:
-            done[id(node)] = replaced(node)
-        return done[id(node)]
-
-    def replaced(node: Formula) -> Formula:
+    def replaced(node: Node) -> Formula:
+        parts = [done[id(part)][1] for part in operands(node)]
         match node:
             case Atom(linear, relation):
                 return canonical(_replaced(linear, values), relation)
-            case And(arguments):
-                return _join(conjunction, [visit(a) for a in arguments])
-            case Or(arguments):
-                return _join(disjunction, [visit(a) for a in arguments])
+            case And():
+                return _join(conjunction, parts)
+            case Or():
+                return _join(disjunction, parts)
         raise TypeError(f"not in normal form: {node!r}")
 
-    return visit(formula)
+    for node in inside_out(formula, done, operands):
+        done[id(node)] = node, replaced(node)
+    return done[id(formula)][1]
 
 
 def _replaced(linear: Linear, values: dict[Variable, Fraction]) -> Linear:

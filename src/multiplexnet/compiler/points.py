@@ -41,10 +41,11 @@ class Table:
         self._left: NDArray[Any] = np.zeros((len(self.atoms), len(self.symbols)), dtype=object)
         self._right: NDArray[Any] = np.zeros(len(self.atoms), dtype=object)
         for i, atom in enumerate(self.atoms):
-            constant = atom.linear.constant
-            scale = lcm(constant.denominator, *(c.denominator for _, c in atom.linear.summands))
-            self._right[i] = int(constant * scale)
-            for symbol, c in atom.linear.summands:
+            linear = atom.linear
+            denominators = [c.denominator for _, c in linear.summands]
+            scale = lcm(linear.constant.denominator, *denominators)
+            self._right[i] = int(linear.constant * scale)
+            for symbol, c in linear.summands:
                 self._left[i, column[symbol]] = int(c * scale)
         self._equal = np.array([atom.relation == "==" for atom in self.atoms], dtype=np.bool_)
         self._strict = np.array([atom.relation == "<" for atom in self.atoms], dtype=np.bool_)
@@ -52,20 +53,22 @@ class Table:
     @cached_property
     def _sizes(self) -> tuple[int, int]:
         """The largest sum of coefficients and the largest constant, as sizes."""
-        return max(abs(self._left).sum(axis=1), default=0), max(abs(self._right), default=0)
+        left = max(abs(self._left).sum(axis=1), default=0)
+        right = max(abs(self._right), default=0)
+        return left, right
 
     @cached_property
     def _short(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        return self._left.astype(np.int64), self._right.astype(np.int64)
+        left = self._left.astype(np.int64)
+        right = self._right.astype(np.int64)
+        return left, right
 
     def truth(self, point: Mapping[Symbol, Fraction]) -> Bools:
         """Which atoms hold at the point. Shape (M,)."""
         values = [point[symbol] for symbol in self.symbols]
         scale = lcm(*(v.denominator for v in values))
         whole = [v.numerator * (scale // v.denominator) for v in values]
-        left, right = self._sizes
-        most = max(map(abs, whole), default=0)
-        if left * most + right * scale < LARGEST and max(left, right, most, scale) < LARGEST:
+        if self._fits(whole, scale):
             A, b = self._short
             sums = A @ np.array(whole, dtype=np.int64) + b * scale
         else:
@@ -73,6 +76,14 @@ class Table:
         zero = np.asarray(sums == 0, dtype=np.bool_)
         negative = np.asarray(sums < 0, dtype=np.bool_)
         return np.where(self._equal, zero, negative | (zero & ~self._strict))
+
+    def _fits(self, whole: Sequence[int], scale: int) -> bool:
+        """Whether all products and sums at this point stay within 64 bits."""
+        left, right = self._sizes
+        most = max(map(abs, whole), default=0)
+        largest_number = max(left, right, most, scale)
+        largest_sum = left * most + right * scale
+        return largest_number < LARGEST and largest_sum < LARGEST
 
 
 class Pool:

@@ -20,7 +20,6 @@ from typing import Any
 
 import z3
 
-from multiplexnet.compiler.components import conjuncts
 from multiplexnet.compiler.terms import Block, Proof, Term
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.language.formula import (
@@ -28,13 +27,17 @@ from multiplexnet.language.formula import (
     Atom,
     Formula,
     Iff,
+    Node,
     Not,
     Or,
     Specification,
     Variable,
     conjunction,
+    conjuncts,
     disjunction,
+    inside_out,
     negation,
+    operands,
     variables,
 )
 from multiplexnet.smt.encoder import Encoder, domain_z3, input_range_z3
@@ -138,9 +141,8 @@ class _Checker:
         self._context = z3.Context()
         self._encoder = Encoder(self._context)
         self._claims = claims
-        self._scaled: dict[
-            int, tuple[Formula, Formula]
-        ] = {}  # holds the formula, so that its id stays its own
+        # the formula is kept beside its result, so that its id stays its own
+        self._scaled: dict[int, tuple[Node, Formula]] = {}
         self._atoms: dict[Atom, Atom] = {}
         self._variables = specification.variables
         self.checks = 0
@@ -216,30 +218,32 @@ class _Checker:
         return self._encoder.formula(self._divided(formula))
 
     def _divided(self, formula: Formula) -> Formula:
-        if id(formula) not in self._scaled:
-            self._scaled[id(formula)] = formula, self._divide(formula)
+        for node in inside_out(formula, self._scaled, operands):
+            self._scaled[id(node)] = node, self._divide(node)
         return self._scaled[id(formula)][1]
 
-    def _divide(self, formula: Formula) -> Formula:
-        match formula:
+    def _divide(self, node: Node) -> Formula:
+        parts = [self._scaled[id(part)][1] for part in operands(node)]
+        match node:
             case Atom(linear, relation) if linear.summands:
-                atom = Atom(linear * (1 / abs(linear.summands[0][1])), relation)
+                first = linear.summands[0][1]
+                atom = Atom(linear * (1 / abs(first)), relation)
                 return self._atoms.setdefault(atom, atom)
-            case Not(argument):
-                return Not(self._divided(argument))
-            case And(arguments):
-                return And(tuple(map(self._divided, arguments)))
-            case Or(arguments):
-                return Or(tuple(map(self._divided, arguments)))
-            case Iff(left, right):
-                return Iff(self._divided(left), self._divided(right))
-        return formula
+            case Atom():
+                return node
+            case Not():
+                return Not(*parts)
+            case And():
+                return And(tuple(parts))
+            case Or():
+                return Or(tuple(parts))
+            case Iff():
+                return Iff(*parts)
+        raise TypeError(f"not a formula: {node!r}")
 
 
 def _denied(formula: Formula) -> Formula:
     """The negation of a disjunction as a conjunction of negations."""
-    return (
-        conjunction(map(negation, formula.arguments))
-        if isinstance(formula, Or)
-        else negation(formula)
-    )
+    if isinstance(formula, Or):
+        return conjunction(map(negation, formula.arguments))
+    return negation(formula)

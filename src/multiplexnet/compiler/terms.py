@@ -50,9 +50,9 @@ class Term:
         from multiplexnet.language.text import formula_text
 
         own = formula_text(replace(self, blocks=()).formula)
-        return (
-            f"Term({own}, and {len(self.blocks)} inner blocks)" if self.blocks else f"Term({own})"
-        )
+        if not self.blocks:
+            return f"Term({own})"
+        return f"Term({own}, and {len(self.blocks)} inner blocks)"
 
     @property
     def equalities(self) -> tuple[Atom, ...]:
@@ -65,7 +65,8 @@ class Term:
     @cached_property
     def formula(self) -> Formula:
         fixed = [Atom(Linear.of(variable) - number, "==") for variable, number in self.fixed]
-        return conjunction([*self.rows, *fixed, *(block.formula for block in self.blocks)])
+        inner = [block.formula for block in self.blocks]
+        return conjunction([*self.rows, *fixed, *inner])
 
     def to_z3(self) -> Any:
         """The term as a z3 expression in z3's main context."""
@@ -81,9 +82,8 @@ class Term:
     @cached_property
     def count(self) -> int:
         """As ``size``, but conditions on inputs alone, blocks without outputs, are no choice and do not count."""
-        return prod(
-            sum(term.count for term in block.terms) for block in self.blocks if block.outputs
-        )
+        choices = [block for block in self.blocks if block.outputs]
+        return prod(sum(term.count for term in block.terms) for block in choices)
 
 
 @dataclass(frozen=True)
@@ -151,7 +151,9 @@ class Compiled:
 
     @property
     def terms(self) -> Iterator[tuple[Block, Term]]:
-        return ((block, term) for block in self.blocks for term in block.terms)
+        for block in self.blocks:
+            for term in block.terms:
+                yield block, term
 
     @property
     def formula(self) -> Formula:

@@ -10,6 +10,7 @@ not answered within a fixed amount of work. A row too many costs time and is nev
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from fractions import Fraction
 from typing import Any
 
 from multiplexnet.compiler.normal import canonical, opposite
@@ -29,21 +30,26 @@ HUGE = 400
 """Coefficients of a dense group from which an LP in floats is tried before z3, and from which z3 is not asked."""
 
 Group = tuple[Atom, ...]
+Summands = tuple[tuple[Symbol, Fraction], ...]
 
 
 def row_order(row: Atom) -> tuple[object, ...]:
     """The canonical order of rows: equalities first, then by their variables as declared, then by their numbers."""
-    key = tuple(
-        (getattr(s, "index", 1 << 30), repr(s) if not hasattr(s, "index") else "", c)
-        for s, c in row.linear.summands
-    )
+    key = tuple((*_symbol_order(symbol), c) for symbol, c in row.linear.summands)
     return (row.relation != "==", key, row.linear.constant, row.relation)
+
+
+def _symbol_order(symbol: Symbol) -> tuple[int, str]:
+    """Variables as declared, then everything else by its text."""
+    if isinstance(symbol, Variable):
+        return (symbol.index, "")
+    return (1 << 30, repr(symbol))
 
 
 def tightest(rows: Iterable[Atom]) -> list[Atom]:
     """The rows without those that another one with the same left side makes superfluous."""
-    kept: dict[tuple[tuple[Symbol, Any], ...], Atom] = {}
-    equalities: dict[tuple[tuple[Symbol, Any], ...], Atom] = {}
+    kept: dict[Summands, Atom] = {}
+    equalities: dict[Summands, Atom] = {}
     for row in rows:
         if row.relation == "==":
             equalities[row.linear.summands] = row
@@ -51,14 +57,15 @@ def tightest(rows: Iterable[Atom]) -> list[Atom]:
         other = kept.get(row.linear.summands)
         if other is None or _strength(row) > _strength(other):
             kept[row.linear.summands] = row
-    for terms, row in list(kept.items()):
-        mirror = kept.get((-row.linear).summands)
+    for left, row in list(kept.items()):
+        reverse = (-row.linear).summands
+        mirror = kept.get(reverse)
         if mirror is not None and mirror.linear.constant == -row.linear.constant:
             equality = canonical(row.linear, "==")
             if isinstance(equality, Atom):
                 equalities[equality.linear.summands] = equality
-        if terms in equalities or (-row.linear).summands in equalities:
-            del kept[terms]
+        if left in equalities or reverse in equalities:
+            del kept[left]
     return [*equalities.values(), *kept.values()]
 
 
@@ -67,7 +74,7 @@ def _strength(row: Atom) -> tuple[Any, bool]:
 
 
 def groups(rows: Iterable[Atom]) -> list[Group]:
-    """The rows in the finest groups that share no symbol."""
+    """The rows in the finest groups that share no symbol, in the order in which z3 is asked about them."""
     found: list[tuple[set[Symbol], list[Atom]]] = []
     for row in rows:
         mentioned = {symbol for symbol, _ in row.linear.summands}
@@ -85,10 +92,10 @@ def groups(rows: Iterable[Atom]) -> list[Group]:
 
 def has_interior(rows: Sequence[Atom], deadline: Deadline = NEVER) -> bool:
     """Whether rows that are many, and dense, certainly have a common point with room in all inequalities."""
-    return (
-        _dense(rows)
-        and Inequalities(tuple(without_equalities(rows)[0])).interior_point(deadline) is not None
-    )
+    if not _dense(rows):
+        return False
+    eliminated, _ = without_equalities(rows)
+    return Inequalities(tuple(eliminated)).interior_point(deadline) is not None
 
 
 def _dense(rows: Sequence[Atom], size: int = LARGE) -> bool:
@@ -149,23 +156,23 @@ class Tidy:
             if self._answer([*group, *(_strictly(row) for row in inequalities)]) is not True:
                 return None
             centre = linears.point(self._sandbox.model(self._asked.solver).point(linears.symbols))
-        needed = {
-            row
-            for row, sure in zip(inequalities, linears.needed(centre, deadline), strict=False)
-            if sure
-        }
-        return needed.union(
-            independent
-        )  # where there is room, an equality is needed unless others imply it
+        # where there is room, an equality is needed unless others imply it
+        needed = set(independent)
+        for row, is_needed in zip(inequalities, linears.needed(centre, deadline), strict=False):
+            if is_needed:
+                needed.add(row)
+        return needed
 
     def _implicit_equalities(self, rows: Group) -> list[Atom]:
         """Equalities that inequalities only imply together, like x ≤ y and y ≤ x."""
-        tight = [
-            row
-            for row in rows
-            if row.relation == "<=" and self._answer([*rows, _strictly(row)]) is False
-        ]
-        return [atom for row in tight if isinstance(atom := canonical(row.linear, "=="), Atom)]
+        found = []
+        for row in rows:
+            if row.relation != "<=" or self._answer([*rows, _strictly(row)]) is not False:
+                continue
+            equality = canonical(row.linear, "==")
+            if isinstance(equality, Atom):
+                found.append(equality)
+        return found
 
     def _refuted(self, formula: Formula, rows: Group) -> bool:
         match formula:
@@ -188,9 +195,10 @@ class Tidy:
 def _plain(group: Group) -> bool:
     """Whether the rows speak of one output alone: their numbers have settled all that there is to settle."""
     mentioned = {symbol for row in group for symbol, _ in row.linear.summands}
-    return len(mentioned) == 1 and not any(
-        isinstance(s, Variable) and s.is_input for s in mentioned
-    )
+    if len(mentioned) != 1:
+        return False
+    (symbol,) = mentioned
+    return not (isinstance(symbol, Variable) and symbol.is_input)
 
 
 def _strictly(row: Atom) -> Atom:

@@ -54,16 +54,19 @@ def signs(linears: Sequence[Linear], symbols: Sequence[Symbol], points: Floats) 
     with np.errstate(all="ignore"):  # infinities and NaN leave a doubt, as they should
         values = points @ A.T + b
         doubt = CERTAIN * (np.abs(points) @ np.abs(A.T) + np.abs(b)) + UNDERFLOW
-        return (values > doubt).astype(np.int8) - (values < -doubt).astype(np.int8)
+        positive = (values > doubt).astype(np.int8)
+        negative = (values < -doubt).astype(np.int8)
+        return positive - negative
 
 
 def _matrix(linears: Sequence[Linear], symbols: Sequence[Symbol]) -> tuple[Floats, Floats]:
     column = {symbol: j for j, symbol in enumerate(symbols)}
+    constants = [_float(linear.constant) for linear in linears]
     A = np.zeros((len(linears), len(symbols)))
     for i, linear in enumerate(linears):
         for symbol, c in linear.summands:
             A[i, column[symbol]] = _float(c)
-    return A, np.array([_float(linear.constant) for linear in linears])
+    return A, np.array(constants)
 
 
 def _float(number: Fraction) -> float:
@@ -107,9 +110,10 @@ class Inequalities:
 
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
-        return tuple(
-            dict.fromkeys(symbol for linear in self.linears for symbol, _ in linear.summands)
-        )
+        found: dict[Symbol, None] = {}
+        for linear in self.linears:
+            found.update(dict.fromkeys(symbol for symbol, _ in linear.summands))
+        return tuple(found)
 
     @cached_property
     def _floats(self) -> tuple[Floats, Floats]:
@@ -120,7 +124,8 @@ class Inequalities:
 
     def contain(self, point: Floats) -> bool:
         """Whether the point certainly has room in every row."""
-        return bool((signs(self.linears, self.symbols, point[None]) < 0).all())
+        found = signs(self.linears, self.symbols, point[None])
+        return bool((found < 0).all())
 
     def interior_point(self, deadline: Deadline = NEVER) -> Floats | None:
         """A point with room in every row, if an LP in floats finds one; ``None`` proves nothing."""
@@ -129,17 +134,21 @@ class Inequalities:
         A, b = self._floats
         if not (np.isfinite(A).all() and np.isfinite(b).all()):
             return None
+        n = A.shape[1]
         size = np.linalg.norm(A, axis=1, keepdims=True)
-        bounds = [(-REACH, REACH)] * A.shape[1] + [(None, 1.0)]
-        goal = np.append(np.zeros(A.shape[1]), -1.0)
-        options = {"time_limit": deadline.left}
         answer = linprog(
-            goal, A_ub=np.hstack([A, size]), b_ub=-b, bounds=bounds, method="highs", options=options
+            np.append(np.zeros(n), -1.0),
+            A_ub=np.hstack([A, size]),
+            b_ub=-b,
+            bounds=[(-REACH, REACH)] * n + [(None, 1.0)],
+            method="highs",
+            options={"time_limit": deadline.left},
         )
         deadline.check()
-        if answer.x is None or not self.contain(found := np.asarray(answer.x[:-1])):
+        if answer.x is None:
             return None
-        return found
+        found = np.asarray(answer.x[:-1])
+        return found if self.contain(found) else None
 
     def needed(self, centre: Floats, deadline: Deadline = NEVER) -> Bools:
         """The rows that certainly do not follow from the others, found from a point with room in all. Shape (M,).
@@ -153,21 +162,22 @@ class Inequalities:
         m, n = A.shape
         with np.errstate(all="ignore"):
             W = A / -(A @ centre + b)[:, None]
-            size = np.abs(W).max(
-                initial=0.0
-            )  # taken out: squares of 2⁻¹⁰⁰⁰ are zero in floats, those of 2¹⁰⁰⁰ infinite
+            # the size is taken out: squares of 2⁻¹⁰⁰⁰ are zero in floats, those of 2¹⁰⁰⁰ infinite
+            size = np.abs(W).max(initial=0.0)
             if not 0 < m <= MOST_ROWS or not np.isfinite(W).all() or not size:
                 return np.zeros(m, dtype=np.bool_)
             W = W / size
             square = W.T @ W
-            inverse = np.linalg.solve(square + RIDGE * np.trace(square) * np.eye(n), W.T).T
+            ridge = RIDGE * np.trace(square) * np.eye(n)
+            inverse = np.linalg.solve(square + ridge, W.T).T
             weights, products = self._contest(W @ inverse.T, deadline)
             own, _, best = _winners(products)
-            points = centre + (2 / (own + np.maximum(best, 0)) / size)[:, None] * (
-                weights @ inverse
-            )
+            directions = weights @ inverse
+            lengths = 2 / (own + np.maximum(best, 0)) / size
+            points = centre + lengths[:, None] * directions
         found = signs(self.linears, self.symbols, points)
-        return np.asarray((found == np.where(np.eye(m, dtype=np.bool_), 1, -1)).all(axis=1))
+        only_own_row_broken = np.where(np.eye(m, dtype=np.bool_), 1, -1)
+        return np.asarray((found == only_own_row_broken).all(axis=1))
 
     @staticmethod
     def _contest(H: Floats, deadline: Deadline) -> tuple[Floats, Floats]:
@@ -191,4 +201,5 @@ def _winners(products: Floats) -> tuple[Floats, NDArray[np.intp], Floats]:
     others = products.copy()
     np.fill_diagonal(others, -np.inf)
     rival = others.argmax(axis=1)
-    return products.diagonal().copy(), rival, others[np.arange(len(others)), rival]
+    best = others[np.arange(len(others)), rival]
+    return products.diagonal().copy(), rival, best

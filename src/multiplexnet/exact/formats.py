@@ -10,16 +10,20 @@ and bfloat16, and never to float16. So a bound that is rounded to one of these t
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from math import floor
 
-__all__ = ["FORMATS", "Format", "power_of_two"]
+__all__ = ["FORMATS", "Format", "first_wider", "floor_log2", "holding", "power_of_two"]
 
 
 def power_of_two(exponent: int) -> Fraction:
     """``2^exponent``, exactly."""
-    return Fraction(1 << exponent) if exponent >= 0 else Fraction(1, 1 << -exponent)
+    if exponent >= 0:
+        return Fraction(1 << exponent)
+    return Fraction(1, 1 << -exponent)
 
 
 def floor_log2(value: Fraction) -> int:
@@ -69,9 +73,9 @@ class Format:
     @cached_property
     def tiny(self) -> Fraction:
         """The smallest positive number: the spacing of the format around zero."""
-        return power_of_two(
-            self.least_exponent if self.keeps_subnormals else 1 - self.largest_exponent
-        )
+        if self.keeps_subnormals:
+            return power_of_two(self.least_exponent)
+        return power_of_two(1 - self.largest_exponent)
 
     @cached_property
     def epsilon(self) -> Fraction:
@@ -81,9 +85,11 @@ class Format:
     def representable(self, value: Fraction) -> bool:
         """Whether the format holds this number exactly."""
         denominator = value.denominator
-        if abs(value) > self.max or denominator & (denominator - 1):
+        is_dyadic = denominator & (denominator - 1) == 0
+        if not is_dyadic or abs(value) > self.max:
             return False
-        return (value / self.spacing(value)).denominator == 1
+        digits = value / self.spacing(value)
+        return digits.denominator == 1
 
     def is_clear_of_zero(self, value: Fraction) -> bool:
         """Whether no number that a mode takes for zero is nearer to this one than to zero."""
@@ -93,7 +99,8 @@ class Format:
         """The distance between neighbouring numbers of the format in the binade of ``value``."""
         if abs(value) < self.tiny:
             return self.tiny
-        return power_of_two(max(floor_log2(value) + 1 - self.precision, self.least_exponent))
+        exponent = floor_log2(value) + 1 - self.precision
+        return power_of_two(max(exponent, self.least_exponent))
 
     def down(self, value: Fraction) -> Fraction:
         """The largest number of the format that is at most ``value``.
@@ -108,7 +115,7 @@ class Format:
                 f"{self.name} ends at {float(-self.max):g}: no number of it is smaller"
             )
         unit = self.spacing(value)
-        return (value / unit).__floor__() * unit
+        return floor(value / unit) * unit
 
     def up(self, value: Fraction) -> Fraction:
         """The smallest number of the format that is at least ``value``.
@@ -118,7 +125,7 @@ class Format:
         """
         return -self.down(-value)
 
-    def nearest(self, value: Fraction) -> Fraction:
+    def rounded(self, value: Fraction) -> Fraction:
         """The nearest number of the format, ties to even; beyond ``max`` it is ``max``, never infinite."""
         if abs(value) > self.max:
             return self.max if value > 0 else -self.max
@@ -132,7 +139,10 @@ class Format:
                 f"{self.name} ends at {float(self.max):g}: no number of it is larger"
             )
         above = self.up(value)
-        return above if above > value else self.up(value + power_of_two(self.least_exponent - 1))
+        if above > value:
+            return above
+        a_little = power_of_two(self.least_exponent - 1)
+        return self.up(value + a_little)
 
     def next_down(self, value: Fraction) -> Fraction:
         """The largest number of the format that is smaller than ``value``."""
@@ -149,3 +159,23 @@ FORMATS = {
     )
 }
 """The formats by name, the widest first."""
+
+
+def first_wider(form: Format, fits: Callable[[Format], bool]) -> str | None:
+    """The name of the narrowest format with more digits that fits, for messages; ``None``: none does.
+
+    Example:
+        >>> first_wider(FORMATS["bfloat16"], lambda wider: wider.max > 10**5)
+        'float32'
+    """
+    wider = [other for other in FORMATS.values() if other.precision > form.precision]
+    wider.sort(key=lambda other: other.precision)
+    for other in wider:
+        if fits(other):
+            return other.name
+    return None
+
+
+def holding(value: Fraction) -> list[str]:
+    """The names of the formats that hold this number exactly, the widest first."""
+    return [form.name for form in FORMATS.values() if form.representable(value)]

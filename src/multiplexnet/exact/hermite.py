@@ -13,6 +13,7 @@ from fractions import Fraction
 
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.reduction import Columns, reduce_basis, rounded
+from multiplexnet.exact.rows import dot
 
 __all__ = ["NotDyadic", "Solutions", "solutions"]
 
@@ -60,7 +61,7 @@ def solutions(
     free: Columns = [[int(i == j) for i in range(n)] for j in range(n)]
     origin = [Fraction(0)] * n
     for i, (row, right) in enumerate(zip(E, e, strict=True)):
-        rest = right - sum((a * x for a, x in zip(row, origin, strict=True)), Fraction(0))
+        rest = right - dot(row, origin)
         pivot = _isolated(row, free, deadline)
         if pivot is None:
             if rest:
@@ -69,10 +70,10 @@ def solutions(
         share = rest / _dot(row, pivot)
         if share.denominator & (share.denominator - 1):
             raise NotDyadic(i)
-        origin = _near_zero(
-            [x + share * c for x, c in zip(origin, pivot, strict=True)], free, deadline
-        )
-    return Solutions(tuple(origin), tuple(tuple(column[i] for column in free) for i in range(n)))
+        moved = [x + share * c for x, c in zip(origin, pivot, strict=True)]
+        origin = _near_zero(moved, free, deadline)
+    basis = tuple(tuple(column[i] for column in free) for i in range(n))
+    return Solutions(tuple(origin), basis)
 
 
 def _isolated(row: Sequence[int], free: Columns, deadline: Deadline) -> list[int] | None:
@@ -87,9 +88,11 @@ def _isolated(row: Sequence[int], free: Columns, deadline: Deadline) -> list[int
         if len(seen) == 1:
             break
         for j in seen:
-            q = rounded(values[j], values[p]) if j != p else 0
+            q = rounded(values[j], values[p])
+            if j == p or not q:
+                continue
             values[j] -= q * values[p]
-            free[j] = [x - q * y for x, y in zip(free[j], free[p], strict=True)] if q else free[j]
+            free[j] = [x - q * y for x, y in zip(free[j], free[p], strict=True)]
     pivot = free.pop(p)
     if any(abs(c) > 1 for column in free for c in column):
         reduce_basis(free, deadline)
@@ -103,12 +106,11 @@ def _near_zero(origin: list[Fraction], free: Columns, deadline: Deadline) -> lis
         shorter = False
         for column in free:
             deadline.check()
-            q = round(
-                sum((x * c for x, c in zip(origin, column, strict=True) if c), Fraction(0))
-                / _dot(column, column)
-            )
-            moved = [x - q * c for x, c in zip(origin, column, strict=True)] if q else origin
-            if q and sum(x * x for x in moved) < sum(x * x for x in origin):
+            q = round(dot(origin, column) / _dot(column, column))
+            if not q:
+                continue
+            moved = [x - q * c for x, c in zip(origin, column, strict=True)]
+            if dot(moved, moved) < dot(origin, origin):
                 origin = moved
                 shorter = True
     return origin

@@ -12,7 +12,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import qr
 from scipy.optimize import linprog
 
 from multiplexnet.exact.deadline import NEVER, Deadline
@@ -22,10 +21,8 @@ __all__ = [
     "chebyshev_centre",
     "escaping_rows",
     "has_full_rank",
-    "independent_rows",
     "least_norm",
     "maximise",
-    "positive_kernel",
     "tight_rows",
     "unit_rows",
 ]
@@ -38,8 +35,6 @@ REDUNDANT_TOLERANCE = 1e-7
 """Rows that look implied up to this much are worth an exact proof."""
 FAR = 1e9
 """How far a row is looked for that the others do not imply."""
-WEIGHT_TOLERANCE = 1e-9
-"""The smallest weight of a positive combination that is worth an exact proof."""
 TIGHT_TOLERANCE = 1e-7
 """Rows with a relative slack below this are proposed as tight."""
 KEPT_SLACK = 0.9
@@ -101,25 +96,6 @@ def escaping_rows(A: Array, deadline: Deadline = NEVER) -> NDArray[np.bool_]:
     return (
         np.zeros(m, dtype=bool) if answer.x is None else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
     )
-
-
-def positive_kernel(A: Array, deadline: Deadline = NEVER) -> Array | None:
-    """Weights ``λ > 0`` with ``A λ = 0`` and largest share at most 1, the smallest weight as large as possible."""
-    m = A.shape[1]
-    size = np.abs(A).max(axis=0, initial=1e-300)
-    stacked = np.hstack([A / size, (A / size).sum(axis=1, keepdims=True)])
-    goal = np.append(np.zeros(m), -1.0)
-    answer = _solved(
-        deadline, goal, A_eq=stacked, b_eq=np.zeros(len(A)), bounds=[(0.0, 1.0)] * (m + 1)
-    )
-    if answer.x is None or answer.x[m] < WEIGHT_TOLERANCE:
-        return None
-    return np.asarray((answer.x[:m] + answer.x[m]) / size)
-
-
-def independent_rows(A: Array) -> list[int]:
-    """As many rows as A has columns, chosen to be far from dependent."""
-    return [int(i) for i in qr(A.T, mode="r", pivoting=True)[1][: A.shape[1]]]
 
 
 def chebyshev_centre(

@@ -6,7 +6,7 @@ from fractions import Fraction
 
 from multiplexnet.exact.rows import Rows
 
-__all__ = ["ranges"]
+__all__ = ["Interval", "ranges"]
 
 Interval = tuple[Fraction | None, Fraction | None]
 

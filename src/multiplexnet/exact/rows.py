@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import gcd, lcm
 
-__all__ = ["Rows"]
+__all__ = ["Rows", "dot"]
 
 Number = Fraction | int
 
@@ -37,10 +38,19 @@ class Rows:
         n: int | None = None,
     ) -> Rows:
         """The rows with rational coefficients, each scaled to coprime integers."""
+        if strict is None:
+            strict = [False] * len(b)
+        if n is None:
+            n = len(A[0]) if A else 0
         scaled = [_coprime(row, bound) for row, bound in zip(A, b, strict=True)]
-        flags = tuple(strict) if strict is not None else (False,) * len(scaled)
-        width = n if n is not None else len(A[0]) if A else 0
-        return Rows(tuple(a for a, _ in scaled), tuple(bound for _, bound in scaled), flags, width)
+        coefficients = tuple(row for row, _ in scaled)
+        bounds = tuple(bound for _, bound in scaled)
+        return Rows(coefficients, bounds, tuple(strict), n)
+
+    @cached_property
+    def norms(self) -> tuple[int, ...]:
+        """``Σ_j |a_ij|`` of every row."""
+        return tuple(sum(map(abs, a)) for a in self.A)
 
     def __len__(self) -> int:
         return len(self.b)
@@ -58,6 +68,12 @@ class Rows:
     def __add__(self, other: Rows) -> Rows:
         return Rows(self.A + other.A, self.b + other.b, self.strict + other.strict, self.n)
 
+    def reversed(self) -> Rows:
+        """``a·x ≥ b`` for every row: together with the rows, the equalities ``a·x = b``."""
+        A = tuple(tuple(-c for c in a) for a in self.A)
+        b = tuple(-bound for bound in self.b)
+        return Rows(A, b, (False,) * len(self), self.n)
+
     def slacks(self, point: Sequence[Fraction]) -> tuple[Fraction, ...]:
         """``b − A x``, exactly."""
         scale = lcm(*(v.denominator for v in point))
@@ -69,17 +85,37 @@ class Rows:
 
     def contains(self, point: Sequence[Fraction]) -> bool:
         """Whether the point satisfies every row."""
-        return all(
-            s > 0 if tight else s >= 0
-            for s, tight in zip(self.slacks(point), self.strict, strict=True)
-        )
+        for slack, is_strict in zip(self.slacks(point), self.strict, strict=True):
+            if slack < 0 or (slack == 0 and is_strict):
+                return False
+        return True
 
     def contains_strictly(self, point: Sequence[Fraction]) -> bool:
         """Whether the point satisfies every row with slack: it then proves that no row is an implicit equality."""
-        return all(s > 0 for s in self.slacks(point))
+        return all(slack > 0 for slack in self.slacks(point))
+
+    def room(self, point: Sequence[Fraction]) -> Fraction | None:
+        """Half the edge of the largest cube around the point inside the rows; ``None``: it is not strictly inside.
+
+        Without rows it is 1.
+        """
+        sizes = [
+            slack / (norm or 1) for slack, norm in zip(self.slacks(point), self.norms, strict=True)
+        ]
+        room = min(sizes, default=Fraction(1))
+        return room if room > 0 else None
+
+
+def dot(a: Sequence[Number], b: Sequence[Number]) -> Fraction:
+    """``Σ a_i b_i``, exactly."""
+    total = Fraction(0)
+    for x, y in zip(a, b, strict=True):
+        total += x * y
+    return total
 
 
 def _coprime(row: Sequence[Number], bound: Number) -> tuple[tuple[int, ...], Fraction]:
+    """The row with coprime integers for coefficients, and its bound scaled along."""
     scale = lcm(*(c.denominator for c in row))
     whole = [c.numerator * (scale // c.denominator) for c in row]
     divisor = gcd(*whole) or 1

@@ -102,8 +102,11 @@ class _Dictionary:
         row = self.T[r].copy()
         p = self.T[r, k + 1]
         T = (T * p - np.outer(column, row)) // self.d
-        T[:, k + 1], T[r], T[r, k + 1] = column, -row, self.d
-        self.T, self.d = (T, p) if p > 0 else (-T, -p)
+        T[:, k + 1] = column
+        T[r] = -row
+        T[r, k + 1] = self.d
+        self.T = T if p > 0 else -T
+        self.d = abs(p)
         self.basic[r], self.nonbasic[k] = self.nonbasic[k], self.basic[r]
         self.pivots += 1
 
@@ -137,14 +140,9 @@ class _Dictionary:
         artificial = self.n + self.m
         if artificial in self.basic:
             r = self.basic.index(artificial)
-            self.pivot(
-                r,
-                next(
-                    k
-                    for k in range(len(self.nonbasic))
-                    if self.T[r, k + 1] and self.nonbasic[k] >= self.n
-                ),
-            )
+            slacks = [k for k, variable in enumerate(self.nonbasic) if variable >= self.n]
+            entering = next(k for k in slacks if self.T[r, k + 1])
+            self.pivot(r, entering)
         k = self.nonbasic.index(artificial)
         self.T = np.delete(self.T, k + 1, axis=1)
         del self.nonbasic[k]
@@ -188,13 +186,12 @@ class _Dictionary:
         for r, variable in enumerate(self.basic):
             if variable < self.n:
                 x[variable] = Fraction(self.T[r, 0], self.d)
+        goal = self.T[self.m]
+        denominator = self.d * self.objective_scale
         y = [Fraction(0)] * self.m
         for k, variable in enumerate(self.nonbasic):
             if variable >= self.n:
                 i = variable - self.n
-                y[i] = Fraction(
-                    -self.T[self.m, k + 1] * self.scale[i], self.d * self.objective_scale
-                )
-        return Optimum(
-            status, Fraction(self.T[self.m, 0], self.d * self.objective_scale), tuple(x), tuple(y)
-        )
+                y[i] = Fraction(-goal[k + 1] * self.scale[i], denominator)
+        value = Fraction(goal[0], denominator)
+        return Optimum(status, value, tuple(x), tuple(y))

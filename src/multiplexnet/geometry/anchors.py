@@ -16,7 +16,7 @@ import numpy as np
 from multiplexnet.errors import OutOfRangeError, ThinTermError
 from multiplexnet.exact import lp, simplex
 from multiplexnet.exact.deadline import NEVER, Deadline
-from multiplexnet.exact.formats import FORMATS, Format, floor_log2, power_of_two
+from multiplexnet.exact.formats import Format, first_wider, floor_log2, power_of_two
 from multiplexnet.exact.rows import Rows
 from multiplexnet.language.formula import Atom, Linear, Relation, Variable
 from multiplexnet.language.text import formula_text
@@ -59,18 +59,15 @@ def anchor(
 
     Example:
         >>> triangle = Rows.of([[-1, 0], [0, -1], [1, 1]], [0, 0, 1])
-        >>> anchor(triangle, FORMATS["float16"])
+        >>> anchor(triangle, Format("float16", 11, 15, keeps_subnormals=True))
         (Fraction(21, 64), Fraction(21, 64))
     """
     found = find_anchor(rows, form, deadline)
-    if found is None:
-        wider = sorted(
-            (f for f in FORMATS.values() if f.precision > form.precision), key=lambda f: f.precision
-        )
-        would_do = next((f.name for f in wider if find_anchor(rows, f, deadline) is not None), None)
-        refuse_out_of_range(rows, form, names, would_do)
-        raise ThinTermError(text(rows, names), form.name, would_do)
-    return found
+    if found is not None:
+        return found
+    wider = first_wider(form, lambda other: find_anchor(rows, other, deadline) is not None)
+    refuse_out_of_range(rows, form, names, wider)
+    raise ThinTermError(text(rows, names), form.name, wider)
 
 
 def refuse_out_of_range(
@@ -92,11 +89,11 @@ def refuse_out_of_range(
 
 def _reaches(rows: Rows, form: Format) -> bool:
     """Whether ``a_i·x ≤ b_i`` for some numbers of the format, for every row by itself."""
-    least = [-sum(map(abs, a)) * form.max for a in rows.A]
-    return all(
-        low < b or (low == b and not s)
-        for low, b, s in zip(least, rows.b, rows.strict, strict=True)
-    )
+    for norm, bound, is_strict in zip(rows.norms, rows.b, rows.strict, strict=True):
+        least = -norm * form.max
+        if least > bound or (least == bound and is_strict):
+            return False
+    return True
 
 
 def find_anchor(rows: Rows, form: Format, deadline: Deadline = NEVER) -> Point | None:
@@ -122,17 +119,22 @@ def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction |
     of it is so close to zero that flushing a subnormal neighbour to zero would carry that far from it.
 
     Example:
-        >>> clearance(Rows.of([[1]], [1]), [Fraction(1, 2)], FORMATS["float16"])
+        >>> half = Format("float16", 11, 15, keeps_subnormals=True)
+        >>> clearance(Rows.of([[1]], [1]), [Fraction(1, 2)], half)
         Fraction(8193, 16777216)
     """
     slacks = rows.slacks(point)
-    if any(s <= 0 for s in slacks) or not all(map(form.is_clear_of_zero, point)):
+    if any(slack <= 0 for slack in slacks):
         return None
-    errors = Rows(
-        tuple(tuple(map(abs, a)) for a in rows.A), (Fraction(0),) * len(rows), rows.strict, rows.n
-    )
-    moved = errors.slacks([-(form.epsilon * abs(c) + form.tiny) / 2 for c in point])
-    return max((e / s for e, s in zip(moved, slacks, strict=True)), default=Fraction(0))
+    if not all(map(form.is_clear_of_zero, point)):
+        return None
+    sizes = tuple(tuple(map(abs, a)) for a in rows.A)
+    rounding = [(form.epsilon * abs(c) + form.tiny) / 2 for c in point]
+    # 0 − |A| (−rounding) = |A| rounding
+    zeros = (Fraction(0),) * len(rows)
+    eaten = Rows(sizes, zeros, rows.strict, rows.n).slacks([-error for error in rounding])
+    shares = [error / slack for error, slack in zip(eaten, slacks, strict=True)]
+    return max(shares, default=Fraction(0))
 
 
 # --- candidates -----------------------------------------------------------------------------------------------------
@@ -159,21 +161,13 @@ def _exact_candidates(
 
 def _roundings(rows: Rows, form: Format, centre: Point) -> Iterator[Point]:
     """The centre on a coarse grid, as short dyadic numbers, then as near as the format allows."""
-    radius = _radius(rows, centre)
-    if radius is not None:
-        grid = power_of_two(floor_log2(radius) - 3)
+    room = rows.room(centre)
+    if room is not None:
+        grid = power_of_two(floor_log2(min(room, Fraction(1))) - 3)
         coarse = tuple(round(c / grid) * grid for c in centre)
         if all(map(form.representable, coarse)):
             yield coarse
-    yield tuple(map(form.nearest, centre))
-
-
-def _radius(rows: Rows, point: Point) -> Fraction | None:
-    """Half the edge of the largest cube around the point that stays inside (``None``: not inside)."""
-    sizes = [
-        Fraction(s, sum(map(abs, a)) or 1) for a, s in zip(rows.A, rows.slacks(point), strict=True)
-    ]
-    return min([*sizes, Fraction(1)]) if all(s > 0 for s in sizes) else None
+    yield tuple(map(form.rounded, centre))
 
 
 def _repaired(
@@ -205,20 +199,25 @@ def _safest(
     """
     n = rows.n
     share = form.epsilon / (2 * wanted)
-    A: list[Sequence[Fraction | int]] = [
-        [*a, *(share * abs(c) for c in a), sum(map(abs, a))] for a in rows.A
-    ]
-    b: list[Fraction] = list(rows.b)
+    A: list[Sequence[Fraction | int]] = []
+    b: list[Fraction] = []
+    for a, norm, bound in zip(rows.A, rows.norms, rows.b, strict=True):
+        rounding = [share * abs(c) for c in a]
+        A.append([*a, *rounding, norm])
+        b.append(bound)
+    zeros = [0] * n
     for j in range(n):
-        for sign in (1, -1):
-            A.append([sign * (i == j) for i in range(n)] + [-(i == j) for i in range(n)] + [0])
-            b.append(Fraction(0))
-        A.append([0] * n + [int(i == j) for i in range(n)] + [0])
-        b.append(reach)
-    A.append([0] * (2 * n) + [1])
+        unit = [int(i == j) for i in range(n)]
+        minus = [-c for c in unit]
+        A += [[*unit, *minus, 0], [*minus, *minus, 0], [*zeros, *unit, 0]]
+        b += [Fraction(0), Fraction(0), reach]
+    radius = [*zeros, *zeros, 1]
+    A.append(radius)
     b.append(Fraction(1))
-    best = simplex.maximise([0] * (2 * n) + [1], Rows.of(A, b, n=2 * n + 1), deadline=deadline)
-    return best.point[:n] if best.status == "optimal" and best.value > 0 else None
+    best = simplex.maximise(radius, Rows.of(A, b, n=2 * n + 1), deadline=deadline)
+    if best.status != "optimal" or best.value <= 0:
+        return None
+    return best.point[:n]
 
 
 # --- float centres --------------------------------------------------------------------------------------------------
@@ -238,7 +237,7 @@ def centres(
     if not len(rows):
         yield (Fraction(0),) * rows.n
         return
-    norms = [Fraction(sum(map(abs, a)) or 1) for a in rows.A]
+    norms = [Fraction(norm or 1) for norm in rows.norms]
     A, b = lp.unit_rows(rows.A, rows.b)
     pointed = lp.has_full_rank(A)
     if pointed and (b > MAGNIFIED).all():
@@ -317,10 +316,12 @@ def _largest_cube(
     near = NEARBY * float(max(1.0, np.abs(b).max(), widths.max()))
     while near < limit:
         found = lp.chebyshev_centre(A, b, widths, near, deadline)
-        if found is not None and (
-            found[0] >= 1 - NEARLY or np.abs(found[1]).max() < (1 - NEARLY) * near
-        ):
-            return found
+        if found is not None:
+            radius, centre = found
+            is_full = radius >= 1 - NEARLY
+            is_clear = np.abs(centre).max() < (1 - NEARLY) * near
+            if is_full or is_clear:
+                return found
         near *= NEARBY
     return lp.chebyshev_centre(A, b, widths, limit, deadline)
 

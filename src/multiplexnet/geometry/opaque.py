@@ -17,18 +17,18 @@ from multiplexnet.geometry.parts import Parametric
 from multiplexnet.language.formula import Apply, Atom, Variable, symbols
 from multiplexnet.language.text import formula_text
 
-__all__ = ["Staged", "staged"]
+__all__ = ["Stages", "stages_of"]
 
 
 @dataclass(frozen=True)
-class Staged:
+class Stages:
     """Rows without functions of outputs, and the parts that follow once their outputs are known, in order."""
 
     rows: tuple[Atom, ...]
     later: tuple[Parametric, ...]
 
 
-def staged(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Staged:
+def stages_of(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Stages:
     """Separate what functions bound from what must be known before.
 
     Args:
@@ -44,7 +44,7 @@ def staged(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Staged:
         >>> from multiplexnet.language.formula import Linear
         >>> x, y = Variable("x", 0), Variable("y", 1)
         >>> function = Linear.of(Apply("f", (Linear.of(x),)))
-        >>> found = staged((x, y), [Atom(function - Linear.of(y), "<"), Atom(Linear.of(x) - 1, "<=")])
+        >>> found = stages_of((x, y), [Atom(function - Linear.of(y), "<"), Atom(Linear.of(x) - 1, "<=")])
         >>> [formula_text(row) for row in found.rows], [part.outputs[0].name for part in found.later]
         (['x <= 1'], ['y'])
     """
@@ -63,7 +63,7 @@ def staged(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Staged:
         found = eliminated(variable, remaining)
         late.append((variable, found.touching))
         remaining = found.rest
-    return Staged(remaining, tuple(_parts(late[::-1], own)))
+    return Stages(remaining, tuple(_parts(late[::-1], own)))
 
 
 UNSUPPORTED = "the value of a function, and equalities between such outputs are not supported; write an inequality"

@@ -1,4 +1,4 @@
-"""Exact answers about the set of some rows: empty, full-dimensional, bounded, which rows say nothing new.
+"""Exact answers about the set of some rows: whether it is empty, has a point inside, which rows say nothing new.
 
 Floats propose (:mod:`multiplexnet.exact.lp`), a point or multipliers in exact arithmetic prove; where the proposal
 proves nothing, the exact simplex decides. It needs no solver for formulas, so all of it works when a saved layer loads.
@@ -11,20 +11,10 @@ from fractions import Fraction
 
 from multiplexnet.exact import lp, simplex
 from multiplexnet.exact.deadline import NEVER, Deadline
-from multiplexnet.exact.equations import rank, solve
 from multiplexnet.exact.rows import Rows
-from multiplexnet.geometry.anchors import Point, anchor, centres, clearance
+from multiplexnet.geometry.anchors import Point, centres
 
-__all__ = [
-    "anchor",
-    "clearance",
-    "dimension",
-    "implicit_equalities",
-    "is_bounded",
-    "is_empty",
-    "is_redundant",
-    "without_redundant",
-]
+__all__ = ["implicit_equalities", "interior_point", "is_empty", "is_redundant", "without_redundant"]
 
 CENTRE_REACH = Fraction(10) ** 12
 """How far from the origin a float centre is sought that shall prove a set full-dimensional."""
@@ -76,58 +66,6 @@ def implicit_equalities(rows: Rows, deadline: Deadline = NEVER) -> tuple[int, ..
         found |= {i for i, y in enumerate(best.multipliers[: len(rows)]) if y > 0}
 
 
-def dimension(rows: Rows) -> int:
-    """The dimension of the set; −1 when it is empty.
-
-    Example:
-        >>> dimension(Rows.of([[1, 1], [-1, -1]], [1, -1])), dimension(Rows.of([[0, 1]], [0]))
-        (1, 2)
-    """
-    if is_empty(rows):
-        return -1
-    return rows.n - rank([rows.A[i] for i in implicit_equalities(rows)])
-
-
-def is_bounded(rows: Rows) -> bool:
-    """Whether the (nonempty) set fits into some ball: ``A d ≤ 0`` has no solution but zero.
-
-    That holds when A has full rank and a combination of all rows with positive weights vanishes (Stiemke).
-
-    Example:
-        >>> is_bounded(Rows.of([[-1, 0], [0, -1], [1, 1]], [0, 0, 1])), is_bounded(Rows.of([[-1, 0], [0, -1]], [0, 0]))
-        (True, False)
-    """
-    if rank(rows.A) < rows.n:
-        return False
-    if _has_positive_combination(rows):
-        return True
-    gain = [-sum(column) for column in zip(*rows.A, strict=True)]
-    cone = Rows.of([*rows.A, gain], [*[0] * len(rows), 1], n=rows.n)
-    return simplex.maximise(gain, cone).value == 0
-
-
-def _has_positive_combination(rows: Rows) -> bool:
-    """Whether floats find weights ``λ > 0`` with ``Aᵀλ = 0`` that can be made exact; ``False`` proves nothing.
-
-    The weights of all rows but n independent ones are rounded to fractions, the rest solved for exactly.
-    """
-    A, _ = lp.unit_rows(rows.A, rows.b)
-    weights = lp.positive_kernel(A.T)
-    if weights is None:
-        return False
-    chosen = lp.independent_rows(A)
-    sizes = [
-        Fraction(w) / (sum(map(abs, a)) or 1) for w, a in zip(weights.tolist(), rows.A, strict=True)
-    ]
-    scale = (1 << CENTRE_BITS) / max(sizes)
-    rounded: dict[int, int] = {
-        i: round(sizes[i] * scale) for i in set(range(len(rows))) - set(chosen)
-    }
-    right = [-sum(rows.A[i][j] * w for i, w in rounded.items()) for j in range(rows.n)]
-    rest = solve([[rows.A[i][j] for i in chosen] for j in range(rows.n)], right)
-    return rest is not None and min(rest) > 0 and min(rounded.values(), default=1) > 0
-
-
 def is_redundant(
     rows: Rows, i: int, *, prefer: Sequence[int] = (), deadline: Deadline = NEVER
 ) -> bool:
@@ -148,7 +86,7 @@ def is_redundant(
         return False
     if best.value < rows.b[i] or not rows.strict[i]:
         return True
-    beyond = Rows.of([[-c for c in rows.A[i]]], [-rows.b[i]], n=rows.n)
+    beyond = rows.subset([i]).reversed()
     return is_empty(rows.subset(others) + beyond, deadline)
 
 
@@ -181,8 +119,7 @@ def _deepest(rows: Rows, wanted: Sequence[bool], deadline: Deadline) -> Point | 
 
 def _slack_program(rows: Rows, wanted: Sequence[bool], deadline: Deadline) -> simplex.Optimum:
     """The largest ``t ≤ 1`` that can be the slack of all wanted rows together."""
+    slack = [0] * rows.n + [1]
     A = [[*a, int(w)] for a, w in zip(rows.A, wanted, strict=True)]
-    A.append([0] * rows.n + [1])
-    return simplex.maximise(
-        [0] * rows.n + [1], Rows.of(A, [*rows.b, 1], n=rows.n + 1), deadline=deadline
-    )
+    program = Rows.of([*A, slack], [*rows.b, 1], n=rows.n + 1)
+    return simplex.maximise(slack, program, deadline=deadline)

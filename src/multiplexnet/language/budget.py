@@ -1,24 +1,14 @@
-"""A bound on the work that a text may ask for, so that a short one cannot ask for hours."""
+"""Bounds on the work that rules may ask for, so that a short text cannot ask for hours."""
 
 from __future__ import annotations
 
-from multiplexnet.language.formula import (
-    And,
-    Apply,
-    Atom,
-    Formula,
-    Iff,
-    Ite,
-    Linear,
-    Max,
-    Not,
-    Or,
-    Symbol,
-    Variable,
-)
+from multiplexnet.language.formula import Apply, Atom, Ite, Linear, Max, Node, Variable, children
 from multiplexnet.language.values import Number, Refusal, Truth, Value, Vector
 
-__all__ = ["Budget"]
+__all__ = ["MAX_TERMS", "Budget"]
+
+MAX_TERMS = 4096
+"""How many terms a block of rules may have unless told otherwise."""
 
 PARTS = 1_000_000  # what comprehensions may unfold to, beyond what stands in the text
 PARTS_PER_CHARACTER = 20  # generous: a value is charged for each time something is made of it
@@ -31,9 +21,8 @@ class Budget:
     def __init__(self, characters: int) -> None:
         self._allowed = PARTS + PARTS_PER_CHARACTER * characters
         self._left = self._allowed
-        self._known: dict[
-            int, tuple[object, int]
-        ] = {}  # by identity: shared parts are common, and costly to compare
+        # by identity: shared parts are common, and costly to compare
+        self._known: dict[int, tuple[Node, int]] = {}
 
     def charge(self, value: Value) -> None:
         """Pay for a value that was made: one for every part of it, shared parts as often as they occur."""
@@ -49,7 +38,7 @@ class Budget:
             case Number(linear):
                 return self._linear(linear)
             case Truth(formula):
-                return self._formula(formula)
+                return self._parts(formula)
             case Vector(elements):
                 return len(elements)  # the elements were paid for when they were made
         return 1
@@ -57,36 +46,21 @@ class Budget:
     def _linear(self, linear: Linear) -> int:
         if len(linear.summands) == 1 and isinstance(linear.summands[0][0], Variable):
             return 1  # by far the most common
-        return sum(self._symbol(symbol) for symbol, _ in linear.summands)
+        return sum(self._parts(symbol) for symbol, _ in linear.summands)
 
-    def _symbol(self, symbol: Symbol) -> int:
-        if isinstance(symbol, Variable):
+    def _parts(self, node: Node) -> int:
+        """How many parts a formula or symbol has; those of functions, maxima and case distinctions are limited."""
+        if isinstance(node, Variable):
             return 1
-        if id(symbol) in self._known:
-            return self._known[id(symbol)][1]
-        match symbol:
-            case Apply(_, arguments) | Max(arguments):
-                parts = sum(map(self._linear, arguments)) + len(arguments)
-            case Ite(condition, then, otherwise):
-                parts = self._formula(condition) + self._linear(then) + self._linear(otherwise) + 1
-        if parts > LARGEST_SYMBOL:
+        if isinstance(node, Atom):
+            return self._linear(node.linear) + 1
+        if id(node) in self._known:
+            return self._known[id(node)][1]
+        own = len(node.arguments) if isinstance(node, Apply | Max) else 1
+        parts = own + sum(map(self._parts, children(node)))
+        if isinstance(node, Apply | Max | Ite) and parts > LARGEST_SYMBOL:
             raise Refusal(
                 f"more than {LARGEST_SYMBOL:,} parts inside one another: name a part by an output of its own"
             )
-        self._known[id(symbol)] = symbol, parts
-        return parts
-
-    def _formula(self, formula: Formula) -> int:
-        if isinstance(formula, Atom):
-            return self._linear(formula.linear) + 1
-        if id(formula) in self._known:
-            return self._known[id(formula)][1]
-        match formula:
-            case Not(argument):
-                parts = self._formula(argument) + 1
-            case And(arguments) | Or(arguments):
-                parts = sum(map(self._formula, arguments)) + 1
-            case Iff(left, right):
-                parts = self._formula(left) + self._formula(right) + 1
-        self._known[id(formula)] = formula, parts
+        self._known[id(node)] = node, parts
         return parts

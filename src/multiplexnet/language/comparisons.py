@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from fractions import Fraction
 from typing import Literal
 
 from multiplexnet.language.formula import (
@@ -15,6 +13,7 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Relation,
+    compare,
     conjunction,
     disjunction,
     negation,
@@ -28,24 +27,18 @@ from multiplexnet.language.values import (
     Value,
     Vector,
     described,
+    did_you_mean,
     difference,
-    nearest,
 )
 
 __all__ = ["Operator", "choice_between", "comparison", "equivalence", "membership"]
 
 Operator = Literal["<", "<=", ">", ">=", "==", "!="]
 
-_HOLDS: dict[Relation, Callable[[Fraction], bool]] = {
-    "<": lambda v: v < 0,
-    "<=": lambda v: v <= 0,
-    "==": lambda v: v == 0,
-}
-
 
 def _atom(linear: Linear, relation: Relation) -> Formula:
     if linear.is_constant:
-        return TRUE if _HOLDS[relation](linear.constant) else FALSE
+        return TRUE if compare(linear.constant, relation) else FALSE
     return Atom(linear, relation)
 
 
@@ -85,7 +78,7 @@ def _same_label(relation: Relation, left: Value, right: Value) -> Formula:
             if text not in labels:
                 listed = ", ".join(f'"{label}"' for label in labels)
                 raise Refusal(
-                    f'`{variable.name}` has no label "{text}"{nearest(text, labels)}: it has {listed}'
+                    f'`{variable.name}` has no label "{text}"{did_you_mean(text, labels)}: it has {listed}'
                 )
             return Atom(Linear.of(variable) - labels.index(text), "==")
         case Label(a), Label(b):

@@ -22,7 +22,7 @@ from multiplexnet.language.budget import Budget
 from multiplexnet.language.expressions import TYPES, WORDS, ExpressionReader, Names
 from multiplexnet.language.formula import Bool, Category, Int, Real, Variable
 from multiplexnet.language.source import Statement
-from multiplexnet.language.values import Refusal, Vector, nearest, refuse_no_number, value_of
+from multiplexnet.language.values import Refusal, Vector, did_you_mean, refuse_no_number, value_of
 
 __all__ = ["Appearances", "declared"]
 
@@ -111,7 +111,7 @@ class _Declaration:
                 hint = (
                     f" (did you mean `{_SIMILAR[word]}`?)"
                     if word in _SIMILAR
-                    else nearest(word, TYPES)
+                    else did_you_mean(word, TYPES)
                 )
                 raise self._error(base, f"unknown type `{word}`{hint}: {_TYPES_LISTED}")
         raise self._error(base, f"this is no type: {_TYPES_LISTED}")
@@ -206,7 +206,7 @@ class Appearances:
 
     def note(self, statement: Statement, tree: ast.Expr) -> None:
         """Take in the names of one rule."""
-        for node, size in sorted(_uses(tree), key=lambda use: (use[0].lineno, use[0].col_offset)):
+        for node, size in sorted(_uses(tree), key=_place):
             self._first.setdefault(node.id, (statement, node))
             known = self._sizes.setdefault(node.id, size)
             if size is not None:
@@ -221,6 +221,11 @@ class Appearances:
             except Refusal as refusal:
                 raise statement.error(node, refusal.reason) from None
         return names
+
+
+def _place(use: tuple[ast.Name, int | None]) -> tuple[int, int]:
+    name, _ = use
+    return name.lineno, name.col_offset
 
 
 def _infer(names: Names, name: str, size: int | None) -> None:
@@ -271,4 +276,6 @@ def _uses(root: ast.AST) -> Iterator[tuple[ast.Name, int | None]]:
 
 
 def _size_for(index: ast.expr) -> int:
-    return index.value + 1 if isinstance(index, ast.Constant) and type(index.value) is int else 0
+    if isinstance(index, ast.Constant) and type(index.value) is int:
+        return index.value + 1
+    return 0

@@ -34,10 +34,10 @@ from multiplexnet.language.values import (
     amount,
     counted,
     decimal,
+    did_you_mean,
     exact,
     integer,
     iterated,
-    nearest,
     number,
     refuse_no_number,
     total,
@@ -205,7 +205,7 @@ class ExpressionReader:
             raise Refusal(f"`{name}` where a constant number is needed, as in `3`")
         known = [*self._scope, *self.names.values]
         raise Refusal(
-            f"unknown name `{name}`{nearest(name, known)}: declare it, as in `{name}: real`"
+            f"unknown name `{name}`{did_you_mean(name, known)}: declare it, as in `{name}: real`"
         )
 
     def _literal(self, node: ast.Constant) -> Value:
@@ -236,11 +236,15 @@ class ExpressionReader:
         """The parts of a chain of ``+`` and ``-``, read in a loop: chains are long where nesting is not."""
         chain: list[tuple[ast.expr, int]] = []
         while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-            chain.append((node.right, 1 if isinstance(node.op, ast.Add) else -1))
+            sign = 1 if isinstance(node.op, ast.Add) else -1
+            chain.append((node.right, sign))
             node = node.left
         chain.append((node, 1))
-        linears = ((self._as(amount, part), sign) for part, sign in reversed(chain))
-        return [linear if sign > 0 else -linear for linear, sign in linears]
+        linears = []
+        for part, sign in reversed(chain):
+            linear = self._as(amount, part)
+            linears.append(linear if sign > 0 else -linear)
+        return linears
 
     def _product(self, node: ast.BinOp) -> Linear:
         left = self._as(amount, node.left)
@@ -418,7 +422,7 @@ class ExpressionReader:
             )
         known = [*FUNCTIONS, *self.names.functions]
         raise Refusal(
-            f"unknown function `{name}`{nearest(name, known)}: declare an opaque one as `{name}: function`"
+            f"unknown function `{name}`{did_you_mean(name, known)}: declare an opaque one as `{name}: function`"
         )
 
     def _builtin(self, name: str, node: ast.Call) -> Value:
@@ -430,10 +434,13 @@ class ExpressionReader:
             raise self.statement.error(place, f"in `{name}`: {refusal.reason}") from None
 
     def _arguments(self, name: str, node: ast.Call) -> tuple[Linear, ...]:
-        arity = self.names.arities.setdefault(name, len(node.args))
-        if not node.args or arity != len(node.args):
-            wanted = f"{arity} as before" if node.args else "at least one, as in `f(x)`"
-            raise Refusal(f"`{name}` with {counted(len(node.args), 'argument')}: give {wanted}")
+        count = len(node.args)
+        arity = self.names.arities.setdefault(name, count)
+        given = counted(count, "argument")
+        if count == 0:
+            raise Refusal(f"`{name}` with {given}: give at least one, as in `f(x)`")
+        if count != arity:
+            raise Refusal(f"`{name}` with {given}: give {arity} as before")
         return tuple(self._as(amount, argument) for argument in node.args)
 
 
@@ -445,4 +452,6 @@ def _scaled(linear: Linear, factor: Fraction) -> Linear:
 
 
 def _short(text: str, width: int = 40) -> str:
-    return text if len(text) <= width else text[: width - 1] + "…"
+    if len(text) <= width:
+        return text
+    return text[: width - 1] + "…"

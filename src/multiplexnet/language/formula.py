@@ -16,11 +16,12 @@ Discrete variables are numbers too: a Boolean is 0 or 1, a category is the posit
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
-from typing import Literal
+from math import gcd, lcm
+from typing import Literal, overload
 
 __all__ = [
     "FALSE",
@@ -37,6 +38,7 @@ __all__ = [
     "Ite",
     "Linear",
     "Max",
+    "Node",
     "Not",
     "Or",
     "Real",
@@ -45,15 +47,24 @@ __all__ = [
     "Specification",
     "Symbol",
     "Variable",
+    "atoms",
+    "children",
+    "compare",
     "conjunction",
+    "conjuncts",
+    "coprime",
     "disjunction",
+    "ends",
     "holds",
     "implies",
+    "inside_out",
     "maximum",
     "negation",
+    "operands",
     "symbols",
     "value",
     "variables",
+    "walk",
 ]
 
 # --- domains and variables ------------------------------------------------------------------------------------------
@@ -100,6 +111,23 @@ class Category:
 
 
 Domain = Real | Int | Bool | Category
+
+
+@overload
+def ends(domain: Int | Bool | Category) -> tuple[Fraction, Fraction]: ...
+@overload
+def ends(domain: Domain) -> tuple[Fraction | None, Fraction | None]: ...
+def ends(domain: Domain) -> tuple[Fraction | None, Fraction | None]:
+    """The least and the greatest value of the domain (``None``: no bound).
+
+    Example:
+        >>> ends(Int(1, 6))
+        (Fraction(1, 1), Fraction(6, 1))
+    """
+    if isinstance(domain, Real):
+        return domain.lower, domain.upper
+    values = domain.values
+    return Fraction(values.start), Fraction(values.stop - 1)
 
 
 @dataclass(frozen=True)
@@ -166,7 +194,9 @@ Symbol = Variable | Apply | Max | Ite
 
 def _order(symbol: Symbol) -> tuple[int, int, str]:
     """The canonical order of symbols: variables as declared, then everything else by its text."""
-    return (0, symbol.index, "") if isinstance(symbol, Variable) else (1, 0, repr(symbol))
+    if isinstance(symbol, Variable):
+        return (0, symbol.index, "")
+    return (1, 0, repr(symbol))
 
 
 @dataclass(frozen=True)
@@ -203,7 +233,8 @@ class Linear:
     def total(coefficients: Mapping[Symbol, Fraction], constant: Fraction | int = 0) -> Linear:
         """The expression with these coefficients; zeros are dropped, the order is made canonical."""
         kept = [(symbol, Fraction(c)) for symbol, c in coefficients.items() if c]
-        return Linear(tuple(sorted(kept, key=lambda item: _order(item[0]))), Fraction(constant))
+        kept.sort(key=lambda summand: _order(summand[0]))
+        return Linear(tuple(kept), Fraction(constant))
 
     @property
     def is_constant(self) -> bool:
@@ -222,7 +253,8 @@ class Linear:
     def __mul__(self, factor: Fraction | int) -> Linear:
         if factor == 0:
             return Linear()
-        return Linear(tuple((s, c * factor) for s, c in self.summands), self.constant * factor)
+        summands = tuple((symbol, c * factor) for symbol, c in self.summands)
+        return Linear(summands, self.constant * factor)
 
     def __neg__(self) -> Linear:
         return self * -1
@@ -235,7 +267,24 @@ class Linear:
 
 
 def _linear_order(linear: Linear) -> tuple[object, ...]:
-    return (tuple((_order(s), c) for s, c in linear.summands), linear.constant)
+    summands = tuple((_order(symbol), c) for symbol, c in linear.summands)
+    return (summands, linear.constant)
+
+
+def coprime(linear: Linear) -> Linear:
+    """A positive multiple of the expression whose coefficients are integers without a common divisor.
+
+    Example:
+        >>> x, y = Variable("x", 0), Variable("y", 1)
+        >>> coprime(Linear.of(x) * 4 - Linear.of(y) * 6 + 1).summands[1][1]
+        Fraction(-3, 1)
+    """
+    if linear.is_constant:
+        return linear
+    unit = lcm(*(c.denominator for _, c in linear.summands))
+    divisor = gcd(*(int(c * unit) for _, c in linear.summands))
+    factor = Fraction(unit, divisor)
+    return linear if factor == 1 else linear * factor
 
 
 def maximum(arguments: Iterable[Linear]) -> Linear:
@@ -353,82 +402,156 @@ def implies(premise: Formula, conclusion: Formula) -> Formula:
     return disjunction([negation(premise), conclusion])
 
 
-# --- walks and values -----------------------------------------------------------------------------------------------
+# --- the parts of a formula -----------------------------------------------------------------------------------------
+
+Node = Formula | Symbol
+"""Anything that a formula is made of."""
 
 
-def _children(node: Formula | Symbol) -> Iterator[Formula | Symbol]:
+def operands(formula: Node) -> tuple[Formula, ...]:
+    """The formulas that this one joins; an atom joins none."""
+    match formula:
+        case Not(argument):
+            return (argument,)
+        case And(arguments) | Or(arguments):
+            return arguments
+        case Iff(left, right):
+            return (left, right)
+    return ()
+
+
+def children(node: Node) -> Iterator[Node]:
+    """What stands directly inside a formula or symbol: formulas, and the symbols of its linear expressions."""
     match node:
         case Atom(linear, _):
-            yield from (symbol for symbol, _ in linear.summands)
-        case Not(argument):
-            yield argument
-        case And(arguments) | Or(arguments):
-            yield from arguments
-        case Iff(left, right):
-            yield left
-            yield right
-        case Apply(_, linears) | Max(linears):
-            yield from (symbol for linear in linears for symbol, _ in linear.summands)
+            yield from _symbols_of([linear])
+        case Apply(_, arguments) | Max(arguments):
+            yield from _symbols_of(arguments)
         case Ite(condition, then, otherwise):
             yield condition
-            yield from (symbol for linear in (then, otherwise) for symbol, _ in linear.summands)
+            yield from _symbols_of([then, otherwise])
+        case _:
+            yield from operands(node)
 
 
-def symbols(formula: Formula | Symbol) -> Iterator[Symbol]:
-    """Every symbol in the formula, those inside ``Apply``, ``Max`` and ``Ite`` too, each once."""
-    seen: set[Symbol] = set()
-    stack: list[Formula | Symbol] = [formula]
+def _symbols_of(linears: Iterable[Linear]) -> Iterator[Symbol]:
+    for linear in linears:
+        for symbol, _ in linear.summands:
+            yield symbol
+
+
+def walk(root: Node, inside: Callable[[Node], Iterable[Node]] = children) -> Iterator[Node]:
+    """The root and everything inside it, from left to right, each object once. It does not recurse.
+
+    Args:
+        root: where to begin.
+        inside: what stands directly inside a node; :func:`operands` leaves symbols out.
+    """
+    seen: set[int] = set()
+    stack = [root]
     while stack:
         node = stack.pop()
-        if isinstance(node, Variable | Apply | Max | Ite):
-            if node in seen:
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        yield node
+        parts = list(inside(node))
+        stack.extend(reversed(parts))
+
+
+def inside_out(
+    root: Node, done: Container[int], inside: Callable[[Node], Iterable[Node]] = children
+) -> Iterator[Node]:
+    """The nodes whose identity is not yet in ``done``, each after everything inside it. It does not recurse.
+
+    Whoever asks enters each node, ``done[id(node)] = node, …``, before asking for the next one. It has to keep the
+    node beside what it found: otherwise the identity might be taken by another object.
+
+    Args:
+        root: the last node that is returned.
+        done: the identities of the nodes that are finished.
+        inside: what stands directly inside a node; :func:`operands` leaves symbols out.
+    """
+    stack = [root]
+    while stack:
+        node = stack[-1]
+        if id(node) not in done:
+            missing = [part for part in inside(node) if id(part) not in done]
+            if missing:
+                stack.extend(missing)
                 continue
+            yield node
+        stack.pop()
+
+
+def symbols(formula: Node) -> Iterator[Symbol]:
+    """Every symbol in the formula, those inside ``Apply``, ``Max`` and ``Ite`` too, each once."""
+    seen: set[Symbol] = set()
+    for node in walk(formula):
+        if isinstance(node, Variable | Apply | Max | Ite) and node not in seen:
             seen.add(node)
             yield node
-        stack.extend(_children(node))
 
 
-def variables(formula: Formula | Symbol) -> list[Variable]:
+def variables(formula: Node) -> list[Variable]:
     """The variables of the formula in declared order."""
-    return sorted((s for s in symbols(formula) if isinstance(s, Variable)), key=lambda v: v.index)
+    found = [symbol for symbol in symbols(formula) if isinstance(symbol, Variable)]
+    return sorted(found, key=lambda variable: variable.index)
 
 
+def atoms(formula: Formula) -> list[Atom]:
+    """The distinct atoms that the formula joins, in order of first appearance."""
+    found = (node for node in walk(formula, operands) if isinstance(node, Atom))
+    return list(dict.fromkeys(found))
+
+
+def conjuncts(formula: Formula) -> tuple[Formula, ...]:
+    """The parts of a conjunction; the formula itself if it is none."""
+    return formula.arguments if isinstance(formula, And) else (formula,)
+
+
+# --- values ---------------------------------------------------------------------------------------------------------
+
+Point = Mapping[Variable, Fraction]
 Functions = Mapping[str, Callable[..., Fraction]]
 
 
-def value(
-    linear: Linear, point: Mapping[Variable, Fraction], functions: Functions | None = None
-) -> Fraction:
+def compare(number: Fraction, relation: Relation) -> bool:
+    """Whether ``number relation 0``."""
+    if relation == "<=":
+        return number <= 0
+    if relation == "<":
+        return number < 0
+    return number == 0
+
+
+def value(linear: Linear, point: Point, functions: Functions | None = None) -> Fraction:
     """The exact value of the expression at a point."""
-    return linear.constant + sum(
-        (c * _symbol_value(symbol, point, functions) for symbol, c in linear.summands), Fraction(0)
-    )
+    total = linear.constant
+    for symbol, c in linear.summands:
+        total += c * _symbol_value(symbol, point, functions)
+    return total
 
 
-def _symbol_value(
-    symbol: Symbol, point: Mapping[Variable, Fraction], functions: Functions | None
-) -> Fraction:
+def _symbol_value(symbol: Symbol, point: Point, functions: Functions | None) -> Fraction:
     match symbol:
         case Variable():
             return point[symbol]
-        case Apply(function, arguments):
-            return (functions or {})[function](*(value(a, point, functions) for a in arguments))
+        case Apply(name, arguments):
+            function = (functions or {})[name]
+            return function(*(value(a, point, functions) for a in arguments))
         case Max(arguments):
             return max(value(a, point, functions) for a in arguments)
         case Ite(condition, then, otherwise):
-            return value(
-                then if holds(condition, point, functions) else otherwise, point, functions
-            )
+            chosen = then if holds(condition, point, functions) else otherwise
+            return value(chosen, point, functions)
 
 
-def holds(
-    formula: Formula, point: Mapping[Variable, Fraction], functions: Functions | None = None
-) -> bool:
+def holds(formula: Formula, point: Point, functions: Functions | None = None) -> bool:
     """Whether the formula is true at a point, decided in exact arithmetic."""
     match formula:
         case Atom(linear, relation):
-            v = value(linear, point, functions)
-            return v <= 0 if relation == "<=" else v < 0 if relation == "<" else v == 0
+            return compare(value(linear, point, functions), relation)
         case Not(argument):
             return not holds(argument, point, functions)
         case And(arguments):

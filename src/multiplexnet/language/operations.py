@@ -48,8 +48,11 @@ class Function:
     result: Callable[[Values], Value]
 
     def __call__(self, arguments: Values) -> Value:
-        if len(arguments) < self.least or (self.most is not None and len(arguments) > self.most):
-            raise Refusal(f"{counted(len(arguments), 'argument')}: write {self.usage}")
+        count = len(arguments)
+        too_few = count < self.least
+        too_many = self.most is not None and count > self.most
+        if too_few or too_many:
+            raise Refusal(f"{counted(count, 'argument')}: write {self.usage}")
         return self.result(arguments)
 
 
@@ -74,15 +77,18 @@ def _listed(kind: Callable[[Value], T], arguments: Values) -> list[T]:
 
 
 def _implies(arguments: Values) -> Value:
-    return Truth(implies(*_each(truth, arguments)))
+    premise, conclusion = _each(truth, arguments)
+    return Truth(implies(premise, conclusion))
 
 
 def _iff(arguments: Values) -> Value:
-    return Truth(equivalence(*_each(truth, arguments)))
+    left, right = _each(truth, arguments)
+    return Truth(equivalence(left, right))
 
 
 def _xor(arguments: Values) -> Value:
-    return Truth(negation(equivalence(*_each(truth, arguments))))
+    left, right = _each(truth, arguments)
+    return Truth(negation(equivalence(left, right)))
 
 
 def _all(arguments: Values) -> Value:
@@ -109,7 +115,8 @@ def _max(arguments: Values) -> Value:
 
 
 def _min(arguments: Values) -> Value:
-    return Number(-maximum(-linear for linear in _compared(arguments)))
+    reverse = [-linear for linear in _compared(arguments)]
+    return Number(-maximum(reverse))
 
 
 def _abs(arguments: Values) -> Value:
@@ -127,7 +134,8 @@ def _range(arguments: Values) -> Value:
     if len(bounds) == 3 and not bounds[2]:
         raise Refusal("a step of zero: write 1 or -1", 2)
     numbers = range(*bounds)
-    if numbers and abs((numbers[-1] - numbers[0]) // numbers.step) >= LONGEST_RANGE:
+    steps = abs((numbers[-1] - numbers[0]) // numbers.step) if numbers else 0
+    if steps >= LONGEST_RANGE:
         raise Refusal(f"a range of more than {LONGEST_RANGE:,} numbers: use a shorter one")
     return Vector(tuple(Number(Linear.number(i)) for i in numbers))
 

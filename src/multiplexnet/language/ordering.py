@@ -30,7 +30,7 @@ from multiplexnet.language.formula import (
     disjunction,
     negation,
 )
-from multiplexnet.language.values import nearest
+from multiplexnet.language.values import did_you_mean
 
 __all__ = ["from_ordering"]
 
@@ -94,9 +94,8 @@ def _outputs(line: _Line) -> dict[str, Variable]:
         if name.text in seen:
             raise line.error(f"{name.text} is listed twice", name)
         seen.add(name.text)
-    return {
-        name: Variable(name, i) for i, name in enumerate(_in_order([name.text for name in names]))
-    }
+    ordered = _in_order([name.text for name in names])
+    return {name: Variable(name, i) for i, name in enumerate(ordered)}
 
 
 def _in_order(names: Sequence[str]) -> Sequence[str]:
@@ -201,26 +200,30 @@ class _RuleReader:
         number = self.take("number")
         if number is None:
             return Fraction(1), self.output()
-        times = self.take("times")
-        alone = not times and (
-            self.token is None or self.token.kind != "name" or self.token.text == "or"
-        )
-        return self.number(number), None if alone else self.output()
+        if self.take("times") or self._is_name(self.token):
+            size = self.number(number)
+            return size, self.output()
+        return self.number(number), None
+
+    @staticmethod
+    def _is_name(token: _Token | None) -> bool:
+        return token is not None and token.kind == "name" and token.text != "or"
 
     def number(self, token: _Token) -> Fraction:
         digits, _, exponent = token.text.lower().partition("e")
-        if len(digits) > _LONGEST or len(exponent) > _LONGEST or abs(int(exponent or 0)) > _LONGEST:
+        too_long = len(digits) > _LONGEST or len(exponent) > _LONGEST
+        if too_long or abs(int(exponent or 0)) > _LONGEST:
             raise self.line.error("this number is out of range", token)
         return Fraction(token.text)
 
     def output(self) -> Variable:
         token = self.token
-        if token is None or token.kind != "name" or token.text == "or":
+        if token is None or not self._is_name(token):
             raise self.error("a number or an output")
         if token.text in _MISPLACED and token.text not in self.outputs:
             raise self.line.error(_MISPLACED[token.text], token)
         if token.text not in self.outputs:
-            hint = nearest(token.text, self.outputs)
+            hint = did_you_mean(token.text, self.outputs)
             raise self.line.error(
                 f"unknown output `{token.text}`{hint}: it is not in the `ordering` line", token
             )
@@ -229,7 +232,10 @@ class _RuleReader:
 
     @property
     def token(self) -> _Token | None:
-        return self.line.tokens[self.next] if self.next < len(self.line.tokens) else None
+        tokens = self.line.tokens
+        if self.next == len(tokens):
+            return None
+        return tokens[self.next]
 
     def take(self, kind: str, text: str | None = None) -> _Token | None:
         """The next token if it is of this kind, which is then read."""

@@ -90,12 +90,14 @@ class Statement:
             return self._bytes[first][node.col_offset : node.end_col_offset].decode()
         head = self._bytes[first][node.col_offset :]
         body = self._bytes[first + 1 : last]
-        return b" ".join([head, *body, self._bytes[last][: node.end_col_offset]]).decode()
+        tail = self._bytes[last][: node.end_col_offset]
+        return b" ".join([head, *body, tail]).decode()
 
     def error(self, node: ast.expr | ast.stmt, reason: str) -> RuleSyntaxError:
         """The error that points at a part of this statement."""
-        column = len(self._bytes[node.lineno - 1][: node.col_offset].decode())
-        return self._error(node.lineno, column + 1, reason)
+        before = self._bytes[node.lineno - 1][: node.col_offset]
+        column = len(before.decode()) + 1
+        return self._error(node.lineno, column, reason)
 
     @cached_property
     def _bytes(self) -> list[bytes]:
@@ -103,12 +105,9 @@ class Statement:
 
     def _error(self, line: int, column: int, reason: str) -> RuleSyntaxError:
         """The error at a place in this statement, 1-based as in the text."""
-        return _error(
-            self.source,
-            self.line + line - 1,
-            column + self.column - 1 if line == 1 else column,
-            reason,
-        )
+        if line == 1:
+            column += self.column - 1
+        return _error(self.source, self.line + line - 1, column, reason)
 
     def _explained(self, error: SyntaxError) -> RuleSyntaxError:
         """What Python's parser refused, with advice where a sign of another language stands in the text."""

@@ -43,11 +43,11 @@ __all__ = [
     "counted",
     "decimal",
     "described",
+    "did_you_mean",
     "difference",
     "exact",
     "integer",
     "iterated",
-    "nearest",
     "number",
     "refuse_no_number",
     "total",
@@ -151,7 +151,7 @@ def counted(count: int, noun: str) -> str:
     return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
 
-def nearest(word: str, known: Iterable[str]) -> str:
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` (did you mean `…`?)`` if a known word is close, else nothing."""
     words = {known_word.lower(): known_word for known_word in known}
     close = get_close_matches(word.lower(), words, n=1)

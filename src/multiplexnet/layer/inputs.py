@@ -1,7 +1,7 @@
 """The inputs of a layer as tensors of its dtype, on which the rules hold for the numbers that were given.
 
 A floating tensor must have the dtype of the layer. Anything else is an exact number
-(:mod:`multiplexnet.verdicts.given`). If the
+(:mod:`multiplexnet.verdicts.numbers`). If the
 dtype does not hold it, a neighbour stands for it: in ``x <= u`` the one below, in ``x >= u`` the one above. What holds
 for the neighbour then holds for the number. Where the rules use an input in both ways, as in ``x <= u or x >= u + 1``,
 in an equality or as the argument of a function, no neighbour will do, and the number is refused.
@@ -29,7 +29,7 @@ from multiplexnet.layer.checks import (
     refuse_out_of_range,
     refused_range,
 )
-from multiplexnet.verdicts.given import Exact, fraction_of, numbers_of
+from multiplexnet.verdicts.numbers import Exact, fraction_of, numbers_of
 
 __all__ = ["Side", "input_tensor", "sides"]
 

@@ -24,9 +24,10 @@ from multiplexnet.compiler.record import (
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import DtypeError, NestedError, RecordError, ShapeError
 from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
-from multiplexnet.geometry.nearest import nearest_parts
+from multiplexnet.geometry.moved_equalities import parts_with_moved_equalities
 from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Atom, Variable
 from multiplexnet.layer.branches import Branches, Choice, Inner
 from multiplexnet.layer.checks import (
@@ -139,7 +140,7 @@ class Multiplexer(Derived):
         self,
         rules: Rules,
         *,
-        max_terms: int = 4096,
+        max_terms: int = MAX_TERMS,
         cover: Any = None,
         dtype: torch.dtype | None = None,
         per_term: bool = False,
@@ -283,7 +284,7 @@ class Multiplexer(Derived):
         self, blocks: Sequence[Block], dtype: torch.dtype, deadline: Deadline = NEVER
     ) -> list[BuiltBlock]:
         form = str(dtype).removeprefix("torch.")
-        parts = {"exact": _exact_parts, "nearest": nearest_parts}[self._equality]
+        parts = {"exact": _exact_parts, "nearest": parts_with_moved_equalities}[self._equality]
         deadline.begin(GEOMETRY, form)
         return [
             BuiltBlock(block, [parts(term, block.outputs, form, deadline) for term in block.terms])
@@ -676,7 +677,7 @@ class Multiplexer(Derived):
         rules: Rules,
         compiled: Compiled,
         *,
-        max_terms: int = 4096,
+        max_terms: int = MAX_TERMS,
         dtype: torch.dtype | None = None,
         per_term: bool = False,
         functions: Functions | None = None,

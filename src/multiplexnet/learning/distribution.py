@@ -40,10 +40,10 @@ from multiplexnet.language.formula import Rule, Specification
 from multiplexnet.layer.branches import Branches, Choice
 from multiplexnet.layer.checks import refuse_roomless
 from multiplexnet.layer.multiplexer import Multiplexer
-from multiplexnet.learning.marginals import Law, bases_of, laws_of, reads_of
+from multiplexnet.learning.marginals import Marginal, bases_of, marginals_of
 from multiplexnet.transforms.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
-from multiplexnet.verdicts.given import numbers_of
+from multiplexnet.verdicts.numbers import numbers_of
 from multiplexnet.verdicts.satisfaction import verdict, violations
 
 __all__ = ["RulesConstraint", "RulesDistribution"]
@@ -66,12 +66,14 @@ class RulesDistribution(Distribution):
         logits: of the choice, ``(*batch, K)``: those of every block with more than one term side by side, in the
             order in which the layer reads them. ``None``: all terms are equally likely.
         inputs: values of the inputs of the rules, one for every row of the batch. Terms that they rule out get no mass.
+        validate_args: as in ``torch.distributions``: NaN among the logits, and values outside ``support`` in
+            ``log_prob``, raise ``ValueError``.
 
-    ``log_prob`` is −inf for rows that do not obey; nothing is raised. It is as accurate as the dtype of the layer:
-    take float64 where accuracy close to a bound matters. Gradients reach the parameters of the base, the logits, the
-    inputs and x. ``entropy`` is estimated from samples. A sum over terms has no reparameterised sample (``has_rsample``
-    is false if there is a choice to be made): use :meth:`branches`, which reparameterises every term and leaves the
-    choice to be summed.
+    ``log_prob`` is −inf for rows that do not obey, unless arguments are validated. It is as accurate as the dtype of
+    the layer: take float64 where accuracy close to a bound matters. Gradients reach the parameters of the base, the
+    logits, the inputs and x. ``entropy`` is estimated from samples. A sum over terms has no reparameterised sample
+    (``has_rsample`` is false if there is a choice to be made): use :meth:`branches`, which reparameterises every term
+    and leaves the choice to be summed.
 
     Raises:
         ShapeError: a base or logits that do not fit; the message says what would.
@@ -88,7 +90,7 @@ class RulesDistribution(Distribution):
         True
     """
 
-    arg_constraints: dict[str, constraints.Constraint] = {}  # noqa: RUF012 - torch's own convention
+    arg_constraints: dict[str, constraints.Constraint] = {"logits": constraints.real_vector}  # noqa: RUF012 - torch's own convention
 
     def __init__(
         self,
@@ -97,33 +99,40 @@ class RulesDistribution(Distribution):
         logits: Tensor | None = None,
         *,
         inputs: Mapping[str, Any] | None = None,
+        validate_args: bool = False,
     ) -> None:
         self.mux = mux
         self.base = base
+        self.logits = _uniform(mux) if logits is None else logits
         self.inputs = dict(inputs or {})
         known = mux.rules.scalar_inputs(self.inputs)
-        shape = torch.broadcast_shapes(*[_shape_of(v, name) for name, v in known.items()])  # type: ignore[no-untyped-call]
+        shapes = [_shape_of(value, name) for name, value in known.items()]
+        shape = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
         given = mux.input_columns(self.inputs, shape)
-        self._factors = _possible(mux, given, tuple(_factors(mux, base, logits, given)))
-        shapes = [shape, *(s for factor in self._factors for s in factor.batch_shapes())]
-        batch = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
-        super().__init__(batch, Size([mux.out_features]), validate_args=False)
+        factors = tuple(_factors(mux, base, self.logits, given))
+        self._factors = _possible(mux, given, factors)
+        for factor in self._factors:
+            shape = torch.broadcast_shapes(shape, *factor.batch_shapes())  # type: ignore[no-untyped-call]
+        super().__init__(shape, Size([mux.out_features]), validate_args=validate_args)
 
     # --- density ----------------------------------------------------------------------------------------------------
 
     def log_prob(self, value: Tensor) -> Tensor:
         """The log-density of ``value``, ``(*sample, *batch, D)``, in the dtype of the layer; −inf where it disobeys."""
-        return torch.stack(self._log_probs(self._checked(value))).sum(0)
+        x = self._checked(value)
+        if self._validate_args:
+            self._validate_sample(x)
+        return torch.stack(self._log_probs(x)).sum(0)
 
     def _log_probs(self, x: Tensor) -> list[Tensor]:
         """The log-densities of the blocks, which are independent of each other."""
-        inside = self._inside(x).split_with_sizes(
-            [len(factor.maps) for factor in self._factors], -1
-        )
-        return [
-            factor.log_prob(x.index_select(-1, factor.columns), own)
-            for factor, own in zip(self._factors, inside, strict=True)
-        ]
+        sizes = [len(factor.maps) for factor in self._factors]
+        inside = self._inside(x).split_with_sizes(sizes, -1)
+        log_probs = []
+        for factor, own in zip(self._factors, inside, strict=True):
+            values = x.index_select(-1, factor.columns)
+            log_probs.append(factor.log_prob(values, own))
+        return log_probs
 
     def entropy(self, samples: int = ENTROPY_SAMPLES) -> Tensor:
         """``−E log p(x)``, ``(*batch)``: exact for blocks of points, estimated from samples for all others.
@@ -149,13 +158,13 @@ class RulesDistribution(Distribution):
         with torch.no_grad():
             x = self.sample((samples,))
             found = self._log_probs(x)
-            each = [
-                self._entropy_of_points(b, x[0])
-                if not factor.dimensions.any()
-                else -found[b].mean(0)
-                for b, factor in enumerate(self._factors)
-            ]
-            return torch.stack([entropy.to(found[0].dtype) for entropy in each]).sum(0)
+            entropies = []
+            for b, factor in enumerate(self._factors):
+                entropy = -found[b].mean(0)
+                if not factor.dimensions.any():
+                    entropy = self._entropy_of_points(b, x[0])
+                entropies.append(entropy.to(found[0].dtype))
+            return torch.stack(entropies).sum(0)
 
     def _entropy_of_points(self, block: int, x: Tensor) -> Tensor:
         """The entropy of a block whose terms are single points; ``x``, ``(*batch, D)``, has the other outputs."""
@@ -178,16 +187,11 @@ class RulesDistribution(Distribution):
     def _inside(self, x: Tensor) -> Tensor:
         """Which terms contain x, exactly: ``(*batch, K)``, the terms of all blocks side by side."""
         specification = self.mux.rules.specification
-        terms = [
-            Rule(term.formula, "") for block, _ in self.mux.block_maps() for term in block.terms
-        ]
-        each = Specification(specification.variables, tuple(terms), specification.functions)
-        return (
-            violations(
-                each, x, self.mux.rules.scalar_inputs(self.inputs), self.mux.functions or None
-            )
-            == 0
-        )
+        blocks = [block for block, _ in self.mux.block_maps()]
+        terms = tuple(Rule(term.formula, "") for block in blocks for term in block.terms)
+        each = Specification(specification.variables, terms, specification.functions)
+        known = self.mux.rules.scalar_inputs(self.inputs)
+        return violations(each, x, known, self.mux.functions or None) == 0
 
     @property
     def support(self) -> RulesConstraint:
@@ -204,13 +208,9 @@ class RulesDistribution(Distribution):
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Values, ``(*sample, *batch, D)``: a term is drawn for every block, then a value of it. All obey, exactly."""
         with torch.no_grad():
-            shape = self._extended_shape(Size(sample_shape))[:-1]
-            drawn = [
-                factor.sample(Size(sample_shape), self.batch_shape) for factor in self._factors
-            ]
-            return self._branches([choice for choice, _ in drawn], shape).at(
-                [index for _, index in drawn]
-            )
+            size = Size(sample_shape)
+            drawn = [factor.sample(size, self.batch_shape) for factor in self._factors]
+            return self._at(drawn, self._extended_shape(size)[:-1])
 
     def samples(self, count: int, *, chunk: int = 1 << 16) -> Iterator[Tensor]:
         """``count`` values one chunk after the other, ``(at most chunk, *batch, D)``: memory stays flat, however many.
@@ -257,13 +257,15 @@ class RulesDistribution(Distribution):
             >>> b.x.shape, b.log_probs.shape, b.x.requires_grad
             (torch.Size([5, 2, 1]), torch.Size([5, 2]), True)
         """
-        shape = self._extended_shape(Size(sample_shape))[:-1]
-        return self._branches(
-            [f.all_terms(Size(sample_shape), self.batch_shape) for f in self._factors], shape
-        )
+        size = Size(sample_shape)
+        choices = tuple(factor.all_terms(size, self.batch_shape) for factor in self._factors)
+        return Branches(choices, self._extended_shape(size)[:-1], self.mux.max_terms)
 
-    def _branches(self, choices: Sequence[Choice], shape: Size) -> Branches:
-        return Branches(tuple(choices), shape, self.mux.max_terms)
+    def _at(self, drawn: Sequence[tuple[Choice, Tensor]], shape: Size) -> Tensor:
+        """The values, ``(*shape, D)``, of one choice per block and the term that it takes in every row."""
+        choices = tuple(choice for choice, _ in drawn)
+        indices = [index for _, index in drawn]
+        return Branches(choices, shape, self.mux.max_terms).at(indices)
 
     @property
     def mode(self) -> Tensor:
@@ -275,9 +277,7 @@ class RulesDistribution(Distribution):
             NotImplementedError: the base has no mode.
         """
         drawn = [factor.mode(self.batch_shape) for factor in self._factors]
-        return self._branches([choice for choice, _ in drawn], self.batch_shape).at(
-            [index for _, index in drawn]
-        )
+        return self._at(drawn, self.batch_shape)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> RulesDistribution:
         """The same distribution for every row of a larger batch."""
@@ -342,7 +342,7 @@ class _Factor:
         columns: its outputs among all D.
         given: the logits of the choice, ``(*batch, K)``; ``None`` for a single term.
         feasible: which terms the inputs leave, ``(*batch, K)``; ``None``: all.
-        laws: of the raw values; a term that reads none is in no law.
+        marginals: of the raw values; a term that reads none is in no marginal.
         dimensions: how many raw values each term reads, ``(K,)``.
         inputs: ``(*batch, I)``.
         functions: torch code of opaque functions.
@@ -352,7 +352,7 @@ class _Factor:
     columns: Tensor
     given: Tensor | None
     feasible: Tensor | None
-    laws: tuple[Law, ...]
+    marginals: tuple[Marginal, ...]
     dimensions: Tensor
     inputs: Tensor | None
     functions: Functions
@@ -360,16 +360,13 @@ class _Factor:
     def without(self, rows: Tensor) -> _Factor:
         """The factor with no term left in these rows."""
         kept = ~rows.unsqueeze(-1)
-        whole = (
-            kept.expand(*rows.shape, len(self.maps))
-            if self.feasible is None
-            else self.feasible & kept
-        )
-        return replace(self, feasible=whole)
+        if self.feasible is None:
+            return replace(self, feasible=kept.expand(*rows.shape, len(self.maps)))
+        return replace(self, feasible=self.feasible & kept)
 
     def batch_shapes(self) -> Iterator[Size]:
         yield from (table.shape[:-1] for table in (self.given, self.feasible) if table is not None)
-        yield from (law.batch_shape for law in self.laws)
+        yield from (marginal.batch_shape for marginal in self.marginals)
 
     # --- density
 
@@ -388,9 +385,9 @@ class _Factor:
 
     def _counted(self, possible: Tensor) -> Tensor:
         """The terms that give x mass: those of the lowest dimension among the possible ones that contain it."""
-        lowest = torch.where(possible, self.dimensions, self.columns.numel() + 1).amin(
-            -1, keepdim=True
-        )
+        beyond = self.columns.numel() + 1
+        dimensions = torch.where(possible, self.dimensions, beyond)
+        lowest = dimensions.amin(-1, keepdim=True)
         return possible & (self.dimensions == lowest)
 
     def _mapped_back(self, x: Tensor, counted: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
@@ -409,12 +406,12 @@ class _Factor:
         return whole.reshape(*counted.shape, z.shape[-1]), log_dets.reshape(counted.shape)
 
     def _base_log_prob(self, z: Tensor, dtype: torch.dtype) -> Tensor:
-        """The log-densities of raw values ``(*batch, K, D_b)`` under the laws of their terms, ``(*batch, K)``."""
+        """The log-densities of raw values ``(*batch, K, D_b)`` under the marginals of their terms, ``(*batch, K)``."""
         density = torch.zeros(z.shape[:-1], dtype=dtype, device=z.device)
-        for law in self.laws:
-            own = z.index_select(-2, law.terms).index_select(-1, law.columns)
-            found = law.log_prob(own.movedim(-2, 0).to(dtype), self.maps.dtype).movedim(0, -1)
-            density = density.index_copy(-1, law.terms, found.to(dtype))
+        for marginal in self.marginals:
+            own = z.index_select(-2, marginal.terms).index_select(-1, marginal.columns)
+            found = marginal.log_prob(own.movedim(-2, 0).to(dtype), self.maps.dtype).movedim(0, -1)
+            density = density.index_copy(-1, marginal.terms, found.to(dtype))
         return density
 
     # --- samples
@@ -426,10 +423,12 @@ class _Factor:
         return replace(choice, raw=self._raw(self._draws(sample_shape, batch), index)), index
 
     def mode(self, batch: Size) -> tuple[Choice, Tensor]:
-        """The most probable term of every row, and the mode of its law."""
+        """The most probable term of every row, and the mode of its marginal."""
         choice = self._choice(batch)
         index = choice.best_index()
-        modes = [(law, self._placed(law, law.mode(batch))) for law in self.laws]
+        modes = [
+            (marginal, self._placed(marginal, marginal.mode(batch))) for marginal in self.marginals
+        ]
         return replace(choice, raw=self._raw(modes, index)), index
 
     def points(self, batch: Size) -> tuple[Tensor, Tensor]:
@@ -439,43 +438,40 @@ class _Factor:
         return choice.log_probs.exp(), every.movedim(-2, 0)
 
     def all_terms(self, sample_shape: Size, batch: Size) -> Choice:
-        """Raw values for all terms; those of the same law share them."""
+        """Raw values for all terms; those of the same marginal share them."""
         choice = self._choice(sample_shape + batch)
         draws = self._draws(sample_shape, batch)
         if len(draws) < 2:
             return replace(choice, raw=draws[0][1]) if draws else choice
-        every = torch.arange(len(self.maps), device=self.columns.device).expand(
-            *choice.raw.shape[:-1], -1
-        )
-        return replace(
-            choice,
-            raw=self._raw([(law, z.unsqueeze(-2)) for law, z in draws], every),
-            per_term=True,
-        )
+        terms = torch.arange(len(self.maps), device=self.columns.device)
+        every = terms.expand(*choice.raw.shape[:-1], -1)
+        per_term = [(marginal, z.unsqueeze(-2)) for marginal, z in draws]
+        return replace(choice, raw=self._raw(per_term, every), per_term=True)
 
     def _choice(self, batch: Size) -> Choice:
         """The choice among the terms for a batch, with raw values 0."""
-        tables = [
-            None if t is None else t.expand(*batch, -1)
-            for t in (self.given, self.feasible, self.inputs)
-        ]
-        given, feasible, inputs = tables
+        given = _expanded(self.given, batch)
+        feasible = _expanded(self.feasible, batch)
+        inputs = _expanded(self.inputs, batch)
         raw = self._zeros(batch)
         return Choice(self.maps, raw, given, self.columns, feasible, inputs, self.functions)
 
-    def _draws(self, sample_shape: Size, batch: Size) -> list[tuple[Law, Tensor]]:
-        return [(law, self._placed(law, law.rsample(sample_shape, batch))) for law in self.laws]
+    def _draws(self, sample_shape: Size, batch: Size) -> list[tuple[Marginal, Tensor]]:
+        return [
+            (marginal, self._placed(marginal, marginal.rsample(sample_shape, batch)))
+            for marginal in self.marginals
+        ]
 
-    def _placed(self, law: Law, z: Tensor) -> Tensor:
-        """Values of a law among all raw values of the block; 0 where its terms read nothing."""
+    def _placed(self, marginal: Marginal, z: Tensor) -> Tensor:
+        """Values of a marginal among all raw values of the block; 0 where its terms read nothing."""
         raw = self._zeros(z.shape[:-1])
-        return raw.index_copy(-1, law.columns, z.to(raw.dtype))
+        return raw.index_copy(-1, marginal.columns, z.to(raw.dtype))
 
-    def _raw(self, values: Sequence[tuple[Law, Tensor]], index: Tensor) -> Tensor:
-        """For each row, or each row and term, the raw values of the law of that term."""
+    def _raw(self, values: Sequence[tuple[Marginal, Tensor]], index: Tensor) -> Tensor:
+        """For each row, or each row and term, the raw values of the marginal of that term."""
         raw = self._zeros(index.shape)
-        for law, z in values:
-            raw = torch.where(torch.isin(index, law.terms).unsqueeze(-1), z, raw)
+        for marginal, z in values:
+            raw = torch.where(torch.isin(index, marginal.terms).unsqueeze(-1), z, raw)
         return raw
 
     def _zeros(self, batch: Size) -> Tensor:
@@ -484,34 +480,33 @@ class _Factor:
         )
 
 
+def _expanded(table: Tensor | None, batch: Size) -> Tensor | None:
+    return None if table is None else table.expand(*batch, -1)
+
+
 def _rows(table: Tensor) -> Tensor:
     """The table with a single batch axis, whatever the number of its batch axes and rows."""
     return table.reshape(table.shape[:-1].numel(), table.shape[-1])
 
 
 def _factors(
-    mux: Multiplexer, base: Any, logits: Tensor | None, inputs: Tensor | None
+    mux: Multiplexer, base: Any, logits: Tensor, inputs: Tensor | None
 ) -> Iterator[_Factor]:
     blocks = list(mux.block_maps())
     sizes = [len(maps) for _, maps in blocks]
     shared = not isinstance(base, Sequence)
-    for (block, maps), bases, given in zip(
-        blocks, bases_of(base, sizes), _logits(logits, sizes), strict=True
-    ):
-        columns = torch.tensor(
-            [mux.compiled.outputs.index(v) for v in block.outputs], device=mux.device
-        )
+    each = zip(blocks, bases_of(base, sizes), _logits(logits, sizes), strict=True)
+    for (block, maps), bases, given in each:
+        own = [mux.compiled.outputs.index(variable) for variable in block.outputs]
+        columns = torch.tensor(own, device=mux.device)
         feasible = None if inputs is None else maps.feasible(inputs, functions=mux.functions)
-        reads = reads_of(maps, columns.numel(), inputs, mux.functions)
-        places, whole = (
-            (columns, mux.out_features)
-            if shared
-            else (torch.arange(columns.numel()), columns.numel())
+        reads = maps.reads(inputs=inputs, functions=mux.functions)
+        places = columns if shared else torch.arange(len(own), device=mux.device)
+        whole = mux.out_features if shared else len(own)
+        marginals = tuple(marginals_of(bases, reads, places, whole))
+        yield _Factor(
+            maps, columns, given, feasible, marginals, reads.sum(-1), inputs, mux.functions
         )
-        laws = tuple(laws_of(bases, reads, places.to(mux.device), whole))
-        if given is None and len(maps) > 1:
-            given = torch.zeros(len(maps), dtype=mux.dtype, device=mux.device)
-        yield _Factor(maps, columns, given, feasible, laws, reads.sum(-1), inputs, mux.functions)
 
 
 def _possible(
@@ -526,11 +521,20 @@ def _possible(
     return factors if lost is None else tuple(factor.without(lost) for factor in factors)
 
 
-def _logits(logits: Tensor | None, sizes: Sequence[int]) -> list[Tensor | None]:
-    """For every block the logits of its choice, if there are any."""
-    if logits is None:
-        return [None] * len(sizes)
-    wanted = [size if size > 1 else 0 for size in sizes]
+def _choices(sizes: Sequence[int]) -> list[int]:
+    """For every block how many logits it has; with a single term there is nothing to choose."""
+    return [size if size > 1 else 0 for size in sizes]
+
+
+def _uniform(mux: Multiplexer) -> Tensor:
+    """Logits with which all terms of a block are equally likely."""
+    sizes = [len(maps) for _, maps in mux.block_maps()]
+    return torch.zeros(sum(_choices(sizes)), dtype=mux.dtype, device=mux.device)
+
+
+def _logits(logits: Tensor, sizes: Sequence[int]) -> list[Tensor | None]:
+    """For every block the logits of its choice, if there is one."""
+    wanted = _choices(sizes)
     if logits.dim() == 0 or logits.shape[-1] != sum(wanted):
         of = " + ".join(str(size) for size in wanted if size) or "there is no choice"
         raise ShapeError(

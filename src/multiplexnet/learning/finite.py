@@ -19,6 +19,7 @@ from torch import Tensor, nn
 
 from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DomainError, ShapeError
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Real, Variable
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.tables import Derived, in_memory
@@ -46,7 +47,7 @@ class FiniteTerms(Derived):
 
     dtype = torch.int64
 
-    def __init__(self, rules: Rules, *, max_terms: int = 4096) -> None:
+    def __init__(self, rules: Rules, *, max_terms: int = MAX_TERMS) -> None:
         super().__init__()
         continuous = [v.name for v in rules.outputs if isinstance(v.domain, Real)]
         if continuous:

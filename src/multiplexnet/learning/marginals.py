@@ -1,8 +1,9 @@
-"""Laws: the distributions of the raw values that terms read.
+"""Marginals: the distribution of just those raw values that a term reads.
 
-A term reads some of the raw values of its block: not those of constants and discrete outputs, and as many as there are
-dimensions where equalities hold. Its law is the marginal of the base over these. Terms with the same base that read the
-same values share one law.
+The base of a :class:`~multiplexnet.learning.distribution.RulesDistribution` is a distribution of all raw values, but a
+term rarely reads them all: constants and discrete outputs read none, and where equalities hold a term reads as many as
+it has dimensions. The density on a term is made from the marginal of the base over the values that the term does read.
+Terms that have the same base and read the same values share one :class:`Marginal`.
 """
 
 from __future__ import annotations
@@ -16,14 +17,12 @@ from torch import Size, Tensor
 from torch.distributions import Independent, MultivariateNormal
 
 from multiplexnet.errors import InputError, ShapeError
-from multiplexnet.transforms.parameters import Functions
-from multiplexnet.transforms.term_maps import TermMaps
 
-__all__ = ["Law", "bases_of", "laws_of", "reads_of"]
+__all__ = ["Marginal", "bases_of", "marginals_of"]
 
 
 @dataclass(frozen=True)
-class Law:
+class Marginal:
     """The distribution of the raw values that some terms of a block read.
 
     Args:
@@ -47,15 +46,18 @@ class Law:
         """The log-density of values ``(*batch, r)``; bases other than univariate ones get them in ``dtype``."""
         if self.picked is None:
             return torch.as_tensor(self.base.log_prob(z.to(dtype)))
-        whole = z.new_zeros(*z.shape[:-1], self.base.batch_shape[-1]).index_copy(-1, self.picked, z)
-        return torch.as_tensor(self.base.log_prob(whole)).index_select(-1, self.picked).sum(-1)
+        every = z.new_zeros(*z.shape[:-1], self.base.batch_shape[-1])
+        every = every.index_copy(-1, self.picked, z)
+        log_probs = torch.as_tensor(self.base.log_prob(every))
+        return self._own(log_probs).sum(-1)
 
     def rsample(self, sample_shape: Size, batch: Size) -> Tensor:
         """Draws, ``(*sample, *batch, r)``, independent in every row of the batch."""
         if not self.batch_shape:
             return self._own(self.base.rsample(sample_shape + batch))
         side_by_side = () if self.picked is None else self.base.batch_shape[-1:]
-        return self._own(self.base.expand(Size([*batch, *side_by_side])).rsample(sample_shape))
+        expanded = self.base.expand(Size([*batch, *side_by_side]))
+        return self._own(expanded.rsample(sample_shape))
 
     def mode(self, batch: Size) -> Tensor:
         """The base's mode, ``(*batch, r)``."""
@@ -69,21 +71,6 @@ class Law:
 
     def _own(self, values: Tensor) -> Tensor:
         return values if self.picked is None else values.index_select(-1, self.picked)
-
-
-def reads_of(maps: TermMaps, width: int, inputs: Tensor | None, functions: Functions) -> Tensor:
-    """Which raw values have an effect in which term, ``(K, width)``: the gradient at some point tells."""
-    number = torch.arange(1, len(maps) * width + 1, dtype=torch.float64, device=maps.boxed.device)
-    point, weight = (
-        wave.reshape(len(maps), width) for wave in (number.cos(), (1.7 * number).sin())
-    )
-    with torch.enable_grad():
-        raw = point.to(maps.dtype).requires_grad_()
-        batch = () if inputs is None else inputs.shape[:-1]
-        known = None if inputs is None else inputs.detach()
-        x = maps(raw.expand(*batch, *raw.shape), inputs=known, functions=functions, per_term=True)
-        (gradient,) = torch.autograd.grad((x.double() * weight).sum(), raw)
-    return gradient != 0
 
 
 def bases_of(base: Any, sizes: Sequence[int]) -> list[list[Any]]:
@@ -100,9 +87,7 @@ def bases_of(base: Any, sizes: Sequence[int]) -> list[list[Any]]:
             f"found {len(bases)} bases; give one, or one for each of the {count} terms"
         )
     for one in bases:
-        if not (hasattr(one, "log_prob") and hasattr(one, "rsample")) or not getattr(
-            one, "has_rsample", True
-        ):
+        if not _can_be_base(one):
             raise InputError(
                 f"a base needs log_prob and rsample; {type(one).__name__} has not both"
             )
@@ -110,8 +95,15 @@ def bases_of(base: Any, sizes: Sequence[int]) -> list[list[Any]]:
     return [[next(rest) for _ in range(size)] for size in sizes]
 
 
-def laws_of(bases: Sequence[Any], reads: Tensor, places: Tensor, whole: int) -> Iterator[Law]:
-    """The laws of a block; a term that reads nothing has none.
+def _can_be_base(base: Any) -> bool:
+    has_both = hasattr(base, "log_prob") and hasattr(base, "rsample")
+    return has_both and bool(getattr(base, "has_rsample", True))
+
+
+def marginals_of(
+    bases: Sequence[Any], reads: Tensor, places: Tensor, whole: int
+) -> Iterator[Marginal]:
+    """The marginals of a block; a term that reads nothing has none.
 
     Args:
         bases: one per term.
@@ -125,25 +117,22 @@ def laws_of(bases: Sequence[Any], reads: Tensor, places: Tensor, whole: int) -> 
     groups: dict[tuple[int, tuple[bool, ...]], list[int]] = {}
     for k, row in enumerate(reads.tolist()):
         if any(row):
-            groups.setdefault((id(bases[k]), tuple(row)), []).append(k)
+            key = (id(bases[k]), tuple(row))
+            groups.setdefault(key, []).append(k)
     for (_, row), terms in groups.items():
         columns = torch.tensor([j for j, read in enumerate(row) if read], device=reads.device)
         base, picked = _marginal(bases[terms[0]], places[columns], whole)
-        yield Law(base, torch.tensor(terms, device=reads.device), columns, picked)
+        yield Marginal(base, torch.tensor(terms, device=reads.device), columns, picked)
 
 
 def _marginal(base: Any, wanted: Tensor, whole: int) -> tuple[Any, Tensor | None]:
-    """The distribution of some of the raw values, as ``base`` and ``picked`` of a law."""
+    """The distribution of some of the raw values, as ``base`` and ``picked`` of a marginal."""
     if not hasattr(base, "event_shape"):  # any object with the two methods
         return base, None
     count = wanted.numel()
     shape = tuple(base.event_shape)
     name = type(base).__name__
-    if (
-        isinstance(base, Independent)
-        and base.reinterpreted_batch_ndims == 1
-        and not base.base_dist.event_shape
-    ):
+    if _is_side_by_side(base):
         return _marginal(base.base_dist, wanted, whole)
     if not shape:
         base = base if base.batch_shape else base.expand(Size([whole]))
@@ -167,3 +156,10 @@ def _marginal(base: Any, wanted: Tensor, whole: int) -> tuple[Any, Tensor | None
         f"a term reads {count} of {whole} raw values, and the marginal of {name} over them is not known: give "
         "Independent univariate distributions, a MultivariateNormal, or one base per term over what the term reads"
     )
+
+
+def _is_side_by_side(base: Any) -> bool:
+    """Whether the base is ``Independent`` over univariate distributions."""
+    if not isinstance(base, Independent):
+        return False
+    return base.reinterpreted_batch_ndims == 1 and not base.base_dist.event_shape

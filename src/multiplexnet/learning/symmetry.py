@@ -17,6 +17,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Bool, Category, Variable
 from multiplexnet.learning.finite import FiniteTerms, sharing
 from multiplexnet.rules import Rules
@@ -86,7 +87,7 @@ class Symmetries:
 
 
 def symmetries(
-    rules: Rules, *, classifier: Sequence[str] | None = None, max_terms: int = 4096
+    rules: Rules, *, classifier: Sequence[str] | None = None, max_terms: int = MAX_TERMS
 ) -> Symmetries:
     """The relabellings that leave the set of obeying assignments unchanged.
 

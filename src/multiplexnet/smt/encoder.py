@@ -27,21 +27,25 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Max,
+    Node,
     Not,
     Or,
     Real,
-    Relation,
     Specification,
     Symbol,
     Variable,
-    _children,
+    compare,
+    ends,
+    inside_out,
 )
 
 __all__ = [
+    "COMPARE",
     "Encoder",
     "constant_z3",
     "domain_z3",
     "input_range_z3",
+    "joined",
     "number_z3",
     "specification_z3",
     "to_z3",
@@ -88,22 +92,27 @@ def _comparison(
     make: Callable[[Any, Any, Any], Any],
 ) -> Callable[[z3.ArithRef, z3.ArithRef], z3.BoolRef]:
     """``left ? right`` by z3's own constructor: the operators of z3's Python classes turn numbers to the left."""
-    return lambda left, right: z3.BoolRef(
-        make(left.ctx_ref(), left.as_ast(), right.as_ast()), left.ctx
-    )
+
+    def compared(left: z3.ArithRef, right: z3.ArithRef) -> z3.BoolRef:
+        atom = make(left.ctx_ref(), left.as_ast(), right.as_ast())
+        return z3.BoolRef(atom, left.ctx)
+
+    return compared
 
 
 _at_most = _comparison(z3.Z3_mk_le)
 _at_least = _comparison(z3.Z3_mk_ge)
 _equal = _comparison(z3.Z3_mk_eq)
-_COMPARE = {"<=": _at_most, "<": _comparison(z3.Z3_mk_lt), "==": _equal}
+COMPARE = {"<=": _at_most, "<": _comparison(z3.Z3_mk_lt), "==": _equal}
 _COMPARE_TURNED = {"<=": _at_least, "<": _comparison(z3.Z3_mk_gt), "==": _equal}
 
 
-def _of_many(make: Callable[[Any, int, Any], Any], parts: Sequence[z3.ArithRef]) -> z3.ArithRef:
+def joined(make: Callable[[Any, int, Any], Any], parts: Sequence[z3.ArithRef]) -> z3.ArithRef:
     """A sum or product of parts of one sort; z3's Python operators would check and convert each part again."""
-    asts = (z3.Ast * len(parts))(*(part.as_ast() for part in parts))
-    return z3.ArithRef(make(parts[0].ctx_ref(), len(parts), asts), parts[0].ctx)
+    first = parts[0]
+    asts = [part.as_ast() for part in parts]
+    array = (z3.Ast * len(asts))(*asts)
+    return z3.ArithRef(make(first.ctx_ref(), len(asts), array), first.ctx)
 
 
 class Encoder:
@@ -114,9 +123,7 @@ class Encoder:
 
     def __init__(self, context: z3.Context | None = None) -> None:
         self.context = context
-        self._written: dict[
-            int, tuple[Formula | Symbol, z3.ExprRef]
-        ] = {}  # holds the part, so that its id stays taken
+        self._written: dict[int, tuple[Node, z3.ExprRef]] = {}
         self._reals: set[int] = set()  # the ids of the symbols among them that are no integers
         self._constants: dict[Variable, z3.ExprRef] = {}
         self._numbers: dict[tuple[Fraction, bool], z3.ArithRef] = {}
@@ -143,24 +150,16 @@ class Encoder:
             self._numbers[key] = make(str(number), self.context)
         return self._numbers[key]
 
-    def _walk(self, root: Formula | Symbol) -> Any:
-        """Writes the parts of ``root`` before ``root`` itself, from a stack of its own."""
-        stack: list[Formula | Symbol] = [root]
-        while stack:
-            node = stack[-1]
-            if id(node) not in self._written:
-                missing = [child for child in _children(node) if id(child) not in self._written]
-                if missing:
-                    stack.extend(missing)
-                    continue
-                written = self._WRITE[type(node)](self, node)
-                self._written[id(node)] = node, written
-                if z3.is_real(written):
-                    self._reals.add(id(node))
-            stack.pop()
+    def _walk(self, root: Node) -> Any:
+        """Writes the parts of ``root`` before ``root`` itself."""
+        for node in inside_out(root, self._written):
+            written = self._WRITE[type(node)](self, node)
+            self._written[id(node)] = node, written
+            if z3.is_real(written):
+                self._reals.add(id(node))
         return self._done(root)
 
-    def _done(self, node: Formula | Symbol) -> Any:
+    def _done(self, node: Node) -> Any:
         return self._written[id(node)][1]
 
     # one writer for each kind of node; the parts of the node are written already
@@ -169,11 +168,13 @@ class Encoder:
         """``Σ c·s relation number``, turned so that the first coefficient is positive."""
         linear = atom.linear
         if not linear.summands:
-            return z3.BoolVal(_compare(linear.constant, atom.relation), self.context)
-        (first, coefficient), *others = linear.summands
-        if isinstance(first, Variable) and isinstance(first.domain, Bool) and not others:
-            truth = [_compare(linear.constant + coefficient * b, atom.relation) for b in (0, 1)]
-            return self._truth(self.constant(first), *truth)
+            return z3.BoolVal(compare(linear.constant, atom.relation), self.context)
+        first, coefficient = linear.summands[0]
+        is_single = len(linear.summands) == 1
+        if is_single and isinstance(first, Variable) and isinstance(first.domain, Bool):
+            if_off = compare(linear.constant, atom.relation)
+            if_on = compare(linear.constant + coefficient, atom.relation)
+            return self._truth(self.constant(first), if_off, if_on)
         turned = coefficient < 0
         scale = -1 if turned else 1
         integer = not any(id(symbol) in self._reals for symbol, _ in linear.summands)
@@ -181,7 +182,8 @@ class Encoder:
             scale *= lcm(*(c.denominator for _, c in linear.summands), linear.constant.denominator)
         left = self._sum(linear.summands, Fraction(0), scale=scale, integer=integer)
         right = self.number(-linear.constant * scale, integer=integer)
-        return (_COMPARE_TURNED if turned else _COMPARE)[atom.relation](left, right)
+        compared = _COMPARE_TURNED[atom.relation] if turned else COMPARE[atom.relation]
+        return compared(left, right)
 
     def _truth(self, constant: z3.BoolRef, if_off: bool, if_on: bool) -> z3.BoolRef:
         """The Boolean condition that is ``if_off`` where the constant is false and ``if_on`` where it is true."""
@@ -190,23 +192,24 @@ class Encoder:
         return constant if if_on else z3.Not(constant)
 
     def _linear(self, linear: Linear) -> z3.ArithRef:
-        integer = all(id(s) not in self._reals and c.denominator == 1 for s, c in linear.summands)
-        return self._sum(
-            linear.summands, linear.constant, integer=integer and linear.constant.denominator == 1
-        )
+        integer = linear.constant.denominator == 1
+        for symbol, c in linear.summands:
+            if id(symbol) in self._reals or c.denominator != 1:
+                integer = False
+        return self._sum(linear.summands, linear.constant, integer=integer)
 
     def _sum(
         self,
-        terms: Iterable[tuple[Symbol, Fraction]],
+        summands: Iterable[tuple[Symbol, Fraction]],
         constant: Fraction,
         *,
         scale: int = 1,
         integer: bool,
     ) -> z3.ArithRef:
-        parts = [self._multiple(symbol, c * scale, integer=integer) for symbol, c in terms]
+        parts = [self._multiple(symbol, c * scale, integer=integer) for symbol, c in summands]
         if constant or not parts:
             parts.append(self.number(constant, integer=integer))
-        return parts[0] if len(parts) == 1 else _of_many(z3.Z3_mk_add, parts)
+        return parts[0] if len(parts) == 1 else joined(z3.Z3_mk_add, parts)
 
     def _multiple(self, symbol: Symbol, factor: Fraction, *, integer: bool) -> z3.ArithRef:
         key = id(symbol), factor, integer
@@ -215,7 +218,9 @@ class Encoder:
             if not integer and id(symbol) not in self._reals:
                 part = _as_real(part)
             number = self.number(factor, integer=integer)
-            self._multiples[key] = part if factor == 1 else _of_many(z3.Z3_mk_mul, [number, part])
+            if factor != 1:
+                part = joined(z3.Z3_mk_mul, [number, part])
+            self._multiples[key] = part
         return self._multiples[key]
 
     def _variable(self, variable: Variable) -> z3.ArithRef:
@@ -238,8 +243,10 @@ class Encoder:
         return largest
 
     def _ite(self, ite: Ite) -> z3.ArithRef:
-        then, otherwise = _same_sort([self._linear(ite.then), self._linear(ite.otherwise)])
-        return z3.If(self._done(ite.condition), then, otherwise)
+        condition = self._done(ite.condition)
+        sides = [self._linear(ite.then), self._linear(ite.otherwise)]
+        then, otherwise = _same_sort(sides)
+        return z3.If(condition, then, otherwise)
 
     def _not(self, node: Not) -> z3.BoolRef:
         return z3.Not(self._done(node.argument))
@@ -268,10 +275,6 @@ class Encoder:
     }
 
 
-def _compare(number: Fraction, relation: Relation) -> bool:
-    return number <= 0 if relation == "<=" else number < 0 if relation == "<" else number == 0
-
-
 def _as_real(expression: z3.ArithRef) -> z3.ArithRef:
     return z3.ToReal(expression) if expression.is_int() else expression
 
@@ -297,10 +300,12 @@ def domain_z3(
     """
     bounds = []
     for variable in variables:
-        if not isinstance(variable.domain, Real | Bool):
-            constant = constant_z3(variable, context=context)
-            values = variable.domain.values
-            bounds += [constant >= values.start, constant <= values.stop - 1]
+        if isinstance(variable.domain, Real | Bool):
+            continue
+        lower, upper = ends(variable.domain)
+        constant = constant_z3(variable, context=context)
+        bounds.append(constant >= int(lower))
+        bounds.append(constant <= int(upper))
     return bounds
 
 
@@ -315,15 +320,13 @@ def input_range_z3(
     """
     bounds = []
     for variable in variables:
-        if isinstance(variable.domain, Real) and (variable.domain.lower, variable.domain.upper) != (
-            None,
-            None,
-        ):
+        if not isinstance(variable.domain, Real):
+            continue
+        lower, upper = ends(variable.domain)
+        if lower is not None:
             constant = constant_z3(variable, context=context)
-            if variable.domain.lower is not None:
-                bounds.append(
-                    _at_least(constant, number_z3(variable.domain.lower, context=context))
-                )
-            if variable.domain.upper is not None:
-                bounds.append(_at_most(constant, number_z3(variable.domain.upper, context=context)))
+            bounds.append(_at_least(constant, number_z3(lower, context=context)))
+        if upper is not None:
+            constant = constant_z3(variable, context=context)
+            bounds.append(_at_most(constant, number_z3(upper, context=context)))
     return bounds

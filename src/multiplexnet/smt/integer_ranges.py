@@ -47,7 +47,7 @@ def integer_ranges(
     sides = {name: _Sides(name, *bounds) for name, bounds in known.items()}
     for atom in _outer_atoms(formulas):
         _narrow(sides, atom)
-    if any(s.lower is None or s.upper is None for s in sides.values()):
+    if any(s.is_open for s in sides.values()):
         _ask_z3(list(sides.values()), expressions)
     return {name: s.range() for name, s in sides.items()}
 
@@ -61,10 +61,16 @@ class _Sides:
     upper: Fraction | int | None
 
     def at_least(self, bound: Fraction | int) -> None:
-        self.lower = bound if self.lower is None else max(self.lower, bound)
+        if self.lower is None or self.lower < bound:
+            self.lower = bound
 
     def at_most(self, bound: Fraction | int) -> None:
-        self.upper = bound if self.upper is None else min(self.upper, bound)
+        if self.upper is None or bound < self.upper:
+            self.upper = bound
+
+    @property
+    def is_open(self) -> bool:
+        return self.lower is None or self.upper is None
 
     def known_z3(self, context: z3.Context) -> Iterator[z3.BoolRef]:
         if self.lower is not None:
@@ -116,25 +122,36 @@ def _narrow(sides: Mapping[str, _Sides], atom: Atom) -> None:
 
 def _last(bound: Fraction, relation: Relation) -> int:
     """The last integer up to the bound, or below it if the relation is strict."""
-    return math.ceil(bound) - 1 if relation == "<" else math.floor(bound)
+    if relation == "<":
+        return math.ceil(bound) - 1
+    return math.floor(bound)
 
 
 def _ask_z3(sides: Sequence[_Sides], expressions: Sequence[z3.BoolRef]) -> None:
     context = expressions[0].ctx if expressions else z3.main_ctx()
     optimize = z3.Optimize(ctx=context)
     optimize.set(priority="box", timeout=SECONDS * 1000)
-    optimize.add(*expressions, *(bound for s in sides for bound in s.known_z3(context)))
-    open_sides = [s for s in sides if s.lower is None or s.upper is None]
+    optimize.add(*expressions)
+    for s in sides:
+        optimize.add(*s.known_z3(context))
+    open_sides = [s for s in sides if s.is_open]
     constants = [z3.Int(s.name, context) for s in open_sides]
     least = [optimize.minimize(c) for c in constants]
     most = [optimize.maximize(c) for c in constants]
     answer = optimize.check()
     for s, low, high in zip(open_sides, least, most, strict=True):
-        if answer == z3.unsat:  # any wide range will do: the rules contradict each other without it
-            s.lower = s.lower if s.lower is not None else (s.upper or 0) - WIDEST // 2
-            s.upper = s.upper if s.upper is not None else s.lower + WIDEST // 2
+        if answer == z3.unsat:
+            _widen(s)
         elif answer == z3.sat:
             _settle(s, low.value(), high.value())
+
+
+def _widen(sides: _Sides) -> None:
+    """Any wide range will do where the rules contradict each other without it."""
+    if sides.lower is None:
+        sides.lower = (sides.upper or 0) - WIDEST // 2
+    if sides.upper is None:
+        sides.upper = sides.lower + WIDEST // 2
 
 
 def _settle(sides: _Sides, low: z3.ArithRef, high: z3.ArithRef) -> None:

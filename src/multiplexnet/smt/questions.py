@@ -76,7 +76,9 @@ def satisfiable(
     named = _together(variables, [formula])
     encoder, solver = _solver(named)
     solver.add(encoder.formula(formula))
-    return model_point(solver.model(), named) if decided(solver, deadline) else None
+    if not decided(solver, deadline):
+        return None
+    return model_point(solver.model(), named)
 
 
 def implies(premise: Formula, conclusion: Formula, variables: Iterable[Variable] = ()) -> bool:
@@ -88,7 +90,8 @@ def implies(premise: Formula, conclusion: Formula, variables: Iterable[Variable]
         >>> implies(Atom(x - 1, "<="), Atom(x - 2, "<")), implies(Atom(x - 2, "<"), Atom(x - 1, "<="))
         (True, False)
     """
-    return satisfiable(conjunction([premise, negation(conclusion)]), variables) is None
+    exception = conjunction([premise, negation(conclusion)])
+    return satisfiable(exception, variables) is None
 
 
 def equivalent(left: Formula, right: Formula, variables: Iterable[Variable] = ()) -> bool:
@@ -105,10 +108,12 @@ def equivalent(left: Formula, right: Formula, variables: Iterable[Variable] = ()
 
 def model_point(model: z3.ModelRef, variables: Iterable[Variable]) -> dict[Variable, Fraction]:
     """The exact values that a z3 model gives to the variables; what the model leaves open gets z3's default."""
-    return {
-        v: _number(model.eval(constant_z3(v, context=model.ctx), model_completion=True))
-        for v in variables
-    }
+    point = {}
+    for variable in variables:
+        constant = constant_z3(variable, context=model.ctx)
+        numeral = model.eval(constant, model_completion=True)
+        point[variable] = _number(numeral)
+    return point
 
 
 def _number(numeral: z3.ExprRef) -> Fraction:
@@ -119,13 +124,15 @@ def _number(numeral: z3.ExprRef) -> Fraction:
 
 def _together(variables: Iterable[Variable], formulas: Iterable[Formula]) -> list[Variable]:
     """The given variables, then those of the formulas that are not among them."""
-    return list(dict.fromkeys([*variables, *variables_of(And(tuple(formulas)))]))
+    mentioned = variables_of(And(tuple(formulas)))
+    return list(dict.fromkeys([*variables, *mentioned]))
 
 
 def _solver(variables: Sequence[Variable]) -> tuple[Encoder, z3.Solver]:
     context = z3.Context()
     solver = z3.Solver(ctx=context)
-    solver.add(*domain_z3(variables, context=context), *input_range_z3(variables, context=context))
+    solver.add(*domain_z3(variables, context=context))
+    solver.add(*input_range_z3(variables, context=context))
     return Encoder(context), solver
 
 
@@ -156,7 +163,10 @@ def unsat_core(
     """
     search = _CoreSearch(formulas, _together(variables, formulas), deadline)
     core = search.first()
-    return sorted(search.smaller(search.shrunk(core)) if core else core)
+    if not core:
+        return []
+    minimal = search.shrunk(core)
+    return sorted(search.smaller(minimal))
 
 
 class _CoreSearch:
@@ -184,7 +194,10 @@ class _CoreSearch:
         return [self.positions[switch.get_id()] for switch in self.solver.unsat_core()]
 
     def first(self) -> list[int]:
-        return [] if self.is_sat(range(len(self.switches))) else self.core()
+        everything = range(len(self.switches))
+        if self.is_sat(everything):
+            return []
+        return self.core()
 
     def shrunk(self, core: list[int]) -> list[int]:
         """A part of the core in which every member is needed."""
@@ -227,11 +240,11 @@ class _CoreSearch:
     def _false_now(self) -> list[int]:
         """The formulas that do not hold in the model of the last check."""
         model = self.solver.model()
-        return [
-            i
-            for i, f in enumerate(self.formulas)
-            if not z3.is_true(model.eval(f, model_completion=True))
-        ]
+        found = []
+        for i, formula in enumerate(self.formulas):
+            if not z3.is_true(model.eval(formula, model_completion=True)):
+                found.append(i)
+        return found
 
 
 class _HittingSets:

@@ -8,7 +8,7 @@ Where a call is made thousands of times it is z3's raw one; the Python wrappers 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from ctypes import byref, c_longlong
 from fractions import Fraction
 from functools import cached_property
@@ -18,7 +18,18 @@ import z3
 
 from multiplexnet.errors import SolverGaveUp
 from multiplexnet.exact.deadline import NEVER, Deadline
-from multiplexnet.language.formula import And, Atom, Formula, Linear, Or, Symbol, Variable
+from multiplexnet.language.formula import (
+    And,
+    Atom,
+    Formula,
+    Linear,
+    Or,
+    Real,
+    Symbol,
+    Variable,
+    ends,
+)
+from multiplexnet.smt.encoder import COMPARE, joined
 
 __all__ = ["Model", "Questions", "Sandbox", "decided"]
 
@@ -42,13 +53,17 @@ def _unanswered(solver: Any, deadline: Deadline) -> BaseException:
     """Why a question without a limit of work has no answer; raises if it is the time."""
     deadline.check()
     reason = solver.reason_unknown()
-    return (
-        KeyboardInterrupt() if "cancel" in reason or "interrupt" in reason else SolverGaveUp(reason)
-    )
+    if "cancel" in reason or "interrupt" in reason:
+        return KeyboardInterrupt()
+    return SolverGaveUp(reason)
 
 
 class Sandbox:
     """Formulas in normal form as z3 expressions of one private context; opaque applications are plain reals there.
+
+    It does not write with :class:`~multiplexnet.smt.encoder.Encoder`, which keeps names, turns comparisons round,
+    leaves factors of one out and calculates in integers where it can. From such expressions z3 would find other terms,
+    or the same ones in another order, and what the logits of a layer mean must not change.
 
     Args:
         deadline: when its solvers give up.
@@ -72,9 +87,8 @@ class Sandbox:
 
     def questions(self, known: Iterable[Formula] = (), *, work: int | None = None) -> Questions:
         """A solver that knows the given formulas (see :class:`Questions`)."""
-        return Questions(
-            self.formula, self.solver(*map(self.formula, known)), work=work, deadline=self.deadline
-        )
+        solver = self.solver(*map(self.formula, known))
+        return Questions(self.formula, solver, work=work, deadline=self.deadline)
 
     def decided(self, solver: Any) -> bool:
         """Whether all that the solver knows can hold (see :func:`decided`)."""
@@ -82,8 +96,10 @@ class Sandbox:
 
     def symbol(self, symbol: Symbol) -> Any:
         if symbol not in self._symbols:
-            make = z3.Int if isinstance(symbol, Variable) and symbol.is_discrete else z3.Real
-            self._symbols[symbol] = make(f"v{len(self._symbols)}", self.context)
+            is_whole = isinstance(symbol, Variable) and symbol.is_discrete
+            make = z3.Int if is_whole else z3.Real
+            name = f"v{len(self._symbols)}"
+            self._symbols[symbol] = make(name, self.context)
         return self._symbols[symbol]
 
     def formula(self, formula: Formula) -> Any:
@@ -93,16 +109,18 @@ class Sandbox:
 
     def domain(self, variable: Variable) -> Any:
         """The bounds of a discrete variable."""
+        if isinstance(variable.domain, Real):
+            raise TypeError(f"not discrete: {variable!r}")
+        lower, upper = ends(variable.domain)
         constant = self.symbol(variable)
-        values = variable.domain.values  # type: ignore[union-attr]
-        return z3.And(constant >= values[0], constant <= values[-1])
+        return z3.And(constant >= int(lower), constant <= int(upper))
 
     def absent(self, atoms: Iterable[Atom]) -> Any:
         """That not all of the atoms hold."""
         asts = [self._negated(atom).as_ast() for atom in atoms]
-        return z3.BoolRef(
-            z3.Z3_mk_or(self.context.ref(), len(asts), (z3.Ast * len(asts))(*asts)), self.context
-        )
+        array = (z3.Ast * len(asts))(*asts)
+        disjunction = z3.Z3_mk_or(self.context.ref(), len(asts), array)
+        return z3.BoolRef(disjunction, self.context)
 
     def _negated(self, atom: Atom) -> Any:
         if atom not in self._negations:
@@ -112,16 +130,13 @@ class Sandbox:
     def _encoded(self, formula: Formula) -> Any:
         match formula:
             case Atom(linear, relation):
-                return self._compared(self._sum(linear), relation, self._number(-linear.constant))
+                bound = self._number(-linear.constant)
+                return COMPARE[relation](self._sum(linear), bound)
             case And(arguments):
                 return z3.And([z3.BoolVal(True, self.context), *map(self.formula, arguments)])
             case Or(arguments):
                 return z3.Or([z3.BoolVal(False, self.context), *map(self.formula, arguments)])
         raise TypeError(f"not in normal form: {formula!r}")
-
-    def _compared(self, left: Any, relation: str, right: Any) -> Any:
-        make = {"<=": z3.Z3_mk_le, "<": z3.Z3_mk_lt, "==": z3.Z3_mk_eq}[relation]
-        return z3.BoolRef(make(self.context.ref(), left.as_ast(), right.as_ast()), self.context)
 
     def _number(self, number: Fraction) -> Any:
         if number not in self._numbers:
@@ -129,15 +144,13 @@ class Sandbox:
         return self._numbers[number]
 
     def _sum(self, linear: Linear) -> Any:
-        parts = [
-            self._joined(z3.Z3_mk_mul, [self._number(c), self._real(symbol)])
-            for symbol, c in linear.summands
-        ]
-        return parts[0] if len(parts) == 1 else self._joined(z3.Z3_mk_add, parts)
-
-    def _joined(self, make: Callable[[Any, int, Any], Any], parts: Sequence[Any]) -> Any:
-        asts = (z3.Ast * len(parts))(*(part.as_ast() for part in parts))
-        return z3.ArithRef(make(self.context.ref(), len(parts), asts), self.context)
+        products = []
+        for symbol, c in linear.summands:
+            factors = [self._number(c), self._real(symbol)]
+            products.append(joined(z3.Z3_mk_mul, factors))
+        if len(products) == 1:
+            return products[0]
+        return joined(z3.Z3_mk_add, products)
 
     def _real(self, symbol: Symbol) -> Any:
         constant = self.symbol(symbol)
@@ -160,10 +173,12 @@ class Model:
     def number(self, symbol: Symbol) -> Fraction:
         """The exact value of a symbol."""
         value = self._value(self._sandbox.symbol(symbol))
-        if z3.Z3_get_numeral_small(
-            self._context, value, byref(self._parts[0]), byref(self._parts[1])
-        ):
-            return Fraction(self._parts[0].value, self._parts[1].value)
+        numerator, denominator = self._parts
+        is_small = z3.Z3_get_numeral_small(
+            self._context, value, byref(numerator), byref(denominator)
+        )
+        if is_small:
+            return Fraction(numerator.value, denominator.value)
         return Fraction(z3.Z3_get_numeral_string(self._context, value))
 
     def point(self, symbols: Iterable[Symbol]) -> dict[Symbol, Fraction]:
@@ -200,9 +215,8 @@ class Questions:
         self._is_limited = work is not None
         if work is not None:
             solver.set("rlimit", work)
-            solver.set(
-                "ctrl_c", False
-            )  # or z3 takes Ctrl-C for the end of the work; Python sees it a moment later
+            # or z3 takes Ctrl-C for the end of the work; Python sees it a moment later
+            solver.set("ctrl_c", False)
 
     def switch(self, formula: Formula) -> Any:
         """A Boolean constant (z3's own handle) that, when assumed, makes the formula hold."""

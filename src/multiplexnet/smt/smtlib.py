@@ -22,6 +22,7 @@ from multiplexnet.language.formula import (
     Real,
     Specification,
     Variable,
+    ends,
     symbols,
 )
 from multiplexnet.smt.encoder import Encoder
@@ -324,27 +325,27 @@ def to_smtlib(specification: Specification) -> str:
 
 
 def _range(variable: Variable, encoder: Encoder) -> str:
-    lower, upper = _ends(variable)
-    return f"(assert (<= {z3.IntVal(lower).sexpr()} {encoder.constant(variable).sexpr()} {z3.IntVal(upper).sexpr()}))"
+    lower, upper = ends(variable.domain)
+    least = z3.IntVal(str(lower)).sexpr()
+    most = z3.IntVal(str(upper)).sexpr()
+    return f"(assert (<= {least} {encoder.constant(variable).sexpr()} {most}))"
 
 
 def _info(inputs: Sequence[Variable], encoder: Encoder) -> str:
     named = []
     for variable in inputs:
-        ends = ["" if end is None else str(end) for end in _ends(variable)]
-        named.append(
-            encoder.constant(variable).sexpr() + (f"[{', '.join(ends)}]" if any(ends) else "")
-        )
+        named.append(encoder.constant(variable).sexpr() + _range_info(variable))
     return f'(set-info :inputs "{" ".join(named)}")'
 
 
-def _ends(variable: Variable) -> tuple[Fraction | int | None, Fraction | int | None]:
-    match variable.domain:
-        case Real(lower, upper):
-            return lower, upper
-        case Bool():
-            return None, None
-    return variable.domain.values.start, variable.domain.values.stop - 1
+def _range_info(variable: Variable) -> str:
+    """``[0, 100]`` behind the name of an input; an end that is not there is left out."""
+    lower, upper = ends(variable.domain)
+    if isinstance(variable.domain, Bool) or (lower is None and upper is None):
+        return ""
+    least = "" if lower is None else str(lower)
+    most = "" if upper is None else str(upper)
+    return f"[{least}, {most}]"
 
 
 def _arities(specification: Specification) -> dict[str, int]:

@@ -7,7 +7,7 @@ arrays, products of variables …) is refused with the expression and what to do
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from fractions import Fraction
 from functools import reduce
 from itertools import combinations
@@ -30,6 +30,7 @@ from multiplexnet.language.formula import (
     Max,
     Real,
     Relation,
+    Symbol,
     Variable,
     conjunction,
     disjunction,
@@ -285,13 +286,16 @@ def _switched(condition: Formula, then: Linear, otherwise: Linear) -> Linear:
     return Linear.of(Ite(condition, then, otherwise))
 
 
-def _sum(node: z3.ExprRef, parts: list[Any]) -> Linear:
+def _sum(node: z3.ExprRef, parts: Sequence[Linear]) -> Linear:
     if len(parts) == 2:
-        return parts[0] + parts[1]  # type: ignore[no-any-return]
-    coefficients: dict[Any, Fraction] = {}
-    for symbol, coefficient in (term for part in parts for term in part.terms):
-        coefficients[symbol] = coefficients.get(symbol, Fraction(0)) + coefficient
-    return Linear.total(coefficients, sum((part.constant for part in parts), Fraction(0)))
+        return parts[0] + parts[1]
+    coefficients: dict[Symbol, Fraction] = {}
+    constant = Fraction(0)
+    for part in parts:
+        constant += part.constant
+        for symbol, coefficient in part.summands:
+            coefficients[symbol] = coefficients.get(symbol, Fraction(0)) + coefficient
+    return Linear.total(coefficients, constant)
 
 
 def _difference(node: z3.ExprRef, parts: list[Any]) -> Linear:

@@ -19,7 +19,7 @@ from scipy.optimize import linprog
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import PlotError
 from multiplexnet.language.formula import Atom, Linear, Symbol, Variable
-from multiplexnet.verdicts.columns import nearest
+from multiplexnet.verdicts.columns import to_float64
 
 __all__ = ["Edge", "Frame", "Region", "frame_of", "is_attained", "outline", "regions"]
 
@@ -142,9 +142,9 @@ def _matrix(rows: Sequence[Atom], names: Sequence[Variable]) -> tuple[Floats, Fl
     matrix = np.zeros((len(rows), len(names)))
     right = np.zeros(len(rows))
     for i, row in enumerate(rows):
-        right[i] = nearest(-row.linear.constant)
+        right[i] = to_float64(-row.linear.constant)
         for j, variable in enumerate(names):
-            matrix[i, j] = nearest(row.linear.coefficient(variable))
+            matrix[i, j] = to_float64(row.linear.coefficient(variable))
     return _of_length_one(matrix, right)
 
 

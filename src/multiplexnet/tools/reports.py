@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
@@ -10,10 +10,17 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from multiplexnet.compiler.explanation_text import (
+    counted,
+    findings,
+    interval_text,
+    readable_number,
+    summary,
+    term_text,
+)
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.language.formula import Category, Rule, Specification, Variable
 from multiplexnet.language.text import declaration_text, formula_text, number_text
-from multiplexnet.verdicts.columns import nearest
 
 if TYPE_CHECKING:
     from multiplexnet.compiler.diagnose import Explanation, Range, TermShape
@@ -23,7 +30,7 @@ __all__ = ["check_json", "check_text", "explain_json", "explain_text"]
 
 SHOWN_TERMS = 50  # of a block, unless all are asked for
 STEP_FORMAT = "float32"  # torch's own, for which the steps of outputs in equalities are told
-LONGEST_NUMBER = 24  # characters of an exact number before it is rounded for reading
+_STYLES = {"wrong": "red", "superfluous": "yellow", "proved": "green", "known": ""}
 Json = dict[str, Any]
 
 
@@ -35,12 +42,7 @@ def _number(number: Fraction | float) -> str:
 
 
 def _readable(number: Fraction | float) -> str:
-    text = _number(number)
-    return text if len(text) <= LONGEST_NUMBER else f"≈ {nearest(number):.6g}"
-
-
-def _counted(count: int, noun: str) -> str:
-    return f"{count:,} {noun}" if count == 1 else f"{count:,} {noun}s"
+    return "∞" if isinstance(number, float) else readable_number(number)
 
 
 def _domain(variable: Variable) -> str:
@@ -119,7 +121,7 @@ def _verdict(report: TableReport) -> Text:
             f"{report.table}: the table has a header and no rows, so nothing breaks the rules.",
             style="yellow",
         )
-    head = f"{report.table}: {_counted(report.rows, 'row')} checked in {report.seconds:.1f} s, "
+    head = f"{report.table}: {counted(report.rows, 'row')} checked in {report.seconds:.1f} s, "
     if report.all_obey:
         return Text.assemble(head, ("all obey the rules.", "green"))
     failed = report.rows - report.obeying
@@ -218,16 +220,14 @@ def _rules_json(rules: Iterable[Rule]) -> list[Json]:
 
 
 def _point_json(point: Iterable[tuple[Variable, Fraction]]) -> dict[str, str]:
-    return {variable.name: _value(variable, number, number_text) for variable, number in point}
+    return {variable.name: _value(variable, number) for variable, number in point}
 
 
-def _value(variable: Variable, number: Fraction, text: Callable[[Fraction], str]) -> str:
-    """The value of a variable: of a category its label."""
-    return (
-        variable.domain.labels[int(number)]
-        if isinstance(variable.domain, Category)
-        else text(number)
-    )
+def _value(variable: Variable, number: Fraction) -> str:
+    """The exact value of a variable: of a category its label."""
+    if isinstance(variable.domain, Category):
+        return variable.domain.labels[int(number)]
+    return number_text(number)
 
 
 def _range_json(r: Range) -> Json:
@@ -269,7 +269,7 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
     """The explanation for reading."""
     specification = explanation.specification
     parts: list[RenderableType] = [
-        Text(_summary(specification), style="bold"),
+        Text(summary(specification), style="bold"),
         _indented(declaration_text(specification)),
     ]
     if explanation.compiled is not None:
@@ -281,7 +281,8 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
             parts += ["", _block_table(block, shapes, f"block {k} of {len(blocks)}: ", limit)]
     if explanation.ranges:
         parts += ["", _range_table(explanation.ranges)]
-    parts += ["", *_diagnosis(explanation), Text(f"{explanation.seconds:.2f} s", style="dim")]
+    told = [Text(finding.text, style=_STYLES[finding.kind]) for finding in findings(explanation)]
+    parts += ["", *told, Text(f"{explanation.seconds:.2f} s", style="dim")]
     return Group(*parts)
 
 
@@ -289,25 +290,16 @@ def _indented(text: str) -> Text:
     return Text("\n".join(f"  {line}" for line in text.splitlines()))
 
 
-def _summary(specification: Specification) -> str:
-    counts = [
-        (len(specification.outputs), "output"),
-        (len(specification.inputs), "input"),
-        (len(specification.rules), "rule"),
-    ]
-    return ", ".join(_counted(count, noun) for count, noun in counts if count)
-
-
 def _block_table(
     block: Block, shapes: Sequence[TermShape | None], head: str, limit: int | None
 ) -> RenderableType:
     names = ", ".join(v.name for v in block.outputs)
     size = (
-        f" ({_counted(block.size, 'term')} in disjunctive normal form)"
+        f" ({counted(block.size, 'term')} in disjunctive normal form)"
         if block.size != len(block.terms)
         else ""
     )
-    title = Text(f"{head}{names}: {_counted(len(block.terms), 'term')}{size}", style="bold")
+    title = Text(f"{head}{names}: {counted(len(block.terms), 'term')}{size}", style="bold")
     steps = [
         _steps_text(_steps(block, *pair))
         for pair in zip(block.terms[:limit], shapes[:limit], strict=True)
@@ -355,93 +347,8 @@ def _steps_text(steps: dict[str, Fraction]) -> str:
     return "; ".join(f"{', '.join(own)}: {float(step):.3g}" for step, own in names.items())
 
 
-def term_text(term: Term) -> str:
-    """A term as a reader would write it, nested choices on lines of their own."""
-    plain = formula_text(Term(term.rows, term.fixed).formula)
-    return "\n".join([plain, *_nested_text(term.blocks, "  ")]) if term.blocks else plain
-
-
-def _nested_text(blocks: Sequence[Block], indent: str) -> Iterator[str]:
-    for block in blocks:
-        yield f"{indent}and one of"
-        for term in block.terms:
-            yield f"{indent}  {formula_text(Term(term.rows, term.fixed).formula)}"
-            yield from _nested_text(term.blocks, indent + "    ")
-
-
 def _range_table(ranges: Sequence[Range]) -> Table:
     table = _table(("output", False), ("range", False))
     for r in ranges:
-        table.add_row(*_cells(r.variable.name, _interval(r)))
+        table.add_row(*_cells(r.variable.name, interval_text(r)))
     return table
-
-
-def _interval(r: Range) -> str:
-    if r.labels is not None:
-        return f"= {r.labels[0]}" if len(r.labels) == 1 else ", ".join(r.labels)
-    if r.lower is not None and r.lower == r.upper:
-        return f"= {_readable(r.lower)}"
-    return f"{_lower_end(r)}, {_upper_end(r)}"
-
-
-def _lower_end(r: Range) -> str:
-    if r.lower is None:
-        return "(−∞"
-    bracket = "[" if r.lower_attained else "("
-    return bracket + _readable(r.lower)
-
-
-def _upper_end(r: Range) -> str:
-    if r.upper is None:
-        return "∞)"
-    bracket = "]" if r.upper_attained else ")"
-    return _readable(r.upper) + bracket
-
-
-def _diagnosis(explanation: Explanation) -> Iterator[Text]:
-    if explanation.contradiction:
-        one = len(explanation.contradiction) == 1
-        told = (
-            "this rule contradicts itself"
-            if one
-            else "these rules contradict each other (change any one of them)"
-        )
-        yield Text(f"no output obeys the rules: {told}:", style="red")
-        yield from (Text(f"  {_place(rule)}", style="red") for rule in explanation.contradiction)
-    elif explanation.problem is not None:
-        yield Text(explanation.problem, style="red")
-    if explanation.uncovered_input is not None:
-        point = ", ".join(f"{v.name} = {number_text(n)}" for v, n in explanation.uncovered_input)
-        yield Text(f"no output obeys the rules for the input {point}", style="red")
-    for variable, number in explanation.fixed:
-        yield Text(f"{variable.name} is always {_value(variable, number, _readable)}")
-    for rule in explanation.always_true:
-        yield Text(f"always true, and can go: {_place(rule)}", style="yellow")
-    for rule in explanation.implied:
-        yield Text(f"follows from the other rules: {_place(rule)}", style="yellow")
-    yield from _certificate(explanation)
-
-
-def _place(rule: Rule) -> str:
-    return rule.text if rule.line is None else f"line {rule.line}: {rule.text}"
-
-
-def _certificate(explanation: Explanation) -> Iterator[Text]:
-    compiled = explanation.compiled
-    if compiled is None:
-        return
-    proof = f"proved with {compiled.proof.solver} in {_counted(compiled.proof.checks, 'check')}"
-    if compiled.complete:
-        yield Text(
-            f"complete: the terms are exactly the outputs that obey the rules ({proof})",
-            style="green",
-        )
-        return
-    share = (
-        ""
-        if compiled.covered is None
-        else f"; they contain {100 * nearest(compiled.covered):.4g} % of the given rows"
-    )
-    yield Text(
-        f"not complete: every term obeys the rules, but some outputs that do are in no term{share} ({proof})"
-    )

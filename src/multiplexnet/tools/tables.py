@@ -25,7 +25,7 @@ from multiplexnet.rules import Rules
 from multiplexnet.tools.decimals import BadCell, column
 from multiplexnet.tools.table_files import Table, table_in_file
 from multiplexnet.tools.table_objects import table_of
-from multiplexnet.verdicts.columns import Column, nearest
+from multiplexnet.verdicts.columns import Column, to_float64
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, in_domain, largest_violation, truth
 
 __all__ = ["DomainReport", "RuleReport", "TableReport", "check", "check_table"]
@@ -265,7 +265,7 @@ class _Tally:
             return report
         first = report.first_row or self.rows + int(violating[0]) + 1
         before = Fraction(0) if report.largest is None else report.largest
-        floor = np.nextafter(nearest(before), 0)  # at most the exact one
+        floor = np.nextafter(to_float64(before), 0)  # at most the exact one
         largest = max(before, largest_violation(report.rule.formula, rows, violating, float(floor)))
         return RuleReport(report.rule, report.violations + len(violating), first, largest)
 

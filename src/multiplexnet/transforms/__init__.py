@@ -7,9 +7,11 @@
     gauge       polyhedra                                 x = c + q tanh(G)/G
     lattice     equalities                                the gauge on a grid
     parametric  bounds known at run time                  the gauge around c(u), the paper's x₂ = h(x₁) + softplus
-    choose      all terms of a block in one map           TermMaps
+    term_maps   all terms of a block in one map           TermMaps
+    as_torch    one term as torch's own Transform         TermTransform
 """
 
+from multiplexnet.transforms.as_torch import TermTransform
 from multiplexnet.transforms.base import DTYPES, Transform
 from multiplexnet.transforms.gauge import Gauge
 from multiplexnet.transforms.intervals import Intervals
@@ -27,5 +29,6 @@ __all__ = [
     "ParametricGauge",
     "Separable",
     "TermMaps",
+    "TermTransform",
     "Transform",
 ]

@@ -45,13 +45,15 @@ class Assembly(Tabled):
     ) -> None:
         super().__init__()
         rows, columns = torch.tensor(shapes, device=piece.device).unbind(-1)
-        start = (rows * columns).cumsum(0) - rows * columns
+        sizes = rows * columns
+        start = sizes.cumsum(0) - sizes
         offset = columns.cumsum(0) - columns
+        position = start[piece] + row * columns[piece] + slot
         tables = {
             "piece": piece,
             "row": row,
             "slot": slot,
-            "all_terms": (start[piece] + row * columns[piece] + slot).flatten(),
+            "all_terms": position.flatten(),
             "one_term": offset[piece] + slot,
         }
         self.hold(tables)
@@ -69,13 +71,18 @@ class Assembly(Tabled):
             return pieces[0]
         if index is None:
             flat = torch.cat([piece.flatten(-2) for piece in pieces], -1)
-            x = flat.index_select(-1, self._present(self.all_terms, pieces, flat))
+            positions = self._present(self.all_terms, pieces, flat)
+            x = flat.index_select(-1, positions)
             return x.reshape(*flat.shape[:-1], *self.piece.shape)
         flat = torch.cat(list(pieces), -1)
-        return flat.gather(-1, rows_of(self._present(self.one_term, pieces, flat), index))
+        positions = self._present(self.one_term, pieces, flat)
+        return flat.gather(-1, rows_of(positions, index))
 
     def _present(self, positions: Tensor, pieces: Sequence[Tensor], flat: Tensor) -> Tensor:
-        return positions if len(pieces) == self.count else positions.clamp(max=flat.shape[-1] - 1)
+        """The positions; those in pieces that are missing point to an arbitrary value."""
+        if len(pieces) == self.count:
+            return positions
+        return positions.clamp(max=flat.shape[-1] - 1)
 
     def slice(
         self, start: int, stop: int, first: Sequence[int], shapes: Sequence[tuple[int, int]]

@@ -8,9 +8,10 @@ terms are one tensor and not ten thousand objects::
 
 Each h_k maps all of R^n into the set of its part. What comes out satisfies the part exactly for every raw value; NaN
 comes out as NaN. ``parameters``, ``(*batch, 1 or T, p)`` or with index ``(*batch, p)``, are the known values u of parts
-whose bounds depend on them; other transforms take no notice. ``inverse`` and ``log_abs_det`` belong to the smooth map,
-before its values are rounded to floats. ``unrounded`` does too, and knows that they were: a float x stands for all
-reals that are rounded to it, its *cell*.
+whose bounds depend on them; other transforms take no notice. ``inverse`` and ``log_abs_det_jacobian`` belong to the
+smooth map, before its values are rounded to floats. ``unrounded`` does too, and knows that they were: a float x stands
+for all reals that are rounded to it, its *cell*. ``forward_and_log_det`` computes x and the log-determinant together,
+since they share most of the work. :mod:`multiplexnet.transforms.as_torch` makes one term torch's own ``Transform``.
 """
 
 from __future__ import annotations
@@ -112,7 +113,8 @@ def quarter_cell(x: Tensor, dtype: torch.dtype) -> Tensor:
     info = torch.finfo(dtype)
     y = x.detach().double()
     least = max(info.smallest_normal * info.eps / 4, torch.finfo(torch.float64).smallest_normal)
-    quarter = torch.ldexp(torch.full_like(y, info.eps / 4), torch.frexp(y)[1] - 1)
+    exponent = torch.frexp(y)[1] - 1
+    quarter = torch.ldexp(torch.full_like(y, info.eps / 4), exponent)
     return torch.where(y == 0, least, quarter.clamp(min=least))
 
 
@@ -162,10 +164,10 @@ def rows_of(table: Tensor, index: Tensor) -> Tensor:
 
 def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     """``function.apply(…)``, or its ``forward`` alone where no gradient is wanted, which starts 40 µs earlier."""
-    wanted = torch.is_grad_enabled() and any(
-        getattr(argument, "requires_grad", False) for argument in arguments
-    )
-    return (function.apply if wanted else function.forward)(*arguments)  # type: ignore[no-untyped-call]
+    wants_gradient = (getattr(argument, "requires_grad", False) for argument in arguments)
+    if torch.is_grad_enabled() and any(wants_gradient):
+        return function.apply(*arguments)  # type: ignore[no-untyped-call]
+    return function.forward(*arguments)
 
 
 def margin(value: float, count: int, axes: int = 1) -> Tensor:
@@ -199,10 +201,9 @@ class Transform(Tabled, ABC):
         """The transform of terms ``start`` to ``stop`` alone; it shares the memory of this one."""
         part = copy.copy(self)
         part.hold({name: table[start:stop] for name, table in self.own_tables().items()})
-        part._modules = {
-            name: cast(Transform, module).terms(start, stop)
-            for name, module in self._modules.items()
-        }
+        part._modules = {}
+        for name, module in self._modules.items():
+            part._modules[name] = cast(Transform, module).terms(start, stop)
         return part
 
     @abstractmethod
@@ -234,7 +235,7 @@ class Transform(Tabled, ABC):
     ) -> tuple[Tensor, Tensor]:
         """``x`` and ``log |det ∂x/∂raw|``, of shape ``(*batch, T)`` or ``(*batch,)``, at least in float32."""
 
-    def log_abs_det(
+    def log_abs_det_jacobian(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         """``log |det ∂x/∂raw|`` alone."""
@@ -244,10 +245,15 @@ class Transform(Tabled, ABC):
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         """A point inside that is near ``x``; shapes as in ``forward``."""
-        raw = torch.nan_to_num(
-            self.inverse(x, index, parameters)
-        )  # far out a ray may have no float64 numbers
+        raw = self.inverse(x, index, parameters)
+        raw = torch.nan_to_num(raw)  # far out a ray may have no float64 numbers
         return self.forward(raw, index, parameters)
+
+    def _of_all(self, values: Tensor, index: Tensor | None) -> Tensor:
+        """Values ``(*batch, 1 or T, p)`` for every term; those of chosen terms, ``(*batch, p)``, as they are."""
+        if index is not None:
+            return values
+        return values.expand(*values.shape[:-2], len(self), values.shape[-1])
 
     def _at(self, table: Tensor, index: Tensor | None) -> Tensor:
         """The table for all terms, or its rows for the chosen terms (one term needs no gather)."""

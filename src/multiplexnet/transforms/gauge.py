@@ -98,25 +98,18 @@ def gauge_rows(
     Raises:
         ValueError: the anchor is not strictly inside.
     """
-    normals = np.array(
-        [[float(a) if a else 0.0 for a in row] for row in A], dtype=np.float64
-    ).reshape(len(A), len(anchor))
+    shape = (len(A), len(anchor))
+    normals = np.array([_floats(row) for row in A], dtype=np.float64).reshape(shape)
     margin = [Fraction(unit) * abs(c) + Fraction(tiny) for c in anchor]
-    W = np.zeros_like(normals)
-    E = np.zeros_like(normals)
+    W = np.zeros(shape)
+    E = np.zeros(shape)
     room = list[float]()
-    relative = (
-        unit + 4 * (len(anchor) + 8) * UNIT64
-    )  # rounding of the point, and of the row products
+    products = 4 * (len(anchor) + 8) * UNIT64
+    relative = unit + products  # rounding of the point, and of the row products
     for i, (row, bound) in enumerate(zip(A, b, strict=True)):
-        slack = bound - sum((a * c for a, c in zip(row, anchor, strict=True) if a), Fraction(0))
-        left = slack - sum((abs(a) * e for a, e in zip(row, margin, strict=True) if a), Fraction(0))
-        if slack <= 0:
-            raise ValueError(
-                f"the anchor does not lie strictly inside row {i}: its slack is {float(slack):g}"
-            )
-        if slack < LEAST_SLACK:
-            raise ValueError(f"the slack of the anchor in row {i} is too small for float64")
+        slack = bound - _product(row, anchor)
+        left = slack - _product([abs(a) for a in row], margin)
+        _refuse_small(slack, i)
         if left >= slack / 2:
             room.append(float(left))
             W[i] = normals[i] / (room[i] * (1 - SAFETY))
@@ -127,11 +120,31 @@ def gauge_rows(
     return GaugeRows(W, E, room)
 
 
+def _floats(row: Sequence[Fraction]) -> list[float]:
+    return [float(a) if a else 0.0 for a in row]
+
+
+def _product(row: Sequence[Fraction], values: Sequence[Fraction]) -> Fraction:
+    """``row · values``, exactly; most entries of a row are 0."""
+    products = (a * value for a, value in zip(row, values, strict=True) if a)
+    return sum(products, Fraction(0))
+
+
+def _refuse_small(slack: Fraction, row: int) -> None:
+    if slack <= 0:
+        found = float(slack)
+        raise ValueError(
+            f"the anchor does not lie strictly inside row {row}: its slack is {found:g}"
+        )
+    if slack < LEAST_SLACK:
+        raise ValueError(f"the slack of the anchor in row {row} is too small for float64")
+
+
 def range_rows(anchor: Sequence[Fraction], precision: Precision) -> GaugeRows:
     """The rows that keep every coordinate below the largest number of the format."""
-    room = [
-        (Fraction(precision.largest) - abs(c)) * Fraction(1 - 2 * precision.unit) for c in anchor
-    ]
+    largest = Fraction(precision.largest)
+    share = Fraction(1 - 2 * precision.unit)
+    room = [(largest - abs(c)) * share for c in anchor]
     if min(room) <= 0:
         raise ValueError("the anchor lies at the end of the format")
     E = np.diag([(1 + precision.unit) / float(r) for r in room])
@@ -164,12 +177,13 @@ def whitening(rows: GaugeRows, scale: Scale) -> np.ndarray:
     columns[columns == 0] = 1.0 / scale.unit
     scaled = np.where(W != 0, W, size) / columns
     values, vectors = np.linalg.eigh(scaled.T @ scaled)
-    n = len(columns)
-    roots = np.where(
-        values > 1e-10 * max(values.max(), 1e-300), np.sqrt(n / np.maximum(values, 1e-300)), 1.0
-    )
-    M = np.asarray(((vectors * roots) @ vectors.T) / columns[:, None])
-    return M * min(1.0, scale.reach / max(float(np.abs(M).max(initial=0.0)), 1e-300))
+    restricted = values > 1e-10 * max(values.max(), 1e-300)
+    stretched = np.sqrt(len(columns) / np.maximum(values, 1e-300))
+    roots = np.where(restricted, stretched, 1.0)
+    symmetric = (vectors * roots) @ vectors.T
+    M = np.asarray(symmetric / columns[:, None])
+    furthest = float(np.abs(M).max(initial=0.0))
+    return M * min(1.0, scale.reach / max(furthest, 1e-300))
 
 
 def gauge_tables(
@@ -185,33 +199,34 @@ def gauge_tables(
     ``rows`` holds W and a last row of zeros, whose product is the 0 in ``max(0, …)``. ``errors`` holds E row by row if
     ``tight``, ``(T, m, n)``, and else one bound ``(T, 1, n)`` for all rows.
     """
+    count = len(rows)
     n = max(len(anchor) for anchor in anchors)
-    m = 1 + max(
-        len(r.W) + (len(limit.W) if tight else 0) for r, limit in zip(rows, limits, strict=True)
-    )
+    sizes = [len(row.W) for row in rows]
+    if tight:
+        sizes = [len(row.W) + len(limit.W) for row, limit in zip(rows, limits, strict=True)]
+    m = 1 + max(sizes)
     tables = {
-        "anchor": np.zeros((len(rows), n)),
-        "whiten": np.zeros((len(rows), n, n)),
-        "unwhiten": np.zeros((len(rows), n, n)),
-        "rows": np.zeros((len(rows), m, n)),
-        "errors": np.zeros((len(rows), m if tight else 1, n)),
-        "log_det": np.zeros(len(rows)),
+        "anchor": np.zeros((count, n)),
+        "whiten": np.zeros((count, n, n)),
+        "unwhiten": np.zeros((count, n, n)),
+        "rows": np.zeros((count, m, n)),
+        "errors": np.zeros((count, m if tight else 1, n)),
+        "log_det": np.zeros(count),
         "dimension": np.array([float(len(anchor)) for anchor in anchors]),
     }
-    for k, (row, limit, anchor, scale) in enumerate(
-        zip(rows, limits, anchors, scales, strict=True)
-    ):
+    each = zip(rows, limits, anchors, scales, strict=True)
+    for k, (row, limit, anchor, scale) in enumerate(each):
         d = len(anchor)
         M = whitening(row, scale)
+        E = np.concatenate([row.E, limit.E])
+        if not tight:
+            E = E.max(axis=0, keepdims=True)
         tables["anchor"][k, :d] = [float(c) for c in anchor]
         tables["whiten"][k, :d, :d] = M
         tables["unwhiten"][k, :d, :d] = np.linalg.inv(M)
         tables["log_det"][k] = np.linalg.slogdet(M)[1]
         tables["rows"][k, : len(row.W), :d] = row.W
-        E = np.concatenate([row.E, limit.E])
-        tables["errors"][k, : len(E) if tight else 1, :d] = (
-            E if tight else E.max(axis=0, keepdims=True)
-        )
+        tables["errors"][k, : len(E), :d] = E
     return {name: torch.from_numpy(table) for name, table in tables.items()}
 
 
@@ -236,6 +251,34 @@ class Grid(NamedTuple):
 
     origin: Tensor
     basis: Tensor
+
+
+class Matrices(NamedTuple):
+    """What the gradient needs of every term; ``basis`` is that of the :class:`Grid`, if there is one."""
+
+    whiten: Tensor
+    rows: Tensor
+    basis: Tensor | None
+
+
+class Reached(NamedTuple):
+    """What the gradient needs of every point.
+
+    Args:
+        z: the raw values.
+        chosen: the chosen terms, if any were chosen.
+        grad: the gradient in x.
+        G: the gauge.
+        row: the position of the largest row among the rows of all terms.
+        q: the direction from the anchor, before it is stretched.
+    """
+
+    z: Tensor
+    chosen: Tensor | None
+    grad: Tensor
+    G: Tensor
+    row: Tensor
+    q: Tensor
 
 
 def times(matrix: Tensor, vector: Tensor, index: Tensor | None) -> Tensor:
@@ -263,15 +306,18 @@ def largest_row(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor
     count, m = tables.rows.shape[:2]
     if count == 1:
         return value, row
-    return value, row + m * (torch.arange(count, device=row.device) if index is None else index)
+    if index is None:
+        index = torch.arange(count, device=row.device)
+    return value, row + m * index
 
 
 def gauge(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor, Tensor]:
     """G(q), an upper bound of 0 and of every row, and the row that is the largest."""
     value, row = largest_row(q, index, tables)
-    return (
-        value if tables.tight else value + times(tables.errors, q.abs(), index).squeeze(-1)
-    ), row
+    if tables.tight:
+        return value, row
+    error = times(tables.errors, q.abs(), index).squeeze(-1)
+    return value + error, row
 
 
 def radius(G: Tensor) -> Tensor:
@@ -289,7 +335,8 @@ def radius_and_decline(G: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     safe = G.clamp(min=1e-4)
     reach = torch.tanh(safe)
     r = reach / safe
-    return r, (1 + floor - reach * reach - r) / (safe * safe) * G
+    slope = 1 + floor - reach * reach
+    return r, (slope - r) / (safe * safe) * G
 
 
 def log_slope(G: Tensor) -> Tensor:
@@ -306,13 +353,16 @@ def projected(d: Tensor, rows: Tensor) -> Tensor:
     length = rows.norm(dim=-1).clamp(min=1e-300)
     W = rows / length.unsqueeze(-1)
     bound = torch.where(length > 1e-300, 1 / length, 1.0)
-    step = 1 / torch.linalg.matrix_norm(W, 2).clamp(min=1.0).square().unsqueeze(-1)
+    size = torch.linalg.matrix_norm(W, 2).clamp(min=1.0)
+    step = 1 / size.square().unsqueeze(-1)
     surplus = torch.einsum("...tn,tmn->...tm", d, W) - bound
     old = ahead = torch.zeros_like(surplus)
     for k in range(PROJECTION_STEPS):
         back = torch.einsum("...tm,tmn->...tn", ahead, W)
-        new = (ahead - step * (torch.einsum("...tn,tmn->...tm", back, W) - surplus)).clamp(min=0)
-        old, ahead = new, new + (k / (k + 3)) * (new - old)
+        slope = torch.einsum("...tn,tmn->...tm", back, W) - surplus
+        new = (ahead - step * slope).clamp(min=0)
+        ahead = new + (k / (k + 3)) * (new - old)
+        old = new
     return d - torch.einsum("...tm,tmn->...tn", old, W)
 
 
@@ -329,51 +379,50 @@ class _Radial(torch.autograd.Function):
     def forward(
         z: Tensor,
         index: Tensor | None,
-        anchor: Tensor,
-        whiten: Tensor,
-        rows: Tensor,
-        errors: Tensor,
-        origin: Tensor | None,
-        basis: Tensor | None,
+        tables: Tables,
+        grid: Grid | None,
         dtype: torch.dtype,
         floor: float,
     ) -> tuple[Tensor, ...]:
-        tables = Tables(anchor, whiten, rows, errors)
-        grid = None if origin is None or basis is None else Grid(origin, basis)
-        parts = [_point(tables, grid, dtype, *part) for part in _chunks(rows, z, index)]
-        return (
-            parts[0] if len(parts) == 1 else tuple(torch.cat(p) for p in zip(*parts, strict=True))
-        )
+        chunks = _chunks(tables.rows, z, index)
+        parts = [_point(tables, grid, dtype, *chunk) for chunk in chunks]
+        if len(parts) == 1:
+            return parts[0]
+        return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-        z, index, _, whiten, rows, _, _, basis, _, ctx.floor = inputs
+        z, index, tables, grid, _, ctx.floor = inputs
+        basis = None if grid is None else grid.basis
         ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(z, index, whiten, rows, basis, *output[1:])
+        ctx.save_for_backward(z, index, tables.whiten, tables.rows, basis, *output[1:])
 
     @staticmethod
     @in_full_precision
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         z, index, whiten, rows, basis, *saved = ctx.saved_tensors
-        parts = [
-            _pulled_back(whiten, rows, basis, ctx.floor, *part)
-            for part in _chunks(rows, z, index, grads[0], *saved)
-        ]
-        return parts[0] if len(parts) == 1 else torch.cat(parts), *[None] * 9
+        matrices = Matrices(whiten, rows, basis)
+        chunks = _chunks(rows, z, index, grads[0], *saved)
+        parts = [_pulled_back(matrices, ctx.floor, Reached(*chunk)) for chunk in chunks]
+        gradient = parts[0] if len(parts) == 1 else torch.cat(parts)
+        return gradient, None, None, None, None, None
 
 
 def _chunks(
     rows: Tensor, z: Tensor, index: Tensor | None, *others: Tensor
 ) -> list[tuple[Any, ...]]:
     """The batch in chunks; in one piece while a graph is recorded."""
-    size = max(1024, CHUNK // (rows.shape[1] * (len(rows) if index is None else rows.shape[2])))
+    _, m, n = rows.shape
+    products = m * (len(rows) if index is None else n)
+    size = max(1024, CHUNK // products)
     if torch.compiler.is_compiling() or z.shape[0] <= size:
         return [(z, index, *others)]
-    slices = [slice(start, start + size) for start in range(0, len(z), size)]
-    return [
-        (z[part], None if index is None else index[part], *(other[part] for other in others))
-        for part in slices
-    ]
+    chunks = []
+    for start in range(0, len(z), size):
+        here = slice(start, start + size)
+        chosen = None if index is None else index[here]
+        chunks.append((z[here], chosen, *(other[here] for other in others)))
+    return chunks
 
 
 def _point(
@@ -382,44 +431,40 @@ def _point(
     """x, and what backward needs: G, the largest row and q."""
     q = times(tables.whiten, finite(z), index)
     G, row = gauge(q, index, tables)
-    x = torch.addcmul(_take(tables.anchor, index), q, radius(G).unsqueeze(-1))
+    anchor = _take(tables.anchor, index)
+    x = torch.addcmul(anchor, q, radius(G).unsqueeze(-1))
     if grid is not None:
-        t = torch.round(x)
-        origin = _take(grid.origin, index)
-        x = (
-            torch.addmm(origin, t, grid.basis[0].mT)
-            if len(grid.basis) == 1
-            else origin + times(grid.basis, t, index)
-        )
+        x = _on_grid(grid, torch.round(x), index)
     return x.to(dtype), G, row, q
 
 
-def _pulled_back(
-    whiten: Tensor,
-    rows: Tensor,
-    basis: Tensor | None,
-    floor: float,
-    z: Tensor,
-    index: Tensor | None,
-    grad: Tensor,
-    G: Tensor,
-    row: Tensor,
-    q: Tensor,
-) -> Tensor:
+def _on_grid(grid: Grid, t: Tensor, index: Tensor | None) -> Tensor:
+    origin = _take(grid.origin, index)
+    if len(grid.basis) == 1:
+        return torch.addmm(origin, t, grid.basis[0].mT)
+    return origin + times(grid.basis, t, index)
+
+
+def _pulled_back(matrices: Matrices, floor: float, reached: Reached) -> Tensor:
     """The gradient in z: ``Mᵀ (r g + r′ (g·q) w)`` with r = tanh(G)/G, g the gradient in x and w the largest row."""
+    z, index, grad, G, row, q = reached
+    whiten, rows, basis = matrices
     w = F.embedding(row, rows.flatten(0, 1))
     if torch.is_grad_enabled():  # to be differentiated again
         q = times(whiten, finite(z), index)
         G = exactly(G, (w * q).sum(-1))
     g = grad.double()
-    g = g if basis is None else _transposed(basis, g, index, shared=False)
+    if basis is not None:
+        g = _transposed(basis, g, index, shared=False)
     r, decline = radius_and_decline(G, floor)
     along = (g * q).sum(-1) * decline
     pulled = torch.addcmul(g * r.unsqueeze(-1), w, along.unsqueeze(-1))
     if z.dtype is not torch.float64:
         pulled = pulled.float()
         whiten = whiten.float()
-    return _transposed(whiten, pulled, index, shared=z.dim() == 3 and z.shape[-2] == 1).to(z.dtype)
+    shared = z.dim() == 3 and z.shape[-2] == 1
+    gradient = _transposed(whiten, pulled, index, shared=shared)
+    return gradient.to(z.dtype)
 
 
 def _take(table: Tensor, index: Tensor | None) -> Tensor:
@@ -475,19 +520,19 @@ class Gauge(Transform):
         scales: Sequence[Scale] | None = None,
     ) -> None:
         precision = precision_of(dtype)
-        grains = [precision.tiny + float(g) for g in grain or [Fraction(0)] * len(parts)]
-        rows = [
-            gauge_rows(part.A, part.b, part.anchor, unit=precision.unit, tiny=tiny)
-            for part, tiny in zip(parts, grains, strict=True)
-        ]
-        limits = [range_rows(p.anchor, precision) for p in parts]
-        tight = precision.unit > 1e-4 or any(((r.W == 0) & (r.E != 0)).any() for r in rows)
-        scales = scales or [
-            Scale(len(part.A), reach=min(precision.largest / 8, FURTHEST)) for part in parts
-        ]
-        super().__init__(
-            dtype, gauge_tables(rows, limits, [p.anchor for p in parts], scales, tight=tight)
-        )
+        grain = grain or [Fraction(0)] * len(parts)
+        rows = []
+        for part, spacing in zip(parts, grain, strict=True):
+            tiny = precision.tiny + float(spacing)
+            rows.append(gauge_rows(part.A, part.b, part.anchor, unit=precision.unit, tiny=tiny))
+        limits = [range_rows(part.anchor, precision) for part in parts]
+        any_loose = any(((row.W == 0) & (row.E != 0)).any() for row in rows)
+        tight = precision.unit > 1e-4 or any_loose
+        if not scales:
+            reach = min(precision.largest / 8, FURTHEST)
+            scales = [Scale(len(part.A), reach=reach) for part in parts]
+        anchors = [part.anchor for part in parts]
+        super().__init__(dtype, gauge_tables(rows, limits, anchors, scales, tight=tight))
         self.floor = gradient_floor(dtype)
 
     def read(self, select: Tensor) -> None:
@@ -509,10 +554,8 @@ class Gauge(Transform):
     ) -> Tensor:
         """The map, followed by what ``grid`` says, as numbers of the dtype."""
         flat, chosen = self._flat(raw, index)
-        x: Tensor
-        x, *_ = applied(
-            _Radial, flat, chosen, *self.tables, *(grid or (None, None)), dtype, self.floor
-        )
+        values = applied(_Radial, flat, chosen, self.tables, grid, dtype, self.floor)
+        x: Tensor = values[0]
         return x.reshape(self._shape(raw, index, x.shape[-1]))
 
     def inverse(
@@ -532,11 +575,13 @@ class Gauge(Transform):
 
     def off_grid(self, x: Tensor, cell: Tensor, index: Tensor | None) -> Tensor:
         """:meth:`unrounded` of points that stand for cells of this size; ``cell`` has the shape of ``x``."""
-        (flat, chosen), (own, _) = self._flat(x.double(), index), self._flat(cell, index)
+        flat, chosen = self._flat(x.double(), index)
+        own, _ = self._flat(cell, index)
         d = flat - _take(self.anchor, chosen)
         change = times(self.rows.abs(), own, chosen).amax(-1)
         if self.tables.tight:
-            change = torch.maximum(change, times(self.errors, own, chosen).amax(-1))
+            loose = times(self.errors, own, chosen).amax(-1)
+            change = torch.maximum(change, loose)
         found = gauge(d, chosen, self.tables)[0].clamp(min=1e-8)
         G = torch.minimum(found, 1 - change.clamp(UNIT64, 0.5))
         q = d * (torch.atanh(G) / found).unsqueeze(-1)
@@ -550,7 +595,9 @@ class Gauge(Transform):
         if index is not None:
             return super().nearest(x, index, parameters)
         d = x.double() - self.anchor
-        near: Tensor = self(torch.nan_to_num(self.inverse(self.anchor + projected(d, self.rows))))
+        inside = self.anchor + projected(d, self.rows)
+        raw = torch.nan_to_num(self.inverse(inside))
+        near: Tensor = self(raw)
         return near
 
     def forward_and_log_det(
@@ -559,22 +606,24 @@ class Gauge(Transform):
         flat, chosen = self._flat(raw, index)
         q = times(self.whiten, finite(flat), chosen)
         value, row = gauge(q.detach(), chosen, self.tables)
-        G = exactly(value, (F.embedding(row, self.rows.flatten(0, 1)) * q).sum(-1)).clamp(min=1e-8)
+        w = F.embedding(row, self.rows.flatten(0, 1))
+        G = exactly(value, (w * q).sum(-1)).clamp(min=1e-8)
         log_radius = torch.log(torch.tanh(G) / G)
-        log_det = (
-            (_take(self.dimension, chosen) - 1) * log_radius
-            + log_slope(G)
-            + _take(self.log_det, chosen)
-        )
-        return self(raw, index), log_det.to(self.precision.computing).reshape(
-            self._shape(raw, index, 1)[:-1]
-        )
+        across = (_take(self.dimension, chosen) - 1) * log_radius
+        log_det = across + log_slope(G) + _take(self.log_det, chosen)
+        shape = self._shape(raw, index, 1)[:-1]
+        return self(raw, index), log_det.to(self.precision.computing).reshape(shape)
 
     def _flat(self, raw: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Raw values with a single batch axis, and without a term axis if there is one term only."""
-        inner = raw.shape[-1:] if index is not None or len(self) == 1 else raw.shape[-2:]
+        alone = len(self) == 1
+        inner = raw.shape[-1:] if alone or index is not None else raw.shape[-2:]
         flat = raw.reshape(-1, *inner)
-        return flat, None if index is None or len(self) == 1 else index.reshape(-1)
+        if alone or index is None:
+            return flat, None
+        return flat, index.reshape(-1)
 
     def _shape(self, raw: Tensor, index: Tensor | None, width: int) -> tuple[int, ...]:
-        return (*raw.shape[:-2], len(self), width) if index is None else (*raw.shape[:-1], width)
+        if index is None:
+            return (*raw.shape[:-2], len(self), width)
+        return (*raw.shape[:-1], width)

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.geometry.parts import Box, Parametric, Part
-from multiplexnet.language.formula import Variable, symbols
+from multiplexnet.language.formula import Symbol, Variable, symbols
 from multiplexnet.transforms.base import Transform, rows_of
 from multiplexnet.transforms.gauge import Gauge
 from multiplexnet.transforms.guards import Guards
@@ -72,7 +72,8 @@ class Group(Tabled):
         self.natural = padded[0] == list(range(width))
         entry = np.zeros(count, dtype=np.int64)
         present = np.zeros(count, dtype=np.bool_)
-        entry[self.numbers], present[self.numbers] = np.arange(len(self.numbers)), True
+        entry[self.numbers] = np.arange(len(self.numbers))
+        present[self.numbers] = True
         tables = {
             "columns": np.array(padded, dtype=np.int64).reshape(len(padded), width),
             "members": np.array(self.numbers, dtype=np.int64),
@@ -151,15 +152,18 @@ def levels(parts: Sequence[Part]) -> list[int]:
     depth: dict[Variable, int] = {}
     found = []
     for part in parts:
-        needed = (
-            [s for p in part.parameters for s in symbols(p)] if isinstance(part, Parametric) else []
-        )
-        level = max(
-            (depth[s] + 1 for s in needed if isinstance(s, Variable) and s in depth), default=0
-        )
+        before = [depth[s] for s in _needed(part) if isinstance(s, Variable) and s in depth]
+        level = 1 + max(before, default=-1)
         depth |= dict.fromkeys(part.outputs, level)
         found.append(level)
     return found
+
+
+def _needed(part: Part) -> list[Symbol]:
+    """All symbols in the parameters of a part."""
+    if not isinstance(part, Parametric):
+        return []
+    return [symbol for parameter in part.parameters for symbol in symbols(parameter)]
 
 
 def groups_of(terms: Sequence[Sequence[Part]]) -> list[list[tuple[int, Part]]]:
@@ -171,19 +175,22 @@ def groups_of(terms: Sequence[Sequence[Part]]) -> list[list[tuple[int, Part]]]:
     for number, parts in enumerate(terms):
         seen: dict[object, int] = defaultdict(int)
         for part, level in zip(parts, levels(parts), strict=True):
-            if not isinstance(part, Box):
-                key = (level, _kind(part), len(part.outputs).bit_length(), len(part.A).bit_length())
-                groups[(*key, seen[key])].append((number, part))
-                seen[key] += 1
+            if isinstance(part, Box):
+                continue
+            width = len(part.outputs).bit_length()
+            height = len(part.A).bit_length()
+            key = (level, _kind(part), width, height)
+            groups[(*key, seen[key])].append((number, part))
+            seen[key] += 1
     return [groups[key] for key in sorted(groups)]
 
 
 def _kind(part: Part) -> str:
     if isinstance(part, Parametric) and not part.outputs:
         return "Guards"
-    return (
-        "Intervals" if isinstance(part, Parametric) and are_intervals(part) else type(part).__name__
-    )
+    if isinstance(part, Parametric) and are_intervals(part):
+        return "Intervals"
+    return type(part).__name__
 
 
 def transform_of(parts: Sequence[Part], dtype: torch.dtype) -> Transform:

@@ -30,13 +30,16 @@ def interval(bound: Bound) -> tuple[int, float, float] | None:
     used = [j for j, c in enumerate(bound.parameters) if c]
     if len(used) != 1:
         return None
-    c = bound.parameters[used[0]]
-    end = -bound.constant / c
-    last = down(end if c > 0 else -end)  # the last float64 on the allowed side, seen from below
-    if bound.strict and last == (end if c > 0 else -end):
+    (j,) = used
+    c = bound.parameters[j]
+    end = -bound.constant / abs(c)
+    last = down(end)  # the last float64 up to the end: of u, or of -u where c < 0
+    if bound.strict and last == end:
         double = FORMATS["float64"]
         last = float(double.next_down(Fraction(last))) if last > -double.max else -math.inf
-    return (used[0], -math.inf, last) if c > 0 else (used[0], -last, math.inf)
+    if c > 0:
+        return j, -math.inf, last
+    return j, -last, math.inf
 
 
 class Guards(Transform):
@@ -73,29 +76,23 @@ class Guards(Transform):
                 alone = interval(bound)
                 if alone is None:
                     scale = level(bound.parameters, bound.constant)
-                    matrix[k, i, : len(bound.parameters)] = [
-                        float(c * scale) for c in bound.parameters
-                    ]
+                    row = [float(c * scale) for c in bound.parameters]
+                    matrix[k, i, : len(row)] = row
                     constant[k, i] = float(bound.constant * scale)
                 else:
                     j, low, high = alone
-                    lower[k, j], upper[k, j] = max(lower[k, j], low), min(upper[k, j], high)
-        tables = {"lower": lower, "upper": upper, "matrix": matrix, "constant": constant}
-        underflow = margin((p + 4) * UNDERFLOW, len(parts))
-        super().__init__(
-            dtype,
-            {
-                **{name: torch.from_numpy(table) for name, table in tables.items()},
-                "underflow": underflow,
-            },
-        )
+                    lower[k, j] = max(lower[k, j], low)
+                    upper[k, j] = min(upper[k, j], high)
+        arrays = {"lower": lower, "upper": upper, "matrix": matrix, "constant": constant}
+        tables = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tables["underflow"] = margin((p + 4) * UNDERFLOW, len(parts))
+        super().__init__(dtype, tables)
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
         """Whether every guard is shown to hold, ``(*batch, T)`` or ``(*batch,)``."""
         known = read(parameters)
-        alone = (known.low >= self._at(self.lower, index)) & (
-            known.high <= self._at(self.upper, index)
-        )
+        above = known.low >= self._at(self.lower, index)
+        below = known.high <= self._at(self.upper, index)
         u = self._of_all(known.low, index)
         constant = self._at(self.constant, index)
         total = times(self.matrix, u, index) + constant
@@ -103,15 +100,10 @@ class Guards(Transform):
         count = u.shape[-1] + 4
         error = size * (2.02 * count * UNIT64) + self.underflow[0]
         if known.rise is not None:
-            error = error + 2 * times(self.matrix.abs(), self._of_all(known.rise, index), index)
-        return alone.all(-1) & (total + error < 0).all(-1)
-
-    def _of_all(self, values: Tensor, index: Tensor | None) -> Tensor:
-        return (
-            values
-            if index is not None
-            else values.expand(*values.shape[:-2], len(self), values.shape[-1])
-        )
+            rise = self._of_all(known.rise, index)
+            error = error + 2 * times(self.matrix.abs(), rise, index)
+        together = total + error < 0
+        return (above & below).all(-1) & together.all(-1)
 
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None

@@ -95,10 +95,14 @@ class _Between(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
         z, lower, upper = ctx.saved_tensors
-        (g,), share, rest = grad, torch.sigmoid(z), torch.sigmoid(-z)
+        g = grad[0]
+        share = torch.sigmoid(z)
+        rest = torch.sigmoid(-z)
         slope = share * rest
-        ends = (g * rest, g * share) if any(ctx.needs_input_grad[1:3]) else (None, None)
-        return g * (upper * slope - lower * slope + ctx.floor), *ends, *[None] * 4
+        in_z = g * (upper * slope - lower * slope + ctx.floor)
+        if not any(ctx.needs_input_grad[1:3]):
+            return in_z, None, None, None, None, None, None
+        return in_z, g * rest, g * share, None, None, None, None
 
 
 class Frame(NamedTuple):
@@ -141,29 +145,22 @@ class Intervals(Transform):
     largest: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
-        tables = {
-            name: torch.from_numpy(table)
-            for name, table in _tables(parts, torch.finfo(dtype).max).items()
-        }
-        margins = {
-            "underflow": underflow_of(tables["rows"]),
-            "step": margin(3 * precision_of(dtype).tiny, len(parts), axes=2),
-            "largest": margin(LARGEST64, len(parts), axes=2),
-        }
-        super().__init__(dtype, {**tables, **margins})
+        arrays = _tables(parts, torch.finfo(dtype).max)
+        tables = {name: torch.from_numpy(array) for name, array in arrays.items()}
+        tables["underflow"] = underflow_of(tables["rows"])
+        tables["step"] = margin(3 * precision_of(dtype).tiny, len(parts), axes=2)
+        tables["largest"] = margin(LARGEST64, len(parts), axes=2)
+        super().__init__(dtype, tables)
         both = self.has.all(1)
         self.any_both = bool(both.any())
         self.any_one = bool((~both).any())
         self.exact = not self.rounds.any()
         self.any_shift = bool((self.shift != 1).any())
-        self.may_overflow = self.any_shift or (
-            dtype is torch.float64 and bool((self.rows.abs() > 1).any())
-        )
+        any_large = bool((self.rows.abs() > 1).any())
+        self.may_overflow = self.any_shift or (dtype is torch.float64 and any_large)
         # Ends that are inputs or numbers of the format, and belong to the set, are the first and last numbers inside.
         same = torch.equal(self.constants, self._rounded(self.constants))
-        self.attained = (
-            self.exact and same and not self.strict.any() and bool((self.rows.abs() <= 1).all())
-        )
+        self.attained = self.exact and same and not self.strict.any() and not any_large
         self.floor = gradient_floor(dtype)
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
@@ -183,23 +180,25 @@ class Intervals(Transform):
     ) -> Tensor:
         assert parameters is not None
         frame = self._frame(parameters, index)
-        y = x.double()
-        has_lower, has_upper = self._at(self.has, index).unbind(-2)
         smallest = torch.finfo(torch.float64).smallest_normal
-        above, below = (d.clamp(min=smallest) for d in (y - frame.lower, frame.upper - y))
-        between = torch.log(above) - torch.log(below)
-        one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
-        return torch.where(has_lower & has_upper, between, one).to(self.precision.dtype)
+        raw = self._mapped_back(x.double(), frame, smallest, index)
+        return raw.to(self.precision.dtype)
 
     def unrounded(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         assert parameters is not None
         frame = self._frame(parameters, index)
-        y = x.double()
+        quarter = quarter_cell(x, self.precision.dtype)
+        return self._mapped_back(x.double(), frame, quarter, index)
+
+    def _mapped_back(
+        self, y: Tensor, frame: Frame, least: float | Tensor, index: Tensor | None
+    ) -> Tensor:
+        """The raw values of y, which is taken to lie at least so far from both ends."""
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
-        nearest = quarter_cell(x, self.precision.dtype)
-        above, below = (d.clamp(min=nearest) for d in (y - frame.lower, frame.upper - y))
+        above = torch.clamp(y - frame.lower, min=least)
+        below = torch.clamp(frame.upper - y, min=least)
         between = torch.log(above) - torch.log(below)
         one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
         return torch.where(has_lower & has_upper, between, one)
@@ -210,7 +209,8 @@ class Intervals(Transform):
         assert parameters is not None
         frame = self._frame(parameters, index)
         inside = x.double().clamp(frame.first, frame.last)
-        return torch.where(frame.first <= frame.last, inside, torch.nan).to(self.precision.dtype)
+        y = torch.where(frame.first <= frame.last, inside, torch.nan)
+        return y.to(self.precision.dtype)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -224,7 +224,8 @@ class Intervals(Transform):
         log_slopes = torch.where(has_lower & has_upper, torch.log(width), 0.0)
         log_slopes = log_slopes - torch.where(has_lower, F.softplus(-z), 0.0)
         log_slopes = log_slopes - torch.where(has_upper, F.softplus(z), 0.0)
-        return self._point(z, frame, index), log_slopes.sum(-1).to(self.precision.computing)
+        log_det = log_slopes.sum(-1).to(self.precision.computing)
+        return self._point(z, frame, index), log_det
 
     def _point(self, z: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
@@ -238,8 +239,10 @@ class Intervals(Transform):
             g = F.softplus if self.training else softplus
             y = torch.where(has_lower, lower + g(z), upper - g(-z))
             one = exactly(y.clamp(first, last), y + self.floor * z)
-            inside = torch.where(has_lower & has_upper, inside, one) if self.any_both else one
-        return torch.where(first <= last, inside, torch.nan).to(self.precision.dtype)
+            both = has_lower & has_upper
+            inside = torch.where(both, inside, one) if self.any_both else one
+        x = torch.where(first <= last, inside, torch.nan)
+        return x.to(self.precision.dtype)
 
     def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
         attained = self.attained and parameters.dtype is self.precision.dtype
@@ -257,9 +260,8 @@ class Intervals(Transform):
             inside = self._normal(inside)
         if attained and self.any_one:
             inside = torch.where(self._at(self.has, index), inside, -self.precision.largest)
-        if (
-            attained and self.training
-        ):  # numbers of the format; the map of eval() is computed in float64
+        if attained and self.training:
+            # The ends are numbers of the format. The map of eval() is computed in float64.
             ends = ends.to(self.precision.computing)
             inside = inside.to(self.precision.computing)
         return Frame(ends[..., 0, :], -ends[..., 1, :], inside[..., 0, :], -inside[..., 1, :])
@@ -287,8 +289,11 @@ class Intervals(Transform):
         has = self._at(self.has, index)
         strict = self._at(self.strict, index)
         near = self._rounded(ends)
-        beyond = torch.where(_above(near, ends, strict), near, self._rounded(self._outward(ends)))
-        middle = self._rounded(ends[..., :1, :] / 2 - ends[..., 1:, :] / 2)
+        further = self._rounded(self._outward(ends))
+        beyond = torch.where(_above(near, ends, strict), near, further)
+        lower = ends[..., :1, :]
+        minus_upper = ends[..., 1:, :]
+        middle = self._rounded(lower / 2 - minus_upper / 2)
         pair = torch.cat([middle, -middle], -2)
         between = (_above(pair, ends, strict) | ~has).all(-2, keepdim=True)
         beyond = torch.where(between, torch.minimum(beyond, pair), beyond)
@@ -302,7 +307,8 @@ class Intervals(Transform):
         if self.precision.dtype not in (torch.float32, torch.bfloat16):
             return ends
         tiny = self.precision.tiny
-        return torch.where(ends.abs() < tiny, torch.where(ends > 0, tiny, 0.0), ends)
+        normal = torch.where(ends > 0, tiny, 0.0)
+        return torch.where(ends.abs() < tiny, normal, ends)
 
     def _outward(self, y: Tensor) -> Tensor:
         """A number from which rounding to the format does not come back to y."""
@@ -324,37 +330,54 @@ def _tables(parts: Sequence[Parametric], largest: float) -> dict[str, np.ndarray
     A bound whose sum could overflow is divided by a power of two, ``shift``, and multiplied by it in the end.
     """
     count = len(parts)
-    n = max(len(q.outputs) for q in parts)
-    p = max(len(q.parameters) for q in parts)
-    m = max(len(side) for part in parts for step in part.steps for side in (step.lower, step.upper))
-    rows = np.zeros((count, 2, n, m, p))
-    constants = np.zeros((count, 2, n, m))
-    rounds = np.zeros((count, 2, n, m))
-    shift = np.ones((count, 2, n, m))
-    has = np.zeros((count, 2, n), dtype=np.bool_)
-    strict = np.zeros((count, 2, n), dtype=np.bool_)
+    n = max(len(part.outputs) for part in parts)
+    p = max(len(part.parameters) for part in parts)
+    steps = [step for part in parts for step in part.steps]
+    m = max(max(len(step.lower), len(step.upper)) for step in steps)
+    tables = {
+        "rows": np.zeros((count, 2, n, m, p)),
+        "constants": np.zeros((count, 2, n, m)),
+        "rounds": np.zeros((count, 2, n, m)),
+        "shift": np.ones((count, 2, n, m)),
+        "has": np.zeros((count, 2, n), dtype=np.bool_),
+        "strict": np.zeros((count, 2, n), dtype=np.bool_),
+    }
     for k, part in enumerate(parts):
         for j, step in enumerate(part.steps):
-            for side, (sign, bounds) in enumerate(((1, step.lower), (-1, step.upper))):
-                has[k, side, j] = bool(bounds)
-                strict[k, side, j] = any(bound.strict for bound in bounds)
-                for i, bound in enumerate((*bounds, *bounds[:1] * (m - len(bounds)))):
-                    scale = _scale(bound, largest) * sign
-                    rows[k, side, j, i, : len(bound.parameters)] = [
-                        float(scale * c) for c in bound.parameters
-                    ]
-                    constants[k, side, j, i] = float(scale * bound.constant)
-                    rounds[k, side, j, i] = not _is_exact(bound)
-                    shift[k, side, j, i] = float(1 / abs(scale))
-    return {
-        "rows": rows.reshape(count, 2 * n * m, p), "constants": constants.reshape(count, -1),
-        "rounds": rounds.reshape(count, -1), "shift": shift.reshape(count, -1), "has": has, "strict": strict,
-    }  # fmt: skip
+            _fill(tables, (k, 0, j), step.lower, 1, largest)
+            _fill(tables, (k, 1, j), step.upper, -1, largest)
+    tables["rows"] = tables["rows"].reshape(count, -1, p)
+    for name in ("constants", "rounds", "shift"):
+        tables[name] = tables[name].reshape(count, -1)
+    return tables
+
+
+def _fill(
+    tables: dict[str, np.ndarray],
+    place: tuple[int, int, int],
+    bounds: Sequence[Bound],
+    sign: int,
+    largest: float,
+) -> None:
+    """Writes the bounds of one side of one output; where there are fewer than room for, the first again."""
+    tables["has"][place] = bool(bounds)
+    tables["strict"][place] = any(bound.strict for bound in bounds)
+    m = tables["shift"].shape[-1]
+    repeated = (*bounds, *bounds[:1] * (m - len(bounds)))
+    for i, bound in enumerate(repeated):
+        here = (*place, i)
+        scale = _scale(bound, largest) * sign
+        row = [float(scale * c) for c in bound.parameters]
+        tables["rows"][here][: len(row)] = row
+        tables["constants"][here] = float(scale * bound.constant)
+        tables["rounds"][here] = not _is_exact(bound)
+        tables["shift"][here] = float(1 / abs(scale))
 
 
 def _scale(bound: Bound, largest: float) -> Fraction:
     """1 where the bound cannot overflow for inputs up to ``largest``, or does so as a single product; else less."""
-    total = sum(map(abs, bound.parameters), Fraction(0)) * Fraction(largest) + abs(bound.constant)
+    size = sum(map(abs, bound.parameters), Fraction(0))
+    total = size * Fraction(largest) + abs(bound.constant)
     if _is_exact(bound) or total <= Fraction(LARGEST64):
         return Fraction(1)
     return min(level(bound.parameters, bound.constant), Fraction(1))

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
@@ -35,35 +36,82 @@ STEPS = 16.0
 def in_steps(part: Lattice) -> Polyhedron:
     """The inequalities on t in units of a step, with those of ``|t| ≤ bound`` that do not follow from the others."""
     d = len(part.anchor)
-    lower, upper = ranges(part)
-    bounds = [(j, 1) for j in range(d) if upper[j] is None or upper[j] > part.bound]  # type: ignore[operator]
-    bounds += [(j, -1) for j in range(d) if lower[j] is None or lower[j] < -part.bound]  # type: ignore[operator]
-    rows = (*part.A, *(tuple(Fraction(sign * (i == j)) for i in range(d)) for j, sign in bounds))
+    ranges = ranges_of(part)
+    rows = list(part.A)
+    for j in range(d):
+        highest = ranges.upper[j]
+        if highest is None or highest > part.bound:
+            rows.append(_unit(d, j, 1))
+    for j in range(d):
+        lowest = ranges.lower[j]
+        if lowest is None or lowest < -part.bound:
+            rows.append(_unit(d, j, -1))
+    added = len(rows) - len(part.A)
     A = tuple(tuple(a * part.step for a in row) for row in rows)
-    b = (*part.b, *(part.bound,) * len(bounds))
-    strict = (*part.strict, *(False,) * len(bounds))
-    return Polyhedron((), A, b, strict, tuple(c / part.step for c in part.anchor))
+    b = (*part.b, *(part.bound,) * added)
+    strict = (*part.strict, *(False,) * added)
+    anchor = tuple(c / part.step for c in part.anchor)
+    return Polyhedron((), A, b, strict, anchor)
 
 
-def ranges(part: Lattice) -> tuple[list[Fraction | None], list[Fraction | None]]:
+def _unit(d: int, j: int, sign: int) -> tuple[Fraction, ...]:
+    """The row of ``sign · t_j``."""
+    return tuple(Fraction(sign if i == j else 0) for i in range(d))
+
+
+@dataclass
+class Ranges:
+    """What is known of the range of every coordinate t_j; ``None``: nothing yet.
+
+    Args:
+        lower: the lower ends.
+        upper: the upper ends.
+    """
+
+    lower: list[Fraction | None]
+    upper: list[Fraction | None]
+
+    def least(self, a: Fraction, j: int) -> Fraction | None:
+        """The least that ``a t_j`` can be, if that is known."""
+        if not a:
+            return Fraction(0)
+        end = self.lower[j] if a > 0 else self.upper[j]
+        return None if end is None else a * end
+
+    def bound_above(self, j: int, limit: Fraction) -> None:
+        """From now on ``t_j ≤ limit`` is known."""
+        old = self.upper[j]
+        self.upper[j] = limit if old is None else min(old, limit)
+
+    def bound_below(self, j: int, limit: Fraction) -> None:
+        """From now on ``t_j ≥ limit`` is known."""
+        old = self.lower[j]
+        self.lower[j] = limit if old is None else max(old, limit)
+
+
+def ranges_of(part: Lattice) -> Ranges:
     """Bounds of every t_j that follow from one row and the bounds of the other coordinates, found in two rounds."""
     d = len(part.anchor)
-    ends: tuple[list[Fraction | None], list[Fraction | None]] = ([None] * d, [None] * d)
+    ranges = Ranges([None] * d, [None] * d)
     for _ in range(2):
         for row, bound in zip(part.A, part.b, strict=True):
-            least = [
-                None if a and ends[a < 0][i] is None else a * (ends[a < 0][i] or 0)
-                for i, a in enumerate(row)
-            ]
-            for j, a in enumerate(row):
-                rest = [value for i, value in enumerate(least) if i != j]
-                if a and None not in rest:
-                    limit = (bound - sum(value for value in rest if value is not None)) / a
-                    old = ends[a > 0][j]
-                    ends[a > 0][j] = (
-                        limit if old is None else min(old, limit) if a > 0 else max(old, limit)
-                    )
-    return ends
+            _bound_by(row, bound, ranges)
+    return ranges
+
+
+def _bound_by(row: Sequence[Fraction], bound: Fraction, ranges: Ranges) -> None:
+    """What ``row · t ≤ bound`` says of each coordinate, when all the others are as low as they can be."""
+    least = [ranges.least(a, i) for i, a in enumerate(row)]
+    for j, a in enumerate(row):
+        others = [value for i, value in enumerate(least) if i != j]
+        known = [value for value in others if value is not None]
+        if not a or len(known) < len(others):
+            continue
+        limit = (bound - sum(known)) / a
+        if a > 0:
+            ranges.bound_above(j, limit)
+        else:
+            ranges.bound_below(j, limit)
 
 
 def independent(basis: np.ndarray) -> list[int]:
@@ -78,14 +126,17 @@ def independent(basis: np.ndarray) -> list[int]:
 def _common_step(numbers: Sequence[Fraction]) -> Fraction:
     """The largest number that all are multiples of; 0 if they are 0."""
     unit = math.lcm(*(c.denominator for c in numbers))
-    return Fraction(math.gcd(*(int(c * unit) for c in numbers)), unit)
+    integers = [int(c * unit) for c in numbers]
+    return Fraction(math.gcd(*integers), unit)
 
 
 def check_exact(part: Lattice) -> None:
     """Raises ``ValueError`` unless float64 computes ``origin + basis t`` without rounding."""
-    grain = min([part.step, *(Fraction(1, c.denominator) for c in part.origin)])
+    spacings = [Fraction(1, c.denominator) for c in part.origin]
+    grain = min([part.step, *spacings])
     for origin, row in zip(part.origin, part.basis, strict=True):
-        if abs(origin) + sum(abs(c) for c in row) * part.bound > 2**53 * grain:
+        furthest = abs(origin) + sum(abs(c) for c in row) * part.bound
+        if furthest > 2**53 * grain:
             raise ValueError("the lattice is too wide for its step: float64 would round its sums")
 
 
@@ -111,46 +162,26 @@ class LatticeGauge(Transform):
     coordinates: Tensor
 
     def __init__(self, parts: Sequence[Lattice], dtype: torch.dtype) -> None:
-        n = max(len(part.origin) for part in parts)
-        d = max(len(part.anchor) for part in parts)
-        shape = (len(parts), n, d)
-        origin = np.zeros(shape[:2])
-        basis = np.zeros(shape)
-        select = np.zeros((len(parts), d, n))
-        for k, part in enumerate(parts):
-            check_exact(part)
-            rows = len(part.origin)
-            columns = len(part.anchor)
-            own = np.array(part.basis, dtype=np.float64).reshape(rows, columns)
-            origin[k, :rows] = [float(c) for c in part.origin]
-            basis[k, :rows, :columns] = own * float(part.step)
-            select[k, range(columns), independent(own)] = 1.0
-        tables = {"origin": origin, "basis": basis, "coordinates": np.linalg.pinv(basis)}
+        tables, select = _tables(parts)
         super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
-        scales = [
-            Scale(
-                len(part.A) - part.cuts,
-                max(1 / float(part.step), STEPS),
-                float(part.bound / part.step) / 8,
-            )
-            for part in parts
-        ]
-        halves = [Fraction(1, 2)] * len(parts)
         self.gauge = Gauge(
-            [in_steps(part) for part in parts], torch.float64, grain=halves, scales=scales
+            [in_steps(part) for part in parts],
+            torch.float64,
+            grain=[Fraction(1, 2)] * len(parts),
+            scales=[_scale(part) for part in parts],
         )
         self.gauge.read(torch.from_numpy(select))
-        self.gauge.log_det += torch.tensor(
-            [len(part.anchor) * math.log(part.step) for part in parts]
-        )
+        log_steps = [len(part.anchor) * math.log(part.step) for part in parts]
+        self.gauge.log_det += torch.tensor(log_steps)
         self.gauge.floor = gradient_floor(dtype)
 
     def steps(self) -> list[list[Fraction]]:
         """What the values of each output of each term lie apart; 0 for a constant."""
-        return [
-            [_common_step([Fraction(c) for c in row]) for row in term]
-            for term in self.basis.tolist()
-        ]
+        found = []
+        for term in self.basis.tolist():
+            rows = [[Fraction(c) for c in row] for row in term]
+            found.append([_common_step(row) for row in rows])
+        return found
 
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -160,18 +191,53 @@ class LatticeGauge(Transform):
     def inverse(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        t = times(self.coordinates, x.double() - self._at(self.origin, index), index)
+        t = self._coordinates(x, index)
         raw: Tensor = self.gauge.inverse(t, index)
         return raw.to(self.precision.dtype)
 
     def unrounded(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        t = times(self.coordinates, x.double() - self._at(self.origin, index), index)
-        return self.gauge.off_grid(t, torch.full_like(t, 0.25), index)
+        t = self._coordinates(x, index)
+        quarter = torch.full_like(t, 0.25)
+        return self.gauge.off_grid(t, quarter, index)
+
+    def _coordinates(self, x: Tensor, index: Tensor | None) -> Tensor:
+        """t of ``x = origin + basis t``, in steps."""
+        difference = x.double() - self._at(self.origin, index)
+        return times(self.coordinates, difference, index)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         """``x`` and the log-determinant of t in the d raw values that it reads."""
-        return self(raw, index), self.gauge.log_abs_det(raw, index).to(self.precision.computing)
+        log_det = self.gauge.log_abs_det_jacobian(raw, index)
+        return self(raw, index), log_det.to(self.precision.computing)
+
+
+def _tables(parts: Sequence[Lattice]) -> tuple[dict[str, np.ndarray], np.ndarray]:
+    """The tables of :class:`LatticeGauge`, and ``(T, d, n)`` which raw values the coordinates read."""
+    n = max(len(part.origin) for part in parts)
+    d = max(len(part.anchor) for part in parts)
+    origin = np.zeros((len(parts), n))
+    basis = np.zeros((len(parts), n, d))
+    select = np.zeros((len(parts), d, n))
+    for k, part in enumerate(parts):
+        check_exact(part)
+        rows = len(part.origin)
+        columns = len(part.anchor)
+        own = np.array(part.basis, dtype=np.float64).reshape(rows, columns)
+        origin[k, :rows] = [float(c) for c in part.origin]
+        basis[k, :rows, :columns] = own * float(part.step)
+        select[k, range(columns), independent(own)] = 1.0
+    tables = {"origin": origin, "basis": basis, "coordinates": np.linalg.pinv(basis)}
+    return tables, select
+
+
+def _scale(part: Lattice) -> Scale:
+    """What raw values are measured by: the rows of the rules, and not those that only keep |t| in its bound."""
+    return Scale(
+        rows=len(part.A) - part.cuts,
+        unit=max(1 / float(part.step), STEPS),
+        reach=float(part.bound / part.step) / 8,
+    )

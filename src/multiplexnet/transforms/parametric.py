@@ -192,13 +192,6 @@ class ParametricGauge(Transform):
         )
         return Frame(anchor, scale, slack, is_loose, feasible)
 
-    def _of_all(self, values: Tensor, index: Tensor | None) -> Tensor:
-        return (
-            values
-            if index is not None
-            else values.expand(*values.shape[:-2], len(self), values.shape[-1])
-        )
-
     def _anchor(self, u: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
         """The middle of the bounds of each output in turn, as a number of the format, and half their distance."""
         n = self.A.shape[-1]

@@ -16,7 +16,9 @@ the format: so it is exact. (Intervals by themselves need no clamp; see ``_width
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
+from fractions import Fraction
 from typing import Any, NamedTuple
 
 import torch
@@ -42,6 +44,8 @@ from multiplexnet.transforms.elementary import (
 
 __all__ = ["PaperSeparable", "Separable"]
 
+Elementwise = Callable[[Tensor], Tensor]
+
 
 class Kinds(NamedTuple):
     """Which kinds of columns occur: what does not occur costs nothing."""
@@ -53,16 +57,22 @@ class Kinds(NamedTuple):
     """Whether anything but lower half-lines occurs."""
 
 
+class Columns(NamedTuple):
+    """The constants of every column; see :func:`_tables`."""
+
+    lower: Tensor
+    upper: Tensor
+    base: Tensor
+    width: Tensor
+    sign: Tensor
+    free: Tensor
+
+
 def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
     """The constants of all entries, each ``(T, n)``; an unbounded end is the largest number of the format."""
-    inf = float("inf")
     largest = precision.largest
-    lower = torch.tensor(
-        [[-inf if a is None else float(a) for a in p.lower] for p in parts], dtype=torch.float64
-    )
-    upper = torch.tensor(
-        [[inf if b is None else float(b) for b in p.upper] for p in parts], dtype=torch.float64
-    )
+    lower = torch.tensor([_ends(part.lower, -math.inf) for part in parts], dtype=torch.float64)
+    upper = torch.tensor([_ends(part.upper, math.inf) for part in parts], dtype=torch.float64)
     free = lower.isinf() & upper.isinf()
     # A half-line whose end is close to the end of the format is an interval: its softplus would stick at the clamp.
     above = upper.isinf() & ~free & (lower < largest / 2)
@@ -71,15 +81,20 @@ def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
     lower = lower.clamp(min=-largest)
     upper = upper.clamp(max=largest)
     width = _widths(lower, upper, precision.computing) * interval
+    end = torch.where(below, upper, lower)
     tables = {
         "lower": lower,
         "upper": upper,
-        "base": torch.where(free, 0.0, torch.where(below, upper, lower)),
+        "base": torch.where(free, 0.0, end),
         "width": width,
         "sign": above.double() - below.double(),
         "free": free.double(),
     }
     return {name: table.to(precision.computing) for name, table in tables.items()}
+
+
+def _ends(ends: Sequence[Fraction | None], missing: float) -> list[float]:
+    return [missing if end is None else float(end) for end in ends]
 
 
 def _widths(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Tensor:
@@ -90,10 +105,11 @@ def _widths(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Tensor:
     low = lower.to(dtype)
     high = upper.to(dtype)
     width = (upper - lower).clamp(max=torch.finfo(dtype).max).to(dtype)
-    while (low + width > high).any():
-        width = torch.where(
-            low + width > high, torch.nextafter(width, torch.zeros_like(width)), width
-        )
+    too_wide = low + width > high
+    while too_wide.any():
+        smaller = torch.nextafter(width, torch.zeros_like(width))
+        width = torch.where(too_wide, smaller, width)
+        too_wide = low + width > high
     return width.double()
 
 
@@ -109,33 +125,31 @@ class _Boxed(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(
-        z: Tensor,
-        lower: Tensor,
-        upper: Tensor,
-        base: Tensor,
-        width: Tensor,
-        sign: Tensor,
-        free: Tensor,
-        kinds: Kinds,
-        floor: float,
-        portable: bool,
-    ) -> Tensor:
+    def forward(z: Tensor, columns: Columns, kinds: Kinds, floor: float, portable: bool) -> Tensor:
+        lower, upper, base, width, sign, free = columns
+        sigma: Elementwise = torch.sigmoid
+        g: Elementwise = F.softplus
         if portable:
             z, base, width, sign, free = (t.double() for t in (z, base, width, sign, free))
-        sigma, g = (
-            (portable_sigmoid, portable_softplus) if portable else (torch.sigmoid, F.softplus)
-        )
-        x = torch.addcmul(base, sigma(z), width) if kinds.interval else base
-        if kinds.half:
-            x = torch.addcmul(x, g(sign * _cut(z)), sign) if kinds.signed else x + g(z)
-        x = torch.addcmul(x, z.clamp(lower, upper), free) if kinds.free else x
-        return x.clamp(lower, upper) if kinds.half or kinds.free else x
+            sigma = portable_sigmoid
+            g = portable_softplus
+        x = base
+        if kinds.interval:
+            x = torch.addcmul(x, sigma(z), width)
+        if kinds.half and kinds.signed:
+            x = torch.addcmul(x, g(sign * _cut(z)), sign)
+        elif kinds.half:
+            x = x + g(z)
+        if kinds.free:
+            x = torch.addcmul(x, z.clamp(lower, upper), free)
+        if kinds.half or kinds.free:
+            x = x.clamp(lower, upper)
+        return x
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
-        z, _, _, _, width, sign, free, ctx.kinds, ctx.floor, _ = inputs
-        ctx.save_for_backward(z, width, sign, free)
+        z, columns, ctx.kinds, ctx.floor, _ = inputs
+        ctx.save_for_backward(z, columns.width, columns.sign, columns.free)
 
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
@@ -146,12 +160,16 @@ class _Boxed(torch.autograd.Function):
         if kinds.interval:
             t = _raised(torch.sigmoid(-z.abs()), ctx.floor)
             pulled.append(torch.ops.aten.sigmoid_backward(g, t) * width)
-        if kinds.half:
-            t = _raised(torch.sigmoid(sign * _cut(z) if kinds.signed else z), ctx.floor)
-            pulled.append(g * (t * sign.abs() if kinds.signed else t))
+        if kinds.half and kinds.signed:
+            t = _raised(torch.sigmoid(sign * _cut(z)), ctx.floor)
+            pulled.append(g * (t * sign.abs()))
+        elif kinds.half:
+            t = _raised(torch.sigmoid(z), ctx.floor)
+            pulled.append(g * t)
         if kinds.free:
             pulled.append(g * free)
-        return sum(pulled[1:], pulled[0]), *[None] * 9
+        gradient = sum(pulled[1:], pulled[0])
+        return gradient, None, None, None, None
 
 
 def _raised(t: Tensor, floor: float) -> Tensor:
@@ -197,53 +215,66 @@ class Separable(Transform):
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        constants = (self.lower, self.upper, self.base, self.width, self.sign, self.free)
-        interval, half, free, _ = self.kinds
-        needed = (half or free, half or free, True, interval, half, free)
-        rows = [
-            self._at(table, index) if used else table
-            for table, used in zip(constants, needed, strict=True)
-        ]
+        columns = self._columns(index)
         z = raw.to(self.precision.computing)
-        x: Tensor = applied(_Boxed, z, *rows, self.kinds, self.floor, not self.training)
+        x: Tensor = applied(_Boxed, z, columns, self.kinds, self.floor, not self.training)
         return x.to(self.precision.dtype)
+
+    def _columns(self, index: Tensor | None) -> Columns:
+        """The constants of the chosen terms; those that the map does not use are left as they are."""
+        interval, half, free, _ = self.kinds
+        return Columns(
+            lower=self._at(self.lower, index) if half or free else self.lower,
+            upper=self._at(self.upper, index) if half or free else self.upper,
+            base=self._at(self.base, index),
+            width=self._at(self.width, index) if interval else self.width,
+            sign=self._at(self.sign, index) if half else self.sign,
+            free=self._at(self.free, index) if free else self.free,
+        )
 
     def inverse(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        lower, base, width, sign, free = (
-            self._at(t, index) for t in (self.lower, self.base, self.width, self.sign, self.free)
-        )
+        lower = self._at(self.lower, index)
+        base = self._at(self.base, index)
+        width = self._at(self.width, index)
+        sign = self._at(self.sign, index)
+        free = self._at(self.free, index)
         y = x.to(self.precision.computing)
-        smallest = torch.finfo(y.dtype).smallest_normal
-        share = ((y - lower) / width).clamp(smallest, 1 - torch.finfo(y.dtype).eps)
-        distance = (sign * (y - base)).clamp(min=smallest)
+        info = torch.finfo(y.dtype)
+        share = ((y - lower) / width).clamp(info.smallest_normal, 1 - info.eps)
+        distance = (sign * (y - base)).clamp(min=info.smallest_normal)
+        half = sign * inverse_softplus(distance)
         interval = torch.where(width > 0, torch.logit(share), 0.0)
-        raw = torch.where(
-            sign != 0, sign * inverse_softplus(distance), torch.where(free != 0, y, interval)
-        )
+        whole = torch.where(free != 0, y, interval)
+        raw = torch.where(sign != 0, half, whole)
         return raw.to(self.precision.dtype)
 
     def unrounded(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        lower, base, width, sign, free = (
-            self._at(t, index).double()
-            for t in (self.lower, self.base, self.width, self.sign, self.free)
-        )
+        lower = self._at(self.lower, index).double()
+        base = self._at(self.base, index).double()
+        width = self._at(self.width, index).double()
+        sign = self._at(self.sign, index).double()
+        free = self._at(self.free, index)
         y = x.double()
-        nearest = quarter_cell(x, self.precision.dtype)
-        above, below = (d.clamp(min=nearest) for d in (y - lower, lower + width - y))
-        half = sign * inverse_softplus((sign * (y - base)).clamp(min=nearest))
+        least = quarter_cell(x, self.precision.dtype)
+        above = (y - lower).clamp(min=least)
+        below = (lower + width - y).clamp(min=least)
+        distance = (sign * (y - base)).clamp(min=least)
+        half = sign * inverse_softplus(distance)
         interval = torch.where(width > 0, torch.log(above) - torch.log(below), 0.0)
-        return torch.where(sign != 0, half, torch.where(free != 0, y, interval))
+        whole = torch.where(free != 0, y, interval)
+        return torch.where(sign != 0, half, whole)
 
     def nearest(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         lower = self._at(self.lower, index)
         upper = self._at(self.upper, index)
-        return x.to(self.precision.computing).clamp(lower, upper).to(self.precision.dtype)
+        inside = x.to(self.precision.computing).clamp(lower, upper)
+        return inside.to(self.precision.dtype)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -256,7 +287,8 @@ class Separable(Transform):
         width = self._at(self.width, index)
         sign = self._at(self.sign, index)
         interval = torch.log(width) - F.softplus(z) - F.softplus(-z)
-        return torch.where(width > 0, interval, -sign.abs() * F.softplus(-sign * z))
+        half = -sign.abs() * F.softplus(-sign * z)
+        return torch.where(width > 0, interval, half)
 
 
 class PaperSeparable(Transform):
@@ -289,42 +321,46 @@ class PaperSeparable(Transform):
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        lower, upper, k, interval = (
-            self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval)
-        )
+        lower = self._at(self.lower, index)
+        upper = self._at(self.upper, index)
+        k = self._at(self.k, index)
+        interval = self._at(self.interval, index)
         z = _cut(raw.double())
         y = upper - softplus(k - softplus(z))
-        inside = exactly(y.clamp(lower, upper), y + self.others.floor * z).to(self.precision.dtype)
+        smooth = y + self.others.floor * z
+        inside = exactly(y.clamp(lower, upper), smooth).to(self.precision.dtype)
         return torch.where(interval, inside, self.others(raw, index))
 
     def inverse(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        lower, upper, k, interval = (
-            self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval)
-        )
+        k = self._at(self.k, index)
         y = x.double()
         smallest = torch.finfo(y.dtype).smallest_normal
-        inner = k - inverse_softplus((upper - y).clamp(min=smallest))
+        below = (self._at(self.upper, index) - y).clamp(min=smallest)
+        inner = k - inverse_softplus(below)
         raw = inverse_softplus(inner.clamp(min=smallest)).to(self.precision.dtype)
-        return torch.where(
-            interval, torch.where(lower == upper, 0.0, raw), self.others.inverse(x, index)
-        )
+        return self._by_kind(raw, self.others.inverse(x, index), index)
+
+    def _by_kind(self, interval: Tensor, other: Tensor, index: Tensor | None) -> Tensor:
+        """Raw values of intervals, 0 for intervals of a single point, and those of all other columns."""
+        lower = self._at(self.lower, index)
+        upper = self._at(self.upper, index)
+        own = torch.where(lower == upper, 0.0, interval)
+        return torch.where(self._at(self.interval, index), own, other)
 
     def unrounded(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        lower, upper, k, interval = (
-            self._at(t, index) for t in (self.lower, self.upper, self.k, self.interval)
-        )
+        k = self._at(self.k, index)
         y = x.double()
-        nearest = quarter_cell(x, self.precision.dtype)
-        above, below = (d.clamp(min=nearest) for d in (y - lower, upper - y))
+        least = quarter_cell(x, self.precision.dtype)
+        above = (y - self._at(self.lower, index)).clamp(min=least)
+        below = (self._at(self.upper, index) - y).clamp(min=least)
         # g(z) = k − g⁻¹(b − y) grows faster than y − a, which it is compared with at the lower end, where it cancels.
-        raw = inverse_softplus(torch.maximum(k - inverse_softplus(below), above))
-        return torch.where(
-            interval, torch.where(lower == upper, 0.0, raw), self.others.unrounded(x, index)
-        )
+        inner = torch.maximum(k - inverse_softplus(below), above)
+        raw = inverse_softplus(inner)
+        return self._by_kind(raw, self.others.unrounded(x, index), index)
 
     def nearest(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -342,8 +378,6 @@ class PaperSeparable(Transform):
         k = self._at(self.k, index)
         interval = self._at(self.interval, index)
         paper = -softplus(softplus(z) - k) - softplus(-z)
-        return torch.where(
-            interval & k.isfinite(),
-            paper.to(self.precision.computing),
-            self.others.log_slopes(raw, index),
-        )
+        own = paper.to(self.precision.computing)
+        others = self.others.log_slopes(raw, index)
+        return torch.where(interval & k.isfinite(), own, others)

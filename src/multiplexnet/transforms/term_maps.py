@@ -33,29 +33,41 @@ from multiplexnet.transforms.tables import Tabled
 __all__ = ["TermMaps"]
 
 Boxes = Callable[[Sequence[Box], torch.dtype], Transform]
+Ends = tuple[Fraction | None, Fraction | None]
 
 
 def _boxes(
     terms: Sequence[Sequence[Part]], outputs: Sequence[Variable]
 ) -> tuple[list[int], list[Box]]:
     """The columns that are boxed in some term, and one box over them per term (0 where a term couples a column)."""
-    ends = [
-        {
-            v: (a, b)
-            for p in parts
-            if isinstance(p, Box)
-            for v, a, b in zip(p.outputs, p.lower, p.upper, strict=True)
-        }
-        for parts in terms
-    ]
-    coupled = [{v for p in parts if not isinstance(p, Box) for v in p.outputs} for parts in terms]
+    coupled = [_coupled(parts) for parts in terms]
     columns = [j for j, v in enumerate(outputs) if not all(v in own for own in coupled)]
-    kept = [outputs[j] for j in columns]
+    kept = tuple(outputs[j] for j in columns)
     boxes = []
-    for own, others in zip(ends, coupled, strict=True):
-        pairs = [own.get(v, (0, 0) if v in others else (None, None)) for v in kept]
-        boxes.append(Box(tuple(kept), tuple(a for a, _ in pairs), tuple(b for _, b in pairs)))  # type: ignore[misc]
+    for parts, others in zip(terms, coupled, strict=True):
+        ends: dict[Variable, Ends] = dict.fromkeys(kept, (None, None))
+        ends |= dict.fromkeys(others, (Fraction(0), Fraction(0)))
+        ends |= _ends(parts)
+        lower = tuple(ends[variable][0] for variable in kept)
+        upper = tuple(ends[variable][1] for variable in kept)
+        boxes.append(Box(kept, lower, upper))
     return columns, boxes
+
+
+def _coupled(parts: Sequence[Part]) -> set[Variable]:
+    """The outputs of a term that depend on each other."""
+    others = [part for part in parts if not isinstance(part, Box)]
+    return {variable for part in others for variable in part.outputs}
+
+
+def _ends(parts: Sequence[Part]) -> dict[Variable, Ends]:
+    """The ends of the outputs that the boxes of a term bound."""
+    found: dict[Variable, Ends] = {}
+    for part in parts:
+        if isinstance(part, Box):
+            pairs = zip(part.lower, part.upper, strict=True)
+            found |= zip(part.outputs, pairs, strict=True)
+    return found
 
 
 class TermMaps(Tabled):
@@ -102,9 +114,7 @@ class TermMaps(Tabled):
         position = {variable: j for j, variable in enumerate(outputs)}
         where = [[[position[v] for v in part.outputs] for _, part in group] for group in members]
         self.groups = nn.ModuleList()
-        found: dict[
-            object, int
-        ] = {}  # groups that know the same share a number, and compute it once
+        found: dict[object, int] = {}  # groups that know the same share a number
         for group, place in zip(members, where, strict=True):
             parts = [part for _, part in group]
             numbers = [k for k, _ in group]
@@ -112,9 +122,8 @@ class TermMaps(Tabled):
             number = found.setdefault((symbols, tuple(numbers)), len(found))
             known = Parameters(symbols, inputs, outputs, dtype, number) if symbols else None
             self.groups.append(Group(transform_of(parts, dtype), numbers, place, len(terms), known))
-        self.assembly = Assembly(
-            *_places(members, where, columns, len(terms), len(outputs)), self._shapes(len(terms))
-        )
+        places = _places(members, where, columns, len(terms), len(outputs))
+        self.assembly = Assembly(*places, self._shapes(len(terms)))
 
     def _shapes(self, count: int) -> list[tuple[int, int]]:
         """Rows and columns of the pieces: the boxes first (if any column is boxed), then the groups."""
@@ -135,9 +144,10 @@ class TermMaps(Tabled):
         part._modules = dict(self._modules)
         sliced = [group.slice(start, stop) for group in self._groups]
         part.groups = nn.ModuleList(group for group, _ in sliced)
+        first = [before for _, before in sliced]
         if self.separable is not None:
             part.separable = self.separable.terms(start, stop)
-        first = [start] * (self.separable is not None) + [before for _, before in sliced]
+            first = [start, *first]
         part.assembly = self.assembly.slice(start, stop, first, part._shapes(stop - start))
         part.groups = nn.ModuleList(group for group, _ in sliced if group.numbers)
         return part
@@ -207,7 +217,7 @@ class TermMaps(Tabled):
         log_dets: list[Tensor] = []
         for transform, own, chosen, parameters in self._calls(x, index, given, False, x):
             pieces.append(transform.unrounded(own, chosen, parameters))
-            log_dets.append(transform.log_abs_det(pieces[-1], chosen, parameters))
+            log_dets.append(transform.log_abs_det_jacobian(pieces[-1], chosen, parameters))
         raw: Tensor = self.assembly(pieces, index)
         return raw, self._total(log_dets, index)
 
@@ -247,26 +257,48 @@ class TermMaps(Tabled):
 
     def resolution(self) -> list[Fraction]:
         """For each output how far apart its values lie in terms where equalities tie it, at most; 0: in no term."""
-        first = self.separable is not None
-        steps = [
-            g.transform.steps() if isinstance(g.transform, LatticeGauge) else None
-            for g in self._groups
-        ]
+        first = 0 if self.separable is None else 1
+        steps: dict[int, list[list[Fraction]]] = {}
+        for number, group in enumerate(self._groups, start=first):
+            if isinstance(group.transform, LatticeGauge):
+                steps[number] = group.transform.steps()
         coarsest = [Fraction(0)] * self.assembly.piece.shape[1]
-        places = (self.assembly.piece - int(first), self.assembly.row, self.assembly.slot)
-        for pieces, rows, slots in zip(*(table.tolist() for table in places), strict=True):
-            for j, (piece, row, slot) in enumerate(zip(pieces, rows, slots, strict=True)):
-                own = steps[piece] if piece >= 0 else None
-                coarsest[j] = coarsest[j] if own is None else max(coarsest[j], own[row][slot])
+        tables = (self.assembly.piece, self.assembly.row, self.assembly.slot)
+        places = torch.stack(tables, -1).tolist()
+        for term in places:
+            for j, (piece, row, slot) in enumerate(term):
+                if piece in steps:
+                    coarsest[j] = max(coarsest[j], steps[piece][row][slot])
         return coarsest
+
+    def reads(self, *, inputs: Tensor | None, functions: Functions) -> Tensor:
+        """Which raw values have an effect in which term, ``(K, D)``; the gradient at some point tells.
+
+        A constant has none. Where equalities hold, as many raw values have one as the term has dimensions.
+
+        Args:
+            inputs: ``(*batch, number of inputs)``, if the rules have any.
+            functions: torch code of the opaque functions by name.
+        """
+        shape = self.assembly.piece.shape
+        number = torch.arange(1, shape.numel() + 1, dtype=torch.float64, device=self.boxed.device)
+        point = number.cos().reshape(shape)
+        weight = (1.7 * number).sin().reshape(shape)
+        batch = () if inputs is None else inputs.shape[:-1]
+        known = None if inputs is None else inputs.detach()
+        with torch.enable_grad():
+            raw = point.to(self.dtype).requires_grad_()
+            every = raw.expand(*batch, *shape)
+            x = self(every, inputs=known, functions=functions, per_term=True)
+            (gradient,) = torch.autograd.grad((x.double() * weight).sum(), raw)
+        return gradient != 0
 
     def _total(self, log_dets: Sequence[Tensor], index: Tensor | None) -> Tensor:
         """The sum over the boxes and the groups, for every term."""
-        groups = [None] * (len(log_dets) - len(self.groups)) + self._groups
-        spread = [
-            d if g is None else g.spread(d, index, 0.0)
-            for g, d in zip(groups, log_dets, strict=True)
-        ]
+        boxes = len(log_dets) - len(self.groups)
+        spread = list(log_dets[:boxes])
+        for group, log_det in zip(self._groups, log_dets[boxes:], strict=True):
+            spread.append(group.spread(log_det, index, 0.0))
         return sum(spread[1:], spread[0])
 
     @in_full_precision
@@ -283,20 +315,21 @@ class TermMaps(Tabled):
         Without ``x``, the values of ``forward``, only parts that depend on inputs alone are looked at. ``None`` if
         there is nothing to look at: no part has parameters.
         """
+        given = RunTimeValues(inputs, functions or {})
         verdict: Tensor | None = None
         for group in self._groups:
-            if group.known is not None and (x is not None or not group.known.needs_x):
-                parameters = group.parameters_of(RunTimeValues(inputs, functions or {}), x, index)
-                own = group.met(group.transform.feasible(parameters, group.chosen(index)), index)  # type: ignore[operator]
-                verdict = own if verdict is None else verdict & own
+            if group.known is None or (x is None and group.known.needs_x):
+                continue
+            parameters = group.parameters_of(given, x, index)
+            per_part = group.transform.feasible(parameters, group.chosen(index))  # type: ignore[operator]
+            own = group.met(per_part, index)
+            verdict = own if verdict is None else verdict & own
         return verdict
 
     def _read(self, raw: Tensor) -> Tensor:
-        return (
-            raw
-            if self.training
-            else torch.nan_to_num(raw, nan=0.0, posinf=torch.inf, neginf=-torch.inf)
-        )
+        if self.training:
+            return raw
+        return torch.nan_to_num(raw, nan=0.0, posinf=torch.inf, neginf=-torch.inf)
 
     def _calls(
         self,
@@ -312,12 +345,9 @@ class TermMaps(Tabled):
         """
         if self.separable is not None:
             own = values if self.all_boxed else values.index_select(-1, self.boxed)
-            yield (
-                self.separable,
-                own if index is not None or per_term else own.unsqueeze(-2),
-                index,
-                None,
-            )
+            if index is None and not per_term:
+                own = own.unsqueeze(-2)
+            yield self.separable, own, index, None
         found: dict[int, Tensor | None] = {}
         for group in self._groups:
             number = -1 if group.known is None else group.known.number
@@ -326,13 +356,8 @@ class TermMaps(Tabled):
                 if group.known is not None and group.known.needs_x:
                     x = so_far if isinstance(so_far, Tensor) else self.assembly(so_far, index)
                 found[number] = group.parameters_of(given, x, index)
-            parameters = found[number]
-            yield (
-                group.transform,
-                group.pick(values, index, per_term=per_term),
-                group.chosen(index),
-                parameters,
-            )
+            picked = group.pick(values, index, per_term=per_term)
+            yield group.transform, picked, group.chosen(index), found[number]
 
 
 def _places(
@@ -347,13 +372,11 @@ def _places(
     row = np.repeat(np.arange(count)[:, None], width, axis=1)
     slot = np.zeros_like(piece)
     slot[:, columns] = np.arange(len(columns))
-    for number, (group, places) in enumerate(
-        zip(members, where, strict=True), start=1 if columns else 0
-    ):
+    first = 1 if columns else 0
+    groups = zip(members, where, strict=True)
+    for number, (group, places) in enumerate(groups, start=first):
         for i, ((term, _), place) in enumerate(zip(group, places, strict=True)):
-            piece[term, place], row[term, place], slot[term, place] = (
-                number,
-                i,
-                np.arange(len(place)),
-            )
+            piece[term, place] = number
+            row[term, place] = i
+            slot[term, place] = np.arange(len(place))
     return torch.from_numpy(piece), torch.from_numpy(row), torch.from_numpy(slot)

@@ -43,9 +43,9 @@ __all__ = [
     "bounded_amounts",
     "expanded",
     "is_exact_in_float64",
-    "nearest",
     "select",
     "signs",
+    "to_float64",
     "total",
     "widened",
 ]
@@ -90,10 +90,8 @@ class Column:
     @staticmethod
     def constant(number: Fraction, length: int) -> Column:
         """The same number in every row."""
-        return Column(
-            (np.full(length, np.sign(number.numerator), dtype=np.float64),),
-            abs(number) or Fraction(1),
-        )
+        sign = np.full(length, np.sign(number.numerator), dtype=np.float64)
+        return Column((sign,), unit=abs(number) or Fraction(1))
 
     @staticmethod
     def floats(values: Floats) -> Column:
@@ -101,14 +99,16 @@ class Column:
         if not _flushes():
             return Column((values,))
         magnitude = values.view(np.int64) & np.int64(2**63 - 1)
-        small = np.flatnonzero((magnitude > 0) & (magnitude <= SUBNORMAL))
+        is_subnormal = (magnitude > 0) & (magnitude <= SUBNORMAL)
+        small = np.flatnonzero(is_subnormal)
         if not len(small):
             return Column((values,))
         unit = Fraction(1, 2**1074)
-        odd = {
-            int(i): int(magnitude[i]) * (-unit if np.signbit(values[i]) else unit) for i in small
-        }
-        return Column((np.where((magnitude > 0) & (magnitude <= SUBNORMAL), 0.0, values),), odd=odd)
+        odd = {}
+        for i in small.tolist():
+            sign = -1 if np.signbit(values[i]) else 1
+            odd[i] = sign * int(magnitude[i]) * unit
+        return Column((np.where(is_subnormal, 0.0, values),), odd=odd)
 
     @staticmethod
     def integers(numbers: NDArray[np.int64]) -> Column:
@@ -118,7 +118,8 @@ class Column:
             return Column((high,))
         # 2**63 does not fit int64: step down to the double below, the rest is then positive and small.
         high = np.where(high >= 2.0**63, np.nextafter(2.0**63, 0), high)
-        return Column((high, (numbers - high.astype(np.int64)).astype(np.float64)))
+        low = numbers - high.astype(np.int64)
+        return Column((high, low.astype(np.float64)))
 
     def __len__(self) -> int:
         return len(self.parts[0])
@@ -130,16 +131,16 @@ class Column:
     def exact(self, row: int) -> Fraction:
         if row in self.odd:
             return self.odd[row]
-        return self.unit * sum((Fraction(float(part[row])) for part in self.parts), Fraction(0))
+        numbers = (Fraction(float(part[row])) for part in self.parts)
+        return self.unit * sum(numbers, Fraction(0))
 
     @cached_property
     def near(self) -> Floats:
         """``Σ parts`` in float64, without the unit."""
-        return (
-            self.parts[0]
-            if len(self.parts) == 1
-            else np.asarray(sum(self.parts[1:], self.parts[0]))
-        )
+        first, *rest = self.parts
+        if not rest:
+            return first
+        return np.asarray(sum(rest, first))
 
     @cached_property
     def size(self) -> Floats:
@@ -157,8 +158,12 @@ class Column:
         """An exponent g such that every part is a multiple of 2^g; None where no short one was found."""
         if len(self.parts) > 1 or self.top >= 2.0**53:
             return None
-        head = self.parts[0][:64]
-        return next((g for g in GRIDS if _on_grid(head, g) and _on_grid(self.parts[0], g)), None)
+        values = self.parts[0]
+        head = values[:64]
+        for exponent in GRIDS:
+            if _on_grid(head, exponent) and _on_grid(values, exponent):
+                return exponent
+        return None
 
 
 def _flushes() -> bool:
@@ -176,9 +181,8 @@ def widened(values: NDArray[np.floating[Any]]) -> Floats:
     wide = values.astype(np.float64, copy=False)
     if values.dtype != np.float32 or not _flushes():
         return wide
-    magnitude = np.ascontiguousarray(values).view(np.int32).reshape(values.shape) & np.int32(
-        2**31 - 1
-    )
+    bits = np.ascontiguousarray(values).view(np.int32).reshape(values.shape)
+    magnitude = bits & np.int32(2**31 - 1)
     exact = np.copysign(magnitude.astype(np.float64) * 2.0**-149, wide)
     return np.where(magnitude < 1 << 23, exact, wide)
 
@@ -209,12 +213,12 @@ class _Integral:
     @staticmethod
     def of(weighted: Weighted, constant: Fraction, length: int, multiple: int = 1) -> _Integral:
         """The expression times the least positive integer that makes it integral (and is a multiple of this one)."""
-        factors = [c * column.unit for c, column in weighted]
-        scale = lcm(multiple, constant.denominator, *(f.denominator for f in factors))
-        coefficients = tuple(int(f * scale) for f in factors)
-        return _Integral(
-            coefficients, tuple(c for _, c in weighted), int(constant * scale), scale, length
-        )
+        factors = [coefficient * column.unit for coefficient, column in weighted]
+        denominators = [factor.denominator for factor in factors]
+        scale = lcm(multiple, constant.denominator, *denominators)
+        coefficients = tuple(int(factor * scale) for factor in factors)
+        columns = tuple(column for _, column in weighted)
+        return _Integral(coefficients, columns, int(constant * scale), scale, length)
 
     def take(self, rows: NDArray[np.intp]) -> _Integral:
         columns = tuple(column.take(rows) for column in self.columns)
@@ -222,16 +226,22 @@ class _Integral:
 
     @cached_property
     def is_exact_in_floats(self) -> bool:
-        grids = [column.grid for column in self.columns]
-        if any(abs(k).bit_length() > 53 for k in (*self.coefficients, self.constant)):
+        """Whether plain float64 makes no rounding error: all is on one grid, and no sum is too long for it."""
+        if self.longest > 53:
             return False
-        if any(grid is None for grid in grids):
-            return False
-        top = sum(
-            (abs(k) * Fraction(column.top) for k, column in self._pairs),
-            Fraction(abs(self.constant)),
-        )
-        return top < Fraction(2) ** (53 + min((g for g in grids if g is not None), default=0))
+        finest = 0
+        top = Fraction(abs(self.constant))
+        for k, column in self._pairs:
+            if column.grid is None:
+                return False
+            finest = min(finest, column.grid)
+            top += abs(k) * Fraction(column.top)
+        return top < Fraction(2) ** (53 + finest)
+
+    @cached_property
+    def longest(self) -> int:
+        """The bits of the longest coefficient, the constant included."""
+        return max(abs(k).bit_length() for k in (*self.coefficients, self.constant))
 
     @property
     def _pairs(self) -> zip[tuple[int, Column]]:
@@ -242,7 +252,7 @@ class _Integral:
         """A shift that brings the largest coefficient to about one, so that none overflows."""
         if self.is_exact_in_floats:
             return 0
-        return max(1, *(abs(k).bit_length() for k in (*self.coefficients, self.constant))) - 1
+        return max(1, self.longest) - 1
 
     def _rounded(self, k: int) -> float:
         return float(Fraction(k, 1 << self._exponent))
@@ -252,7 +262,8 @@ class _Integral:
         """The value over 2**exponent, evaluated in float64."""
         v = np.full(self.length, self._rounded(self.constant))
         for k, column in self._pairs:
-            v += column.near if k == 1 << self._exponent else self._rounded(k) * column.near
+            is_one = k == 1 << self._exponent
+            v += column.near if is_one else self._rounded(k) * column.near
         return v
 
     @cached_property
@@ -274,9 +285,8 @@ class _Integral:
 
     @property
     def row_bound(self) -> Floats:
-        return np.broadcast_to(
-            self._bound([column.size for column in self.columns]), (self.length,)
-        )
+        bound = self._bound([column.size for column in self.columns])
+        return np.broadcast_to(bound, (self.length,))
 
     @property
     def ratio(self) -> Fraction:
@@ -285,8 +295,11 @@ class _Integral:
 
     def exact(self, row: int) -> Fraction:
         """The exact value over 2**exponent."""
-        parts = (k * Fraction(float(p[row])) for k, column in self._pairs for p in column.parts)
-        return sum(parts, Fraction(self.constant)) / (1 << self._exponent)
+        total = Fraction(self.constant)
+        for k, column in self._pairs:
+            for part in column.parts:
+                total += k * Fraction(float(part[row]))
+        return total / (1 << self._exponent)
 
 
 # --- error-free transformations -------------------------------------------------------------------------------------
@@ -306,23 +319,31 @@ def _halves(a: Floats | float) -> tuple[Floats | float, Floats | float]:
 
 def _two_product(a: Floats | float, b: Floats) -> tuple[Floats, Floats]:
     p = a * b
-    (ah, al), (bh, bl) = _halves(a), _halves(b)
-    return p, np.asarray(al * bl - (((p - ah * bh) - al * bh) - ah * bl))
+    ah, al = _halves(a)
+    bh, bl = _halves(b)
+    rest = p - ah * bh
+    rest = rest - al * bh
+    rest = rest - ah * bl
+    return p, np.asarray(al * bl - rest)
 
 
 def expanded(parts: Sequence[Floats], factor: Floats) -> tuple[Floats, ...]:
     """``(Σ parts) · factor``, exactly, in few parts; all are integers below 2^200."""
-    if len(parts) == 1 and np.abs(product := parts[0] * factor).max(initial=0.0) < 2.0**53:
-        return (product,)
-    first, second, *others = (
-        t for terms in zip(*(_two_product(p, factor) for p in parts), strict=True) for t in terms
-    )
+    if len(parts) == 1:
+        product = parts[0] * factor
+        if np.abs(product).max(initial=0.0) < 2.0**53:
+            return (product,)
+    pairs = [_two_product(part, factor) for part in parts]
+    products = [product for product, _ in pairs]
+    errors = [error for _, error in pairs]
+    first, second, *others = [*products, *errors]
     high, low = _two_sum(first, second)
     rest = []
-    for term in others:
-        low, error = _two_sum(low, term)
+    for summand in others:
+        low, error = _two_sum(low, summand)
         rest.append(error)
-    return (high, *(part for part in (low, *rest) if part.any()))
+    needed = [part for part in (low, *rest) if part.any()]
+    return (high, *needed)
 
 
 def _pieces(k: int) -> list[float]:
@@ -354,7 +375,7 @@ def _is_safe(part: Floats) -> NDArray[np.bool_]:
 def _expansion(form: _Integral) -> tuple[list[Floats], NDArray[np.bool_]]:
     """``scale · expression`` as a sum of doubles, and the rows where that sum is exact."""
     safe = np.ones(form.length, dtype=np.bool_)
-    if any(abs(k).bit_length() > 800 for k in (*form.coefficients, form.constant)):
+    if form.longest > 800:
         return [np.zeros(form.length)], ~safe
     terms = [np.full(form.length, piece) for piece in _pieces(form.constant)]
     for k, column in form._pairs:
@@ -371,12 +392,17 @@ def _distilled(terms: list[Floats]) -> tuple[Floats, NDArray[np.bool_]]:
     for _ in range(PASSES):
         for i in range(1, len(terms)):
             terms[i], terms[i - 1] = _two_sum(terms[i], terms[i - 1])
-        rest = np.sum(np.abs(terms[:-1]), axis=0) if len(terms) > 1 else np.zeros_like(terms[0])
-        decided = (rest == 0) | (np.abs(terms[-1]) > 2 * rest)
+        leading = terms[-1]
+        rest = np.zeros_like(leading)
+        if len(terms) > 1:
+            rest = np.sum(np.abs(terms[:-1]), axis=0)
+        decided = (rest == 0) | (np.abs(leading) > 2 * rest)
         if decided.all():
             break
-    correction = np.sum(terms[:-1], axis=0) if len(terms) > 1 else 0.0
-    return np.where(decided & (rest > 0), terms[-1] + correction, terms[-1]), decided
+    if len(terms) == 1:
+        return leading, decided
+    corrected = leading + np.sum(terms[:-1], axis=0)
+    return np.where(decided & (rest > 0), corrected, leading), decided
 
 
 def _settled(form: _Integral) -> tuple[Signs, Floats]:
@@ -387,11 +413,12 @@ def _settled(form: _Integral) -> tuple[Signs, Floats]:
     value = np.ldexp(value, -form._exponent)
     for row in np.flatnonzero(~(safe & decided)):
         exact = form.exact(int(row))
-        sign[row], value[row] = (exact > 0) - (exact < 0), nearest(exact)
+        sign[row] = (exact > 0) - (exact < 0)
+        value[row] = to_float64(exact)
     return sign, value
 
 
-def nearest(number: Fraction | float) -> float:
+def to_float64(number: Fraction | float) -> float:
     """The nearest float64, infinite where there is none."""
     try:
         return float(number)
@@ -408,13 +435,12 @@ def _signs_and_values(form: _Integral) -> tuple[Signs, Floats]:
     if form.is_exact_in_floats:
         return sign.astype(np.int8), value
     # not (>) rather than (<=): NaN and infinity from overflow stay open
-    if not len(open_rows := np.flatnonzero(~(np.abs(value) > form.uniform_bound))):
-        return sign.astype(np.int8), value
-    bound = form.take(open_rows).row_bound
-    open_rows = open_rows[~(np.abs(value[open_rows]) > bound)]
-    sign[open_rows], value[open_rows] = (
-        _settled(form.take(open_rows)) if len(open_rows) else ((), ())
-    )
+    open_rows = np.flatnonzero(~(np.abs(value) > form.uniform_bound))
+    if len(open_rows):
+        bound = form.take(open_rows).row_bound
+        open_rows = open_rows[~(np.abs(value[open_rows]) > bound)]
+    if len(open_rows):
+        sign[open_rows], value[open_rows] = _settled(form.take(open_rows))
     return sign.astype(np.int8), value
 
 
@@ -466,12 +492,12 @@ def _times(value: Floats, ratio: Fraction) -> Floats:
     """``value · ratio``, rounded once where numerator and denominator are doubles."""
     if max(ratio.numerator, ratio.denominator).bit_length() <= 53:
         return value * float(ratio.numerator) / float(ratio.denominator)
-    return value * nearest(ratio)
+    return value * to_float64(ratio)
 
 
 def _error(form: _Integral, near: Floats) -> Floats:
     """How far ``near`` can be from the expression."""
-    ratio = nearest(form.ratio)
+    ratio = to_float64(form.ratio)
     if form.is_exact_in_floats and ratio == 1:
         return np.zeros(form.length)
     if not SAFE_LOW < ratio < SAFE_HIGH:
@@ -497,15 +523,15 @@ def total(
         unit = Fraction(1, form.scale)
         if form.is_exact_in_floats:
             return Column((form.value,), unit), np.empty(0, dtype=np.intp)
-        terms, safe = _expansion(form)
-        return Column(tuple(np.where(safe, term, 0.0) for term in terms), unit), np.flatnonzero(
-            ~safe
-        )
+        summands, safe = _expansion(form)
+        parts = tuple(np.where(safe, summand, 0.0) for summand in summands)
+        return Column(parts, unit), np.flatnonzero(~safe)
 
 
 def select(choice: NDArray[np.intp], columns: Sequence[Column]) -> Column:
     """Row by row the chosen one of several columns of the same unit."""
-    parts = [np.zeros(len(choice)) for _ in range(max(len(column.parts) for column in columns))]
+    most = max(len(column.parts) for column in columns)
+    parts = [np.zeros(len(choice)) for _ in range(most)]
     for k, column in enumerate(columns):
         chosen = choice == k
         for i, part in enumerate(column.parts):

@@ -39,6 +39,7 @@ from multiplexnet.language.formula import (
     Not,
     Or,
     Real,
+    Relation,
     Symbol,
     Variable,
     holds,
@@ -52,9 +53,9 @@ from multiplexnet.verdicts.columns import (
     Signs,
     amounts,
     bounded_amounts,
-    nearest,
     select,
     signs,
+    to_float64,
     total,
 )
 
@@ -93,14 +94,11 @@ class ExactRows:
 
     def take(self, index: NDArray[np.intp]) -> ExactRows:
         """These rows alone."""
-        taken = ExactRows(
-            {v: column.take(index) for v, column in self.variables.items()},
-            self.functions,
-            len(index),
-        )
-        taken._columns |= {
-            s: self._columns[s].take(index) for s in self._columns if isinstance(s, Apply)
-        }
+        columns = {v: column.take(index) for v, column in self.variables.items()}
+        taken = ExactRows(columns, self.functions, len(index))
+        for symbol, column in self._columns.items():
+            if isinstance(symbol, Apply):
+                taken._columns[symbol] = column.take(index)
         return taken
 
     def column(self, symbol: Symbol) -> Column:
@@ -148,27 +146,30 @@ class ExactRows:
             case Max(arguments):
                 return reduce(self._larger, self._totals(arguments))
             case Ite(condition, then, otherwise):
-                return select(
-                    (~_truth(condition, self)).astype(np.intp), self._totals((then, otherwise))
-                )
+                is_false = ~_truth(condition, self)
+                return select(is_false.astype(np.intp), self._totals((then, otherwise)))
             case Apply(function, arguments):
                 return self._applied(function, arguments)
         raise KeyError(symbol)
 
     def _totals(self, linears: tuple[Linear, ...]) -> list[Column]:
         """The expressions as columns of one unit; rows that have no such column become odd."""
-        parts = [(self._weighted(linear), linear.constant) for linear in linears]
-        denominators = [
-            f.denominator for weighted, k in parts for f in (k, *(c * x.unit for c, x in weighted))
-        ]
-        totals = [total(weighted, k, self.length, lcm(*denominators)) for weighted, k in parts]
-        self.odd |= {int(row) for _, rows in totals for row in rows}
-        return [column for column, _ in totals]
+        denominators = []
+        for linear in linears:
+            denominators.append(linear.constant.denominator)
+            for coefficient, column in self._weighted(linear):
+                denominators.append((coefficient * column.unit).denominator)
+        common = lcm(*denominators)
+        columns = []
+        for linear in linears:
+            column, lost = total(self._weighted(linear), linear.constant, self.length, common)
+            self.odd |= set(lost.tolist())
+            columns.append(column)
+        return columns
 
     def _larger(self, first: Column, second: Column) -> Column:
-        second_wins = (
-            signs([(Fraction(1), second), (Fraction(-1), first)], Fraction(0), self.length) > 0
-        )
+        difference = [(Fraction(1), second), (Fraction(-1), first)]
+        second_wins = signs(difference, Fraction(0), self.length) > 0
         return select(second_wins.astype(np.intp), [first, second])
 
     def _applied(self, function: str, arguments: tuple[Linear, ...]) -> Column:
@@ -176,9 +177,8 @@ class ExactRows:
             raise InputError(
                 f"the rules call {function}(…): give the function, functions={{{function!r}: …}}"
             )
-        values = np.asarray(
-            self.functions[function](*(self.amounts(a) for a in arguments)), dtype=np.float64
-        )
+        given = [self.amounts(argument) for argument in arguments]
+        values = np.asarray(self.functions[function](*given), dtype=np.float64)
         finite = np.isfinite(values)
         self.bad |= ~finite
         column = Column.floats(np.where(finite, values, 0.0))
@@ -192,8 +192,7 @@ class ExactRows:
 def _truth(formula: Formula, rows: ExactRows) -> Bools:
     match formula:
         case Atom(linear, relation):
-            sign = rows.signs(linear)
-            return sign <= 0 if relation == "<=" else sign < 0 if relation == "<" else sign == 0
+            return _obeys(rows.signs(linear), relation)
         case Not(argument):
             return ~_truth(argument, rows)
         case And(arguments):
@@ -212,6 +211,15 @@ def _truth(formula: Formula, rows: ExactRows) -> Bools:
             return ~(_truth(left, rows) ^ _truth(right, rows))
 
 
+def _obeys(values: Signs | Floats, relation: Relation) -> Bools:
+    """Where ``value relation 0`` holds."""
+    if relation == "<=":
+        return values <= 0
+    if relation == "<":
+        return values < 0
+    return np.asarray(values == 0, dtype=np.bool_)
+
+
 def truth(formula: Formula, rows: ExactRows) -> Bools:
     """Whether the formula holds, row by row."""
     result: Bools = _truth(formula, rows)
@@ -223,14 +231,24 @@ def truth(formula: Formula, rows: ExactRows) -> Bools:
 def in_domain(variable: Variable, rows: ExactRows, *, ranges: bool = False) -> Bools:
     """Whether the variable has a value of its domain: an integer in range; with ``ranges``, a real one in its range."""
     match variable.domain:
-        case Real(lower, upper):
-            below = (
-                [] if lower is None or not ranges else [Atom(-Linear.of(variable) + lower, "<=")]
-            )
-            above = [] if upper is None or not ranges else [Atom(Linear.of(variable) - upper, "<=")]
-            return truth(And((*below, *above)), rows)
+        case Real() as domain:
+            return truth(And(_bounds(variable, domain) if ranges else ()), rows)
         case domain:
-            values = domain.values
+            return _in_values(variable, domain.values, rows)
+
+
+def _bounds(variable: Variable, domain: Real) -> tuple[Atom, ...]:
+    """The declared range of a real variable."""
+    bounds = []
+    if domain.lower is not None:
+        bounds.append(Atom(-Linear.of(variable) + domain.lower, "<="))
+    if domain.upper is not None:
+        bounds.append(Atom(Linear.of(variable) - domain.upper, "<="))
+    return tuple(bounds)
+
+
+def _in_values(variable: Variable, values: range, rows: ExactRows) -> Bools:
+    """Whether the variable has one of these integer values: whether it equals the integer next to it."""
     column = rows.column(variable)
     first = up(Fraction(values[0]))
     last = down(Fraction(values[-1]))
@@ -238,7 +256,7 @@ def in_domain(variable: Variable, rows: ExactRows, *, ranges: bool = False) -> B
         result = np.zeros(rows.length, dtype=np.bool_)
     else:
         with np.errstate(over="ignore"):
-            integers = np.rint(column.near * nearest(column.unit)).clip(first, last)
+            integers = np.rint(column.near * to_float64(column.unit)).clip(first, last)
         candidate = Variable("candidate", -1)
         pair = ExactRows({variable: column, candidate: Column((integers,))}, length=rows.length)
         result = truth(Atom(Linear.of(variable) - Linear.of(candidate), "=="), pair)
@@ -273,12 +291,13 @@ class _Walk(Generic[T]):
                 pairs = [self(a) for a in arguments]
                 return self._min(p for p, _ in pairs), self._max(n for _, n in pairs)
             case Iff(left, right):
-                (p, n), (q, m) = self(left), self(right)
+                p, n = self(left)
+                q, m = self(right)
                 both = self.largest(p, q)
                 neither = self.largest(n, m)
-                return self.smallest(both, neither), self.smallest(
-                    self.largest(p, m), self.largest(n, q)
-                )
+                only_left = self.largest(p, m)
+                only_right = self.largest(n, q)
+                return self.smallest(both, neither), self.smallest(only_left, only_right)
 
     def _max(self, values: Iterator[T]) -> T:
         return reduce(self.largest, values, self.nothing)
@@ -334,7 +353,7 @@ def _amounts(formula: Formula, rows: ExactRows, *, bounds: bool = False) -> Floa
 
     def atom(a: Atom) -> tuple[_Far, _Far]:
         near, far = distance(a.linear)
-        obeyed = near <= 0 if a.relation == "<=" else near < 0 if a.relation == "<" else near == 0
+        obeyed = _obeys(near, a.relation)
         turned = far if a.relation != "==" else np.full_like(far, TINY)
         if _is_choice(a):
             far = np.maximum(far, 1.0) if _is_count(a) else np.ones_like(far)
@@ -370,9 +389,8 @@ def _exact_amount(formula: Formula, rows: ExactRows, row: int) -> Fraction | flo
         missed = abs(v) if a.relation == "==" else v
         turned = Fraction(0) if a.relation == "==" else -v
         if _is_choice(a):
-            missed, turned = (
-                max(far, Fraction(1)) if _is_count(a) else Fraction(1) for far in (missed, turned)
-            )
+            missed = max(missed, Fraction(1)) if _is_count(a) else Fraction(1)
+            turned = max(turned, Fraction(1)) if _is_count(a) else Fraction(1)
         if holds(a, point, functions):
             return obeyed, (_is_choice(a), turned, True)
         return (_is_choice(a), missed, True), obeyed
@@ -384,10 +402,11 @@ def amount(formula: Formula, rows: ExactRows) -> Floats:
     """How far each row is from obeying the formula: 0 exactly where it holds, infinity where a value is none."""
     result = _amounts(formula, rows)
     for row in rows.decided_singly(formula):
-        exact = nearest(_exact_amount(formula, rows, row))
-        result[row] = (
-            0.0 if holds(formula, rows.point(row), rows.functions_at(row)) else max(exact, TINY)
-        )
+        if holds(formula, rows.point(row), rows.functions_at(row)):
+            result[row] = 0.0
+        else:
+            exact = to_float64(_exact_amount(formula, rows, row))
+            result[row] = max(exact, TINY)
     return np.where(rows.bad, inf, result)
 
 
@@ -402,28 +421,26 @@ def largest_violation(
     few = rows.take(violating)
     with np.errstate(all="ignore"):
         low, high = _amounts(formula, few, bounds=True)
+    found_odd = set(few.odd)
     singly = rows.decided_singly(formula)
-    odd = sorted(
-        few.odd | {k for k, row in enumerate(violating.tolist()) if row in singly}
-        if singly
-        else few.odd
-    )
-    low[odd], high[odd] = 0.0, 0.0
+    if singly:
+        found_odd |= {k for k, row in enumerate(violating.tolist()) if row in singly}
+    odd = sorted(found_odd)
+    low[odd] = 0.0
+    high[odd] = 0.0
     best = int(np.argmax(low))
     candidates = np.flatnonzero((high > 0) & (high >= max(low[best], floor)))
     if high[best] == low[best] == high.max() and len(candidates):
         candidates = np.array([best])
     chosen = [*_distinct(few, candidates).tolist(), *odd]
-    return max(
-        (_exact_amount(formula, rows, int(violating[k])) for k in chosen), default=Fraction(0)
-    )
+    exact = [_exact_amount(formula, rows, int(violating[k])) for k in chosen]
+    return max(exact, default=Fraction(0))
 
 
 def _distinct(rows: ExactRows, index: NDArray[np.intp]) -> NDArray[np.intp]:
     """The first of each group of equal rows."""
     if len(index) < 2:
         return index
-    cells = np.stack(
-        [part[index] for column in rows.variables.values() for part in column.parts], axis=1
-    )
-    return index[np.sort(np.unique(cells, axis=0, return_index=True)[1])]
+    parts = [part[index] for column in rows.variables.values() for part in column.parts]
+    _, first = np.unique(np.stack(parts, axis=1), axis=0, return_index=True)
+    return index[np.sort(first)]

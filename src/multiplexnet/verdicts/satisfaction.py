@@ -22,7 +22,7 @@ from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.language.formula import Formula, Specification, Variable
 from multiplexnet.verdicts.columns import Column, Floats, widened
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, Functions, amount, in_domain, truth
-from multiplexnet.verdicts.given import Exact, is_tensor, numbers_of
+from multiplexnet.verdicts.numbers import Exact, is_tensor, numbers_of
 
 if TYPE_CHECKING:
     from torch import Tensor

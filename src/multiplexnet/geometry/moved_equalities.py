@@ -21,10 +21,10 @@ from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.formula import Atom, Linear, Variable
 
-__all__ = ["nearest_parts"]
+__all__ = ["parts_with_moved_equalities"]
 
 
-def nearest_parts(
+def parts_with_moved_equalities(
     term: Term, outputs: Sequence[Variable], form: Format | str, deadline: Deadline = NEVER
 ) -> tuple[tuple[Part, ...], dict[Atom, Fraction]]:
     """The parts of a term, and by how much the right-hand side of each equality had to move (none: all are exact).
@@ -35,7 +35,7 @@ def nearest_parts(
     Example:
         >>> x = Variable("x", 0)
         >>> third = Term((Atom(Linear.of(x) - Fraction(1, 3), "=="),))
-        >>> parts, moved = nearest_parts(third, (x,), "float16")
+        >>> parts, moved = parts_with_moved_equalities(third, (x,), "float16")
         >>> float(parts[0].lower[0]), float(max(moved.values()))
         (0.333251953125, 8.138020833333333e-05)
     """
@@ -55,21 +55,25 @@ def nearest_parts(
         except (EqualityError, ThinTermError) as error:
             refusal = error
             continue
-        pairs = zip(term.rows, moved.rows, strict=True)
-        return parts, {
-            old: abs(new.linear.constant - old.linear.constant) for old, new in pairs if new != old
-        }
+        return parts, _distances(term.rows, moved.rows)
     raise refusal
+
+
+def _distances(before: Sequence[Atom], after: Sequence[Atom]) -> dict[Atom, Fraction]:
+    """By how much the right-hand sides of those rows moved that did."""
+    distances = {}
+    for old, new in zip(before, after, strict=True):
+        if new != old:
+            distances[old] = abs(new.linear.constant - old.linear.constant)
+    return distances
 
 
 def _inside(
     rows: Sequence[Atom], fixed: dict[Variable, Fraction], deadline: Deadline
 ) -> dict[Variable, Fraction]:
     """An exact point of the rows with slack in every inequality."""
-    variables = list(
-        dict.fromkeys(s for row in rows for s, _ in row.linear.summands if isinstance(s, Variable))
-    )
-    variables = [v for v in variables if v not in fixed]
+    symbols = dict.fromkeys(symbol for row in rows for symbol, _ in row.linear.summands)
+    variables = [s for s in symbols if isinstance(s, Variable) and s not in fixed]
     A: list[list[Fraction | int]] = []
     b: list[Fraction | int] = []
     for row in rows:

@@ -81,10 +81,10 @@ def _of_array(array: NDArray[Any], name: str) -> Exact:
     kind = array.dtype.kind
     if kind == "f" and array.dtype.itemsize <= 8:
         return widened(array)
-    if kind == "b" or (kind in "iu" and all(abs(int(n)) <= 2**53 for n in _ends(array))):
+    if kind == "b":
         return array.astype(np.float64)
     if kind in "iu":
-        return _joined([Fraction(int(n)) for n in array.flat], array.shape)
+        return _of_integers(array)
     if kind == "O":
         return _joined([_number(item, name) for item in array.flat], array.shape)
     if kind in "fc":
@@ -94,8 +94,11 @@ def _of_array(array: NDArray[Any], name: str) -> Exact:
     raise InputError(f"input {name} has dtype {array.dtype}; it must be numbers")
 
 
-def _ends(array: NDArray[Any]) -> tuple[Any, ...]:
-    return (array.min(), array.max()) if array.size else ()
+def _of_integers(array: NDArray[Any]) -> Exact:
+    ends = [array.min(), array.max()] if array.size else []
+    if all(abs(int(end)) <= 2**53 for end in ends):
+        return array.astype(np.float64)
+    return _joined([Fraction(int(number)) for number in array.flat], array.shape)
 
 
 def _joined(numbers: Iterable[Fraction], shape: tuple[int, ...]) -> Exact:
@@ -112,16 +115,20 @@ def _number(value: Any, name: str) -> Fraction:
         raise DtypeError(f"input {name} is the complex number {value}; it must be a real number")
     if isinstance(value, np.generic) and not isinstance(value, float):
         return fraction_of(_of_array(np.asarray(value), name)[()])
-    if not isinstance(value, Rational | float | Decimal):
-        raise InputError(
-            f"input {name} is {_shown(value)}; it must be a number, or an array, list or tensor of numbers"
-        )
     if isinstance(value, Rational):
         return Fraction(int(value.numerator), int(value.denominator))
-    if not (isfinite(value) if isinstance(value, float) else value.is_finite()):
-        raise InputError(f"input {name} is {value}; it must be a finite number")
-    if isinstance(value, float):
+    if isinstance(value, float) and isfinite(value):
         return _from_bits(value)
+    if isinstance(value, Decimal) and value.is_finite():
+        return _of_decimal(value, name)
+    if isinstance(value, float | Decimal):
+        raise InputError(f"input {name} is {value}; it must be a finite number")
+    raise InputError(
+        f"input {name} is {_shown(value)}; it must be a number, or an array, list or tensor of numbers"
+    )
+
+
+def _of_decimal(value: Decimal, name: str) -> Fraction:
     if abs(value.adjusted()) > LARGEST_EXPONENT:  # as a fraction it would fill the memory
         raise InputError(
             f"input {name} is {_shown(value)}, beyond all floats: its exponent may be ±{LARGEST_EXPONENT:,} at most"
@@ -134,12 +141,14 @@ def _from_bits(value: float) -> Fraction:
     bits = int(np.array(value, dtype=np.float64).view(np.int64))
     exponent = bits >> 52 & 0x7FF
     digits = bits & (1 << 52) - 1
-    magnitude = digits + (1 << 52 if exponent else 0)
-    scale = max(exponent, 1) - 1075
-    number = Fraction(magnitude) * Fraction(2) ** scale
+    hidden_bit = 1 << 52 if exponent else 0
+    magnitude = Fraction(digits + hidden_bit)
+    number = magnitude * Fraction(2) ** (max(exponent, 1) - 1075)
     return -number if bits < 0 else number
 
 
 def _shown(value: object) -> str:
     text = repr(value)
-    return f"{text if len(text) <= 40 else text[:40] + '…'} ({type(value).__name__})"
+    if len(text) > 40:
+        text = text[:40] + "…"
+    return f"{text} ({type(value).__name__})"
