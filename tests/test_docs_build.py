@@ -1,6 +1,6 @@
 """The documentation is built without a warning, its links lead somewhere, and no page loads anything from elsewhere.
 
-The build runs every cell: about two minutes on one core.
+The build runs every cell: two to three minutes of one core.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def files_of_the_sources() -> set[Path]:
 
 
 def test_the_pages(tmp_path: Path) -> None:
-    """In one test, since building takes about two minutes of processor time."""
+    """In one test, since building takes two to three minutes of processor time."""
     needs = "the documentation needs the extra `docs`: pip install '.[docs]'"
     pytest.importorskip("sphinx", reason=needs)
     pytest.importorskip("myst_nb", reason=needs)
