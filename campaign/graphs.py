@@ -172,7 +172,12 @@ def _in_onnx(best: nn.Module, raw: Tensor, given: Given) -> Graph:
     columns = (raw, *given.values())
     with _silent():
         program: Any = torch.onnx.export(
-            _Columns(best, given), columns, dynamo=True, verbose=False, input_names=names
+            _Columns(best, given),
+            columns,
+            dynamo=True,
+            verbose=False,
+            input_names=names,
+            optimize=False,  # its optimizer may name two nodes alike, and such a graph does not load
         )
 
     def run(rows: Tensor, known: Given) -> Tensor:

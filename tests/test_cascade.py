@@ -16,15 +16,15 @@ import z3
 from torch import Tensor
 
 from multiplexnet import Rules
-from multiplexnet.compiler.cascade import Budget, Cascade, cascade_of
-from multiplexnet.compiler.cascade_clauses import clauses_of
-from multiplexnet.compiler.cascade_hidden import revealed
-from multiplexnet.compiler.cascade_known import Bit, Form, Whole, right_side
-from multiplexnet.compiler.cascade_order import Elimination
-from multiplexnet.compiler.cascade_projection import bucket_of, projection
-from multiplexnet.compiler.cascade_proof import proof_of
-from multiplexnet.compiler.cascade_record import cascade_from, record_of_cascade
-from multiplexnet.compiler.cascade_rows import Clause, Range, Row, clause_of, row_of, variables_of
+from multiplexnet.compiler.cascade.build import Budget, Cascade, cascade_of
+from multiplexnet.compiler.cascade.clauses import clauses_of
+from multiplexnet.compiler.cascade.hidden import revealed
+from multiplexnet.compiler.cascade.known import Bit, Form, Whole, right_side
+from multiplexnet.compiler.cascade.order import Elimination
+from multiplexnet.compiler.cascade.projection import bucket_of, projection
+from multiplexnet.compiler.cascade.proof import proof_of
+from multiplexnet.compiler.cascade.record import cascade_from, record_of_cascade
+from multiplexnet.compiler.cascade.rows import Clause, Range, Row, clause_of, row_of, variables_of
 from multiplexnet.errors import (
     CascadeBudgetExceeded,
     CompileTimeout,
@@ -36,8 +36,8 @@ from multiplexnet.errors import (
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.formula import Variable
-from multiplexnet.transforms.cascade import CascadeMap
-from multiplexnet.transforms.cascade_known import known_values
+from multiplexnet.transforms.cascade.known import known_values
+from multiplexnet.transforms.cascade.map import CascadeMap
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 Inputs = Callable[[int, torch.dtype], dict[str, Tensor]]

@@ -53,8 +53,8 @@ class Phase:
 
 
 FEWER = (
-    "give cover=rows (data that the terms must contain: sound, but not complete), or split the rules so that fewer "
-    "outputs depend on each other"
+    'build the layer with structure="cascade", give cover=rows (data that the terms must contain: sound, but not '
+    "complete), or split the rules so that fewer outputs depend on each other"
 )
 START = Phase("starting", "steps", "")
 NORMAL_FORM = Phase("bringing the rules into normal form", "parts", "write fewer or shorter rules")

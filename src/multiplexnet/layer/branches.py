@@ -13,7 +13,7 @@ from torch import Tensor
 from multiplexnet.errors import CascadeError, NestedError, ProductError
 from multiplexnet.layer.checks import refuse_lost, whole_rows
 from multiplexnet.transforms.base import in_full_precision
-from multiplexnet.transforms.cascade_choice import CascadeChoice
+from multiplexnet.transforms.cascade.choice import CascadeChoice
 from multiplexnet.transforms.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
 

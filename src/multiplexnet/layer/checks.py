@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multiplexnet.compiler.cascade import Cascade
+from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.terms import Block, Compiled
 from multiplexnet.errors import (
     ContradictionError,

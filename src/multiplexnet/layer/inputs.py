@@ -19,7 +19,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from multiplexnet.compiler.cascade import Cascade
+from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.exact.formats import FORMATS, Format

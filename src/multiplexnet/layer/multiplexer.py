@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, nn
 
 from multiplexnet.certificate.document import Certificate
-from multiplexnet.compiler.cascade import Budget, Cascade
-from multiplexnet.compiler.cascade_record import cascade_from, record_of_cascade
-from multiplexnet.compiler.cascade_structure import (
+from multiplexnet.compiler.cascade.build import Budget, Cascade
+from multiplexnet.compiler.cascade.record import cascade_from, record_of_cascade
+from multiplexnet.compiler.cascade.structure import (
     Structure,
     cascade_of_part,
     planned,
@@ -69,8 +69,8 @@ from multiplexnet.layer.inputs import Side, input_tensor, sides
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import DTYPES, in_full_precision
-from multiplexnet.transforms.cascade import CascadeMap
-from multiplexnet.transforms.cascade_choice import CascadeChoice
+from multiplexnet.transforms.cascade.choice import CascadeChoice
+from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps

@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from multiplexnet.compiler.cascade import Cascade, Step
-from multiplexnet.compiler.cascade_rows import Clause, Row
+from multiplexnet.compiler.cascade.build import Cascade, Step
+from multiplexnet.compiler.cascade.rows import Clause, Row
 
 __all__ = ["Program", "Tape", "program_of"]
 

@@ -11,8 +11,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from multiplexnet.compiler.cascade_projection import Bucket, Projection, bucket_of, projection
-from multiplexnet.compiler.cascade_rows import Clause, Ranges, subsumes
+from multiplexnet.compiler.cascade.projection import Bucket, Projection, bucket_of, projection
+from multiplexnet.compiler.cascade.rows import Clause, Ranges, subsumes
 
 __all__ = ["Clauses", "Elimination"]
 

@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from multiplexnet.compiler.cascade_clauses import AtomClause, Ends
-from multiplexnet.compiler.cascade_known import Form
+from multiplexnet.compiler.cascade.clauses import AtomClause, Ends
+from multiplexnet.compiler.cascade.known import Form
 from multiplexnet.language.formula import Linear, Real, Variable
 
 __all__ = ["carriers_of"]

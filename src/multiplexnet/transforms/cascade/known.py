@@ -1,6 +1,6 @@
 """What inputs contribute to a cascade, computed from tensors: whole parts and bits, none of them rounded.
 
-See :mod:`multiplexnet.compiler.cascade_known` for what they mean.
+See :mod:`multiplexnet.compiler.cascade.known` for what they mean.
 
 One input times a power of two: ``u = n 2^e + rest`` with n the whole part towards zero. Both ``n 2^e`` and ``rest``
 are made of digits of u, so float64 holds them exactly, and a comparison of ``rest`` with a number is exact, too.
@@ -18,8 +18,8 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from multiplexnet.compiler.cascade_known import Bit, Form, Known, Whole
-from multiplexnet.compiler.cascade_rows import Range
+from multiplexnet.compiler.cascade.known import Bit, Form, Known, Whole
+from multiplexnet.compiler.cascade.rows import Range
 from multiplexnet.geometry.magnitudes import down, up
 
 __all__ = ["known_values", "rest_of"]

@@ -10,10 +10,10 @@ from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.compiler.cascade import EXACT, Cascade, Step
-from multiplexnet.compiler.cascade_known import Bit, Form, Known, Whole
-from multiplexnet.compiler.cascade_projection import bucket_of
-from multiplexnet.compiler.cascade_rows import Clause, Range, Row, row_of, variables_of
+from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
+from multiplexnet.compiler.cascade.known import Bit, Form, Known, Whole
+from multiplexnet.compiler.cascade.projection import bucket_of
+from multiplexnet.compiler.cascade.rows import Clause, Range, Row, row_of, variables_of
 from multiplexnet.compiler.record import flag_from, list_from, number_from, reading, whole_from
 from multiplexnet.language.formula import Bool, Variable
 

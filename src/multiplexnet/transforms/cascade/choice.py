@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from multiplexnet.transforms.cascade import CascadeMap
+from multiplexnet.transforms.cascade.map import CascadeMap
 
 __all__ = ["CascadeChoice"]
 

@@ -6,8 +6,8 @@ of what is known. It is never empty if the values before it obeyed φ_{j−1}, w
 small choices reach everything that obeys and nothing else, where a disjunctive normal form would need a term for
 every combination.
 
-All of this happens on a grid (:mod:`~multiplexnet.compiler.cascade_grid`), on which sums do not round. The projection
-is resolution (:mod:`~multiplexnet.compiler.cascade_projection`), which asks no solver.
+All of this happens on a grid (:mod:`~multiplexnet.compiler.cascade.grid`), on which sums do not round. The projection
+is resolution (:mod:`~multiplexnet.compiler.cascade.projection`), which asks no solver.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil
 
-from multiplexnet.compiler.cascade_clauses import (
+from multiplexnet.compiler.cascade.clauses import (
     AtomClause,
     Ends,
     TooManyClauses,
     clauses_of,
     ranges_of,
 )
-from multiplexnet.compiler.cascade_grid import Grid, grid_of, power_at_least
-from multiplexnet.compiler.cascade_known import Bit, Form, Known
-from multiplexnet.compiler.cascade_options import sides_of, splits_of
-from multiplexnet.compiler.cascade_order import Elimination
-from multiplexnet.compiler.cascade_projection import Bucket
-from multiplexnet.compiler.cascade_rows import Clause, Range, Row
+from multiplexnet.compiler.cascade.grid import Grid, grid_of, power_at_least
+from multiplexnet.compiler.cascade.known import Bit, Form, Known
+from multiplexnet.compiler.cascade.options import sides_of, splits_of
+from multiplexnet.compiler.cascade.order import Elimination
+from multiplexnet.compiler.cascade.projection import Bucket
+from multiplexnet.compiler.cascade.rows import Clause, Range, Row
 from multiplexnet.errors import CascadeBudgetExceeded, GridError
 from multiplexnet.exact.deadline import NEVER, PROJECTION, Deadline
 from multiplexnet.exact.formats import Format

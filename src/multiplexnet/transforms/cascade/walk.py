@@ -1,6 +1,6 @@
 """A batch on its way through a cascade, with torch's own operations: the options of each output, one after another.
 
-Values come out bit for bit as from :mod:`~multiplexnet.transforms.cascade_program`, which is faster; this way is the
+Values come out bit for bit as from :mod:`~multiplexnet.transforms.cascade.program`, which is faster; this way is the
 one that torch can record, vectorise and differentiate as often as it likes, and the one that sees all options.
 """
 
@@ -12,8 +12,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from multiplexnet.compiler.cascade import Cascade, Step
-from multiplexnet.compiler.cascade_rows import Clause, Row
+from multiplexnet.compiler.cascade.build import Cascade, Step
+from multiplexnet.compiler.cascade.rows import Clause, Row
 
 __all__ = ["Number", "Option", "Walk", "straight_through"]
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from math import inf
 
-from multiplexnet.compiler.cascade_projection import Bucket
-from multiplexnet.compiler.cascade_rows import Clause, Ranges, Row
+from multiplexnet.compiler.cascade.projection import Bucket
+from multiplexnet.compiler.cascade.rows import Clause, Ranges, Row
 
 __all__ = ["sides_of", "splits_of"]
 
@@ -19,8 +19,8 @@ def sides_of(bucket: Bucket, ranges: Ranges, most: int) -> tuple[Sides, ...] | N
     to exactly one option. Options whose ends cross whatever the variables before are left out.
 
     Example: two gaps at fixed places leave three intervals.
-        >>> from multiplexnet.compiler.cascade_projection import bucket_of
-        >>> from multiplexnet.compiler.cascade_rows import Range
+        >>> from multiplexnet.compiler.cascade.projection import bucket_of
+        >>> from multiplexnet.compiler.cascade.rows import Range
         >>> gaps = [(Row(((0, 1),), 0), Row(((0, -1),), -10)), (Row(((0, 1),), 20), Row(((0, -1),), -30))]
         >>> sides_of(bucket_of(0, gaps, {0: Range(0, 99)}), {0: Range(0, 99)}, most=9)
         ((False, False), (True, False), (True, True))

@@ -3,7 +3,7 @@ r"""The grid: outputs become whole numbers, rules become clauses of rows over th
 ``x_i = h_i k_i`` with ``h_i`` a power of two, the spacing of the format at the top of x_i's range (1 for whole
 numbers and labels), so that every ``h_i k_i`` in the range is a number of the format. A comparison ``Σ a_i x_i ≤ b``
 with whole a becomes ``Σ A_i k_i ≤ ⌊b / 2^e⌋``, ``A_i = a_i h_i / 2^e`` whole: the same set of k. Inputs enter as
-known whole numbers (:mod:`~multiplexnet.compiler.cascade_known`).
+known whole numbers (:mod:`~multiplexnet.compiler.cascade.known`).
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import ceil, floor
 
-from multiplexnet.compiler.cascade_carriers import carriers_of
-from multiplexnet.compiler.cascade_clauses import AtomClause, Ends, ranges_of
-from multiplexnet.compiler.cascade_known import Form, Known, Whole, right_side
-from multiplexnet.compiler.cascade_rows import Clause, Range, Row, clause_of, row_of
+from multiplexnet.compiler.cascade.carriers import carriers_of
+from multiplexnet.compiler.cascade.clauses import AtomClause, Ends, ranges_of
+from multiplexnet.compiler.cascade.known import Form, Known, Whole, right_side
+from multiplexnet.compiler.cascade.rows import Clause, Range, Row, clause_of, row_of
 from multiplexnet.errors import DtypeError, RangeError
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import Atom, Real, Variable

@@ -5,7 +5,7 @@ added, and ``⌈n / a⌉`` computed from the rounded quotient is right: n/a is w
 away from every whole number, which is more than the rounding of a quotient below 2^53. The value ``round(L + (U − L)
 σ)`` with ``0 ≤ σ ≤ 1`` is a whole number between L and U, fused or not, since rounding is monotone and L and U are
 numbers of the format that is computed in. ``h · k`` is a number of the format that comes out, and so is ``h · k + f``
-of an output that carries what an input has beyond the grid (:mod:`~multiplexnet.compiler.cascade_carriers`).
+of an output that carries what an input has beyond the grid (:mod:`~multiplexnet.compiler.cascade.carriers`).
 
 **Probabilities.** With z drawn from a logistic distribution around the raw value, ``k = round(L + (U − L)
 sigmoid(z))`` takes each whole number with a probability that is known in closed form, and the whole interval with
@@ -24,11 +24,11 @@ import torch
 from torch import Tensor
 from torch.nn.functional import logsigmoid
 
-from multiplexnet.compiler.cascade import EXACT, Cascade, Step
+from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
 from multiplexnet.transforms.base import in_full_precision, precision_of
-from multiplexnet.transforms.cascade_known import known_values, rest_of
-from multiplexnet.transforms.cascade_program import Program, program_of
-from multiplexnet.transforms.cascade_walk import Option, Walk, straight_through
+from multiplexnet.transforms.cascade.known import known_values, rest_of
+from multiplexnet.transforms.cascade.program import Program, program_of
+from multiplexnet.transforms.cascade.walk import Option, Walk, straight_through
 from multiplexnet.transforms.reading import read
 from multiplexnet.transforms.tables import Tabled
 

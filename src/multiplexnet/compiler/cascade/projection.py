@@ -31,7 +31,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
 
-from multiplexnet.compiler.cascade_rows import (
+from multiplexnet.compiler.cascade.rows import (
     Clause,
     Range,
     Ranges,

@@ -13,16 +13,17 @@ from dataclasses import dataclass, replace
 from math import prod
 from typing import Literal
 
-from multiplexnet.compiler.cascade import WRITTEN, Budget, Cascade, cascade_of
-from multiplexnet.compiler.cascade_clauses import clauses_of
-from multiplexnet.compiler.cascade_grid import grid_of
-from multiplexnet.compiler.cascade_hidden import revealed
-from multiplexnet.compiler.cascade_rows import Clause, Range, Row
+from multiplexnet.compiler.cascade.build import WRITTEN, Budget, Cascade, cascade_of
+from multiplexnet.compiler.cascade.clauses import clauses_of
+from multiplexnet.compiler.cascade.grid import grid_of
+from multiplexnet.compiler.cascade.hidden import revealed
+from multiplexnet.compiler.cascade.rows import Clause, Range, Row
 from multiplexnet.compiler.components import Component, components, conjuncts
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.errors import CompileTimeout, MultiplexError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
+from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
     And,
     Apply,
@@ -46,8 +47,8 @@ __all__ = ["Part", "Plan", "Structure", "cascade_of_part", "planned", "rule_part
 
 Structure = Literal["auto", "terms", "cascade"]
 
-FEW = 256
-"""Terms up to which a block is left to them."""
+FEW = MAX_TERMS
+"""Terms up to which a block is left to them: what terms can hold keeps its losses and its certificate."""
 ROUNDS = 4
 """How often ranges are passed on from row to row while terms are counted."""
 QUICK = Budget(clauses=300)

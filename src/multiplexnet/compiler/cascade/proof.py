@@ -4,10 +4,10 @@ Everything is asked of whole numbers k on the grid, in clauses that the search h
 
 * **meaning**: each comparison of the rules holds for ``x = h k`` exactly if its row holds for k (inputs are real
 numbers u
-  here, and known values what :mod:`~multiplexnet.compiler.cascade_known` defines them to be).
+  here, and known values what :mod:`~multiplexnet.compiler.cascade.known` defines them to be).
 * **sound**: wherever the clauses of all steps hold, the rules' clauses do.
 * **never stuck**: wherever the clauses of the steps before hold, and the guards, so does every clause of the projection
-  of the next step, which by the theorem of :mod:`~multiplexnet.compiler.cascade_projection` leaves it a value.
+  of the next step, which by the theorem of :mod:`~multiplexnet.compiler.cascade.projection` leaves it a value.
 * **complete**: wherever the rules' clauses hold, the clauses of all steps do, and the guards.
 
 Questions are first asked of real numbers, which is faster and enough if the answer is that there is no such point.
@@ -22,12 +22,12 @@ from typing import cast
 
 import z3
 
-from multiplexnet.compiler.cascade import Cascade
-from multiplexnet.compiler.cascade_clauses import AtomClause
-from multiplexnet.compiler.cascade_grid import Builder
-from multiplexnet.compiler.cascade_known import Bit, Form, Whole
-from multiplexnet.compiler.cascade_projection import projection
-from multiplexnet.compiler.cascade_rows import Clause, Row
+from multiplexnet.compiler.cascade.build import Cascade
+from multiplexnet.compiler.cascade.clauses import AtomClause
+from multiplexnet.compiler.cascade.grid import Builder
+from multiplexnet.compiler.cascade.known import Bit, Form, Whole
+from multiplexnet.compiler.cascade.projection import projection
+from multiplexnet.compiler.cascade.rows import Clause, Row
 from multiplexnet.language.formula import Atom, Variable
 
 __all__ = ["Proof", "proof_of"]
