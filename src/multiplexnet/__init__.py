@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from multiplexnet.learning.finite import EvidenceRatio as EvidenceRatio
     from multiplexnet.learning.finite import FiniteTerms as FiniteTerms
     from multiplexnet.learning.symmetry import symmetries as symmetries
+    from multiplexnet.learning.term_transform import term_transform as term_transform
     from multiplexnet.rules import Rules as Rules
     from multiplexnet.tools.tables import check as check
     from multiplexnet.transforms.separable import PaperSeparable as PaperSeparable
@@ -46,6 +47,7 @@ _HOME = {
     "FiniteTerms": "learning.finite",
     "EvidenceRatio": "learning.finite",
     "symmetries": "learning.symmetry",
+    "term_transform": "learning.term_transform",
     "dl2_loss": "learning.baselines",
     "penalty": "learning.baselines",
     "semantic_loss": "learning.baselines",
