@@ -58,7 +58,7 @@ def test_two_hundred_formulas_and_no_violation() -> None:
         "emptiness",
         "sound",
         "complete",
-        "certificate",
+        "proof",
         "the certificate sees tampering",
         "points are reached",
         "impossible terms",

@@ -14,7 +14,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import floor
 
 __all__ = ["FORMATS", "Format", "first_wider", "floor_log2", "holding", "power_of_two"]
 
@@ -115,7 +114,7 @@ class Format:
                 f"{self.name} ends at {float(-self.max):g}: no number of it is smaller"
             )
         unit = self.spacing(value)
-        return floor(value / unit) * unit
+        return (value / unit).__floor__() * unit  # math.floor cannot be recorded in a graph
 
     def up(self, value: Fraction) -> Fraction:
         """The smallest number of the format that is at least ``value``.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
@@ -17,8 +18,8 @@ from multiplexnet.playground.library import Variable, number_text
 
 __all__ = ["judged", "repaired"]
 
-LEAST = 5e-324
-"""How a strict rule says that a row is on its boundary: the least number above 0."""
+LEAST = sys.float_info.min
+"""How a strict rule says that a row is on its boundary: the least normal number above 0."""
 
 DIGITS = 24
 

@@ -23,7 +23,6 @@ from multiplexnet.compiler.normal import normal_form
 from multiplexnet.errors import CompileTimeout, MultiplexError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
-from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
     And,
     Apply,
@@ -47,8 +46,8 @@ __all__ = ["Part", "Plan", "Structure", "cascade_of_part", "planned", "rule_part
 
 Structure = Literal["auto", "terms", "cascade"]
 
-FEW = MAX_TERMS
-"""Terms up to which a block is left to them: what terms can hold keeps its losses and its certificate."""
+FEW = 256
+"""Terms up to which a block is left to them."""
 ROUNDS = 4
 """How often ranges are passed on from row to row while terms are counted."""
 QUICK = Budget(clauses=300)
