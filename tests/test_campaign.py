@@ -59,7 +59,7 @@ def test_two_hundred_formulas_and_no_violation() -> None:
         "sound",
         "complete",
         "proof",
-        "the certificate sees tampering",
+        "the proof sees tampering",
         "points are reached",
         "impossible terms",
         "rows for extreme inputs",
