@@ -620,7 +620,7 @@ def test_a_uniform_prior_is_uniform_over_plain_terms() -> None:
 
 @pytest.mark.parametrize("loaded", ["from_state", "load_state_dict"])
 def test_a_layer_that_was_saved_before_gives_what_it_gave(loaded: str) -> None:
-    saved = json.loads((Path(__file__).parent / "saved_by_0_1_0.json").read_text())
+    saved = json.loads((Path(__file__).parent / "saved" / "decomposed-0.1.0.json").read_text())
     state = torch.frombuffer(bytearray(json.dumps(saved["record"]).encode()), dtype=torch.uint8)
     mux = mx.Multiplexer.from_state(state)
     if loaded == "load_state_dict":

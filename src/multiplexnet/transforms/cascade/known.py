@@ -12,6 +12,7 @@ this margin, and bits are decided on the safe side.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from fractions import Fraction
 
@@ -56,13 +57,14 @@ def rest_of(form: Form, inputs: Tensor) -> Tensor:
     return _Exact(inputs[form.terms[0][0]].double(), form.exponent).beyond()
 
 
-class _Parts:
+class _Parts(ABC):
     """The whole part of a form, and comparisons of its rest."""
 
     whole: Tensor
 
+    @abstractmethod
     def bit(self, bit: Bit) -> Tensor:
-        raise NotImplementedError
+        """Whether the comparison holds, ``(B,)``."""
 
 
 class _Exact(_Parts):
