@@ -52,7 +52,7 @@ FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.p
 
 
 def name_of(path: Path) -> str:
-    """The module of a file, without the name of the package: ``logic.formula``."""
+    """The module of a file, without the name of the package: ``language.formula``."""
     return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
 
 

@@ -1,4 +1,4 @@
-"""The command line: ``multiplexnet explain``, ``check``, ``certify``, ``playground`` and ``campaign``.
+"""The command line: ``multiplexnet explain``, ``check`` and ``certify``; the playground adds its own command.
 
 Exit codes: 0 all is well; 1 rows that break the rules, rules that contradict each other, inputs without an output, a
 certificate that is refuted; 2 input that cannot be read; 130 interrupted; 141 nobody reads the output. With ``--json``

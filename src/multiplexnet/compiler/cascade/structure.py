@@ -109,7 +109,7 @@ def cascade_of_part(
     budget: Budget | None = None,
     deadline: Deadline = NEVER,
 ) -> Cascade:
-    """The cascade of one part; see :func:`~multiplexnet.compiler.cascade.cascade_of`."""
+    """The cascade of one part; see :func:`~multiplexnet.compiler.cascade.build.cascade_of`."""
     own = None if order is None else _own_order(part, order)
     every = (*part.outputs, *(v for v, _ in part.hidden))
     return cascade_of(
