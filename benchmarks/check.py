@@ -18,7 +18,7 @@ import polars as pl
 
 from multiplexnet.language.formula import Specification
 from multiplexnet.language.parse import parse
-from multiplexnet.tools.tables import check_table
+from multiplexnet.tables.check import check_table
 
 COLUMNS = 10
 NAMES = [f"x{i}" for i in range(COLUMNS)]

@@ -47,11 +47,12 @@ from multiplexnet.layer import checks as refusals
 from multiplexnet.layer import multiplexer as layer
 from multiplexnet.layer.branches import Choice
 from multiplexnet.layer.multiplexer import Multiplexer
-from multiplexnet.transforms import gauge, guards, intervals, lattice, parametric, separable, tables
-from multiplexnet.transforms.guards import Guards
-from multiplexnet.transforms.intervals import Intervals
-from multiplexnet.transforms.parametric import ParametricGauge
-from multiplexnet.transforms.reading import Read
+from multiplexnet.transforms import gauge, lattice, separable, tables
+from multiplexnet.transforms.run_time import guards, intervals, parametric
+from multiplexnet.transforms.run_time.guards import Guards
+from multiplexnet.transforms.run_time.intervals import Intervals
+from multiplexnet.transforms.run_time.parametric import ParametricGauge
+from multiplexnet.transforms.run_time.reading import Read
 from multiplexnet.transforms.tables import Derived, Tabled
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts import columns as exact

@@ -37,7 +37,7 @@ from multiplexnet.errors import MultiplexError
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 from multiplexnet.smt.smtlib import to_smtlib
-from multiplexnet.tools.tables import check_table
+from multiplexnet.tables.check import check_table
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "fuzz.json"

@@ -40,7 +40,7 @@ from campaign.tampering import changed_tables
 from campaign.trips import round_trips
 from campaign.variants import sentence as numbered
 from campaign.verdict import Judge
-from multiplexnet.compiler.diagnose import uncovered_input
+from multiplexnet.compiler.explanation.diagnose import uncovered_input
 from multiplexnet.compiler.terms import Compiled
 from multiplexnet.errors import (
     ContradictionError,

@@ -28,6 +28,8 @@ STAGES: tuple[str, ...] = (
     "certificate",
     "layer",
     "learning",
+    "reports",
+    "tables",
     "tools",
     "playground",
     "__main__",
@@ -38,13 +40,13 @@ HOMES = {
     "z3": ("smt", "compiler"),
     "cvc5": ("certificate.questions", "certificate.rules"),
     "scipy": ("exact", "compiler.witness", "geometry", "tools.plane"),
-    "polars": ("tools",),
-    "pyarrow": ("tools.table_files",),
+    "polars": ("tables", "tools"),
+    "pyarrow": ("tables.files",),
     "matplotlib": ("tools",),
     "starlette": ("playground.server",),
     "typer": ("tools.cli", "playground.command"),
     "uvicorn": ("playground.server",),
-    "rich": ("tools",),
+    "rich": ("reports", "tools"),
 }
 """Where each heavy dependency may be imported at all."""
 

@@ -18,12 +18,12 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from multiplexnet import __version__
-from multiplexnet.compiler.diagnose import Explanation, Range, TermShape, explain
+from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape, explain
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.language.formula import Atom, Linear
 from multiplexnet.language.parse import parse
+from multiplexnet.reports.text import explain_json, explain_text
 from multiplexnet.tools.cli import app
-from multiplexnet.tools.reports import explain_json, explain_text
 
 ACTUATOR = Path(__file__).parents[1] / "examples" / "actuator.rules"
 COMMAND = [sys.executable, "-W", "error", "-m", "multiplexnet"]

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from oracle import meaning, numeral_z3, proves
 from strategies import VARIABLES, formulas
 
-from multiplexnet.compiler.diagnose import Explanation, Range, TermShape, explain
+from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape, explain
 from multiplexnet.language.formula import (
     Formula,
     Rule,

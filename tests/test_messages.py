@@ -26,9 +26,9 @@ from multiplexnet.errors import (
     TermBudgetExceeded,
     ThinTermError,
 )
+from multiplexnet.reports.text import explain_json, explain_text
+from multiplexnet.tables.check import check_table
 from multiplexnet.tools.cli import app
-from multiplexnet.tools.reports import explain_json, explain_text
-from multiplexnet.tools.tables import check_table
 
 # --- by how much a rule is violated ---------------------------------------------------------------------------------
 
@@ -379,7 +379,7 @@ def peak(path: Path) -> tuple[str, int]:
 from pathlib import Path
 from multiplexnet import Rules
 from multiplexnet.errors import TableError
-from multiplexnet.tools.tables import check_table
+from multiplexnet.tables.check import check_table
 try:
     check_table(Rules("x >= 0").specification, Path({str(path)!r}))
     print("read")

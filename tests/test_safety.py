@@ -25,8 +25,8 @@ from multiplexnet.certificate.document import PARTS, hashes
 from multiplexnet.errors import MultiplexError, RecordError, RuleSyntaxError, TableError
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
+from multiplexnet.tables.check import check_table
 from multiplexnet.tools.cli import app
-from multiplexnet.tools.tables import check_table
 
 MANY = 3_000
 X = "(declare-const x Real)"

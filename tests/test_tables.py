@@ -17,9 +17,10 @@ import pytest
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
 from multiplexnet.language.parse import parse
-from multiplexnet.tools import table_files, tables
-from multiplexnet.tools.decimals import BadCell, column
-from multiplexnet.tools.tables import check_table
+from multiplexnet.tables import check as checking
+from multiplexnet.tables import files
+from multiplexnet.tables.check import check_table
+from multiplexnet.tables.decimals import BadCell, column
 
 SUM = parse("a: real; b: real; c: real\na + b == c\na <= b")
 MIXED = parse(
@@ -126,7 +127,7 @@ def test_chunks_do_not_matter(csv: Write, monkeypatch: pytest.MonkeyPatch) -> No
     random = Random(1)
     path = csv("a,b,c\n" + "\n".join(",".join(_cell(random) for _ in "abc") for _ in range(100)))
     whole = check_table(SUM, path)
-    monkeypatch.setattr(tables, "CHUNK", 7)
+    monkeypatch.setattr(checking, "CHUNK", 7)
     seen: list[int] = []
     assert check_table(SUM, path, progress=seen.append) == whole
     assert seen[-1] == 100
@@ -147,13 +148,13 @@ def test_blocks_of_bytes_do_not_matter(
     ]
     lines = [f"{a},{note},{b}" for (a, b), note in zip(rows, notes, strict=True)]
     path = csv(line_end.join(['a,"a ""note""\nof mine",b', *lines]))
-    monkeypatch.setattr(table_files, "BLOCK", block)
+    monkeypatch.setattr(files, "BLOCK", block)
     report = check_table(parse("a: real; b: real\na <= b"), path)
     broken = [Fraction(a.strip('"')) > Fraction(b.strip('"')) for a, b in rows]
     assert (report.rows, report.rules[0].violations) == (50, sum(broken))
     assert report.rules[0].first_row == broken.index(True) + 1
     assert report.ignored == ('a "note"\nof mine',)
-    longest = max(frame.height for frame in table_files.table_in_file(path).frames([0]))
+    longest = max(frame.height for frame in files.table_in_file(path).frames([0]))
     assert longest <= 1 + block // 3, "a block of bytes is what is held"
 
 
@@ -162,9 +163,9 @@ def test_batches_of_parquet_do_not_matter(parquet: Write, monkeypatch: pytest.Mo
     path = parquet(a=a, b=50 - a, c=pl.repeat(50, 100, eager=True))
     whole = check_table(SUM, path)
     assert [rule.violations for rule in whole.rules] == [0, 74]
-    monkeypatch.setattr(table_files, "BATCH", 7)
+    monkeypatch.setattr(files, "BATCH", 7)
     assert check_table(SUM, path) == whole
-    assert [frame.height for frame in table_files.table_in_file(path).frames([2])] == [7] * 14 + [2]
+    assert [frame.height for frame in files.table_in_file(path).frames([2])] == [7] * 14 + [2]
 
 
 def test_strict_comparisons_fail_by_nothing(csv: Write) -> None:
@@ -304,8 +305,8 @@ def test_a_row_that_does_not_end(
     csv: Write, monkeypatch: pytest.MonkeyPatch, text: str, message: str
 ) -> None:
     """It must not fill the memory."""
-    monkeypatch.setattr(table_files, "BLOCK", 64)
-    monkeypatch.setattr(table_files, "LONGEST", 1 << 10)
+    monkeypatch.setattr(files, "BLOCK", 64)
+    monkeypatch.setattr(files, "LONGEST", 1 << 10)
     with pytest.raises(TableError, match=rf"t\.csv cannot be read: {message}"):
         check_table(SUM, csv(text))
 
@@ -400,7 +401,7 @@ def test_truth_values_and_labels_that_are_none(csv: Write) -> None:
 
 def test_tables_need_neither_torch_nor_z3_nor_pyarrow_before_they_are_read() -> None:
     program = (
-        "import sys, multiplexnet.tools.tables\n"
+        "import sys, multiplexnet.tables.check\n"
         "sys.exit(any(name in sys.modules for name in ('torch', 'z3', 'pyarrow')))"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0

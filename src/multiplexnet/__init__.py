@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from multiplexnet.learning.symmetry import symmetries as symmetries
     from multiplexnet.learning.term_transform import term_transform as term_transform
     from multiplexnet.rules import Rules as Rules
-    from multiplexnet.tools.tables import check as check
+    from multiplexnet.tables.check import check as check
     from multiplexnet.transforms.separable import PaperSeparable as PaperSeparable
 
 __version__ = "0.1.0"
@@ -53,7 +53,7 @@ _HOME = {
     "semantic_loss": "learning.baselines",
     "Certificate": "certificate.document",
     "certify": "certificate.check",
-    "check": "tools.tables",
+    "check": "tables.check",
     "CompileTimeout": "errors",
     "ContradictionError": "errors",
     "InputError": "errors",

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from multiplexnet.compiler.cover import DataRows
-    from multiplexnet.compiler.diagnose import Explanation
+    from multiplexnet.compiler.explanation.diagnose import Explanation
     from multiplexnet.compiler.terms import Compiled
 
     Values = TypeVar("Values", Tensor, NDArray[Any])
@@ -333,7 +333,7 @@ class Rules:
         Arguments are those of :meth:`compile`. When the time is over, what was found until then is told.
         """
         with _z3_for("explaining rules"):
-            from multiplexnet.compiler.diagnose import explain
+            from multiplexnet.compiler.explanation.diagnose import explain
 
         with Deadline(seconds, progress) as deadline:
             return explain(self._specification, max_terms=max_terms, deadline=deadline)

@@ -29,7 +29,7 @@ from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
 from multiplexnet.language.text import formula_text, number_text
-from multiplexnet.transforms.reading import read
+from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.verdicts.satisfaction import verdict
 
 __all__ = [
@@ -110,7 +110,7 @@ def refuse_uncovered(compiled: Compiled, deadline: Deadline = NEVER) -> None:
     """Raises ``InputError`` if some inputs in their declared range leave no output; asks z3."""
     if not compiled.inputs:
         return
-    from multiplexnet.compiler.diagnose import uncovered_input
+    from multiplexnet.compiler.explanation.diagnose import uncovered_input
 
     found = uncovered_input(compiled, deadline=deadline)
     if found is not None:

@@ -18,7 +18,7 @@ from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DtypeError, ShapeError
 from multiplexnet.language.formula import Real, Rule, Specification
 from multiplexnet.layer.checks import refuse_no_tensor, refuse_unmoved, refuse_unseen
-from multiplexnet.transforms.reading import without_subnormals
+from multiplexnet.transforms.run_time.reading import without_subnormals
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts.satisfaction import verdict
 

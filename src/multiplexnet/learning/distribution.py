@@ -41,7 +41,7 @@ from multiplexnet.layer.branches import Branches, Choice
 from multiplexnet.layer.checks import refuse_roomless
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.learning.marginals import Marginal, bases_of, marginals_of
-from multiplexnet.transforms.parameters import Functions
+from multiplexnet.transforms.run_time.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts.numbers import numbers_of
 from multiplexnet.verdicts.satisfaction import verdict, violations

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from multiplexnet.compiler.explanation_text import term_text
+from multiplexnet.compiler.explanation.words import term_text
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.formula import (
@@ -19,9 +19,9 @@ from multiplexnet.language.formula import (
 )
 from multiplexnet.language.formula import conjunction as conjunction_of
 from multiplexnet.language.text import number_text
+from multiplexnet.reports.text import explain_json
 from multiplexnet.smt.questions import satisfiable
 from multiplexnet.tools.plane import Edge, Frame, Region, frame_of, is_attained, outline, regions
-from multiplexnet.tools.reports import explain_json
 
 __all__ = [
     "FORMATS",

@@ -16,37 +16,37 @@ Json = dict[str, Any]
 
 
 def _verdict(asked: Asked) -> Json:
-    from multiplexnet.playground.verdict import verdict
+    from multiplexnet.playground.answers.verdict import verdict
 
     return verdict(asked.text)
 
 
 def _picture(asked: Asked) -> Json:
-    from multiplexnet.playground.picture import picture
+    from multiplexnet.playground.answers.picture import picture
 
     return picture(asked)
 
 
 def _point(asked: Asked) -> Json:
-    from multiplexnet.playground.maps import point
+    from multiplexnet.playground.answers.maps import point
 
     return point(asked)
 
 
 def _samples(asked: Asked) -> Json:
-    from multiplexnet.playground.maps import samples
+    from multiplexnet.playground.answers.maps import samples
 
     return samples(asked)
 
 
 def _row(asked: Asked) -> Json:
-    from multiplexnet.playground.row import judged
+    from multiplexnet.playground.answers.row import judged
 
     return judged(asked)
 
 
 def _repair(asked: Asked) -> Json:
-    from multiplexnet.playground.row import repaired
+    from multiplexnet.playground.answers.row import repaired
 
     return repaired(asked)
 

@@ -25,7 +25,7 @@ from typer.core import TyperCommand
 from multiplexnet.errors import MultiplexError
 from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
-from multiplexnet.tools.printing import PLAIN_WIDTH, plain_text
+from multiplexnet.reports.printing import PLAIN_WIDTH, plain_text
 
 __all__ = ["app"]
 
@@ -178,9 +178,9 @@ def check(
 ) -> None:
     """Which rows of TABLE break which rules, exactly. Exit code 0: none; 1: some; 2: bad input."""
     with answering(as_json):
-        from multiplexnet.tools.reports import check_json, check_text
-        from multiplexnet.tools.table_files import estimated_rows
-        from multiplexnet.tools.tables import check_table
+        from multiplexnet.reports.text import check_json, check_text
+        from multiplexnet.tables.check import check_table
+        from multiplexnet.tables.files import estimated_rows
 
         specification: Specification = _load(file).specification
         with _progress(estimated_rows(table)) as update:
@@ -252,7 +252,7 @@ def explain(
 ) -> None:
     """What the rules in FILE mean: terms, ranges, contradictions. Exit code 1: some input, or all, has no output."""
     with answering(as_json):
-        from multiplexnet.tools.reports import explain_json, explain_text
+        from multiplexnet.reports.text import explain_json, explain_text
 
         point = dict(_assignment(text) for text in at or ())
         options = {} if max_terms is None else {"max_terms": max_terms}

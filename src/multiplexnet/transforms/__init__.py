@@ -14,9 +14,9 @@
 from multiplexnet.transforms.as_torch import TermTransform
 from multiplexnet.transforms.base import DTYPES, Transform
 from multiplexnet.transforms.gauge import Gauge
-from multiplexnet.transforms.intervals import Intervals
 from multiplexnet.transforms.lattice import LatticeGauge
-from multiplexnet.transforms.parametric import ParametricGauge
+from multiplexnet.transforms.run_time.intervals import Intervals
+from multiplexnet.transforms.run_time.parametric import ParametricGauge
 from multiplexnet.transforms.separable import PaperSeparable, Separable
 from multiplexnet.transforms.term_maps import TermMaps
 

@@ -17,7 +17,7 @@ from torch.distributions import constraints, transforms
 
 from multiplexnet.language.formula import Specification
 from multiplexnet.transforms.base import precision_of
-from multiplexnet.transforms.parameters import Functions
+from multiplexnet.transforms.run_time.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts.satisfaction import verdict
 

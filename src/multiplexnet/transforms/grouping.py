@@ -16,11 +16,11 @@ from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.language.formula import Symbol, Variable, symbols
 from multiplexnet.transforms.base import Transform, rows_of
 from multiplexnet.transforms.gauge import Gauge
-from multiplexnet.transforms.guards import Guards
-from multiplexnet.transforms.intervals import Intervals, are_intervals
 from multiplexnet.transforms.lattice import LatticeGauge
-from multiplexnet.transforms.parameters import Functions, Parameters
-from multiplexnet.transforms.parametric import ParametricGauge
+from multiplexnet.transforms.run_time.guards import Guards
+from multiplexnet.transforms.run_time.intervals import Intervals, are_intervals
+from multiplexnet.transforms.run_time.parameters import Functions, Parameters
+from multiplexnet.transforms.run_time.parametric import ParametricGauge
 from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["Group", "Places", "RunTimeValues", "groups_of", "transform_of"]

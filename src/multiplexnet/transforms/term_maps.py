@@ -26,7 +26,7 @@ from multiplexnet.transforms.assembly import Assembly
 from multiplexnet.transforms.base import Transform, in_full_precision
 from multiplexnet.transforms.grouping import Group, Places, RunTimeValues, groups_of, transform_of
 from multiplexnet.transforms.lattice import LatticeGauge
-from multiplexnet.transforms.parameters import Functions, Parameters
+from multiplexnet.transforms.run_time.parameters import Functions, Parameters
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Tabled
 

@@ -29,7 +29,7 @@ from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
 from multiplexnet.transforms.cascade.program import Program, program_of
 from multiplexnet.transforms.cascade.walk import Option, Walk, straight_through
-from multiplexnet.transforms.reading import read
+from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["CascadeMap"]

@@ -30,8 +30,8 @@ from multiplexnet.transforms.base import (
     within,
 )
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
-from multiplexnet.transforms.intervals import affine, underflow_of
-from multiplexnet.transforms.reading import clear_of_zero, read
+from multiplexnet.transforms.run_time.intervals import affine, underflow_of
+from multiplexnet.transforms.run_time.reading import clear_of_zero, read
 
 __all__ = ["ParametricGauge"]
 

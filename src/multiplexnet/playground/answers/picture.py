@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from multiplexnet.errors import QuestionError
+from multiplexnet.playground.answers.layers import Situation, refuse_many, situation
+from multiplexnet.playground.answers.maps import nearby
+from multiplexnet.playground.answers.values import values_of
 from multiplexnet.playground.asked import Asked
-from multiplexnet.playground.layers import Situation, refuse_many, situation
 from multiplexnet.playground.library import (
     Atom,
     Frame,
@@ -29,8 +31,6 @@ from multiplexnet.playground.library import (
     satisfiable,
     term_text,
 )
-from multiplexnet.playground.maps import nearby
-from multiplexnet.playground.values import values_of
 
 __all__ = ["picture"]
 

@@ -10,7 +10,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from multiplexnet.compiler.explanation_text import (
+from multiplexnet.compiler.explanation.words import (
     counted,
     findings,
     interval_text,
@@ -23,8 +23,8 @@ from multiplexnet.language.formula import Category, Rule, Specification, Variabl
 from multiplexnet.language.text import declaration_text, formula_text, number_text
 
 if TYPE_CHECKING:
-    from multiplexnet.compiler.diagnose import Explanation, Range, TermShape
-    from multiplexnet.tools.tables import TableReport
+    from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape
+    from multiplexnet.tables.check import TableReport
 
 __all__ = ["check_json", "check_text", "explain_json", "explain_text"]
 

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from multiplexnet.errors import QuestionError
+from multiplexnet.playground.answers.layers import Situation, situation
 from multiplexnet.playground.asked import Asked
-from multiplexnet.playground.layers import Situation, situation
 from multiplexnet.playground.library import Variable, number_text
 
 __all__ = ["judged", "repaired"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from multiplexnet import Rules
+from multiplexnet.playground.answers.snippets import snippets
 from multiplexnet.playground.library import (
     Bool,
     Category,
@@ -14,7 +15,6 @@ from multiplexnet.playground.library import (
     number_text,
     term_text,
 )
-from multiplexnet.playground.snippets import snippets
 
 __all__ = ["verdict"]
 

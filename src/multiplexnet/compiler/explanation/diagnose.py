@@ -12,7 +12,7 @@ import z3
 
 from multiplexnet.compiler.compile import compile_rules, input_ranges
 from multiplexnet.compiler.components import Component, components
-from multiplexnet.compiler.explanation_text import explanation_text
+from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded

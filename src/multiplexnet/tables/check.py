@@ -22,9 +22,9 @@ import polars as pl
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
 from multiplexnet.rules import Rules
-from multiplexnet.tools.decimals import BadCell, column
-from multiplexnet.tools.table_files import Table, table_in_file
-from multiplexnet.tools.table_objects import table_of
+from multiplexnet.tables.decimals import BadCell, column
+from multiplexnet.tables.files import Table, table_in_file
+from multiplexnet.tables.objects import table_of
 from multiplexnet.verdicts.columns import Column, to_float64
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, in_domain, largest_violation, truth
 
@@ -101,14 +101,14 @@ class TableReport:
         return {report.rule.text: report.violations for report in self.rules}
 
     def __str__(self) -> str:
-        from multiplexnet.tools.printing import plain_text
-        from multiplexnet.tools.reports import check_text
+        from multiplexnet.reports.printing import plain_text
+        from multiplexnet.reports.text import check_text
 
         return plain_text(check_text(self))
 
     def to_json(self) -> str:
         """The report as one JSON document, as ``multiplexnet check --json`` prints it; exact numbers are texts."""
-        from multiplexnet.tools.reports import check_json
+        from multiplexnet.reports.text import check_json
 
         return json.dumps(check_json(self), ensure_ascii=False, allow_nan=False)
 

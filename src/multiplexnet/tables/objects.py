@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 
 from multiplexnet.errors import TableError
-from multiplexnet.tools.table_files import Table, own_errors, table_in_file
+from multiplexnet.tables.files import Table, own_errors, table_in_file
 from multiplexnet.verdicts.columns import widened
 
 __all__ = ["table_of"]

@@ -14,9 +14,9 @@ from torch import Tensor
 
 from multiplexnet import Multiplexer, Rules
 from multiplexnet.errors import QuestionError
+from multiplexnet.playground.answers.values import middle, named, values_of
 from multiplexnet.playground.asked import Asked
 from multiplexnet.playground.library import Block, Compiled, Variable
-from multiplexnet.playground.values import middle, named, values_of
 
 __all__ = ["DTYPES", "MOST_REGIONS", "Situation", "layer", "refuse_many", "situation"]
 

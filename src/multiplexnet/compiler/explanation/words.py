@@ -12,7 +12,7 @@ from multiplexnet.language.formula import Category, Rule, Specification, Variabl
 from multiplexnet.language.text import declaration_text, formula_text, number_text
 
 if TYPE_CHECKING:
-    from multiplexnet.compiler.diagnose import Explanation, Range, TermShape
+    from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape
 
 __all__ = [
     "Finding",

@@ -39,7 +39,7 @@ from multiplexnet.transforms.base import (
 )
 from multiplexnet.transforms.elementary import inverse_softplus, portable_sigmoid, softplus
 from multiplexnet.transforms.gauge import times
-from multiplexnet.transforms.reading import Read, kept, read
+from multiplexnet.transforms.run_time.reading import Read, kept, read
 
 __all__ = ["Intervals", "affine", "are_intervals", "underflow_of"]
 

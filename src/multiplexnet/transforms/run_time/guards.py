@@ -20,7 +20,7 @@ from multiplexnet.geometry.magnitudes import down, level
 from multiplexnet.geometry.parts import Bound, Parametric
 from multiplexnet.transforms.base import UNDERFLOW, UNIT64, Transform, margin
 from multiplexnet.transforms.gauge import times
-from multiplexnet.transforms.reading import read
+from multiplexnet.transforms.run_time.reading import read
 
 __all__ = ["Guards"]
 

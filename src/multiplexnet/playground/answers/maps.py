@@ -11,8 +11,8 @@ from torch import Tensor
 
 from multiplexnet import Branches
 from multiplexnet.errors import MultiplexError, QuestionError
+from multiplexnet.playground.answers.layers import DTYPES, Situation, refuse_many, situation
 from multiplexnet.playground.asked import Asked
-from multiplexnet.playground.layers import DTYPES, Situation, refuse_many, situation
 
 __all__ = ["nearby", "point", "samples"]
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from multiplexnet import Rules
+from multiplexnet.playground.answers.values import middle
 from multiplexnet.playground.library import Variable
-from multiplexnet.playground.values import middle
 
 __all__ = ["snippets"]
 
