@@ -27,7 +27,7 @@ from multiplexnet.errors import (
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.geometry.magnitudes import down, up
-from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
+from multiplexnet.language.formula import Real, Rule, Specification, Variable, ends, variables
 from multiplexnet.language.text import formula_text, number_text
 from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.verdicts.satisfaction import verdict
@@ -140,7 +140,7 @@ class FloatRange:
 
     @staticmethod
     def of(variable: Variable) -> FloatRange:
-        lower, upper = _ends(variable)
+        lower, upper = ends(variable.domain)
         return FloatRange(
             variable,
             not isinstance(variable.domain, Real),
@@ -180,20 +180,13 @@ def refused_range(variable: Variable, where: str) -> InputError:
 
 def number_is_inside(variable: Variable, number: Fraction) -> bool:
     """Whether an exact number lies in the domain of an input."""
-    lower, upper = _ends(variable)
+    lower, upper = ends(variable.domain)
     whole = isinstance(variable.domain, Real) or number.denominator == 1
     return whole and (lower is None or number >= lower) and (upper is None or number <= upper)
 
 
-def _ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:
-    domain = variable.domain
-    if isinstance(domain, Real):
-        return domain.lower, domain.upper
-    return Fraction(domain.values.start), Fraction(domain.values.stop - 1)
-
-
 def _range(variable: Variable) -> str:
-    lower, upper = _ends(variable)
+    lower, upper = ends(variable.domain)
     low = "-inf" if lower is None else number_text(lower)
     high = "inf" if upper is None else number_text(upper)
     return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
