@@ -198,7 +198,7 @@ def _doubtful(specification: Specification) -> bool:
 
 def _has_choice(formula: Formula) -> bool:
     if isinstance(formula, Atom):
-        named = list(symbols(formula))
+        named = [symbol for symbol, _ in formula.linear.summands]
         with_inputs = any(isinstance(s, Variable) and s.is_input for s in named)
         return not all(isinstance(s, Variable) for s in named) or (
             formula.relation == "==" and with_inputs
