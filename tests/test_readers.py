@@ -59,7 +59,10 @@ def test_every_kind_of_array_gives_the_same_rules() -> None:
 def test_equalities_names_and_rows_that_say_nothing() -> None:
     rules = mx.Rules.from_arrays([[1, -1]], [np.inf], C=[[1, 2]], d=[3], names=["low", "high"])
     assert [rule.text for rule in rules.specification.rules] == ["low + 2*high == 3"]
-    assert [v.name for v in mx.Rules.from_arrays([[1, 1]], [0], names="w").outputs] == ["w[0]", "w[1]"]
+    assert [v.name for v in mx.Rules.from_arrays([[1, 1]], [0], names="w").outputs] == [
+        "w[0]",
+        "w[1]",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -74,7 +77,10 @@ def test_equalities_names_and_rows_that_say_nothing() -> None:
         ({"A": [[1]], "b": [-np.inf]}, r"b\[0\] is -inf: a finite number is needed"),
         ({"A": [["1"]], "b": [1]}, r"A\[0, 0\] is a value of type str"),
         ({"A": [[1]], "b": [1], "C": [[1, 2]], "d": [0]}, "A has 1 columns and C has 2"),
-        ({"A": [[1, 2]], "b": [1], "names": ["a"]}, "names= holds 1 names, and there are 2 columns"),
+        (
+            {"A": [[1, 2]], "b": [1], "names": ["a"]},
+            "names= holds 1 names, and there are 2 columns",
+        ),
         ({"A": [[1, 2]], "b": [1], "names": ["a", "a"]}, "the name 'a' stands twice"),
         ({"A": [[1]], "b": [1], "names": ["sum"]}, "`sum` is a word of the language"),
     ],

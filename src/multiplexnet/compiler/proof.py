@@ -268,9 +268,7 @@ def _left_open(premises: Sequence[Formula], conclusion: Formula) -> Formula:
     if not any(isinstance(part, Atom) for part in parts):
         return conclusion
     known = Comparisons(premises)
-    return conjunction(
-        part for part in parts if not (isinstance(part, Atom) and known.imply(part))
-    )
+    return conjunction(part for part in parts if not (isinstance(part, Atom) and known.imply(part)))
 
 
 def _denied(formula: Formula) -> Formula:

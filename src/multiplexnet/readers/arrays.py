@@ -107,7 +107,9 @@ def _system(
         return None
     if matrix is None or bounds is None:
         absent, present = (left, right) if matrix is None else (right, left)
-        raise SourceError(f"{present} was given without {absent}: the rows are {left} x {relation} {right}")
+        raise SourceError(
+            f"{present} was given without {absent}: the rows are {left} x {relation} {right}"
+        )
     height, width, rows, columns, values = _entries(matrix, left)
     side = _dense(bounds, right)
     if side.shape != (height,):
@@ -212,9 +214,11 @@ def _array_of(data: Any, name: str) -> Array:
 def _numbers(values: Array) -> list[tuple[Fraction | None, str]]:
     """The numbers of a flat array, exactly, each with its text; ``None`` where it is not finite."""
     if values.dtype != np.float64:
-        return [_number(value) for value in values.tolist()] if values.dtype.kind in "biu" else [
-            _number(value) for value in values
-        ]
+        return (
+            [_number(value) for value in values.tolist()]
+            if values.dtype.kind in "biu"
+            else [_number(value) for value in values]
+        )
     known: dict[float, tuple[Fraction | None, str]] = {}
     digits, places = _decimals(values)
     for value, m, k in zip(values.tolist(), digits.tolist(), places.tolist(), strict=True):

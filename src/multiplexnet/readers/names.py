@@ -57,9 +57,9 @@ def cannot_be_written(name: str) -> str | None:
         (None, '`sum` is a word of the language: choose another name')
     """
     if not name.isidentifier() or iskeyword(name):
-        return f"`{name}` is no plain name: use letters, digits and underscores, as in `loan_amount`"
+        return (
+            f"`{name}` is no plain name: use letters, digits and underscores, as in `loan_amount`"
+        )
     if name in WORDS:
         return f"`{name}` is a word of the language: choose another name"
     return None
-
-
