@@ -576,15 +576,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class Specification:
-    """Everything that was written: declared variables in order, opaque functions, rules.
+    """Everything that was written: declared variables in order, opaque functions, rules, assumptions.
 
-    ``domain`` of a discrete output is part of the meaning: rules hold for values in their domain only.
+    ``domain`` of a discrete output is part of the meaning: rules hold for values in their domain only. ``assumptions``
+    say what inputs keep to, besides their ranges: rules are judged for such inputs only.
     """
 
     variables: tuple[Variable, ...]
     rules: tuple[Rule, ...]
     functions: tuple[str, ...] = ()
     text: str = field(default="", compare=False)
+    assumptions: tuple[Rule, ...] = ()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -598,3 +600,8 @@ class Specification:
     def formula(self) -> Formula:
         """The conjunction of all rules."""
         return conjunction(rule.formula for rule in self.rules)
+
+    @cached_property
+    def assumed(self) -> Formula:
+        """The conjunction of all assumptions."""
+        return conjunction(rule.formula for rule in self.assumptions)

@@ -48,6 +48,7 @@ from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Atom, Specification, Variable
+from multiplexnet.layer.assumptions import Assumptions
 from multiplexnet.layer.branches import Branches, Choice, Inner
 from multiplexnet.layer.checks import (
     blocks_about_inputs,
@@ -345,6 +346,7 @@ class Multiplexer(Derived):
                 **self._offsets(blocks, dtype),
             }
         )
+        self._assumptions = Assumptions.of(self.rules.specification)
         self._about_inputs, self._seal = about_inputs, fingerprint(self)
         return made
 
@@ -747,7 +749,7 @@ class Multiplexer(Derived):
         columns = [
             input_tensor(v, scalars[v.name], like, self._sides[v]) for v in self.compiled.inputs
         ]
-        return self._obeying(torch.stack(columns, -1))
+        return self._obeying(self._assumptions.kept(torch.stack(columns, -1), scalars))
 
     def _obeying(self, inputs: Tensor) -> Tensor:
         """The inputs, NaN where they break a rule about inputs alone and that could not be raised."""

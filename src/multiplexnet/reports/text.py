@@ -14,6 +14,7 @@ from multiplexnet.compiler.explanation.words import (
     counted,
     findings,
     interval_text,
+    premises,
     readable_number,
     summary,
     term_text,
@@ -178,6 +179,7 @@ def explain_json(explanation: Explanation) -> Json:
         "inputs": [{"name": v.name, "domain": _domain(v)} for v in specification.inputs],
         "functions": list(specification.functions),
         "rules": _rules_json(specification.rules),
+        "assumptions": _rules_json(specification.assumptions),
         "ranges": [_range_json(r) for r in explanation.ranges],
         "diagnosis": {
             "contradiction": _rules_json(explanation.contradiction),
@@ -270,7 +272,7 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
     specification = explanation.specification
     parts: list[RenderableType] = [
         Text(summary(specification), style="bold"),
-        _indented(declaration_text(specification)),
+        _indented("\n".join(premises(specification))),
     ]
     if explanation.compiled is not None:
         blocks = explanation.compiled.blocks
