@@ -35,7 +35,14 @@ from multiplexnet.language.formula import (
     negation,
 )
 
-__all__ = ["declaration_text", "formula_text", "linear_text", "number_text", "specification_text"]
+__all__ = [
+    "declaration_text",
+    "domain_text",
+    "formula_text",
+    "linear_text",
+    "number_text",
+    "specification_text",
+]
 
 _TURNED = {"<=": ">=", "<": ">", "==": "==", "!=": "!="}
 _PLAIN_DIGITS = 16  # longer numbers are written with an exponent where that is shorter
@@ -383,6 +390,16 @@ def declaration_text(specification: Specification) -> str:
     groups = groupby(specification.variables, key=_base)
     lines = [f"{base}: {_type_text(list(group))}" for base, group in groups]
     return "\n".join([*lines, *(f"{name}: function" for name in specification.functions)])
+
+
+def domain_text(variable: Variable) -> str:
+    """What the variable is declared as.
+
+    Example:
+        >>> domain_text(Variable("x[0]", 0, Int(1, 6)))
+        'int[1, 6]'
+    """
+    return _type_text([replace(variable, name="")])
 
 
 def specification_text(specification: Specification) -> str:
