@@ -122,7 +122,8 @@ def test_in_a_graph_the_row_is_nan_and_equal_ends_are_decided() -> None:
             self.mux = mux
 
         def forward(self, raw: torch.Tensor, low: torch.Tensor, high: torch.Tensor) -> torch.Tensor:
-            return self.mux(raw, low=low, high=high).best()
+            x: torch.Tensor = self.mux(raw, low=low, high=high).best()
+            return x
 
     low = torch.tensor([0.1, 0.1, 0.3, 60.0], dtype=torch.float64)
     high = torch.tensor([0.1, 0.2, 0.1, 61.0], dtype=torch.float64)

@@ -20,7 +20,7 @@ from multiplexnet.compiler.explanation.words import (
 )
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.language.formula import Category, Rule, Variable
-from multiplexnet.language.text import declaration_text, domain_text, formula_text, number_text
+from multiplexnet.language.text import domain_text, formula_text, number_text
 from multiplexnet.reports.printing import plain_table, row_cells
 
 if TYPE_CHECKING:
