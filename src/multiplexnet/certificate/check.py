@@ -181,12 +181,22 @@ class _Check:
         yield _decided("the variables and functions are those that the rules declare", same, why)
         if not same:
             return
+        if rules.assumptions:
+            yield self._assumed(rules)
         if rules.ranged:
             bounds = [bound for v in rules.ranged for bound in rules.writer.domain(v)]
             answer = rules.writer.implied(rules.rules, rules.writer.all_of(bounds))
             yield said("the rules keep every integer in its range", answer)
             rules.writer.assume(rules.ranged)
         yield from Meaning(rules, self.blocks, self.layer).statements(self.complete)
+
+    def _assumed(self, rules: Reading) -> Statement:
+        """That assumptions can be kept: otherwise everything would be true of them."""
+        writer = rules.writer
+        answer = writer.implied([], writer.negated(writer.all_of([])))
+        listed = "; ".join(rules.assumptions)
+        text = f"all of it for inputs that keep, as the layer checks in every row, {listed}"
+        return _decided(text, answer.point is not None, "no input keeps these assumptions")
 
     def _constants(self) -> Statement:
         wrong = [

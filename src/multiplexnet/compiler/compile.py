@@ -47,6 +47,7 @@ from multiplexnet.language.formula import (
     Atom,
     Formula,
     Linear,
+    Rule,
     Specification,
     Variable,
     conjunction,
@@ -56,7 +57,7 @@ from multiplexnet.language.formula import (
 from multiplexnet.smt.questions import satisfiable, unsat_core
 from multiplexnet.smt.search import Sandbox, decided
 
-__all__ = ["compile_rules"]
+__all__ = ["compile_rules", "contradiction", "input_facts", "input_ranges"]
 
 QUICK = 256
 """Plain terms that are looked for before a block is decomposed, where that is allowed."""
@@ -92,7 +93,7 @@ def compile_rules(
     parts = components(conjuncts(normal_form(specification.formula)), specification.outputs)
     deadline.begin(CONTRADICTION)
     _refuse_contradiction(specification, parts, deadline)
-    ranges = input_ranges(specification.inputs)
+    ranges = input_facts(specification)
     blocks = []
     covered = None
     claims = dict[int, tuple[Block, Formula]]()
@@ -139,6 +140,12 @@ def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
     return tuple(atoms)
 
 
+def input_facts(specification: Specification) -> tuple[Formula, ...]:
+    """What holds of the inputs: their declared ranges, and what is assumed of them, in normal form."""
+    assumed = conjuncts(normal_form(specification.assumed))
+    return (*input_ranges(specification.inputs), *assumed)
+
+
 def _refuse_contradiction(
     specification: Specification, parts: Sequence[Component], deadline: Deadline
 ) -> None:
@@ -148,18 +155,21 @@ def _refuse_contradiction(
         if not _surely_satisfiable(component, deadline)
         for part in component.conjuncts
     ]
+    doubtful += [rule.formula for rule in specification.assumptions]
     if (
         doubtful
         and satisfiable(conjunction(doubtful), specification.variables, deadline=deadline) is None
     ):
-        core = unsat_core(
-            [rule.formula for rule in specification.rules],
-            specification.variables,
-            deadline=deadline,
-        )
-        raise ContradictionError(
-            [(specification.rules[i].line, specification.rules[i].text) for i in core]
-        )
+        found = contradiction(specification, deadline)
+        raise ContradictionError([(rule.line, rule.text) for rule in found])
+
+
+def contradiction(specification: Specification, deadline: Deadline) -> tuple[Rule, ...]:
+    """A smallest set of rules and assumptions that contradict each other; empty if none do. It asks z3."""
+    assumed = [replace(a, text=f"assume {a.text}") for a in specification.assumptions]
+    every = [*assumed, *specification.rules]
+    core = unsat_core([rule.formula for rule in every], specification.variables, deadline=deadline)
+    return tuple(every[i] for i in core)
 
 
 def _surely_satisfiable(component: Component, deadline: Deadline) -> bool:
@@ -184,7 +194,7 @@ class _BlockCompiler:
     """The terms of one component."""
 
     component: Component
-    ranges: tuple[Atom, ...]
+    ranges: tuple[Formula, ...]
     max_terms: int
     nested: bool
     deadline: Deadline
@@ -348,7 +358,11 @@ class _BlockCompiler:
 
 
 def _values_at_least(
-    component: Component, variable: Variable, ranges: Sequence[Atom], most: int, deadline: Deadline
+    component: Component,
+    variable: Variable,
+    ranges: Sequence[Formula],
+    most: int,
+    deadline: Deadline,
 ) -> int:
     """How many values a discrete output can certainly take; if that is more than ``most`` it may stop counting.
 
