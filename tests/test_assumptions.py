@@ -113,6 +113,21 @@ def test_a_certificate_holds_for_inputs_that_keep_the_assumptions() -> None:
     assert not mx.certify(certificate, without).certified
 
 
+def test_a_table_that_breaks_an_assumption_breaks_no_rule() -> None:
+    table = {"low": [0, 3, 0, None], "high": [1, 2, 1, 2], "v": [0.5, 2.5, 5.0, 1.0]}
+    report = mx.check(mx.Rules(BAND), table)
+    assert report.counts == {"low <= v <= high": 1}
+    assert report.assumptions[0].violations == 1
+    assert report.assumptions[0].first_row == 2
+    assert report.obeys is not None
+    assert report.obeys.tolist() == [True, False, False, False]
+    assert report.shown[0].breaks == ("assume low <= high",)
+    assert "rows that break it" in str(report)
+    assert (
+        '"assumptions": [{"line": 2, "text": "low <= high", "violating_rows": 1' in report.to_json()
+    )
+
+
 def test_in_a_graph_the_row_is_nan_and_equal_ends_are_decided() -> None:
     mux = mx.Multiplexer(mx.Rules(BAND + "\nassume 3*low - high <= 100"), dtype=torch.float64)
 
