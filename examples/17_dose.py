@@ -12,8 +12,7 @@ grid = np.stack(np.meshgrid(*[np.linspace(-1, 1, 39)] * 2), -1).reshape(-1, 2)
 points = grid[np.square(grid).sum(-1) < 0.9]
 across = points @ np.stack([-side[1], side[0]])  # how far a point lies from the middle of a beam
 dose = (np.exp(points @ side - np.square(across / 0.3)) / 4).round(3)  # per point and unit of each beam
-spared = np.linalg.norm(points - [0.45, 0.3], axis=-1) < 0.25  # an organ that may get little
-limit = np.where(spared, 0.4, 1.2)
+limit = np.where(np.linalg.norm(points - [0.45, 0.3], axis=-1) < 0.25, 0.4, 1.2)  # an organ may get little
 
 rules = mx.Rules.from_arrays(np.vstack([dose, -np.eye(24)]), np.append(limit, np.zeros(24)), names="beam")
 mux = mx.Multiplexer(rules)
@@ -22,7 +21,8 @@ centre = 0.5 * torch.rand(64, 2) - torch.tensor([0.5, 0.25])  # of the tumour, a
 inside = (torch.cdist(centre, torch.tensor(points).float()) < 0.2).float()
 
 
-def shortfall(beams: torch.Tensor) -> torch.Tensor:  # how much the tumour misses of a dose of 1
+def shortfall(beams: torch.Tensor) -> torch.Tensor:
+    """How much the tumour misses of a dose of 1."""
     return ((1 - beams @ torch.tensor(dose).float().T).clamp(min=0) * inside).sum(-1).div(inside.sum(-1)).mean()
 
 

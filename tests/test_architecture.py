@@ -42,7 +42,7 @@ HOMES = {
     "cvc5": ("certificate.questions", "certificate.rules"),
     "scipy": ("exact", "compiler.witness", "geometry", "tools.plane"),
     "polars": ("tables", "tools"),
-    "pyarrow": ("tables.files",),
+    "pyarrow": ("tables.columnar", "tables.output"),
     "matplotlib": ("tools",),
     "starlette": ("playground.server",),
     "typer": ("tools.cli", "playground.command"),

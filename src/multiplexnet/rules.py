@@ -276,6 +276,24 @@ class Rules:
 
         return violations(self._specification, x, self.scalar_inputs(inputs), functions)
 
+    def allowed(self, **inputs: Any) -> NDArray[np.bool_]:
+        """Whether the inputs of each row lie in their declared ranges and keep the assumptions, exactly.
+
+        :meth:`satisfied` and :meth:`violation` judge the rules alone. A row that is not allowed is none of their
+        business: a layer refuses it, and a table's report counts it as a broken assumption, not as a broken rule.
+
+        Args:
+            inputs: for every input its values, of shape (*batch) or a number.
+
+        Example:
+            >>> rules = Rules("low: input; high: input; x: real; assume low <= high; low <= x <= high")
+            >>> rules.allowed(low=[0, 2], high=[1, 1])
+            array([ True, False])
+        """
+        from multiplexnet.verdicts.satisfaction import allowed
+
+        return allowed(self._specification, self.scalar_inputs(inputs))
+
     def scalar_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs by the names of their scalars: a vector ``u`` of shape (*batch, n) becomes ``u[0]`` … ``u[n-1]``.
 

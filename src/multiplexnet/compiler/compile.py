@@ -47,6 +47,7 @@ from multiplexnet.language.formula import (
     Atom,
     Formula,
     Linear,
+    Rule,
     Specification,
     Symbol,
     Variable,
@@ -57,7 +58,7 @@ from multiplexnet.language.formula import (
 from multiplexnet.smt.questions import satisfiable, unsat_core
 from multiplexnet.smt.search import Sandbox, decided
 
-__all__ = ["compile_rules"]
+__all__ = ["compile_rules", "contradiction", "input_facts", "input_ranges"]
 
 QUICK = 256
 """Plain terms that are looked for before a block is decomposed, where that is allowed."""
@@ -95,7 +96,7 @@ def compile_rules(
     points = [_surely_inside(component, deadline) for component in parts]
     doubtful = [c for c, point in zip(parts, points, strict=True) if point is None]
     _refuse_contradiction(specification, doubtful, deadline)
-    ranges = input_ranges(specification.inputs)
+    ranges = input_facts(specification)
     blocks = []
     covered = None
     claims = dict[int, tuple[Block, Formula]]()
@@ -142,22 +143,31 @@ def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
     return tuple(atoms)
 
 
+def input_facts(specification: Specification) -> tuple[Formula, ...]:
+    """What holds of the inputs: their declared ranges, and what is assumed of them, in normal form."""
+    assumed = conjuncts(normal_form(specification.assumed))
+    return (*input_ranges(specification.inputs), *assumed)
+
+
 def _refuse_contradiction(
     specification: Specification, parts: Sequence[Component], deadline: Deadline
 ) -> None:
     doubtful = [part for component in parts for part in component.conjuncts]
+    doubtful += [rule.formula for rule in specification.assumptions]
     if (
         doubtful
         and satisfiable(conjunction(doubtful), specification.variables, deadline=deadline) is None
     ):
-        core = unsat_core(
-            [rule.formula for rule in specification.rules],
-            specification.variables,
-            deadline=deadline,
-        )
-        raise ContradictionError(
-            [(specification.rules[i].line, specification.rules[i].text) for i in core]
-        )
+        found = contradiction(specification, deadline)
+        raise ContradictionError([(rule.line, rule.text) for rule in found])
+
+
+def contradiction(specification: Specification, deadline: Deadline) -> tuple[Rule, ...]:
+    """A smallest set of rules and assumptions that contradict each other; empty if none do. It asks z3."""
+    assumed = [replace(a, text=f"assume {a.text}") for a in specification.assumptions]
+    every = [*assumed, *specification.rules]
+    core = unsat_core([rule.formula for rule in every], specification.variables, deadline=deadline)
+    return tuple(every[i] for i in core)
 
 
 def _surely_inside(component: Component, deadline: Deadline) -> dict[Symbol, float] | None:
@@ -182,7 +192,7 @@ class _BlockCompiler:
     """The terms of one component."""
 
     component: Component
-    ranges: tuple[Atom, ...]
+    ranges: tuple[Formula, ...]
     max_terms: int
     nested: bool
     deadline: Deadline
@@ -347,7 +357,11 @@ class _BlockCompiler:
 
 
 def _values_at_least(
-    component: Component, variable: Variable, ranges: Sequence[Atom], most: int, deadline: Deadline
+    component: Component,
+    variable: Variable,
+    ranges: Sequence[Formula],
+    most: int,
+    deadline: Deadline,
 ) -> int:
     """How many values a discrete output can certainly take; if that is more than ``most`` it may stop counting.
 

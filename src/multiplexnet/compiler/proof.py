@@ -1,9 +1,9 @@
 """The proof: a fresh solver proves that the terms say what the rules say.
 
-It reads the rules as they were written, not their normal form, and shares nothing with the search. Comparisons that
-stand among the premises, or are weaker than one that does, are proved by their numbers
-(:mod:`~multiplexnet.compiler.identity`). The solver is asked about the rest; its atoms are only divided by the size of
-their first coefficient, rules and terms alike, so that z3 sees one atom where there is one.
+It reads the rules as they were written, not their normal form, and shares nothing with the search. What is assumed of
+inputs holds in every question. Comparisons that stand among the premises, or are weaker than one that does, are proved
+by their numbers (:mod:`~multiplexnet.compiler.identity`). The solver is asked about the rest; its atoms are only
+divided by the size of their first coefficient, rules and terms alike, so that z3 sees one atom where there is one.
 
 * *Sound*: every term implies the rules. Conjuncts that lie in one block are checked term by term; one that several
   blocks share is checked against all of them at once.
@@ -149,6 +149,7 @@ class _Checker:
         self._scaled: dict[int, tuple[Node, Formula]] = {}
         self._atoms: dict[Atom, Atom] = {}
         self._variables = specification.variables
+        self._assumed = specification.assumed
         self.checks = 0
 
     def formula(self, block: Block) -> Formula:
@@ -232,6 +233,7 @@ class _Checker:
             *domain_z3(variables, context=self._context),
             *input_range_z3(variables, context=self._context),
         )
+        solver.add(*map(self._written, conjuncts(self._assumed)))
         return solver
 
     def _written(self, formula: Formula) -> Any:

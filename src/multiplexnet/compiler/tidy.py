@@ -126,14 +126,14 @@ class Tidy:
 
     Args:
         sandbox: where z3 is asked.
-        known: what holds anyway and is no row of any term (the ranges of the inputs).
+        known: what holds anyway and is no row of any term (the ranges of the inputs, what is assumed of them).
         inside: a point that is thought to have room in all rows, if one was found already.
     """
 
     def __init__(
         self,
         sandbox: Sandbox,
-        known: Sequence[Atom] = (),
+        known: Sequence[Formula] = (),
         inside: Mapping[Symbol, float] | None = None,
     ) -> None:
         self._sandbox = sandbox
@@ -170,7 +170,8 @@ class Tidy:
 
     def _needed(self, group: Group) -> set[Atom] | None:
         """Rows of the group that a point proves needed; ``None`` if no point has room in all inequalities."""
-        eliminated, independent = without_equalities([*group, *self._known])
+        bounds = [part for part in self._known if isinstance(part, Atom)]
+        eliminated, independent = without_equalities([*group, *bounds])
         linears = Inequalities(tuple(eliminated))
         inequalities = [row for row in group if row.relation != "=="]
         deadline = self._sandbox.deadline

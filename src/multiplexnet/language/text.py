@@ -35,7 +35,14 @@ from multiplexnet.language.formula import (
     negation,
 )
 
-__all__ = ["declaration_text", "formula_text", "linear_text", "number_text", "specification_text"]
+__all__ = [
+    "declaration_text",
+    "domain_text",
+    "formula_text",
+    "linear_text",
+    "number_text",
+    "specification_text",
+]
 
 _TURNED = {"<=": ">=", "<": ">", "==": "==", "!=": "!="}
 _PLAIN_DIGITS = 16  # longer numbers are written with an exponent where that is shorter
@@ -385,8 +392,18 @@ def declaration_text(specification: Specification) -> str:
     return "\n".join([*lines, *(f"{name}: function" for name in specification.functions)])
 
 
+def domain_text(variable: Variable) -> str:
+    """What the variable is declared as.
+
+    Example:
+        >>> domain_text(Variable("x[0]", 0, Int(1, 6)))
+        'int[1, 6]'
+    """
+    return _type_text([replace(variable, name="")])
+
+
 def specification_text(specification: Specification) -> str:
-    """Declarations and rules as a text that can be read again, one rule a line.
+    """Declarations, assumptions and rules as a text that can be read again, one a line.
 
     Example:
         >>> from multiplexnet.language.parse import parse
@@ -395,8 +412,9 @@ def specification_text(specification: Specification) -> str:
         b: real
         a <= 0 or 0.5*a <= b
     """
+    assumed = [f"assume {formula_text(rule.formula)}" for rule in specification.assumptions]
     rules = [formula_text(rule.formula) for rule in specification.rules]
-    return "\n".join([*filter(None, [declaration_text(specification)]), *rules])
+    return "\n".join([*filter(None, [declaration_text(specification)]), *assumed, *rules])
 
 
 def _base(variable: Variable) -> str:
