@@ -252,7 +252,7 @@ def _number(value: Any) -> tuple[Fraction | None, str]:
     if isinstance(value, Integral):
         return Fraction(int(value)), str(int(value))
     if isinstance(value, Rational):
-        number = Fraction(value.numerator, value.denominator)
+        number = Fraction(value)
         return number, number_text(number)
     if isinstance(value, float | np.floating):
         return (Fraction(str(value)) if np.isfinite(value) else None), _text(value)
