@@ -1,4 +1,4 @@
-"""Cascades in recorded graphs: what onnxruntime, torch.compile, torch.export and vmap make of them, read as integers."""
+"""Cascades in recorded graphs: what onnxruntime, torch.compile, torch.export and vmap make of them, exactly."""
 
 from __future__ import annotations
 

@@ -124,7 +124,7 @@ class _Summed(_Parts):
             whole = (value / unit).trunc()
             rest = (value - whole * unit) / unit
             factor = exact_number(float(c), whole)
-            total, size = total + factor * whole, size + abs(factor) * whole.abs()
+            total, size = total + factor * whole, size + (factor * whole).abs()
             rests, rounded = rests + factor * rest, rounded | (value != whole * unit)
             smooth = smooth + factor * (value / unit)
         margin = rounded.double() * exact_number(MARGIN * sum(abs(c) for _, c in form.terms), total)
