@@ -71,6 +71,7 @@ from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import DTYPES, in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice
+from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
@@ -140,6 +141,8 @@ class Multiplexer(Derived):
             computes outputs one after another where they would explode or an equality holds inputs.
         order: names of outputs in the order in which a cascade shall compute them; others follow.
         budget: what the projections of a cascade may cost.
+        values: what a raw value means in a cascade: ``"share"``, a share of what is left for the output (densities, a
+            safe start), or ``"clamp"``, a prediction that is cut where nothing is left (regression).
         seconds: how long compiling and building may take together (``None``: no limit).
         progress: called in every phase, with what is being done and how many steps of it are done.
 
@@ -179,10 +182,13 @@ class Multiplexer(Derived):
         structure: Structure = "auto",
         order: Sequence[str] | None = None,
         budget: Budget | None = None,
+        values: Values = "share",
         seconds: float | None = SECONDS,
         progress: Tell | None = None,
     ) -> None:
         refuse_unknown_equality(equality)
+        if values not in ("share", "clamp"):
+            raise ValueError(f'values = {values!r}; it is "share" or "clamp"')
         if structure not in ("auto", "terms", "cascade"):
             raise ValueError(f'structure = {structure!r}; it is "auto", "terms" or "cascade"')
         if cover is not None or per_term:  # both speak of terms
@@ -221,6 +227,7 @@ class Multiplexer(Derived):
                 equality,
                 deadline,
                 cascades=[cascade for _, cascade in plan.cascades],
+                values=values,
             )
 
     def _start(
@@ -237,6 +244,7 @@ class Multiplexer(Derived):
         *,
         counted: bool = True,
         cascades: Sequence[Cascade] = (),
+        values: Values = "share",
     ) -> list[BuiltBlock]:
         """The one way to a layer, from rules, compiled rules and saved ones alike."""
         super().__init__()
@@ -256,6 +264,7 @@ class Multiplexer(Derived):
             {n: f for n, f in functions.items() if isinstance(f, nn.Module)}
         )
         self._counted = counted
+        self.values = values
         made = self._build(compiled, dtype or torch.get_default_dtype(), deadline, cascades)
         self._settle(self.place.device)
         return made
@@ -314,7 +323,9 @@ class Multiplexer(Derived):
         self.maps = nn.ModuleList(maps)
         self.conditions = nn.ModuleList(conditions)
         self.maps.train(self.training)
-        self.cascade_maps = nn.ModuleList(CascadeMap(cascade, dtype) for cascade in cascades)
+        self.cascade_maps = nn.ModuleList(
+            CascadeMap(cascade, dtype, self.values) for cascade in cascades
+        )
         self.cascade_maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
         columns = [
@@ -785,6 +796,7 @@ class Multiplexer(Derived):
             "per_term": self.per_term,
             "counted": self._counted,
             "cascades": [record_of_cascade(cascade) for cascade in self.cascades],
+            "values": self.values,
         }
         return torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8).clone()
 
@@ -811,8 +823,10 @@ class Multiplexer(Derived):
             same = counted == self._counted and record["compiled"] == record_of_compiled(
                 self.compiled
             )
+            values = _values_from(record)
+            same = same and values == self.values
             if lost or not same or self.cascades != cascades or fingerprint(self) != self._seal:
-                self._counted = counted
+                self._counted, self.values = counted, values
                 self._build(compiled, self.dtype, NEVER, cascades)
                 self._settle(state.device if lost else device)
 
@@ -851,6 +865,7 @@ class Multiplexer(Derived):
                 record["equality"],
                 counted=flag_from(record.get("counted", False)),
                 cascades=cascades,
+                values=_values_from(record),
             )
             return mux
 
@@ -919,6 +934,16 @@ def _cascades_from(record: Any, specification: Specification) -> tuple[Cascade, 
     if len(set(outputs)) < len(outputs):
         raise RecordError("the saved layer computes an output twice")
     return found
+
+
+def _values_from(record: Any) -> Values:
+    """What a raw value means in a saved layer."""
+    found = record.get("values", "share")
+    if found not in ("share", "clamp"):
+        raise RecordError(
+            f"the saved layer has values = {found!r}, which this version does not know"
+        )
+    return cast(Values, found)
 
 
 def _outputs_of(cascades: Sequence[Cascade]) -> frozenset[Variable]:

@@ -25,10 +25,12 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
+from multiplexnet.errors import ValuesError
 from multiplexnet.transforms.base import in_full_precision, precision_of
+from multiplexnet.transforms.cascade.inside import Inside, Values, inside_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
 from multiplexnet.transforms.cascade.program import program_of
-from multiplexnet.transforms.cascade.walk import Option, Walk, straight_through
+from multiplexnet.transforms.cascade.walk import Option, Walk
 from multiplexnet.transforms.run_time.reading import exact_number, read
 from multiplexnet.transforms.tables import Tabled
 
@@ -49,6 +51,7 @@ class CascadeMap(Tabled):
     Args:
         cascade: what was compiled.
         dtype: of the values that come out; the cascade was made for it.
+        values: how raw values become values: see :mod:`~multiplexnet.transforms.cascade.inside`.
 
     Raw values are ``(*batch, in_values)``, one for every output, logits ``(*batch, in_logits)``, those of every
     output with more than one option in the order of computing, inputs ``(*batch, I)``.
@@ -58,7 +61,7 @@ class CascadeMap(Tabled):
 
     spacing: Tensor
 
-    def __init__(self, cascade: Cascade, dtype: torch.dtype) -> None:
+    def __init__(self, cascade: Cascade, dtype: torch.dtype, values: Values = "share") -> None:
         super().__init__()
         if cascade.size >= EXACT:
             raise ValueError("the sums of this cascade are not exact in float64")
@@ -67,6 +70,8 @@ class CascadeMap(Tabled):
             torch.float32 if cascade.size < SMALL and dtype is not torch.float64 else torch.float64
         )
         self.in_values = len(cascade.visible)
+        self.values = values
+        self._inside = inside_of(values, cascade.ranges[: self.in_values])
         self.first_logit = dict(_first_logits(cascade))
         self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
         self._used = cascade.used
@@ -125,6 +130,7 @@ class CascadeMap(Tabled):
         if own is not None:
             own = own.double() - torch.log(-torch.log(_uniform(own, generator)))
         if noisy:
+            self._refuse_clamp()
             uniform = _uniform(flat, generator)
             flat = flat + (torch.log(uniform) - torch.log1p(-uniform)).to(flat.dtype)
         return self._shaped(self._computed(flat, own, known), values.shape, inputs)
@@ -132,23 +138,26 @@ class CascadeMap(Tabled):
     def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """x, ``(D, B)``, in the dtype to compute in."""
         if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
-            return self.walked(flat.sigmoid(), logits, known)
+            return self.walked(self._inside.read(flat), logits, known)
         x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
         return x
 
-    def walked(self, sigma: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
+    @property
+    def inside(self) -> Inside:
+        """How raw values become whole numbers."""
+        return self._inside
+
+    def walked(self, read: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """The same with torch's own operations."""
 
         def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
             lower, upper = self._best(walk, step, options, logits)
             if step.variable >= self.in_values:  # hidden: the interval is a point
                 return lower
-            smooth = torch.addcmul(lower, upper - lower, sigma[step.variable])
-            return straight_through(smooth, torch.round)
+            return self._inside.value(lower, upper, read[step.variable])
 
-        sigma = sigma.clamp(0.0, 1.0)  # of another library, too
-        walk = self._walk(known, sigma[0], decide)
-        x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(sigma)
+        walk = self._walk(known, read[0], decide)
+        x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(read)
         return x.masked_fill(walk.refused, torch.nan)
 
     def _walk(self, known: list[Tensor], like: Tensor, decide: Decide) -> Walk:
@@ -190,7 +199,11 @@ class CascadeMap(Tabled):
         """The logarithm of the probability with which ``sample(noisy=True)`` gives x, ``(*batch,)``, in float64.
 
         It is −inf for x that disobey or do not lie on the grid. Gradients reach values and logits.
+
+        Raises:
+            ValuesError: predictions that are cut have no probabilities.
         """
+        self._refuse_clamp()
         flat, own = self._flat(values, logits, differentiable=True)
         given = self._steps(x, inputs)
         found = self._scored(given, own, self.known(inputs), flat[0].detach())
@@ -220,6 +233,10 @@ class CascadeMap(Tabled):
         return x, found.log_q.masked_fill(found.refused, torch.nan).reshape(values.shape[:-1]).to(
             self.precision.computing
         )
+
+    def _refuse_clamp(self) -> None:
+        if self.values == "clamp":
+            raise ValuesError
 
     def _steps(self, x: Tensor, inputs: Tensor | None) -> Tensor:
         """Outputs in steps, ``(D, B)``, in float64; whole numbers if they lie on the grid."""
@@ -283,9 +300,7 @@ class CascadeMap(Tabled):
                 start = self.first_logit[step.variable]
                 for number in range(step.size):
                     logits[start + number] = (chosen == number).double()
-            width = (upper - lower).double().clamp(min=1.0)
-            share = ((k - lower).double() / width).clamp(0.25 / width, 1 - 0.25 / width)
-            values[step.variable] = torch.log(share) - torch.log1p(-share)
+            values[step.variable] = self._inside.raw_of(k, lower, upper, step.variable)
             return k
 
         self._walk(known, given[0], decide)
@@ -489,9 +504,9 @@ class _Run(torch.autograd.Function):
     def forward(
         ctx: Any, owner: CascadeMap, values: Tensor, logits: Tensor | None, *known: Tensor
     ) -> Tensor:
-        sigma = values.sigmoid()
-        found, tape = owner.program.run(sigma, logits, known)
-        ctx.owner, ctx.tape, ctx.sigma, ctx.logits = owner, tape, sigma, logits
+        read = owner.inside.read(values)
+        found, tape = owner.program.run(owner.inside, read, logits, known)
+        ctx.owner, ctx.tape, ctx.read, ctx.logits = owner, tape, read, logits
         ctx.save_for_backward(values, *known)
         return found * owner.scale(found)
 
@@ -499,10 +514,10 @@ class _Run(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         owner = ctx.owner
         if not torch.is_grad_enabled():
-            raw, known = owner.program.back(ctx.tape, ctx.sigma, grads[0] * owner.scale(ctx.sigma))
+            raw, known = owner.program.back(ctx.tape, ctx.read, grads[0] * owner.scale(ctx.read))
             return None, raw, None, *known
         values, *rest = ctx.saved_tensors
-        x = owner.walked(values.sigmoid(), ctx.logits, rest)
+        x = owner.walked(owner.inside.read(values), ctx.logits, rest)
         wanted = [tensor for tensor in (values, *rest) if tensor.requires_grad]
         found = iter(torch.autograd.grad(x, wanted, grads[0], create_graph=True, allow_unused=True))
         passed = [next(found) if tensor.requires_grad else None for tensor in (values, *rest)]

@@ -20,6 +20,7 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade, Step
 from multiplexnet.compiler.cascade.rows import Clause, Row
+from multiplexnet.transforms.cascade.inside import Inside, Share
 
 __all__ = ["Program", "Tape", "program_of"]
 
@@ -35,25 +36,29 @@ class Tape:
 
     Args:
         slots: what was computed, by slot.
-        sigma: ``(D, B)``, sigmoids of the raw values.
+        inside: how raw values become whole numbers between two ends.
+        read: ``(D, B)``, what it reads of the raw values.
         width: ``(D, B)``, how wide the chosen intervals are; negative where nothing was possible.
         values: ``(D, B)``, the whole numbers that came out.
         logits: ``(O, B)``, finite.
         constants: numbers that were needed as tensors before.
         chosen: for every output with options the number of the chosen one; with two, whether it is the second.
         grads: of the slots, on the way back.
-        raw_grads: ``(D, B)``, of the raw values but for the derivative of the sigmoid, on the way back.
+        read_grads: ``(D, B)``, of what was read of the raw values, on the way back.
+        outside: for every output whose prediction was cut, where it lay below and above.
     """
 
     slots: list[Tensor | None]
-    sigma: Sequence[Tensor]
+    inside: Inside
+    read: Sequence[Tensor]
     width: Sequence[Tensor]
     values: Sequence[Tensor]
     logits: Tensor | None
     constants: dict[Constant, Tensor]
     chosen: dict[int, Tensor] = field(default_factory=dict)
     grads: dict[int, Tensor] = field(default_factory=dict)
-    raw_grads: Sequence[Tensor] = ()
+    read_grads: Sequence[Tensor] = ()
+    outside: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def at(self, operand: Operand) -> Tensor | float:
         return operand if isinstance(operand, float) else self._tensor(operand)
@@ -280,17 +285,11 @@ class Choice(Operation):
                 lower if isinstance(lower, Tensor) else torch.full_like(tape.values[0], lower)
             )
             return
-        width, value = tape.width[self.place], tape.values[self.place]
-        if self.takes_points:
-            width.zero_()
-            tape.slots[self.out] = value.copy_(tape.whole(lower))
+        if self.takes_points and isinstance(tape.inside, Share):
+            tape.width[self.place].zero_()
+            tape.slots[self.out] = tape.values[self.place].copy_(tape.whole(lower))
             return
-        if isinstance(lower, Tensor) or isinstance(upper, Tensor):
-            torch.sub(tape.whole(upper), lower, out=width)
-        else:
-            width.fill_(upper - lower)
-        torch.addcmul(tape.whole(lower), width, tape.sigma[self.place], out=value)
-        tape.slots[self.out] = value.round_()
+        tape.slots[self.out] = tape.inside.take(tape, self.place, lower, upper)
 
     @property
     def takes_points(self) -> bool:
@@ -354,9 +353,9 @@ class Choice(Operation):
             if grad is not None:
                 tape.add(self.ends[0][0], grad, fresh=True)
             return
-        if any(not isinstance(end, float) for pair in self.ends for end in pair):
-            upper = grad * tape.sigma[self.place]
-            lower = grad - upper
+        moves = any(not isinstance(end, float) for pair in self.ends for end in pair)
+        lower, upper = tape.inside.back(tape, self.place, grad, ends=moves)
+        if moves:
             for number, (low, high) in enumerate(self.ends):
                 mask = self._not_chosen(tape, number)
                 for end, part in ((low, lower), (high, upper)):
@@ -366,7 +365,6 @@ class Choice(Operation):
                             part if mask is None else part.masked_fill(mask, 0.0),
                             fresh=mask is not None,
                         )
-        torch.mul(tape.width[self.place], grad, out=tape.raw_grads[self.place])
 
     def _not_chosen(self, tape: Tape, number: int) -> Tensor | None:
         if self.logits is None:
@@ -414,20 +412,27 @@ class Program:
     constants: dict[Constant, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     def run(
-        self, sigma: Tensor, logits: Tensor | None, known: Sequence[Tensor]
+        self, inside: Inside, read: Tensor, logits: Tensor | None, known: Sequence[Tensor]
     ) -> tuple[Tensor, Tape]:
         """The whole numbers of all outputs, ``(D, B)``, NaN in rows that have none, and how they came about.
 
         Args:
-            sigma: ``(D, B)``, between 0 and 1.
+            inside: how raw values become whole numbers between two ends.
+            read: ``(D, B)``, what it reads of them.
             logits: ``(O, B)``, finite.
             known: the known variables, ``(B,)`` each.
         """
-        values, width = torch.empty_like(sigma), torch.empty_like(sigma)
+        values, width = torch.empty_like(read), torch.empty_like(read)
         slots: list[Tensor | None] = [None] * self.slots
         slots[self.variables - len(known) : self.variables] = known
         tape = Tape(
-            slots, sigma.unbind(0), width.unbind(0), values.unbind(0), logits, self.constants
+            slots,
+            inside,
+            read.unbind(0),
+            width.unbind(0),
+            values.unbind(0),
+            logits,
+            self.constants,
         )
         for operation in self.operations:
             operation.run(tape)
@@ -438,15 +443,15 @@ class Program:
             nothing = nothing | value.isnan()
         return values.masked_fill(nothing, torch.nan), tape
 
-    def back(self, tape: Tape, sigma: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+    def back(self, tape: Tape, read: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         """Gradients of the raw values, ``(D, B)``, and of the known variables, for one of the outputs."""
-        raw = torch.zeros_like(grad)
+        found = torch.zeros_like(grad)
         tape.grads = dict(enumerate(grad.clone().unbind(0)))
-        tape.raw_grads = raw.unbind(0)
+        tape.read_grads = found.unbind(0)
         for operation in reversed(self.operations):
             operation.back(tape)
         known = [tape.grads.get(slot) for slot in range(self.outputs, self.variables)]
-        return raw.mul_(sigma).mul_(1 - sigma), known
+        return tape.inside.read_back(read, found), known
 
 
 def program_of(cascade: Cascade, first_logit: dict[int, int]) -> Program:

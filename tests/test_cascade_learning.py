@@ -1,0 +1,110 @@
+"""Learning with cascades: what a raw value means, where a fresh layer starts, heads that see what is left."""
+
+from __future__ import annotations
+
+import copy
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import multiplexnet as mx
+
+DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+BAND = "d: input[0, 200]; a: real; b: real; 0 <= a <= 100; 0 <= b <= 100; d <= a + b <= d + 0.01"
+LOTS = "x: real[4]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150"
+
+
+@pytest.fixture(autouse=True)
+def _calm() -> None:
+    torch.manual_seed(0)
+
+
+# --- predictions that are cut ---------------------------------------------------------------------------------------
+
+
+def raws(rows: int, mux: mx.Multiplexer) -> Tensor:
+    scales = torch.tensor([1.0, 10.0, 1e4, torch.inf], dtype=torch.float64).repeat(rows // 4)
+    drawn = torch.randn(rows, mux.in_features, dtype=torch.float64)
+    return (drawn * scales[:, None]).to(mux.dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+def test_predictions_are_cut_into_what_obeys(dtype: torch.dtype) -> None:
+    rules = mx.Rules(LOTS)
+    mux = mx.Multiplexer(rules, structure="cascade", values="clamp", dtype=dtype).eval()
+    raw = raws(200, mux)
+    raw[0] = torch.nan
+    branches = mux(raw)
+    for x in (branches.best(), branches.sample()):
+        assert rules.satisfied(x).all()
+    (maps,) = mux.cascade_maps
+    x = branches.best()
+    values, logits = maps.inverse(x)
+    if dtype in (torch.float64, torch.float32):
+        assert (maps(values, logits) - x).abs().max() <= 2 * float(mux.resolution["x[0]"])
+
+
+def test_the_way_of_the_program_is_that_of_the_walk() -> None:
+    mux = mx.Multiplexer(mx.Rules(BAND), structure="cascade", values="clamp", dtype=torch.float64)
+    raw = (torch.randn(200, mux.in_features, dtype=torch.float64) * 0.7).requires_grad_()
+    d = torch.rand(200, dtype=torch.float64) * 90
+    x = mux(raw, d=d).best()
+    assert torch.equal(torch.vmap(lambda r, u: mux(r, d=u).best())(raw.detach(), d), x.detach())
+    weights = torch.randn_like(x)
+    (plain,) = torch.autograd.grad((x * weights).sum(), raw)
+    x = mux(raw, d=d).best()
+    (walked,) = torch.autograd.grad((x * weights).sum(), raw, create_graph=True)
+    free = ((x > 0.02) & (x < 99.98)).all(-1)  # elsewhere two ends meet, and either may get the gradient
+    assert free.sum() > 50
+    assert torch.allclose(plain[free], walked[free], rtol=1e-6, atol=1e-6)
+    narrow = plain[
+        :, 1
+    ]  # the band leaves 0.01 for b: its prediction lies outside, and half of the gradients lead back
+    assert 0.3 < (narrow != 0).float().mean() < 0.7
+
+
+def test_which_map_is_part_of_the_state_and_has_no_density() -> None:
+    mux = mx.Multiplexer(mx.Rules(LOTS), structure="cascade", values="clamp").eval()
+    raw = torch.randn(8, mux.in_features)
+    expected = mux(raw).best()
+    twins = mx.Multiplexer.from_state(mux.state_dict()).eval(), copy.deepcopy(mux)
+    other = mx.Multiplexer(mx.Rules(LOTS), structure="cascade").eval()
+    assert not torch.equal(other(raw).best(), expected)
+    other.load_state_dict(mux.state_dict())
+    for twin in (*twins, other):
+        assert torch.equal(twin(raw).best(), expected)
+    with pytest.raises(mx.MultiplexError, match=r'values="clamp".*no log_prob.*values="share"'):
+        mux(raw).log_prob(expected)
+    with pytest.raises(ValueError, match="values = 'sigmoid'"):
+        mx.Multiplexer(mx.Rules(LOTS), values="sigmoid")  # type: ignore[arg-type]
+
+
+def test_a_band_that_an_input_moves_is_learned_as_well_as_without_rules() -> None:
+    rules = mx.Rules(BAND)
+    mux = mx.Multiplexer(rules, structure="cascade", values="clamp")
+    d = torch.rand(256) * 110 + 10
+    share = 0.5 + 0.3 * torch.sin(d / 20)
+    target = torch.stack([share * d, (1 - share) * d], -1)
+
+    def trained(bound: bool) -> float:
+        torch.manual_seed(1)
+        net = nn.Sequential(
+            nn.Linear(1, 64), nn.Tanh(), nn.Linear(64, 64), nn.Tanh(), nn.Linear(64, 2)
+        )
+        optimiser = torch.optim.Adam(net.parameters(), 0.005)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimiser, 0.01, total_steps=300)
+        for _ in range(300):
+            raw = net((d / 60 - 1).unsqueeze(-1))
+            x = mux(raw, d=d).best() if bound else 50 + 50 * raw
+            loss = (x - target).abs().mean()
+            optimiser.zero_grad()
+            loss.backward()
+            optimiser.step()
+            schedule.step()
+        if bound:
+            assert rules.satisfied(x.detach(), d=d).all()
+        return float(loss.detach())
+
+    free, obeying = trained(bound=False), trained(bound=True)
+    assert obeying < 1.1 * free
