@@ -55,7 +55,9 @@ def test_the_way_of_the_program_is_that_of_the_walk() -> None:
     (plain,) = torch.autograd.grad((x * weights).sum(), raw)
     x = mux(raw, d=d).best()
     (walked,) = torch.autograd.grad((x * weights).sum(), raw, create_graph=True)
-    free = ((x > 0.02) & (x < 99.98)).all(-1)  # elsewhere two ends meet, and either may get the gradient
+    free = ((x > 0.02) & (x < 99.98)).all(
+        -1
+    )  # elsewhere two ends meet, and either may get the gradient
     assert free.sum() > 50
     assert torch.allclose(plain[free], walked[free], rtol=1e-6, atol=1e-6)
     narrow = plain[
@@ -108,3 +110,53 @@ def test_a_band_that_an_input_moves_is_learned_as_well_as_without_rules() -> Non
 
     free, obeying = trained(bound=False), trained(bound=True)
     assert obeying < 1.1 * free
+
+
+# --- where a fresh layer starts -------------------------------------------------------------------------------------
+
+
+def fresh(text: str, rows: int = 4000) -> Tensor:
+    """Samples of a layer whose raw values and logits are 0."""
+    mux = mx.Multiplexer(mx.Rules(text), structure="cascade").eval()
+    return mux(torch.zeros(rows, mux.in_features)).sample(torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize(
+    ("text", "share"),
+    [
+        ("on: bool[20]; sum(on) <= 3", (20 + 2 * 190 + 3 * 1140) / (20 * (1 + 20 + 190 + 1140))),
+        ("on: bool[6]; sum(on) == 2", 1 / 3),
+        ("on: bool[6]; sum(on) >= 5", 6 / 7),
+        (
+            "x: real[20]; all(0 <= v <= 9 for v in x); sum(1 if v > 0 else 0 for v in x) <= 3",
+            (20 + 2 * 190 + 3 * 1140) / (20 * (1 + 20 + 190 + 1140)),
+        ),
+    ],
+)
+def test_combinations_start_equally_likely(text: str, share: float) -> None:
+    on = (fresh(text) > 0).double().mean(0)
+    assert (on - share).abs().max() < 4 * (share * (1 - share) / 4000) ** 0.5
+
+
+def test_shares_of_a_budget_start_alike() -> None:
+    simplex = fresh("x: real[10]; all(0 <= v <= 1 for v in x); sum(x) == 1", 1)
+    assert (simplex - 0.1).abs().max() < 1e-5
+    ordered = fresh("x: real[5]; 0 <= x[0]; x[4] <= 12; all(x[i] <= x[i+1] for i in range(4))", 1)
+    assert torch.allclose(ordered[0], torch.tensor([2.0, 4.0, 6.0, 8.0, 10.0]), atol=1e-3)
+
+
+def test_saved_layers_start_where_they_did() -> None:
+    import json
+
+    mux = mx.Multiplexer(mx.Rules("on: bool[20]; sum(on) <= 3"), structure="cascade").eval()
+    record = json.loads(mux.get_extra_state().numpy().tobytes())
+    del record["started"]
+    old = mx.Multiplexer.from_state(
+        torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8)
+    ).eval()
+    raw = torch.zeros(2000, mux.in_features)
+    assert (old(raw).sample()[:, 0] > 0).float().mean() > 0.4
+    new = mx.Multiplexer.from_state(mux.state_dict()).eval()
+    assert (new(raw).sample()[:, 0] > 0).float().mean() < 0.2
+    mux.load_state_dict({"_extra_state": old.get_extra_state()})
+    assert (mux(raw).sample()[:, 0] > 0).float().mean() > 0.4

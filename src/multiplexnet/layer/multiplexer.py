@@ -167,6 +167,8 @@ class Multiplexer(Derived):
     _certificate: Certificate | None
     _counted = False
     """Whether logits of 0 mean that all plain terms are alike; layers of version 0.1.0 did not know this."""
+    _started = False
+    """Whether cascades start where no output is better off than another; the first that were saved did not."""
 
     def __init__(
         self,
@@ -245,6 +247,7 @@ class Multiplexer(Derived):
         counted: bool = True,
         cascades: Sequence[Cascade] = (),
         values: Values = "share",
+        started: bool = True,
     ) -> list[BuiltBlock]:
         """The one way to a layer, from rules, compiled rules and saved ones alike."""
         super().__init__()
@@ -264,7 +267,7 @@ class Multiplexer(Derived):
             {n: f for n, f in functions.items() if isinstance(f, nn.Module)}
         )
         self._counted = counted
-        self.values = values
+        self.values, self._started = values, started
         made = self._build(compiled, dtype or torch.get_default_dtype(), deadline, cascades)
         self._settle(self.place.device)
         return made
@@ -324,7 +327,7 @@ class Multiplexer(Derived):
         self.conditions = nn.ModuleList(conditions)
         self.maps.train(self.training)
         self.cascade_maps = nn.ModuleList(
-            CascadeMap(cascade, dtype, self.values) for cascade in cascades
+            CascadeMap(cascade, dtype, self.values, started=self._started) for cascade in cascades
         )
         self.cascade_maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
@@ -454,6 +457,8 @@ class Multiplexer(Derived):
                     *options,
                     counted=self._counted,
                     cascades=self.cascades,
+                    values=self.values,
+                    started=self._started,
                 )
             refuse_changed(contents(self), contents(twin))
             self._certificate = issued(
@@ -797,6 +802,7 @@ class Multiplexer(Derived):
             "counted": self._counted,
             "cascades": [record_of_cascade(cascade) for cascade in self.cascades],
             "values": self.values,
+            "started": self._started,
         }
         return torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8).clone()
 
@@ -824,9 +830,10 @@ class Multiplexer(Derived):
                 self.compiled
             )
             values = _values_from(record)
-            same = same and values == self.values
+            started = flag_from(record.get("started", False))
+            same = same and (values, started) == (self.values, self._started)
             if lost or not same or self.cascades != cascades or fingerprint(self) != self._seal:
-                self._counted, self.values = counted, values
+                self._counted, self.values, self._started = counted, values, started
                 self._build(compiled, self.dtype, NEVER, cascades)
                 self._settle(state.device if lost else device)
 
@@ -866,6 +873,7 @@ class Multiplexer(Derived):
                 counted=flag_from(record.get("counted", False)),
                 cascades=cascades,
                 values=_values_from(record),
+                started=flag_from(record.get("started", False)),
             )
             return mux
 

@@ -29,7 +29,8 @@ from multiplexnet.errors import ValuesError
 from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade.inside import Inside, Values, inside_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
-from multiplexnet.transforms.cascade.program import program_of
+from multiplexnet.transforms.cascade.program import offset_of, program_of
+from multiplexnet.transforms.cascade.start import shifts_of, starts_of
 from multiplexnet.transforms.cascade.walk import Option, Walk
 from multiplexnet.transforms.run_time.reading import exact_number, read
 from multiplexnet.transforms.tables import Tabled
@@ -42,6 +43,9 @@ SMALL = 2**24
 LARGEST_LOGIT = torch.finfo(torch.float32).max
 """Where logits are cut. ONNX's exporter makes plain numbers float32, and the end of float64 infinite."""
 
+SURE = 100.0
+"""The logit of a chosen option in ``inverse``: beyond what any start adds to the others."""
+
 Decide = Callable[[Walk, Step, Sequence[Option]], Tensor]
 
 
@@ -52,6 +56,7 @@ class CascadeMap(Tabled):
         cascade: what was compiled.
         dtype: of the values that come out; the cascade was made for it.
         values: how raw values become values: see :mod:`~multiplexnet.transforms.cascade.inside`.
+        started: whether 0 means that no output is better off: see :mod:`~multiplexnet.transforms.cascade.start`.
 
     Raw values are ``(*batch, in_values)``, one for every output, logits ``(*batch, in_logits)``, those of every
     output with more than one option in the order of computing, inputs ``(*batch, I)``.
@@ -60,8 +65,16 @@ class CascadeMap(Tabled):
     """
 
     spacing: Tensor
+    shift: Tensor | None
 
-    def __init__(self, cascade: Cascade, dtype: torch.dtype, values: Values = "share") -> None:
+    def __init__(
+        self,
+        cascade: Cascade,
+        dtype: torch.dtype,
+        values: Values = "share",
+        *,
+        started: bool = True,
+    ) -> None:
         super().__init__()
         if cascade.size >= EXACT:
             raise ValueError("the sums of this cascade are not exact in float64")
@@ -75,13 +88,16 @@ class CascadeMap(Tabled):
         self.first_logit = dict(_first_logits(cascade))
         self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
         self._used = cascade.used
-        self.program = program_of(
-            cascade, self.first_logit
-        )  # compared when a certificate is asked for
+        self.started = started
+        self._starts = starts_of(cascade) if started else {}
+        # compared when a certificate is asked for
+        self.program = program_of(cascade, self.first_logit, self._starts)
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
         )
-        self.hold({"spacing": spacing})
+        shifts = shifts_of(cascade) if started and values == "share" else []
+        shift = torch.tensor(shifts, dtype=torch.float64) if any(shifts) else None
+        self.hold({"spacing": spacing, "shift": shift})
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -174,7 +190,7 @@ class CascadeMap(Tabled):
         if step.size == 1:
             return lower, upper
         assert logits is not None
-        own = self._own(step, logits)
+        own = self._own(walk, step, logits)
         lower = upper = walk.full(torch.nan)
         best = torch.full_like(own[0], -torch.inf)
         for option, logit in zip(options, own.unbind(0), strict=True):
@@ -186,9 +202,15 @@ class CascadeMap(Tabled):
             best = torch.where(better, logit, best)
         return lower, upper
 
-    def _own(self, step: Step, logits: Tensor) -> Tensor:
-        start = self.first_logit[step.variable]
-        return logits[start : start + step.size]
+    def _own(self, walk: Walk, step: Step, logits: Tensor) -> Tensor:
+        """The logits of one output, from where they start."""
+        first = self.first_logit[step.variable]
+        own = logits[first : first + step.size]
+        start = self._starts.get(step.variable)
+        if start is None:
+            return own
+        offset = offset_of(start, [walk.values[v] for v in start.before], own)
+        return torch.stack([own[0], own[1] + offset])
 
     # --- probabilities ----------------------------------------------------------------------------------------------
 
@@ -269,7 +291,7 @@ class CascadeMap(Tabled):
             lower, upper, chosen, inside = _containing(walk, options, k)
             if step.size > 1:
                 assert logits is not None
-                log_q = log_q + _log_softmax_at(self._own(step, logits), options, chosen)
+                log_q = log_q + _log_softmax_at(self._own(walk, step, logits), options, chosen)
             possible = possible & inside
             if step.values is None:
                 ends[step.variable] = lower.double(), upper.double()
@@ -299,11 +321,13 @@ class CascadeMap(Tabled):
             if step.size > 1:
                 start = self.first_logit[step.variable]
                 for number in range(step.size):
-                    logits[start + number] = (chosen == number).double()
+                    logits[start + number] = SURE * (chosen == number).double()
             values[step.variable] = self._inside.raw_of(k, lower, upper, step.variable)
             return k
 
         self._walk(known, given[0], decide)
+        if self.shift is not None:
+            values = values - self.shift.unsqueeze(-1)
         dtype, batch = self.precision.dtype, x.shape[:-1]
         return values.t().to(dtype).reshape(x.shape), logits.t().to(dtype).reshape(
             *batch, self.in_logits
@@ -354,6 +378,8 @@ class CascadeMap(Tabled):
         flat = values.reshape(-1, self.in_values).to(self.computing)
         if not self.training:
             flat = flat.nan_to_num(0.0, torch.inf, -torch.inf)
+        if self.shift is not None:
+            flat = flat + self.shift.to(flat.dtype)
         own = None
         if self.in_logits:
             assert logits is not None

@@ -12,7 +12,7 @@ the argument that attains it gets any.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -21,8 +21,9 @@ from torch import Tensor
 from multiplexnet.compiler.cascade.build import Cascade, Step
 from multiplexnet.compiler.cascade.rows import Clause, Row
 from multiplexnet.transforms.cascade.inside import Inside, Share
+from multiplexnet.transforms.cascade.start import Start
 
-__all__ = ["Program", "Tape", "program_of"]
+__all__ = ["Program", "Tape", "offset_of", "program_of"]
 
 Operand = int | float
 """A slot (int), or a number that is the same in all rows (float)."""
@@ -266,6 +267,7 @@ class Choice(Operation):
         ends: for every option the ends between which values are taken.
         tests: for every option the ends that it needs to be possible (``None``: it always is).
         logits: the first logit, if there is more than one option.
+        start: where the second option starts, if that depends on what was chosen before.
     """
 
     out: int
@@ -273,10 +275,12 @@ class Choice(Operation):
     ends: tuple[tuple[Operand, Operand], ...]
     tests: tuple[tuple[int, ...] | None, ...]
     logits: int | None
+    start: Start | None = None
 
     def reads(self) -> Iterable[Operand]:
         tests = [slot for test in self.tests if test is not None for slot in test]
-        return [*(end for pair in self.ends for end in pair), *tests]
+        before = () if self.start is None else self.start.before
+        return [*(end for pair in self.ends for end in pair), *tests, *before]
 
     def run(self, tape: Tape) -> None:
         lower, upper = self._interval(tape)
@@ -303,7 +307,11 @@ class Choice(Operation):
         logits = tape.logits[self.logits : self.logits + len(self.ends)]
         possible = [self._possible(tape, test) for test in self.tests]
         if len(self.ends) == 2:
-            second = logits[1] > logits[0]
+            later = logits[1]
+            if self.start is not None:
+                counted = [tape.tensor(slot) for slot in self.start.before]
+                later = later + offset_of(self.start, counted, logits)
+            second = later > logits[0]
             if possible[0] is not None:
                 second = possible[0] <= second  # it is larger, or the first is impossible
             if possible[1] is not None:
@@ -373,6 +381,17 @@ class Choice(Operation):
         if len(self.ends) == 2:
             return ~chosen if number else chosen
         return chosen != number
+
+
+def offset_of(start: Start, counted: Sequence[Tensor], like: Tensor) -> Tensor:
+    """What is added to the logit of a second option, given the truth values that count, ``(B,)`` or a single number."""
+    table = torch.tensor(start.offsets, dtype=like.dtype, device=like.device)
+    if not counted or len(set(start.offsets)) == 1:
+        return table[:1]
+    count = counted[0]
+    for other in counted[1:]:
+        count = count + other
+    return table[count.detach().nan_to_num(0.0).long()]
 
 
 def _either(tape: Tape, second: Tensor, first: Operand, other: Operand) -> Tensor | float:
@@ -454,9 +473,11 @@ class Program:
         return tape.inside.read_back(read, found), known
 
 
-def program_of(cascade: Cascade, first_logit: dict[int, int]) -> Program:
-    """The program of a cascade; ``first_logit`` says where the logits of an output begin."""
-    builder = _Builder(cascade, first_logit)
+def program_of(
+    cascade: Cascade, first_logit: dict[int, int], starts: Mapping[int, Start]
+) -> Program:
+    """The program of a cascade; ``first_logit`` says where the logits of an output begin, ``starts`` what they mean."""
+    builder = _Builder(cascade, first_logit, starts)
     guards = tuple(builder.holds(clause) for clause in cascade.guards)
     for step in cascade.steps:
         builder.step(step)
@@ -476,8 +497,10 @@ def _needed(operations: Sequence[Operation], wanted: Iterable[int]) -> tuple[Ope
 
 
 class _Builder:
-    def __init__(self, cascade: Cascade, first_logit: dict[int, int]) -> None:
-        self._cascade, self._first_logit = cascade, first_logit
+    def __init__(
+        self, cascade: Cascade, first_logit: dict[int, int], starts: Mapping[int, Start]
+    ) -> None:
+        self._cascade, self._first_logit, self._starts = cascade, first_logit, starts
         self._ranges = dict(enumerate(cascade.ranges))
         self.slots = len(cascade.ranges)
         self.operations: list[Operation] = []
@@ -675,8 +698,22 @@ class _Builder:
                 tests.append(self._tests(self._crossings(low, high)))
         place = x if x < len(self._cascade.visible) else None
         self.operations.append(
-            Choice(x, place, tuple(ends), tuple(tests), self._first_logit.get(x))
+            Choice(
+                x,
+                place,
+                tuple(ends),
+                tuple(tests),
+                self._first_logit.get(x),
+                self._started(self._starts.get(x)),
+            )
         )
+
+    def _started(self, start: Start | None) -> Start | None:
+        """The start with the sum of what counts in one slot."""
+        if start is None or not start.before:
+            return start
+        slot = self.affine(tuple((v, 1) for v in sorted(start.before)), 0)
+        return Start((int(slot),), start.offsets)
 
     def _lower(self, x: int, clause: Clause) -> Operand:
         return self.extreme(
