@@ -61,6 +61,7 @@ from multiplexnet.layer.checks import (
     refuse_roomless,
     refuse_stuck,
     refuse_uncovered,
+    refuse_uncovered_parts,
     refuse_unknown_equality,
     refuse_unknown_functions,
     refuse_without_memory,
@@ -210,6 +211,7 @@ class Multiplexer(Derived):
                     compiled, outputs=rules.outputs, specification=rules.specification
                 )
             refuse_uncovered(compiled, deadline)
+            refuse_uncovered_parts(rules.specification, plan, form, deadline)
             self._start(
                 rules,
                 compiled,
