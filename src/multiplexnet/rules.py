@@ -8,7 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multiplexnet.errors import InputError, RuleSyntaxError, RuleTypeError, ShapeError, needing
+from multiplexnet.errors import (
+    InputError,
+    RuleSyntaxError,
+    RuleTypeError,
+    ShapeError,
+    SourceError,
+    needing,
+)
 from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Formula, Real, Specification, Variable
@@ -144,6 +151,79 @@ class Rules:
 
         _refuse_no_text(text)
         return cls.from_specification(from_ordering(text))
+
+    @classmethod
+    def from_arrays(
+        cls, A: Any = None, b: Any = None, *, C: Any = None, d: Any = None, names: Any = None
+    ) -> Rules:
+        """Rules ``A x <= b`` and ``C x == d``, one rule a row, for matrices with thousands of entries.
+
+        Args:
+            A: inequalities, shape (M, D): numpy, ``scipy.sparse``, torch or nested lists. A float stands for the
+                decimal that Python prints for it, as it does in a text; fractions and decimals are exact.
+            b: their right sides, shape (M,); a row with an infinite one says nothing and is left out.
+            C: equalities, shape (E, D).
+            d: their right sides, shape (E,).
+            names: the names of the D outputs, or one name for a vector of them (default: ``x``).
+
+        Raises:
+            SourceError: shapes that do not fit, numbers that are not finite, names that no rule could say.
+
+        Example:
+            >>> import numpy as np
+            >>> rules = Rules.from_arrays(np.array([[1.0, -0.5]]), [2], C=[[1, 1]], d=[3], names=["a", "b"])
+            >>> print(rules)
+            a: real
+            b: real
+            a - 0.5*b <= 2
+            a + b == 3
+        """
+        from multiplexnet.readers.arrays import from_arrays
+
+        return cls.from_specification(from_arrays(A, b, C, d, names))
+
+    @classmethod
+    def from_json_schema(cls, schema: Any, *, skip: Sequence[str] = ()) -> Rules:
+        """Rules from the JSON Schema of one record: kinds, bounds, choices, and what may be missing.
+
+        Args:
+            schema: the schema, or the path of its file.
+            skip: properties to leave out, such as names and other texts.
+
+        Raises:
+            SourceError: the schema says what rules cannot say; everything of the kind is named.
+
+        Example:
+            >>> print(Rules.from_json_schema({
+            ...     "properties": {
+            ...         "age": {"type": "integer", "minimum": 0, "maximum": 120},
+            ...         "income": {"type": "number", "minimum": 0},
+            ...         "plan": {"enum": ["basic", "full"]},
+            ...     },
+            ...     "required": ["age", "income", "plan"],
+            ... }))
+            age: int[0, 120]
+            income: real
+            plan: {"basic", "full"}
+            income >= 0
+        """
+        from multiplexnet.readers.json_schema import schema_in, text_of_schema
+
+        return cls(text_of_schema(schema_in(schema), skip))
+
+    @classmethod
+    def from_pydantic(cls, model: Any, *, skip: Sequence[str] = ()) -> Rules:
+        """Rules from the fields of a pydantic model, by its JSON Schema (see :meth:`from_json_schema`).
+
+        Raises:
+            SourceError: it is no model, or says what rules cannot say.
+        """
+        described = getattr(model, "model_json_schema", None)
+        if not callable(described):
+            raise SourceError(
+                f"{model!r} has no model_json_schema(): give a class derived from pydantic.BaseModel (version 2)"
+            )
+        return cls.from_json_schema(described(), skip=skip)
 
     @classmethod
     def load(cls, path: str | Path) -> Rules:

@@ -13,7 +13,7 @@ from torch import Tensor
 from multiplexnet.errors import CascadeError, NestedError, ProductError
 from multiplexnet.layer.checks import refuse_lost, whole_rows
 from multiplexnet.transforms.base import in_full_precision
-from multiplexnet.transforms.cascade.choice import CascadeChoice
+from multiplexnet.transforms.cascade.choice import CascadeChoice, OneTerm
 from multiplexnet.transforms.run_time.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
 
@@ -57,7 +57,7 @@ class Choice:
         offset: what ``given`` starts from, ``(K,)``: log-counts of the plain terms below; ``None``: all alike.
     """
 
-    maps: TermMaps
+    maps: TermMaps | OneTerm
     raw: Tensor
     given: Tensor | None
     columns: Tensor
@@ -227,7 +227,7 @@ class Branches:
     """All branches of a layer: a product of independent choices, one per block.
 
     Args:
-        choices: the blocks.
+        blocks: their choices.
         batch: the leading shape.
         max_terms: how many combinations of terms are written out at most.
         order: where each output stands when the blocks are laid side by side, if that is known already.
@@ -237,19 +237,29 @@ class Branches:
     a *term* is a combination of one term per block, the last block running fastest.
     """
 
-    choices: tuple[Choice, ...]
+    blocks: tuple[Choice, ...]
     batch: torch.Size
     max_terms: int
     order: Tensor | None = None
     cascades: tuple[CascadeChoice, ...] = ()
 
     @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The blocks, then those of the cascades in which there is nothing to choose, each as a block of one term."""
+        single = [
+            Choice(part.as_term, part.raw, None, part.columns, inputs=part.inputs)
+            for part in self.cascades
+            if part.as_term is not None
+        ]
+        return (*self.blocks, *single)
+
+    @property
     def _parts(self) -> list[Choice | CascadeChoice]:
         """The blocks, then the cascades."""
-        return [*self.choices, *self.cascades]
+        return [*self.blocks, *self.cascades]
 
     def _refuse_cascade(self, wanted: str) -> None:
-        if self.cascades:
+        if any(part.as_term is None for part in self.cascades):
             raise CascadeError(wanted)
 
     @property
@@ -327,7 +337,7 @@ class Branches:
         Raises:
             CascadeError: some outputs come from terms, where densities are those of a ``RulesDistribution``.
         """
-        if self.choices:
+        if self.blocks:
             raise CascadeError(
                 "probabilities of single points: part of the outputs come from terms"
             )
@@ -388,7 +398,7 @@ class Branches:
         if len(parts) == 1:
             return parts[0]
         x = torch.cat(list(parts), -1).index_select(-1, self._order)
-        partly = any(c.functions for c in self.choices) or any(
+        partly = any(c.functions for c in self.blocks) or any(
             c.inputs is not None for c in self.cascades
         )
         return whole_rows(x) if partly else x

@@ -220,7 +220,7 @@ def _doubtful(specification: Specification) -> bool:
 
 def _has_choice(formula: Formula) -> bool:
     if isinstance(formula, Atom):
-        named = list(symbols(formula))
+        named = [symbol for symbol, _ in formula.linear.summands]
         return not all(isinstance(s, Variable) for s in named) or _ties_to_inputs(formula)
     return not isinstance(formula, And) or any(map(_has_choice, formula.arguments))
 
