@@ -24,6 +24,7 @@ from multiplexnet.errors import CompileTimeout, MultiplexError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import (
+    TRUE,
     And,
     Apply,
     Atom,
@@ -32,6 +33,7 @@ from multiplexnet.language.formula import (
     Ite,
     Not,
     Or,
+    Product,
     Real,
     Rule,
     Specification,
@@ -62,11 +64,18 @@ class Part:
         outputs: in declared order.
         formula: in normal form, hidden outputs included.
         hidden: the hidden outputs, each with those that it is a function of.
+        assumed: what is assumed of the inputs.
     """
 
     outputs: tuple[Variable, ...]
     formula: Formula
     hidden: tuple[tuple[Variable, frozenset[Variable]], ...]
+    assumed: Formula = TRUE
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether inputs multiply something in it."""
+        return any(isinstance(symbol, Product) for symbol in symbols(self.formula))
 
 
 @dataclass(frozen=True)
@@ -88,16 +97,18 @@ def rule_parts(specification: Specification) -> list[Part]:
     hidden = found.hidden
     every = (*specification.outputs, *hidden)
     return [
-        _part(component, hidden)
+        _part(component, hidden, specification.assumed)
         for component in components(conjuncts(found.formula), every)
         if component.outputs
     ]
 
 
-def _part(component: Component, hidden: dict[Variable, frozenset[Variable]]) -> Part:
+def _part(
+    component: Component, hidden: dict[Variable, frozenset[Variable]], assumed: Formula
+) -> Part:
     visible = tuple(v for v in component.outputs if v not in hidden)
     own = tuple((v, hidden[v]) for v in component.outputs if v in hidden)
-    return Part(visible, conjunction(component.conjuncts), own)
+    return Part(visible, conjunction(component.conjuncts), own, assumed)
 
 
 def cascade_of_part(
@@ -121,6 +132,7 @@ def cascade_of_part(
         order=own,
         budget=budget,
         deadline=deadline,
+        assumed=part.assumed,
     )
 
 
@@ -186,7 +198,7 @@ def planned(
 
 
 def _is_coupled(part: Part) -> bool:
-    return len(part.outputs) > 1 or bool(part.hidden)
+    return len(part.outputs) > 1 or bool(part.hidden) or part.multiplies
 
 
 def _doubtful(specification: Specification) -> bool:
@@ -217,6 +229,8 @@ def _if_better(
     """The cascade of a part that terms cannot have, or not within bounds."""
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
         return None
+    if part.multiplies:
+        return cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
     needed = _has_equality_of_inputs(part.formula)
     if not needed and (_alternatives(part) <= FEW or _is_logic(part)):
         return None

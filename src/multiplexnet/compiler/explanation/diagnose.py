@@ -130,11 +130,16 @@ def explain(
             _with_ranges,
         ):
             found = step(found, max_terms, deadline)
-            if found.contradiction:
+            if found.contradiction or _multiplies(specification):
                 break
     except CompileTimeout as error:
         found = replace(found, problem=str(error))
     return replace(found, seconds=time.perf_counter() - start)
+
+
+def _multiplies(specification: Specification) -> bool:
+    """Whether rules multiply inputs, which is beyond the questions that are asked here."""
+    return any(isinstance(symbol, Product) for symbol in symbols(specification.formula))
 
 
 def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
@@ -145,7 +150,7 @@ def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explana
     except ContradictionError as error:
         core = contradiction(specification, deadline)
         return replace(found, problem=str(error), contradiction=core)
-    except TermBudgetExceeded as error:
+    except (TermBudgetExceeded, CoefficientError) as error:
         return replace(found, problem=str(error))
 
 
