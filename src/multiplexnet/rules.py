@@ -146,6 +146,36 @@ class Rules:
         return cls.from_specification(from_ordering(text))
 
     @classmethod
+    def from_arrays(
+        cls, A: Any = None, b: Any = None, *, C: Any = None, d: Any = None, names: Any = None
+    ) -> Rules:
+        """Rules ``A x <= b`` and ``C x == d``, one rule a row, for matrices with thousands of entries.
+
+        Args:
+            A: inequalities, shape (M, D): numpy, ``scipy.sparse``, torch or nested lists. A float stands for the
+                decimal that Python prints for it, as it does in a text; fractions and decimals are exact.
+            b: their right sides, shape (M,); a row with an infinite one says nothing and is left out.
+            C: equalities, shape (E, D).
+            d: their right sides, shape (E,).
+            names: the names of the D outputs, or one name for a vector of them (default: ``x``).
+
+        Raises:
+            SourceError: shapes that do not fit, numbers that are not finite, names that no rule could say.
+
+        Example:
+            >>> import numpy as np
+            >>> rules = Rules.from_arrays(np.array([[1.0, -0.5]]), [2], C=[[1, 1]], d=[3], names=["a", "b"])
+            >>> print(rules)
+            a: real
+            b: real
+            a - 0.5*b <= 2
+            a + b == 3
+        """
+        from multiplexnet.readers.arrays import from_arrays
+
+        return cls.from_specification(from_arrays(A, b, C, d, names))
+
+    @classmethod
     def load(cls, path: str | Path) -> Rules:
         """Rules from a file: ``.rules`` (text), ``.smt2`` (SMT-LIB), ``.txt`` (``ordering …`` or text).
 

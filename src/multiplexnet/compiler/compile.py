@@ -28,7 +28,7 @@ from multiplexnet.compiler.implicants import Implicants, Literals
 from multiplexnet.compiler.normal import normal_form, substitute
 from multiplexnet.compiler.proof import proof_of
 from multiplexnet.compiler.terms import Block, Compiled, Term
-from multiplexnet.compiler.tidy import Tidy, has_interior, row_order
+from multiplexnet.compiler.tidy import Tidy, interior, row_order
 from multiplexnet.errors import CoefficientError, ContradictionError, TermBudgetExceeded
 from multiplexnet.exact.deadline import (
     CONTRADICTION,
@@ -50,6 +50,7 @@ from multiplexnet.language.formula import (
     Product,
     Rule,
     Specification,
+    Symbol,
     Variable,
     conjunction,
     conjuncts,
@@ -97,13 +98,15 @@ def compile_rules(
     deadline.begin(NORMAL_FORM)
     parts = components(conjuncts(normal_form(specification.formula)), specification.outputs)
     deadline.begin(CONTRADICTION)
-    _refuse_contradiction(specification, parts, deadline)
+    points = [_surely_inside(component, deadline) for component in parts]
+    doubtful = [c for c, point in zip(parts, points, strict=True) if point is None]
+    _refuse_contradiction(specification, doubtful, deadline)
     ranges = input_facts(specification)
     blocks = []
     covered = None
     claims = dict[int, tuple[Block, Formula]]()
-    for component in parts:
-        compiler = _BlockCompiler(component, ranges, max_terms, nested, deadline)
+    for component, point in zip(parts, points, strict=True):
+        compiler = _BlockCompiler(component, ranges, max_terms, nested, deadline, point)
         if cover is not None:
             blocks.append(compiler.covering_block(cover))
         else:
@@ -165,12 +168,7 @@ def input_facts(specification: Specification) -> tuple[Formula, ...]:
 def _refuse_contradiction(
     specification: Specification, parts: Sequence[Component], deadline: Deadline
 ) -> None:
-    doubtful = [
-        part
-        for component in parts
-        if not _surely_satisfiable(component, deadline)
-        for part in component.conjuncts
-    ]
+    doubtful = [part for component in parts for part in component.conjuncts]
     doubtful += [rule.formula for rule in specification.assumptions]
     if (
         doubtful
@@ -188,15 +186,15 @@ def contradiction(specification: Specification, deadline: Deadline) -> tuple[Rul
     return tuple(every[i] for i in core)
 
 
-def _surely_satisfiable(component: Component, deadline: Deadline) -> bool:
-    """Whether a point of one large conjunction over outputs was found in floats: z3 would take its time."""
+def _surely_inside(component: Component, deadline: Deadline) -> dict[Symbol, float] | None:
+    """A point of one large conjunction over outputs, if floats found one: z3 would take its time."""
     rows = [part for part in component.conjuncts if isinstance(part, Atom)]
     over_inputs = any(
         isinstance(s, Variable) and s.is_input for row in rows for s, _ in row.linear.summands
     )
-    return (
-        len(rows) == len(component.conjuncts) and not over_inputs and has_interior(rows, deadline)
-    )
+    if len(rows) < len(component.conjuncts) or over_inputs:
+        return None
+    return interior(rows, deadline)
 
 
 def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -214,12 +212,13 @@ class _BlockCompiler:
     max_terms: int
     nested: bool
     deadline: Deadline
+    inside: dict[Symbol, float] | None = None
     claims: dict[int, tuple[Block, Formula]] = field(default_factory=dict)
     _cache: dict[Formula, list[Literals]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sandbox = Sandbox(self.deadline)
-        self._tidy = Tidy(self._sandbox, self.ranges)
+        self._tidy = Tidy(self._sandbox, self.ranges, self.inside)
         self._discrete = tuple(v for v in self.component.outputs if v.is_discrete)
         self._formula = conjunction(self.component.conjuncts)
 

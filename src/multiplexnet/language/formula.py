@@ -299,9 +299,15 @@ def coprime(linear: Linear) -> Linear:
     if linear.is_constant:
         return linear
     unit = lcm(*(c.denominator for _, c in linear.summands))
-    divisor = gcd(*(int(c * unit) for _, c in linear.summands))
-    factor = Fraction(unit, divisor)
-    return linear if factor == 1 else linear * factor
+    whole = [c.numerator * (unit // c.denominator) for _, c in linear.summands]
+    divisor = gcd(*whole)
+    if unit == divisor:
+        return linear
+    summands = tuple(
+        (symbol, Fraction(c // divisor))
+        for (symbol, _), c in zip(linear.summands, whole, strict=True)
+    )
+    return Linear(summands, linear.constant * Fraction(unit, divisor))
 
 
 def maximum(arguments: Iterable[Linear]) -> Linear:
@@ -515,6 +521,10 @@ def symbols(formula: Node) -> Iterator[Symbol]:
 
 def variables(formula: Node) -> list[Variable]:
     """The variables of the formula in declared order."""
+    if isinstance(formula, Atom):
+        own = [s for s, _ in formula.linear.summands if isinstance(s, Variable)]
+        if len(own) == len(formula.linear.summands):  # which stand in that order
+            return own
     found = [symbol for symbol in symbols(formula) if isinstance(symbol, Variable)]
     return sorted(found, key=lambda variable: variable.index)
 

@@ -425,8 +425,6 @@ class Multiplexer(Derived):
         Raises:
             RecordError: the tables in memory are not those that the terms give.
         """
-        if self.cascades:
-            raise CascadeError("certificates in this form")
         refuse_without_memory(self.device)
         if self._certificate is None or fingerprint(self) != self._seal:
             twin = Multiplexer.__new__(Multiplexer)
@@ -439,10 +437,21 @@ class Multiplexer(Derived):
                 self._equality,
             )
             with torch.device("cpu"):
-                made = twin._start(self.rules, self.compiled, *options, counted=self._counted)
+                made = twin._start(
+                    self.rules,
+                    self.compiled,
+                    *options,
+                    counted=self._counted,
+                    cascades=self.cascades,
+                )
             refuse_changed(contents(self), contents(twin))
             self._certificate = issued(
-                self.rules.specification, self.compiled, made, self.dtype, self._equality
+                self.rules.specification,
+                self.compiled,
+                made,
+                self._cascade_maps,
+                self.dtype,
+                self._equality,
             )
         return self._certificate
 
@@ -570,7 +579,7 @@ class Multiplexer(Derived):
             own = values.index_select(-1, columns)
             mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
             logit += maps.in_logits
-            if inputs is not None and maps.cascade.known:
+            if inputs is not None and (maps.cascade.known or maps.cascade.late):
                 refuse_stuck(maps.refused(inputs), maps.cascade, self.compiled.inputs, self.dtype)
             yield CascadeChoice(maps, own, mine, columns, inputs)
 

@@ -20,7 +20,13 @@ from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
-from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded
+from multiplexnet.errors import (
+    CoefficientError,
+    CompileTimeout,
+    ContradictionError,
+    SolverGaveUp,
+    TermBudgetExceeded,
+)
 from multiplexnet.exact.deadline import INPUTS, NEVER, RANGES, SHAPES, SUPERFLUOUS, Deadline
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
@@ -29,6 +35,7 @@ from multiplexnet.language.formula import (
     Formula,
     Linear,
     Or,
+    Product,
     Relation,
     Rule,
     Specification,
@@ -38,6 +45,7 @@ from multiplexnet.language.formula import (
     conjunction,
     conjuncts,
     disjunction,
+    symbols,
 )
 from multiplexnet.smt.questions import domain_z3, input_range_z3, to_z3
 from multiplexnet.smt.search import Sandbox, decided

@@ -1,8 +1,8 @@
 """Late rows at run time: a budget for each of them, of which one output after another takes a part.
 
-A late row ``Σ α_v x_v ≤ β`` (:mod:`multiplexnet.compiler.cascade.late`) is ``Σ a_v d_v ≤ s`` with ``d_v = |x_v − e_v|``,
-``a_v = |α_v|`` and the budget ``s = β − Σ α_v e_v``. When x_v is computed, ``d_v = h_v n`` may take whole n with
-``a_v h_v n ≤ s``, and s becomes ``s − a_v d_v``. All of it is done in balls
+A late row ``Σ α_v x_v ≤ β`` (:mod:`multiplexnet.compiler.cascade.late`) is ``Σ a_v d_v ≤ s`` with ``d_v = |x_v −
+e_v|``, ``a_v = |α_v|`` and the budget ``s = β − Σ α_v e_v``. When x_v is computed, ``d_v = h_v n`` may take whole n
+with ``a_v h_v n ≤ s``, and s becomes ``s − a_v d_v``. All of it is done in balls
 (:mod:`~multiplexnet.transforms.run_time.balls`), which contain the exact numbers.
 
 **The largest n.** Let the budget lie within r of m, and a_v within q of c. ``n_0 = ⌊(m − r)(1 − 2^-48) / (c + q) / h⌋``

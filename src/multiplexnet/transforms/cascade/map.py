@@ -27,7 +27,8 @@ from torch.nn.functional import logsigmoid
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
 from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
-from multiplexnet.transforms.cascade.program import Program, program_of
+from multiplexnet.transforms.cascade.late import Budgets
+from multiplexnet.transforms.cascade.program import program_of
 from multiplexnet.transforms.cascade.walk import Option, Walk, straight_through
 from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.transforms.tables import Tabled
@@ -67,16 +68,13 @@ class CascadeMap(Tabled):
         self.first_logit = dict(_first_logits(cascade))
         self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
         self._used = cascade.used
-        self._program = program_of(cascade, self.first_logit)
+        self.program = program_of(
+            cascade, self.first_logit
+        )  # compared when a certificate is asked for
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
         )
         self.hold({"spacing": spacing})
-
-    @property
-    def program(self) -> Program:
-        """The operations of the cascade."""
-        return self._program
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -121,7 +119,8 @@ class CascadeMap(Tabled):
 
     def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """x, ``(D, B)``, in the dtype to compute in."""
-        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        recorded = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+        if recorded or self.cascade.late:
             return self.walked(flat.sigmoid(), logits, known)
         x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
         return x
@@ -141,10 +140,16 @@ class CascadeMap(Tabled):
         return x.masked_fill(walk.refused, torch.nan)
 
     def _walk(self, known: list[Tensor], like: Tensor, decide: Decide) -> Walk:
-        walk = Walk(self.cascade, known, like)
+        walk = self._start(known, like)
         for step in self.cascade.steps:
             walk.take(step, decide(walk, step, walk.options(step)))
         return walk
+
+    def _start(self, known: list[Tensor], like: Tensor) -> Walk:
+        if not self.cascade.late:
+            return Walk(self.cascade, known, like)
+        *others, rows = known
+        return Walk(self.cascade, others, like, Budgets(self.cascade, rows))
 
     def _best(
         self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None
@@ -248,9 +253,8 @@ class CascadeMap(Tabled):
     @in_full_precision
     def refused(self, inputs: Tensor) -> Tensor:
         """Where inputs ``(*batch, I)`` leave no output at all, or none on the grid: ``(*batch,)``."""
-        known = self._known(inputs)
-        like = known[0] if known else inputs.reshape(-1, inputs.shape[-1])[:, 0].to(self.computing)
-        return Walk(self.cascade, known, like).refused.reshape(inputs.shape[:-1])
+        like = inputs.reshape(-1, inputs.shape[-1])[:, 0].to(self.computing)
+        return self._start(self._known(inputs), like).refused.reshape(inputs.shape[:-1])
 
     @in_full_precision
     def inverse(self, x: Tensor, inputs: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -336,8 +340,11 @@ class CascadeMap(Tabled):
         return flat.t().contiguous(), own, self._known(inputs)
 
     def _known(self, inputs: Tensor | None) -> list[Tensor]:
-        """The known variables, ``(B,)`` each; NaN where an input cannot be read exactly, or not be carried."""
-        if not self.cascade.known:
+        """The known variables, ``(B,)`` each; NaN where an input cannot be read exactly, or not be carried.
+
+        Where there are late rows, the inputs themselves come last, ``(I, B)``.
+        """
+        if not self.cascade.known and not self.cascade.late:
             return []
         rows = self._rows(inputs)
         ranges = self.cascade.ranges[len(self.cascade.outputs) :]
@@ -358,7 +365,7 @@ class CascadeMap(Tabled):
             known[i] = value.to(self.computing)
         if known:  # one that is NaN is enough
             known[0] = known[0].masked_fill(lost, torch.nan)
-        return known
+        return [*known, rows] if self.cascade.late else known
 
     def _rows(self, inputs: Tensor | None) -> Tensor:
         """Inputs as ``(I, B)`` in float64, exactly; NaN where they are subnormal in float64 itself."""
