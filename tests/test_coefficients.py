@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 from fractions import Fraction
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.proof import proof_of
 from multiplexnet.compiler.cascade.structure import rule_parts
 from multiplexnet.errors import CoefficientError
-from multiplexnet.language.formula import holds
+from multiplexnet.language.formula import ends, holds
 from multiplexnet.language.parse import parse
 from multiplexnet.language.text import specification_text
 
@@ -45,22 +46,25 @@ MIXED = """
 """
 
 
-def drawn(rules: mx.Rules, rows: int, dtype: torch.dtype) -> dict[str, Tensor]:
-    """Inputs in their ranges, many at the ends."""
+def drawn(rules: mx.Rules, rows: int, dtype: torch.dtype) -> dict[str, Any]:
+    """Inputs in their ranges, many at the ends, some tiny."""
     found: dict[str, list[Tensor]] = {}
     for variable in rules.inputs:
-        lower, upper = (float(end) for end in (variable.domain.lower, variable.domain.upper))  # type: ignore[union-attr]
+        lower, upper = (float(end or 0) for end in ends(variable.domain))
         u = (lower + (upper - lower) * torch.rand(rows)).to(dtype).clamp(lower, upper)
         u[torch.rand(rows) < 0.15] = lower
         u[torch.rand(rows) < 0.15] = upper
-        tiny = torch.rand(rows) < 0.05
         if lower <= 0 <= upper:
-            u[tiny] = torch.finfo(dtype).smallest_normal * (1 if upper > 0 else -1)
-        found.setdefault(variable.name.partition("[")[0], []).append(u)
-    return {
-        n: torch.stack(us, -1) if f"{n}[0]" in str([v.name for v in rules.inputs]) else us[0]
-        for n, us in found.items()
-    }
+            tiny = torch.finfo(dtype).smallest_normal
+            u[torch.rand(rows) < 0.05] = tiny if upper > 0 else -tiny
+        found.setdefault(variable.name, []).append(u)
+    vectors = {name.partition("[")[0] for name in found}
+    return {name: found[name][0] if name in found else _stacked(name, found) for name in vectors}
+
+
+def _stacked(name: str, found: dict[str, list[Tensor]]) -> Tensor:
+    members = [own[0] for other, own in found.items() if other.partition("[")[0] == name]
+    return torch.stack(members, -1)
 
 
 def raws(rows: int, width: int, dtype: torch.dtype) -> Tensor:

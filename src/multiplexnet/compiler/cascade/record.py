@@ -25,7 +25,7 @@ Record = Any
 
 def record_of_cascade(cascade: Cascade) -> Record:
     """The cascade as lists, numbers and texts; outputs by their index."""
-    return {
+    found = {
         "outputs": [v.index for v in cascade.visible],
         "hidden": cascade.hidden,
         "spacing": [str(h) for h in cascade.spacing],
@@ -35,8 +35,8 @@ def record_of_cascade(cascade: Cascade) -> Record:
         "guards": [_clause(clause) for clause in cascade.guards],
         "complete": cascade.complete,
         "carried": [[variable, _form(form)] for variable, form in cascade.carried],
-        "late": [_late(row) for row in cascade.late],
     }
+    return found | {"late": [_late(row) for row in cascade.late]} if cascade.late else found
 
 
 def _late(row: LateRow) -> Record:

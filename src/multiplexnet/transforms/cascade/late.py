@@ -6,8 +6,8 @@ with ``a_v h_v n ≤ s``, and s becomes ``s − a_v d_v``. All of it is done in 
 (:mod:`~multiplexnet.transforms.run_time.balls`), which contain the exact numbers.
 
 **The largest n.** Let the budget lie within r of m, and a_v within q of c. ``n_0 = ⌊(m − r)(1 − 2^-48) / (c + q) / h⌋``
-is safe: ``m − r``, its product, ``c + q`` and the quotient are rounded four times, each by at most 2^-53 in relative
-size, so that the quotient is below ``s / a_v`` if it is positive (flushed to zero it is, too), and at most 0
+is safe: ``m − r``, its difference to a part of it, ``c + q`` and the quotient are rounded, each by at most 2^-53 in
+relative size, so that the quotient is below ``s / a_v`` if it is positive (flushed to zero it is, too), and at most 0
 otherwise, where n = 0 is taken, which the theorem allows. So much for rounding; but then ``2 n ≤ 10`` would end at 4 in
 some units. Therefore ``n_1``, the whole number next to ``m / c / h``, is tried: where the ball of ``a_v h n_1 − s``
 shows that it fits, it is taken. Where products and sums do not round, as with whole numbers, that ball is a point, and
@@ -28,8 +28,8 @@ from multiplexnet.transforms.run_time.balls import Ball, number, total
 
 __all__ = ["Budgets"]
 
-MARGIN = 1 - 2.0**-48
-"""Less than what four roundings leave of a quotient."""
+PARTS = 2.0**48
+"""One of so many parts of a quotient is more than four roundings add to it; a divisor, for ONNX's optimiser."""
 
 
 class Budgets:
@@ -92,7 +92,8 @@ class Budgets:
         ends = self._cascade.ranges[variable]
         width = float(ends.upper - ends.lower)
         middle, about = left.middle.detach(), size.middle.detach()
-        safe = (middle - left.radius) * MARGIN / (about + size.radius) / spacing
+        surely = middle - left.radius
+        safe = (surely - surely / PARTS) / (about + size.radius) / spacing
         safe = safe.nan_to_num(0.0).floor().clamp(0.0, width)
         near = (middle / about / spacing).nan_to_num(0.0).round().clamp(0.0, width)
         over = size * self._exactly(near * spacing) + -left

@@ -26,10 +26,11 @@ from multiplexnet.transforms.run_time.reading import Read
 
 __all__ = ["Ball", "ball_of", "number", "total"]
 
-LARGER = 1 + 2.0**-49
-"""More than the rounding of a radius."""
-FLUSHED = 2.0**-1015
-"""More than is lost among the digits below 2^-1022."""
+# Divisors, not factors: ONNX's optimiser takes a plain number next to 0 or 1 for that, and leaves the operation out.
+PARTS = 2.0**49
+"""A radius grows by one of so many parts, more than its rounding."""
+FLUSHED = 2.0**1015
+"""1 over this is more than is lost among the digits below 2^-1022."""
 SMALL_SUMMAND = 2.0**-960
 SMALL_PRODUCT = 2.0**-900
 SPLITTER = 2.0**27 + 1
@@ -83,7 +84,8 @@ def _high(a: Tensor) -> Tensor:
 
 
 def _ball(middle: Tensor, radius: Tensor, lost: Tensor) -> Ball:
-    radius = (radius + lost.double() * FLUSHED) * LARGER
+    radius = radius + lost.double() / FLUSHED
+    radius = radius + radius / PARTS
     finite = middle.detach().isfinite()
     return Ball(middle, torch.where(finite, radius, torch.inf).nan_to_num(torch.inf, torch.inf))
 
@@ -107,9 +109,9 @@ def number(value: Fraction, like: Tensor) -> Ball:
         near = float("inf") if value > 0 else -float("inf")
     distance = float("inf") if abs(near) == float("inf") else float(abs(value - Fraction(near)))
     if 0 < abs(value) < Fraction(SMALL_SUMMAND) or (not distance and value != near):
-        distance += FLUSHED
+        distance += 1 / FLUSHED
     middle = torch.full_like(like, near, dtype=torch.float64)
-    return Ball(middle, torch.full_like(middle, distance * LARGER))
+    return Ball(middle, torch.full_like(middle, distance * (1 + 1 / PARTS)))
 
 
 def total(parts: Iterable[Ball], like: Tensor) -> Ball:
