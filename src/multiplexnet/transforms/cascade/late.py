@@ -6,7 +6,7 @@ with ``a_v h_v n ≤ s``, and s becomes ``s − a_v d_v``. All of it is done in 
 (:mod:`~multiplexnet.transforms.run_time.balls`), which contain the exact numbers.
 
 **The largest n.** Let the budget lie within r of m, and a_v within q of c. ``n_0 = ⌊(m − r)(1 − 2^-48) / (c + q) / h⌋``
-is safe: ``m − r``, its difference to a part of it, ``c + q`` and the quotient are rounded, each by at most 2^-53 in
+is safe: ``m − r``, its product, ``c + q`` and the quotient are rounded, each by at most 2^-53 in
 relative size, so that the quotient is below ``s / a_v`` if it is positive (flushed to zero it is, too), and at most 0
 otherwise, where n = 0 is taken, which the theorem allows. So much for rounding; but then ``2 n ≤ 10`` would end at 4 in
 some units. Therefore ``n_1``, the whole number next to ``m / c / h``, is tried: where the ball of ``a_v h n_1 − s``
@@ -25,11 +25,12 @@ from torch import Tensor
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.late import Polynomial
 from multiplexnet.transforms.run_time.balls import Ball, number, total
+from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
 __all__ = ["Budgets"]
 
-PARTS = 2.0**48
-"""One of so many parts of a quotient is more than four roundings add to it; a divisor, for ONNX's optimiser."""
+MARGIN = 1 - 2.0**-48
+"""Less than what four roundings leave of a quotient."""
 
 
 class Budgets:
@@ -71,9 +72,9 @@ class Budgets:
             sign = next((sign for v, _, sign in row.terms if v == variable), 0)
             if not sign:
                 continue
-            end = float(self._cascade.easy_ends[variable])
             steps = self._steps(number_of_row, variable)
-            (upper if sign > 0 else lower).append(end + sign * steps)
+            end = exact_number(float(self._cascade.easy_ends[variable]), steps)
+            (upper if sign > 0 else lower).append(end + steps if sign > 0 else end - steps)
         return lower, upper
 
     def take(self, variable: int, value: Tensor) -> None:
@@ -81,8 +82,10 @@ class Budgets:
         for i, sizes in enumerate(self._sizes):
             if variable not in sizes:
                 continue
-            distance = (value.double() - float(self._cascade.easy_ends[variable])).abs()
-            spent = sizes[variable] * self._exactly(distance * self._spacing(variable))
+            whole = value.double()
+            end = exact_number(float(self._cascade.easy_ends[variable]), whole)
+            distance = (whole - end).abs() * self._spacing(variable)
+            spent = sizes[variable] * self._exactly(distance)
             self._left[i] = self._left[i] + -spent
 
     def _steps(self, row: int, variable: int) -> Tensor:
@@ -92,15 +95,15 @@ class Budgets:
         ends = self._cascade.ranges[variable]
         width = float(ends.upper - ends.lower)
         middle, about = left.middle.detach(), size.middle.detach()
-        surely = middle - left.radius
-        safe = (surely - surely / PARTS) / (about + size.radius) / spacing
-        safe = safe.nan_to_num(0.0).floor().clamp(0.0, width)
-        near = (middle / about / spacing).nan_to_num(0.0).round().clamp(0.0, width)
+        margin = exact_number(MARGIN, middle)
+        safe = (middle - left.radius) * margin / (about + size.radius) / spacing
+        safe = at_least(at_most(safe.nan_to_num(0.0).floor(), width), 0.0)
+        near = at_least(at_most((middle / about / spacing).nan_to_num(0.0).round(), width), 0.0)
         over = size * self._exactly(near * spacing) + -left
         fits = over.is_surely("<" if self._cascade.late[row].strict else "<=")
         steps = torch.where(fits, torch.maximum(safe, near), safe)
         free = (about == 0) & (size.radius == 0)
-        steps = steps.masked_fill(free, width)
+        steps = torch.where(free, exact_number(width, steps), steps)
         if not (left.middle.requires_grad or size.middle.requires_grad):
             return steps
         moving = (steps > 0) & (steps < width)
@@ -108,8 +111,8 @@ class Budgets:
         smooth = torch.where(moving, smooth, 0.0)
         return steps + (smooth - smooth.detach())
 
-    def _spacing(self, variable: int) -> float:
-        return float(self._cascade.spacing[variable])
+    def _spacing(self, variable: int) -> float | Tensor:
+        return exact_number(float(self._cascade.spacing[variable]), self._inputs)
 
     def _easy(self, variable: int) -> Fraction:
         """The easy end of an output, in its own unit."""

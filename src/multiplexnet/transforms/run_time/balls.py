@@ -22,15 +22,14 @@ import torch
 from torch import Tensor
 
 from multiplexnet.language.formula import Relation
-from multiplexnet.transforms.run_time.reading import Read
+from multiplexnet.transforms.run_time.reading import Read, exact_number
 
 __all__ = ["Ball", "ball_of", "number", "total"]
 
-# Divisors, not factors: ONNX's optimiser takes a plain number next to 0 or 1 for that, and leaves the operation out.
-PARTS = 2.0**49
-"""A radius grows by one of so many parts, more than its rounding."""
-FLUSHED = 2.0**1015
-"""1 over this is more than is lost among the digits below 2^-1022."""
+LARGER = 1 + 2.0**-49
+"""More than the rounding of a radius."""
+FLUSHED = 2.0**-1015
+"""More than is lost among the digits below 2^-1022."""
 SMALL_SUMMAND = 2.0**-960
 SMALL_PRODUCT = 2.0**-900
 SPLITTER = 2.0**27 + 1
@@ -52,7 +51,7 @@ class Ball:
         t = s - a
         error = (a - (s - t)) + (b - t)
         smaller = torch.minimum(a.abs(), b.abs())
-        lost = (smaller < SMALL_SUMMAND) & (a != 0) & (b != 0)
+        lost = (smaller < exact_number(SMALL_SUMMAND, a)) & (a != 0) & (b != 0)
         return _ball(whole, self.radius + other.radius + error.abs(), lost)
 
     def __mul__(self, other: Ball) -> Ball:
@@ -61,7 +60,7 @@ class Ball:
         high_a, high_b = _high(a), _high(b)
         low_a, low_b = a - high_a, b - high_b
         error = low_a * low_b - (((p - high_a * high_b) - low_a * high_b) - high_a * low_b)
-        lost = (p.abs() < SMALL_PRODUCT) & (a != 0) & (b != 0)
+        lost = (p.abs() < exact_number(SMALL_PRODUCT, p)) & (a != 0) & (b != 0)
         spread = a.abs() * other.radius + self.radius * (b.abs() + other.radius)
         return _ball(whole, spread + error.abs(), lost)
 
@@ -79,13 +78,13 @@ class Ball:
 
 def _high(a: Tensor) -> Tensor:
     """The upper half of the digits."""
-    c = SPLITTER * a
+    c = exact_number(SPLITTER, a) * a
     return c - (c - a)
 
 
 def _ball(middle: Tensor, radius: Tensor, lost: Tensor) -> Ball:
-    radius = radius + lost.double() / FLUSHED
-    radius = radius + radius / PARTS
+    radius = radius + lost.double() * exact_number(FLUSHED, radius)
+    radius = radius * exact_number(LARGER, radius)
     finite = middle.detach().isfinite()
     return Ball(middle, torch.where(finite, radius, torch.inf).nan_to_num(torch.inf, torch.inf))
 
@@ -109,9 +108,9 @@ def number(value: Fraction, like: Tensor) -> Ball:
         near = float("inf") if value > 0 else -float("inf")
     distance = float("inf") if abs(near) == float("inf") else float(abs(value - Fraction(near)))
     if 0 < abs(value) < Fraction(SMALL_SUMMAND) or (not distance and value != near):
-        distance += 1 / FLUSHED
-    middle = torch.full_like(like, near, dtype=torch.float64)
-    return Ball(middle, torch.full_like(middle, distance * (1 + 1 / PARTS)))
+        distance += FLUSHED
+    zero = torch.zeros_like(like, dtype=torch.float64)
+    return Ball(zero + exact_number(near, zero), zero + exact_number(distance * LARGER, zero))
 
 
 def total(parts: Iterable[Ball], like: Tensor) -> Ball:
