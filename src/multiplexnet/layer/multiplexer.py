@@ -138,8 +138,8 @@ class Multiplexer(Derived):
             right-hand side to the nearest that floats can meet, which then holds exactly; ``mux.moved`` says by how
             much.
         structure: ``"terms"`` or ``"cascade"`` insist on one of them; ``"auto"`` takes terms where they are few, and
-            computes outputs one after another where they would explode, where an equality holds inputs, and where inputs
-            bound outputs that depend on each other.
+            computes outputs one after another where they would explode, where an equality holds inputs, and where
+            inputs bound outputs that depend on each other.
         order: names of outputs in the order in which a cascade shall compute them; others follow.
         budget: what the projections of a cascade may cost.
         seconds: how long compiling and building may take together (``None``: no limit).
