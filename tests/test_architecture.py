@@ -19,6 +19,7 @@ STAGES: tuple[str, ...] = (
     "errors",
     "exact",
     "language",
+    "readers",
     "smt",
     "compiler",
     "geometry",

@@ -51,7 +51,7 @@ __all__ = ["TYPES", "WORDS", "ExpressionReader", "Names"]
 
 DEEPEST = 100  # nesting of one rule; later stages walk formulas recursively
 TYPES = ("real", "int", "bool", "input", "function")
-WORDS = frozenset([*TYPES, *FUNCTIONS])
+WORDS = frozenset([*TYPES, *FUNCTIONS, "assume"])
 
 T = TypeVar("T")
 
@@ -204,6 +204,8 @@ class ExpressionReader:
             return self._scope[name]
         if name in self.names.values:
             return self.names.values[name]
+        if name == "assume":
+            raise Refusal("`assume` stands before what inputs keep to, as in `assume low <= high`")
         if name in FUNCTIONS or name in self.names.functions:
             raise Refusal(f"`{name}` is a function: call it, as in `{name}(…)`")
         refuse_no_number(name)

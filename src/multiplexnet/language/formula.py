@@ -302,9 +302,15 @@ def coprime(linear: Linear) -> Linear:
     if linear.is_constant:
         return linear
     unit = lcm(*(c.denominator for _, c in linear.summands))
-    divisor = gcd(*(int(c * unit) for _, c in linear.summands))
-    factor = Fraction(unit, divisor)
-    return linear if factor == 1 else linear * factor
+    whole = [c.numerator * (unit // c.denominator) for _, c in linear.summands]
+    divisor = gcd(*whole)
+    if unit == divisor:
+        return linear
+    summands = tuple(
+        (symbol, Fraction(c // divisor))
+        for (symbol, _), c in zip(linear.summands, whole, strict=True)
+    )
+    return Linear(summands, linear.constant * Fraction(unit, divisor))
 
 
 def maximum(arguments: Iterable[Linear]) -> Linear:
@@ -515,6 +521,10 @@ def symbols(formula: Node) -> Iterator[Symbol]:
 
 def variables(formula: Node) -> list[Variable]:
     """The variables of the formula in declared order."""
+    if isinstance(formula, Atom):
+        own = [s for s, _ in formula.linear.summands if isinstance(s, Variable)]
+        if len(own) == len(formula.linear.summands):  # which stand in that order
+            return own
     found = [symbol for symbol in symbols(formula) if isinstance(symbol, Variable)]
     return sorted(found, key=lambda variable: variable.index)
 
@@ -596,15 +606,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class Specification:
-    """Everything that was written: declared variables in order, opaque functions, rules.
+    """Everything that was written: declared variables in order, opaque functions, rules, assumptions.
 
-    ``domain`` of a discrete output is part of the meaning: rules hold for values in their domain only.
+    ``domain`` of a discrete output is part of the meaning: rules hold for values in their domain only. ``assumptions``
+    say what inputs keep to, besides their ranges: rules are judged for such inputs only.
     """
 
     variables: tuple[Variable, ...]
     rules: tuple[Rule, ...]
     functions: tuple[str, ...] = ()
     text: str = field(default="", compare=False)
+    assumptions: tuple[Rule, ...] = ()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
@@ -643,3 +655,8 @@ class Specification:
     def formula(self) -> Formula:
         """The conjunction of all rules, and what stands for missing values."""
         return conjunction([*(rule.formula for rule in self.rules), *self.stand_ins])
+
+    @cached_property
+    def assumed(self) -> Formula:
+        """The conjunction of all assumptions."""
+        return conjunction(rule.formula for rule in self.assumptions)

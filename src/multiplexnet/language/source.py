@@ -10,7 +10,7 @@ import ast
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -25,6 +25,8 @@ _SHORT_STRING = r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\n\\])*"""
 _STRING = f"{_LONG_STRING}|{_SHORT_STRING}"
 _QUOTED = f"(?:{_STRING})(?:(?P=quote))?"
 _TOKEN = re.compile(rf"{_QUOTED}|\#[^\n]*|[()\[\]{{}};\n]|\\\n", re.DOTALL)
+
+_ASSUME = re.compile(r"assume\b[ \t]*(?=\S)(?![:=<>!+*/%,.)\]]|(?:and|or|in|is|if|else)\b)")
 
 _OPENING = frozenset("([{")
 _CLOSING = frozenset(")]}")
@@ -69,6 +71,14 @@ class Statement:
     line: int
     column: int
     source: Sequence[str]
+
+    @property
+    def assumed(self) -> Statement | None:
+        """What stands behind the word ``assume``, if this is an assumption."""
+        found = _ASSUME.match(self.text)
+        if found is None:
+            return None
+        return replace(self, text=self.text[found.end() :], column=self.column + found.end())
 
     def tree(self) -> ast.stmt:
         """Its syntax tree, made anew at each call: to keep 100,000 of them costs more than to make them twice."""

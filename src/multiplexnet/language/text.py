@@ -410,7 +410,7 @@ def domain_text(variable: Variable) -> str:
 
 
 def specification_text(specification: Specification) -> str:
-    """Declarations and rules as a text that can be read again, one rule a line.
+    """Declarations, assumptions and rules as a text that can be read again, one a line.
 
     Example:
         >>> from multiplexnet.language.parse import parse
@@ -419,8 +419,9 @@ def specification_text(specification: Specification) -> str:
         b: real
         a <= 0 or 0.5*a <= b
     """
+    assumed = [f"assume {formula_text(rule.formula)}" for rule in specification.assumptions]
     rules = [formula_text(rule.formula) for rule in specification.rules]
-    return "\n".join([*filter(None, [declaration_text(specification)]), *rules])
+    return "\n".join([*filter(None, [declaration_text(specification)]), *assumed, *rules])
 
 
 def _base(variable: Variable) -> str:

@@ -48,6 +48,7 @@ from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Atom, Specification, Variable
+from multiplexnet.layer.assumptions import Assumptions
 from multiplexnet.layer.branches import Branches, Choice, Inner
 from multiplexnet.layer.checks import (
     blocks_about_inputs,
@@ -347,6 +348,7 @@ class Multiplexer(Derived):
                 **hole_tables(self.rules.specification, dtype),
             }
         )
+        self._assumptions = Assumptions.of(self.rules.specification)
         self._about_inputs, self._seal = about_inputs, fingerprint(self)
         return made
 
@@ -427,8 +429,6 @@ class Multiplexer(Derived):
         Raises:
             RecordError: the tables in memory are not those that the terms give.
         """
-        if self.cascades:
-            raise CascadeError("certificates in this form")
         refuse_without_memory(self.device)
         if self._certificate is None or fingerprint(self) != self._seal:
             twin = Multiplexer.__new__(Multiplexer)
@@ -441,10 +441,21 @@ class Multiplexer(Derived):
                 self._equality,
             )
             with torch.device("cpu"):
-                made = twin._start(self.rules, self.compiled, *options, counted=self._counted)
+                made = twin._start(
+                    self.rules,
+                    self.compiled,
+                    *options,
+                    counted=self._counted,
+                    cascades=self.cascades,
+                )
             refuse_changed(contents(self), contents(twin))
             self._certificate = issued(
-                self.rules.specification, self.compiled, made, self.dtype, self._equality
+                self.rules.specification,
+                self.compiled,
+                made,
+                self._cascade_maps,
+                self.dtype,
+                self._equality,
             )
         return self._certificate
 
@@ -761,7 +772,7 @@ class Multiplexer(Derived):
         columns = [
             input_tensor(own, scalars[own.variable.name], like) for own in self._given_inputs
         ]
-        return self._obeying(torch.stack(columns, -1))
+        return self._obeying(self._assumptions.kept(torch.stack(columns, -1), scalars))
 
     def _obeying(self, inputs: Tensor) -> Tensor:
         """The inputs, NaN where they break a rule about inputs alone and that could not be raised."""

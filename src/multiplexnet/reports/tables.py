@@ -50,6 +50,15 @@ def check_json(report: TableReport) -> Json:
         }
         for d in report.domains
     ]
+    assumptions = [
+        {
+            "line": a.rule.line,
+            "text": a.rule.text,
+            "violating_rows": a.violations,
+            "first_violating_row": a.first_row,
+        }
+        for a in report.assumptions
+    ]
     cells = [
         {
             "variable": c.variable.name,
@@ -68,6 +77,7 @@ def check_json(report: TableReport) -> Json:
         "obeying_rows": report.obeying,
         "all_obey": report.all_obey,
         "rules": rules,
+        "assumptions": assumptions,
         "domains": domains,
         "cells": cells,
         "columns": {v.name: name for v, name in report.columns},
@@ -98,6 +108,8 @@ def _number(number: Fraction | float) -> str:
 def check_text(report: TableReport) -> RenderableType:
     """The report for reading."""
     parts: list[RenderableType] = [_verdict(report), "", _rule_table(report)]
+    if any(a.violations for a in report.assumptions):
+        parts += ["", _assumption_table(report)]
     if any(d.violations for d in report.domains):
         parts += ["", _domain_table(report)]
     if report.cells:
@@ -148,6 +160,18 @@ def _largest(violation: Fraction | float | None) -> str | None:
     if violation == 0:
         return "on the boundary"
     return "∞" if isinstance(violation, float) else readable_number(violation)
+
+
+def _assumption_table(report: TableReport) -> Table:
+    table = plain_table(
+        ("line", True), ("assumption", False), ("rows that break it", True), ("first", True)
+    )
+    for a in report.assumptions:
+        if a.violations:
+            first = _place(report, a.first_row)
+            row = row_cells(a.rule.line, a.rule.text, f"{a.violations:,}", first)
+            table.add_row(*row, style="red")
+    return table
 
 
 def _domain_table(report: TableReport) -> Table:

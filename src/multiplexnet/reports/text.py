@@ -14,12 +14,13 @@ from multiplexnet.compiler.explanation.words import (
     counted,
     findings,
     interval_text,
+    premises,
     summary,
     term_text,
 )
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.language.formula import Category, Rule, Variable
-from multiplexnet.language.text import declaration_text, domain_text, formula_text, number_text
+from multiplexnet.language.text import domain_text, formula_text, number_text
 from multiplexnet.reports.printing import plain_table, row_cells
 
 if TYPE_CHECKING:
@@ -52,6 +53,7 @@ def explain_json(explanation: Explanation) -> Json:
         "inputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.inputs],
         "functions": list(specification.functions),
         "rules": _rules_json(specification.rules),
+        "assumptions": _rules_json(specification.assumptions),
         "ranges": [_range_json(r) for r in explanation.ranges],
         "diagnosis": {
             "contradiction": _rules_json(explanation.contradiction),
@@ -144,7 +146,7 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
     specification = explanation.specification
     parts: list[RenderableType] = [
         Text(summary(specification), style="bold"),
-        _indented(declaration_text(specification)),
+        _indented("\n".join(premises(specification))),
     ]
     if explanation.compiled is not None:
         blocks = explanation.compiled.blocks

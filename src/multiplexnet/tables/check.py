@@ -1,8 +1,9 @@
 """Which rows of a table break which rules: files and tables in memory, in chunks, decided exactly from what they say.
 
 In a CSV file ``0.1`` is one tenth. Elsewhere a double is the double it is, and a decimal column is exact.
-A row *obeys* when every rule holds, every discrete value lies in its domain, every input in its declared range, and
-every cell can be read. A rule that needs a cell without a value is unknown, and unknown does not fail
+A row *obeys* when every rule holds, every discrete value lies in its domain, every input in its declared range, every
+assumption about inputs is kept, and every cell can be read. A row that breaks an assumption is judged by no rule.
+A rule that needs a cell without a value is unknown, and unknown does not fail
 (:mod:`multiplexnet.language.missing`): the cell is counted instead.
 """
 
@@ -149,6 +150,7 @@ def check_table(
         rules=tuple(tally.rules),
         domains=tuple(tally.domains),
         cells=tally.cell_reports(),
+        assumptions=tuple(tally.assumptions),
         columns=tuple(chosen[0].items()),
         ignored=tuple(name for name in names if name not in used),
         seconds=perf_counter() - start,

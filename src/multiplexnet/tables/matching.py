@@ -59,7 +59,7 @@ def matched(
 
 def _mentioned(specification: Specification) -> set[Variable]:
     """The variables of the rules; those too of which only is said whether they are missing."""
-    found = set(variables(specification.formula))
+    found = {*variables(specification.formula), *variables(specification.assumed)}
     return found | {v for v, flag in specification.flags.items() if flag in found}
 
 

@@ -15,7 +15,15 @@ from multiplexnet.language.formula import Rule, Variable
 from multiplexnet.tables.strips import Strips
 from multiplexnet.verdicts.evaluation import Bools
 
-__all__ = ["CellReport", "DomainReport", "FileReport", "RowReport", "RuleReport", "TableReport"]
+__all__ = [
+    "AssumptionReport",
+    "CellReport",
+    "DomainReport",
+    "FileReport",
+    "RowReport",
+    "RuleReport",
+    "TableReport",
+]
 
 
 @dataclass(frozen=True)
@@ -33,6 +41,15 @@ class RuleReport:
     violations: int = 0
     first_row: int | None = None
     largest: Fraction | float | None = None
+
+
+@dataclass(frozen=True)
+class AssumptionReport:
+    """How many rows break what is assumed of their inputs, and the first of them; they are judged by no rule."""
+
+    rule: Rule
+    violations: int = 0
+    first_row: int | None = None
 
 
 @dataclass(frozen=True)
@@ -97,6 +114,7 @@ class TableReport:
         rows: how many rows it has.
         obeying: how many of them obey everything.
         rules: one report a rule, in order.
+        assumptions: one report for every assumption about inputs, in order.
         domains: one report for every variable with a domain (discrete, or an input with a range).
         cells: one report for every column and every reason why cells of it could not be read.
         columns: the column that each variable was read from.
@@ -115,6 +133,7 @@ class TableReport:
     rules: tuple[RuleReport, ...]
     domains: tuple[DomainReport, ...]
     cells: tuple[CellReport, ...]
+    assumptions: tuple[AssumptionReport, ...]
     columns: tuple[tuple[Variable, str], ...]
     ignored: tuple[str, ...]
     seconds: float = field(compare=False)

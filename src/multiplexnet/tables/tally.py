@@ -22,7 +22,13 @@ from multiplexnet.language.missing import flag_of, possible
 from multiplexnet.language.text import domain_text
 from multiplexnet.tables.cells import MISSING, NAN, Cells
 from multiplexnet.tables.matching import has_domain
-from multiplexnet.tables.report import CellReport, DomainReport, RowReport, RuleReport
+from multiplexnet.tables.report import (
+    AssumptionReport,
+    CellReport,
+    DomainReport,
+    RowReport,
+    RuleReport,
+)
 from multiplexnet.tables.strips import Strips
 from multiplexnet.verdicts.columns import Column, to_float64
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, in_domain, largest_violation, truth
@@ -90,6 +96,7 @@ class Tally:
         self.strips = Strips() if strips else None
         self.shown: list[RowReport] = []
         self.rules = [RuleReport(rule) for rule in specification.rules]
+        self.assumptions = [AssumptionReport(rule) for rule in specification.assumptions]
         self.domains = [
             DomainReport(v) for v in specification.variables if has_domain(v) and not v.is_flag
         ]
@@ -128,7 +135,10 @@ class Tally:
     def add(self, chunk: Chunk) -> Bools:
         """Decide the rows of a chunk and count them; whether each of them obeys."""
         obeyed = np.ones(chunk.rows.length, dtype=np.bool_)
-        verdicts = [self._rule(k, chunk) for k in range(len(self.rules))]
+        for k in range(len(self.assumptions)):
+            obeyed &= self._assumption(k, chunk)
+        judged = obeyed.copy()
+        verdicts = [self._rule(k, chunk, judged) for k in range(len(self.rules))]
         for holds in verdicts:
             obeyed &= holds
         for k in range(len(self.domains)):
@@ -152,7 +162,23 @@ class Tally:
 
     # --- rules ------------------------------------------------------------------------------------------------------
 
-    def _rule(self, k: int, chunk: Chunk) -> Bools:
+    def _assumption(self, k: int, chunk: Chunk) -> Bools:
+        """Whether the inputs keep an assumption; rows with a value that could not be read are left to that."""
+        report = self.assumptions[k]
+        held = truth(report.rule.formula, chunk.rows)
+        for variable in self._lost(report.rule.formula, chunk):
+            held[_all_rows(chunk.unread[variable])] = True
+        broken = np.flatnonzero(~held)
+        if len(broken):
+            chunk.findings.append((f"assume {report.rule.text}", ~held))
+            first = report.first_row or self.rows + int(broken[0]) + 1
+            self.assumptions[k] = AssumptionReport(
+                report.rule, report.violations + len(broken), first
+            )
+        return held
+
+    def _rule(self, k: int, chunk: Chunk, judged: Bools) -> Bools:
+        """Whether each row obeys a rule; rows that are not judged break none."""
         report = self.rules[k]
         formula = report.rule.formula
         rows = chunk.rows
@@ -164,6 +190,7 @@ class Tally:
             few = _with_flags(rows, lost, chunk.unread, affected)
             guarded = self._possible(k, lost)
             holds[affected] = truth(guarded, few)
+        holds |= ~judged
         if holds.all():
             return holds
         violating = np.flatnonzero(~holds)
