@@ -174,6 +174,16 @@ def test_layers_choose_what_is_missing(structure: str, dtype: torch.dtype) -> No
     assert torch.equal(twin(raw).best().nan_to_num(99), mux(raw).best().nan_to_num(99))
 
 
+def test_coefficients_from_inputs_beside_missing_values() -> None:
+    rules = mx.Rules("p: input[1, 9]; x: real?; y: real\n0 <= x <= 9; 0 <= y <= 9; p * x + y <= 20")
+    mux = mx.Multiplexer(rules)
+    p = torch.linspace(1, 9, 200)
+    x = mux(torch.randn(200, mux.in_features), p=p).best()
+    assert rules.satisfied(x, p=p).all()
+    assert 0 < x[:, 0].isnan().sum() < 200
+    assert rules.satisfied(torch.tensor([[NAN, 9.0], [3.0, 9.0]]), p=9.0).tolist() == [True, False]
+
+
 def test_losses_see_no_nan() -> None:
     mux = mx.Multiplexer(mx.Rules(TEXT), structure="terms")
     raw = torch.randn(20, mux.in_features, requires_grad=True)

@@ -24,6 +24,7 @@ from multiplexnet.language.formula import (
 )
 from multiplexnet.language.missing import is_missing
 from multiplexnet.language.operations import FUNCTIONS
+from multiplexnet.language.products import product_of, quotient_of
 from multiplexnet.language.source import Statement
 from multiplexnet.language.values import (
     Label,
@@ -258,9 +259,11 @@ class ExpressionReader:
         left = self._as(amount, node.left)
         right = self._as(amount, node.right)
         if not left.is_constant and not right.is_constant:
-            raise Refusal(
-                self._nonlinear("product of variables", node, "one factor has to be a number")
-            )
+            product = product_of(left, right)
+            if product is None:
+                advice = "one factor has to be a number, or an input, which is known at run time"
+                raise Refusal(self._nonlinear("product of variables", node, advice))
+            return product
         linear, factor = (left, right.constant) if right.is_constant else (right, left.constant)
         return _scaled(linear, factor)
 
@@ -268,11 +271,11 @@ class ExpressionReader:
         left = self._as(amount, node.left)
         right = self._as(amount, node.right)
         if not right.is_constant:
-            raise Refusal(
-                self._nonlinear(
-                    "division by a variable", node, "multiply both sides, or divide by a number"
-                )
-            )
+            quotient = quotient_of(left, right)
+            if quotient is None:
+                advice = "multiply both sides, or divide by a number or by one input"
+                raise Refusal(self._nonlinear("division by a variable", node, advice))
+            return quotient
         if not right.constant:
             raise Refusal("division by zero: divide by another number")
         return _scaled(left, 1 / right.constant)

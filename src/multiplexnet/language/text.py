@@ -26,6 +26,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Relation,
     Specification,
@@ -153,6 +154,9 @@ def _part(symbol: Symbol, coefficient: Fraction) -> _Part:
             return _bracketed(coefficient, f"{cases}{len(labels) - 1}")
         case Variable(name):
             return _Part(coefficient, name, name)
+        case Product(known, other):
+            text = f"{_part(known, coefficient).text}*{_part(other, coefficient).text}"
+            return _Part(coefficient, text, text)
         case Apply(function, arguments):
             text = f"{function}({_arguments(arguments)})"
             return _Part(coefficient, text, text)

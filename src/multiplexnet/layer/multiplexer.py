@@ -592,12 +592,15 @@ class Multiplexer(Derived):
         """The parts that are computed one output after another; their logits come last."""
         logit = sum(self._logits)
         for columns, maps in self.cascade_parts():
-            own = values.index_select(-1, columns)
+            alone = not self._sizes and len(self.cascade_maps) == 1
+            own = values if alone else values.index_select(-1, columns)
             mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
             logit += maps.in_logits
-            if inputs is not None and maps.cascade.known:
-                refuse_stuck(maps.refused(inputs), maps.cascade, self.compiled.inputs, self.dtype)
-            yield CascadeChoice(maps, own, mine, columns, inputs)
+            known = maps.known(inputs)
+            if known:
+                refused = maps.refused(known).reshape(values.shape[:-1])
+                refuse_stuck(refused, maps.cascade, self.compiled.inputs, self.dtype)
+            yield CascadeChoice(maps, own, mine, columns, inputs, known)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
         value = 0
