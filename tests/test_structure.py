@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import pytest
 import torch
@@ -40,7 +41,7 @@ def test_all_of_what_inputs_leave_is_reached(name: str) -> None:
     rules = mx.Rules(text)
     mux = mx.Multiplexer(rules)
     assert mux.cascades
-    given = {n: torch.full((20_000,), float(v)) for n, v in inputs.items()}
+    given: dict[str, Any] = {n: torch.full((20_000,), float(v)) for n, v in inputs.items()}
     x = mux(3 * torch.randn(20_000, mux.in_features), **given).best()
     assert rules.satisfied(x, **given).all()
     true = {found.variable.name: found for found in fixed(text, inputs).explain().ranges}
