@@ -8,10 +8,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multiplexnet.errors import InputError, RuleSyntaxError, RuleTypeError, ShapeError, needing
+from multiplexnet.errors import (
+    InputError,
+    RuleSyntaxError,
+    RuleTypeError,
+    ShapeError,
+    SourceError,
+    needing,
+)
 from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
 from multiplexnet.language.budget import MAX_TERMS
-from multiplexnet.language.formula import Formula, Real, Specification, Variable
+from multiplexnet.language.formula import (
+    Formula,
+    Real,
+    Specification,
+    Variable,
+    nearest_to_zero,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -176,6 +189,49 @@ class Rules:
         return cls.from_specification(from_arrays(A, b, C, d, names))
 
     @classmethod
+    def from_json_schema(cls, schema: Any, *, skip: Sequence[str] = ()) -> Rules:
+        """Rules from the JSON Schema of one record: kinds, bounds, choices, and what may be missing.
+
+        Args:
+            schema: the schema, or the path of its file.
+            skip: properties to leave out, such as names and other texts.
+
+        Raises:
+            SourceError: the schema says what rules cannot say; everything of the kind is named.
+
+        Example:
+            >>> print(Rules.from_json_schema({
+            ...     "properties": {
+            ...         "age": {"type": "integer", "minimum": 0, "maximum": 120},
+            ...         "income": {"type": "number", "minimum": 0},
+            ...         "plan": {"enum": ["basic", "full"]},
+            ...     },
+            ...     "required": ["age", "income", "plan"],
+            ... }))
+            age: int[0, 120]
+            income: real
+            plan: {"basic", "full"}
+            income >= 0
+        """
+        from multiplexnet.readers.json_schema import schema_in, text_of_schema
+
+        return cls(text_of_schema(schema_in(schema), skip))
+
+    @classmethod
+    def from_pydantic(cls, model: Any, *, skip: Sequence[str] = ()) -> Rules:
+        """Rules from the fields of a pydantic model, by its JSON Schema (see :meth:`from_json_schema`).
+
+        Raises:
+            SourceError: it is no model, or says what rules cannot say.
+        """
+        described = getattr(model, "model_json_schema", None)
+        if not callable(described):
+            raise SourceError(
+                f"{model!r} has no model_json_schema(): give a class derived from pydantic.BaseModel (version 2)"
+            )
+        return cls.from_json_schema(described(), skip=skip)
+
+    @classmethod
     def load(cls, path: str | Path) -> Rules:
         """Rules from a file: ``.rules`` (text), ``.smt2`` (SMT-LIB), ``.txt`` (``ordering …`` or text).
 
@@ -203,7 +259,7 @@ class Rules:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The outputs in declared order: the columns of a tensor of shape (*batch, D)."""
-        return self._specification.outputs
+        return self._specification.columns
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
@@ -395,11 +451,21 @@ class Rules:
 
         variables = (*self.outputs, *self.inputs)
         values = self._matrix(table, [v.name for v in variables])
+        flags: dict[Variable, NDArray[np.float64]] = {}
+        for i, variable in enumerate(variables):
+            if variable in self._specification.flags:
+                empty = np.isnan(values[:, i])
+                values[:, i] = np.where(
+                    empty, float(nearest_to_zero(variable.domain)), values[:, i]
+                )
+                flags[self._specification.flags[variable]] = empty.astype(np.float64)
         fits: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=1))
         for i, variable in enumerate(variables):
             if not isinstance(variable.domain, Real):
                 fits &= np.isin(values[:, i], np.array(variable.domain.values, dtype=np.float64))
-        return DataRows({v: values[fits, i].copy() for i, v in enumerate(variables)}, satisfied)
+        columns = {v: values[fits, i].copy() for i, v in enumerate(variables)}
+        columns |= {flag: marked[fits] for flag, marked in flags.items()}
+        return DataRows(columns, satisfied)
 
     def _matrix(self, table: Any, names: Sequence[str]) -> NDArray[np.float64]:
         import numpy as np

@@ -30,6 +30,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Rule,
     Specification,
@@ -38,6 +39,7 @@ from multiplexnet.language.formula import (
     symbols,
 )
 from multiplexnet.language.formula import variables as variables_of
+from multiplexnet.language.missing import flag_name
 
 __all__ = [
     "RecordReader",
@@ -162,6 +164,8 @@ def _symbol(symbol: Symbol) -> Record:
     match symbol:
         case Variable():
             return symbol.index
+        case Product(known, other):
+            return ["times", known.index, other.index]
         case Apply(function, arguments):
             return ["apply", function, *map(_linear, arguments)]
         case Max(arguments):
@@ -258,11 +262,14 @@ def variables_from(records: Record) -> tuple[Variable, ...]:
     """The variables of a list of :func:`variable_record`."""
     found = []
     for index, (name, role, domain) in enumerate(list_from(records)):
-        if role not in ("output", "input"):
+        if role not in ("output", "input", "missing"):
             raise ValueError(f"unknown role {role!r}")
         found.append(Variable(text_from(name), index, _domain_from(domain), role))
     if len({variable.name for variable in found}) < len(found):
         raise ValueError("two variables have the same name")
+    outputs = {flag_name(v.name) for v in found if v.role == "output"}
+    if any(v.is_flag and (v.name not in outputs or v.domain != Bool()) for v in found):
+        raise ValueError("a flag of an output that is none")
     return tuple(found)
 
 
@@ -433,6 +440,11 @@ class RecordReader:
         if not isinstance(record, list):
             return self.variable(record)
         kind, *rest = record
+        if kind == "times":
+            known, other = map(self.variable, rest)
+            if not known.is_input or (other.is_input and known.index > other.index):
+                raise ValueError("a product that does not begin with an input")
+            return Product(known, other)
         if kind == "apply":
             name, *arguments = rest
             if not arguments or (self._allowed is not None and name not in self._allowed):

@@ -6,10 +6,11 @@ A *formula* is a Boolean combination of *atoms*; an atom compares a linear expre
     Formula = Atom | Not | And | Or | Iff
     Atom    = Linear  (<=, <, ==)  0
     Linear  = constant + Σ coefficient · Symbol
-    Symbol  = Variable | Apply | Max | Ite
+    Symbol  = Variable | Product | Apply | Max | Ite
 
-``Apply`` is an opaque function of linear arguments; ``Max`` and ``Ite`` keep ``max``, ``min``, ``abs`` and
-``a if p else b`` as the user wrote them until :mod:`multiplexnet.compiler.normal` removes them.
+``Product`` is an input times another variable: linear in the outputs once inputs are known. ``Apply`` is an opaque
+function of linear arguments; ``Max`` and ``Ite`` keep ``max``, ``min``, ``abs`` and ``a if p else b`` as the user wrote
+them until :mod:`multiplexnet.compiler.normal` removes them.
 
 Discrete variables are numbers too: a Boolean is 0 or 1, a category is the position of its label.
 """
@@ -41,6 +42,7 @@ __all__ = [
     "Node",
     "Not",
     "Or",
+    "Product",
     "Real",
     "Relation",
     "Rule",
@@ -59,6 +61,7 @@ __all__ = [
     "implies",
     "inside_out",
     "maximum",
+    "nearest_to_zero",
     "negation",
     "operands",
     "symbols",
@@ -130,6 +133,20 @@ def ends(domain: Domain) -> tuple[Fraction | None, Fraction | None]:
     return Fraction(values.start), Fraction(values.stop - 1)
 
 
+def nearest_to_zero(domain: Domain) -> Fraction:
+    """The value of the domain that is next to 0.
+
+    Example:
+        >>> nearest_to_zero(Int(3, 9)), nearest_to_zero(Real())
+        (Fraction(3, 1), Fraction(0, 1))
+    """
+    least, most = ends(domain)
+    number = Fraction(0)
+    if least is not None:
+        number = max(number, least)
+    return number if most is None else min(number, most)
+
+
 @dataclass(frozen=True)
 class Variable:
     """One scalar output or input.
@@ -171,6 +188,14 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Product:
+    """``known · other``: an input times an output or another input; of two inputs the one that was declared first."""
+
+    known: Variable
+    other: Variable
+
+
+@dataclass(frozen=True)
 class Apply:
     """``function(arguments)``: a function that is opaque to logic and bound to torch code later."""
 
@@ -194,14 +219,16 @@ class Ite:
     otherwise: Linear
 
 
-Symbol = Variable | Apply | Max | Ite
+Symbol = Variable | Product | Apply | Max | Ite
 
 
 def _order(symbol: Symbol) -> tuple[int, int, str]:
     """The canonical order of symbols: variables as declared, then everything else by its text."""
     if isinstance(symbol, Variable):
         return (0, symbol.index, "")
-    return (1, 0, repr(symbol))
+    if isinstance(symbol, Product):
+        return (1, symbol.other.index, f"{symbol.known.index:012d}")
+    return (2, 0, repr(symbol))
 
 
 @dataclass(frozen=True)
@@ -436,6 +463,9 @@ def children(node: Node) -> Iterator[Node]:
     match node:
         case Atom(linear, _):
             yield from _symbols_of([linear])
+        case Product(known, other):
+            yield known
+            yield other
         case Apply(_, arguments) | Max(arguments):
             yield from _symbols_of(arguments)
         case Ite(condition, then, otherwise):
@@ -499,7 +529,7 @@ def symbols(formula: Node) -> Iterator[Symbol]:
     """Every symbol in the formula, those inside ``Apply``, ``Max`` and ``Ite`` too, each once."""
     seen: set[Symbol] = set()
     for node in walk(formula):
-        if isinstance(node, Variable | Apply | Max | Ite) and node not in seen:
+        if isinstance(node, Variable | Product | Apply | Max | Ite) and node not in seen:
             seen.add(node)
             yield node
 
@@ -552,6 +582,8 @@ def _symbol_value(symbol: Symbol, point: Point, functions: Functions | None) -> 
     match symbol:
         case Variable():
             return point[symbol]
+        case Product(known, other):
+            return point[known] * point[other]
         case Apply(name, arguments):
             function = (functions or {})[name]
             return function(*(value(a, point, functions) for a in arguments))
@@ -623,10 +655,23 @@ class Specification:
     def inputs(self) -> tuple[Variable, ...]:
         return tuple(v for v in self.variables if v.is_input)
 
+    @property
+    def stand_ins(self) -> tuple[Formula, ...]:
+        """What is asked of missing values besides the rules: each has one value that stands for it.
+
+        So a row in which something is missing is one point, with a probability of its own, and not a whole line.
+        """
+        found = []
+        for variable, flag in self.flags.items():
+            number = nearest_to_zero(variable.domain)
+            is_there = negation(Atom(Linear.of(flag) - 1, "=="))
+            found.append(disjunction([is_there, Atom(Linear.of(variable) - number, "==")]))
+        return tuple(found)
+
     @cached_property
     def formula(self) -> Formula:
-        """The conjunction of all rules."""
-        return conjunction(rule.formula for rule in self.rules)
+        """The conjunction of all rules, and what stands for missing values."""
+        return conjunction([*(rule.formula for rule in self.rules), *self.stand_ins])
 
     @cached_property
     def assumed(self) -> Formula:

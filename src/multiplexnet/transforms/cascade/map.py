@@ -29,13 +29,14 @@ from multiplexnet.errors import ValuesError
 from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade.inside import Inside, Values, inside_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
+from multiplexnet.transforms.cascade.late import Budgets
 from multiplexnet.transforms.cascade.program import offset_of, program_of
 from multiplexnet.transforms.cascade.start import shifts_of, starts_of
 from multiplexnet.transforms.cascade.walk import Option, Walk
 from multiplexnet.transforms.run_time.reading import exact_number, read
 from multiplexnet.transforms.tables import Tabled
 
-__all__ = ["CascadeMap"]
+__all__ = ["CascadeMap", "cell_of"]
 
 SMALL = 2**24
 """Whole numbers below this are exact in float32."""
@@ -46,6 +47,7 @@ LARGEST_LOGIT = torch.finfo(torch.float32).max
 SURE = 100.0
 """The logit of a chosen option in ``inverse``: beyond what any start adds to the others."""
 
+Mass = Callable[[int, Tensor, Tensor], Tensor]
 Decide = Callable[[Walk, Step, Sequence[Option]], Tensor]
 
 
@@ -153,7 +155,8 @@ class CascadeMap(Tabled):
 
     def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """x, ``(D, B)``, in the dtype to compute in."""
-        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        recorded = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+        if recorded or self.cascade.late:
             return self.walked(self._inside.read(flat), logits, known)
         x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
         return x
@@ -177,10 +180,16 @@ class CascadeMap(Tabled):
         return x.masked_fill(walk.refused, torch.nan)
 
     def _walk(self, known: list[Tensor], like: Tensor, decide: Decide) -> Walk:
-        walk = Walk(self.cascade, known, like)
+        walk = self._start(known, like)
         for step in self.cascade.steps:
             walk.take(step, decide(walk, step, walk.options(step)))
         return walk
+
+    def _start(self, known: list[Tensor], like: Tensor) -> Walk:
+        if not self.cascade.late:
+            return Walk(self.cascade, known, like)
+        *others, rows = known
+        return Walk(self.cascade, others, like, Budgets(self.cascade, rows))
 
     def _best(
         self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None
@@ -225,18 +234,45 @@ class CascadeMap(Tabled):
         Raises:
             ValuesError: predictions that are cut have no probabilities.
         """
+        flat, _ = self._flat(values, None)
+
+        def mass(variable: int, steps: Tensor, width: Tensor) -> Tensor:
+            return _log_mass(steps, width, flat[variable].double())
+
+        return self.log_prob_under(x, logits, inputs, mass)
+
+    @in_full_precision
+    def log_prob_under(
+        self, x: Tensor, logits: Tensor | None, inputs: Tensor | None, mass: Mass
+    ) -> Tensor:
+        """As :meth:`log_prob` where ``mass(variable, steps, width)`` is the log-probability within an interval.
+
+        Args:
+            x: ``(*batch, in_values)``.
+            logits: ``(*batch, in_logits)``.
+            inputs: ``(*batch, I)``.
+            mass: of the value that lies so many steps, ``(B,)``, above the lower end of an interval of that width.
+        """
         self._refuse_clamp()
-        flat, own = self._flat(values, logits, differentiable=True)
-        given = self._steps(x, inputs)
-        found = self._scored(given, own, self.known(inputs), flat[0].detach())
-        total = found.log_q
+        found = self._found(x, logits, inputs)
+        given, total = self._steps(x, inputs), found.log_q
         for variable, (lower, upper) in found.ends.items():
             safe = torch.where(found.possible, given[variable], lower)
-            total = total + _log_mass(
-                safe - lower, (upper - lower).clamp(min=0.0), flat[variable].double()
-            )
+            total = total + mass(variable, safe - lower, (upper - lower).clamp(min=0.0))
         total = torch.where(found.possible, total, -torch.inf)
-        return total.masked_fill(found.refused, torch.nan).reshape(values.shape[:-1])
+        return total.masked_fill(found.refused, torch.nan).reshape(x.shape[:-1])
+
+    @in_full_precision
+    def contains(self, x: Tensor, inputs: Tensor | None) -> Tensor:
+        """Whether x, ``(*batch, in_values)``, is reached: it obeys, and lies on the grid."""
+        logits = x.new_zeros((*x.shape[:-1], self.in_logits)) if self.in_logits else None
+        found = self._found(x.nan_to_num(torch.inf), logits, inputs)
+        return (found.possible & ~found.refused).reshape(x.shape[:-1])
+
+    def _found(self, x: Tensor, logits: Tensor | None, inputs: Tensor | None) -> _Scored:
+        given = self._steps(x, inputs)
+        like = torch.zeros_like(given[0], dtype=self.computing)
+        return self._scored(given, self._read_logits(logits), self.known(inputs), like)
 
     @in_full_precision
     def draw(
@@ -250,8 +286,9 @@ class CascadeMap(Tabled):
         """``sample``, and the log-probability of the options drawn, ``(*batch,)``, with gradients to the logits."""
         known = self.known(inputs) if known is None else known
         x = self.sample(values, logits, inputs, generator, known)
-        flat, own = self._flat(values, logits, differentiable=True)
-        found = self._scored(self._steps(x.detach(), inputs), own, known, flat[0].detach())
+        given = self._steps(x.detach(), inputs)
+        like = torch.zeros_like(given[0], dtype=self.computing)
+        found = self._scored(given, self._read_logits(logits), known, like)
         return x, found.log_q.masked_fill(found.refused, torch.nan).reshape(values.shape[:-1]).to(
             self.precision.computing
         )
@@ -302,7 +339,8 @@ class CascadeMap(Tabled):
 
     def refused(self, known: list[Tensor]) -> Tensor:
         """Where inputs leave no output at all, or none on the grid, by what is known of them: ``(B,)``."""
-        return Walk(self.cascade, known, known[0]).refused
+        like = known[-1][0].to(self.computing) if self.cascade.late else known[0]
+        return self._start(known, like).refused
 
     @in_full_precision
     def inverse(self, x: Tensor, inputs: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -367,33 +405,33 @@ class CascadeMap(Tabled):
 
     # --- shapes -----------------------------------------------------------------------------------------------------
 
-    def _flat(
-        self,
-        values: Tensor,
-        logits: Tensor | None,
-        *,
-        differentiable: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Raw values ``(D, B)``, and logits ``(O, B)`` without NaN and infinities."""
+    def _flat(self, values: Tensor, logits: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Raw values ``(D, B)``, and logits ``(O, B)`` without NaN and infinities, which get no gradient."""
         flat = values.reshape(-1, self.in_values).to(self.computing)
         if not self.training:
             flat = flat.nan_to_num(0.0, torch.inf, -torch.inf)
         if self.shift is not None:
             flat = flat + self.shift.to(flat.dtype)
-        own = None
-        if self.in_logits:
-            assert logits is not None
-            largest = min(torch.finfo(logits.dtype).max, LARGEST_LOGIT)
-            own = (logits if differentiable else logits.detach()).reshape(-1, self.in_logits)
-            if own.dtype is torch.float64:
-                own = own.clamp(-largest, largest)
-            own = own.nan_to_num(-largest, largest, -largest).t().contiguous()
+        own = self._read_logits(None if logits is None else logits.detach())
         return flat.t().contiguous(), own
+
+    def _read_logits(self, logits: Tensor | None) -> Tensor | None:
+        """Logits ``(O, B)`` without NaN and infinities."""
+        if logits is None or not self.in_logits:
+            return None
+        largest = min(torch.finfo(logits.dtype).max, LARGEST_LOGIT)
+        own = logits.reshape(-1, self.in_logits)
+        if own.dtype is torch.float64:
+            own = own.clamp(-largest, largest)
+        return own.nan_to_num(-largest, largest, -largest).t().contiguous()
 
     @in_full_precision
     def known(self, inputs: Tensor | None) -> list[Tensor]:
-        """The known variables, ``(B,)`` each; NaN where an input cannot be read exactly, or not be carried."""
-        if not self.cascade.known:
+        """The known variables, ``(B,)`` each; NaN where an input cannot be read exactly, or not be carried.
+
+        Where there are late rows, the inputs themselves come last, ``(I, B)``.
+        """
+        if not self.cascade.known and not self.cascade.late:
             return []
         rows = self._rows(inputs)
         ranges = self.cascade.ranges[len(self.cascade.outputs) :]
@@ -413,7 +451,7 @@ class CascadeMap(Tabled):
             known[i] = value.to(self.computing)
         if known:  # one that is NaN is enough
             known[0] = known[0].masked_fill(lost, torch.nan)
-        return known
+        return [*known, rows] if self.cascade.late else known
 
     def _rows(self, inputs: Tensor | None) -> Tensor:
         """Inputs as ``(I, B)`` in float64, exactly; NaN where they are subnormal in float64 itself."""
@@ -490,27 +528,29 @@ def _log_softmax_at(logits: Tensor, options: Sequence[Option], chosen: Tensor) -
     return torch.log_softmax(scores, 0).gather(0, chosen.unsqueeze(0)).squeeze(0)
 
 
+def cell_of(steps: Tensor, width: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The z with ``round(width · σ(z)) = steps``: from, to, and whether it has no lower or no upper end.
+
+    Where there is no end, some finite number stands for it.
+    """
+    first, last = steps <= 0, steps >= width
+    left = torch.where(first, torch.ones_like(steps), steps)
+    right = torch.where(last, torch.zeros_like(steps), steps)
+    return _edge(left - 0.5, width), _edge(right + 0.5, width), first, last
+
+
+def _edge(steps: Tensor, width: Tensor) -> Tensor:
+    return torch.log(steps.clamp(min=0.25)) - torch.log((width - steps).clamp(min=0.25))
+
+
 def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     """The log-probability that ``round(width · sigmoid(z)) = steps`` for z from a logistic distribution around ``raw``.
 
     The edges of the cell are ``logit((steps ± ½) / width)``; the first and the last cell have the tails. With a < b
     for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel.
     """
-    first, last = steps <= 0, steps >= width
-    left = torch.where(
-        first, torch.ones_like(steps), steps
-    )  # any inner cell where the edge is not used
-    left = (
-        torch.log((left - 0.5).clamp(min=0.25))
-        - torch.log((width - left + 0.5).clamp(min=0.25))
-        - raw
-    )
-    right = torch.where(last, torch.zeros_like(steps), steps)
-    right = (
-        torch.log((right + 0.5).clamp(min=0.25))
-        - torch.log((width - right - 0.5).clamp(min=0.25))
-        - raw
-    )
+    left, right, first, last = cell_of(steps, width)
+    left, right = left - raw, right - raw
     zero = torch.zeros_like(raw)
     inner = first.logical_or(last).logical_not()
     overlap = torch.log(-torch.expm1(torch.where(inner, left - right, -torch.ones_like(left))))
