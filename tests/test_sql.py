@@ -140,6 +140,22 @@ def test_assumptions_are_constraints_and_rules_judge_the_other_rows() -> None:
     assert counts == [report.assumptions[0].violations, report.rules[0].violations] == [1, 1]
 
 
+def test_what_may_be_missing_is_asked_for_by_its_absence() -> None:
+    rules = mx.Rules(
+        "x: real?; y: real\nx is missing or y >= 1\nx <= y\nimplies(y > 5, x is not missing)"
+    )
+    frame = pl.DataFrame({"x": [None, 1, 2, None, 0], "y": [0, 0, 1, 6, 7]})
+    report = mx.check(rules, frame)
+    assert report.breaks is not None
+    found = mx.sql(rules, "t").constraints
+    assert [c.name for c in found] == ["y_is_there", "rule_1", "rule_2", "rule_3"]
+    with duckdb.connect() as connection:
+        connection.execute("CREATE TABLE t AS SELECT * FROM frame")
+        for k, constraint in enumerate(found[1:]):
+            rows = connection.execute(constraint.query.replace("*", "rowid")).fetchall()
+            assert [row for (row,) in rows] == report.breaks[:, k].nonzero()[0].tolist() != []
+
+
 @pytest.mark.parametrize(
     ("text", "table", "dialect", "message"),
     [
