@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 
 import pytest
 import torch
@@ -38,7 +39,7 @@ def test_predictions_are_cut_into_what_obeys(dtype: torch.dtype) -> None:
     branches = mux(raw)
     for x in (branches.best(), branches.sample()):
         assert rules.satisfied(x).all()
-    (maps,) = mux.cascade_maps
+    ((_, maps),) = mux.cascade_parts()
     x = branches.best()
     values, logits = maps.inverse(x)
     if dtype in (torch.float64, torch.float32):
@@ -118,7 +119,8 @@ def test_a_band_that_an_input_moves_is_learned_as_well_as_without_rules() -> Non
 def fresh(text: str, rows: int = 4000) -> Tensor:
     """Samples of a layer whose raw values and logits are 0."""
     mux = mx.Multiplexer(mx.Rules(text), structure="cascade").eval()
-    return mux(torch.zeros(rows, mux.in_features)).sample(torch.Generator().manual_seed(0))
+    drawn: Tensor = mux(torch.zeros(rows, mux.in_features)).sample(torch.Generator().manual_seed(0))
+    return drawn
 
 
 @pytest.mark.parametrize(
@@ -146,8 +148,6 @@ def test_shares_of_a_budget_start_alike() -> None:
 
 
 def test_saved_layers_start_where_they_did() -> None:
-    import json
-
     mux = mx.Multiplexer(mx.Rules("on: bool[20]; sum(on) <= 3"), structure="cascade").eval()
     record = json.loads(mux.get_extra_state().numpy().tobytes())
     del record["started"]
