@@ -12,6 +12,7 @@ from torch import Tensor
 
 from multiplexnet.errors import CascadeError, NestedError, ProductError
 from multiplexnet.layer.checks import refuse_lost, whole_rows
+from multiplexnet.layer.units import Units
 from multiplexnet.transforms.base import in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice
 from multiplexnet.transforms.run_time.parameters import Functions
@@ -55,6 +56,7 @@ class Choice:
         per_term: whether every term has raw values of its own.
         inner: choices that terms go on with; their outputs are among those of this block.
         offset: what ``given`` starts from, ``(K,)``: log-counts of the plain terms below; ``None``: all alike.
+        units: of its outputs, if some have one; all values that leave this object are in them.
     """
 
     maps: TermMaps
@@ -67,6 +69,7 @@ class Choice:
     per_term: bool = False
     inner: tuple[Inner, ...] = ()
     offset: Tensor | None = None
+    units: Units | None = None
 
     @property
     def size(self) -> int:
@@ -137,7 +140,7 @@ class Choice:
         raw = self.raw[..., start:stop, :] if self.per_term else self.raw
         x: Tensor = maps(raw, inputs=self.inputs, functions=self.functions, per_term=self.per_term)
         feasible = None if self.feasible is None else self.feasible[..., start:stop]
-        x = self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)
+        x = self._seen(self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible))
         if feasible is None:
             return x
         met = feasible.unsqueeze(-1)
@@ -152,7 +155,11 @@ class Choice:
         x: Tensor = self.maps(raw, index, inputs=self.inputs, functions=self.functions)
         if self.feasible is not None:  # refused already, unless a graph is being recorded
             x = x.masked_fill(~self.feasible.gather(-1, index.unsqueeze(-1)), torch.nan)
-        return self._found(x, raw, None)
+        return self._seen(self._found(x, raw, None))
+
+    def _seen(self, x: Tensor) -> Tensor:
+        """Values as they leave the layer, in their units."""
+        return x if self.units is None else self.units.outward(x)
 
     def _found(self, x: Tensor, raw: Tensor, feasible: Tensor | None) -> Tensor:
         """x, in which nothing may be NaN without a reason."""
@@ -232,6 +239,7 @@ class Branches:
         max_terms: how many combinations of terms are written out at most.
         order: where each output stands when the blocks are laid side by side, if that is known already.
         cascades: parts of the outputs that are computed one after another, after the blocks.
+        units: of all outputs, if some have one.
 
     With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
     a *term* is a combination of one term per block, the last block running fastest.
@@ -242,6 +250,7 @@ class Branches:
     max_terms: int
     order: Tensor | None = None
     cascades: tuple[CascadeChoice, ...] = ()
+    units: Units | None = None
 
     @property
     def _parts(self) -> list[Choice | CascadeChoice]:
@@ -304,7 +313,13 @@ class Branches:
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""
-        return self.ordered([part.best() for part in self._parts])
+        return self.ordered([self._seen(part, part.best()) for part in self._parts])
+
+    def _seen(self, part: Choice | CascadeChoice, x: Tensor) -> Tensor:
+        """Values of a part as they leave the layer; those of a cascade are whole numbers of their units."""
+        if self.units is None or isinstance(part, Choice):
+            return x
+        return self.units.of(part.columns).outward(x)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """The value of a term drawn from q(k), ``(*batch, D)``."""
@@ -314,9 +329,8 @@ class Branches:
     def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """The value of a term drawn from q(k), ``(*batch, D)``, and log q of what was drawn, ``(*batch,)``."""
         drawn = [part.draw(generator) for part in self._parts]
-        return self.ordered([x for x, _ in drawn]), torch.stack([log_q for _, log_q in drawn]).sum(
-            0
-        )
+        values = [self._seen(part, x) for part, (x, _) in zip(self._parts, drawn, strict=True)]
+        return self.ordered(values), torch.stack([log_q for _, log_q in drawn]).sum(0)
 
     def log_prob(self, x: Tensor) -> Tensor:
         """The exact log-probability of x, ``(*batch, D)``, if all rules are computed one output after another.
@@ -331,7 +345,8 @@ class Branches:
             raise CascadeError(
                 "probabilities of single points: part of the outputs come from terms"
             )
-        parts = [part.log_prob(x.index_select(-1, part.columns)) for part in self.cascades]
+        steps = x if self.units is None else self.units.inward(x)
+        parts = [part.log_prob(steps.index_select(-1, part.columns)) for part in self.cascades]
         return torch.stack(parts).sum(0)
 
     def at(self, indices: Sequence[Tensor]) -> Tensor:

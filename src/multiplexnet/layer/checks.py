@@ -28,7 +28,7 @@ from multiplexnet.errors import (
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
-from multiplexnet.language.text import formula_text, number_text
+from multiplexnet.language.text import formula_text, value_text
 from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.verdicts.satisfaction import verdict
 
@@ -114,7 +114,9 @@ def refuse_uncovered(compiled: Compiled, deadline: Deadline = NEVER) -> None:
 
     found = uncovered_input(compiled, deadline=deadline)
     if found is not None:
-        point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
+        point = ", ".join(
+            f"{variable.name} = {value_text(variable, value)}" for variable, value in found
+        )
         raise InputError(
             f"for {point} no output obeys the rules: declare narrower ranges, as in `limit: input[0, 100]`, "
             "or relax the rules"
@@ -169,8 +171,8 @@ def _ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:
 
 def _range(variable: Variable) -> str:
     lower, upper = _ends(variable)
-    low = "-inf" if lower is None else number_text(lower)
-    high = "inf" if upper is None else number_text(upper)
+    low = "-inf" if lower is None else value_text(variable, lower)
+    high = "inf" if upper is None else value_text(variable, upper)
     return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
 
 

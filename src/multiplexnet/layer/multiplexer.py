@@ -40,6 +40,7 @@ from multiplexnet.errors import (
     NestedError,
     RecordError,
     ShapeError,
+    TermBudgetExceeded,
 )
 from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
 from multiplexnet.exact.formats import FORMATS
@@ -67,6 +68,7 @@ from multiplexnet.layer.checks import (
 )
 from multiplexnet.layer.inputs import Side, input_tensor, sides
 from multiplexnet.layer.issue import BuiltBlock, issued
+from multiplexnet.layer.units import Units, unit_table
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import DTYPES, in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice
@@ -74,6 +76,7 @@ from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
+from multiplexnet.verdicts.units import refuse_indistinct
 
 __all__ = ["Multiplexer"]
 
@@ -160,6 +163,7 @@ class Multiplexer(Derived):
     """
 
     order: Tensor
+    unit_table: Tensor | None
     _certificate: Certificate | None
     _counted = False
     """Whether logits of 0 mean that all plain terms are alike; layers of version 0.1.0 did not know this."""
@@ -187,6 +191,9 @@ class Multiplexer(Derived):
         if cover is not None or per_term:  # both speak of terms
             structure = "terms"
         form = FORMATS[_name(_checked_dtype(dtype or torch.get_default_dtype()))]
+        for variable in rules.specification.variables:
+            if variable.unit.kind != "int":
+                refuse_indistinct(variable, form.name)
         with Deadline(seconds, progress) as deadline:
             try:
                 plan = planned(
@@ -201,9 +208,14 @@ class Multiplexer(Derived):
                 refuse_contradiction(rules.specification, deadline)
                 raise
             written = Rules.from_specification(plan.terms) if plan.cascades else rules
-            compiled = written.compiled_before(
-                deadline, max_terms=max_terms, cover=cover, nested=True
-            )
+            try:
+                compiled = written.compiled_before(
+                    deadline, max_terms=max_terms, cover=cover, nested=True
+                )
+            except TermBudgetExceeded:
+                for variable in rules.outputs:
+                    refuse_indistinct(variable, form.name)
+                raise
             if plan.cascades:
                 compiled = replace(
                     compiled, outputs=rules.outputs, specification=rules.specification
@@ -294,6 +306,7 @@ class Multiplexer(Derived):
         _checked_dtype(dtype)
         outer = _joined([block for block in compiled.blocks if block.outputs])
         blocks = _with_inner(outer)
+        units = unit_table(compiled.outputs, dtype)
         made = self._made(blocks, dtype, deadline)
         maps = self._tables(made, compiled, dtype, deadline)
         about_inputs = blocks_about_inputs(compiled)
@@ -343,6 +356,7 @@ class Multiplexer(Derived):
                 **{f"columns_{b}": own for b, own in enumerate(columns)},
                 **self._places(columns),
                 **self._offsets(blocks, dtype),
+                "unit_table": units,
             }
         )
         self._about_inputs, self._seal = about_inputs, fingerprint(self)
@@ -473,7 +487,11 @@ class Multiplexer(Derived):
                 steps[column] = max(step, steps.get(column, Fraction(0)))
         for columns, cascade in self.cascade_parts():
             steps |= zip(columns.tolist(), cascade.cascade.spacing, strict=False)
-        return {v.name: steps[j] for j, v in enumerate(self.compiled.outputs) if steps.get(j)}
+        return {
+            v.name: steps[j] * v.unit.size
+            for j, v in enumerate(self.compiled.outputs)
+            if steps.get(j)
+        }
 
     @property
     def out_features(self) -> int:
@@ -559,7 +577,7 @@ class Multiplexer(Derived):
             if lost is not None:
                 choices = self._linked([node.without(lost) for node in nodes])
         cascades = tuple(self._cascaded(values, logits, given))
-        return Branches(choices, batch, self.max_terms, self.order, cascades)
+        return Branches(choices, batch, self.max_terms, self.order, cascades, self.units)
 
     def _cascaded(
         self, values: Tensor, logits: Tensor, inputs: Tensor | None
@@ -595,8 +613,18 @@ class Multiplexer(Derived):
             if mine is not None and offset is not None:
                 mine = mine + offset
             feasible = None if inputs is None else maps.feasible(inputs, functions=functions)
+            units = None if self.units is None else self.units.of(columns)
             yield Choice(
-                maps, own, mine, columns, feasible, inputs, functions, self.per_term, offset=offset
+                maps,
+                own,
+                mine,
+                columns,
+                feasible,
+                inputs,
+                functions,
+                self.per_term,
+                offset=offset,
+                units=units,
             )
 
     def _linked(self, nodes: list[Choice]) -> tuple[Choice, ...]:
@@ -616,6 +644,11 @@ class Multiplexer(Derived):
             return done[b]
 
         return tuple(linked(b) for b in range(len(self._blocks)))
+
+    @property
+    def units(self) -> Units | None:
+        """The units of outputs that are counted in something else than ones, if there are any."""
+        return None if self.unit_table is None else Units(self.unit_table)
 
     @property
     def is_nested(self) -> bool:
@@ -727,7 +760,7 @@ class Multiplexer(Derived):
             >>> bool((mux(torch.randn(1, 2).bfloat16(), **given).best().sum(-1) == given["u"]).all())
             True
         """
-        names = [variable.name.partition("[")[0] for variable in self.compiled.inputs]
+        names = [variable.place[0] for variable in self.compiled.inputs]
         units: dict[str, float] = {}
         for cascade in self.cascades:
             for place, unit in cascade.input_units.items():

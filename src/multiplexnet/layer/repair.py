@@ -82,10 +82,20 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
         value = flat.clone()
         if bool(broken.any()):
             rows = flat[broken]
-            value[broken] = _moved(mux, rows, None if known is None else known[broken])
+            moved = _moved(mux, _steps(mux, rows), None if known is None else known[broken])
+            value[broken] = _seen(mux, moved)
             refuse_unmoved(value.reshape(x0.shape), mux.dtype)
     result: Tensor = _Moved.apply(value.reshape(x0.shape), x0)  # type: ignore[no-untyped-call]
     return result
+
+
+def _steps(mux: Multiplexer, rows: Tensor) -> Tensor:
+    """Rows in whole numbers of the units; what stands for none of them stays in between."""
+    return rows if mux.units is None else mux.units.inward(rows)
+
+
+def _seen(mux: Multiplexer, rows: Tensor) -> Tensor:
+    return rows if mux.units is None else mux.units.outward(rows)
 
 
 def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
@@ -115,7 +125,7 @@ def _obeys(mux: Multiplexer, block: Block, rows: Tensor, inputs: Tensor | None) 
     given = (
         {} if inputs is None else {v.name: inputs[:, i] for i, v in enumerate(mux.compiled.inputs)}
     )
-    return verdict(part, rows, given, mux.functions or None)
+    return verdict(part, _seen(mux, rows), given, mux.functions or None)
 
 
 def _nearest(mux: Multiplexer, maps: TermMaps, own: Tensor, inputs: Tensor | None) -> Tensor:

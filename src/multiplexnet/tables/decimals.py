@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from multiplexnet.language.formula import Bool, Category, Variable
 from multiplexnet.verdicts.columns import Column, expanded, widened
+from multiplexnet.verdicts.units import has_unit, steps_of
 
 __all__ = ["BadCell", "column"]
 
@@ -47,7 +48,52 @@ def column(variable: Variable, cells: pl.Series) -> Column:
         return _labels(cells, variable.domain.labels)
     if isinstance(variable.domain, Bool):
         return _truth_values(cells)
+    if variable.unit.kind in ("date", "datetime"):
+        return _moments(cells, variable.unit.kind)
+    if has_unit(variable):
+        return _steps(cells, variable)
     return _numbers(cells)
+
+
+def _steps(cells: pl.Series, variable: Variable) -> Column:
+    """Whole numbers of a unit: floats stand for the decimal that they are nearest to, texts for what they say."""
+    if cells.dtype in (pl.Float32, pl.Float64):
+        values = _floats(widened(cells.to_numpy()))
+        name = "float32" if cells.dtype == pl.Float32 else "float64"
+        return Column.floats(steps_of(values.parts[0], variable, name))
+    return _numbers(cells).times(1 / variable.unit.size)
+
+
+def _moments(cells: pl.Series, kind: str) -> Column:
+    """Days or seconds since 1970 began, of dates, of texts like 2024-08-03, or given as such numbers."""
+    if cells.dtype == pl.String:
+        cells = _read_moments(cells, kind)
+    if cells.dtype == pl.Date and kind == "datetime":
+        cells = cells.cast(pl.Datetime("us"))
+    if isinstance(cells.dtype, pl.Datetime):
+        micros = Column.integers(cells.dt.epoch("us").to_numpy())
+        return micros.times(Fraction(1, 10**6 * (86_400 if kind == "date" else 1)))
+    if cells.dtype == pl.Date:
+        return Column.integers(cells.dt.epoch("d").cast(pl.Int64).to_numpy())
+    return _numbers(cells)
+
+
+def _read_moments(cells: pl.Series, kind: str) -> pl.Series:
+    text = cells.str.strip_chars()
+    if kind == "date":
+        read = text.str.to_date("%Y-%m-%d", strict=False)
+        example = "2024-08-03"
+    else:
+        whole = text.str.replace("T", " ", literal=True)
+        shapes = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+        read, *others = (whole.str.to_datetime(shape, strict=False) for shape in shapes)
+        for other in others:
+            read = read.fill_null(other)
+        example = "2024-08-03 14:30"
+    if read.null_count():
+        row = read.is_null().arg_max() or 0
+        raise BadCell(row, f"{text[row]!r} is no {kind} such as {example}")
+    return read
 
 
 def _labels(cells: pl.Series, labels: tuple[str, ...]) -> Column:

@@ -128,6 +128,11 @@ class Column:
         """The column at these rows; what was odd is dropped (its owner decides those rows)."""
         return Column(tuple(part[rows] for part in self.parts), self.unit)
 
+    def times(self, factor: Fraction) -> Column:
+        """The column times a positive factor."""
+        odd = {row: number * factor for row, number in self.odd.items()}
+        return Column(self.parts, self.unit * factor, odd)
+
     def exact(self, row: int) -> Fraction:
         if row in self.odd:
             return self.odd[row]
