@@ -312,6 +312,10 @@ class DomainError(MultiplexError, ValueError):
     """Rules whose outputs have another kind of domain than is asked for."""
 
 
+class SourceError(MultiplexError, ValueError):
+    """Arrays, a schema or a table that rules cannot be made from: what was found, where, what to give instead."""
+
+
 class TableError(MultiplexError, ValueError):
     """A table that cannot be checked against the rules: what is wrong with it and where."""
 

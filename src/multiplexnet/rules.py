@@ -181,6 +181,36 @@ class Rules:
         return cls.from_specification(from_ordering(text))
 
     @classmethod
+    def from_arrays(
+        cls, A: Any = None, b: Any = None, *, C: Any = None, d: Any = None, names: Any = None
+    ) -> Rules:
+        """Rules ``A x <= b`` and ``C x == d``, one rule a row, for matrices with thousands of entries.
+
+        Args:
+            A: inequalities, shape (M, D): numpy, ``scipy.sparse``, torch or nested lists. A float stands for the
+                decimal that Python prints for it, as it does in a text; fractions and decimals are exact.
+            b: their right sides, shape (M,); a row with an infinite one says nothing and is left out.
+            C: equalities, shape (E, D).
+            d: their right sides, shape (E,).
+            names: the names of the D outputs, or one name for a vector of them (default: ``x``).
+
+        Raises:
+            SourceError: shapes that do not fit, numbers that are not finite, names that no rule could say.
+
+        Example:
+            >>> import numpy as np
+            >>> rules = Rules.from_arrays(np.array([[1.0, -0.5]]), [2], C=[[1, 1]], d=[3], names=["a", "b"])
+            >>> print(rules)
+            a: real
+            b: real
+            a - 0.5*b <= 2
+            a + b == 3
+        """
+        from multiplexnet.readers.arrays import from_arrays
+
+        return cls.from_specification(from_arrays(A, b, C, d, names))
+
+    @classmethod
     def load(cls, path: str | Path) -> Rules:
         """Rules from a file: ``.rules`` (text), ``.smt2`` (SMT-LIB), ``.txt`` (``ordering …`` or text).
 
@@ -299,6 +329,24 @@ class Rules:
         from multiplexnet.verdicts.satisfaction import violations
 
         return violations(self._specification, x, self.scalar_inputs(inputs), functions)
+
+    def allowed(self, **inputs: Any) -> NDArray[np.bool_]:
+        """Whether the inputs of each row lie in their declared ranges and keep the assumptions, exactly.
+
+        :meth:`satisfied` and :meth:`violation` judge the rules alone. A row that is not allowed is none of their
+        business: a layer refuses it, and a table's report counts it as a broken assumption, not as a broken rule.
+
+        Args:
+            inputs: for every input its values, of shape (*batch) or a number.
+
+        Example:
+            >>> rules = Rules("low: input; high: input; x: real; assume low <= high; low <= x <= high")
+            >>> rules.allowed(low=[0, 2], high=[1, 1])
+            array([ True, False])
+        """
+        from multiplexnet.verdicts.satisfaction import allowed
+
+        return allowed(self._specification, self.scalar_inputs(inputs))
 
     def scalar_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs by the names of their scalars: a vector ``u`` of shape (*batch, n) becomes ``u[0]`` … ``u[n-1]``.

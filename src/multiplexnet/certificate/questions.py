@@ -112,6 +112,10 @@ class Writer:
         for bound in (bound for variable in variables for bound in self.domain(variable)):
             self._solver.assertFormula(bound)
 
+    def take(self, formula: Formula) -> None:
+        """From now on this formula holds in every question."""
+        self._solver.assertFormula(self.formula(formula))
+
     # --- writing ----------------------------------------------------------------------------------------------------
 
     def constant(self, variable: Variable) -> Any:

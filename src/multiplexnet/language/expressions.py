@@ -224,6 +224,8 @@ class ExpressionReader:
             return self._scope[name]
         if name in self.names.values:
             return self.names.values[name]
+        if name == "assume":
+            raise Refusal("`assume` stands before what inputs keep to, as in `assume low <= high`")
         if name in FUNCTIONS or name in self.names.functions:
             raise Refusal(f"`{name}` is a function: call it, as in `{name}(…)`")
         refuse_no_number(name)
@@ -422,8 +424,8 @@ class ExpressionReader:
             return value
         if len(indices) < _indices(node) and not isinstance(meant(value), Vector):
             raise Refusal(
-                f"{_indices(node)} indices for `{_short(self.statement.written(node.value))}`, which is a vector: "
-                "write one, as in `x[0]`"
+                f"{_indices(node)} indices for `{_short(self.statement.written(node.value))}`, which has fewer: "
+                "write one for a vector, as in `x[0]`, and two for a matrix, as in `w[1, 2]`"
             )
         elements = self._to(vector, value, node.value)
         index, *rest = indices
@@ -556,7 +558,7 @@ class ExpressionReader:
             raise Refusal(f"`{name}` with {given}: give at least one, as in `f(x)`")
         if count != arity:
             raise Refusal(f"`{name}` with {given}: give {arity} as before")
-        return tuple(self._as(amount, argument) for argument in node.args)
+        return tuple(self._as(_computed, argument) for argument in node.args)
 
 
 def _chain(node: ast.expr) -> list[tuple[ast.expr, int]]:
@@ -582,6 +584,18 @@ def _members(value: Value, collection: Value, *, negated: bool) -> Value:
         return Vector(tuple(_members(v, collection, negated=negated) for v in own.elements))
     formula = membership(value, collection)
     return Truth(negation(formula) if negated else formula)
+
+
+def _computed(value: Value) -> Linear:
+    """An argument of an opaque function: what a layer computes as the verdict does, bit for bit."""
+    linear = amount(value)
+    for symbol in (symbol for symbol, _ in linear.summands):
+        size = symbol.unit.size if isinstance(symbol, Variable) else Fraction(1)
+        if size.denominator & (size.denominator - 1):
+            raise Refusal(
+                "a function of a number that floats only come near to: declare it as `real`, or as an `int` of cents"
+            )
+    return linear
 
 
 def _indices(node: ast.Subscript) -> int:

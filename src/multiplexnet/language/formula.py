@@ -164,14 +164,15 @@ class Variable:
         name: as the user writes it, ``"x"`` or ``"x[0]"``.
         index: position among all declared variables; fixes every canonical order.
         domain: where its values lie.
-        role: ``"output"`` (computed by the network) or ``"input"`` (known at run time).
+        role: ``"output"`` (computed by the network), ``"input"`` (known at run time) or ``"missing"``: computed too,
+            and true where the output that it is named after has no value (:mod:`multiplexnet.language.missing`).
         whole: whether the name belongs to no vector, even if it looks like that of an element.
     """
 
     name: str
     index: int
     domain: Domain = Real()
-    role: Literal["output", "input"] = "output"
+    role: Literal["output", "input", "missing"] = "output"
     whole: bool = False
 
     @cached_property
@@ -206,6 +207,10 @@ class Variable:
     @property
     def is_input(self) -> bool:
         return self.role == "input"
+
+    @property
+    def is_flag(self) -> bool:
+        return self.role == "missing"
 
 
 # --- linear expressions ---------------------------------------------------------------------------------------------
@@ -328,9 +333,15 @@ def coprime(linear: Linear) -> Linear:
     if linear.is_constant:
         return linear
     unit = lcm(*(c.denominator for _, c in linear.summands))
-    divisor = gcd(*(int(c * unit) for _, c in linear.summands))
-    factor = Fraction(unit, divisor)
-    return linear if factor == 1 else linear * factor
+    whole = [c.numerator * (unit // c.denominator) for _, c in linear.summands]
+    divisor = gcd(*whole)
+    if unit == divisor:
+        return linear
+    summands = tuple(
+        (symbol, Fraction(c // divisor))
+        for (symbol, _), c in zip(linear.summands, whole, strict=True)
+    )
+    return Linear(summands, linear.constant * Fraction(unit, divisor))
 
 
 def maximum(arguments: Iterable[Linear]) -> Linear:
@@ -541,6 +552,10 @@ def symbols(formula: Node) -> Iterator[Symbol]:
 
 def variables(formula: Node) -> list[Variable]:
     """The variables of the formula in declared order."""
+    if isinstance(formula, Atom):
+        own = [s for s, _ in formula.linear.summands if isinstance(s, Variable)]
+        if len(own) == len(formula.linear.summands):  # which stand in that order
+            return own
     found = [symbol for symbol in symbols(formula) if isinstance(symbol, Variable)]
     return sorted(found, key=lambda variable: variable.index)
 
@@ -622,19 +637,33 @@ class Rule:
 
 @dataclass(frozen=True)
 class Specification:
-    """Everything that was written: declared variables in order, opaque functions, rules.
+    """Everything that was written: declared variables in order, opaque functions, rules, assumptions.
 
-    ``domain`` of a discrete output is part of the meaning: rules hold for values in their domain only.
+    ``domain`` of a discrete output is part of the meaning: rules hold for values in their domain only. ``assumptions``
+    say what inputs keep to, besides their ranges: rules are judged for such inputs only.
     """
 
     variables: tuple[Variable, ...]
     rules: tuple[Rule, ...]
     functions: tuple[str, ...] = ()
     text: str = field(default="", compare=False)
+    assumptions: tuple[Rule, ...] = ()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
+        """What is computed: the columns, and then the flags of those that may be missing."""
         return tuple(v for v in self.variables if not v.is_input)
+
+    @property
+    def columns(self) -> tuple[Variable, ...]:
+        """The outputs that were declared: the columns of a tensor of values."""
+        return tuple(v for v in self.variables if v.role == "output")
+
+    @cached_property
+    def flags(self) -> dict[Variable, Variable]:
+        """For every output that may be missing the flag that says so."""
+        named = {v.name: v for v in self.variables if not v.is_flag}
+        return {named[v.name.removesuffix(" is missing")]: v for v in self.variables if v.is_flag}
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
@@ -644,3 +673,8 @@ class Specification:
     def formula(self) -> Formula:
         """The conjunction of all rules."""
         return conjunction(rule.formula for rule in self.rules)
+
+    @cached_property
+    def assumed(self) -> Formula:
+        """The conjunction of all assumptions."""
+        return conjunction(rule.formula for rule in self.assumptions)

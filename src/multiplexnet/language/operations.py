@@ -63,7 +63,7 @@ LONGEST_RANGE = 100_000
 LONGEST_REMAINDER = 4096
 TYPES = ("real", "int", "bool", "input", "function")
 _FIRST = ("implies", "iff", "xor", "all", "any", "sum", "min", "max", "abs", "len", "range")
-WORDS = frozenset([*TYPES, *_FIRST])
+WORDS = frozenset([*TYPES, *_FIRST, "assume"])
 """What no name may be, unless it is quoted. Types and functions that came later leave their names to old rules."""
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import ast
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -22,6 +22,8 @@ __all__ = ["Statement", "source_of", "statements"]
 LONGEST_SHOWN = 300  # a longer line is not repeated in a message
 
 _TOKEN = re.compile(rf"{STRING}|\#[^\n]*|[()\[\]{{}};\n]|\\\n", re.DOTALL)
+
+_ASSUME = re.compile(r"assume\b[ \t]*(?=\S)(?![:=<>!+*/%,.)\]]|(?:and|or|in|is|if|else)\b)")
 
 _OPENING = frozenset("([{")
 _CLOSING = frozenset(")]}")
@@ -62,6 +64,14 @@ class Statement:
     line: int
     column: int
     source: Sequence[str]
+
+    @property
+    def assumed(self) -> Statement | None:
+        """What stands behind the word ``assume``, if this is an assumption."""
+        found = _ASSUME.match(self.text)
+        if found is None:
+            return None
+        return replace(self, text=self.text[found.end() :], column=self.column + found.end())
 
     def tree(self) -> ast.stmt:
         """Its syntax tree, made anew at each call: to keep 100,000 of them costs more than to make them twice."""

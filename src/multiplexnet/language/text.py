@@ -41,6 +41,7 @@ from multiplexnet.language.spelling import name_text
 
 __all__ = [
     "declaration_text",
+    "domain_text",
     "formula_text",
     "linear_text",
     "number_text",
@@ -460,8 +461,18 @@ def declaration_text(specification: Specification) -> str:
     return "\n".join([*lines, *functions])
 
 
+def domain_text(variable: Variable) -> str:
+    """What the variable is declared as.
+
+    Example:
+        >>> domain_text(Variable("x[0]", 0, Int(1, 6)))
+        'int[1, 6]'
+    """
+    return _type_text([replace(variable, name="")])
+
+
 def specification_text(specification: Specification) -> str:
-    """Declarations and rules as a text that can be read again, one rule a line.
+    """Declarations, assumptions and rules as a text that can be read again, one a line.
 
     Example:
         >>> from multiplexnet.language.parse import parse
@@ -470,8 +481,9 @@ def specification_text(specification: Specification) -> str:
         b: real
         a <= 0 or 0.5*a <= b
     """
+    assumed = [f"assume {formula_text(rule.formula)}" for rule in specification.assumptions]
     rules = [formula_text(rule.formula) for rule in specification.rules]
-    return "\n".join([*filter(None, [declaration_text(specification)]), *rules])
+    return "\n".join([*filter(None, [declaration_text(specification)]), *assumed, *rules])
 
 
 def _declared(variable: Variable) -> tuple[str, bool]:

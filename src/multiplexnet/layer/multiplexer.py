@@ -34,6 +34,7 @@ from multiplexnet.compiler.record import (
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import (
     CascadeError,
+    DomainError,
     DtypeError,
     GridError,
     InputError,
@@ -49,6 +50,7 @@ from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Atom, Specification, Variable
+from multiplexnet.layer.assumptions import Assumptions
 from multiplexnet.layer.branches import Branches, Choice, Inner
 from multiplexnet.layer.checks import (
     blocks_about_inputs,
@@ -66,7 +68,7 @@ from multiplexnet.layer.checks import (
     refuse_without_memory,
     without_tables,
 )
-from multiplexnet.layer.inputs import Side, input_tensor, sides
+from multiplexnet.layer.inputs import given_inputs, input_tensor
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.layer.units import Units, unit_table
 from multiplexnet.rules import Rules
@@ -316,9 +318,7 @@ class Multiplexer(Derived):
         self.compiled = compiled
         self.dtype = dtype
         self._certificate = None
-        self._sides: dict[Variable, Side] = sides(
-            [*blocks, *about_inputs], compiled.inputs, cascades
-        )
+        self._given_inputs = given_inputs([*blocks, *about_inputs], compiled.inputs, cascades)
         self.moved = {
             row: distance
             for own in made
@@ -359,6 +359,7 @@ class Multiplexer(Derived):
                 "unit_table": units,
             }
         )
+        self._assumptions = Assumptions.of(self.rules.specification)
         self._about_inputs, self._seal = about_inputs, fingerprint(self)
         return made
 
@@ -439,8 +440,6 @@ class Multiplexer(Derived):
         Raises:
             RecordError: the tables in memory are not those that the terms give.
         """
-        if self.cascades:
-            raise CascadeError("certificates in this form")
         refuse_without_memory(self.device)
         if self._certificate is None or fingerprint(self) != self._seal:
             twin = Multiplexer.__new__(Multiplexer)
@@ -453,10 +452,21 @@ class Multiplexer(Derived):
                 self._equality,
             )
             with torch.device("cpu"):
-                made = twin._start(self.rules, self.compiled, *options, counted=self._counted)
+                made = twin._start(
+                    self.rules,
+                    self.compiled,
+                    *options,
+                    counted=self._counted,
+                    cascades=self.cascades,
+                )
             refuse_changed(contents(self), contents(twin))
             self._certificate = issued(
-                self.rules.specification, self.compiled, made, self.dtype, self._equality
+                self.rules.specification,
+                self.compiled,
+                made,
+                self._cascade_maps,
+                self.dtype,
+                self._equality,
             )
         return self._certificate
 
@@ -585,12 +595,15 @@ class Multiplexer(Derived):
         """The parts that are computed one output after another; their logits come last."""
         logit = sum(self._logits)
         for columns, maps in self.cascade_parts():
-            own = values.index_select(-1, columns)
+            alone = not self._sizes and len(self.cascade_maps) == 1
+            own = values if alone else values.index_select(-1, columns)
             mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
             logit += maps.in_logits
-            if inputs is not None and maps.cascade.known:
-                refuse_stuck(maps.refused(inputs), maps.cascade, self.compiled.inputs, self.dtype)
-            yield CascadeChoice(maps, own, mine, columns, inputs)
+            known = maps.known(inputs)
+            if known:
+                refused = maps.refused(known).reshape(values.shape[:-1])
+                refuse_stuck(refused, maps.cascade, self.compiled.inputs, self.dtype)
+            yield CascadeChoice(maps, own, mine, columns, inputs, known)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
         value = 0
@@ -665,9 +678,20 @@ class Multiplexer(Derived):
         return {**self._functions, **dict(self.modules_of_functions.items())}
 
     def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
-        """Every block that has outputs, with the maps of its terms, if there is nothing but terms."""
+        """Every block that has outputs, with the maps of its terms, if there is nothing but terms.
+
+        Raises:
+            CascadeError: some outputs come from a cascade.
+            DomainError: some outputs have a unit, which the maps do not know.
+        """
         if self.cascades:
             raise CascadeError("maps of all terms")
+        if self.units is not None:
+            names = ", ".join(v.name for v in self.compiled.outputs if v.unit.size != 1)
+            raise DomainError(
+                f"{names}: maps and densities of single terms are not there for outputs with a unit; declare them as "
+                "`int`, or use a cascade's branches.log_prob"
+            )
         return self.term_parts()
 
     def term_parts(self) -> Iterator[tuple[Block, TermMaps]]:
@@ -778,9 +802,9 @@ class Multiplexer(Derived):
             return None
         like = torch.empty(0, dtype=self.dtype, device=self.device).expand(*batch, 0)
         columns = [
-            input_tensor(v, scalars[v.name], like, self._sides[v]) for v in self.compiled.inputs
+            input_tensor(own, scalars[own.variable.name], like) for own in self._given_inputs
         ]
-        return self._obeying(torch.stack(columns, -1))
+        return self._obeying(self._assumptions.kept(torch.stack(columns, -1), scalars))
 
     def _obeying(self, inputs: Tensor) -> Tensor:
         """The inputs, NaN where they break a rule about inputs alone and that could not be raised."""

@@ -133,6 +133,23 @@ class Column:
         odd = {row: number * factor for row, number in self.odd.items()}
         return Column(self.parts, self.unit * factor, odd)
 
+    def at(self, rows: NDArray[np.intp]) -> Column:
+        """The column at these rows, with the numbers of odd ones."""
+        odd = {k: self.odd[row] for k, row in enumerate(rows.tolist()) if row in self.odd}
+        return Column(tuple(part[rows] for part in self.parts), self.unit, odd)
+
+    def with_number(self, number: Fraction, rows: NDArray[np.intp]) -> Column:
+        """The column with one and the same number in these rows."""
+        changed = dict(self.odd)
+        parts = tuple(part.copy() for part in self.parts)
+        for part in parts:
+            part[rows] = 0.0
+        for row in rows.tolist():
+            changed.pop(row, None)
+        if number:
+            changed |= dict.fromkeys(rows.tolist(), number)
+        return Column(parts, self.unit, changed)
+
     def exact(self, row: int) -> Fraction:
         if row in self.odd:
             return self.odd[row]

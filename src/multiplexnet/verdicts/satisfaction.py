@@ -28,7 +28,7 @@ from multiplexnet.verdicts.units import has_unit, steps_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["satisfied", "verdict", "violation", "violations"]
+__all__ = ["allowed", "satisfied", "verdict", "violation", "violations"]
 
 Values = TypeVar("Values", "Tensor", NDArray[Any])
 
@@ -125,7 +125,8 @@ def verdict(
         x: outputs, shape ``(*batch, D)``: a floating tensor or array, read as exact numbers.
         inputs: a value for each input: a number (of Python or numpy, a Fraction, a Decimal), or a tensor, array or
             list of numbers that broadcasts to ``(*batch,)``; all of them are read as exact. An input that has a unit
-            comes in whole numbers of it. Declared ranges of inputs are not judged here.
+            comes in whole numbers of it. Declared ranges of inputs and assumptions are not judged here, but by
+            :func:`allowed`.
         functions: a callable for each opaque function; it gets tensors (arrays) of x's dtype and shape ``(*batch,)``.
 
     Returns:
@@ -149,6 +150,35 @@ def verdict(
     for here, rows, finite in given.chunks():
         result[here] = _obeying(specification, rows) & finite
     return cast(Values, given.like_x(result.reshape(given.batch)))
+
+
+def allowed(
+    specification: Specification, inputs: Mapping[str, Any], batch: tuple[int, ...] | None = None
+) -> Bools:
+    """Whether the inputs of each row lie in their declared ranges and keep the assumptions, exactly.
+
+    Args:
+        specification: the rules.
+        inputs: as for :func:`verdict`.
+        batch: the shape of the answer; by default the one to which all inputs broadcast.
+
+    Example:
+        >>> from multiplexnet.language.parse import parse
+        >>> rules = parse("low: input; high: input; x: real; assume low <= high; low <= x <= high")
+        >>> allowed(rules, {"low": np.array([0.0, 2.0]), "high": 1})
+        array([ True, False])
+    """
+    if batch is None:
+        shapes = (_input(value, name).shape for name, value in inputs.items())
+        batch = np.broadcast_shapes(*shapes)
+    columns = _input_columns(specification.inputs, inputs, batch)
+    length = int(np.prod(batch, dtype=np.int64))
+    result = np.ones(length, dtype=np.bool_)
+    for here, rows, finite in _chunks(columns, None, length):
+        result[here] = finite & truth(specification.assumed, rows)
+        for variable in specification.inputs:
+            result[here] &= in_domain(variable, rows, ranges=True)
+    return result.reshape(batch)
 
 
 def violations(

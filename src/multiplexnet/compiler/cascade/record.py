@@ -89,6 +89,8 @@ class _Reader:
             or not 0 <= hidden <= len(list_from(record["spacing"]))
         ):
             raise ValueError("the outputs of a cascade are not different outputs")
+        if outputs != sorted(outputs, key=lambda v: v.index):
+            raise ValueError("the outputs of a cascade are not in declared order")
         first = len(self._variables)
         everything = (
             *outputs,

@@ -10,7 +10,12 @@ from typing import Any
 
 import z3
 
-from multiplexnet.compiler.compile import compile_rules, input_ranges
+from multiplexnet.compiler.compile import (
+    compile_rules,
+    contradiction,
+    input_facts,
+    input_ranges,
+)
 from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
@@ -34,7 +39,7 @@ from multiplexnet.language.formula import (
     conjuncts,
     disjunction,
 )
-from multiplexnet.smt.questions import domain_z3, input_range_z3, to_z3, unsat_core
+from multiplexnet.smt.questions import domain_z3, input_range_z3, to_z3
 from multiplexnet.smt.search import Sandbox, decided
 
 __all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_input"]
@@ -86,7 +91,7 @@ class Explanation:
         implied: rules that follow from the others (each on its own: dropping two at once may change the meaning).
         fixed: outputs that can take one value only.
         ranges: the exact range of every output.
-        uncovered_input: an input in its declared range for which no output obeys.
+        uncovered_input: an input that ranges and assumptions allow for which no output obeys.
         shapes: for every term of every block its shape.
         seconds: the time it took.
     """
@@ -138,10 +143,8 @@ def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explana
         compiled = compile_rules(specification, max_terms=max_terms, deadline=deadline)
         return replace(found, compiled=compiled)
     except ContradictionError as error:
-        formulas = [rule.formula for rule in specification.rules]
-        core = unsat_core(formulas, specification.variables, deadline=deadline)
-        contradiction = tuple(specification.rules[i] for i in core)
-        return replace(found, problem=str(error), contradiction=contradiction)
+        core = contradiction(specification, deadline)
+        return replace(found, problem=str(error), contradiction=core)
     except TermBudgetExceeded as error:
         return replace(found, problem=str(error))
 
@@ -184,6 +187,7 @@ def _superfluous(
     solver = z3.SimpleSolver(ctx=context)
     solver.add(*domain_z3(specification.variables, context=context))
     solver.add(*input_range_z3(specification.variables, context=context))
+    solver.add(to_z3(specification.assumed, context=context))
     positions = range(len(specification.rules))
     said = [z3.Bool(f"said{i}", context) for i in positions]
     broken = [z3.Bool(f"broken{i}", context) for i in positions]
@@ -208,7 +212,7 @@ def _superfluous(
 def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ...]:
     """The exact range of every output; a part that shares no output with it cannot matter and is left out."""
     deadline.begin(RANGES)
-    known = input_ranges(specification.inputs)
+    known = input_facts(specification)
     found: dict[Variable, Range] = {}
     parts = conjuncts(normal_form(specification.formula))
     for component in components(parts, specification.outputs):
@@ -230,7 +234,7 @@ def _category_range(
     output: Variable,
     domain: Category,
     component: Component,
-    known: Sequence[Atom],
+    known: Sequence[Formula],
 ) -> Range:
     """The labels that a category can take."""
     solver = sandbox.solver(*map(sandbox.formula, (*known, *component.conjuncts)))
@@ -244,7 +248,7 @@ def _category_range(
 
 
 def _supremum(
-    sandbox: Sandbox, output: Variable, sign: int, component: Component, known: Sequence[Atom]
+    sandbox: Sandbox, output: Variable, sign: int, component: Component, known: Sequence[Formula]
 ) -> tuple[Fraction | None, bool]:
     """The least upper bound of ``sign · output`` and whether it is attained."""
     optimiser = z3.Optimize(ctx=sandbox.context)
@@ -271,7 +275,7 @@ def _fraction(value: Any) -> Fraction:
 def uncovered_input(
     compiled: Compiled, *, deadline: Deadline = NEVER
 ) -> tuple[tuple[Variable, Fraction], ...] | None:
-    """An input in its declared range for which no output obeys the rules, or ``None`` if there is none.
+    """An input that ranges and assumptions allow for which no output obeys the rules, or ``None`` if there is none.
 
     It is a question about compiled rules: explanations tell the answer, and a layer refuses such rules because of it.
 
@@ -279,7 +283,8 @@ def uncovered_input(
     counts as free: what it will be is not known here.
     """
     deadline.begin(INPUTS)
-    known = input_ranges(compiled.inputs)
+    written = compiled.specification
+    known = input_ranges(compiled.inputs) if written is None else input_facts(written)
     for block in compiled.blocks:
         deadline.step()
         formula = _without_discrete(block, {})

@@ -21,6 +21,7 @@ __all__ = [
     "explanation_text",
     "findings",
     "interval_text",
+    "premises",
     "readable_number",
     "summary",
     "term_text",
@@ -69,9 +70,16 @@ def summary(specification: Specification) -> str:
     counts = [
         (len(specification.outputs), "output"),
         (len(specification.inputs), "input"),
+        (len(specification.assumptions), "assumption"),
         (len(specification.rules), "rule"),
     ]
     return ", ".join(counted(count, noun) for count, noun in counts if count)
+
+
+def premises(specification: Specification) -> list[str]:
+    """The declarations, and what is assumed of inputs, a line each."""
+    assumed = [f"assume {rule.text}" for rule in specification.assumptions]
+    return [*declaration_text(specification).splitlines(), *assumed]
 
 
 def term_text(term: Term) -> str:
@@ -194,7 +202,7 @@ def explanation_text(explanation: Explanation) -> str:
     """
     specification = explanation.specification
     lines = [summary(specification)]
-    lines += _first(_indented(declaration_text(specification).splitlines()))
+    lines += _first(_indented(premises(specification)))
     if explanation.compiled is not None:
         lines.append(counted(len(explanation.compiled.blocks), "block"))
         lines += _first(list(_block_texts(explanation)))

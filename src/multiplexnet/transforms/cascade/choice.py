@@ -22,6 +22,7 @@ class CascadeChoice:
         given: the logits of its options, ``(*batch, O)``; ``None`` if no output has more than one.
         columns: the positions of its outputs among all D.
         inputs: the inputs of the rules, ``(*batch, I)``, if there are any.
+        known: what they contribute, if that was computed before.
     """
 
     maps: CascadeMap
@@ -29,19 +30,22 @@ class CascadeChoice:
     given: Tensor | None
     columns: Tensor
     inputs: Tensor | None = None
+    known: list[Tensor] | None = None
 
     def best(self) -> Tensor:
         """The most probable option of every output, ``(*batch, D_b)``."""
-        x: Tensor = self.maps(self.raw, self.given, self.inputs)
+        x: Tensor = self.maps(self.raw, self.given, self.inputs, self.known)
         return x
 
     def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """Options drawn from q, ``(*batch, D_b)``, and their log-probability, ``(*batch,)``."""
-        return self.maps.draw(self.raw, self.given, self.inputs, generator)
+        return self.maps.draw(self.raw, self.given, self.inputs, generator, self.known)
 
     def sample(self, generator: torch.Generator | None = None, *, noisy: bool = False) -> Tensor:
         """Options drawn from q, and with ``noisy`` values in them, too."""
-        return self.maps.sample(self.raw, self.given, self.inputs, generator, noisy=noisy)
+        return self.maps.sample(
+            self.raw, self.given, self.inputs, generator, self.known, noisy=noisy
+        )
 
     def log_prob(self, x: Tensor) -> Tensor:
         """The log-probability of x, ``(*batch, D_b)``, under ``sample(noisy=True)``: ``(*batch,)``."""

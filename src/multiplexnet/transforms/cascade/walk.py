@@ -14,9 +14,12 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade, Step
 from multiplexnet.compiler.cascade.rows import Clause, Row
+from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
 __all__ = ["Number", "Option", "Walk", "straight_through"]
 
+SINGLE = 2**24
+"""Whole numbers up to this are exact in float32, which is what ONNX's exporter makes of plain numbers."""
 Number = Tensor | float
 """A tensor ``(B,)``, or a number that is the same in all rows."""
 
@@ -57,18 +60,21 @@ class Walk:
 
     def full(self, number: Number) -> Tensor:
         """The number as a tensor ``(B,)``, in the dtype to compute in."""
-        return (
-            number.expand(self._like.shape)
-            if isinstance(number, Tensor)
-            else torch.full_like(self._like, number)
-        )
+        found = number if isinstance(number, Tensor) else self._whole(number)
+        if isinstance(found, Tensor):
+            return found.expand(self._like.shape)
+        return torch.full_like(self._like, found)
+
+    def _whole(self, value: float) -> Number:
+        """A whole number, as a tensor where a graph would lose digits of it."""
+        return float(value) if abs(value) <= SINGLE else exact_number(float(value), self._like)
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
     def _sum(self, terms: Sequence[tuple[int, int]]) -> Number:
         total: Number = 0.0
         for v, c in terms:
-            part = self.values[v] if c == 1 else self.values[v] * float(c)
+            part = self.values[v] if c == 1 else self.values[v] * self._whole(c)
             total = part if isinstance(total, float) else total + part
         return total
 
@@ -76,7 +82,7 @@ class Walk:
         """Whether one of the rows holds."""
         result = torch.zeros_like(self._like, dtype=torch.bool)
         for row in rows:
-            result = result | (self._sum(row.terms) <= float(row.bound))
+            result = result | (self._sum(row.terms) <= self._whole(row.bound))
         return result
 
     def _end(self, x: int, row: Row) -> Number:
@@ -85,10 +91,10 @@ class Walk:
         if isinstance(rest, float):
             return float(row.bound // c if c > 0 else -(row.bound // -c))
         if c > 0:
-            room = float(row.bound) - rest
-            return room if c == 1 else straight_through(room / float(c), torch.floor)
-        need = rest - float(row.bound)
-        return need if c == -1 else straight_through(need / float(-c), torch.ceil)
+            room = self._whole(row.bound) - rest
+            return room if c == 1 else straight_through(room / self._whole(c), torch.floor)
+        need = rest - self._whole(row.bound)
+        return need if c == -1 else straight_through(need / self._whole(-c), torch.ceil)
 
     def _lower(self, x: int, clause: Clause) -> Number:
         return _smallest([self._end(x, row) for row in clause if row.coefficient(x) < 0])
@@ -161,7 +167,7 @@ def _largest(numbers: Sequence[Number]) -> Number:
     result = tensors[0]
     for other in tensors[1:]:
         result = torch.maximum(result, other)
-    return result.clamp(min=max(floats)) if floats else result
+    return at_least(result, max(floats)) if floats else result
 
 
 def _smallest(numbers: Sequence[Number]) -> Number:
@@ -171,7 +177,7 @@ def _smallest(numbers: Sequence[Number]) -> Number:
     result = tensors[0]
     for other in tensors[1:]:
         result = torch.minimum(result, other)
-    return result.clamp(max=min(floats)) if floats else result
+    return at_most(result, min(floats)) if floats else result
 
 
 def _parted(numbers: Sequence[Number]) -> tuple[list[float], list[Tensor]]:
