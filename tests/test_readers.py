@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal
 from fractions import Fraction
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -132,3 +134,153 @@ def test_a_comparison_follows_from_its_own_numbers_exactly_when_z3_says_so() -> 
     both = Comparisons([Atom(x - 1, "<="), Atom(-x + 1, "<=")])
     assert both.imply(Atom(x * 2 - 2, "=="))
     assert not both.imply(Atom(x - 1, "<"))
+
+
+# --- schemas --------------------------------------------------------------------------------------------------------
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "age": {"type": "integer", "minimum": 0, "exclusiveMaximum": 121},
+        "income": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e6},
+        "plan": {"$ref": "#/$defs/Plan"},
+        "active": {"type": "boolean", "const": True},
+        "level": {"enum": [0.5, 1, 2]},
+        "dozens": {"type": "integer", "minimum": 0, "maximum": 40, "multipleOf": 12},
+        "rates": {
+            "type": "array",
+            "items": {"type": "number", "minimum": 0},
+            "minItems": 2,
+            "maxItems": 2,
+        },
+        "name": {"type": "string", "minLength": 1},
+    },
+    "$defs": {"Plan": {"enum": ["basic", "full"], "type": "string", "title": "Plan"}},
+    "required": ["age", "income", "plan", "active", "level", "dozens", "rates"],
+}
+
+
+def test_a_json_schema_becomes_declarations_and_rules(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(SCHEMA), encoding="utf-8")
+    rules = mx.Rules.from_json_schema(path, skip=["name"])
+    assert str(rules) == str(mx.Rules.from_json_schema(SCHEMA, skip=["name"]))
+    assert str(rules).splitlines() == [
+        "age: int[0, 120]",
+        "income: real",
+        'plan: {"basic", "full"}',
+        "active: bool",
+        "level: real",
+        "dozens: int[0, 40]",
+        "rates: real[2]",
+        "income > 0",
+        "income <= 1000000",
+        "active",
+        "level in {0.5, 1, 2}",
+        "dozens in {0, 12, 24, 36}",
+        "all(v >= 0 for v in rates)",
+    ]
+
+
+def test_everything_that_rules_cannot_say_is_named() -> None:
+    properties = {
+        "name": {"type": "string"},
+        "count": {"type": "integer", "minimum": 0},
+        "price": {"type": "number", "multipleOf": 0.01},
+        "size": {"anyOf": [{"type": "number"}, {"type": "boolean"}]},
+        "where": {"type": "object"},
+        "list": {"type": "array", "items": {"type": "number"}},
+        "odd": {"type": "number", "not": {"const": 2}},
+        "lost": {"$ref": "#/nowhere"},
+        "sum": {"type": "number"},
+        "empty": {"type": "integer", "minimum": 2, "maximum": 1},
+    }
+    with pytest.raises(SourceError) as caught:
+        mx.Rules.from_json_schema(
+            {"properties": properties, "required": list(properties), "if": {}}
+        )
+    assert str(caught.value).splitlines() == [
+        "rules cannot say everything that the schema says:",
+        "    the schema: `if` is not understood",
+        "    property 'name': a text of any kind: only labels can be told, with enum",
+        "    property 'count': an integer without a range: give it minimum and maximum",
+        "    property 'price': `multipleOf` without a range: give it minimum and maximum as well",
+        "    property 'size': `anyOf` with several kinds: write one, or one and null",
+        "    property 'where': an object inside an object: write its properties one level up",
+        "    property 'list': an array of any length: give it minItems and maxItems of the same size",
+        "    property 'odd': `not` is not understood",
+        "    property 'lost': the reference '#/nowhere' leads nowhere in this schema",
+        "    property 'sum': `sum` is a word of the language: choose another name; rename it",
+        "    property 'empty': its bounds leave no whole number",
+        "change it, or leave properties out with skip=[…]",
+    ]
+
+
+def test_schemas_that_are_none_are_refused() -> None:
+    for given, message in (
+        ({"type": "object"}, "the schema has no properties"),
+        ([], "a JSON Schema is an object, found list"),
+        (SCHEMA, "there is no property 'nam' to skip; there are age,"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            mx.Rules.from_json_schema(given, skip=["nam"])
+    with pytest.raises(SourceError, match=r"has no model_json_schema\(\)"):
+        mx.Rules.from_pydantic(dict)
+
+
+def test_a_pydantic_model_becomes_rules() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    fields = {
+        "age": (int, pydantic.Field(ge=0, le=120)),
+        "share": (float, pydantic.Field(gt=0, lt=1, default=0.5)),
+        "price": (Decimal, pydantic.Field(ge=0)),
+        "plan": (Literal["basic", "full"], ...),
+    }
+    rules = mx.Rules.from_pydantic(pydantic.create_model("Contract", **fields))
+    assert str(rules).splitlines() == [
+        "age: int[0, 120]",
+        "share: real",
+        "price: real",
+        'plan: {"basic", "full"}',
+        "share > 0",
+        "share < 1",
+        "price >= 0",
+    ]
+
+
+# --- SMT-LIB with scopes --------------------------------------------------------------------------------------------
+
+SCOPED = """(declare-const x Real)
+(declare-const p Bool)
+(assert (>= x 0))
+(push 1)
+  (assert (<= x 1))
+(pop 1)
+(push)
+  (assert (<= x 5))
+  (check-sat-assuming (p (< 1 x)))
+(pop)
+(assert (< x 0))
+"""
+
+
+def test_the_rules_of_a_script_are_those_of_its_one_question() -> None:
+    rules = mx.Rules.from_smtlib(SCOPED.replace("(< 1 x)", "(not (< x 1))"))
+    found = [(rule.line, rule.text) for rule in rules.specification.rules]
+    assert found == [(3, "(>= x 0)"), (8, "(<= x 5)"), (9, "(and p (not (< x 1)))")]
+    without = mx.Rules.from_smtlib(SCOPED.replace("(check-sat-assuming (p (< 1 x)))", ""))
+    assert [rule.line for rule in without.specification.rules] == [3, 11]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (SCOPED + "(check-sat)", "line 12, column 1: the script asks 2 questions"),
+        ("(pop)", r"\(pop 1\) where 0 levels are open"),
+        ("(push x)", r"push takes one number, as in \(push 1\)"),
+        ("(check-sat-assuming p)", "expected a list of literals"),
+    ],
+)
+def test_scopes_that_cannot_be_followed(script: str, message: str) -> None:
+    with pytest.raises(mx.RuleSyntaxError, match=message):
+        mx.Rules.from_smtlib(script)

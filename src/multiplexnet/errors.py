@@ -14,6 +14,7 @@ from math import prod
 __all__ = [
     "CascadeBudgetExceeded",
     "CascadeError",
+    "CoefficientError",
     "CompileTimeout",
     "ContradictionError",
     "CyclicFunctionError",
@@ -276,6 +277,18 @@ class ShapeError(MultiplexError, ValueError):
 
 class DtypeError(MultiplexError, TypeError):
     """Numbers of a type that is not read exactly: integers, complex numbers, extended floats."""
+
+
+class CoefficientError(MultiplexError, ValueError):
+    """Inputs times outputs in a shape that no layer computes.
+
+    Args:
+        what: was found.
+        advice: what to do.
+    """
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(f"coefficients from inputs: {what}; {advice}")
 
 
 class InputError(MultiplexError, TypeError):

@@ -13,6 +13,7 @@ from multiplexnet.errors import (
     RuleSyntaxError,
     RuleTypeError,
     ShapeError,
+    SourceError,
     UnknownNameError,
     needing,
 )
@@ -209,6 +210,49 @@ class Rules:
         from multiplexnet.readers.arrays import from_arrays
 
         return cls.from_specification(from_arrays(A, b, C, d, names))
+
+    @classmethod
+    def from_json_schema(cls, schema: Any, *, skip: Sequence[str] = ()) -> Rules:
+        """Rules from the JSON Schema of one record: kinds, bounds, choices, and what may be missing.
+
+        Args:
+            schema: the schema, or the path of its file.
+            skip: properties to leave out, such as names and other texts.
+
+        Raises:
+            SourceError: the schema says what rules cannot say; everything of the kind is named.
+
+        Example:
+            >>> print(Rules.from_json_schema({
+            ...     "properties": {
+            ...         "age": {"type": "integer", "minimum": 0, "maximum": 120},
+            ...         "income": {"type": "number", "minimum": 0},
+            ...         "plan": {"enum": ["basic", "full"]},
+            ...     },
+            ...     "required": ["age", "income", "plan"],
+            ... }))
+            age: int[0, 120]
+            income: real
+            plan: {"basic", "full"}
+            income >= 0
+        """
+        from multiplexnet.readers.json_schema import schema_in, text_of_schema
+
+        return cls(text_of_schema(schema_in(schema), skip))
+
+    @classmethod
+    def from_pydantic(cls, model: Any, *, skip: Sequence[str] = ()) -> Rules:
+        """Rules from the fields of a pydantic model, by its JSON Schema (see :meth:`from_json_schema`).
+
+        Raises:
+            SourceError: it is no model, or says what rules cannot say.
+        """
+        described = getattr(model, "model_json_schema", None)
+        if not callable(described):
+            raise SourceError(
+                f"{model!r} has no model_json_schema(): give a class derived from pydantic.BaseModel (version 2)"
+            )
+        return cls.from_json_schema(described(), skip=skip)
 
     @classmethod
     def load(cls, path: str | Path) -> Rules:

@@ -29,7 +29,7 @@ from multiplexnet.compiler.normal import normal_form, substitute
 from multiplexnet.compiler.proof import proof_of
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.compiler.tidy import Tidy, interior, row_order
-from multiplexnet.errors import ContradictionError, TermBudgetExceeded
+from multiplexnet.errors import CoefficientError, ContradictionError, TermBudgetExceeded
 from multiplexnet.exact.deadline import (
     CONTRADICTION,
     DECOMPOSITION,
@@ -47,6 +47,7 @@ from multiplexnet.language.formula import (
     Atom,
     Formula,
     Linear,
+    Product,
     Rule,
     Specification,
     Symbol,
@@ -54,7 +55,9 @@ from multiplexnet.language.formula import (
     conjunction,
     conjuncts,
     ends,
+    symbols,
 )
+from multiplexnet.language.text import formula_text
 from multiplexnet.smt.questions import satisfiable, unsat_core
 from multiplexnet.smt.search import Sandbox, decided
 
@@ -86,10 +89,12 @@ def compile_rules(
 
     Raises:
         CompileTimeout: it took too long.
+        CoefficientError: a rule multiplies inputs.
         ContradictionError: no output obeys the rules.
         TermBudgetExceeded: a block has too many terms.
     """
     start = time.perf_counter()
+    refuse_products(specification)
     deadline.begin(NORMAL_FORM)
     parts = components(conjuncts(normal_form(specification.formula)), specification.outputs)
     deadline.begin(CONTRADICTION)
@@ -129,6 +134,17 @@ def compile_rules(
         seconds=seconds,
         specification=specification,
     )
+
+
+def refuse_products(specification: Specification) -> None:
+    """Raises ``CoefficientError`` if a rule multiplies inputs: such rules have no terms."""
+    for rule in specification.rules:
+        if any(isinstance(symbol, Product) for symbol in symbols(rule.formula)):
+            raise CoefficientError(
+                f"`{rule.text or formula_text(rule.formula)}` has no terms: where its walls stand is known at run time",
+                'a layer computes its outputs one after another: Multiplexer(rules), without structure="terms", '
+                "cover= and per_term=",
+            )
 
 
 def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:

@@ -31,6 +31,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Rule,
     Specification,
@@ -169,6 +170,8 @@ def _symbol(symbol: Symbol) -> Record:
     match symbol:
         case Variable():
             return symbol.index
+        case Product(known, other):
+            return ["times", known.index, other.index]
         case Apply(function, arguments):
             return ["apply", function, *map(_linear, arguments)]
         case Max(arguments):
@@ -454,6 +457,11 @@ class RecordReader:
         if not isinstance(record, list):
             return self.variable(record)
         kind, *rest = record
+        if kind == "times":
+            known, other = map(self.variable, rest)
+            if not known.is_input or (other.is_input and known.index > other.index):
+                raise ValueError("a product that does not begin with an input")
+            return Product(known, other)
         if kind == "apply":
             name, *arguments = rest
             if not arguments or (self._allowed is not None and name not in self._allowed):

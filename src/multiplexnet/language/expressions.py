@@ -32,6 +32,7 @@ from multiplexnet.language.operations import (
     remainder,
     rounded_quotient,
 )
+from multiplexnet.language.products import product_of, quotient_of
 from multiplexnet.language.source import Statement
 from multiplexnet.language.values import (
     MOST_BITS,
@@ -312,18 +313,20 @@ class ExpressionReader:
 
     def _product(self, node: ast.BinOp, left: Linear, right: Linear) -> Linear:
         if not left.is_constant and not right.is_constant:
-            raise Refusal(
-                self._nonlinear("product of variables", node, "one factor has to be a number")
-            )
+            made = product_of(left, right)
+            if made is None:
+                advice = "one factor has to be a number, or an input, which is known at run time"
+                raise Refusal(self._nonlinear("product of variables", node, advice))
+            return made
         return product(left, right)
 
     def _quotient(self, node: ast.BinOp, left: Linear, right: Linear) -> Linear:
         if not right.is_constant:
-            raise Refusal(
-                self._nonlinear(
-                    "division by a variable", node, "multiply both sides, or divide by a number"
-                )
-            )
+            quotient = quotient_of(left, right)
+            if quotient is None:
+                advice = "multiply both sides, or divide by a number or by one input"
+                raise Refusal(self._nonlinear("division by a variable", node, advice))
+            return quotient
         if not right.constant:
             raise Refusal("division by zero: divide by another number")
         return product(left, Linear.number(1 / right.constant))

@@ -6,10 +6,11 @@ A *formula* is a Boolean combination of *atoms*; an atom compares a linear expre
     Formula = Atom | Not | And | Or | Iff
     Atom    = Linear  (<=, <, ==)  0
     Linear  = constant + Σ coefficient · Symbol
-    Symbol  = Variable | Apply | Max | Ite
+    Symbol  = Variable | Product | Apply | Max | Ite
 
-``Apply`` is an opaque function of linear arguments; ``Max`` and ``Ite`` keep ``max``, ``min``, ``abs`` and
-``a if p else b`` as the user wrote them until :mod:`multiplexnet.compiler.normal` removes them.
+``Product`` is an input times another variable: linear in the outputs once inputs are known. ``Apply`` is an opaque
+function of linear arguments; ``Max`` and ``Ite`` keep ``max``, ``min``, ``abs`` and ``a if p else b`` as the user wrote
+them until :mod:`multiplexnet.compiler.normal` removes them.
 
 Discrete variables are numbers too: a Boolean is 0 or 1, a category is the position of its label.
 """
@@ -43,6 +44,7 @@ __all__ = [
     "Node",
     "Not",
     "Or",
+    "Product",
     "Real",
     "Relation",
     "Rule",
@@ -217,6 +219,14 @@ class Variable:
 
 
 @dataclass(frozen=True)
+class Product:
+    """``known · other``: an input times an output or another input; of two inputs the one that was declared first."""
+
+    known: Variable
+    other: Variable
+
+
+@dataclass(frozen=True)
 class Apply:
     """``function(arguments)``: a function that is opaque to logic and bound to torch code later."""
 
@@ -240,14 +250,16 @@ class Ite:
     otherwise: Linear
 
 
-Symbol = Variable | Apply | Max | Ite
+Symbol = Variable | Product | Apply | Max | Ite
 
 
 def _order(symbol: Symbol) -> tuple[int, int, str]:
     """The canonical order of symbols: variables as declared, then everything else by its text."""
     if isinstance(symbol, Variable):
         return (0, symbol.index, "")
-    return (1, 0, repr(symbol))
+    if isinstance(symbol, Product):
+        return (1, symbol.other.index, f"{symbol.known.index:012d}")
+    return (2, 0, repr(symbol))
 
 
 @dataclass(frozen=True)
@@ -482,6 +494,9 @@ def children(node: Node) -> Iterator[Node]:
     match node:
         case Atom(linear, _):
             yield from _symbols_of([linear])
+        case Product(known, other):
+            yield known
+            yield other
         case Apply(_, arguments) | Max(arguments):
             yield from _symbols_of(arguments)
         case Ite(condition, then, otherwise):
@@ -545,7 +560,7 @@ def symbols(formula: Node) -> Iterator[Symbol]:
     """Every symbol in the formula, those inside ``Apply``, ``Max`` and ``Ite`` too, each once."""
     seen: set[Symbol] = set()
     for node in walk(formula):
-        if isinstance(node, Variable | Apply | Max | Ite) and node not in seen:
+        if isinstance(node, Variable | Product | Apply | Max | Ite) and node not in seen:
             seen.add(node)
             yield node
 
@@ -598,6 +613,8 @@ def _symbol_value(symbol: Symbol, point: Point, functions: Functions | None) -> 
     match symbol:
         case Variable():
             return point[symbol]
+        case Product(known, other):
+            return point[known] * point[other]
         case Apply(name, arguments):
             function = (functions or {})[name]
             return function(*(value(a, point, functions) for a in arguments))

@@ -32,6 +32,7 @@ from multiplexnet.language.formula import (
     Node,
     Not,
     Or,
+    Product,
     Symbol,
     Variable,
     conjunction,
@@ -159,7 +160,9 @@ class _Guard:
             self._unknown[id(symbol)] = symbol, self._of_compound(symbol)
         return self._unknown[id(symbol)][1]
 
-    def _of_compound(self, symbol: Apply | Max | Ite) -> Formula:
+    def _of_compound(self, symbol: Product | Apply | Max | Ite) -> Formula:
+        if isinstance(symbol, Product):
+            return _any([self._of_symbol(symbol.known), self._of_symbol(symbol.other)])
         if isinstance(symbol, Apply | Max):
             return _any([self._of_linear(argument) for argument in symbol.arguments])
         yes = self._visit(symbol.condition, polarity=True, certain=True)

@@ -25,6 +25,7 @@ from multiplexnet.language.formula import (
     negation,
 )
 from multiplexnet.language.moments import Moment, moment_number, new_year
+from multiplexnet.language.products import product_of
 from multiplexnet.language.values import (
     Cases,
     Label,
@@ -250,9 +251,14 @@ def _is_first(numbers: Sequence[Linear], place: int) -> Formula:
 
 
 def product(left: Linear, right: Linear) -> Linear:
-    """The product of two expressions, one of which is a number."""
+    """The product of two expressions, one of which is a number or known at run time."""
     if not left.is_constant and not right.is_constant:
-        raise Refusal("product of variables: rules are linear; one factor has to be a number")
+        made = product_of(left, right)
+        if made is None:
+            raise Refusal(
+                "product of variables: rules are linear; one factor has to be a number or an input"
+            )
+        return made
     linear, factor = (left, right.constant) if right.is_constant else (right, left.constant)
     scaled = linear * factor
     for c in (scaled.constant, *(c for _, c in scaled.summands)):

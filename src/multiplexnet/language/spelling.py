@@ -84,7 +84,7 @@ def spelled(text: str) -> Spelling:
         >>> spelled('`a b` <= 3').text
         '_____ <= 3'
         >>> spelled('"class": real[0, 1] step 0.5').text
-        '_______: real[0, 1]|    0.5'
+        '_______: real[0, 1]|     0.5'
     """
     if not any(sign in text for sign in _UNUSUAL):
         return Spelling(text)

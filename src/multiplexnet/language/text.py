@@ -26,6 +26,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Relation,
     Specification,
@@ -180,6 +181,10 @@ def _part(symbol: Symbol, coefficient: Fraction) -> _Part:
     if isinstance(symbol, Variable):
         return _variable_part(symbol, coefficient)
     match symbol:
+        case Product(known, other):
+            text = f"{_factor_text(known)}*{_factor_text(other)}"
+            sizes = _unit_size(known) * _unit_size(other)
+            return _Part(coefficient / sizes, text, text)
         case Apply(function, arguments):
             text = f"{name_text(function)}({_arguments(arguments)})"
             return _Part(coefficient, text, text)
@@ -187,6 +192,14 @@ def _part(symbol: Symbol, coefficient: Fraction) -> _Part:
             return _bracketed(coefficient, _case_text(condition, then, otherwise))
         case Max(arguments):
             return _max_part(arguments, coefficient)
+
+
+def _factor_text(symbol: Symbol) -> str:
+    return _part(symbol, Fraction(1)).text
+
+
+def _unit_size(symbol: Symbol) -> Fraction:
+    return symbol.unit.size if isinstance(symbol, Variable) else Fraction(1)
 
 
 def _variable_part(variable: Variable, coefficient: Fraction) -> _Part:

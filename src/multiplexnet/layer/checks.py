@@ -291,6 +291,12 @@ def refuse_stuck(
     stuck: Tensor, cascade: Cascade, inputs: Sequence[Variable], dtype: torch.dtype
 ) -> None:
     """Raises ``InputError`` for rows whose inputs leave a cascade without any output; in a graph they are NaN."""
+    if anywhere(stuck) and cascade.late:
+        raise InputError(
+            f"for these values of {', '.join(v.name for v in inputs)} no output obeys, or so narrowly that float64 "
+            f"cannot tell: {rows_where(stuck)}. There the products of inputs exceed their bound even where the outputs "
+            "make them as small as they can be"
+        )
     if anywhere(stuck):
         finest = min(cascade.spacing[: len(cascade.visible)])
         raise InputError(

@@ -35,6 +35,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Relation,
     Symbol,
     Variable,
@@ -207,6 +208,8 @@ class _Walk:
                 return torch.where(
                     self._holds(condition), self._value(then), self._value(otherwise)
                 )
+            case Product(known, other):
+                return self._columns[known] * self._columns[other]
             case Apply(function, arguments):
                 return self._functions[function](*map(self._value, arguments))
         return self._columns[symbol]

@@ -30,6 +30,7 @@ from multiplexnet.language.formula import (
     Node,
     Not,
     Or,
+    Product,
     Real,
     Specification,
     Symbol,
@@ -231,6 +232,10 @@ class Encoder:
             return z3.If(constant, one, zero)
         return constant
 
+    def _product(self, product: Product) -> z3.ArithRef:
+        factors = [_as_real(self._done(v)) for v in (product.known, product.other)]
+        return joined(z3.Z3_mk_mul, factors)
+
     def _apply(self, apply: Apply) -> z3.ArithRef:
         sorts = [z3.RealSort(self.context)] * (len(apply.arguments) + 1)
         arguments = [_as_real(self._linear(a)) for a in apply.arguments]
@@ -265,6 +270,7 @@ class Encoder:
     _WRITE: Mapping[type, Callable[[Encoder, Any], z3.ExprRef]] = {
         Atom: _atom,
         Variable: _variable,
+        Product: _product,
         Apply: _apply,
         Max: _max,
         Ite: _ite,

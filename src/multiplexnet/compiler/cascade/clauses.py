@@ -2,13 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
-from multiplexnet.language.formula import And, Atom, Formula, Or, Real, Variable
+from multiplexnet.language.formula import (
+    And,
+    Atom,
+    Formula,
+    Linear,
+    Or,
+    Product,
+    Real,
+    Symbol,
+    Variable,
+)
 
-__all__ = ["AtomClause", "Ends", "TooManyClauses", "clauses_of", "ranges_of"]
+__all__ = [
+    "AtomClause",
+    "Ends",
+    "TooManyClauses",
+    "clauses_of",
+    "least",
+    "product_ends",
+    "ranges_of",
+]
 
 AtomClause = tuple[Atom, ...]
 Ends = tuple[Fraction | None, Fraction | None]
@@ -95,9 +113,7 @@ def _narrow(clause: AtomClause, ends: dict[Variable, Ends]) -> None:
     possible = [atom for atom in clause if (least := _least(atom, ends)) is None or least <= 0]
     if not possible:
         return
-    shared = set.intersection(
-        *({s for s, _ in atom.linear.summands if isinstance(s, Variable)} for atom in possible)
-    )
+    shared = set.intersection(*(set(_bounded(atom)) for atom in possible))
     for variable in shared:
         own = [_bounds(atom, variable, ends) for atom in possible]
         lowers, uppers = [lower for lower, _ in own], [upper for _, upper in own]
@@ -115,15 +131,47 @@ def _least(
     atom: Atom, ends: Mapping[Variable, Ends], without: Variable | None = None
 ) -> Fraction | None:
     """The least value of the left side, the part of one variable left out; ``None`` if there is no least."""
-    total = atom.linear.constant
-    for symbol, c in atom.linear.summands:
-        if symbol == without:
-            continue
-        end = ends[symbol][c < 0] if isinstance(symbol, Variable) else None
+    kept = [(s, c) for s, c in atom.linear.summands if without is None or not _holds(s, without)]
+    return least(Linear(tuple(kept), atom.linear.constant), ends)
+
+
+def least(linear: Linear, ends: Mapping[Variable, Ends]) -> Fraction | None:
+    """The least value of an expression between the ends of its variables; ``None`` if there is none."""
+    total = linear.constant
+    for symbol, c in linear.summands:
+        match symbol:
+            case Variable():
+                end = ends[symbol][c < 0]
+            case Product(known, other):
+                end = product_ends(ends[known], ends[other])[c < 0]
+            case _:
+                end = None
         if end is None:
             return None
         total += c * end
     return total
+
+
+def product_ends(first: Ends, second: Ends) -> Ends:
+    """The ends of a product of two numbers, each between its own."""
+    if None in first or None in second:
+        signs = [ends[0] is not None and ends[0] >= 0 for ends in (first, second)]
+        return (first[0] * second[0] if all(signs) else None), None  # type: ignore[operator]
+    products = [a * b for a in first for b in second]  # type: ignore[operator]
+    return min(products), max(products)
+
+
+def _holds(symbol: Symbol, variable: Variable) -> bool:
+    return symbol == variable or (isinstance(symbol, Product) and symbol.other == variable)
+
+
+def _bounded(atom: Atom) -> Iterator[Variable]:
+    """The variables that a comparison may bound: all of its own, of products the outputs."""
+    for symbol, _ in atom.linear.summands:
+        if isinstance(symbol, Variable):
+            yield symbol
+        elif isinstance(symbol, Product) and not symbol.other.is_input:
+            yield symbol.other
 
 
 def _bounds(atom: Atom, variable: Variable, ends: Mapping[Variable, Ends]) -> Ends:
@@ -131,5 +179,24 @@ def _bounds(atom: Atom, variable: Variable, ends: Mapping[Variable, Ends]) -> En
     rest = _least(atom, ends, without=variable)
     if rest is None:
         return None, None
-    c = atom.linear.coefficient(variable)
-    return (None, -rest / c) if c > 0 else (-rest / c, None)
+    own = [(s, c) for s, c in atom.linear.summands if _holds(s, variable)]
+    factors = [(s.known if isinstance(s, Product) else None, c) for s, c in own]
+    linear = Linear.total(
+        {known: c for known, c in factors if known is not None},
+        sum((c for known, c in factors if known is None), Fraction(0)),
+    )
+    low, negative_high = least(linear, ends), least(-linear, ends)
+    high = None if negative_high is None else -negative_high
+    if low is not None and low > 0:
+        return None, _quotient(-rest, low, high)
+    if high is not None and high < 0:
+        found = _quotient(-rest, -high, None if low is None else -low)
+        return (None if found is None else -found), None
+    return None, None
+
+
+def _quotient(room: Fraction, low: Fraction, high: Fraction | None) -> Fraction:
+    """The largest of ``room`` over all numbers from ``low`` to ``high``, which are positive."""
+    if room >= 0:
+        return room / low
+    return Fraction(0) if high is None else room / high

@@ -32,6 +32,7 @@ from multiplexnet.language.formula import (
     Ite,
     Not,
     Or,
+    Product,
     Real,
     Rule,
     Specification,
@@ -63,12 +64,19 @@ class Part:
         formula: in normal form, hidden outputs included.
         hidden: the hidden outputs, each with those that it is a function of.
         conditions: where each hidden output is 1.
+        assumed: what is assumed of the inputs.
     """
 
     outputs: tuple[Variable, ...]
     formula: Formula
     hidden: tuple[tuple[Variable, frozenset[Variable]], ...]
     conditions: tuple[Formula, ...]
+    assumed: Formula
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether inputs multiply something in it."""
+        return any(isinstance(symbol, Product) for symbol in symbols(self.formula))
 
 
 @dataclass(frozen=True)
@@ -89,13 +97,13 @@ def rule_parts(specification: Specification) -> list[Part]:
     found = revealed(specification.formula, len(specification.variables))
     every = (*specification.outputs, *found.hidden)
     return [
-        _part(component, found)
+        _part(component, found, specification.assumed)
         for component in components(conjuncts(found.formula), every)
         if component.outputs
     ]
 
 
-def _part(component: Component, found: Revealed) -> Part:
+def _part(component: Component, found: Revealed, assumed: Formula) -> Part:
     visible = tuple(v for v in component.outputs if v not in found.hidden)
     own = tuple(v for v in component.outputs if v in found.hidden)
     return Part(
@@ -103,6 +111,7 @@ def _part(component: Component, found: Revealed) -> Part:
         conjunction(component.conjuncts),
         tuple((v, found.hidden[v]) for v in own),
         tuple(found.conditions[v] for v in own),
+        assumed,
     )
 
 
@@ -127,6 +136,7 @@ def cascade_of_part(
         order=own,
         budget=budget,
         deadline=deadline,
+        assumed=part.assumed,
     )
 
 
@@ -192,7 +202,7 @@ def planned(
 
 
 def _is_coupled(part: Part) -> bool:
-    return len(part.outputs) > 1 or bool(part.hidden)
+    return len(part.outputs) > 1 or bool(part.hidden) or part.multiplies
 
 
 def _doubtful(specification: Specification) -> bool:
@@ -223,6 +233,8 @@ def _if_better(
     """The cascade of a part that terms cannot have, or not within bounds."""
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
         return None
+    if part.multiplies:
+        return cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
     needed = _has_equality_of_inputs(part.formula)
     if not needed and (_alternatives(part) <= FEW or _is_logic(part)):
         return None

@@ -20,7 +20,13 @@ from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
-from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded
+from multiplexnet.errors import (
+    CoefficientError,
+    CompileTimeout,
+    ContradictionError,
+    SolverGaveUp,
+    TermBudgetExceeded,
+)
 from multiplexnet.exact.deadline import INPUTS, NEVER, RANGES, SHAPES, SUPERFLUOUS, Deadline
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
@@ -29,6 +35,7 @@ from multiplexnet.language.formula import (
     Formula,
     Linear,
     Or,
+    Product,
     Relation,
     Rule,
     Specification,
@@ -38,6 +45,7 @@ from multiplexnet.language.formula import (
     conjunction,
     conjuncts,
     disjunction,
+    symbols,
 )
 from multiplexnet.smt.questions import domain_z3, input_range_z3, to_z3
 from multiplexnet.smt.search import Sandbox, decided
@@ -130,11 +138,16 @@ def explain(
             _with_ranges,
         ):
             found = step(found, max_terms, deadline)
-            if found.contradiction:
+            if found.contradiction or _multiplies(specification):
                 break
     except CompileTimeout as error:
         found = replace(found, problem=str(error))
     return replace(found, seconds=time.perf_counter() - start)
+
+
+def _multiplies(specification: Specification) -> bool:
+    """Whether rules multiply inputs, which is beyond the questions that are asked here."""
+    return any(isinstance(symbol, Product) for symbol in symbols(specification.formula))
 
 
 def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
@@ -145,7 +158,7 @@ def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explana
     except ContradictionError as error:
         core = contradiction(specification, deadline)
         return replace(found, problem=str(error), contradiction=core)
-    except TermBudgetExceeded as error:
+    except (TermBudgetExceeded, CoefficientError) as error:
         return replace(found, problem=str(error))
 
 

@@ -27,6 +27,7 @@ from torch.nn.functional import logsigmoid
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
 from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
+from multiplexnet.transforms.cascade.late import Budgets
 from multiplexnet.transforms.cascade.program import program_of
 from multiplexnet.transforms.cascade.walk import Option, Walk, straight_through
 from multiplexnet.transforms.run_time.reading import exact_number, read
@@ -131,7 +132,8 @@ class CascadeMap(Tabled):
 
     def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """x, ``(D, B)``, in the dtype to compute in."""
-        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        recorded = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+        if recorded or self.cascade.late:
             return self.walked(flat.sigmoid(), logits, known)
         x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
         return x
@@ -152,10 +154,16 @@ class CascadeMap(Tabled):
         return x.masked_fill(walk.refused, torch.nan)
 
     def _walk(self, known: list[Tensor], like: Tensor, decide: Decide) -> Walk:
-        walk = Walk(self.cascade, known, like)
+        walk = self._start(known, like)
         for step in self.cascade.steps:
             walk.take(step, decide(walk, step, walk.options(step)))
         return walk
+
+    def _start(self, known: list[Tensor], like: Tensor) -> Walk:
+        if not self.cascade.late:
+            return Walk(self.cascade, known, like)
+        *others, rows = known
+        return Walk(self.cascade, others, like, Budgets(self.cascade, rows))
 
     def _best(
         self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None
@@ -263,7 +271,8 @@ class CascadeMap(Tabled):
 
     def refused(self, known: list[Tensor]) -> Tensor:
         """Where inputs leave no output at all, or none on the grid, by what is known of them: ``(B,)``."""
-        return Walk(self.cascade, known, known[0]).refused
+        like = known[-1][0].to(self.computing) if self.cascade.late else known[0]
+        return self._start(known, like).refused
 
     @in_full_precision
     def inverse(self, x: Tensor, inputs: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -351,8 +360,11 @@ class CascadeMap(Tabled):
 
     @in_full_precision
     def known(self, inputs: Tensor | None) -> list[Tensor]:
-        """The known variables, ``(B,)`` each; NaN where an input cannot be read exactly, or not be carried."""
-        if not self.cascade.known:
+        """The known variables, ``(B,)`` each; NaN where an input cannot be read exactly, or not be carried.
+
+        Where there are late rows, the inputs themselves come last, ``(I, B)``.
+        """
+        if not self.cascade.known and not self.cascade.late:
             return []
         rows = self._rows(inputs)
         ranges = self.cascade.ranges[len(self.cascade.outputs) :]
@@ -372,7 +384,7 @@ class CascadeMap(Tabled):
             known[i] = value.to(self.computing)
         if known:  # one that is NaN is enough
             known[0] = known[0].masked_fill(lost, torch.nan)
-        return known
+        return [*known, rows] if self.cascade.late else known
 
     def _rows(self, inputs: Tensor | None) -> Tensor:
         """Inputs as ``(I, B)`` in float64, exactly; NaN where they are subnormal in float64 itself."""

@@ -14,6 +14,7 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade, Step
 from multiplexnet.compiler.cascade.rows import Clause, Row
+from multiplexnet.transforms.cascade.late import Budgets
 from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
 __all__ = ["Number", "Option", "Walk", "straight_through"]
@@ -40,9 +41,18 @@ class Walk:
         cascade: the way.
         known: the known variables, ``(B,)`` each, whole numbers in the dtype to compute in.
         like: a tensor ``(B,)`` of that dtype.
+        budgets: what late rows have left, if there are any.
     """
 
-    def __init__(self, cascade: Cascade, known: Sequence[Tensor], like: Tensor) -> None:
+    def __init__(
+        self,
+        cascade: Cascade,
+        known: Sequence[Tensor],
+        like: Tensor,
+        budgets: Budgets | None = None,
+    ) -> None:
+        self._budgets = budgets
+        self._exceeded = None if budgets is None else budgets.exceeded
         self._cascade, self._like = cascade, like
         self.values: dict[int, Tensor] = {
             len(cascade.outputs) + i: value for i, value in enumerate(known)
@@ -56,6 +66,8 @@ class Walk:
             nothing = nothing | ~self._any(clause)
         for variable in range(len(self._cascade.outputs), len(self._cascade.ranges)):
             nothing = nothing | self.values[variable].isnan()
+        if self._exceeded is not None:
+            nothing = nothing | self._exceeded
         return nothing
 
     def full(self, number: Number) -> Tensor:
@@ -115,6 +127,10 @@ class Walk:
         x, (bottom, top) = step.variable, (float(end) for end in step.bucket.range)
         lowers = [self._unless_held(x, c, self._lower(x, c), bottom) for c in step.bucket.lower]
         uppers = [self._unless_held(x, c, self._upper(x, c), top) for c in step.bucket.upper]
+        if self._budgets is not None:
+            late_lowers, late_uppers = self._budgets.ends(x)
+            lowers += [end.to(self._like.dtype) for end in late_lowers]
+            uppers += [end.to(self._like.dtype) for end in late_uppers]
         lower, upper = _largest([bottom, *lowers]), _smallest([top, *uppers])
         gaps = [self._gap(x, clause) for clause in step.bucket.gaps]
         if step.values is not None:
@@ -149,6 +165,8 @@ class Walk:
     def take(self, step: Step, value: Tensor) -> None:
         """The output has this value."""
         self.values[step.variable] = value
+        if self._budgets is not None:
+            self._budgets.take(step.variable, value)
 
 
 # --- numbers and tensors alike --------------------------------------------------------------------------------------
