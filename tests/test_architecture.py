@@ -45,7 +45,7 @@ HOMES = {
     "pyarrow": ("tables.columnar", "tables.output"),
     "matplotlib": ("tools",),
     "starlette": ("playground.server",),
-    "typer": ("tools.cli", "playground.command"),
+    "typer": ("tools.cli", "tools.table_commands", "playground.command"),
     "uvicorn": ("playground.server",),
     "rich": ("reports", "tools"),
 }

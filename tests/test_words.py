@@ -146,6 +146,27 @@ def test_saved_layers_and_certificates_keep_names_and_units() -> None:
     assert torch.equal(again(raw).best(), mux(raw).best())
 
 
+def test_any_kind_may_be_missing() -> None:
+    text = """
+    "my price": decimal(2)[1, 9]?; "x[3]": real?; d: date["2024-01-02", "2024-01-09"]?; s: real[0, 2]? step 0.5
+    implies("my price" is missing, "x[3]" is not missing and "x[3]" == 2)
+    implies(d is missing, s is missing) and 0 <= "x[3]" <= 9
+    """
+    rules = mx.Rules(text)
+    again = written_again(rules.specification)
+    assert again.variables == rules.specification.variables
+    assert "`my price` is not missing" in specification_text(again)
+    mux = mx.Multiplexer(rules, dtype=torch.float64)
+    x = mux(3 * torch.randn(300, mux.in_features, dtype=torch.float64)).best()
+    assert rules.satisfied(x).all()
+    assert (x.isnan().any(0) & x.isfinite().any(0)).all()
+    prices = {round(value, 2) for value in x[:, 0].tolist() if value == value}
+    assert len(prices) > 9
+    assert prices == {value for value in x[:, 0].tolist() if value == value}
+    broken = torch.tensor([[torch.nan, 1.0, 19724.0, 0.25]], dtype=torch.float64)
+    assert rules.satisfied(mux.repair(broken)).all()
+
+
 # --- matrices ---------------------------------------------------------------------------------------------------------
 
 SAME = [  # what is written for a matrix `w: real[2, 3]` and a vector `x: real[3]`, and what it means

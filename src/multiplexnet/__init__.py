@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from multiplexnet.learning.term_transform import term_transform as term_transform
     from multiplexnet.rules import Rules as Rules
     from multiplexnet.tables.check import check as check
+    from multiplexnet.tables.inference.infer import infer as infer
     from multiplexnet.transforms.separable import PaperSeparable as PaperSeparable
 
 __version__ = "0.1.0"
@@ -54,6 +55,7 @@ _HOME = {
     "Certificate": "certificate.document",
     "certify": "certificate.check",
     "check": "tables.check",
+    "infer": "tables.inference.infer",
     "CompileTimeout": "errors",
     "ContradictionError": "errors",
     "InputError": "errors",

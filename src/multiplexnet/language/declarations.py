@@ -14,6 +14,7 @@
     u: input[3]                u: input[0, 100][3, 4]  several of them
     d: input date              u: input real[3, 4]     an input of any other kind
     f: function
+    x: real?                   n: int[0, 9]?[3]        outputs that may be missing
 
 A name may stand in quotes or back-ticks; then it may be any text.
 """
@@ -32,6 +33,7 @@ from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.language.budget import Budget
 from multiplexnet.language.expressions import ExpressionReader, Names
 from multiplexnet.language.formula import Bool, Category, Domain, Int, Real, Unit, Variable
+from multiplexnet.language.missing import flag_of
 from multiplexnet.language.moments import FIRST, LAST, Moment, moment_number
 from multiplexnet.language.operations import TYPES, WORDS
 from multiplexnet.language.source import Statement
@@ -69,8 +71,16 @@ MOST_DIGITS_AFTER_POINT = 12
 def declared(declarations: Iterable[tuple[Statement, ast.AnnAssign]], budget: Budget) -> Names:
     """What the names mean by these declarations."""
     names = Names()
+    nullable: list[Variable] = []
     for statement, node in declarations:
+        known = len(names.variables)
         _Declaration(statement, node, names, budget).enter()
+        if statement.may_be_missing:
+            nullable += names.variables[known:]
+    for variable in nullable:  # behind all others, so that outputs keep their columns
+        flag = flag_of(variable, len(names.variables))
+        names.variables.append(flag)
+        names.flags[variable] = flag
     return names
 
 
@@ -91,6 +101,11 @@ class _Declaration:
         name, is_quoted = self._name()
         role, kind, step = self._annotation()
         base, brackets = _peeled(kind)
+        is_known = role == "input" or (isinstance(base, ast.Name) and base.id == "function")
+        if self.statement.may_be_missing and is_known:
+            raise self._error(
+                base, "`?` is for outputs: inputs and functions are known, and never missing"
+            )
         if isinstance(base, ast.Name) and base.id == "function" and not brackets:
             self._refuse(step, role == "input")
             self.names.functions.append(name)

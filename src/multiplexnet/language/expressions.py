@@ -23,6 +23,7 @@ from multiplexnet.language.formula import (
     disjunction,
     negation,
 )
+from multiplexnet.language.missing import is_missing
 from multiplexnet.language.moments import Moment, moment_number
 from multiplexnet.language.operations import (
     FUNCTIONS,
@@ -57,6 +58,7 @@ from multiplexnet.language.values import (
     refuse_no_number,
     total,
     truth,
+    variable_in,
     vector,
 )
 
@@ -100,14 +102,15 @@ _NO_RULE: dict[type[ast.expr], str] = {
 class Names:
     """What the names of a text stand for.
 
-    ``arities``: how many arguments each function was first given. ``odd``: names of single variables that look like
-    those of elements.
+    ``arities``: how many arguments each function was first given; ``flags``: of the outputs that may be missing;
+    ``odd``: names of single variables that look like those of elements.
     """
 
     values: dict[str, Value] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     arities: dict[str, int] = field(default_factory=dict)
+    flags: dict[Variable, Variable] = field(default_factory=dict)
     odd: set[str] = field(default_factory=set)
 
 
@@ -375,6 +378,8 @@ class ExpressionReader:
         return join(formulas)
 
     def _comparison(self, node: ast.Compare) -> Value:
+        if any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
+            return Truth(self._missing(node))
         nodes = [node.left, *node.comparators]
         values = [self.value(part) for part in nodes]
         if len(values) > 2:
@@ -388,8 +393,6 @@ class ExpressionReader:
         return reduce(partial(paired, _both), compared)
 
     def _compared(self, operator: ast.cmpop, left: Value, right: Value) -> Value:
-        if isinstance(operator, ast.Is | ast.IsNot):
-            raise Refusal("`is`: write `==` or `!=`")
         try:
             if isinstance(operator, ast.In | ast.NotIn):
                 return _members(left, right, negated=isinstance(operator, ast.NotIn))
@@ -404,6 +407,36 @@ class ExpressionReader:
             if isinstance(value, Label) and value.meaning is None:
                 return did_you_mean(value.text, self.names.values)
         return ""
+
+    def _missing(self, node: ast.Compare) -> Formula:
+        """``x is missing`` or ``x is not missing``."""
+        match node.ops, node.comparators:
+            case [operator], [ast.Name("missing")]:
+                flag = self._flag(node.left)
+                formula = is_missing(flag)
+                return formula if isinstance(operator, ast.Is) else negation(formula)
+        raise Refusal("`is`: write `==` or `!=`; `x is missing` stands alone")
+
+    def _flag(self, node: ast.expr) -> Variable:
+        """The flag of the output that an expression names."""
+        value = meant(self.value(node))
+        name = _short(self.statement.written(node))
+        if isinstance(value, Vector):
+            raise Refusal(
+                f"`{name}` is a vector: say of each element, as in `all(v is missing for v in {name})`"
+            )
+        variable = (
+            variable_in(value)
+            if isinstance(node, ast.Name | ast.Subscript | ast.Constant)
+            else None
+        )
+        if variable is None:
+            raise Refusal("only an output by itself can be missing, as in `x is missing`")
+        if variable not in self.names.flags:
+            raise Refusal(
+                f"`{name}` is never missing: declare that it may be with `?`, as in `{name}: real?`"
+            )
+        return self.names.flags[variable]
 
     def _case(self, node: ast.IfExp) -> Value:
         condition = self._as(truth, node.test)

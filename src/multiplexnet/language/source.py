@@ -28,6 +28,9 @@ _ASSUME = re.compile(r"assume\b[ \t]*(?=\S)(?![:=<>!+*/%,.)\]]|(?:and|or|in|is|i
 _OPENING = frozenset("([{")
 _CLOSING = frozenset(")]}")
 
+_MARK = re.compile(r"[^:?]*:[^?]*[\w\])}\"' ]\?", re.DOTALL)
+"""A declaration up to the ``?`` behind its type."""
+
 _HINTS = tuple(
     (re.compile(pattern), reason)
     for pattern, reason in (
@@ -41,6 +44,7 @@ _HINTS = tuple(
         (r"!(?!=)|¬", "write `not`"),
         (r"−", "write `-` (this is another minus sign)"),
         (r"[·×]", "write `*`"),
+        (r"\?", "write it behind the type of an output that may be missing, as in `x: real?`"),
         (r"(?<![<>=!:])=(?!=)", "write `==` for equality"),
         (r"\A(?:if|elif|else|when)\b", "write `implies(p, q)`, or `a if p else b` for a value"),
         (r"\A(?:for|while|forall)\b", "write `all(… for i in range(n))`"),
@@ -92,6 +96,33 @@ class Statement:
             raise self._error(1, 1, "more than one statement: write one rule a line")
         return body[0]
 
+    @cached_property
+    def may_be_missing(self) -> bool:
+        """Whether this is a declaration with a ``?`` behind the type."""
+        return self._mark is not None
+
+    @cached_property
+    def _unmarked(self) -> str:
+        """The text with a blank in place of that ``?``, which Python's grammar does not know."""
+        if self._mark is None:
+            return self.text
+        return self.text[: self._mark] + " " + self.text[self._mark + 1 :]
+
+    @cached_property
+    def _mark(self) -> int | None:
+        """Where the ``?`` of a declaration stands."""
+        if "?" not in self.text:
+            return None
+        found = _MARK.match(self._masked)
+        return None if found is None else found.end() - 1
+
+    @cached_property
+    def _masked(self) -> str:
+        """The text with blanks in place of everything in quotes."""
+        return re.sub(
+            STRING, lambda match: re.sub(r"[^\n]", " ", match[0]), self.text, flags=re.DOTALL
+        )
+
     def written(self, node: ast.expr) -> str:
         """The part as the user wrote it."""
         first = node.lineno - 1
@@ -111,7 +142,7 @@ class Statement:
 
     @cached_property
     def _spelling(self) -> Spelling:
-        return spelled(self.text)
+        return spelled(self._unmarked)
 
     @cached_property
     def _bytes(self) -> list[bytes]:
@@ -130,16 +161,13 @@ class Statement:
 
     def _explained(self, error: SyntaxError) -> RuleSyntaxError:
         """What Python's parser refused, with advice where a sign of another language stands in the text."""
-        masked = re.sub(
-            STRING, lambda match: re.sub(r"[^\n]", " ", match[0]), self.text, flags=re.DOTALL
-        )
-        if keyword := keyword_in(masked, declared=True):
+        if keyword := keyword_in(self._masked, declared=True):
             return self._at(*_quote_it(keyword))
         for pattern, advice in _HINTS:
-            if found := pattern.search(masked):
+            if found := pattern.search(self._masked):
                 reason = f"`{found[0].strip()}` is not part of the language: {advice}"
                 return self._at(found.start(), reason)
-        if keyword := keyword_in(masked, declared=False):
+        if keyword := keyword_in(self._masked, declared=False):
             return self._at(*_quote_it(keyword))
         row, column = self._refused_at(error)
         if "integer string conversion" in error.msg:

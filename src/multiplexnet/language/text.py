@@ -36,6 +36,7 @@ from multiplexnet.language.formula import (
     holds,
     negation,
 )
+from multiplexnet.language.missing import MARK, flagged_name
 from multiplexnet.language.moments import moment_text
 from multiplexnet.language.operations import WORDS
 from multiplexnet.language.spelling import name_text
@@ -172,6 +173,8 @@ def variable_text(variable: Variable) -> str:
         >>> variable_text(Variable("w[1, 2]", 0)), variable_text(Variable("Loan Amount[0]", 0))
         ('w[1, 2]', '`Loan Amount`[0]')
     """
+    if variable.is_flag:
+        return variable_text(replace(variable, name=flagged_name(variable), role="output")) + MARK
     name, place = variable.place
     index = f"[{', '.join(map(str, place))}]" if place else ""
     return name_text(name, WORDS) + index
@@ -342,6 +345,8 @@ def _finite_text(variable: Variable, formula: Formula) -> str:
     allowed = [value for value in domain.values if holds(formula, {variable: Fraction(value)})]
     if len(allowed) in (0, len(domain.values)):
         return str(bool(allowed))
+    if variable.is_flag:
+        return name if allowed == [1] else name.removesuffix("missing") + "not missing"
     if isinstance(domain, Bool):
         return name if allowed == [1] else f"not {name}"
     others = [value for value in domain.values if value not in allowed]
@@ -468,8 +473,13 @@ def declaration_text(specification: Specification) -> str:
         >>> declaration_text(Specification((Variable("x[0]", 0), Variable("x[1]", 1), Variable("on", 2, Bool())), ()))
         'x: real[2]\\non: bool'
     """
-    groups = groupby(specification.variables, key=_declared)
-    lines = [f"{name_text(base, WORDS)}: {_type_text(list(group))}" for (base, _), group in groups]
+    declared = [v for v in specification.variables if not v.is_flag]
+    groups = [(base, list(group)) for (base, _), group in groupby(declared, key=_declared)]
+    nullable = specification.flags
+    lines = [
+        f"{name_text(base, WORDS)}: {_type_text(group, '?' if group[0] in nullable else '')}"
+        for base, group in groups
+    ]
     functions = [f"{name_text(name)}: function" for name in specification.functions]
     return "\n".join([*lines, *functions])
 
@@ -504,11 +514,11 @@ def _declared(variable: Variable) -> tuple[str, bool]:
     return variable.place[0], variable.whole
 
 
-def _type_text(group: Sequence[Variable]) -> str:
-    """The kind of one variable, or of the vector or matrix of several."""
+def _type_text(group: Sequence[Variable], mark: str = "") -> str:
+    """The kind of one variable, or of the vector or matrix of several, with ``?`` if it may be missing."""
     first = group[0]
     last = group[-1].place[1]
-    size = f"[{', '.join(str(i + 1) for i in last)}]" if last else ""
+    size = mark + (f"[{', '.join(str(i + 1) for i in last)}]" if last else "")
     match first.domain:
         case Real(lower, upper) if first.is_input:
             if lower is None or upper is None:

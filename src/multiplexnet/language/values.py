@@ -64,6 +64,7 @@ __all__ = [
     "total",
     "truth",
     "value_of",
+    "variable_in",
     "vector",
 ]
 
@@ -166,6 +167,16 @@ def value_of(variable: Variable) -> Value:
         case Category(labels):
             return Choice(variable, labels)
     return Number(Linear.of(variable) * variable.unit.size)
+
+
+def variable_in(value: Value) -> Variable | None:
+    """The variable that a value is, if it is one."""
+    match value:
+        case Truth(_, variable) | Choice(variable):
+            return variable
+        case Number(Linear(((Variable() as variable, _),), constant)) if not constant:
+            return variable
+    return None
 
 
 def described(value: Value) -> str:

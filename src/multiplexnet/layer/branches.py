@@ -12,6 +12,7 @@ from torch import Tensor
 
 from multiplexnet.errors import CascadeError, NestedError, ProductError
 from multiplexnet.layer.checks import refuse_lost, whole_rows
+from multiplexnet.layer.holes import Holes
 from multiplexnet.layer.units import Units
 from multiplexnet.transforms.base import in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice
@@ -239,6 +240,7 @@ class Branches:
         max_terms: how many combinations of terms are written out at most.
         order: where each output stands when the blocks are laid side by side, if that is known already.
         cascades: parts of the outputs that are computed one after another, after the blocks.
+        holes: which outputs may be missing, if any may: they are NaN where a term, or a cascade, says so.
         units: of all outputs, if some have one.
 
     With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
@@ -250,6 +252,7 @@ class Branches:
     max_terms: int
     order: Tensor | None = None
     cascades: tuple[CascadeChoice, ...] = ()
+    holes: Holes | None = None
     units: Units | None = None
 
     @property
@@ -306,14 +309,14 @@ class Branches:
         """
         self._refuse_cascade("terms")
         if len(self.choices) == 1:
-            return self.ordered([self.choices[0].terms(start, stop)])
+            return self._outward([self.choices[0].terms(start, stop)])
         indices = self._of_blocks(torch.arange(start, stop, device=self.choices[0].raw.device))
         values = [choice.x for choice in self.choices] if values is None else values
-        return self.ordered([x.index_select(-2, i) for x, i in zip(values, indices, strict=True)])
+        return self._outward([x.index_select(-2, i) for x, i in zip(values, indices, strict=True)])
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""
-        return self.ordered([self._seen(part, part.best()) for part in self._parts])
+        return self._outward([self._seen(part, part.best()) for part in self._parts])
 
     def _seen(self, part: Choice | CascadeChoice, x: Tensor) -> Tensor:
         """Values of a part as they leave the layer; those of a cascade are whole numbers of their units."""
@@ -329,14 +332,16 @@ class Branches:
     def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """The value of a term drawn from q(k), ``(*batch, D)``, and log q of what was drawn, ``(*batch,)``."""
         drawn = [part.draw(generator) for part in self._parts]
+        log_q = torch.stack([log_q for _, log_q in drawn]).sum(0)
         values = [self._seen(part, x) for part, (x, _) in zip(self._parts, drawn, strict=True)]
-        return self.ordered(values), torch.stack([log_q for _, log_q in drawn]).sum(0)
+        return self._outward(values), log_q
 
     def log_prob(self, x: Tensor) -> Tensor:
         """The exact log-probability of x, ``(*batch, D)``, if all rules are computed one output after another.
 
         On the grid of a cascade every point has a probability: that with which options are drawn by their logits and
         values by a logistic distribution around the raw values. It is −inf where x disobeys, or is not on the grid.
+        NaN in an output that may be missing is a value like others.
 
         Raises:
             CascadeError: some outputs come from terms, where densities are those of a ``RulesDistribution``.
@@ -345,14 +350,15 @@ class Branches:
             raise CascadeError(
                 "probabilities of single points: part of the outputs come from terms"
             )
-        steps = x if self.units is None else self.units.inward(x)
-        parts = [part.log_prob(steps.index_select(-1, part.columns)) for part in self.cascades]
+        x = x if self.units is None else self.units.first(x.shape[-1]).inward(x)
+        x = x if self.holes is None else self.holes.inward(x)
+        parts = [part.log_prob(x.index_select(-1, part.columns)) for part in self.cascades]
         return torch.stack(parts).sum(0)
 
     def at(self, indices: Sequence[Tensor]) -> Tensor:
         """The value of one chosen term per block, each index ``(*batch,)``; result ``(*batch, D)``."""
         self._refuse_cascade("terms to choose from")
-        return self.ordered(
+        return self._outward(
             [choice.at(index) for choice, index in zip(self.choices, indices, strict=True)]
         )
 
@@ -371,7 +377,7 @@ class Branches:
         Args:
             f: maps values ``(*batch, K', D)`` of some terms to their losses ``(*batch, K')``; −log p(y | x_k), say. If
                 it returns ``(*batch, K', D)``, one loss per output, they are summed, and with several blocks no
-                combination of terms is ever formed.
+                combination of terms is ever formed. It sees the number next to 0 in place of missing values, never NaN.
             prior: logits of p(k), ``(K,)`` or ``(*batch, K)``, trained or not; ``None`` is uniform. With several blocks
                 a list of these, one per block, or logits of all combinations.
             estimator: one of :mod:`multiplexnet.learning.estimators` for the expected loss; ``None`` sums exactly.
@@ -385,7 +391,7 @@ class Branches:
         from multiplexnet.layer.objective import marginal_loss
 
         self._refuse_cascade("terms to sum a loss over")
-        return marginal_loss(self, f, prior, estimator)
+        return marginal_loss(self._whole, self._loss(f), prior, estimator)
 
     def evidence_loss(self, f: Loss, prior: Prior = None) -> Tensor:
         """−log Σ_k p(k) e^{−f(x_k)}: the least that ``loss`` can be, with the optimal q(k) ∝ p(k) e^{−f(x_k)}.
@@ -395,7 +401,20 @@ class Branches:
         from multiplexnet.layer.objective import evidence_loss
 
         self._refuse_cascade("terms to sum a loss over")
-        return evidence_loss(self, f, prior)
+        return evidence_loss(self._whole, self._loss(f), prior)
+
+    @property
+    def _whole(self) -> Branches:
+        """The same branches with everything that is computed for outputs: flags too, and no NaN for missing ones."""
+        return self if self.holes is None else replace(self, holes=None)
+
+    def _loss(self, f: Loss) -> Loss:
+        return f if self.holes is None else self.holes.loss(f)
+
+    def _outward(self, parts: Sequence[Tensor]) -> Tensor:
+        """Values of the blocks as outputs; NaN where they are missing."""
+        x = self.ordered(parts)
+        return x if self.holes is None else self.holes.outward(x)
 
     @in_full_precision
     def ordered(self, parts: Sequence[Tensor]) -> Tensor:

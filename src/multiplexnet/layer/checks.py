@@ -254,7 +254,7 @@ def _verdict(
     """Whether a rule about inputs alone holds, exactly; outputs are free."""
     free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
     given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
-    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.outputs))
+    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.columns))
     return verdict(
         Specification(free, (rule,), specification.functions), x, given, functions or None
     )

@@ -68,6 +68,7 @@ from multiplexnet.layer.checks import (
     refuse_without_memory,
     without_tables,
 )
+from multiplexnet.layer.holes import Holes, hole_tables
 from multiplexnet.layer.inputs import given_inputs, input_tensor
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.layer.units import Units, unit_table
@@ -220,7 +221,9 @@ class Multiplexer(Derived):
                 raise
             if plan.cascades:
                 compiled = replace(
-                    compiled, outputs=rules.outputs, specification=rules.specification
+                    compiled,
+                    outputs=rules.specification.outputs,
+                    specification=rules.specification,
                 )
             refuse_uncovered(compiled, deadline)
             self._start(
@@ -357,6 +360,7 @@ class Multiplexer(Derived):
                 **self._places(columns),
                 **self._offsets(blocks, dtype),
                 "unit_table": units,
+                **hole_tables(self.rules.specification, dtype),
             }
         )
         self._assumptions = Assumptions.of(self.rules.specification)
@@ -498,19 +502,29 @@ class Multiplexer(Derived):
         for columns, cascade in self.cascade_parts():
             steps |= zip(columns.tolist(), cascade.cascade.spacing, strict=False)
         return {
-            v.name: steps[j] * v.unit.size
-            for j, v in enumerate(self.compiled.outputs)
-            if steps.get(j)
+            v.name: steps[j] * v.unit.size for j, v in enumerate(self.rules.outputs) if steps.get(j)
         }
 
     @property
     def out_features(self) -> int:
         """The number D of outputs."""
-        return len(self.compiled.outputs)
+        return len(self.rules.outputs)
+
+    @property
+    def holes(self) -> Holes | None:
+        """Which outputs may be missing, if any may."""
+        if not self.rules.specification.flags:
+            return None
+        flags, numbers = cast(Tensor, self.hole_flags), cast(Tensor, self.hole_numbers)
+        return Holes(flags, numbers, len(self.rules.specification.flags))
 
     @property
     def in_features(self) -> int:
-        """The number of raw features: values, then the logits of every block with more than one term."""
+        """The number of raw features: values, then the logits of every block with more than one term.
+
+        An output that may be missing has two values, the second for its flag, behind those of all outputs; it counts
+        where a cascade decides the flag.
+        """
         return self._values + sum(self._logit_sizes)
 
     @property
@@ -522,7 +536,7 @@ class Multiplexer(Derived):
     @property
     def _values(self) -> int:
         if not self.per_term:
-            return self.out_features
+            return len(self.compiled.outputs)
         widths = [self._columns(b).numel() for b in range(len(self._sizes))]
         return sum(size * width for size, width in zip(self._sizes, widths, strict=True))
 
@@ -587,7 +601,9 @@ class Multiplexer(Derived):
             if lost is not None:
                 choices = self._linked([node.without(lost) for node in nodes])
         cascades = tuple(self._cascaded(values, logits, given))
-        return Branches(choices, batch, self.max_terms, self.order, cascades, self.units)
+        return Branches(
+            choices, batch, self.max_terms, self.order, cascades, self.holes, self.units
+        )
 
     def _cascaded(
         self, values: Tensor, logits: Tensor, inputs: Tensor | None

@@ -45,6 +45,10 @@ class Units:
         """Those of some of the outputs."""
         return Units(self.table.index_select(-1, columns))
 
+    def first(self, count: int) -> Units:
+        """Those of the first outputs."""
+        return Units(self.table[:, :count])
+
     def outward(self, steps: Tensor) -> Tensor:
         """The floats that stand for whole numbers ``(…, D)``; outputs without a unit stay as they are."""
         p, q = self.table

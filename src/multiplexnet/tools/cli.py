@@ -28,7 +28,7 @@ from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
 from multiplexnet.reports.printing import PLAIN_WIDTH, plain_text
 
-__all__ = ["app"]
+__all__ = ["AsJson", "BadInput", "RulesFile", "answering", "app", "tables_named"]
 
 SLOW_SECONDS = 2.0  # what takes longer shows its progress
 
@@ -216,7 +216,7 @@ def check(
         from multiplexnet.tables.check import check_table
 
         specification: Specification = _load(file).specification
-        tables, rows = _tables(table, delimiter)
+        tables, rows = tables_named(table, delimiter)
         with _progress(rows) as update:
             report = check_table(
                 specification,
@@ -244,7 +244,7 @@ def check(
             raise typer.Exit(1)
 
 
-def _tables(names: Sequence[str], delimiter: str | None) -> tuple[list[Any], int | None]:
+def tables_named(names: Sequence[str], delimiter: str | None) -> tuple[list[Any], int | None]:
     """The tables with these names, and about how many rows they have."""
     from multiplexnet.tables.files import (
         estimated_rows,

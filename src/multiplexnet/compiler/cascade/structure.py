@@ -42,6 +42,7 @@ from multiplexnet.language.formula import (
     symbols,
     variables,
 )
+from multiplexnet.language.missing import flags_among
 
 __all__ = ["Part", "Plan", "Structure", "cascade_of_part", "planned", "rule_parts", "term_count"]
 
@@ -142,8 +143,11 @@ def cascade_of_part(
 
 def _own_order(part: Part, order: Sequence[Variable]) -> list[Variable]:
     """The named order of the outputs of a part, hidden ones as soon as they are known."""
+    flags = flags_among(part.outputs)
     found = [v for v in order if v in part.outputs]
-    found += [v for v in part.outputs if v not in found]
+    found += [v for v in part.outputs if v not in found and not v.is_flag]
+    for variable, flag in flags.items():  # whether it is missing is decided before its value
+        found.insert(found.index(variable), flag)
     for hidden, needed in part.hidden:
         last = max((found.index(v) for v in needed if v in found), default=-1)
         found.insert(last + 1, hidden)

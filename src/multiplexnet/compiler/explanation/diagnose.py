@@ -45,9 +45,16 @@ from multiplexnet.language.formula import (
     conjunction,
     conjuncts,
     disjunction,
+    negation,
     symbols,
 )
-from multiplexnet.smt.questions import domain_z3, input_range_z3, to_z3
+from multiplexnet.language.missing import is_missing
+from multiplexnet.smt.questions import (
+    domain_z3,
+    input_range_z3,
+    satisfiable,
+    to_z3,
+)
 from multiplexnet.smt.search import Sandbox, decided
 
 __all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_input"]
@@ -230,8 +237,10 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
     parts = conjuncts(normal_form(specification.formula))
     for component in components(parts, specification.outputs):
         sandbox = Sandbox(deadline)
+        whole = component
         for output in component.outputs:
             deadline.step(len(found))
+            component = _where_present(whole, output, specification, known, deadline)
             if isinstance(output.domain, Category):
                 found[output] = _category_range(sandbox, output, output.domain, component, known)
                 continue
@@ -239,7 +248,25 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
             upper, upper_attained = _supremum(sandbox, output, 1, component, known)
             lower = None if minus_lower is None else -minus_lower
             found[output] = Range(output, lower, lower_attained, upper, upper_attained)
-    return tuple(found[output] for output in specification.outputs)
+    return tuple(found[output] for output in specification.columns)
+
+
+def _where_present(
+    component: Component,
+    output: Variable,
+    specification: Specification,
+    known: Sequence[Formula],
+    deadline: Deadline,
+) -> Component:
+    """The component where the output is not missing, if it ever is not."""
+    flag = specification.flags.get(output)
+    if flag is None:
+        return component
+    is_there = normal_form(negation(is_missing(flag)))
+    present = replace(component, conjuncts=(*component.conjuncts, is_there))
+    asked = conjunction([*known, *present.conjuncts])
+    found = satisfiable(asked, specification.variables, deadline=deadline)
+    return component if found is None else present
 
 
 def _category_range(
