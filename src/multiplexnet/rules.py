@@ -235,10 +235,10 @@ class Rules:
             ...         "income": {"type": "number", "minimum": 0},
             ...         "plan": {"enum": ["basic", "full"]},
             ...     },
-            ...     "required": ["age", "income", "plan"],
+            ...     "required": ["age", "plan"],
             ... }))
             age: int[0, 120]
-            income: real
+            income: real?
             plan: {"basic", "full"}
             income >= 0
         """

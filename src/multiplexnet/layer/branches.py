@@ -15,7 +15,7 @@ from multiplexnet.layer.checks import refuse_lost, whole_rows
 from multiplexnet.layer.holes import Holes
 from multiplexnet.layer.units import Units
 from multiplexnet.transforms.base import in_full_precision
-from multiplexnet.transforms.cascade.choice import CascadeChoice
+from multiplexnet.transforms.cascade.choice import CascadeChoice, OneTerm
 from multiplexnet.transforms.run_time.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
 
@@ -60,7 +60,7 @@ class Choice:
         units: of its outputs, if some have one; all values that leave this object are in them.
     """
 
-    maps: TermMaps
+    maps: TermMaps | OneTerm
     raw: Tensor
     given: Tensor | None
     columns: Tensor
@@ -235,7 +235,7 @@ class Branches:
     """All branches of a layer: a product of independent choices, one per block.
 
     Args:
-        choices: the blocks.
+        blocks: their choices.
         batch: the leading shape.
         max_terms: how many combinations of terms are written out at most.
         order: where each output stands when the blocks are laid side by side, if that is known already.
@@ -247,7 +247,7 @@ class Branches:
     a *term* is a combination of one term per block, the last block running fastest.
     """
 
-    choices: tuple[Choice, ...]
+    blocks: tuple[Choice, ...]
     batch: torch.Size
     max_terms: int
     order: Tensor | None = None
@@ -256,12 +256,22 @@ class Branches:
     units: Units | None = None
 
     @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The blocks, then those of the cascades in which there is nothing to choose, each as a block of one term."""
+        single = [
+            Choice(part.as_term, part.raw, None, part.columns, inputs=part.inputs)
+            for part in self.cascades
+            if part.as_term is not None
+        ]
+        return (*self.blocks, *single)
+
+    @property
     def _parts(self) -> list[Choice | CascadeChoice]:
         """The blocks, then the cascades."""
-        return [*self.choices, *self.cascades]
+        return [*self.blocks, *self.cascades]
 
     def _refuse_cascade(self, wanted: str) -> None:
-        if self.cascades:
+        if any(part.as_term is None for part in self.cascades):
             raise CascadeError(wanted)
 
     @property
@@ -346,7 +356,7 @@ class Branches:
         Raises:
             CascadeError: some outputs come from terms, where densities are those of a ``RulesDistribution``.
         """
-        if self.choices:
+        if self.blocks:
             raise CascadeError(
                 "probabilities of single points: part of the outputs come from terms"
             )
@@ -422,7 +432,7 @@ class Branches:
         if len(parts) == 1:
             return parts[0]
         x = torch.cat(list(parts), -1).index_select(-1, self._order)
-        partly = any(c.functions for c in self.choices) or any(
+        partly = any(c.functions for c in self.blocks) or any(
             c.inputs is not None for c in self.cascades
         )
         return whole_rows(x) if partly else x

@@ -63,6 +63,7 @@ from multiplexnet.layer.checks import (
     refuse_roomless,
     refuse_stuck,
     refuse_uncovered,
+    refuse_uncovered_parts,
     refuse_unknown_equality,
     refuse_unknown_functions,
     refuse_without_memory,
@@ -142,7 +143,8 @@ class Multiplexer(Derived):
             right-hand side to the nearest that floats can meet, which then holds exactly; ``mux.moved`` says by how
             much.
         structure: ``"terms"`` or ``"cascade"`` insist on one of them; ``"auto"`` takes terms where they are few, and
-            computes outputs one after another where they would explode or an equality holds inputs.
+            computes outputs one after another where they would explode, where an equality holds inputs, and where
+            inputs bound outputs that depend on each other.
         order: names of outputs in the order in which a cascade shall compute them; others follow.
         budget: what the projections of a cascade may cost.
         seconds: how long compiling and building may take together (``None``: no limit).
@@ -226,6 +228,7 @@ class Multiplexer(Derived):
                     specification=rules.specification,
                 )
             refuse_uncovered(compiled, deadline)
+            refuse_uncovered_parts(rules.specification, plan, form, deadline)
             self._start(
                 rules,
                 compiled,
