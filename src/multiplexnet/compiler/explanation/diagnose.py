@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -57,7 +57,7 @@ from multiplexnet.smt.questions import (
 )
 from multiplexnet.smt.search import Sandbox, decided
 
-__all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_input"]
+__all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_by", "uncovered_input"]
 
 
 @dataclass(frozen=True)
@@ -322,12 +322,30 @@ def uncovered_input(
     For each block z3 decides ∃ u ∀ x ¬(φ_1 ∨ … ∨ φ_K), which is decidable in linear real arithmetic. A function value
     counts as free: what it will be is not known here.
     """
-    deadline.begin(INPUTS)
     written = compiled.specification
     known = input_ranges(compiled.inputs) if written is None else input_facts(written)
-    for block in compiled.blocks:
+    formulas = (_without_discrete(block, {}) for block in compiled.blocks)
+    return uncovered_by(formulas, compiled.inputs, known, deadline=deadline)
+
+
+def uncovered_by(
+    formulas: Iterable[Formula],
+    inputs: Sequence[Variable],
+    known: Sequence[Formula],
+    *,
+    deadline: Deadline = NEVER,
+) -> tuple[tuple[Variable, Fraction], ...] | None:
+    """An input for which no real outputs obey one of these formulas.
+
+    Args:
+        formulas: over inputs and real outputs; each can be obeyed for some input.
+        inputs: all inputs.
+        known: what holds of them.
+        deadline: when the answer is needed.
+    """
+    deadline.begin(INPUTS)
+    for formula in formulas:
         deadline.step()
-        formula = _without_discrete(block, {})
         mentioned = _symbols_of_atoms(formula)
         if not any(_is_input(symbol) for symbol in mentioned):
             continue  # no block is empty
@@ -339,7 +357,7 @@ def uncovered_input(
         solver.add(z3.ForAll(free, body) if free else body)
         if _is_sure(sandbox, solver):
             model = sandbox.model(solver)
-            return tuple((v, model.number(v)) for v in compiled.inputs)
+            return tuple((v, model.number(v)) for v in inputs)
     return None
 
 
