@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import copy
 import json
+from typing import Literal
 
 import pytest
 import torch
 from torch import Tensor, nn
 
 import multiplexnet as mx
+from multiplexnet.layer.unroll import Left
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 BAND = "d: input[0, 200]; a: real; b: real; 0 <= a <= 100; 0 <= b <= 100; d <= a + b <= d + 0.01"
@@ -160,3 +162,54 @@ def test_saved_layers_start_where_they_did() -> None:
     assert (new(raw).sample()[:, 0] > 0).float().mean() < 0.2
     mux.load_state_dict({"_extra_state": old.get_extra_state()})
     assert (mux(raw).sample()[:, 0] > 0).float().mean() > 0.4
+
+
+# --- heads that see what is left ------------------------------------------------------------------------------------
+
+
+class Seeing(nn.Module):
+    """A small head that every output shares but for its last layer."""
+
+    def __init__(self, mux: mx.Multiplexer, features: int) -> None:
+        super().__init__()
+        width = features + mux.out_features + 2
+        self.last = nn.ModuleList(nn.Linear(width, 1 + k) for k in mux.options)
+        self.asked: list[int] = []
+
+    def forward(self, j: int, h: Tensor, left: Left) -> Tensor:
+        self.asked.append(j)
+        assert (left.lower <= left.upper).all()
+        seen = torch.cat([h, left.x / 100, left.lower[..., None], left.upper[..., None]], -1)
+        said: Tensor = self.last[j](seen)
+        return said
+
+
+@pytest.mark.parametrize("values", ["share", "clamp"])
+def test_a_head_may_see_what_is_left(values: Literal["share", "clamp"]) -> None:
+    rules = mx.Rules("u: input[20, 300]; " + LOTS.replace("<= 150", "== u"))
+    mux = mx.Multiplexer(rules, values=values)
+    head, h = Seeing(mux, 3), torch.randn(2, 5, 3)
+    u = torch.rand(2, 5) * 200 + 50
+    branches = mux.unroll(head, h, u=u)
+    x = branches.best()
+    assert rules.satisfied(x, u=u).all()
+    assert sorted(head.asked) == [0, 1, 2, 3]
+    x.sum().backward()  # type: ignore[no-untyped-call]
+    assert all(p.grad is not None for p in head.parameters())
+    again = mux.unroll(head, h, x.detach(), u=u)  # along its own outputs it says the same
+    assert torch.equal(again.best(), x)
+    if values == "share":
+        assert again.log_prob(x.detach()).isfinite().all()
+
+
+def test_a_head_that_says_too_little_is_told() -> None:
+    mux = mx.Multiplexer(mx.Rules(LOTS), structure="cascade")
+    assert mux.options == (2, 2, 2, 2)
+    with pytest.raises(
+        mx.MultiplexError,
+        match=r"of x\[0\] \(output 0\); it has to be \(5, 3\): a value and 2 logits",
+    ):
+        mux.unroll(lambda j, h, left: h[:, :1], torch.randn(5, 3))
+    beside = mx.Multiplexer(mx.Rules(LOTS + "; y: real; y >= 1 or y <= 0"), structure="cascade")
+    with pytest.raises(mx.MultiplexError, match="part of them come from terms"):
+        beside.unroll(lambda j, h, left: h, torch.randn(5, 3))

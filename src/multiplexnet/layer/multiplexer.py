@@ -73,6 +73,7 @@ from multiplexnet.layer.holes import Holes, hole_tables
 from multiplexnet.layer.inputs import given_inputs, input_tensor
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.layer.units import Units, unit_table
+from multiplexnet.layer.unroll import Head, unrolled
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import DTYPES, in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice
@@ -625,6 +626,49 @@ class Multiplexer(Derived):
         return Branches(
             choices, batch, self.max_terms, self.order, cascades, self.holes, self.units
         )
+
+    def unroll(self, head: Head, h: Tensor, x: Tensor | None = None, /, **inputs: Any) -> Branches:
+        """The branches for a head that sees what is left: it is asked for one output after another.
+
+        Args:
+            head: ``head(j, h, left)`` says a raw value and, if output j has K > 1 options, K logits: ``(*batch, 1)`` or
+                ``(*batch, 1 + K)``. ``left`` has the outputs so far, the ends of what is left for this one, and which
+                of its options there are; :attr:`options` has K.
+            h: what the network says, ``(*batch, F)``; the head gets it as it is.
+            x: outputs to go along instead of the head's own, ``(*batch, D)``: −log p(x) then trains every step given
+                the true values before it.
+            inputs: as for ``forward``.
+
+        Raises:
+            CascadeError: some outputs come from terms, which are computed at once.
+
+        Example:
+            >>> rules = Rules("x: real[3]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150")
+            >>> mux = Multiplexer(rules, structure="cascade")
+            >>> heads = nn.ModuleList(nn.Linear(8 + 3 + 2, 1 + k) for k in mux.options)
+            >>> def head(j, h, left):
+            ...     ends = torch.stack([left.lower, left.upper], -1)
+            ...     return heads[j](torch.cat([h, left.x / 100, ends / 100], -1))
+            >>> x = mux.unroll(head, torch.randn(5, 8)).best()
+            >>> bool(rules.satisfied(x).all())
+            True
+        """
+        if self.maps or self.holes is not None:
+            raise CascadeError(
+                "steps for all outputs: part of them come from terms, or may be missing"
+            )
+        given = self.input_columns(inputs, h.shape[:-1])
+        return cast(Branches, self(unrolled(self, head, h, x, given), **inputs))
+
+    @property
+    def options(self) -> tuple[int, ...]:
+        """For every output how many logits a head has to say of it if it is asked for one after another."""
+        found = [0] * self.out_features
+        for columns, maps in self.cascade_parts():
+            for step in maps.cascade.steps:
+                if step.variable < maps.in_values and step.size > 1:
+                    found[int(columns[step.variable])] = step.size
+        return tuple(found)
 
     def _cascaded(
         self, values: Tensor, logits: Tensor, inputs: Tensor | None

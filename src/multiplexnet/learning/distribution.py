@@ -120,7 +120,8 @@ class RulesDistribution(Distribution):
         factors = tuple(_factors(mux, base, blocks, given))
         self._factors = _possible(mux, given, factors)
         self._cascades = tuple(_cascades(mux, base, options, given))
-        for factor in (*self._factors, *self._cascades):
+        every: list[_Factor | CascadeFactor] = [*self._factors, *self._cascades]
+        for factor in every:
             shape = torch.broadcast_shapes(shape, *factor.batch_shapes())  # type: ignore[no-untyped-call]
         super().__init__(shape, Size([mux.out_features]), validate_args=validate_args)
 
@@ -290,7 +291,8 @@ class RulesDistribution(Distribution):
         """The values, ``(*shape, D)``, of one choice per block, the term that it takes in every row, and cascades."""
         choices = tuple(choice for choice, _ in drawn)
         parts = [choice.at(index) for choice, index in drawn] + list(computed)
-        columns = torch.cat([factor.columns for factor in (*self._factors, *self._cascades)])
+        own = [factor.columns for factor in self._factors]
+        columns = torch.cat([*own, *(factor.columns for factor in self._cascades)])
         branches = Branches(choices, shape, self.mux.max_terms, columns.argsort())
         x = branches.ordered(parts)
         return x if self.mux.holes is None else self.mux.holes.outward(x)

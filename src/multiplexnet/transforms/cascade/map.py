@@ -191,6 +191,30 @@ class CascadeMap(Tabled):
         *others, rows = known
         return Walk(self.cascade, others, like, Budgets(self.cascade, rows))
 
+    # --- one output at a time ---------------------------------------------------------------------------------------
+
+    def walk(self, inputs: Tensor | None, rows: int, device: torch.device) -> Walk:
+        """The start of a walk, to be taken output by output."""
+        like = torch.zeros(rows, dtype=self.computing, device=device)
+        return self._start(self.known(inputs), like)
+
+    def chosen(self, walk: Walk, step: Step, options: Sequence[Option], said: Tensor) -> Tensor:
+        """The value that a raw value and logits, ``(B, 1 + K)``, give an output, ``(B,)``, in steps."""
+        raw = torch.zeros(self.in_values, len(said), dtype=self.computing, device=said.device)
+        raw[step.variable] = said[:, 0].to(self.computing)
+        flat, _ = self._flat(raw.t(), None)
+        logits = None
+        if step.size > 1:
+            logits = said.new_zeros(len(said), self.in_logits)
+            first = self.first_logit[step.variable]
+            logits[:, first : first + step.size] = said[:, 1:]
+        lower, upper = self._best(walk, step, options, self._read_logits(logits))
+        return self._inside.value(lower, upper, self._inside.read(flat)[step.variable])
+
+    def in_steps(self, x: Tensor, inputs: Tensor | None) -> Tensor:
+        """Outputs ``(*batch, in_values)`` as whole numbers ``(D, B)``."""
+        return self._given(x, inputs)[0]
+
     def _best(
         self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None
     ) -> tuple[Tensor, Tensor]:
