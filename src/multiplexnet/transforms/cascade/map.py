@@ -67,7 +67,8 @@ class CascadeMap(Tabled):
         self.first_logit = dict(_first_logits(cascade))
         self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
         self._used = cascade.used
-        self._program = program_of(cascade, self.first_logit)
+        self._ranked = any(step.ranked for step in cascade.steps)
+        self._program = None if self._ranked else program_of(cascade, self.first_logit)
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
         )
@@ -75,7 +76,8 @@ class CascadeMap(Tabled):
 
     @property
     def program(self) -> Program:
-        """The operations of the cascade."""
+        """The operations of the cascade; one with ranks has none, since it has to sort."""
+        assert self._program is not None
         return self._program
 
     # --- values -----------------------------------------------------------------------------------------------------
@@ -121,7 +123,11 @@ class CascadeMap(Tabled):
 
     def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """x, ``(D, B)``, in the dtype to compute in."""
-        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        if (
+            self._ranked
+            or torch.compiler.is_compiling()
+            or torch._C._are_functorch_transforms_active()
+        ):
             return self.walked(flat.sigmoid(), logits, known)
         x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
         return x
@@ -437,7 +443,8 @@ def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     """The log-probability that ``round(width · sigmoid(z)) = steps`` for z from a logistic distribution around ``raw``.
 
     The edges of the cell are ``logit((steps ± ½) / width)``; the first and the last cell have the tails. With a < b
-    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel.
+    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel, and ``a − b`` is taken
+    from ``(steps ∓ ½) / (steps ± ½)`` and not from the edges, which are the same float among 2^50 cells.
     """
     first, last = steps <= 0, steps >= width
     left = torch.where(
@@ -456,7 +463,10 @@ def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     )
     zero = torch.zeros_like(raw)
     inner = first.logical_or(last).logical_not()
-    overlap = torch.log(-torch.expm1(torch.where(inner, left - right, -torch.ones_like(left))))
+    apart = torch.log1p(-1 / (torch.where(inner, steps, 1.0) + 0.5)) + torch.log1p(
+        -1 / (torch.where(inner, width - steps, 1.0) + 0.5)
+    )
+    overlap = torch.log(-torch.expm1(apart))
     below = torch.where(last, zero, logsigmoid(right))
     above = torch.where(first, zero, logsigmoid(-left))
     return below + above + torch.where(inner, overlap, zero)
