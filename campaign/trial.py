@@ -32,6 +32,7 @@ from campaign.extremes import extreme_inputs, repairs, uncovered_inputs
 from campaign.flushed import while_flushing
 from campaign.givens import given_numbers
 from campaign.graphs import recorded_graphs, same_in_graphs
+from campaign.missing import missing_values
 from campaign.one_by_one import SECONDS, one_by_one
 from campaign.raws import input_values, raw_rows
 from campaign.reaching import unreached
@@ -79,6 +80,8 @@ CHOSEN = 0.25
 """The share of sentences made for cascades that are left to choose their structure."""
 RECORDED = 0.015
 """The share of sentences with inputs whose layer is exported, to ONNX too, and run where eager raises."""
+MISSING = 0.1
+"""The share of sentences that are asked once more, with outputs that may be missing."""
 COMBINATIONS = 24
 """Of inputs in one batch, at most: where some are refused, each is asked by itself."""
 FAR = (24, 40, 100)
@@ -138,14 +141,13 @@ def trial(seed: int, index: int, rows: int) -> Outcome:
     recorded = Random(f"{seed}/{index}/recorded").random() < RECORDED
     insisted = Random(f"{seed}/{index}/insisted").random() < INSISTED
     random = Random(f"{seed}/{index}/trial")
-    return Trial(
-        numbered(seed, index),
-        rows,
-        random=random,
-        graphs=graphs,
-        recorded=recorded,
-        insisted=insisted,
-    ).run()
+    sentence = numbered(seed, index)
+    run = Trial(sentence, rows, random=random, graphs=graphs, recorded=recorded, insisted=insisted)
+    outcome = run.run()
+    apart = Random(f"{seed}/{index}/missing")  # so that all else is drawn as it was before
+    if apart.random() < MISSING and sentence.kind not in CASCADES:
+        run.missing(apart)
+    return outcome
 
 
 class Trial:
@@ -199,6 +201,19 @@ class Trial:
         self.outcome.counts["verdicts in floats"] += self.judge.in_floats
         self.outcome.counts["verdicts in integers"] += self.judge.in_integers
         return self.outcome
+
+    def missing(self, random: Random) -> None:
+        """The sentence once more, with outputs that may be missing."""
+        start = perf_counter()
+        try:
+            for finding in missing_values(self.sentence, random):
+                self._checked(finding.check)
+                self.outcome.counts[f"rows: {finding.check}"] += finding.rows
+                if finding.wrong:
+                    self._found(finding.check, finding.wrong)
+        except Exception as error:
+            self._found("missing: crash", _told(error))
+        self.outcome.seconds += perf_counter() - start
 
     # --- bookkeeping --------------------------------------------------------------------------------------------------
 
