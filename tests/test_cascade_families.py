@@ -112,8 +112,8 @@ def test_a_hundred_lots_add_up_to_whatever_is_asked_for(dtype: torch.dtype) -> N
 
 def test_lots_of_different_sizes_share_a_grid_and_lose_nothing() -> None:
     text = (
-        "u: input[1, 200]; assume u <= 9 or u >= 10; a: real; b: real; c: real; a == 0 or 1 <= a <= 9; b == 0 or 10 <= b <= 100; "
-        "c == 0 or 20 <= c <= 99; a + b + c == u"
+        "u: input[1, 200]; assume u <= 9 or u >= 10; a: real; b: real; c: real; a == 0 or 1 <= a <= 9; "
+        "b == 0 or 10 <= b <= 100; c == 0 or 20 <= c <= 99; a + b + c == u"
     )
     mux = mx.Multiplexer(mx.Rules(text), dtype=torch.float32)
     assert mux.complete
