@@ -17,7 +17,7 @@ from torch import Size, Tensor
 from torch.distributions import Independent
 
 from multiplexnet.errors import InputError
-from multiplexnet.transforms.cascade.map import CascadeMap, cell_of
+from multiplexnet.transforms.cascade.map import CascadeMap, cell_of, cell_width
 
 __all__ = ["CascadeFactor"]
 
@@ -84,8 +84,14 @@ class CascadeFactor:
             if shift is not None:
                 left, right = left - shift[variable], right - shift[variable]
             edges = torch.stack([left, right]).reshape(2, *batch)
-            ends = first.reshape(batch), last.reshape(batch)
-            return self._log_mass(edges, *ends, self.columns[variable]).reshape(-1)
+            first, last = first.reshape(batch), last.reshape(batch)
+            inner = ~first & ~last
+            apart = cell_width(steps.reshape(batch), width.reshape(batch), inner)
+            narrow = inner & (apart < NARROW)
+            column = self.columns[variable]
+            density = self._function(self.base.log_prob, edges.mean(0), column)
+            wide = self._log_mass(edges, first, last, column)
+            return torch.where(narrow, density + apart.log(), wide).reshape(-1)
 
         logits, inputs = self._expanded(self.logits, batch), self._expanded(self.inputs, batch)
         return self.maps.log_prob_under(x, logits, inputs, mass)
@@ -94,12 +100,8 @@ class CascadeFactor:
         """The log-probability of a cell between two edges, ``(2, *batch)``; some have no lower or upper edge."""
         below, above = self._function(self.base.cdf, edges, column)
         below, above = torch.where(first, 0.0, below), torch.where(last, 1.0, above)
-        width = edges[1] - edges[0]
-        narrow = ~first & ~last & (width < NARROW)
-        safe = torch.where(narrow, width, 1.0)
-        density = self._function(self.base.log_prob, edges.mean(0), column) + safe.log()
         tiny = torch.finfo(torch.float64).tiny
-        return torch.where(narrow, density, (above - below).clamp(min=tiny).log())
+        return (above - below).clamp(min=tiny).log()
 
     def _function(self, function: Any, z: Tensor, column: Tensor) -> Tensor:
         """A function of the base at raw values ``(…, *batch)`` of one output."""

@@ -36,7 +36,7 @@ from multiplexnet.transforms.cascade.walk import Option, Walk
 from multiplexnet.transforms.run_time.reading import exact_number, read
 from multiplexnet.transforms.tables import Tabled
 
-__all__ = ["CascadeMap", "cell_of"]
+__all__ = ["CascadeMap", "cell_of", "cell_width"]
 
 SMALL = 2**24
 """Whole numbers below this are exact in float32."""
@@ -92,8 +92,10 @@ class CascadeMap(Tabled):
         self._used = cascade.used
         self.started = started
         self._starts = starts_of(cascade) if started else {}
-        # compared when a certificate is asked for
-        self.program = program_of(cascade, self.first_logit, self._starts)
+        self.ranked = any(step.ranked for step in cascade.steps)
+        self.program = (
+            None if self.ranked else program_of(cascade, self.first_logit, self._starts)
+        )  # compared when a certificate is asked for; one with ranks has none, since it has to sort
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
         )
@@ -156,7 +158,7 @@ class CascadeMap(Tabled):
     def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """x, ``(D, B)``, in the dtype to compute in."""
         recorded = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-        if recorded or self.cascade.late:
+        if recorded or self.program is None or self.cascade.late:
             return self.walked(self._inside.read(flat), logits, known)
         x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
         return x
@@ -563,6 +565,12 @@ def cell_of(steps: Tensor, width: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
     return _edge(left - 0.5, width), _edge(right + 0.5, width), first, last
 
 
+def cell_width(steps: Tensor, width: Tensor, inner: Tensor) -> Tensor:
+    """How far the edges of a cell are apart; not from the edges, which are the same float among 2^50 cells."""
+    below, above = torch.where(inner, steps, 1.0), torch.where(inner, width - steps, 1.0)
+    return -torch.log1p(-1 / (below + 0.5)) - torch.log1p(-1 / (above + 0.5))
+
+
 def _edge(steps: Tensor, width: Tensor) -> Tensor:
     return torch.log(steps.clamp(min=0.25)) - torch.log((width - steps).clamp(min=0.25))
 
@@ -571,13 +579,14 @@ def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     """The log-probability that ``round(width · sigmoid(z)) = steps`` for z from a logistic distribution around ``raw``.
 
     The edges of the cell are ``logit((steps ± ½) / width)``; the first and the last cell have the tails. With a < b
-    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel.
+    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel; ``b − a`` is the width
+    of the cell, without raw.
     """
     left, right, first, last = cell_of(steps, width)
     left, right = left - raw, right - raw
     zero = torch.zeros_like(raw)
     inner = first.logical_or(last).logical_not()
-    overlap = torch.log(-torch.expm1(torch.where(inner, left - right, -torch.ones_like(left))))
+    overlap = torch.log(-torch.expm1(-cell_width(steps, width, inner)))
     below = torch.where(last, zero, logsigmoid(right))
     above = torch.where(first, zero, logsigmoid(-left))
     return below + above + torch.where(inner, overlap, zero)
@@ -594,6 +603,7 @@ class _Run(torch.autograd.Function):
     def forward(
         ctx: Any, owner: CascadeMap, values: Tensor, logits: Tensor | None, *known: Tensor
     ) -> Tensor:
+        assert owner.program is not None
         read = owner.inside.read(values)
         found, tape = owner.program.run(owner.inside, read, logits, known)
         ctx.owner, ctx.tape, ctx.read, ctx.logits = owner, tape, read, logits
