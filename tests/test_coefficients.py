@@ -225,6 +225,8 @@ def test_terms_say_that_there_are_none() -> None:
     with pytest.raises(CoefficientError, match="has no terms"):
         mx.Multiplexer(rules, structure="terms")
     assert "has no terms" in str(rules.explain())
+    with pytest.raises(CoefficientError, match="the certificate does not describe"):
+        _ = mx.Multiplexer(rules).certificate
 
 
 def test_text_states_copies_and_a_solver_agree() -> None:
@@ -289,3 +291,34 @@ def test_numbers_that_the_dtype_does_not_hold_are_rounded_to_the_safe_side() -> 
     x = mux(torch.full((1, 1), torch.inf), price=price, budget=budget).best()
     assert rules.satisfied(x, price=price, budget=budget).all()
     assert x.item() == pytest.approx(2.1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_an_output_may_equal_an_input_and_sums_may(dtype: torch.dtype) -> None:
+    """``x == u`` is a term, exact for every float; two sums that share an output are a cascade."""
+    rules = mx.Rules("u: input; x: real; y: real; x == u; y <= x + 1; implies(y >= 0, u <= 2)")
+    mux = mx.Multiplexer(rules, dtype=dtype)
+    u = (torch.randn(200) * 100 ** torch.randn(200)).to(dtype)
+    u[:3] = torch.tensor([0.0, torch.finfo(dtype).max, -4 * torch.finfo(dtype).smallest_normal])
+    x = mux(raws(200, mux.in_features, dtype), u=u).best()
+    assert rules.satisfied(x, u=u).all()
+    assert mx.certify(mux.certificate, rules).certified
+    sums = mx.Rules(
+        "u: input[0, 9]; v: input[0, 9]; x: real[3]; all(0 <= w <= 9 for w in x)\n"
+        "x[0] + x[1] == u; x[1] + x[2] == v"
+    )
+    mux = mx.Multiplexer(sums, dtype=dtype)
+    given: dict[str, Any] = {
+        "u": (9 * torch.rand(200)).to(dtype),
+        "v": (9 * torch.rand(200)).to(dtype),
+    }
+    assert sums.satisfied(mux(raws(200, 3, dtype), **given).best(), **given).all()
+    apart = mx.Rules("u: input[0, 9]; x: real[2]; all(-9 <= w <= 9 for w in x); x[0] - x[1] == u")
+    mux = mx.Multiplexer(apart, dtype=dtype)
+    off = (
+        torch.full((1,), 2.0**-60, dtype=dtype)
+        if dtype is not torch.float16
+        else torch.full((1,), 2.0**-14, dtype=dtype)
+    )
+    with pytest.raises(mx.InputError, match=r"multiples of .* mux\.on_grid"):
+        mux(torch.zeros(1, mux.in_features, dtype=dtype), u=off)

@@ -257,9 +257,15 @@ def _has_equality_of_inputs(formula: Formula) -> bool:
     for part in conjuncts(formula):
         if isinstance(part, Atom) and part.relation == "==":
             kinds = {v.is_input for v in variables(part)}
-            if kinds == {True, False}:
+            if kinds == {True, False} and not _is_copy(part):
                 return True
     return False
+
+
+def _is_copy(row: Atom) -> bool:
+    """Whether a row is ``x = u``: one output between an input and itself, which terms hold."""
+    coefficients = [c for _, c in row.linear.summands]
+    return len(coefficients) == 2 and not sum(coefficients) and not row.linear.constant
 
 
 def _alternatives(part: Part) -> int:
