@@ -43,9 +43,10 @@ HOMES = {
     "scipy": ("exact", "compiler.witness", "geometry", "tools.plane"),
     "polars": ("tables", "tools"),
     "pyarrow": ("tables.columnar", "tables.output"),
+    "duckdb": ("tables.databases",),
     "matplotlib": ("tools",),
     "starlette": ("playground.server",),
-    "typer": ("tools.cli", "playground.command"),
+    "typer": ("tools.cli", "tools.table_commands", "playground.command"),
     "uvicorn": ("playground.server",),
     "rich": ("reports", "tools"),
 }

@@ -299,7 +299,9 @@ def test_an_output_may_equal_an_input_and_sums_may(dtype: torch.dtype) -> None:
     rules = mx.Rules("u: input; x: real; y: real; x == u; y <= x + 1; implies(y >= 0, u <= 2)")
     mux = mx.Multiplexer(rules, dtype=dtype)
     u = (torch.randn(200) * 100 ** torch.randn(200)).to(dtype)
-    u[:3] = torch.tensor([0.0, torch.finfo(dtype).max, -4 * torch.finfo(dtype).smallest_normal])
+    u[:3] = torch.tensor(
+        [0.0, torch.finfo(dtype).max, -4 * torch.finfo(dtype).smallest_normal], dtype=dtype
+    )
     x = mux(raws(200, mux.in_features, dtype), u=u).best()
     assert rules.satisfied(x, u=u).all()
     assert mx.certify(mux.certificate, rules).certified

@@ -560,6 +560,31 @@ def dose() -> Figure:
     return figure
 
 
+def blood_pressure() -> Figure:
+    run = program("18_blood_pressure")
+    plain, ruled = run.networks
+    raw = plain(run.person).detach()
+    numbers = (run.middle + run.scale * raw[:, :2]).round().masked_fill(raw[:, 2:4] < 0, torch.nan)
+    outputs = numbers, run.mux(ruled(run.person)).best().detach()
+    strip = torch.rand(len(raw), generator=torch.Generator().manual_seed(0))
+    figure, axes = panels(sharey=True)
+    for ax, out, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+        corners(ax, (70, 50), (170, 150), (170, 40), (70, 40))
+        obeys = run.rules.satisfied(out)
+        gone = out.isnan()
+        upper = torch.where(gone[:, 0], 52 + 10 * strip, out[:, 0])  # missing: in the margin
+        lower = torch.where(gone[:, 1], 22 + 10 * strip.flip(0), out[:, 1])
+        points(ax, upper, lower, obeys)
+        ax.axvline(65, color="#555b61", linewidth=0.6)
+        ax.axhline(35, color="#555b61", linewidth=0.6)
+        ax.set(xlim=(50, 170), ylim=(20, 135), xlabel="upper number")
+        ax.set_xticks([57, 80, 120, 160], ["missing", "80", "120", "160"])
+        ax.set_yticks([27, 60, 90, 120], ["missing", "60", "90", "120"])
+        title(ax, who, share(obeys))
+    axes[0].set_ylabel("lower number")
+    return figure
+
+
 DRAWN: dict[str, Callable[[], Figure]] = {
     "01_intervals": intervals,
     "02_precipitation": precipitation,
@@ -578,6 +603,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "15_obstacles": obstacles,
     "16_retrofit": retrofit,
     "17_dose": dose,
+    "18_blood_pressure": blood_pressure,
 }
 
 

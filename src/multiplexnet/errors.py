@@ -316,6 +316,10 @@ class SourceError(MultiplexError, ValueError):
     """Arrays, a schema or a table that rules cannot be made from: what was found, where, what to give instead."""
 
 
+class SqlError(MultiplexError, ValueError):
+    """Rules that cannot be written in SQL: what was found, and what to do."""
+
+
 class TableError(MultiplexError, ValueError):
     """A table that cannot be checked against the rules: what is wrong with it and where."""
 

@@ -18,7 +18,13 @@ from multiplexnet.errors import (
 )
 from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
 from multiplexnet.language.budget import MAX_TERMS
-from multiplexnet.language.formula import Formula, Real, Specification, Variable
+from multiplexnet.language.formula import (
+    Formula,
+    Real,
+    Specification,
+    Variable,
+    nearest_to_zero,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -200,10 +206,10 @@ class Rules:
             ...         "income": {"type": "number", "minimum": 0},
             ...         "plan": {"enum": ["basic", "full"]},
             ...     },
-            ...     "required": ["age", "income", "plan"],
+            ...     "required": ["age", "plan"],
             ... }))
             age: int[0, 120]
-            income: real
+            income: real?
             plan: {"basic", "full"}
             income >= 0
         """
@@ -253,7 +259,7 @@ class Rules:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The outputs in declared order: the columns of a tensor of shape (*batch, D)."""
-        return self._specification.outputs
+        return self._specification.columns
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
@@ -445,11 +451,21 @@ class Rules:
 
         variables = (*self.outputs, *self.inputs)
         values = self._matrix(table, [v.name for v in variables])
+        flags: dict[Variable, NDArray[np.float64]] = {}
+        for i, variable in enumerate(variables):
+            if variable in self._specification.flags:
+                empty = np.isnan(values[:, i])
+                values[:, i] = np.where(
+                    empty, float(nearest_to_zero(variable.domain)), values[:, i]
+                )
+                flags[self._specification.flags[variable]] = empty.astype(np.float64)
         fits: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=1))
         for i, variable in enumerate(variables):
             if not isinstance(variable.domain, Real):
                 fits &= np.isin(values[:, i], np.array(variable.domain.values, dtype=np.float64))
-        return DataRows({v: values[fits, i].copy() for i, v in enumerate(variables)}, satisfied)
+        columns = {v: values[fits, i].copy() for i, v in enumerate(variables)}
+        columns |= {flag: marked[fits] for flag, marked in flags.items()}
+        return DataRows(columns, satisfied)
 
     def _matrix(self, table: Any, names: Sequence[str]) -> NDArray[np.float64]:
         import numpy as np

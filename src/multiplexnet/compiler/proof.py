@@ -119,7 +119,8 @@ def _parts(specification: Specification, blocks: Sequence[Block]) -> list[_Part]
     home = {output: i for i, block in enumerate(blocks) for output in block.outputs}
     nowhere = frozenset(i for i, block in enumerate(blocks) if not block.outputs)
     found = []
-    for formula in (part for rule in specification.rules for part in conjuncts(rule.formula)):
+    rules = (part for rule in specification.rules for part in conjuncts(rule.formula))
+    for formula in (*rules, *specification.stand_ins):
         named = variables(formula)
         mentioned = frozenset(home[v] for v in named if not v.is_input)
         found.append(

@@ -39,6 +39,7 @@ from multiplexnet.language.formula import (
     symbols,
 )
 from multiplexnet.language.formula import variables as variables_of
+from multiplexnet.language.missing import flag_name
 
 __all__ = [
     "RecordReader",
@@ -261,11 +262,14 @@ def variables_from(records: Record) -> tuple[Variable, ...]:
     """The variables of a list of :func:`variable_record`."""
     found = []
     for index, (name, role, domain) in enumerate(list_from(records)):
-        if role not in ("output", "input"):
+        if role not in ("output", "input", "missing"):
             raise ValueError(f"unknown role {role!r}")
         found.append(Variable(text_from(name), index, _domain_from(domain), role))
     if len({variable.name for variable in found}) < len(found):
         raise ValueError("two variables have the same name")
+    outputs = {flag_name(v.name) for v in found if v.role == "output"}
+    if any(v.is_flag and (v.name not in outputs or v.domain != Bool()) for v in found):
+        raise ValueError("a flag of an output that is none")
     return tuple(found)
 
 

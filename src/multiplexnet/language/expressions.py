@@ -22,6 +22,7 @@ from multiplexnet.language.formula import (
     disjunction,
     negation,
 )
+from multiplexnet.language.missing import is_missing
 from multiplexnet.language.operations import FUNCTIONS
 from multiplexnet.language.products import product_of, quotient_of
 from multiplexnet.language.source import Statement
@@ -43,6 +44,7 @@ from multiplexnet.language.values import (
     refuse_no_number,
     total,
     truth,
+    variable_in,
     vector,
 )
 
@@ -90,12 +92,16 @@ _NO_RULE: dict[type[ast.expr], str] = {
 
 @dataclass(frozen=True)
 class Names:
-    """What the names of a text stand for; ``arities``: how many arguments each function was first given."""
+    """What the names of a text stand for.
+
+    ``arities``: how many arguments each function was first given; ``flags``: of the outputs that may be missing.
+    """
 
     values: dict[str, Value] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     arities: dict[str, int] = field(default_factory=dict)
+    flags: dict[Variable, Variable] = field(default_factory=dict)
 
 
 class ExpressionReader:
@@ -301,6 +307,8 @@ class ExpressionReader:
         return join(formulas)
 
     def _comparison(self, node: ast.Compare) -> Formula:
+        if any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
+            return self._missing(node)
         nodes = [node.left, *node.comparators]
         values = [self.value(part) for part in nodes]
         if len(values) > 2:
@@ -318,9 +326,33 @@ class ExpressionReader:
                 return membership(left, right)
             case ast.NotIn():
                 return negation(membership(left, right))
-            case ast.Is() | ast.IsNot():
-                raise Refusal("`is`: write `==` or `!=`")
         return comparison(_RELATIONS[type(operator)], left, right)
+
+    def _missing(self, node: ast.Compare) -> Formula:
+        """``x is missing`` or ``x is not missing``."""
+        match node.ops, node.comparators:
+            case [operator], [ast.Name("missing")]:
+                flag = self._flag(node.left)
+                formula = is_missing(flag)
+                return formula if isinstance(operator, ast.Is) else negation(formula)
+        raise Refusal("`is`: write `==` or `!=`; `x is missing` stands alone")
+
+    def _flag(self, node: ast.expr) -> Variable:
+        """The flag of the output that an expression names."""
+        value = self.value(node)
+        name = _short(self.statement.written(node))
+        if isinstance(value, Vector):
+            raise Refusal(
+                f"`{name}` is a vector: say of each element, as in `all(v is missing for v in {name})`"
+            )
+        variable = variable_in(value) if isinstance(node, ast.Name | ast.Subscript) else None
+        if variable is None:
+            raise Refusal("only an output by itself can be missing, as in `x is missing`")
+        if variable not in self.names.flags:
+            raise Refusal(
+                f"`{name}` is never missing: declare that it may be with `?`, as in `{name}: real?`"
+            )
+        return self.names.flags[variable]
 
     def _case(self, node: ast.IfExp) -> Value:
         condition = self._as(truth, node.test)

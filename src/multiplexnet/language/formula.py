@@ -61,6 +61,7 @@ __all__ = [
     "implies",
     "inside_out",
     "maximum",
+    "nearest_to_zero",
     "negation",
     "operands",
     "symbols",
@@ -130,6 +131,20 @@ def ends(domain: Domain) -> tuple[Fraction | None, Fraction | None]:
         return domain.lower, domain.upper
     values = domain.values
     return Fraction(values.start), Fraction(values.stop - 1)
+
+
+def nearest_to_zero(domain: Domain) -> Fraction:
+    """The value of the domain that is next to 0.
+
+    Example:
+        >>> nearest_to_zero(Int(3, 9)), nearest_to_zero(Real())
+        (Fraction(3, 1), Fraction(0, 1))
+    """
+    least, most = ends(domain)
+    number = Fraction(0)
+    if least is not None:
+        number = max(number, least)
+    return number if most is None else min(number, most)
 
 
 @dataclass(frozen=True)
@@ -640,10 +655,23 @@ class Specification:
     def inputs(self) -> tuple[Variable, ...]:
         return tuple(v for v in self.variables if v.is_input)
 
+    @property
+    def stand_ins(self) -> tuple[Formula, ...]:
+        """What is asked of missing values besides the rules: each has one value that stands for it.
+
+        So a row in which something is missing is one point, with a probability of its own, and not a whole line.
+        """
+        found = []
+        for variable, flag in self.flags.items():
+            number = nearest_to_zero(variable.domain)
+            is_there = negation(Atom(Linear.of(flag) - 1, "=="))
+            found.append(disjunction([is_there, Atom(Linear.of(variable) - number, "==")]))
+        return tuple(found)
+
     @cached_property
     def formula(self) -> Formula:
-        """The conjunction of all rules."""
-        return conjunction(rule.formula for rule in self.rules)
+        """The conjunction of all rules, and what stands for missing values."""
+        return conjunction([*(rule.formula for rule in self.rules), *self.stand_ins])
 
     @cached_property
     def assumed(self) -> Formula:

@@ -268,6 +268,8 @@ def _finite_text(variable: Variable, formula: Formula) -> str:
     allowed = [value for value in domain.values if holds(formula, {variable: Fraction(value)})]
     if len(allowed) in (0, len(domain.values)):
         return str(bool(allowed))
+    if variable.is_flag:
+        return name if allowed == [1] else name.removesuffix("missing") + "not missing"
     if isinstance(domain, Bool):
         return name if allowed == [1] else f"not {name}"
     others = [value for value in domain.values if value not in allowed]
@@ -391,8 +393,13 @@ def declaration_text(specification: Specification) -> str:
         >>> declaration_text(Specification((Variable("x[0]", 0), Variable("x[1]", 1), Variable("on", 2, Bool())), ()))
         'x: real[2]\\non: bool'
     """
-    groups = groupby(specification.variables, key=_base)
-    lines = [f"{base}: {_type_text(list(group))}" for base, group in groups]
+    declared = [v for v in specification.variables if not v.is_flag]
+    groups = [(base, list(group)) for base, group in groupby(declared, key=_base)]
+    nullable = specification.flags
+    lines = [
+        f"{base}: {_type_text(group, '?' if group[0] in nullable else '')}"
+        for base, group in groups
+    ]
     return "\n".join([*lines, *(f"{name}: function" for name in specification.functions)])
 
 
@@ -425,9 +432,10 @@ def _base(variable: Variable) -> str:
     return variable.name.partition("[")[0]
 
 
-def _type_text(group: Sequence[Variable]) -> str:
+def _type_text(group: Sequence[Variable], mark: str = "") -> str:
+    """The type of a variable or vector, with ``?`` as its mark if it may be missing."""
     first = group[0]
-    size = f"[{len(group)}]" if "[" in first.name else ""
+    size = mark + (f"[{len(group)}]" if "[" in first.name else "")
     match first.domain:
         case Int(lower, upper):
             return f"int[{lower}, {upper}]{size}"

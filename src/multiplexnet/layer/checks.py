@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
+from multiplexnet.compiler.cascade.structure import Plan, is_few
 from multiplexnet.compiler.terms import Block, Compiled
 from multiplexnet.errors import (
     ContradictionError,
@@ -26,6 +27,7 @@ from multiplexnet.errors import (
     ShapeError,
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import Format
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
 from multiplexnet.language.text import formula_text, number_text
@@ -49,6 +51,7 @@ __all__ = [
     "refuse_roomless",
     "refuse_stuck",
     "refuse_uncovered",
+    "refuse_uncovered_parts",
     "refuse_unknown_equality",
     "refuse_unknown_functions",
     "refuse_unmoved",
@@ -115,7 +118,36 @@ def refuse_uncovered(compiled: Compiled, deadline: Deadline = NEVER) -> None:
         return
     from multiplexnet.compiler.explanation.diagnose import uncovered_input
 
-    found = uncovered_input(compiled, deadline=deadline)
+    _refuse_input(uncovered_input(compiled, deadline=deadline))
+
+
+def refuse_uncovered_parts(
+    specification: Specification, plan: Plan, form: Format, deadline: Deadline
+) -> None:
+    """The same for cascades that inputs can leave without an output, where that is decided soon: by few terms.
+
+    Others say so in the rows where it happens.
+    """
+    doubtful = [
+        part.formula
+        for part, cascade in plan.cascades
+        if cascade.guards
+        and not part.hidden
+        and not any(v.is_discrete for v in part.outputs)
+        and is_few(part, specification.inputs, form)
+    ]
+    if doubtful:
+        from multiplexnet.compiler.compile import input_facts
+        from multiplexnet.compiler.explanation.diagnose import uncovered_by
+
+        known = input_facts(specification)
+        found = uncovered_by(doubtful, specification.inputs, known, deadline=deadline)
+        if found is not None:
+            refuse_contradiction(specification, deadline)
+        _refuse_input(found)
+
+
+def _refuse_input(found: Sequence[tuple[Variable, Fraction]] | None) -> None:
     if found is not None:
         point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
         raise InputError(
@@ -252,7 +284,7 @@ def _verdict(
     """Whether a rule about inputs alone holds, exactly; outputs are free."""
     free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
     given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
-    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.outputs))
+    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.columns))
     return verdict(
         Specification(free, (rule,), specification.functions), x, given, functions or None
     )

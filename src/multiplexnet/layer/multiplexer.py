@@ -62,11 +62,13 @@ from multiplexnet.layer.checks import (
     refuse_roomless,
     refuse_stuck,
     refuse_uncovered,
+    refuse_uncovered_parts,
     refuse_unknown_equality,
     refuse_unknown_functions,
     refuse_without_memory,
     without_tables,
 )
+from multiplexnet.layer.holes import Holes, hole_tables
 from multiplexnet.layer.inputs import given_inputs, input_tensor
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.rules import Rules
@@ -138,7 +140,8 @@ class Multiplexer(Derived):
             right-hand side to the nearest that floats can meet, which then holds exactly; ``mux.moved`` says by how
             much.
         structure: ``"terms"`` or ``"cascade"`` insist on one of them; ``"auto"`` takes terms where they are few, and
-            computes outputs one after another where they would explode or an equality holds inputs.
+            computes outputs one after another where they would explode, where an equality holds inputs, and where
+            inputs bound outputs that depend on each other.
         order: names of outputs in the order in which a cascade shall compute them; others follow.
         budget: what the projections of a cascade may cost.
         seconds: how long compiling and building may take together (``None``: no limit).
@@ -208,9 +211,12 @@ class Multiplexer(Derived):
             )
             if plan.cascades:
                 compiled = replace(
-                    compiled, outputs=rules.outputs, specification=rules.specification
+                    compiled,
+                    outputs=rules.specification.outputs,
+                    specification=rules.specification,
                 )
             refuse_uncovered(compiled, deadline)
+            refuse_uncovered_parts(rules.specification, plan, form, deadline)
             self._start(
                 rules,
                 compiled,
@@ -343,6 +349,7 @@ class Multiplexer(Derived):
                 **{f"columns_{b}": own for b, own in enumerate(columns)},
                 **self._places(columns),
                 **self._offsets(blocks, dtype),
+                **hole_tables(self.rules.specification, dtype),
             }
         )
         self._assumptions = Assumptions.of(self.rules.specification)
@@ -488,16 +495,28 @@ class Multiplexer(Derived):
                 steps[column] = max(step, steps.get(column, Fraction(0)))
         for columns, cascade in self.cascade_parts():
             steps |= zip(columns.tolist(), cascade.cascade.spacing, strict=False)
-        return {v.name: steps[j] for j, v in enumerate(self.compiled.outputs) if steps.get(j)}
+        return {v.name: steps[j] for j, v in enumerate(self.rules.outputs) if steps.get(j)}
 
     @property
     def out_features(self) -> int:
         """The number D of outputs."""
-        return len(self.compiled.outputs)
+        return len(self.rules.outputs)
+
+    @property
+    def holes(self) -> Holes | None:
+        """Which outputs may be missing, if any may."""
+        if not self.rules.specification.flags:
+            return None
+        flags, numbers = cast(Tensor, self.hole_flags), cast(Tensor, self.hole_numbers)
+        return Holes(flags, numbers, len(self.rules.specification.flags))
 
     @property
     def in_features(self) -> int:
-        """The number of raw features: values, then the logits of every block with more than one term."""
+        """The number of raw features: values, then the logits of every block with more than one term.
+
+        An output that may be missing has two values, the second for its flag, behind those of all outputs; it counts
+        where a cascade decides the flag.
+        """
         return self._values + sum(self._logit_sizes)
 
     @property
@@ -509,7 +528,7 @@ class Multiplexer(Derived):
     @property
     def _values(self) -> int:
         if not self.per_term:
-            return self.out_features
+            return len(self.compiled.outputs)
         widths = [self._columns(b).numel() for b in range(len(self._sizes))]
         return sum(size * width for size, width in zip(self._sizes, widths, strict=True))
 
@@ -574,7 +593,7 @@ class Multiplexer(Derived):
             if lost is not None:
                 choices = self._linked([node.without(lost) for node in nodes])
         cascades = tuple(self._cascaded(values, logits, given))
-        return Branches(choices, batch, self.max_terms, self.order, cascades)
+        return Branches(choices, batch, self.max_terms, self.order, cascades, self.holes)
 
     def _cascaded(
         self, values: Tensor, logits: Tensor, inputs: Tensor | None

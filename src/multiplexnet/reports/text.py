@@ -49,7 +49,7 @@ def explain_json(explanation: Explanation) -> Json:
     compiled = explanation.compiled
     specification = explanation.specification
     answer: Json = {
-        "outputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.outputs],
+        "outputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.columns],
         "inputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.inputs],
         "functions": list(specification.functions),
         "rules": _rules_json(specification.rules),

@@ -71,7 +71,8 @@ def to_z3(formula: Formula, *, context: z3.Context | None = None) -> z3.BoolRef:
 def specification_z3(specification: Specification) -> z3.BoolRef:
     """All rules, and the domains of the discrete variables, as one expression in z3's main context."""
     rules = [to_z3(rule.formula) for rule in specification.rules]
-    return z3.And([*domain_z3(specification.variables), *rules])
+    stand_ins = map(to_z3, specification.stand_ins)
+    return z3.And([*domain_z3(specification.variables), *rules, *stand_ins])
 
 
 def constant_z3(variable: Variable, *, context: z3.Context | None = None) -> z3.ExprRef:

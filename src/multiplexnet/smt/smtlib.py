@@ -393,6 +393,7 @@ def to_smtlib(specification: Specification) -> str:
             f"; {' '.join(rule.text.split())}",
             f"(assert {encoder.formula(rule.formula).sexpr()})",
         ]
+    lines += [f"(assert {encoder.formula(own).sexpr()})" for own in specification.stand_ins]
     return "\n".join(lines)
 
 

@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiplexnet.errors import DtypeError, InputError, ShapeError
-from multiplexnet.language.formula import Formula, Specification, Variable
+from multiplexnet.language.formula import Formula, Specification, Variable, nearest_to_zero
 from multiplexnet.verdicts.columns import Column, Floats, widened
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, Functions, amount, in_domain, truth
 from multiplexnet.verdicts.numbers import Exact, is_tensor, numbers_of
@@ -129,7 +129,7 @@ def verdict(
 
     Returns:
         Booleans of shape ``(*batch,)``, on x's device. False too for NaN, infinities, and discrete
-        outputs with a value outside their domain.
+        outputs with a value outside their domain. In a column that may be missing NaN says that it is.
 
     Raises:
         ShapeError: the last dimension is not D, or an input does not fit the batch.
@@ -231,7 +231,7 @@ class _Given:
     def of(
         specification: Specification, x: Any, inputs: Mapping[str, Any], functions: Functions
     ) -> _Given:
-        outputs = specification.outputs
+        outputs = specification.columns
         array = _float64(x, "x")
         if array.ndim == 0 or array.shape[-1] != len(outputs):
             names = ", ".join(v.name for v in outputs[:8]) + (", …" if len(outputs) > 8 else "")
@@ -241,6 +241,7 @@ class _Given:
             )
         batch = array.shape[:-1]
         flat = {v: np.ascontiguousarray(array[..., i]).reshape(-1) for i, v in enumerate(outputs)}
+        flat |= _present(specification, flat)
         columns = flat | _input_columns(specification.inputs, inputs, batch)
         if unknown := [name for name in functions if name not in specification.functions]:
             raise InputError(f"{unknown[0]!r} is not a function of the rules")
@@ -257,6 +258,19 @@ class _Given:
 
     def like_x(self, result: NDArray[Any]) -> Any:
         return _torch_like(result, self.x) if is_tensor(self.x) else result
+
+
+def _present(
+    specification: Specification, columns: Mapping[Variable, Floats]
+) -> dict[Variable, Floats]:
+    """The columns that may be missing, with a number in place of NaN, and their flags."""
+    found: dict[Variable, Floats] = {}
+    for variable, flag in specification.flags.items():
+        missing = np.isnan(columns[variable])
+        number = float(nearest_to_zero(variable.domain))
+        found[variable] = np.where(missing, number, columns[variable])
+        found[flag] = missing.astype(np.float64)
+    return found
 
 
 def _input_columns(

@@ -36,6 +36,7 @@ from multiplexnet.errors import CascadeBudgetExceeded, CoefficientError, GridErr
 from multiplexnet.exact.deadline import NEVER, PROJECTION, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import TRUE, Bool, Category, Formula, Real, Variable
+from multiplexnet.language.missing import flags_among
 
 __all__ = ["EXACT", "WRITTEN", "Budget", "Cascade", "Step", "cascade_of"]
 
@@ -306,6 +307,10 @@ class _Search:
         after = {
             number[v]: frozenset(number[w] for w in needed) for v, needed in self.hidden.items()
         }
+        for v, flag in flags_among(
+            number
+        ).items():  # whether it is missing is decided before its value
+            after[number[v]] = frozenset([number[flag]])
         order = None if self.order is None else [number[v] for v in self.order]
         search = Elimination(
             grid.clauses,

@@ -16,7 +16,9 @@ from multiplexnet.language.formula import (
     Real,
     Symbol,
     Variable,
+    nearest_to_zero,
 )
+from multiplexnet.language.missing import flags_among
 
 __all__ = [
     "AtomClause",
@@ -82,7 +84,8 @@ def _within(clauses: list[AtomClause], most: int) -> list[AtomClause]:
 def ranges_of(clauses: Sequence[AtomClause], variables: Iterable[Variable]) -> dict[Variable, Ends]:
     """Ends that every variable keeps wherever the clauses hold; ``None`` where none was found.
 
-    A row bounds a variable by the ends of the others; a clause bounds it by the weakest of its rows that can hold.
+    A row bounds a variable by the ends of the others; a clause bounds it by the weakest of its rows that can hold. An
+    output that may be missing has the ends that it has where it is not, and its stand-in between them.
 
     Example:
         >>> from multiplexnet.language.parse import parse
@@ -93,10 +96,13 @@ def ranges_of(clauses: Sequence[AtomClause], variables: Iterable[Variable]) -> d
         ['3', '3']
     """
     found = {variable: _declared(variable) for variable in variables}
+    flags = flags_among(found)
     for _ in range(ROUNDS):
         before = dict(found)
         for clause in clauses:
             _narrow(clause, found)
+        for variable, flag in flags.items():
+            _narrow_present(clauses, variable, flag, found)
         if found == before:
             break
     return found
@@ -125,6 +131,24 @@ def _narrow(clause: AtomClause, ends: dict[Variable, Ends]) -> None:
         if weakest is not None and (high is None or weakest < high):
             high = weakest
         ends[variable] = low, high
+
+
+def _narrow_present(
+    clauses: Sequence[AtomClause], variable: Variable, flag: Variable, ends: dict[Variable, Ends]
+) -> None:
+    """What the clauses leave of a variable that may be missing: of itself, or of what stands for it."""
+    present = {**ends, flag: (Fraction(0), Fraction(0))}
+    for clause in clauses:
+        if any(symbol == variable for atom in clause for symbol, _ in atom.linear.summands):
+            _narrow(clause, present)
+    stand_in = nearest_to_zero(variable.domain)
+    low, high = present[variable]
+    least, most = ends[variable]
+    if low is not None:
+        least = min(low, stand_in) if least is None else max(least, min(low, stand_in))
+    if high is not None:
+        most = max(high, stand_in) if most is None else min(most, max(high, stand_in))
+    ends[variable] = least, most
 
 
 def _least(

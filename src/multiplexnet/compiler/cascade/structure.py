@@ -1,9 +1,10 @@
 """Which blocks of rules become terms and which a cascade.
 
 Terms are what rules become where they are few: each has a map of its own, and losses can be summed over all of them. A
-cascade takes over where that explodes, and where an equality holds inputs. How many terms there would be is counted on
-the grid, by going through the alternatives and giving up a branch as soon as its ranges are empty; the count stops
-where it is too large.
+cascade takes over where that explodes, where an equality holds inputs, and where inputs bound outputs that depend on
+each other: the map of a polyhedron that inputs move starts at an anchor, and in a thin band it does not get away from
+it. How many terms there would be is counted on the grid, by going through the alternatives and giving up a branch as
+soon as its ranges are empty; the count stops where it is too large.
 """
 
 from __future__ import annotations
@@ -37,13 +38,25 @@ from multiplexnet.language.formula import (
     Rule,
     Specification,
     Variable,
+    atoms,
     conjunction,
     negation,
     symbols,
     variables,
 )
+from multiplexnet.language.missing import flags_among
 
-__all__ = ["Part", "Plan", "Structure", "cascade_of_part", "planned", "rule_parts", "term_count"]
+__all__ = [
+    "Part",
+    "Plan",
+    "Structure",
+    "cascade_of_part",
+    "is_few",
+    "is_moved",
+    "planned",
+    "rule_parts",
+    "term_count",
+]
 
 Structure = Literal["auto", "terms", "cascade"]
 
@@ -53,6 +66,10 @@ ROUNDS = 4
 """How often ranges are passed on from row to row while terms are counted."""
 QUICK = Budget(clauses=300)
 """What a cascade may cost that nobody insists on."""
+FINE = 3
+"""Binary digits of resolution that outputs may lose to a cascade where terms would serve, too."""
+DIGITS = 32
+"""Binary digits that are enough where a format has more."""
 
 
 @dataclass(frozen=True)
@@ -142,8 +159,11 @@ def cascade_of_part(
 
 def _own_order(part: Part, order: Sequence[Variable]) -> list[Variable]:
     """The named order of the outputs of a part, hidden ones as soon as they are known."""
+    flags = flags_among(part.outputs)
     found = [v for v in order if v in part.outputs]
-    found += [v for v in part.outputs if v not in found]
+    found += [v for v in part.outputs if v not in found and not v.is_flag]
+    for variable, flag in flags.items():  # whether it is missing is decided before its value
+        found.insert(found.index(variable), flag)
     for hidden, needed in part.hidden:
         last = max((found.index(v) for v in needed if v in found), default=-1)
         found.insert(last + 1, hidden)
@@ -215,10 +235,7 @@ def _doubtful(specification: Specification) -> bool:
 def _has_choice(formula: Formula) -> bool:
     if isinstance(formula, Atom):
         named = [symbol for symbol, _ in formula.linear.summands]
-        with_inputs = any(isinstance(s, Variable) and s.is_input for s in named)
-        return not all(isinstance(s, Variable) for s in named) or (
-            formula.relation == "==" and with_inputs
-        )
+        return not all(isinstance(s, Variable) for s in named) or _ties_to_inputs(formula)
     return not isinstance(formula, And) or any(map(_has_choice, formula.arguments))
 
 
@@ -236,7 +253,8 @@ def _if_better(
     if part.multiplies:
         return cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
     needed = _has_equality_of_inputs(part.formula)
-    if not needed and (_alternatives(part) <= FEW or _is_logic(part)):
+    moved = is_moved(part)
+    if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
         return None
     try:
         found = cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
@@ -244,7 +262,35 @@ def _if_better(
         raise
     except MultiplexError:  # terms say what is wrong, or serve
         return None
-    return found if needed or _count(part, inputs, form) > FEW else None
+    if needed or (moved and _is_fine(found, form)) or not is_few(part, inputs, form):
+        return found
+    return None
+
+
+def is_moved(part: Part) -> bool:
+    """Whether inputs bound outputs that depend on each other."""
+    coupled = any(len(_outputs_of(atom)) > 1 for atom in atoms(part.formula))
+    return coupled and any(map(_ties_to_inputs, atoms(part.formula)))
+
+
+def _ties_to_inputs(atom: Atom) -> bool:
+    return bool(_outputs_of(atom)) and any(v.is_input for v in variables(atom))
+
+
+def _outputs_of(atom: Atom) -> set[Variable]:
+    return {v for v in variables(atom) if not v.is_input}
+
+
+def _is_fine(cascade: Cascade, form: Format) -> bool:
+    """Whether the grid is about as fine as the format; sums of many outputs need a coarser one."""
+    wanted = 2 ** (min(form.precision, DIGITS) - FINE)
+    pairs = zip(cascade.visible, cascade.ranges, strict=False)
+    return all(ends.size >= wanted for v, ends in pairs if isinstance(v.domain, Real) and ends.size)
+
+
+def is_few(part: Part, inputs: Sequence[Variable], form: Format) -> bool:
+    """Whether the terms of a part would be few."""
+    return _alternatives(part) <= FEW or _count(part, inputs, form) <= FEW
 
 
 def _is_logic(part: Part) -> bool:

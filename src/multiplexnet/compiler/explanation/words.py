@@ -67,7 +67,7 @@ def value_text(variable: Variable, number: Fraction) -> str:
 def summary(specification: Specification) -> str:
     """How many outputs, inputs and rules there are."""
     counts = [
-        (len(specification.outputs), "output"),
+        (len(specification.columns), "output"),
         (len(specification.inputs), "input"),
         (len(specification.assumptions), "assumption"),
         (len(specification.rules), "rule"),
