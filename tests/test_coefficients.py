@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import itertools
 from fractions import Fraction
+from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor
 
 import multiplexnet as mx
+from campaign.coefficients import coefficients_from_inputs
 from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.proof import proof_of
 from multiplexnet.compiler.cascade.structure import rule_parts
@@ -20,6 +23,8 @@ from multiplexnet.errors import CoefficientError
 from multiplexnet.language.formula import ends, holds
 from multiplexnet.language.parse import parse
 from multiplexnet.language.text import specification_text
+from multiplexnet.layer.assumptions import Assumptions
+from multiplexnet.transforms.cascade import late
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 ONE = "price: input[0, 100]; budget: input[0, 1000]; x: real\n0 <= x <= 50\nprice * x <= budget"
@@ -324,3 +329,15 @@ def test_an_output_may_equal_an_input_and_sums_may(dtype: torch.dtype) -> None:
     )
     with pytest.raises(mx.InputError, match=r"multiples of .* mux\.on_grid"):
         mux(torch.zeros(1, mux.in_features, dtype=dtype), u=off)
+
+
+def test_the_campaign_finds_nothing_and_notices_planted_faults() -> None:
+    def wrong(*numbers: int) -> list[str]:
+        findings = [f for k in numbers for f in coefficients_from_inputs(Random(k))]
+        return [f.check for f in findings if f.wrong]
+
+    assert not wrong(0, 1, 44)
+    with patch.object(late, "MARGIN", 1.0):
+        assert "coefficients: rows" in wrong(0, 44)
+    with patch.object(Assumptions, "kept", lambda self, inputs, given: inputs):
+        assert "coefficients: assumption" in wrong(1)

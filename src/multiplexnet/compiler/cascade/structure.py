@@ -251,7 +251,8 @@ def _if_better(
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
         return None
     if part.multiplies:
-        return cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
+        own = None if budget is QUICK else budget  # there is no other way
+        return cascade_of_part(part, inputs, form, order=order, budget=own, deadline=deadline)
     needed = _has_equality_of_inputs(part.formula)
     moved = is_moved(part)
     if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
