@@ -2,7 +2,7 @@
 
     python benchmarks/parallel.py [--rows 10000000]
 
-Twenty rules over ten columns, those of benchmarks/check.py. The reports have to be the same. Seconds are those of a wall
+Twenty rules over ten columns, those of benchmarks/check.py. Reports have to be the same. Seconds are those of a wall
 clock, with what it takes to start processes; some 800 MB are written to a temporary folder for 10⁷ rows.
 """
 
