@@ -28,7 +28,7 @@ FILE = 1 << 20  # rows of a file
 def write(folder: Path, rows: int) -> list[Path]:
     """Files of prices, half of them ties."""
     random = np.random.default_rng(0)
-    paths = []
+    paths: list[Path] = []
     for start in range(0, rows, FILE):
         count = min(FILE, rows - start)
         free = random.normal(size=(count, COLUMNS)) * 10
