@@ -1,8 +1,8 @@
 """Rules from a JSON Schema of one record, as a text of the language: kinds, ranges, choices, what may be missing.
 
-Of a property these are read: ``type`` (number, integer, boolean, string with ``enum`` or of ``format`` date, array of fixed length),
-``minimum``, ``maximum``, ``exclusiveMinimum``, ``exclusiveMaximum``, ``multipleOf``, ``enum``, ``const``, ``required``,
-``null`` beside another type, ``$ref`` and ``allOf``. What rules cannot say is named, all of it at once.
+Of a property these are read: ``type`` (number, integer, boolean, string with ``enum`` or of ``format`` date, array of
+fixed length), ``minimum``, ``maximum``, ``exclusiveMinimum``, ``exclusiveMaximum``, ``multipleOf``, ``enum``, ``const``,
+``required``, ``null`` beside another type, ``$ref`` and ``allOf``. What rules cannot say is named, all of it at once.
 """
 
 from __future__ import annotations
@@ -270,8 +270,8 @@ def _type_text(own: Schema, kind: str) -> str:
         low, high = _whole_ends(own)
         return f"int[{low}, {high}]"
     if kind == "number" and "multipleOf" in own:
-        low, high, step = map(number_text, _grid(own))
-        return f"real[{low}, {high}] step {step}"
+        least, most, step = map(number_text, _grid(own))
+        return f"real[{least}, {most}] step {step}"
     return {"number": "real", "boolean": "bool", "date": "date"}[kind]
 
 
