@@ -1,7 +1,7 @@
 """Rules from a JSON Schema of one record, as a text of the language: kinds, ranges, choices, what may be missing.
 
 Of a property these are read: ``type`` (number, integer, boolean, string with ``enum`` or of ``format`` date, array of
-fixed length), ``minimum``, ``maximum``, ``exclusiveMinimum``, ``exclusiveMaximum``, ``multipleOf``, ``enum``, ``const``,
+fixed size), ``minimum``, ``maximum``, ``exclusiveMinimum``, ``exclusiveMaximum``, ``multipleOf``, ``enum``, ``const``,
 ``required``, ``null`` beside another type, ``$ref`` and ``allOf``. What rules cannot say is named, all of it at once.
 """
 
