@@ -30,6 +30,7 @@ from multiplexnet.language.formula import (
     Atom,
     Bool,
     Formula,
+    Int,
     Ite,
     Not,
     Or,
@@ -54,6 +55,7 @@ __all__ = [
     "is_few",
     "is_moved",
     "planned",
+    "reason",
     "rule_parts",
     "term_count",
 ]
@@ -265,6 +267,21 @@ def _if_better(
     if needed or (moved and _is_fine(found, form)) or not is_few(part, inputs, form):
         return found
     return None
+
+
+def reason(part: Part, inputs: Sequence[Variable], form: Format) -> str:
+    """Why a part is computed one output after another, in words."""
+    sizes = {v.name: len(v.domain.values) for v in part.outputs if isinstance(v.domain, Int)}
+    wide = next((name for name, size in sizes.items() if size > FEW), None)
+    if part.multiplies:
+        return "inputs multiply outputs"
+    if _has_equality_of_inputs(part.formula):
+        return "an equality holds inputs"
+    if wide is not None:
+        return f"{wide} has {sizes[wide]:,} values"
+    if is_moved(part):
+        return "inputs bound outputs that depend on each other"
+    return "it was asked for" if is_few(part, inputs, form) else f"it has more than {FEW} terms"
 
 
 def is_moved(part: Part) -> bool:
