@@ -123,7 +123,7 @@ def test_rules_of_many_terms_are_explained_in_a_second() -> None:
     assert "grid in float32: multiples of 7.63e-06" in text
     (data,) = explain_json(found)["cascades"]
     assert data["order"][0] == "x[0]"
-    assert data["steps"]["x[0]"] == "1/131072"
+    assert data["steps"]["x[0]"] == "0.00000762939453125"
 
 
 def test_contradictions_and_inputs_are_told_of_cascades() -> None:
@@ -186,13 +186,10 @@ def test_missing_ranges_name_the_output_and_what_to_write() -> None:
 
 def test_an_explosion_names_the_output_the_time_and_what_would_help() -> None:
     rules = mx.Rules(
-        "x: real[6]; all(0 <= v <= 9 for v in x)\n"
-        + "\n".join(
-            f"x[{i}] + {j + 2}*x[{j}] <= 9 or x[{i}] >= x[{j}]" for i in range(6) for j in range(i)
-        )
+        "x: real[3]; all(v == 0 or 10 <= v <= 20 or 30 <= v <= 90 for v in x); sum(x) <= 99"
     )
     with pytest.raises(
         CascadeBudgetExceeded,
-        match=r"x\[\d\].* \(after \d+\.\d s\)\. Drop or split.*order=\[…\].*narrower",
+        match=r"x\[\d\] has more than 1 options.* \(after \d+\.\d s\)\. Drop or split.*order=\[…\].*narrower",
     ):
-        mx.Multiplexer(rules, structure="cascade", budget=Budget(clauses=8))
+        mx.Multiplexer(rules, structure="cascade", budget=Budget(options=1))

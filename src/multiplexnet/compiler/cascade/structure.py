@@ -1,9 +1,8 @@
 """Which blocks of rules become terms and which a cascade.
 
 Terms are what rules become where they are few: each has a map of its own, and losses can be summed over all of them. A
-cascade takes over where that explodes, where an equality holds inputs, and where inputs bound outputs that depend on
-each other: the map of a polyhedron that inputs move starts at an anchor, and in a thin band it does not get away from
-it. How many terms there would be is counted on the grid, by going through the alternatives and giving up a branch as
+cascade takes over where that explodes, where an equality holds inputs, and where inputs move a single polyhedron: its
+map starts at an anchor, and in a thin band it does not get away from it. How many terms there would be is counted on the grid, by going through the alternatives and giving up a branch as
 soon as its ranges are empty; the count stops where it is too large.
 """
 
@@ -285,7 +284,9 @@ def reason(part: Part, inputs: Sequence[Variable], form: Format) -> str:
 
 
 def is_moved(part: Part) -> bool:
-    """Whether inputs bound outputs that depend on each other."""
+    """Whether inputs bound outputs that depend on each other, and nothing is to be chosen: a band or a polytope."""
+    if _alternatives(part) > 1:  # terms have losses over all choices
+        return False
     coupled = any(len(_outputs_of(atom)) > 1 for atom in atoms(part.formula))
     return coupled and any(map(_ties_to_inputs, atoms(part.formula)))
 
