@@ -43,6 +43,7 @@ HOMES = {
     "scipy": ("exact", "compiler.witness", "geometry", "tools.plane"),
     "polars": ("tables", "tools"),
     "pyarrow": ("tables.columnar", "tables.output"),
+    "duckdb": ("tables.databases",),
     "matplotlib": ("tools",),
     "starlette": ("playground.server",),
     "typer": ("tools.cli", "tools.table_commands", "playground.command"),

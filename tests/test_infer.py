@@ -35,7 +35,7 @@ def loans() -> pl.DataFrame:
             "total": [f"{c / 100:.2f}" for c in total.tolist()],
             "first": first,
             "last": first + random.integers(0, 9, ROWS),
-            "left": 100 - first,
+            "left": pl.Series(100 - first).set(pl.Series(first == 3), None),
             "plan": plan,
             "months": months,
             "open": random.random(ROWS) < 0.5,

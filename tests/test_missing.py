@@ -6,6 +6,7 @@ import sqlite3
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import pytest
@@ -13,6 +14,8 @@ import torch
 from torch import nn
 
 import multiplexnet as mx
+from campaign.missing import missing_values
+from campaign.variants import sentence
 from multiplexnet.errors import CoefficientError, DomainError, RecordError, RuleSyntaxError
 from multiplexnet.language.formula import holds
 from multiplexnet.language.parse import parse
@@ -322,3 +325,14 @@ def test_other_readers_of_rules() -> None:
     )
     assert covered.covered == 1
     assert sum(len(block.terms) for block in covered.blocks) == 2
+
+
+def test_the_campaign_judges_missing_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It finds nothing wrong here, and finds a parser that forgets what is unknown."""
+    base = [sentence(14, index) for index in range(6)]
+    found = [f for k, own in enumerate(base) for f in missing_values(own, Random(k))]
+    assert len(found) > 10
+    assert [f.wrong for f in found if f.wrong] == []
+    monkeypatch.setattr("multiplexnet.language.parse.possible", lambda formula, flags: formula)
+    wrong = [next(missing_values(own, Random(k))).wrong for k, own in enumerate(base)]
+    assert any("the verdict differs" in text for text in wrong)

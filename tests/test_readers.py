@@ -156,7 +156,7 @@ SCHEMA = {
         "name": {"type": "string", "minLength": 1},
     },
     "$defs": {"Plan": {"enum": ["basic", "full"], "type": "string", "title": "Plan"}},
-    "required": ["age", "income", "plan", "active", "level", "dozens", "rates"],
+    "required": ["age", "income", "plan", "active", "level", "dozens"],
 }
 
 
@@ -172,7 +172,7 @@ def test_a_json_schema_becomes_declarations_and_rules(tmp_path: Path) -> None:
         "active: bool",
         "level: real",
         "dozens: int[0, 40]",
-        "rates: real[2]",
+        "rates: real?[2]",
         "income > 0",
         "income <= 1000000",
         "active",
@@ -235,6 +235,7 @@ def test_a_pydantic_model_becomes_rules() -> None:
         "share": (float, pydantic.Field(gt=0, lt=1, default=0.5)),
         "price": (Decimal, pydantic.Field(ge=0)),
         "plan": (Literal["basic", "full"], ...),
+        "until": (int | None, pydantic.Field(ge=0, le=9)),
     }
     rules = mx.Rules.from_pydantic(pydantic.create_model("Contract", **fields))
     assert str(rules).splitlines() == [
@@ -242,6 +243,7 @@ def test_a_pydantic_model_becomes_rules() -> None:
         "share: real",
         "price: real",
         'plan: {"basic", "full"}',
+        "until: int[0, 9]?",
         "share > 0",
         "share < 1",
         "price >= 0",

@@ -43,6 +43,7 @@ __all__ = [
     "TermBudgetExceeded",
     "ThinTermError",
     "UnboundableError",
+    "UnknownNameError",
     "needing",
 ]
 
@@ -82,6 +83,18 @@ class RuleSyntaxError(MultiplexError, ValueError):
             if column is not None:
                 text += f"\n    {' ' * (column - 1)}^"
         super().__init__(text)
+
+
+class UnknownNameError(MultiplexError, KeyError):
+    """A name that the rules do not declare."""
+
+    def __init__(self, name: str, hint: str, known: Sequence[str]) -> None:
+        listed = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+        self.text = f"the rules declare no {name!r}{hint}; they declare: {listed}"
+        super().__init__(self.text)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class RuleTypeError(MultiplexError, TypeError):
@@ -314,6 +327,10 @@ class DomainError(MultiplexError, ValueError):
 
 class SourceError(MultiplexError, ValueError):
     """Arrays, a schema or a table that rules cannot be made from: what was found, where, what to give instead."""
+
+
+class SqlError(MultiplexError, ValueError):
+    """Rules that cannot be written in SQL: what was found, and what to do."""
 
 
 class TableError(MultiplexError, ValueError):

@@ -30,7 +30,7 @@ from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
-from multiplexnet.language.text import formula_text, number_text
+from multiplexnet.language.text import formula_text, value_text
 from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.verdicts.satisfaction import verdict
 
@@ -142,7 +142,9 @@ def refuse_uncovered_parts(
 
 def _refuse_input(found: Sequence[tuple[Variable, Fraction]] | None) -> None:
     if found is not None:
-        point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
+        point = ", ".join(
+            f"{variable.name} = {value_text(variable, value)}" for variable, value in found
+        )
         raise InputError(
             f"for {point} no output obeys the rules: declare narrower ranges, as in `limit: input[0, 100]`, "
             "say what inputs keep to, as in `assume low <= high`, or relax the rules"
@@ -221,8 +223,8 @@ def _ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:
 
 def _range(variable: Variable) -> str:
     lower, upper = _ends(variable)
-    low = "-inf" if lower is None else number_text(lower)
-    high = "inf" if upper is None else number_text(upper)
+    low = "-inf" if lower is None else value_text(variable, lower)
+    high = "inf" if upper is None else value_text(variable, upper)
     return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
 
 

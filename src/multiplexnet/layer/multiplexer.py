@@ -35,12 +35,14 @@ from multiplexnet.compiler.record import (
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import (
     CascadeError,
+    DomainError,
     DtypeError,
     GridError,
     InputError,
     NestedError,
     RecordError,
     ShapeError,
+    TermBudgetExceeded,
 )
 from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
 from multiplexnet.exact.formats import FORMATS
@@ -71,6 +73,7 @@ from multiplexnet.layer.checks import (
 from multiplexnet.layer.holes import Holes, hole_tables
 from multiplexnet.layer.inputs import given_inputs, input_tensor
 from multiplexnet.layer.issue import BuiltBlock, issued
+from multiplexnet.layer.units import Units, unit_table
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import DTYPES, in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice
@@ -78,6 +81,7 @@ from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
+from multiplexnet.verdicts.units import refuse_indistinct
 
 __all__ = ["Multiplexer"]
 
@@ -165,6 +169,7 @@ class Multiplexer(Derived):
     """
 
     order: Tensor
+    unit_table: Tensor | None
     _certificate: Certificate | None
     _counted = False
     """Whether logits of 0 mean that all plain terms are alike; layers of version 0.1.0 did not know this."""
@@ -192,6 +197,9 @@ class Multiplexer(Derived):
         if cover is not None or per_term:  # both speak of terms
             structure = "terms"
         form = FORMATS[_name(_checked_dtype(dtype or torch.get_default_dtype()))]
+        for variable in rules.specification.variables:
+            if variable.unit.kind != "int":
+                refuse_indistinct(variable, form.name)
         with Deadline(seconds, progress) as deadline:
             try:
                 plan = planned(
@@ -206,9 +214,14 @@ class Multiplexer(Derived):
                 refuse_contradiction(rules.specification, deadline)
                 raise
             written = Rules.from_specification(plan.terms) if plan.cascades else rules
-            compiled = written.compiled_before(
-                deadline, max_terms=max_terms, cover=cover, nested=True
-            )
+            try:
+                compiled = written.compiled_before(
+                    deadline, max_terms=max_terms, cover=cover, nested=True
+                )
+            except TermBudgetExceeded:
+                for variable in rules.outputs:
+                    refuse_indistinct(variable, form.name)
+                raise
             if plan.cascades:
                 compiled = replace(
                     compiled,
@@ -302,6 +315,7 @@ class Multiplexer(Derived):
         _checked_dtype(dtype)
         outer = _joined([block for block in compiled.blocks if block.outputs])
         blocks = _with_inner(outer)
+        units = unit_table(compiled.outputs, dtype)
         made = self._made(blocks, dtype, deadline)
         maps = self._tables(made, compiled, dtype, deadline)
         about_inputs = blocks_about_inputs(compiled)
@@ -349,6 +363,7 @@ class Multiplexer(Derived):
                 **{f"columns_{b}": own for b, own in enumerate(columns)},
                 **self._places(columns),
                 **self._offsets(blocks, dtype),
+                "unit_table": units,
                 **hole_tables(self.rules.specification, dtype),
             }
         )
@@ -490,7 +505,9 @@ class Multiplexer(Derived):
                 steps[column] = max(step, steps.get(column, Fraction(0)))
         for columns, cascade in self.cascade_parts():
             steps |= zip(columns.tolist(), cascade.cascade.spacing, strict=False)
-        return {v.name: steps[j] for j, v in enumerate(self.rules.outputs) if steps.get(j)}
+        return {
+            v.name: steps[j] * v.unit.size for j, v in enumerate(self.rules.outputs) if steps.get(j)
+        }
 
     @property
     def out_features(self) -> int:
@@ -611,7 +628,9 @@ class Multiplexer(Derived):
             if lost is not None:
                 choices = self._linked([node.without(lost) for node in nodes])
         cascades = tuple(self._cascaded(values, logits, given))
-        return Branches(choices, batch, self.max_terms, self.order, cascades, self.holes)
+        return Branches(
+            choices, batch, self.max_terms, self.order, cascades, self.holes, self.units
+        )
 
     def _cascaded(
         self, values: Tensor, logits: Tensor, inputs: Tensor | None
@@ -650,8 +669,18 @@ class Multiplexer(Derived):
             if mine is not None and offset is not None:
                 mine = mine + offset
             feasible = None if inputs is None else maps.feasible(inputs, functions=functions)
+            units = None if self.units is None else self.units.of(columns)
             yield Choice(
-                maps, own, mine, columns, feasible, inputs, functions, self.per_term, offset=offset
+                maps,
+                own,
+                mine,
+                columns,
+                feasible,
+                inputs,
+                functions,
+                self.per_term,
+                offset=offset,
+                units=units,
             )
 
     def _linked(self, nodes: list[Choice]) -> tuple[Choice, ...]:
@@ -673,6 +702,11 @@ class Multiplexer(Derived):
         return tuple(linked(b) for b in range(len(self._blocks)))
 
     @property
+    def units(self) -> Units | None:
+        """The units of outputs that are counted in something else than ones, if there are any."""
+        return None if self.unit_table is None else Units(self.unit_table)
+
+    @property
     def is_nested(self) -> bool:
         """Whether some terms go on in inner blocks, as they do when the rules have more plain terms than max_terms."""
         return any(self._inner)
@@ -687,9 +721,20 @@ class Multiplexer(Derived):
         return {**self._functions, **dict(self.modules_of_functions.items())}
 
     def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
-        """Every block that has outputs, with the maps of its terms, if there is nothing but terms."""
+        """Every block that has outputs, with the maps of its terms, if there is nothing but terms.
+
+        Raises:
+            CascadeError: some outputs come from a cascade.
+            DomainError: some outputs have a unit, which the maps do not know.
+        """
         if self.cascades:
             raise CascadeError("maps of all terms")
+        if self.units is not None:
+            names = ", ".join(v.name for v in self.compiled.outputs if v.unit.size != 1)
+            raise DomainError(
+                f"{names}: maps and densities of single terms are not there for outputs with a unit; declare them as "
+                "`int`, or use a cascade's branches.log_prob"
+            )
         return self.term_parts()
 
     def term_parts(self) -> Iterator[tuple[Block, TermMaps]]:
@@ -782,7 +827,7 @@ class Multiplexer(Derived):
             >>> bool((mux(torch.randn(1, 2).bfloat16(), **given).best().sum(-1) == given["u"]).all())
             True
         """
-        names = [variable.name.partition("[")[0] for variable in self.compiled.inputs]
+        names = [variable.place[0] for variable in self.compiled.inputs]
         units: dict[str, float] = {}
         for cascade in self.cascades:
             for place, unit in cascade.input_units.items():

@@ -141,8 +141,6 @@ class _Reader:
         size = own.get("maxItems")
         if not isinstance(size, int) or size < 1 or own.get("minItems") != size:
             raise _Unsaid("an array of any length: give it minItems and maxItems of the same size")
-        if mark:
-            raise _Unsaid("an array that may be missing: make it required")
         self.leave(own, place, known={"type", "items", "minItems", "maxItems"})
         items = self.resolved(own.get("items", {}), place)
         kind = _kind(items)
@@ -150,7 +148,7 @@ class _Reader:
             raise _Unsaid("an array of arrays: write it as one array")
         words = _NUMBER if kind in ("number", "integer") else {"type", "enum", "const"}
         self.leave(items, f"{place}, its items", known=set(words))
-        self.declarations.append(f"{name}: {_type_text(items, kind)}[{size}]")
+        self.declarations.append(f"{name}: {_type_text(items, kind)}{mark}[{size}]")
         self.rules += [f"all({rule} for v in {name})" for rule in _rules("v", items, kind)]
 
     # --- references -------------------------------------------------------------------------------------------------

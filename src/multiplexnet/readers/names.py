@@ -7,7 +7,7 @@ from keyword import iskeyword
 from typing import Any
 
 from multiplexnet.errors import SourceError
-from multiplexnet.language.expressions import WORDS
+from multiplexnet.language.operations import WORDS
 
 __all__ = ["cannot_be_written", "output_names"]
 

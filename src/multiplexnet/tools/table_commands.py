@@ -1,17 +1,18 @@
-"""``multiplexnet infer``: the command that writes rules down which a table suggests."""
+"""Two commands: ``multiplexnet infer`` writes rules that a table suggests, ``multiplexnet sql`` writes rules in SQL."""
 
 from __future__ import annotations
 
 import json
 import sys
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from multiplexnet.tools.cli import AsJson, BadInput, answering, app, tables_named
+from multiplexnet.tools.cli import AsJson, BadInput, RulesFile, answering, app, loaded, tables_named
 
-__all__ = ["app", "infer"]
+__all__ = ["app", "infer", "sql"]
 
 
 @app.command()
@@ -53,6 +54,34 @@ def infer(
             print(json.dumps(data, ensure_ascii=False))
         elif output is None:
             print(found.text, end="")
+
+
+@app.command()
+def sql(
+    file: RulesFile,
+    table: Annotated[str, typer.Option(metavar="NAME", help="The table of the database.")],
+    dialect: Annotated[
+        str, typer.Option(metavar="duckdb|postgres|sqlite", help="The database.")
+    ] = "duckdb",
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", metavar="FILE", help="Write the script to this file."),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """The rules in FILE as CHECK constraints, and the queries that find the rows that break each."""
+    with answering(as_json):
+        from multiplexnet.tables.sql import sql_of
+
+        found = sql_of(loaded(file).specification, table, dialect)
+        if output is not None:
+            _write(output, str(found))
+        if as_json:
+            constraints = [asdict(constraint) for constraint in found.constraints]
+            data = {"table": found.table, "dialect": dialect, "constraints": constraints}
+            print(json.dumps(data, ensure_ascii=False))
+        elif output is None:
+            print(found, end="")
 
 
 def _write(path: Path, text: str) -> None:

@@ -71,9 +71,10 @@ class CascadeMap(Tabled):
         self.first_logit = dict(_first_logits(cascade))
         self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
         self._used = cascade.used
-        self.program = program_of(
-            cascade, self.first_logit
-        )  # compared when a certificate is asked for
+        self.ranked = any(step.ranked for step in cascade.steps)
+        self.program = (
+            None if self.ranked else program_of(cascade, self.first_logit)
+        )  # compared when a certificate is asked for; one with ranks has none, since it has to sort
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
         )
@@ -133,7 +134,7 @@ class CascadeMap(Tabled):
     def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """x, ``(D, B)``, in the dtype to compute in."""
         recorded = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-        if recorded or self.cascade.late:
+        if recorded or self.program is None or self.cascade.late:
             return self.walked(flat.sigmoid(), logits, known)
         x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
         return x
@@ -465,7 +466,8 @@ def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     """The log-probability that ``round(width · sigmoid(z)) = steps`` for z from a logistic distribution around ``raw``.
 
     The edges of the cell are ``logit((steps ± ½) / width)``; the first and the last cell have the tails. With a < b
-    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel.
+    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel, and ``a − b`` is taken
+    from ``(steps ∓ ½) / (steps ± ½)`` and not from the edges, which are the same float among 2^50 cells.
     """
     first, last = steps <= 0, steps >= width
     left = torch.where(
@@ -484,7 +486,10 @@ def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     )
     zero = torch.zeros_like(raw)
     inner = first.logical_or(last).logical_not()
-    overlap = torch.log(-torch.expm1(torch.where(inner, left - right, -torch.ones_like(left))))
+    apart = torch.log1p(-1 / (torch.where(inner, steps, 1.0) + 0.5)) + torch.log1p(
+        -1 / (torch.where(inner, width - steps, 1.0) + 0.5)
+    )
+    overlap = torch.log(-torch.expm1(apart))
     below = torch.where(last, zero, logsigmoid(right))
     above = torch.where(first, zero, logsigmoid(-left))
     return below + above + torch.where(inner, overlap, zero)
@@ -502,6 +507,7 @@ class _Run(torch.autograd.Function):
         ctx: Any, owner: CascadeMap, values: Tensor, logits: Tensor | None, *known: Tensor
     ) -> Tensor:
         sigma = values.sigmoid()
+        assert owner.program is not None
         found, tape = owner.program.run(sigma, logits, known)
         ctx.owner, ctx.tape, ctx.sigma, ctx.logits = owner, tape, sigma, logits
         ctx.save_for_backward(values, *known)

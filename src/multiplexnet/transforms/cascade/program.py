@@ -322,7 +322,8 @@ class Choice(Operation):
         best = logits[0]
         if possible[0] is not None:
             best = best.masked_fill(~possible[0], -torch.inf)
-        index = torch.zeros(best.shape, dtype=torch.int8, device=best.device)
+        number_type = torch.int8 if len(logits) < 128 else torch.int32  # labels come by the hundred
+        index = torch.zeros(best.shape, dtype=number_type, device=best.device)
         lower, upper = (tape.at(end) for end in self.ends[0])
         for number in range(1, len(logits)):
             better = logits[number] > best
