@@ -2,8 +2,9 @@
 
 Terms are what rules become where they are few: each has a map of its own, and losses can be summed over all of them. A
 cascade takes over where that explodes, where an equality holds inputs, and where inputs move a single polyhedron: its
-map starts at an anchor, and in a thin band it does not get away from it. How many terms there would be is counted on the grid, by going through the alternatives and giving up a branch as
-soon as its ranges are empty; the count stops where it is too large.
+map starts at an anchor, and in a thin band it does not get away from it. How many terms there would be is counted on
+the grid, by going through the alternatives and giving up a branch as soon as its ranges are empty; the count stops
+where it is too large.
 """
 
 from __future__ import annotations
