@@ -376,7 +376,14 @@ class _Search:
             raise self._held_back(grid, held) from None
         if search.clauses.is_false:
             raise GridError(self._nothing(grid))
-        steps = tuple(self._step(grid, bucket) for bucket in search.buckets)
+        decisive = frozenset(
+            row
+            for bucket in search.buckets
+            for clause in bucket.clauses
+            for row in clause
+            if len(row.terms) == 1 and row.terms[0][0] != bucket.variable
+        )
+        steps = tuple(self._step(grid, bucket, decisive) for bucket in search.buckets)
         return Cascade(
             grid.outputs,
             len(self.hidden),
@@ -417,13 +424,13 @@ class _Search:
             "two"
         )
 
-    def _step(self, grid: Grid, bucket: Bucket) -> Step:
+    def _step(self, grid: Grid, bucket: Bucket, decisive: frozenset[Row]) -> Step:
         output = grid.outputs[bucket.variable]
         if output in self.hidden:
             return Step(bucket, ((),), None)
         if isinstance(output.domain, Bool | Category):
             return Step(bucket, (), tuple(range(bucket.range.lower, bucket.range.upper + 1)))
-        bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket)))
+        bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket, decisive)))
         sides = sides_of(bucket, grid.ranges, self.budget.options)
         if sides is not None:
             return Step(bucket, sides, None)
