@@ -35,6 +35,7 @@ from multiplexnet.compiler.record import (
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import (
     CascadeError,
+    CoefficientError,
     DomainError,
     DtypeError,
     GridError,
@@ -466,6 +467,11 @@ class Multiplexer(Derived):
             RecordError: the tables in memory are not those that the terms give.
         """
         refuse_without_memory(self.device)
+        if any(cascade.late for cascade in self.cascades):
+            raise CoefficientError(
+                "the certificate does not describe rows whose coefficients are inputs",
+                "what such a layer returns is judged exactly by rules.satisfied(…)",
+            )
         if self._certificate is None or fingerprint(self) != self._seal:
             twin = Multiplexer.__new__(Multiplexer)
             options = (

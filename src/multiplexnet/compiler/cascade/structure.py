@@ -257,7 +257,8 @@ def _if_better(
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
         return None
     if part.multiplies:
-        return cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
+        own = None if budget is QUICK else budget  # there is no other way
+        return cascade_of_part(part, inputs, form, order=order, budget=own, deadline=deadline)
     needed = _has_equality_of_inputs(part.formula)
     moved = is_moved(part)
     if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
@@ -334,9 +335,15 @@ def _has_equality_of_inputs(formula: Formula) -> bool:
     for part in conjuncts(formula):
         if isinstance(part, Atom) and part.relation == "==":
             kinds = {v.is_input for v in variables(part)}
-            if kinds == {True, False}:
+            if kinds == {True, False} and not _is_copy(part):
                 return True
     return False
+
+
+def _is_copy(row: Atom) -> bool:
+    """Whether a row is ``x = u``: one output between an input and itself, which terms hold."""
+    coefficients = [c for _, c in row.linear.summands]
+    return len(coefficients) == 2 and not sum(coefficients) and not row.linear.constant
 
 
 def _alternatives(part: Part) -> int:
