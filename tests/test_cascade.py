@@ -230,7 +230,8 @@ def test_the_program_and_the_walk_agree_bit_for_bit(name: str) -> None:
     layer = CascadeMap(compiled(rules, "float32"), torch.float32)
     given = scalars(rules, inputs(rows, torch.float32) if inputs else {})
     values = torch.randn(rows, layer.in_values, requires_grad=True)
-    flat, own, known = layer._flat(values, torch.randn(rows, layer.in_logits), given)
+    flat, own = layer._flat(values, torch.randn(rows, layer.in_logits))
+    known = layer.known(given)
     fast, plain = layer._computed(flat, own, known), layer.walked(flat.sigmoid(), own, known)
     assert torch.equal(fast, plain)
     weights = torch.randn_like(fast)
@@ -408,10 +409,9 @@ def test_probabilities_are_positive_exactly_where_rules_hold_and_sum_to_one(name
     assert ((counts / 40_000 - expected).abs() < 0.015).all()
 
 
-def test_a_fresh_layer_draws_uniformly_within_an_interval() -> None:
-    layer = CascadeMap(
-        compiled(Rules("n: int[0, 9]; m: int[0, 9]; n <= m"), "float32"), torch.float32
-    )
+def test_a_raw_value_of_zero_draws_uniformly_within_an_interval() -> None:
+    cascade = compiled(Rules("n: int[0, 9]; m: int[0, 9]; n <= m"), "float32")
+    layer = CascadeMap(cascade, torch.float32, started=False)
     drawn = layer.sample(torch.zeros(20_000, 2), None, noisy=True)
     first = drawn[:, layer.cascade.steps[0].variable]
     counts = torch.stack([(first == k).float().mean() for k in range(10)])

@@ -16,6 +16,7 @@ from typing import Any
 from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
 from multiplexnet.errors import MultiplexError, RecordError
 from multiplexnet.language.formula import (
+    ONE,
     And,
     Apply,
     Atom,
@@ -30,13 +31,17 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Rule,
     Specification,
     Symbol,
+    Unit,
     Variable,
     symbols,
 )
+from multiplexnet.language.formula import variables as variables_of
+from multiplexnet.language.missing import flag_name
 
 __all__ = [
     "RecordReader",
@@ -44,6 +49,7 @@ __all__ = [
     "atom_record",
     "compiled_from",
     "flag_from",
+    "formula_record",
     "list_from",
     "number_from",
     "reading",
@@ -70,9 +76,14 @@ def record_of_specification(specification: Specification) -> Record:
     return {
         "variables": [variable_record(v) for v in specification.variables],
         "functions": list(specification.functions),
-        "rules": [[r.text, r.line, _formula(r.formula)] for r in specification.rules],
+        "rules": list(map(_rule, specification.rules)),
         "text": specification.text,
+        "assumptions": list(map(_rule, specification.assumptions)),
     }
+
+
+def _rule(rule: Rule) -> Record:
+    return [rule.text, rule.line, formula_record(rule.formula)]
 
 
 def record_of_compiled(compiled: Compiled) -> Record:
@@ -94,16 +105,21 @@ def record_of_compiled(compiled: Compiled) -> Record:
 
 
 def variable_record(variable: Variable) -> Record:
-    """Name, role and domain of a variable; its position is its place in a list."""
-    return [variable.name, variable.role, _domain(variable.domain)]
+    """Name, role and domain of a variable; its position is its place in a list.
+
+    A fourth part says that the name belongs to no vector, although it looks so.
+    """
+    record = [variable.name, variable.role, _domain(variable.domain)]
+    return [*record, "whole"] if variable.whole else record
 
 
 def _domain(domain: Domain) -> Record:
     match domain:
         case Real(lower, upper):
             return ["real", *(None if end is None else str(end) for end in (lower, upper))]
-        case Int(lower, upper):
-            return ["int", lower, upper]
+        case Int(lower, upper, unit):
+            seen = [] if unit == ONE else [unit.kind, str(unit.size)]
+            return ["int", lower, upper, *seen]
         case Bool():
             return ["bool"]
         case Category(labels):
@@ -155,26 +171,29 @@ def _symbol(symbol: Symbol) -> Record:
     match symbol:
         case Variable():
             return symbol.index
+        case Product(known, other):
+            return ["times", known.index, other.index]
         case Apply(function, arguments):
             return ["apply", function, *map(_linear, arguments)]
         case Max(arguments):
             return ["max", *map(_linear, arguments)]
         case Ite(condition, then, otherwise):
-            return ["if", _formula(condition), _linear(then), _linear(otherwise)]
+            return ["if", formula_record(condition), _linear(then), _linear(otherwise)]
 
 
-def _formula(formula: Formula) -> Record:
+def formula_record(formula: Formula) -> Record:
+    """A formula as a record."""
     match formula:
         case Atom():
             return atom_record(formula)
         case Not(argument):
-            return ["not", _formula(argument)]
+            return ["not", formula_record(argument)]
         case And(arguments):
-            return ["and", *map(_formula, arguments)]
+            return ["and", *map(formula_record, arguments)]
         case Or(arguments):
-            return ["or", *map(_formula, arguments)]
+            return ["or", *map(formula_record, arguments)]
         case Iff(left, right):
-            return ["iff", _formula(left), _formula(right)]
+            return ["iff", formula_record(left), formula_record(right)]
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -212,16 +231,15 @@ def specification_from(record: Record) -> Specification:
     with reading("rules"):
         variables = variables_from(record["variables"])
         reader = RecordReader(variables)
-        rules = tuple(
-            Rule(
-                reader.formula(formula), text_from(text), None if line is None else whole_from(line)
-            )
-            for text, line, formula in record["rules"]
-        )
+        rules = tuple(map(reader.rule, record["rules"]))
+        assumptions = tuple(map(reader.rule, record.get("assumptions", [])))
+        if any(not v.is_input for rule in assumptions for v in variables_of(rule.formula)):
+            raise ValueError("an assumption about an output")
         functions = tuple(map(text_from, record["functions"]))
         if unknown := reader.functions - set(functions):
             raise ValueError(f"{min(unknown)!r} is no function of the rules")
-        return Specification(variables, rules, functions, text_from(record["text"]))
+        text = text_from(record["text"])
+        return Specification(variables, rules, functions, text, assumptions)
 
 
 def compiled_from(
@@ -250,12 +268,18 @@ def compiled_from(
 def variables_from(records: Record) -> tuple[Variable, ...]:
     """The variables of a list of :func:`variable_record`."""
     found = []
-    for index, (name, role, domain) in enumerate(list_from(records)):
-        if role not in ("output", "input"):
+    for index, (name, role, domain, *whole) in enumerate(list_from(records)):
+        if role not in ("output", "input", "missing"):
             raise ValueError(f"unknown role {role!r}")
-        found.append(Variable(text_from(name), index, _domain_from(domain), role))
+        if whole not in ([], ["whole"]):
+            raise ValueError(f"{whole!r} is no part of a variable")
+        own = Variable(text_from(name), index, _domain_from(domain), role, bool(whole))
+        found.append(own)
     if len({variable.name for variable in found}) < len(found):
         raise ValueError("two variables have the same name")
+    outputs = {flag_name(v.name) for v in found if v.role == "output"}
+    if any(v.is_flag and (v.name not in outputs or v.domain != Bool()) for v in found):
+        raise ValueError("a flag of an output that is none")
     return tuple(found)
 
 
@@ -265,10 +289,10 @@ def _domain_from(record: Record) -> Domain:
         lower, upper = (None if end is None else number_from(end) for end in rest)
         return Real(lower, upper)
     if kind == "int":
-        first, last = map(whole_from, rest)
+        first, last = map(whole_from, rest[:2])
         if first > last:
             raise ValueError(f"an empty range of integers, {first} to {last}")
-        return Int(first, last)
+        return Int(first, last, _unit_from(rest[2:]))
     if kind == "category":
         if not rest:
             raise ValueError("a category without labels")
@@ -276,6 +300,17 @@ def _domain_from(record: Record) -> Domain:
     if kind != "bool" or rest:
         raise ValueError(f"unknown domain {kind!r}")
     return Bool()
+
+
+def _unit_from(record: list[Record]) -> Unit:
+    if not record:
+        return ONE
+    kind, size = record
+    found = Unit(number_from(size), kind)
+    is_known = kind in ("decimal", "step") or (kind in ("date", "datetime") and found.size == 1)
+    if not is_known or found.size <= 0:
+        raise ValueError(f"unknown unit {kind!r} of {size!r}")
+    return found
 
 
 _NUMBER = re.compile(r"-?[0-9]+(?:/[0-9]+)?", re.ASCII)
@@ -426,6 +461,11 @@ class RecordReader:
         if not isinstance(record, list):
             return self.variable(record)
         kind, *rest = record
+        if kind == "times":
+            known, other = map(self.variable, rest)
+            if not known.is_input or (other.is_input and known.index > other.index):
+                raise ValueError("a product that does not begin with an input")
+            return Product(known, other)
         if kind == "apply":
             name, *arguments = rest
             if not arguments or (self._allowed is not None and name not in self._allowed):
@@ -440,6 +480,12 @@ class RecordReader:
             condition, then, otherwise = rest
             return Ite(self.formula(condition), self.linear(then), self.linear(otherwise))
         raise ValueError(f"unknown symbol {str(kind)[:40]!r}")
+
+    def rule(self, record: Record) -> Rule:
+        """A rule, or an assumption."""
+        text, line, formula = list_from(record)
+        place = None if line is None else whole_from(line)
+        return Rule(self.formula(formula), text_from(text), place)
 
     def formula(self, record: Record) -> Formula:
         """A formula."""

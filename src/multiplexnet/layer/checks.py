@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
+from multiplexnet.compiler.cascade.structure import Plan
 from multiplexnet.compiler.terms import Block, Compiled
 from multiplexnet.errors import (
     ContradictionError,
@@ -26,14 +27,16 @@ from multiplexnet.errors import (
     ShapeError,
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import Format
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, ends, variables
-from multiplexnet.language.text import formula_text, number_text
+from multiplexnet.language.text import formula_text, value_text
 from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.verdicts.satisfaction import verdict
 
 __all__ = [
     "FloatRange",
+    "anywhere",
     "blocks_about_inputs",
     "can_be_seen",
     "checked_function",
@@ -48,20 +51,24 @@ __all__ = [
     "refuse_roomless",
     "refuse_stuck",
     "refuse_uncovered",
+    "refuse_uncovered_parts",
     "refuse_unknown_equality",
     "refuse_unknown_functions",
     "refuse_unmoved",
     "refuse_unseen",
     "refuse_without_memory",
     "refused_range",
+    "rows_where",
     "whole_rows",
     "without_tables",
 ]
 
 Function = Callable[..., Tensor]
+SHOWN = 3
+"""Rules that a message quotes."""
 
 
-def _anywhere(mask: Tensor) -> bool | None:
+def anywhere(mask: Tensor) -> bool | None:
     """Whether the mask holds somewhere; ``None`` where values cannot be looked at."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return None
@@ -73,7 +80,7 @@ def _anywhere(mask: Tensor) -> bool | None:
 
 def can_be_seen(values: Tensor) -> bool:
     """Whether the numbers of a tensor can be looked at: not while a graph is recorded."""
-    return _anywhere(values != values) is not None
+    return anywhere(values != values) is not None
 
 
 def whole_rows(x: Tensor) -> Tensor:
@@ -81,7 +88,7 @@ def whole_rows(x: Tensor) -> Tensor:
     return x.masked_fill(x.isnan().any(-1, keepdim=True), torch.nan)
 
 
-def _rows_where(mask: Tensor) -> str:
+def rows_where(mask: Tensor) -> str:
     """The first rows where the mask holds, as text."""
     rows = [tuple(row) for row in mask.nonzero()[:5].tolist()]
     if not rows[0]:
@@ -108,17 +115,39 @@ def refuse_no_tensor(name: str, value: object) -> None:
 
 
 def refuse_uncovered(compiled: Compiled, deadline: Deadline = NEVER) -> None:
-    """Raises ``InputError`` if some inputs in their declared range leave no output; asks z3."""
+    """Raises ``InputError`` if some inputs that ranges and assumptions allow leave no output; asks z3."""
     if not compiled.inputs:
         return
     from multiplexnet.compiler.explanation.diagnose import uncovered_input
 
-    found = uncovered_input(compiled, deadline=deadline)
+    _refuse_input(uncovered_input(compiled, deadline=deadline))
+
+
+def refuse_uncovered_parts(
+    specification: Specification, plan: Plan, form: Format, deadline: Deadline
+) -> None:
+    """The same for cascades that inputs can leave without an output, where that is decided soon: by few terms.
+
+    Others say so in the rows where it happens.
+    """
+    if not any(cascade.guards for _, cascade in plan.cascades):
+        return
+    from multiplexnet.compiler.explanation.diagnose import uncovered_parts
+
+    found = uncovered_parts(specification, plan, form, deadline=deadline)
     if found is not None:
-        point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
+        refuse_contradiction(specification, deadline)
+    _refuse_input(found)
+
+
+def _refuse_input(found: Sequence[tuple[Variable, Fraction]] | None) -> None:
+    if found is not None:
+        point = ", ".join(
+            f"{variable.name} = {value_text(variable, value)}" for variable, value in found
+        )
         raise InputError(
             f"for {point} no output obeys the rules: declare narrower ranges, as in `limit: input[0, 100]`, "
-            "or relax the rules"
+            "say what inputs keep to, as in `assume low <= high`, or relax the rules"
         )
 
 
@@ -166,8 +195,8 @@ class FloatRange:
 def refuse_out_of_range(within: FloatRange, values: Tensor) -> Tensor:
     """The values of an input, NaN where they lie outside its range and that could not be raised as ``InputError``."""
     outside = ~within.contains(values)
-    if _anywhere(outside):
-        raise refused_range(within.variable, f"in {_rows_where(outside)}")
+    if anywhere(outside):
+        raise refused_range(within.variable, f"in {rows_where(outside)}")
     return values.masked_fill(outside, torch.nan)
 
 
@@ -187,8 +216,8 @@ def number_is_inside(variable: Variable, number: Fraction) -> bool:
 
 def _range(variable: Variable) -> str:
     lower, upper = ends(variable.domain)
-    low = "-inf" if lower is None else number_text(lower)
-    high = "inf" if upper is None else number_text(upper)
+    low = "-inf" if lower is None else value_text(variable, lower)
+    high = "inf" if upper is None else value_text(variable, upper)
     return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
 
 
@@ -222,7 +251,7 @@ def refuse_broken_inputs(
         specification: the rules.
         functions: torch code of the opaque functions by name.
     """
-    if not _anywhere(~met):
+    if not anywhere(~met):
         return inputs.masked_fill(~met.unsqueeze(-1), torch.nan)
     rules = [
         rule for rule in specification.rules if all(v.is_input for v in variables(rule.formula))
@@ -232,7 +261,7 @@ def refuse_broken_inputs(
         if broken.any():
             raise InputError(
                 f"the rule `{rule.text or formula_text(rule.formula)}` about inputs does not hold in "
-                f"{_rows_where(broken)}: no output obeys there; pass other values"
+                f"{rows_where(broken)}: no output obeys there; pass other values"
             )
     return inputs
 
@@ -243,7 +272,7 @@ def _verdict(
     """Whether a rule about inputs alone holds, exactly; outputs are free."""
     free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
     given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
-    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.outputs))
+    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.columns))
     return verdict(
         Specification(free, (rule,), specification.functions), x, given, functions or None
     )
@@ -267,42 +296,82 @@ def refuse_roomless(
     for terms in feasible:
         if terms is not None:
             nothing = nothing | ~terms.any(-1)
-    found = _anywhere(nothing)
+    found = anywhere(nothing)
     if found:
         raise InputError(
             f"for these values of {', '.join(v.name for v in inputs)} no term leaves room between the floats of "
-            f"{str(dtype).removeprefix('torch.')}: {_rows_where(nothing)}"
+            f"{str(dtype).removeprefix('torch.')}: {rows_where(nothing)}"
         )
     return nothing if found is None else None
 
 
 def refuse_stuck(
-    stuck: Tensor, cascade: Cascade, inputs: Sequence[Variable], dtype: torch.dtype
+    stuck: Tensor,
+    known: Sequence[Tensor],
+    cascade: Cascade,
+    specification: Specification,
+    dtype: torch.dtype,
 ) -> None:
-    """Raises ``InputError`` for rows whose inputs leave a cascade without any output; in a graph they are NaN."""
-    if _anywhere(stuck):
-        finest = min(cascade.spacing[: len(cascade.visible)])
+    """Raises ``InputError`` for rows whose inputs leave a cascade without any output; in a graph they are NaN.
+
+    Args:
+        stuck: these rows, ``(*batch,)``.
+        known: what their inputs contribute, ``(B,)`` each.
+        cascade: whose guards they fail.
+        specification: the rules.
+        dtype: of the layer.
+    """
+    if not anywhere(stuck):
+        return
+    names = ", ".join(v.name for v in specification.inputs)
+    row = int(stuck.reshape(-1).nonzero()[0])
+    point = {len(cascade.outputs) + i: float(value[row]) for i, value in enumerate(known)}
+    failing = [c for c in cascade.guards if not any(row.holds(point) for row in c)]  # type: ignore[arg-type]
+    rounded = [bit for bit in map(cascade.asks_for_grid, failing) if bit is not None]
+    if rounded:
+        unit = float(Fraction(2) ** max(bit.form.exponent for bit in rounded))
         raise InputError(
-            f"for these values of {', '.join(v.name for v in inputs)} no point of the grid obeys: "
-            f"{_rows_where(stuck)}. In {str(dtype).removeprefix('torch.')} the outputs are multiples of "
-            f"{float(finest):g} or more (mux.resolution); an input that they have to add up to has to be one, too: "
-            "round it with mux.on_grid(…)"
+            f"these values of {names} lie between the points of the grid: {rows_where(stuck)}. In {_name(dtype)} "
+            f"outputs have to add up to multiples of {unit:g} here (mux.resolution tells the grid): round the inputs "
+            "with mux.on_grid(…), or use a wider dtype"
         )
+    finest = float(min(cascade.spacing[: len(cascade.visible)]))
+    raise InputError(
+        f"for these values of {names} no output obeys {_rules_of_inputs(cascade, specification)}: "
+        f"{rows_where(stuck)}. Outputs are multiples of {finest:g} or more in {_name(dtype)} (mux.resolution): pass "
+        "other inputs, declare narrower ranges of them, or relax the rules"
+    )
+
+
+def _rules_of_inputs(cascade: Cascade, specification: Specification) -> str:
+    """The rules that tie outputs of a cascade to inputs, as they were written."""
+    own = set(cascade.visible)
+    texts = []
+    for rule in specification.rules:
+        named = set(variables(rule.formula))
+        if named & own and any(v.is_input for v in named):
+            texts.append(f"`{rule.text}`" + (f" (line {rule.line})" if rule.line else ""))
+    more = f" and {len(texts) - SHOWN} more rules" if len(texts) > SHOWN else ""
+    return (", ".join(texts[:SHOWN]) + more) or "the rules"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def refuse_unseen(x: Tensor, what: str) -> None:
     """Raises ``GraphError`` where values cannot be looked at."""
-    if _anywhere(x.isnan()) is None:
+    if anywhere(x.isnan()) is None:
         raise GraphError(what)
 
 
 def refuse_unmoved(x: Tensor, dtype: torch.dtype) -> None:
     """Raises ``InputError`` for rows of ``x``, ``(*batch, D)``, that could not be moved into the rules: NaN."""
     lost = x.isnan().any(-1)
-    if _anywhere(lost):
+    if anywhere(lost):
         raise InputError(
             "cannot be repaired: for these inputs no term leaves room between the floats of "
-            f"{str(dtype).removeprefix('torch.')}, or a function is NaN or infinite there: {_rows_where(lost)}"
+            f"{str(dtype).removeprefix('torch.')}, or a function is NaN or infinite there: {rows_where(lost)}"
         )
 
 
@@ -365,22 +434,20 @@ def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Func
     lost = x.isnan().any(-1)
     if expected is not None:
         lost = lost & ~expected
-    if _anywhere(lost):
+    if anywhere(lost):
         names = ", ".join(functions)
         raise InputError(
             f"the rules cannot be met where {names} is NaN or infinite, or where no number of "
-            f"{str(x.dtype).removeprefix('torch.')} lies between the bounds that it leads to: {_rows_where(lost)}"
+            f"{str(x.dtype).removeprefix('torch.')} lies between the bounds that it leads to: {rows_where(lost)}"
         )
 
 
 def refuse_contradiction(specification: Specification, deadline: Deadline) -> None:
     """Raises ``ContradictionError`` if no output at all obeys the rules, on whatever grid; asks z3."""
-    from multiplexnet.smt.questions import satisfiable, unsat_core
+    from multiplexnet.compiler.compile import contradiction
 
-    known = specification.variables
-    if satisfiable(specification.formula, known, deadline=deadline) is None:
-        core = unsat_core([rule.formula for rule in specification.rules], known, deadline=deadline)
-        chosen = [specification.rules[i] for i in core]
+    chosen = contradiction(specification, deadline)
+    if chosen:
         raise ContradictionError([(rule.line, rule.text) for rule in chosen])
 
 
