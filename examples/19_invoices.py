@@ -1,4 +1,4 @@
-"""Invoices: shipped within 30 days, from Christmas on in the new year; due 14 to 60 days later; 19 % tax to the cent."""
+"""Invoices: shipped in 30 days, from Christmas on in the new year; due 14 to 60 days later; 19 % tax to the cent."""
 
 import torch
 from torch import nn

@@ -521,6 +521,17 @@ class CascadeError(MultiplexError, RuntimeError):
         )
 
 
+class ValuesError(MultiplexError, RuntimeError):
+    """A probability was asked of a layer whose values are predictions, cut at the ends of their intervals."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            'with values="clamp" an output is a prediction, cut at the ends of what is left for it: it has no density, '
+            'and so no log_prob. Build the layer with values="share" for probabilities, or train with a loss of '
+            "branches.best()"
+        )
+
+
 class RangeError(MultiplexError, ValueError):
     """An output that others depend on and that the rules leave without ends.
 

@@ -21,7 +21,7 @@ from multiplexnet.compiler.cascade.hidden import Revealed, revealed
 from multiplexnet.compiler.cascade.rows import Clause, Range, Row
 from multiplexnet.compiler.components import Component, components, conjuncts
 from multiplexnet.compiler.normal import normal_form
-from multiplexnet.errors import CompileTimeout, MultiplexError
+from multiplexnet.errors import CompileTimeout, DtypeError, MultiplexError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import (
@@ -62,6 +62,8 @@ Structure = Literal["auto", "terms", "cascade"]
 
 FEW = 256
 """Terms up to which a block is left to them."""
+NESTED = 40
+"""Truth values up to which inner blocks are left to them: with fifty «at most 3 of them» takes some seconds."""
 ROUNDS = 4
 """How often ranges are passed on from row to row while terms are counted."""
 QUICK = Budget(clauses=300)
@@ -222,7 +224,9 @@ def planned(
 
 
 def _is_coupled(part: Part) -> bool:
-    return len(part.outputs) > 1 or bool(part.hidden) or part.multiplies
+    """Whether terms would not do, or other outputs depend on it; terms refuse equalities with inputs."""
+    needed = part.multiplies or _has_equality_of_inputs(part.formula)
+    return len(part.outputs) > 1 or bool(part.hidden) or needed
 
 
 def _doubtful(specification: Specification) -> bool:
@@ -251,7 +255,8 @@ def _if_better(
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
         return None
     if part.multiplies:
-        return cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
+        own = None if budget is QUICK else budget  # there is no other way
+        return cascade_of_part(part, inputs, form, order=order, budget=own, deadline=deadline)
     needed = _has_equality_of_inputs(part.formula)
     moved = is_moved(part)
     if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
@@ -260,7 +265,9 @@ def _if_better(
         found = cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
     except CompileTimeout:
         raise
-    except MultiplexError:  # terms say what is wrong, or serve
+    except MultiplexError as error:  # terms say what is wrong, or serve
+        if isinstance(error, DtypeError) and _is_wide(part):
+            raise
         return None
     if needed or (moved and _is_fine(found, form)) or not is_few(part, inputs, form):
         return found
@@ -294,8 +301,14 @@ def is_few(part: Part, inputs: Sequence[Variable], form: Format) -> bool:
 
 
 def _is_logic(part: Part) -> bool:
-    """Whether all outputs are truth values: inner blocks of terms serve those."""
-    return all(isinstance(v.domain, Bool) for v in part.outputs)
+    """Whether all outputs are truth values, and not very many: inner blocks of terms serve those."""
+    return len(part.outputs) <= NESTED and all(isinstance(v.domain, Bool) for v in part.outputs)
+
+
+def _is_wide(part: Part) -> bool:
+    """Whether a whole number or a label has more values than terms are taken for."""
+    domains = [v.domain for v in part.outputs]
+    return any(not isinstance(d, Real) and len(d.values) > FEW for d in domains)
 
 
 def _has_equality_of_inputs(formula: Formula) -> bool:
@@ -303,9 +316,15 @@ def _has_equality_of_inputs(formula: Formula) -> bool:
     for part in conjuncts(formula):
         if isinstance(part, Atom) and part.relation == "==":
             kinds = {v.is_input for v in variables(part)}
-            if kinds == {True, False}:
+            if kinds == {True, False} and not _is_copy(part):
                 return True
     return False
+
+
+def _is_copy(row: Atom) -> bool:
+    """Whether a row is ``x = u``: one output between an input and itself, which terms hold."""
+    coefficients = [c for _, c in row.linear.summands]
+    return len(coefficients) == 2 and not sum(coefficients) and not row.linear.constant
 
 
 def _alternatives(part: Part) -> int:
