@@ -489,9 +489,12 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
         allowed: how much was allowed.
         what: of what: ``"clauses"`` of a projection, ``"options"`` of an output, or clauses of the rules as
             ``"written"``.
+        seconds: after how long.
     """
 
-    def __init__(self, output: str, allowed: int, what: str = "clauses") -> None:
+    def __init__(
+        self, output: str, allowed: int, what: str = "clauses", seconds: float = 0.0
+    ) -> None:
         self.output = output
         self.allowed = allowed
         found = {
@@ -500,9 +503,10 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
             "written": f"the rules over {output} and others are more than {allowed} clauses when written as such",
         }[what]
         more = "" if what == "written" else f", or allow more with budget=Budget({what}=…)"
+        after = f" (after {seconds:.1f} s)" if seconds else ""
         super().__init__(
-            f"{found}. Drop or split rules that tie {output} to many others, name another order of the outputs with "
-            f"order=[…], or give outputs narrower ranges{more}"
+            f"{found}{after}. Drop or split rules that tie {output} to many others, name another order of the outputs "
+            f"with order=[…], or give outputs narrower ranges{more}"
         )
 
 

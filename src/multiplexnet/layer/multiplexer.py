@@ -19,6 +19,7 @@ from multiplexnet.compiler.cascade.structure import (
     Structure,
     cascade_of_part,
     planned,
+    reason,
     rule_parts,
 )
 from multiplexnet.compiler.record import (
@@ -583,14 +584,37 @@ class Multiplexer(Derived):
         """For ``print(module)``."""
         sizes = " × ".join(map(str, self._sizes[:8])) + (" × …" if len(self._sizes) > 8 else "")
         chosen = [f"terms={sizes}"] if sizes else []
-        chosen += [
-            f"cascade of {maps.in_values} outputs with {maps.in_logits} options"
-            for maps in self._cascade_maps
-        ]
+        chosen += [self._cascade_text(cascade, why) for cascade, why in self.reasons.items()]
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, {', '.join(chosen)}, "
             f"dtype={_name(self.dtype)}{self._step_text()}"
         )
+
+    @property
+    def reasons(self) -> dict[Cascade, str]:
+        """The cascades, and why each of them was taken instead of terms.
+
+        Example:
+            >>> mux = Multiplexer(Rules("n: int[0, 100000]"))
+            >>> list(mux.reasons.values())
+            ['n has 100,001 values']
+        """
+        if not self.cascades:
+            return {}
+        parts = {part.outputs: part for part in rule_parts(self.rules.specification)}
+        form = FORMATS[_name(self.dtype)]
+        return {
+            cascade: reason(parts[cascade.visible], self.compiled.inputs, form)
+            for cascade in self.cascades
+        }
+
+    @staticmethod
+    def _cascade_text(cascade: Cascade, why: str) -> str:
+        order = [v.name for v in cascade.order if v in set(cascade.visible)]
+        named = ", ".join(order) if len(order) < 4 else f"{order[0]}, {order[1]}, …, {order[-1]}"
+        options = sum(step.size for step in cascade.steps if step.size > 1)
+        outputs = f"{len(order)} output{'s' if len(order) > 1 else ''}"
+        return f"cascade of {outputs} with {options} options ({why}; order {named})"
 
     def _step_text(self) -> str:
         """The coarsest step of outputs on a lattice, if there are any and the tables can be read."""
@@ -688,7 +712,7 @@ class Multiplexer(Derived):
             known = maps.known(inputs)
             if known:
                 refused = maps.refused(known).reshape(values.shape[:-1])
-                refuse_stuck(refused, maps.cascade, self.compiled.inputs, self.dtype)
+                refuse_stuck(refused, known, maps.cascade, self.rules.specification, self.dtype)
             yield CascadeChoice(maps, own, mine, columns, inputs, known)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:

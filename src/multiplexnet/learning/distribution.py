@@ -572,7 +572,7 @@ def _cascades(
     for (columns, maps), own in zip(mux.cascade_parts(), logits, strict=True):
         if inputs is not None and (known := maps.known(inputs)):
             refused = maps.refused(known).reshape(inputs.shape[:-1])
-            refuse_stuck(refused, maps.cascade, mux.compiled.inputs, mux.dtype)
+            refuse_stuck(refused, known, maps.cascade, mux.rules.specification, mux.dtype)
         yield CascadeFactor.of(maps, columns, base, mux.out_features, own, inputs)
 
 

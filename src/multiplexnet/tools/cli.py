@@ -343,7 +343,10 @@ def explain(
             as_json,
         )
         if plot is not None and explanation.compiled is not None:
-            _draw(explanation.compiled, plot, axes, point)
+            compiled = explanation.compiled
+            if explanation.cascades:  # a picture shows terms
+                compiled = rules.compile(**options, seconds=seconds or None)
+            _draw(compiled, plot, axes, point)
         if explanation.contradiction or explanation.uncovered_input is not None:
             raise typer.Exit(1)
         if explanation.compiled is None:
