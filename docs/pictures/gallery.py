@@ -585,8 +585,31 @@ def blood_pressure() -> Figure:
     return figure
 
 
+def price_band() -> Figure:
+    run = program("19_price_band")
+    plain = fitted(run.features, lambda out: (out - run.wish).square().mean(), 2, steps=150)
+    plain = torch.stack([plain[:, 0], plain[:, 1].round()], -1)
+    figure, axes = panels(sharey=True)
+    outputs = plain, run.agreed.detach()
+    for ax, out, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+        band = run.given["high"] - run.given["low"]
+        place = (out[:, 0] - run.given["low"]) / band.clamp(min=0.01)
+        spent = run.given["unit"] * out[:, 1] / run.given["budget"].clamp(min=0.01)
+        corners(ax, (0, 0), (1, 0), (1, 1), (0, 1))
+        points(
+            ax,
+            place.clamp(-0.5, 1.5),
+            spent.clamp(-0.2, 1.6),
+            run.rules.satisfied(out, **run.given),
+        )
+        ax.set(xlim=(-0.55, 1.55), ylim=(-0.25, 1.65), xlabel="price: 0 is low, 1 is high")
+        title(ax, who, share(run.rules.satisfied(out, **run.given)))
+    axes[0].set_ylabel("share of the budget that is spent")
+    return figure
+
+
 def invoices() -> Figure:
-    run = program("19_invoices")
+    run = program("20_invoices")
     plain, ruled = run.networks
     raw = run.y.mean(0) + plain(run.order)[:, :4].detach() * run.scale
     rounded = torch.cat([raw[:, :2].round(), raw[:, 2:].round(decimals=2)], -1)
@@ -625,7 +648,8 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "16_retrofit": retrofit,
     "17_dose": dose,
     "18_blood_pressure": blood_pressure,
-    "19_invoices": invoices,
+    "19_price_band": price_band,
+    "20_invoices": invoices,
 }
 
 
