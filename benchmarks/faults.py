@@ -46,6 +46,7 @@ from multiplexnet.layer import branches, inputs, repair
 from multiplexnet.layer import checks as refusals
 from multiplexnet.layer import multiplexer as layer
 from multiplexnet.layer.branches import Choice
+from multiplexnet.layer.checks import FloatRange
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.transforms import gauge, lattice, separable, tables
 from multiplexnet.transforms.run_time import guards, intervals, parametric
@@ -281,7 +282,7 @@ FAULTS = (
     Fault("guards", "conditions on inputs are not looked at", _all_hold),
     Fault("ends of guards", "they end at the nearest float", lambda: [(guards, "down", float)]),
     Fault("range of inputs", "inputs outside their range are let in", lambda: [
-        (refusals, "_inside", lambda variable, values: torch.ones_like(values, dtype=torch.bool))]),
+        (FloatRange, "contains", lambda self, values: torch.ones_like(values, dtype=torch.bool))]),
     Fault("rows that cannot obey", "a graph gives numbers for them", lambda: [
         (Choice, "without", lambda self, rows: self)]),
     Fault("half rows", "a graph gives the outputs that a lost function does not bound", lambda: [

@@ -8,7 +8,7 @@ obey is never a number.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -33,6 +33,7 @@ from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.verdicts.satisfaction import verdict
 
 __all__ = [
+    "FloatRange",
     "blocks_about_inputs",
     "can_be_seen",
     "checked_function",
@@ -121,11 +122,52 @@ def refuse_uncovered(compiled: Compiled, deadline: Deadline = NEVER) -> None:
         )
 
 
-def refuse_out_of_range(variable: Variable, values: Tensor) -> Tensor:
-    """The values of an input, NaN where they lie outside its domain and that could not be raised as ``InputError``."""
-    outside = ~_inside(variable, values)
+@dataclass(frozen=True)
+class FloatRange:
+    """The declared range of an input as float64 numbers, rounded inward: what a layer compares values with.
+
+    Args:
+        variable: the input.
+        is_whole: whether its values are whole numbers.
+        least: the smallest float64 number in the range; ``None`` if it has no lower end.
+        most: the largest one.
+    """
+
+    variable: Variable
+    is_whole: bool
+    least: float | None
+    most: float | None
+
+    @staticmethod
+    def of(variable: Variable) -> FloatRange:
+        lower, upper = _ends(variable)
+        return FloatRange(
+            variable,
+            not isinstance(variable.domain, Real),
+            None if lower is None else up(lower),
+            None if upper is None else down(upper),
+        )
+
+    def contains(self, values: Tensor) -> Tensor:
+        """Where values lie in the range, compared exactly."""
+        inside = values.isfinite()
+        if not self.is_whole and self.least is None and self.most is None:
+            return inside
+        known = read(values)
+        if self.is_whole:
+            inside = inside & (known.low == known.low.round()) & (known.high == known.high.round())
+        if self.least is not None:
+            inside = inside & (known.low >= self.least)
+        if self.most is not None:
+            inside = inside & (known.high <= self.most)
+        return inside
+
+
+def refuse_out_of_range(within: FloatRange, values: Tensor) -> Tensor:
+    """The values of an input, NaN where they lie outside its range and that could not be raised as ``InputError``."""
+    outside = ~within.contains(values)
     if _anywhere(outside):
-        raise refused_range(variable, f"in {_rows_where(outside)}")
+        raise refused_range(within.variable, f"in {_rows_where(outside)}")
     return values.masked_fill(outside, torch.nan)
 
 
@@ -141,23 +183,6 @@ def number_is_inside(variable: Variable, number: Fraction) -> bool:
     lower, upper = _ends(variable)
     whole = isinstance(variable.domain, Real) or number.denominator == 1
     return whole and (lower is None or number >= lower) and (upper is None or number <= upper)
-
-
-def _inside(variable: Variable, values: Tensor) -> Tensor:
-    """Compared exactly: with the float64 numbers next to the ends, on the inside."""
-    inside = values.isfinite()
-    is_real = isinstance(variable.domain, Real)
-    lower, upper = _ends(variable)
-    if is_real and lower is None and upper is None:
-        return inside
-    known = read(values)
-    if not is_real:
-        inside = inside & (known.low == known.low.round()) & (known.high == known.high.round())
-    if lower is not None:
-        inside = inside & (known.low >= up(lower))
-    if upper is not None:
-        inside = inside & (known.high <= down(upper))
-    return inside
 
 
 def _ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from decimal import Context
 from fractions import Fraction
 from typing import Any, Literal
@@ -25,6 +26,7 @@ from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.language.formula import Atom, Variable, symbols
 from multiplexnet.layer.checks import (
+    FloatRange,
     can_be_seen,
     number_is_inside,
     refuse_out_of_range,
@@ -32,7 +34,7 @@ from multiplexnet.layer.checks import (
 )
 from multiplexnet.verdicts.numbers import Exact, fraction_of, numbers_of
 
-__all__ = ["Side", "input_tensor", "sides"]
+__all__ = ["GivenInput", "Side", "given_inputs", "input_tensor"]
 
 Side = Literal[-1, 0, 1]
 """To which side a number may be rounded: down, neither, up."""
@@ -40,17 +42,36 @@ Side = Literal[-1, 0, 1]
 SHORT = Context(prec=17)
 
 
-def sides(
+@dataclass(frozen=True)
+class GivenInput:
+    """What a layer knows of an input before it is given.
+
+    Args:
+        variable: the input.
+        within: the range that its values must lie in.
+        side: to which side a number that the dtype does not hold may be rounded.
+    """
+
+    variable: Variable
+    within: FloatRange
+    side: Side
+
+    @staticmethod
+    def of(variable: Variable, side: Side) -> GivenInput:
+        return GivenInput(variable, FloatRange.of(variable), side)
+
+
+def given_inputs(
     blocks: Iterable[Block], inputs: Sequence[Variable], cascades: Iterable[Cascade] = ()
-) -> dict[Variable, Side]:
-    """The side of every input: that on which each row, ``a·x + c·u <= b``, of terms and cascades is harder to meet."""
+) -> tuple[GivenInput, ...]:
+    """Every input, with the side on which each row, ``a·x + c·u <= b``, of terms and cascades is harder to meet."""
     signs: dict[Variable, set[int]] = {variable: set() for variable in inputs}
     for row in (row for block in blocks for term in block.terms for row in term.rows):
         for variable, sign in _uses(row):
             signs[variable].add(sign)
     for position, sign in (use for cascade in cascades for use in _uses_in(cascade)):
         signs[inputs[position]].add(sign)
-    return {variable: _side(found) for variable, found in signs.items()}
+    return tuple(GivenInput.of(variable, _side(found)) for variable, found in signs.items())
 
 
 def _uses_in(cascade: Cascade) -> Iterator[tuple[int, int]]:
@@ -78,14 +99,13 @@ def _side(signs: set[int]) -> Side:
     return -1 if signs == {-1} else 0
 
 
-def input_tensor(variable: Variable, value: Any, like: Tensor, side: Side) -> Tensor:
+def input_tensor(given: GivenInput, value: Any, like: Tensor) -> Tensor:
     """What was given for an input, ``(*batch,)``.
 
     Args:
-        variable: the input.
+        given: the input.
         value: what was given for it.
         like: ``(*batch, 0)``, of the dtype and on the device of the layer.
-        side: to which side a number may be rounded.
 
     Raises:
         ShapeError: it does not fit the batch.
@@ -96,9 +116,10 @@ def input_tensor(variable: Variable, value: Any, like: Tensor, side: Side) -> Te
     Example:
         >>> u = Variable("u", 0, role="input")
         >>> like = torch.empty(0)
-        >>> input_tensor(u, 0.1, like, -1).item(), input_tensor(u, 0.1, like, 1).item()
-        (0.09999999403953552, 0.10000000149011612)
+        >>> [input_tensor(GivenInput.of(u, side), 0.1, like).item() for side in (-1, 1)]
+        [0.09999999403953552, 0.10000000149011612]
     """
+    variable = given.variable
     dtype = like.dtype
     batch = like.shape[:-1]
     if isinstance(value, Tensor) and value.is_floating_point():
@@ -106,16 +127,18 @@ def input_tensor(variable: Variable, value: Any, like: Tensor, side: Side) -> Te
             raise DtypeError(
                 f"input {variable.name} has dtype {value.dtype}; the layer works in {dtype}"
             )
-        return refuse_out_of_range(variable, _expanded(variable, value.to(like.device), batch))
+        return refuse_out_of_range(given.within, _expanded(variable, value.to(like.device), batch))
     is_plain = isinstance(value, bool | int | float)
     if is_plain and _is_short(value, dtype):  # can be recorded in a graph, too
-        return refuse_out_of_range(variable, like.new_full((), value).expand(batch))
+        return refuse_out_of_range(given.within, like.new_full((), value).expand(batch))
     _refuse_in_graph(variable, value, dtype)
     numbers = numbers_of(value, variable.name)
     near = _held(numbers, dtype)
     if near is not None:
-        return refuse_out_of_range(variable, _expanded(variable, near.to(like.device), batch))
-    return _expanded(variable, _rounded(variable, numbers, dtype, side).to(like.device), batch)
+        return refuse_out_of_range(given.within, _expanded(variable, near.to(like.device), batch))
+    return _expanded(
+        variable, _rounded(variable, numbers, dtype, given.side).to(like.device), batch
+    )
 
 
 def _expanded(variable: Variable, values: Tensor, batch: torch.Size) -> Tensor:

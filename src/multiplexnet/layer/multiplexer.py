@@ -65,7 +65,7 @@ from multiplexnet.layer.checks import (
     refuse_without_memory,
     without_tables,
 )
-from multiplexnet.layer.inputs import Side, input_tensor, sides
+from multiplexnet.layer.inputs import given_inputs, input_tensor
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import DTYPES, in_full_precision
@@ -303,9 +303,7 @@ class Multiplexer(Derived):
         self.compiled = compiled
         self.dtype = dtype
         self._certificate = None
-        self._sides: dict[Variable, Side] = sides(
-            [*blocks, *about_inputs], compiled.inputs, cascades
-        )
+        self._given_inputs = given_inputs([*blocks, *about_inputs], compiled.inputs, cascades)
         self.moved = {
             row: distance
             for own in made
@@ -745,7 +743,7 @@ class Multiplexer(Derived):
             return None
         like = torch.empty(0, dtype=self.dtype, device=self.device).expand(*batch, 0)
         columns = [
-            input_tensor(v, scalars[v.name], like, self._sides[v]) for v in self.compiled.inputs
+            input_tensor(own, scalars[own.variable.name], like) for own in self._given_inputs
         ]
         return self._obeying(torch.stack(columns, -1))
 
