@@ -174,6 +174,10 @@ class Declared:
     upper: Fraction | None = None
     labels: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError(f"{self.name} has one end, and the language knows two or none")
+
     def __str__(self) -> str:
         ends = (
             ""

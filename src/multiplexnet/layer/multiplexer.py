@@ -72,7 +72,7 @@ from multiplexnet.transforms.base import DTYPES, in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
-from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
+from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory, memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
 
 __all__ = ["Multiplexer"]
@@ -436,7 +436,7 @@ class Multiplexer(Derived):
                 self._boxes,
                 self._equality,
             )
-            with torch.device("cpu"):
+            with memory():
                 made = twin._start(self.rules, self.compiled, *options, counted=self._counted)
             refuse_changed(contents(self), contents(twin))
             self._certificate = issued(

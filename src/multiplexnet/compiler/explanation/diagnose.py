@@ -267,6 +267,9 @@ def _fraction(value: Any) -> Fraction:
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
 
+UNCOVERED = "_uncovered_input"
+"""The attribute of compiled rules that keeps the answer."""
+
 
 def uncovered_input(
     compiled: Compiled, *, deadline: Deadline = NEVER
@@ -276,8 +279,19 @@ def uncovered_input(
     It is a question about compiled rules: explanations tell the answer, and a layer refuses such rules because of it.
 
     For each block z3 decides ∃ u ∀ x ¬(φ_1 ∨ … ∨ φ_K), which is decidable in linear real arithmetic. A function value
-    counts as free: what it will be is not known here.
+    counts as free: what it will be is not known here. The answer stays with the compiled rules, as a cached property
+    would: a layer in another dtype asks again.
     """
+    known = vars(compiled)
+    if UNCOVERED not in known:
+        known[UNCOVERED] = _uncovered_input(compiled, deadline)
+    found: tuple[tuple[Variable, Fraction], ...] | None = known[UNCOVERED]
+    return found
+
+
+def _uncovered_input(
+    compiled: Compiled, deadline: Deadline
+) -> tuple[tuple[Variable, Fraction], ...] | None:
     deadline.begin(INPUTS)
     known = input_ranges(compiled.inputs)
     for block in compiled.blocks:
