@@ -31,6 +31,7 @@ from campaign.extremes import extreme_inputs, repairs, uncovered_inputs
 from campaign.flushed import while_flushing
 from campaign.givens import given_numbers
 from campaign.graphs import recorded_graphs, same_in_graphs
+from campaign.missing import missing_values
 from campaign.raws import input_values, raw_rows
 from campaign.reaching import unreached
 from campaign.sentences import COMPARISONS, Sentence
@@ -70,6 +71,8 @@ GRAPHS_EVERY = 250
 """Every so many trials the layer is also compiled and exported by torch, which takes seconds."""
 RECORDED = 0.015
 """The share of sentences with inputs whose layer is exported, to ONNX too, and run where eager raises."""
+MISSING = 0.1
+"""The share of sentences that are asked once more, with outputs that may be missing."""
 COMBINATIONS = 24
 """Of inputs in one batch, at most: where some are refused, each is asked by itself."""
 FAR = (24, 40, 100)
@@ -128,7 +131,13 @@ def trial(seed: int, index: int, rows: int) -> Outcome:
     graphs = index % GRAPHS_EVERY == GRAPHS_EVERY - 1
     recorded = Random(f"{seed}/{index}/recorded").random() < RECORDED
     random = Random(f"{seed}/{index}/trial")
-    return Trial(numbered(seed, index), rows, random=random, graphs=graphs, recorded=recorded).run()
+    sentence = numbered(seed, index)
+    run = Trial(sentence, rows, random=random, graphs=graphs, recorded=recorded)
+    outcome = run.run()
+    apart = Random(f"{seed}/{index}/missing")  # so that all else is drawn as it was before
+    if apart.random() < MISSING:
+        run.missing(apart)
+    return outcome
 
 
 class Trial:
@@ -179,6 +188,19 @@ class Trial:
         self.outcome.counts["verdicts in floats"] += self.judge.in_floats
         self.outcome.counts["verdicts in integers"] += self.judge.in_integers
         return self.outcome
+
+    def missing(self, random: Random) -> None:
+        """The sentence once more, with outputs that may be missing."""
+        start = perf_counter()
+        try:
+            for finding in missing_values(self.sentence, random):
+                self._checked(finding.check)
+                self.outcome.counts[f"rows: {finding.check}"] += finding.rows
+                if finding.wrong:
+                    self._found(finding.check, finding.wrong)
+        except Exception as error:
+            self._found("missing: crash", _told(error))
+        self.outcome.seconds += perf_counter() - start
 
     # --- bookkeeping --------------------------------------------------------------------------------------------------
 

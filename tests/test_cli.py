@@ -68,7 +68,7 @@ def test_check_says_that_all_obey(files: Path) -> None:
 
 
 def test_check_names_rule_rows_and_amount(files: Path) -> None:
-    result = run("check", ACTUATOR, files / "bad.csv")
+    result = run("check", ACTUATOR, files / "bad.csv", "--limit", 0)
     assert result.exit_code == 1
     assert "4 rows checked" in result.stdout
     assert "3 do not obey the rules." in unwrapped(result.stdout)
@@ -84,11 +84,12 @@ def test_check_names_rule_rows_and_amount(files: Path) -> None:
 
 
 def test_check_as_json(files: Path) -> None:
-    answer = run_json("check", ACTUATOR, files / "bad.csv")
+    answer = run_json("check", ACTUATOR, files / "bad.csv", "--limit", 1)
     assert answer.pop("seconds") >= 0
     assert answer == {
         "rules_file": str(ACTUATOR),
         "table": str(files / "bad.csv"),
+        "files": [{"file": str(files / "bad.csv"), "rows": 4}],
         "rows": 4,
         "obeying_rows": 1,
         "all_obey": False,
@@ -123,9 +124,55 @@ def test_check_as_json(files: Path) -> None:
                 "first_row_outside": 4,
             },
         ],
+        "cells": [],
         "columns": {"a": "a", "b": "b", "limit": "limit"},
         "ignored_columns": ["id"],
+        "violating_rows": [
+            {
+                "row": 2,
+                "file": str(files / "bad.csv"),
+                "row_in_file": 2,
+                "values": {"a": "250.5", "b": "252.4", "limit": "700"},
+                "breaks": ["implies(a > 0, b >= a + 2)"],
+            }
+        ],
     }
+
+
+def test_check_shows_rows_and_says_how_they_are_counted(files: Path) -> None:
+    result = run("check", ACTUATOR, files / "bad.csv", "--limit", 2)
+    lines = [line.split() for line in result.stdout.splitlines()]
+    assert [
+        "2",
+        "implies(a",
+        ">",
+        "0,",
+        "b",
+        ">=",
+        "a",
+        "+",
+        "2)",
+        "250.5",
+        "252.4",
+        "700",
+    ] in lines
+    assert "rows are counted from 1, without the header; 1 more does not obey" in result.stdout
+
+
+def test_check_reads_standard_input_and_writes_rows_and_a_picture(files: Path) -> None:
+    rows = files / "bad.csv"
+    bad, picture = files / "rows.csv", files / "where.png"
+    options = ["--delimiter", ",", "--output", bad, "--plot", picture, "--missing", "pass"]
+    given = rows.read_bytes() + b"5,,,500\n"
+    result = CliRunner().invoke(
+        app, [str(w) for w in ["check", ACTUATOR, "-", *options]], input=given
+    )
+    assert result.exit_code == 1, result.output
+    assert "standard input: 5 rows checked" in result.stdout
+    assert bad.read_text().splitlines()[1] == '2,700,250.5,252.4,"implies(a > 0, b >= a + 2)"'
+    assert len(bad.read_text().splitlines()) == 4
+    assert picture.stat().st_size > 1000
+    assert run("check", ACTUATOR, "-", rows).exit_code == 2
 
 
 def test_check_of_a_table_without_rows(files: Path) -> None:
@@ -328,7 +375,10 @@ def test_bad_input_is_said_with_exit_code_2(files: Path, tmp_path: Path) -> None
         (["explain", files], "ends in .rules, .smt2, .txt"),
         (["check", ACTUATOR, files / "none.csv"], "none.csv: there is no such file"),
         (["check", files / "none.rules", files / "good.csv"], "none.rules cannot be read"),
-        (["check", ACTUATOR, ACTUATOR], "only .csv and .parquet files can be checked"),
+        (
+            ["check", ACTUATOR, ACTUATOR],
+            ".arrow and .feather files can be checked",
+        ),
         (
             ["explain", ACTUATOR, "--plot", tmp_path / "p.png", "--axes", "a", "c"],
             "'c' is not an output of the rules",

@@ -14,6 +14,7 @@ from math import prod
 __all__ = [
     "CascadeBudgetExceeded",
     "CascadeError",
+    "CoefficientError",
     "CompileTimeout",
     "ContradictionError",
     "CyclicFunctionError",
@@ -265,6 +266,18 @@ class DtypeError(MultiplexError, TypeError):
     """Numbers of a type that is not read exactly: integers, complex numbers, extended floats."""
 
 
+class CoefficientError(MultiplexError, ValueError):
+    """Inputs times outputs in a shape that no layer computes.
+
+    Args:
+        what: was found.
+        advice: what to do.
+    """
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(f"coefficients from inputs: {what}; {advice}")
+
+
 class InputError(MultiplexError, TypeError):
     """An input (or a function) of the rules that is missing, or one that they do not have."""
 
@@ -297,6 +310,14 @@ class QuestionError(MultiplexError, ValueError):
 
 class DomainError(MultiplexError, ValueError):
     """Rules whose outputs have another kind of domain than is asked for."""
+
+
+class SourceError(MultiplexError, ValueError):
+    """Arrays, a schema or a table that rules cannot be made from: what was found, where, what to give instead."""
+
+
+class SqlError(MultiplexError, ValueError):
+    """Rules that cannot be written in SQL: what was found, and what to do."""
 
 
 class TableError(MultiplexError, ValueError):

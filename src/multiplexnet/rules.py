@@ -8,10 +8,23 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multiplexnet.errors import InputError, RuleSyntaxError, RuleTypeError, ShapeError, needing
+from multiplexnet.errors import (
+    InputError,
+    RuleSyntaxError,
+    RuleTypeError,
+    ShapeError,
+    SourceError,
+    needing,
+)
 from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
 from multiplexnet.language.budget import MAX_TERMS
-from multiplexnet.language.formula import Formula, Real, Specification, Variable
+from multiplexnet.language.formula import (
+    Formula,
+    Real,
+    Specification,
+    Variable,
+    nearest_to_zero,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -146,6 +159,79 @@ class Rules:
         return cls.from_specification(from_ordering(text))
 
     @classmethod
+    def from_arrays(
+        cls, A: Any = None, b: Any = None, *, C: Any = None, d: Any = None, names: Any = None
+    ) -> Rules:
+        """Rules ``A x <= b`` and ``C x == d``, one rule a row, for matrices with thousands of entries.
+
+        Args:
+            A: inequalities, shape (M, D): numpy, ``scipy.sparse``, torch or nested lists. A float stands for the
+                decimal that Python prints for it, as it does in a text; fractions and decimals are exact.
+            b: their right sides, shape (M,); a row with an infinite one says nothing and is left out.
+            C: equalities, shape (E, D).
+            d: their right sides, shape (E,).
+            names: the names of the D outputs, or one name for a vector of them (default: ``x``).
+
+        Raises:
+            SourceError: shapes that do not fit, numbers that are not finite, names that no rule could say.
+
+        Example:
+            >>> import numpy as np
+            >>> rules = Rules.from_arrays(np.array([[1.0, -0.5]]), [2], C=[[1, 1]], d=[3], names=["a", "b"])
+            >>> print(rules)
+            a: real
+            b: real
+            a - 0.5*b <= 2
+            a + b == 3
+        """
+        from multiplexnet.readers.arrays import from_arrays
+
+        return cls.from_specification(from_arrays(A, b, C, d, names))
+
+    @classmethod
+    def from_json_schema(cls, schema: Any, *, skip: Sequence[str] = ()) -> Rules:
+        """Rules from the JSON Schema of one record: kinds, bounds, choices, and what may be missing.
+
+        Args:
+            schema: the schema, or the path of its file.
+            skip: properties to leave out, such as names and other texts.
+
+        Raises:
+            SourceError: the schema says what rules cannot say; everything of the kind is named.
+
+        Example:
+            >>> print(Rules.from_json_schema({
+            ...     "properties": {
+            ...         "age": {"type": "integer", "minimum": 0, "maximum": 120},
+            ...         "income": {"type": "number", "minimum": 0},
+            ...         "plan": {"enum": ["basic", "full"]},
+            ...     },
+            ...     "required": ["age", "plan"],
+            ... }))
+            age: int[0, 120]
+            income: real?
+            plan: {"basic", "full"}
+            income >= 0
+        """
+        from multiplexnet.readers.json_schema import schema_in, text_of_schema
+
+        return cls(text_of_schema(schema_in(schema), skip))
+
+    @classmethod
+    def from_pydantic(cls, model: Any, *, skip: Sequence[str] = ()) -> Rules:
+        """Rules from the fields of a pydantic model, by its JSON Schema (see :meth:`from_json_schema`).
+
+        Raises:
+            SourceError: it is no model, or says what rules cannot say.
+        """
+        described = getattr(model, "model_json_schema", None)
+        if not callable(described):
+            raise SourceError(
+                f"{model!r} has no model_json_schema(): give a class derived from pydantic.BaseModel (version 2)"
+            )
+        return cls.from_json_schema(described(), skip=skip)
+
+    @classmethod
     def load(cls, path: str | Path) -> Rules:
         """Rules from a file: ``.rules`` (text), ``.smt2`` (SMT-LIB), ``.txt`` (``ordering …`` or text).
 
@@ -173,7 +259,7 @@ class Rules:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The outputs in declared order: the columns of a tensor of shape (*batch, D)."""
-        return self._specification.outputs
+        return self._specification.columns
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
@@ -245,6 +331,24 @@ class Rules:
         from multiplexnet.verdicts.satisfaction import violations
 
         return violations(self._specification, x, self.scalar_inputs(inputs), functions)
+
+    def allowed(self, **inputs: Any) -> NDArray[np.bool_]:
+        """Whether the inputs of each row lie in their declared ranges and keep the assumptions, exactly.
+
+        :meth:`satisfied` and :meth:`violation` judge the rules alone. A row that is not allowed is none of their
+        business: a layer refuses it, and a table's report counts it as a broken assumption, not as a broken rule.
+
+        Args:
+            inputs: for every input its values, of shape (*batch) or a number.
+
+        Example:
+            >>> rules = Rules("low: input; high: input; x: real; assume low <= high; low <= x <= high")
+            >>> rules.allowed(low=[0, 2], high=[1, 1])
+            array([ True, False])
+        """
+        from multiplexnet.verdicts.satisfaction import allowed
+
+        return allowed(self._specification, self.scalar_inputs(inputs))
 
     def scalar_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs by the names of their scalars: a vector ``u`` of shape (*batch, n) becomes ``u[0]`` … ``u[n-1]``.
@@ -347,11 +451,21 @@ class Rules:
 
         variables = (*self.outputs, *self.inputs)
         values = self._matrix(table, [v.name for v in variables])
+        flags: dict[Variable, NDArray[np.float64]] = {}
+        for i, variable in enumerate(variables):
+            if variable in self._specification.flags:
+                empty = np.isnan(values[:, i])
+                values[:, i] = np.where(
+                    empty, float(nearest_to_zero(variable.domain)), values[:, i]
+                )
+                flags[self._specification.flags[variable]] = empty.astype(np.float64)
         fits: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=1))
         for i, variable in enumerate(variables):
             if not isinstance(variable.domain, Real):
                 fits &= np.isin(values[:, i], np.array(variable.domain.values, dtype=np.float64))
-        return DataRows({v: values[fits, i].copy() for i, v in enumerate(variables)}, satisfied)
+        columns = {v: values[fits, i].copy() for i, v in enumerate(variables)}
+        columns |= {flag: marked[fits] for flag, marked in flags.items()}
+        return DataRows(columns, satisfied)
 
     def _matrix(self, table: Any, names: Sequence[str]) -> NDArray[np.float64]:
         import numpy as np

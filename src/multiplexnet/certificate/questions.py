@@ -24,6 +24,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Symbol,
     Variable,
@@ -111,6 +112,10 @@ class Writer:
         self._variables += variables
         for bound in (bound for variable in variables for bound in self.domain(variable)):
             self._solver.assertFormula(bound)
+
+    def take(self, formula: Formula) -> None:
+        """From now on this formula holds in every question."""
+        self._solver.assertFormula(self.formula(formula))
 
     # --- writing ----------------------------------------------------------------------------------------------------
 
@@ -234,6 +239,8 @@ class Writer:
                 )
             case Variable():
                 return term(kind.TO_REAL, self.constant(symbol))
+            case Product(known, other):
+                return term(kind.MULT, self._symbol(known), self._symbol(other))
             case Apply(name, arguments):
                 return term(
                     kind.APPLY_UF,

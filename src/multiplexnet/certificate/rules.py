@@ -32,6 +32,7 @@ class Reading:
         rules: the conjuncts of all rules.
         ranged: integers whose domain is not declared (SMT-LIB has no domains) and must follow from the rules.
         writer: writes more formulas over the same variables.
+        assumptions: what is assumed of inputs, as it was written; the writer's questions are asked for such inputs.
     """
 
     variables: tuple[Variable, ...]
@@ -39,6 +40,7 @@ class Reading:
     rules: tuple[Any, ...]
     ranged: tuple[Variable, ...]
     writer: Writer
+    assumptions: tuple[str, ...] = ()
 
     def mentioned(self, term: Any) -> frozenset[str]:
         """The names of the variables that occur in a term."""
@@ -71,8 +73,12 @@ def read(language: str, text: str, variables: Sequence[Variable]) -> Reading:
 
 def _specification(found: Specification) -> Reading:
     writer = Writer(found.variables)
-    rules = [writer.formula(part) for rule in found.rules for part in _conjuncts(rule.formula)]
-    return Reading(found.variables, found.functions, tuple(rules), (), writer)
+    formulas = [*(rule.formula for rule in found.rules), *found.stand_ins]
+    rules = [writer.formula(part) for formula in formulas for part in _conjuncts(formula)]
+    for assumption in found.assumptions:
+        writer.take(assumption.formula)
+    assumptions = tuple(rule.text for rule in found.assumptions)
+    return Reading(found.variables, found.functions, tuple(rules), (), writer, assumptions)
 
 
 def _conjuncts(formula: Formula) -> tuple[Formula, ...]:

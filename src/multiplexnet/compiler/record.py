@@ -30,6 +30,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Rule,
     Specification,
@@ -37,6 +38,8 @@ from multiplexnet.language.formula import (
     Variable,
     symbols,
 )
+from multiplexnet.language.formula import variables as variables_of
+from multiplexnet.language.missing import flag_name
 
 __all__ = [
     "RecordReader",
@@ -44,6 +47,7 @@ __all__ = [
     "atom_record",
     "compiled_from",
     "flag_from",
+    "formula_record",
     "list_from",
     "number_from",
     "reading",
@@ -70,9 +74,14 @@ def record_of_specification(specification: Specification) -> Record:
     return {
         "variables": [variable_record(v) for v in specification.variables],
         "functions": list(specification.functions),
-        "rules": [[r.text, r.line, _formula(r.formula)] for r in specification.rules],
+        "rules": list(map(_rule, specification.rules)),
         "text": specification.text,
+        "assumptions": list(map(_rule, specification.assumptions)),
     }
+
+
+def _rule(rule: Rule) -> Record:
+    return [rule.text, rule.line, formula_record(rule.formula)]
 
 
 def record_of_compiled(compiled: Compiled) -> Record:
@@ -155,26 +164,29 @@ def _symbol(symbol: Symbol) -> Record:
     match symbol:
         case Variable():
             return symbol.index
+        case Product(known, other):
+            return ["times", known.index, other.index]
         case Apply(function, arguments):
             return ["apply", function, *map(_linear, arguments)]
         case Max(arguments):
             return ["max", *map(_linear, arguments)]
         case Ite(condition, then, otherwise):
-            return ["if", _formula(condition), _linear(then), _linear(otherwise)]
+            return ["if", formula_record(condition), _linear(then), _linear(otherwise)]
 
 
-def _formula(formula: Formula) -> Record:
+def formula_record(formula: Formula) -> Record:
+    """A formula as a record."""
     match formula:
         case Atom():
             return atom_record(formula)
         case Not(argument):
-            return ["not", _formula(argument)]
+            return ["not", formula_record(argument)]
         case And(arguments):
-            return ["and", *map(_formula, arguments)]
+            return ["and", *map(formula_record, arguments)]
         case Or(arguments):
-            return ["or", *map(_formula, arguments)]
+            return ["or", *map(formula_record, arguments)]
         case Iff(left, right):
-            return ["iff", _formula(left), _formula(right)]
+            return ["iff", formula_record(left), formula_record(right)]
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
@@ -212,16 +224,15 @@ def specification_from(record: Record) -> Specification:
     with reading("rules"):
         variables = variables_from(record["variables"])
         reader = RecordReader(variables)
-        rules = tuple(
-            Rule(
-                reader.formula(formula), text_from(text), None if line is None else whole_from(line)
-            )
-            for text, line, formula in record["rules"]
-        )
+        rules = tuple(map(reader.rule, record["rules"]))
+        assumptions = tuple(map(reader.rule, record.get("assumptions", [])))
+        if any(not v.is_input for rule in assumptions for v in variables_of(rule.formula)):
+            raise ValueError("an assumption about an output")
         functions = tuple(map(text_from, record["functions"]))
         if unknown := reader.functions - set(functions):
             raise ValueError(f"{min(unknown)!r} is no function of the rules")
-        return Specification(variables, rules, functions, text_from(record["text"]))
+        text = text_from(record["text"])
+        return Specification(variables, rules, functions, text, assumptions)
 
 
 def compiled_from(
@@ -251,11 +262,14 @@ def variables_from(records: Record) -> tuple[Variable, ...]:
     """The variables of a list of :func:`variable_record`."""
     found = []
     for index, (name, role, domain) in enumerate(list_from(records)):
-        if role not in ("output", "input"):
+        if role not in ("output", "input", "missing"):
             raise ValueError(f"unknown role {role!r}")
         found.append(Variable(text_from(name), index, _domain_from(domain), role))
     if len({variable.name for variable in found}) < len(found):
         raise ValueError("two variables have the same name")
+    outputs = {flag_name(v.name) for v in found if v.role == "output"}
+    if any(v.is_flag and (v.name not in outputs or v.domain != Bool()) for v in found):
+        raise ValueError("a flag of an output that is none")
     return tuple(found)
 
 
@@ -426,6 +440,11 @@ class RecordReader:
         if not isinstance(record, list):
             return self.variable(record)
         kind, *rest = record
+        if kind == "times":
+            known, other = map(self.variable, rest)
+            if not known.is_input or (other.is_input and known.index > other.index):
+                raise ValueError("a product that does not begin with an input")
+            return Product(known, other)
         if kind == "apply":
             name, *arguments = rest
             if not arguments or (self._allowed is not None and name not in self._allowed):
@@ -440,6 +459,12 @@ class RecordReader:
             condition, then, otherwise = rest
             return Ite(self.formula(condition), self.linear(then), self.linear(otherwise))
         raise ValueError(f"unknown symbol {str(kind)[:40]!r}")
+
+    def rule(self, record: Record) -> Rule:
+        """A rule, or an assumption."""
+        text, line, formula = list_from(record)
+        place = None if line is None else whole_from(line)
+        return Rule(self.formula(formula), text_from(text), place)
 
     def formula(self, record: Record) -> Formula:
         """A formula."""

@@ -18,6 +18,7 @@ from multiplexnet.language.formula import (
     disjunction,
     negation,
 )
+from multiplexnet.language.products import cleared
 from multiplexnet.language.values import (
     Choice,
     Label,
@@ -37,6 +38,7 @@ Operator = Literal["<", "<=", ">", ">=", "==", "!="]
 
 
 def _atom(linear: Linear, relation: Relation) -> Formula:
+    linear = cleared(linear, relation)
     if linear.is_constant:
         return TRUE if compare(linear.constant, relation) else FALSE
     return Atom(linear, relation)

@@ -8,6 +8,7 @@
     c: {"red", "green"}  c: {"red", "green"}[3]
     u: input             u: input[0, 100]         known at run time, here within a range
     f: function
+    x: real?             n: int[0, 9]?[3]         outputs that may be missing
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.language.budget import Budget
 from multiplexnet.language.expressions import TYPES, WORDS, ExpressionReader, Names
 from multiplexnet.language.formula import Bool, Category, Int, Real, Variable
+from multiplexnet.language.missing import flag_of
 from multiplexnet.language.source import Statement
 from multiplexnet.language.values import Refusal, Vector, did_you_mean, refuse_no_number, value_of
 
@@ -40,8 +42,16 @@ _SIMILAR = {
 def declared(declarations: Iterable[tuple[Statement, ast.AnnAssign]], budget: Budget) -> Names:
     """What the names mean by these declarations."""
     names = Names()
+    nullable: list[Variable] = []
     for statement, node in declarations:
+        known = len(names.variables)
         _Declaration(statement, node, names, budget).enter()
+        if statement.may_be_missing:
+            nullable += names.variables[known:]
+    for variable in nullable:  # behind all others, so that outputs keep their columns
+        flag = flag_of(variable, len(names.variables))
+        names.variables.append(flag)
+        names.flags[variable] = flag
     return names
 
 
@@ -61,6 +71,10 @@ class _Declaration:
     def enter(self) -> None:
         name = self._name()
         base, brackets = _peeled(self.node.annotation)
+        if self.statement.may_be_missing and _is_known(base):
+            raise self._error(
+                base, "`?` is for outputs: inputs and functions are known, and never missing"
+            )
         if isinstance(base, ast.Name) and base.id == "function" and not brackets:
             self.names.functions.append(name)
             return
@@ -165,6 +179,10 @@ class _Declaration:
 
     def _error(self, node: ast.expr | ast.stmt, reason: str) -> RuleSyntaxError:
         return self.statement.error(node, reason)
+
+
+def _is_known(base: ast.expr) -> bool:
+    return isinstance(base, ast.Name) and base.id in ("input", "function")
 
 
 def _peeled(annotation: ast.expr) -> tuple[ast.expr, list[ast.expr]]:

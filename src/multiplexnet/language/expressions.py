@@ -22,7 +22,9 @@ from multiplexnet.language.formula import (
     disjunction,
     negation,
 )
+from multiplexnet.language.missing import is_missing
 from multiplexnet.language.operations import FUNCTIONS
+from multiplexnet.language.products import product_of, quotient_of
 from multiplexnet.language.source import Statement
 from multiplexnet.language.values import (
     Label,
@@ -42,6 +44,7 @@ from multiplexnet.language.values import (
     refuse_no_number,
     total,
     truth,
+    variable_in,
     vector,
 )
 
@@ -49,7 +52,7 @@ __all__ = ["TYPES", "WORDS", "ExpressionReader", "Names"]
 
 DEEPEST = 100  # nesting of one rule; later stages walk formulas recursively
 TYPES = ("real", "int", "bool", "input", "function")
-WORDS = frozenset([*TYPES, *FUNCTIONS])
+WORDS = frozenset([*TYPES, *FUNCTIONS, "assume"])
 
 T = TypeVar("T")
 
@@ -89,12 +92,16 @@ _NO_RULE: dict[type[ast.expr], str] = {
 
 @dataclass(frozen=True)
 class Names:
-    """What the names of a text stand for; ``arities``: how many arguments each function was first given."""
+    """What the names of a text stand for.
+
+    ``arities``: how many arguments each function was first given; ``flags``: of the outputs that may be missing.
+    """
 
     values: dict[str, Value] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     arities: dict[str, int] = field(default_factory=dict)
+    flags: dict[Variable, Variable] = field(default_factory=dict)
 
 
 class ExpressionReader:
@@ -198,6 +205,8 @@ class ExpressionReader:
             return self._scope[name]
         if name in self.names.values:
             return self.names.values[name]
+        if name == "assume":
+            raise Refusal("`assume` stands before what inputs keep to, as in `assume low <= high`")
         if name in FUNCTIONS or name in self.names.functions:
             raise Refusal(f"`{name}` is a function: call it, as in `{name}(…)`")
         refuse_no_number(name)
@@ -250,9 +259,11 @@ class ExpressionReader:
         left = self._as(amount, node.left)
         right = self._as(amount, node.right)
         if not left.is_constant and not right.is_constant:
-            raise Refusal(
-                self._nonlinear("product of variables", node, "one factor has to be a number")
-            )
+            product = product_of(left, right)
+            if product is None:
+                advice = "one factor has to be a number, or an input, which is known at run time"
+                raise Refusal(self._nonlinear("product of variables", node, advice))
+            return product
         linear, factor = (left, right.constant) if right.is_constant else (right, left.constant)
         return _scaled(linear, factor)
 
@@ -260,11 +271,11 @@ class ExpressionReader:
         left = self._as(amount, node.left)
         right = self._as(amount, node.right)
         if not right.is_constant:
-            raise Refusal(
-                self._nonlinear(
-                    "division by a variable", node, "multiply both sides, or divide by a number"
-                )
-            )
+            quotient = quotient_of(left, right)
+            if quotient is None:
+                advice = "multiply both sides, or divide by a number or by one input"
+                raise Refusal(self._nonlinear("division by a variable", node, advice))
+            return quotient
         if not right.constant:
             raise Refusal("division by zero: divide by another number")
         return _scaled(left, 1 / right.constant)
@@ -296,6 +307,8 @@ class ExpressionReader:
         return join(formulas)
 
     def _comparison(self, node: ast.Compare) -> Formula:
+        if any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
+            return self._missing(node)
         nodes = [node.left, *node.comparators]
         values = [self.value(part) for part in nodes]
         if len(values) > 2:
@@ -313,9 +326,33 @@ class ExpressionReader:
                 return membership(left, right)
             case ast.NotIn():
                 return negation(membership(left, right))
-            case ast.Is() | ast.IsNot():
-                raise Refusal("`is`: write `==` or `!=`")
         return comparison(_RELATIONS[type(operator)], left, right)
+
+    def _missing(self, node: ast.Compare) -> Formula:
+        """``x is missing`` or ``x is not missing``."""
+        match node.ops, node.comparators:
+            case [operator], [ast.Name("missing")]:
+                flag = self._flag(node.left)
+                formula = is_missing(flag)
+                return formula if isinstance(operator, ast.Is) else negation(formula)
+        raise Refusal("`is`: write `==` or `!=`; `x is missing` stands alone")
+
+    def _flag(self, node: ast.expr) -> Variable:
+        """The flag of the output that an expression names."""
+        value = self.value(node)
+        name = _short(self.statement.written(node))
+        if isinstance(value, Vector):
+            raise Refusal(
+                f"`{name}` is a vector: say of each element, as in `all(v is missing for v in {name})`"
+            )
+        variable = variable_in(value) if isinstance(node, ast.Name | ast.Subscript) else None
+        if variable is None:
+            raise Refusal("only an output by itself can be missing, as in `x is missing`")
+        if variable not in self.names.flags:
+            raise Refusal(
+                f"`{name}` is never missing: declare that it may be with `?`, as in `{name}: real?`"
+            )
+        return self.names.flags[variable]
 
     def _case(self, node: ast.IfExp) -> Value:
         condition = self._as(truth, node.test)

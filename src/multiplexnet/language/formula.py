@@ -6,10 +6,11 @@ A *formula* is a Boolean combination of *atoms*; an atom compares a linear expre
     Formula = Atom | Not | And | Or | Iff
     Atom    = Linear  (<=, <, ==)  0
     Linear  = constant + Σ coefficient · Symbol
-    Symbol  = Variable | Apply | Max | Ite
+    Symbol  = Variable | Product | Apply | Max | Ite
 
-``Apply`` is an opaque function of linear arguments; ``Max`` and ``Ite`` keep ``max``, ``min``, ``abs`` and
-``a if p else b`` as the user wrote them until :mod:`multiplexnet.compiler.normal` removes them.
+``Product`` is an input times another variable: linear in the outputs once inputs are known. ``Apply`` is an opaque
+function of linear arguments; ``Max`` and ``Ite`` keep ``max``, ``min``, ``abs`` and ``a if p else b`` as the user wrote
+them until :mod:`multiplexnet.compiler.normal` removes them.
 
 Discrete variables are numbers too: a Boolean is 0 or 1, a category is the position of its label.
 """
@@ -41,6 +42,7 @@ __all__ = [
     "Node",
     "Not",
     "Or",
+    "Product",
     "Real",
     "Relation",
     "Rule",
@@ -59,6 +61,7 @@ __all__ = [
     "implies",
     "inside_out",
     "maximum",
+    "nearest_to_zero",
     "negation",
     "operands",
     "symbols",
@@ -130,6 +133,20 @@ def ends(domain: Domain) -> tuple[Fraction | None, Fraction | None]:
     return Fraction(values.start), Fraction(values.stop - 1)
 
 
+def nearest_to_zero(domain: Domain) -> Fraction:
+    """The value of the domain that is next to 0.
+
+    Example:
+        >>> nearest_to_zero(Int(3, 9)), nearest_to_zero(Real())
+        (Fraction(3, 1), Fraction(0, 1))
+    """
+    least, most = ends(domain)
+    number = Fraction(0)
+    if least is not None:
+        number = max(number, least)
+    return number if most is None else min(number, most)
+
+
 @dataclass(frozen=True)
 class Variable:
     """One scalar output or input.
@@ -138,13 +155,14 @@ class Variable:
         name: as the user writes it, ``"x"`` or ``"x[0]"``.
         index: position among all declared variables; fixes every canonical order.
         domain: where its values lie.
-        role: ``"output"`` (computed by the network) or ``"input"`` (known at run time).
+        role: ``"output"`` (computed by the network), ``"input"`` (known at run time) or ``"missing"``: computed too,
+            and true where the output that it is named after has no value (:mod:`multiplexnet.language.missing`).
     """
 
     name: str
     index: int
     domain: Domain = Real()
-    role: Literal["output", "input"] = "output"
+    role: Literal["output", "input", "missing"] = "output"
 
     @cached_property
     def _hash(self) -> int:
@@ -161,8 +179,20 @@ class Variable:
     def is_input(self) -> bool:
         return self.role == "input"
 
+    @property
+    def is_flag(self) -> bool:
+        return self.role == "missing"
+
 
 # --- linear expressions ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Product:
+    """``known · other``: an input times an output or another input; of two inputs the one that was declared first."""
+
+    known: Variable
+    other: Variable
 
 
 @dataclass(frozen=True)
@@ -189,14 +219,16 @@ class Ite:
     otherwise: Linear
 
 
-Symbol = Variable | Apply | Max | Ite
+Symbol = Variable | Product | Apply | Max | Ite
 
 
 def _order(symbol: Symbol) -> tuple[int, int, str]:
     """The canonical order of symbols: variables as declared, then everything else by its text."""
     if isinstance(symbol, Variable):
         return (0, symbol.index, "")
-    return (1, 0, repr(symbol))
+    if isinstance(symbol, Product):
+        return (1, symbol.other.index, f"{symbol.known.index:012d}")
+    return (2, 0, repr(symbol))
 
 
 @dataclass(frozen=True)
@@ -282,9 +314,15 @@ def coprime(linear: Linear) -> Linear:
     if linear.is_constant:
         return linear
     unit = lcm(*(c.denominator for _, c in linear.summands))
-    divisor = gcd(*(int(c * unit) for _, c in linear.summands))
-    factor = Fraction(unit, divisor)
-    return linear if factor == 1 else linear * factor
+    whole = [c.numerator * (unit // c.denominator) for _, c in linear.summands]
+    divisor = gcd(*whole)
+    if unit == divisor:
+        return linear
+    summands = tuple(
+        (symbol, Fraction(c // divisor))
+        for (symbol, _), c in zip(linear.summands, whole, strict=True)
+    )
+    return Linear(summands, linear.constant * Fraction(unit, divisor))
 
 
 def maximum(arguments: Iterable[Linear]) -> Linear:
@@ -425,6 +463,9 @@ def children(node: Node) -> Iterator[Node]:
     match node:
         case Atom(linear, _):
             yield from _symbols_of([linear])
+        case Product(known, other):
+            yield known
+            yield other
         case Apply(_, arguments) | Max(arguments):
             yield from _symbols_of(arguments)
         case Ite(condition, then, otherwise):
@@ -488,13 +529,17 @@ def symbols(formula: Node) -> Iterator[Symbol]:
     """Every symbol in the formula, those inside ``Apply``, ``Max`` and ``Ite`` too, each once."""
     seen: set[Symbol] = set()
     for node in walk(formula):
-        if isinstance(node, Variable | Apply | Max | Ite) and node not in seen:
+        if isinstance(node, Variable | Product | Apply | Max | Ite) and node not in seen:
             seen.add(node)
             yield node
 
 
 def variables(formula: Node) -> list[Variable]:
     """The variables of the formula in declared order."""
+    if isinstance(formula, Atom):
+        own = [s for s, _ in formula.linear.summands if isinstance(s, Variable)]
+        if len(own) == len(formula.linear.summands):  # which stand in that order
+            return own
     found = [symbol for symbol in symbols(formula) if isinstance(symbol, Variable)]
     return sorted(found, key=lambda variable: variable.index)
 
@@ -537,6 +582,8 @@ def _symbol_value(symbol: Symbol, point: Point, functions: Functions | None) -> 
     match symbol:
         case Variable():
             return point[symbol]
+        case Product(known, other):
+            return point[known] * point[other]
         case Apply(name, arguments):
             function = (functions or {})[name]
             return function(*(value(a, point, functions) for a in arguments))
@@ -576,25 +623,57 @@ class Rule:
 
 @dataclass(frozen=True)
 class Specification:
-    """Everything that was written: declared variables in order, opaque functions, rules.
+    """Everything that was written: declared variables in order, opaque functions, rules, assumptions.
 
-    ``domain`` of a discrete output is part of the meaning: rules hold for values in their domain only.
+    ``domain`` of a discrete output is part of the meaning: rules hold for values in their domain only. ``assumptions``
+    say what inputs keep to, besides their ranges: rules are judged for such inputs only.
     """
 
     variables: tuple[Variable, ...]
     rules: tuple[Rule, ...]
     functions: tuple[str, ...] = ()
     text: str = field(default="", compare=False)
+    assumptions: tuple[Rule, ...] = ()
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
+        """What is computed: the columns, and then the flags of those that may be missing."""
         return tuple(v for v in self.variables if not v.is_input)
+
+    @property
+    def columns(self) -> tuple[Variable, ...]:
+        """The outputs that were declared: the columns of a tensor of values."""
+        return tuple(v for v in self.variables if v.role == "output")
+
+    @cached_property
+    def flags(self) -> dict[Variable, Variable]:
+        """For every output that may be missing the flag that says so."""
+        named = {v.name: v for v in self.variables if not v.is_flag}
+        return {named[v.name.removesuffix(" is missing")]: v for v in self.variables if v.is_flag}
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
         return tuple(v for v in self.variables if v.is_input)
 
+    @property
+    def stand_ins(self) -> tuple[Formula, ...]:
+        """What is asked of missing values besides the rules: each has one value that stands for it.
+
+        So a row in which something is missing is one point, with a probability of its own, and not a whole line.
+        """
+        found = []
+        for variable, flag in self.flags.items():
+            number = nearest_to_zero(variable.domain)
+            is_there = negation(Atom(Linear.of(flag) - 1, "=="))
+            found.append(disjunction([is_there, Atom(Linear.of(variable) - number, "==")]))
+        return tuple(found)
+
     @cached_property
     def formula(self) -> Formula:
-        """The conjunction of all rules."""
-        return conjunction(rule.formula for rule in self.rules)
+        """The conjunction of all rules, and what stands for missing values."""
+        return conjunction([*(rule.formula for rule in self.rules), *self.stand_ins])
+
+    @cached_property
+    def assumed(self) -> Formula:
+        """The conjunction of all assumptions."""
+        return conjunction(rule.formula for rule in self.assumptions)

@@ -4,6 +4,7 @@
 
     a: real; b: real                    # outputs
     limit: input                        # known at run time
+    assume limit >= 0                   # what is known of it
     a == 0 or 200 < a < 400
     implies(a > 0, b >= a + 2)
     b <= limit
@@ -25,7 +26,8 @@ from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.language.budget import Budget
 from multiplexnet.language.declarations import Appearances, declared
 from multiplexnet.language.expressions import ExpressionReader, Names
-from multiplexnet.language.formula import Rule, Specification
+from multiplexnet.language.formula import Apply, Product, Rule, Specification, Variable, symbols
+from multiplexnet.language.missing import possible
 from multiplexnet.language.source import Statement, source_of, statements
 
 __all__ = ["parse", "parse_all"]
@@ -120,19 +122,28 @@ def _read(parts: Sequence[Statement], text: str) -> Specification:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Python's parser warns of what is refused or harmless here
         budget = Budget(len(text))
-        names, rules = _outline(parts, budget)
+        names, rules, assumptions = _outline(parts, budget)
         read = tuple(_rule(part, names, budget) for part in rules)
-    return Specification(tuple(names.variables), read, tuple(names.functions), text)
+        assumed = tuple(_assumption(part, names, budget) for part in assumptions)
+    return Specification(tuple(names.variables), read, tuple(names.functions), text, assumed)
 
 
-def _outline(parts: Sequence[Statement], budget: Budget) -> tuple[Names, list[Statement]]:
-    """What the names mean, and the statements that are rules."""
+def _outline(
+    parts: Sequence[Statement], budget: Budget
+) -> tuple[Names, list[Statement], list[Statement]]:
+    """What the names mean, the statements that are rules, and those that are assumptions."""
     declarations: list[tuple[Statement, ast.AnnAssign]] = []
     rules: list[Statement] = []
+    assumptions: list[Statement] = []
     appearances = Appearances()
-    for part in parts:
+    for given in parts:
+        part = given.assumed or given
         match part.tree():
-            case ast.AnnAssign() as tree:
+            case ast.Expr() as tree if given.assumed:
+                assumptions.append(part)
+                if not declarations:
+                    appearances.note(part, tree)
+            case ast.AnnAssign() as tree if not given.assumed:
                 declarations.append((part, tree))
             case ast.Expr() as tree:
                 rules.append(part)
@@ -140,10 +151,38 @@ def _outline(parts: Sequence[Statement], budget: Budget) -> tuple[Names, list[St
                     appearances.note(part, tree)
             case tree:
                 raise part.error(tree, _NO_STATEMENT.get(type(tree), _CODE))
-    return (declared(declarations, budget) if declarations else appearances.names()), rules
+    names = declared(declarations, budget) if declarations else appearances.names()
+    return names, rules, assumptions
 
 
 def _rule(part: Statement, names: Names, budget: Budget) -> Rule:
     tree = part.tree()
     assert isinstance(tree, ast.Expr)
-    return Rule(ExpressionReader(part, names, budget).rule(tree.value), part.text, part.line)
+    formula = ExpressionReader(part, names, budget).rule(tree.value)
+    return Rule(possible(formula, names.flags), part.text, part.line)
+
+
+def _assumption(part: Statement, names: Names, budget: Budget) -> Rule:
+    """What an ``assume`` says of inputs."""
+    rule = _rule(part, names, budget)
+    tree = part.tree()
+    for symbol in symbols(rule.formula):
+        if isinstance(symbol, Variable) and not symbol.is_input:
+            raise part.error(
+                tree,
+                f"`{symbol.name}` is an output, and `assume` speaks of inputs alone: write what outputs have to obey "
+                f"as a rule, without `assume`, or declare `{symbol.name}: input`",
+            )
+        if isinstance(symbol, Product):
+            raise part.error(
+                tree,
+                f"`{symbol.known.name}` times `{symbol.other.name}`: assumptions are linear; give the product as an "
+                "input of its own",
+            )
+        if isinstance(symbol, Apply):
+            raise part.error(
+                tree,
+                f"`{symbol.function}` is a function that logic cannot look into, so that nothing can be assumed of it: "
+                "give its value as an input of its own",
+            )
+    return rule

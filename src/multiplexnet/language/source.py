@@ -10,7 +10,7 @@ import ast
 import re
 from bisect import bisect_right
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import accumulate
 
@@ -23,10 +23,16 @@ LONGEST_SHOWN = 300  # a longer line is not repeated in a message
 _LONG_STRING = r"""(?P<long>\"{3}|'{3})(?:\\.|(?!(?P=long)).)*(?:(?P=long)|\Z)"""
 _SHORT_STRING = r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\n\\])*"""
 _STRING = f"{_LONG_STRING}|{_SHORT_STRING}"
-_TOKEN = re.compile(rf"(?:{_STRING})(?:(?P=quote))?|\#[^\n]*|[()\[\]{{}};\n]|\\\n", re.DOTALL)
+_QUOTED = f"(?:{_STRING})(?:(?P=quote))?"
+_TOKEN = re.compile(rf"{_QUOTED}|\#[^\n]*|[()\[\]{{}};\n]|\\\n", re.DOTALL)
+
+_ASSUME = re.compile(r"assume\b[ \t]*(?=\S)(?![:=<>!+*/%,.)\]]|(?:and|or|in|is|if|else)\b)")
 
 _OPENING = frozenset("([{")
 _CLOSING = frozenset(")]}")
+
+_MARK = re.compile(r"[^:?]*:[^?]*[\w\])}\"' ]\?", re.DOTALL)
+"""A declaration up to the ``?`` behind its type."""
 
 _HINTS = tuple(
     (re.compile(pattern), reason)
@@ -41,6 +47,7 @@ _HINTS = tuple(
         (r"!(?!=)|¬", "write `not`"),
         (r"−", "write `-` (this is another minus sign)"),
         (r"[·×]", "write `*`"),
+        (r"\?", "write it behind the type of an output that may be missing, as in `x: real?`"),
         (r"(?<![<>=!:])=(?!=)", "write `==` for equality"),
         (r"\A(?:if|elif|else|when)\b", "write `implies(p, q)`, or `a if p else b` for a value"),
         (r"\A(?:for|while|forall)\b", "write `all(… for i in range(n))`"),
@@ -65,10 +72,18 @@ class Statement:
     column: int
     source: Sequence[str]
 
+    @property
+    def assumed(self) -> Statement | None:
+        """What stands behind the word ``assume``, if this is an assumption."""
+        found = _ASSUME.match(self.text)
+        if found is None:
+            return None
+        return replace(self, text=self.text[found.end() :], column=self.column + found.end())
+
     def tree(self) -> ast.stmt:
         """Its syntax tree, made anew at each call: to keep 100,000 of them costs more than to make them twice."""
         try:
-            body = ast.parse(self.text).body
+            body = ast.parse(self._unmarked).body
         except SyntaxError as error:
             raise self._explained(error) from None
         except (RecursionError, MemoryError):
@@ -81,6 +96,33 @@ class Statement:
         if len(body) != 1:
             raise self._error(1, 1, "more than one statement: write one rule a line")
         return body[0]
+
+    @cached_property
+    def may_be_missing(self) -> bool:
+        """Whether this is a declaration with a ``?`` behind the type."""
+        return self._mark is not None
+
+    @cached_property
+    def _unmarked(self) -> str:
+        """The text with a blank in place of that ``?``, which Python's grammar does not know."""
+        if self._mark is None:
+            return self.text
+        return self.text[: self._mark] + " " + self.text[self._mark + 1 :]
+
+    @cached_property
+    def _mark(self) -> int | None:
+        """Where the ``?`` of a declaration stands."""
+        if "?" not in self.text:
+            return None
+        found = _MARK.match(self._masked)
+        return None if found is None else found.end() - 1
+
+    @cached_property
+    def _masked(self) -> str:
+        """The text with blanks in place of everything in quotes."""
+        return re.sub(
+            _QUOTED, lambda match: re.sub(r"[^\n]", " ", match[0]), self.text, flags=re.DOTALL
+        )
 
     def written(self, node: ast.expr) -> str:
         """The part as the user wrote it."""
@@ -111,11 +153,8 @@ class Statement:
 
     def _explained(self, error: SyntaxError) -> RuleSyntaxError:
         """What Python's parser refused, with advice where a sign of another language stands in the text."""
-        masked = re.sub(
-            _STRING, lambda match: re.sub(r"[^\n]", " ", match[0]), self.text, flags=re.DOTALL
-        )
         for pattern, advice in _HINTS:
-            if found := pattern.search(masked):
+            if found := pattern.search(self._masked):
                 before = self.text[: found.start()].split("\n")
                 reason = f"`{found[0].strip()}` is not part of the language: {advice}"
                 return self._error(len(before), len(before[-1]) + 1, reason)

@@ -26,6 +26,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Relation,
     Specification,
@@ -35,7 +36,14 @@ from multiplexnet.language.formula import (
     negation,
 )
 
-__all__ = ["declaration_text", "formula_text", "linear_text", "number_text", "specification_text"]
+__all__ = [
+    "declaration_text",
+    "domain_text",
+    "formula_text",
+    "linear_text",
+    "number_text",
+    "specification_text",
+]
 
 _TURNED = {"<=": ">=", "<": ">", "==": "==", "!=": "!="}
 _PLAIN_DIGITS = 16  # longer numbers are written with an exponent where that is shorter
@@ -146,6 +154,9 @@ def _part(symbol: Symbol, coefficient: Fraction) -> _Part:
             return _bracketed(coefficient, f"{cases}{len(labels) - 1}")
         case Variable(name):
             return _Part(coefficient, name, name)
+        case Product(known, other):
+            text = f"{_part(known, coefficient).text}*{_part(other, coefficient).text}"
+            return _Part(coefficient, text, text)
         case Apply(function, arguments):
             text = f"{function}({_arguments(arguments)})"
             return _Part(coefficient, text, text)
@@ -257,6 +268,8 @@ def _finite_text(variable: Variable, formula: Formula) -> str:
     allowed = [value for value in domain.values if holds(formula, {variable: Fraction(value)})]
     if len(allowed) in (0, len(domain.values)):
         return str(bool(allowed))
+    if variable.is_flag:
+        return name if allowed == [1] else name.removesuffix("missing") + "not missing"
     if isinstance(domain, Bool):
         return name if allowed == [1] else f"not {name}"
     others = [value for value in domain.values if value not in allowed]
@@ -380,13 +393,28 @@ def declaration_text(specification: Specification) -> str:
         >>> declaration_text(Specification((Variable("x[0]", 0), Variable("x[1]", 1), Variable("on", 2, Bool())), ()))
         'x: real[2]\\non: bool'
     """
-    groups = groupby(specification.variables, key=_base)
-    lines = [f"{base}: {_type_text(list(group))}" for base, group in groups]
+    declared = [v for v in specification.variables if not v.is_flag]
+    groups = [(base, list(group)) for base, group in groupby(declared, key=_base)]
+    nullable = specification.flags
+    lines = [
+        f"{base}: {_type_text(group, '?' if group[0] in nullable else '')}"
+        for base, group in groups
+    ]
     return "\n".join([*lines, *(f"{name}: function" for name in specification.functions)])
 
 
+def domain_text(variable: Variable) -> str:
+    """What the variable is declared as.
+
+    Example:
+        >>> domain_text(Variable("x[0]", 0, Int(1, 6)))
+        'int[1, 6]'
+    """
+    return _type_text([replace(variable, name="")])
+
+
 def specification_text(specification: Specification) -> str:
-    """Declarations and rules as a text that can be read again, one rule a line.
+    """Declarations, assumptions and rules as a text that can be read again, one a line.
 
     Example:
         >>> from multiplexnet.language.parse import parse
@@ -395,17 +423,19 @@ def specification_text(specification: Specification) -> str:
         b: real
         a <= 0 or 0.5*a <= b
     """
+    assumed = [f"assume {formula_text(rule.formula)}" for rule in specification.assumptions]
     rules = [formula_text(rule.formula) for rule in specification.rules]
-    return "\n".join([*filter(None, [declaration_text(specification)]), *rules])
+    return "\n".join([*filter(None, [declaration_text(specification)]), *assumed, *rules])
 
 
 def _base(variable: Variable) -> str:
     return variable.name.partition("[")[0]
 
 
-def _type_text(group: Sequence[Variable]) -> str:
+def _type_text(group: Sequence[Variable], mark: str = "") -> str:
+    """The type of a variable or vector, with ``?`` as its mark if it may be missing."""
     first = group[0]
-    size = f"[{len(group)}]" if "[" in first.name else ""
+    size = mark + (f"[{len(group)}]" if "[" in first.name else "")
     match first.domain:
         case Int(lower, upper):
             return f"int[{lower}, {upper}]{size}"

@@ -53,6 +53,7 @@ __all__ = [
     "total",
     "truth",
     "value_of",
+    "variable_in",
     "vector",
 ]
 
@@ -129,6 +130,16 @@ def value_of(variable: Variable) -> Value:
         case Category(labels):
             return Choice(variable, labels)
     return Number(Linear.of(variable))
+
+
+def variable_in(value: Value) -> Variable | None:
+    """The variable that a value is, if it is one."""
+    match value:
+        case Truth(_, variable) | Choice(variable):
+            return variable
+        case Number(Linear(((Variable() as variable, _),), constant)) if not constant:
+            return variable
+    return None
 
 
 def described(value: Value) -> str:

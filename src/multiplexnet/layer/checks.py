@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
+from multiplexnet.compiler.cascade.structure import Plan, is_few
 from multiplexnet.compiler.terms import Block, Compiled
 from multiplexnet.errors import (
     ContradictionError,
@@ -26,6 +27,7 @@ from multiplexnet.errors import (
     ShapeError,
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import Format
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
 from multiplexnet.language.text import formula_text, number_text
@@ -34,6 +36,7 @@ from multiplexnet.verdicts.satisfaction import verdict
 
 __all__ = [
     "FloatRange",
+    "anywhere",
     "blocks_about_inputs",
     "can_be_seen",
     "checked_function",
@@ -48,12 +51,14 @@ __all__ = [
     "refuse_roomless",
     "refuse_stuck",
     "refuse_uncovered",
+    "refuse_uncovered_parts",
     "refuse_unknown_equality",
     "refuse_unknown_functions",
     "refuse_unmoved",
     "refuse_unseen",
     "refuse_without_memory",
     "refused_range",
+    "rows_where",
     "whole_rows",
     "without_tables",
 ]
@@ -61,7 +66,7 @@ __all__ = [
 Function = Callable[..., Tensor]
 
 
-def _anywhere(mask: Tensor) -> bool | None:
+def anywhere(mask: Tensor) -> bool | None:
     """Whether the mask holds somewhere; ``None`` where values cannot be looked at."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return None
@@ -73,7 +78,7 @@ def _anywhere(mask: Tensor) -> bool | None:
 
 def can_be_seen(values: Tensor) -> bool:
     """Whether the numbers of a tensor can be looked at: not while a graph is recorded."""
-    return _anywhere(values != values) is not None
+    return anywhere(values != values) is not None
 
 
 def whole_rows(x: Tensor) -> Tensor:
@@ -81,7 +86,7 @@ def whole_rows(x: Tensor) -> Tensor:
     return x.masked_fill(x.isnan().any(-1, keepdim=True), torch.nan)
 
 
-def _rows_where(mask: Tensor) -> str:
+def rows_where(mask: Tensor) -> str:
     """The first rows where the mask holds, as text."""
     rows = [tuple(row) for row in mask.nonzero()[:5].tolist()]
     if not rows[0]:
@@ -108,17 +113,46 @@ def refuse_no_tensor(name: str, value: object) -> None:
 
 
 def refuse_uncovered(compiled: Compiled, deadline: Deadline = NEVER) -> None:
-    """Raises ``InputError`` if some inputs in their declared range leave no output; asks z3."""
+    """Raises ``InputError`` if some inputs that ranges and assumptions allow leave no output; asks z3."""
     if not compiled.inputs:
         return
     from multiplexnet.compiler.explanation.diagnose import uncovered_input
 
-    found = uncovered_input(compiled, deadline=deadline)
+    _refuse_input(uncovered_input(compiled, deadline=deadline))
+
+
+def refuse_uncovered_parts(
+    specification: Specification, plan: Plan, form: Format, deadline: Deadline
+) -> None:
+    """The same for cascades that inputs can leave without an output, where that is decided soon: by few terms.
+
+    Others say so in the rows where it happens.
+    """
+    doubtful = [
+        part.formula
+        for part, cascade in plan.cascades
+        if cascade.guards
+        and not part.hidden
+        and not any(v.is_discrete for v in part.outputs)
+        and is_few(part, specification.inputs, form)
+    ]
+    if doubtful:
+        from multiplexnet.compiler.compile import input_facts
+        from multiplexnet.compiler.explanation.diagnose import uncovered_by
+
+        known = input_facts(specification)
+        found = uncovered_by(doubtful, specification.inputs, known, deadline=deadline)
+        if found is not None:
+            refuse_contradiction(specification, deadline)
+        _refuse_input(found)
+
+
+def _refuse_input(found: Sequence[tuple[Variable, Fraction]] | None) -> None:
     if found is not None:
         point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
         raise InputError(
             f"for {point} no output obeys the rules: declare narrower ranges, as in `limit: input[0, 100]`, "
-            "or relax the rules"
+            "say what inputs keep to, as in `assume low <= high`, or relax the rules"
         )
 
 
@@ -166,8 +200,8 @@ class FloatRange:
 def refuse_out_of_range(within: FloatRange, values: Tensor) -> Tensor:
     """The values of an input, NaN where they lie outside its range and that could not be raised as ``InputError``."""
     outside = ~within.contains(values)
-    if _anywhere(outside):
-        raise refused_range(within.variable, f"in {_rows_where(outside)}")
+    if anywhere(outside):
+        raise refused_range(within.variable, f"in {rows_where(outside)}")
     return values.masked_fill(outside, torch.nan)
 
 
@@ -229,7 +263,7 @@ def refuse_broken_inputs(
         specification: the rules.
         functions: torch code of the opaque functions by name.
     """
-    if not _anywhere(~met):
+    if not anywhere(~met):
         return inputs.masked_fill(~met.unsqueeze(-1), torch.nan)
     rules = [
         rule for rule in specification.rules if all(v.is_input for v in variables(rule.formula))
@@ -239,7 +273,7 @@ def refuse_broken_inputs(
         if broken.any():
             raise InputError(
                 f"the rule `{rule.text or formula_text(rule.formula)}` about inputs does not hold in "
-                f"{_rows_where(broken)}: no output obeys there; pass other values"
+                f"{rows_where(broken)}: no output obeys there; pass other values"
             )
     return inputs
 
@@ -250,7 +284,7 @@ def _verdict(
     """Whether a rule about inputs alone holds, exactly; outputs are free."""
     free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
     given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
-    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.outputs))
+    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.columns))
     return verdict(
         Specification(free, (rule,), specification.functions), x, given, functions or None
     )
@@ -274,11 +308,11 @@ def refuse_roomless(
     for terms in feasible:
         if terms is not None:
             nothing = nothing | ~terms.any(-1)
-    found = _anywhere(nothing)
+    found = anywhere(nothing)
     if found:
         raise InputError(
             f"for these values of {', '.join(v.name for v in inputs)} no term leaves room between the floats of "
-            f"{str(dtype).removeprefix('torch.')}: {_rows_where(nothing)}"
+            f"{str(dtype).removeprefix('torch.')}: {rows_where(nothing)}"
         )
     return nothing if found is None else None
 
@@ -287,11 +321,17 @@ def refuse_stuck(
     stuck: Tensor, cascade: Cascade, inputs: Sequence[Variable], dtype: torch.dtype
 ) -> None:
     """Raises ``InputError`` for rows whose inputs leave a cascade without any output; in a graph they are NaN."""
-    if _anywhere(stuck):
+    if anywhere(stuck) and cascade.late:
+        raise InputError(
+            f"for these values of {', '.join(v.name for v in inputs)} no output obeys, or so narrowly that float64 "
+            f"cannot tell: {rows_where(stuck)}. There the products of inputs exceed their bound even where the outputs "
+            "make them as small as they can be"
+        )
+    if anywhere(stuck):
         finest = min(cascade.spacing[: len(cascade.visible)])
         raise InputError(
             f"for these values of {', '.join(v.name for v in inputs)} no point of the grid obeys: "
-            f"{_rows_where(stuck)}. In {str(dtype).removeprefix('torch.')} the outputs are multiples of "
+            f"{rows_where(stuck)}. In {str(dtype).removeprefix('torch.')} the outputs are multiples of "
             f"{float(finest):g} or more (mux.resolution); an input that they have to add up to has to be one, too: "
             "round it with mux.on_grid(…)"
         )
@@ -299,17 +339,17 @@ def refuse_stuck(
 
 def refuse_unseen(x: Tensor, what: str) -> None:
     """Raises ``GraphError`` where values cannot be looked at."""
-    if _anywhere(x.isnan()) is None:
+    if anywhere(x.isnan()) is None:
         raise GraphError(what)
 
 
 def refuse_unmoved(x: Tensor, dtype: torch.dtype) -> None:
     """Raises ``InputError`` for rows of ``x``, ``(*batch, D)``, that could not be moved into the rules: NaN."""
     lost = x.isnan().any(-1)
-    if _anywhere(lost):
+    if anywhere(lost):
         raise InputError(
             "cannot be repaired: for these inputs no term leaves room between the floats of "
-            f"{str(dtype).removeprefix('torch.')}, or a function is NaN or infinite there: {_rows_where(lost)}"
+            f"{str(dtype).removeprefix('torch.')}, or a function is NaN or infinite there: {rows_where(lost)}"
         )
 
 
@@ -372,22 +412,20 @@ def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Func
     lost = x.isnan().any(-1)
     if expected is not None:
         lost = lost & ~expected
-    if _anywhere(lost):
+    if anywhere(lost):
         names = ", ".join(functions)
         raise InputError(
             f"the rules cannot be met where {names} is NaN or infinite, or where no number of "
-            f"{str(x.dtype).removeprefix('torch.')} lies between the bounds that it leads to: {_rows_where(lost)}"
+            f"{str(x.dtype).removeprefix('torch.')} lies between the bounds that it leads to: {rows_where(lost)}"
         )
 
 
 def refuse_contradiction(specification: Specification, deadline: Deadline) -> None:
     """Raises ``ContradictionError`` if no output at all obeys the rules, on whatever grid; asks z3."""
-    from multiplexnet.smt.questions import satisfiable, unsat_core
+    from multiplexnet.compiler.compile import contradiction
 
-    known = specification.variables
-    if satisfiable(specification.formula, known, deadline=deadline) is None:
-        core = unsat_core([rule.formula for rule in specification.rules], known, deadline=deadline)
-        chosen = [specification.rules[i] for i in core]
+    chosen = contradiction(specification, deadline)
+    if chosen:
         raise ContradictionError([(rule.line, rule.text) for rule in chosen])
 
 

@@ -48,6 +48,7 @@ from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Atom, Specification, Variable
+from multiplexnet.layer.assumptions import Assumptions
 from multiplexnet.layer.branches import Branches, Choice, Inner
 from multiplexnet.layer.checks import (
     blocks_about_inputs,
@@ -60,11 +61,13 @@ from multiplexnet.layer.checks import (
     refuse_roomless,
     refuse_stuck,
     refuse_uncovered,
+    refuse_uncovered_parts,
     refuse_unknown_equality,
     refuse_unknown_functions,
     refuse_without_memory,
     without_tables,
 )
+from multiplexnet.layer.holes import Holes, hole_tables
 from multiplexnet.layer.inputs import given_inputs, input_tensor
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.rules import Rules
@@ -136,7 +139,8 @@ class Multiplexer(Derived):
             right-hand side to the nearest that floats can meet, which then holds exactly; ``mux.moved`` says by how
             much.
         structure: ``"terms"`` or ``"cascade"`` insist on one of them; ``"auto"`` takes terms where they are few, and
-            computes outputs one after another where they would explode or an equality holds inputs.
+            computes outputs one after another where they would explode, where an equality holds inputs, and where
+            inputs bound outputs that depend on each other.
         order: names of outputs in the order in which a cascade shall compute them; others follow.
         budget: what the projections of a cascade may cost.
         seconds: how long compiling and building may take together (``None``: no limit).
@@ -206,9 +210,12 @@ class Multiplexer(Derived):
             )
             if plan.cascades:
                 compiled = replace(
-                    compiled, outputs=rules.outputs, specification=rules.specification
+                    compiled,
+                    outputs=rules.specification.outputs,
+                    specification=rules.specification,
                 )
             refuse_uncovered(compiled, deadline)
+            refuse_uncovered_parts(rules.specification, plan, form, deadline)
             self._start(
                 rules,
                 compiled,
@@ -341,8 +348,10 @@ class Multiplexer(Derived):
                 **{f"columns_{b}": own for b, own in enumerate(columns)},
                 **self._places(columns),
                 **self._offsets(blocks, dtype),
+                **hole_tables(self.rules.specification, dtype),
             }
         )
+        self._assumptions = Assumptions.of(self.rules.specification)
         self._about_inputs, self._seal = about_inputs, fingerprint(self)
         return made
 
@@ -423,8 +432,6 @@ class Multiplexer(Derived):
         Raises:
             RecordError: the tables in memory are not those that the terms give.
         """
-        if self.cascades:
-            raise CascadeError("certificates in this form")
         refuse_without_memory(self.device)
         if self._certificate is None or fingerprint(self) != self._seal:
             twin = Multiplexer.__new__(Multiplexer)
@@ -437,10 +444,21 @@ class Multiplexer(Derived):
                 self._equality,
             )
             with memory():
-                made = twin._start(self.rules, self.compiled, *options, counted=self._counted)
+                made = twin._start(
+                    self.rules,
+                    self.compiled,
+                    *options,
+                    counted=self._counted,
+                    cascades=self.cascades,
+                )
             refuse_changed(contents(self), contents(twin))
             self._certificate = issued(
-                self.rules.specification, self.compiled, made, self.dtype, self._equality
+                self.rules.specification,
+                self.compiled,
+                made,
+                self._cascade_maps,
+                self.dtype,
+                self._equality,
             )
         return self._certificate
 
@@ -471,16 +489,28 @@ class Multiplexer(Derived):
                 steps[column] = max(step, steps.get(column, Fraction(0)))
         for columns, cascade in self.cascade_parts():
             steps |= zip(columns.tolist(), cascade.cascade.spacing, strict=False)
-        return {v.name: steps[j] for j, v in enumerate(self.compiled.outputs) if steps.get(j)}
+        return {v.name: steps[j] for j, v in enumerate(self.rules.outputs) if steps.get(j)}
 
     @property
     def out_features(self) -> int:
         """The number D of outputs."""
-        return len(self.compiled.outputs)
+        return len(self.rules.outputs)
+
+    @property
+    def holes(self) -> Holes | None:
+        """Which outputs may be missing, if any may."""
+        if not self.rules.specification.flags:
+            return None
+        flags, numbers = cast(Tensor, self.hole_flags), cast(Tensor, self.hole_numbers)
+        return Holes(flags, numbers, len(self.rules.specification.flags))
 
     @property
     def in_features(self) -> int:
-        """The number of raw features: values, then the logits of every block with more than one term."""
+        """The number of raw features: values, then the logits of every block with more than one term.
+
+        An output that may be missing has two values, the second for its flag, behind those of all outputs; it counts
+        where a cascade decides the flag.
+        """
         return self._values + sum(self._logit_sizes)
 
     @property
@@ -492,7 +522,7 @@ class Multiplexer(Derived):
     @property
     def _values(self) -> int:
         if not self.per_term:
-            return self.out_features
+            return len(self.compiled.outputs)
         widths = [self._columns(b).numel() for b in range(len(self._sizes))]
         return sum(size * width for size, width in zip(self._sizes, widths, strict=True))
 
@@ -557,7 +587,7 @@ class Multiplexer(Derived):
             if lost is not None:
                 choices = self._linked([node.without(lost) for node in nodes])
         cascades = tuple(self._cascaded(values, logits, given))
-        return Branches(choices, batch, self.max_terms, self.order, cascades)
+        return Branches(choices, batch, self.max_terms, self.order, cascades, self.holes)
 
     def _cascaded(
         self, values: Tensor, logits: Tensor, inputs: Tensor | None
@@ -565,12 +595,15 @@ class Multiplexer(Derived):
         """The parts that are computed one output after another; their logits come last."""
         logit = sum(self._logits)
         for columns, maps in self.cascade_parts():
-            own = values.index_select(-1, columns)
+            alone = not self._sizes and len(self.cascade_maps) == 1
+            own = values if alone else values.index_select(-1, columns)
             mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
             logit += maps.in_logits
-            if inputs is not None and maps.cascade.known:
-                refuse_stuck(maps.refused(inputs), maps.cascade, self.compiled.inputs, self.dtype)
-            yield CascadeChoice(maps, own, mine, columns, inputs)
+            known = maps.known(inputs)
+            if known:
+                refused = maps.refused(known).reshape(values.shape[:-1])
+                refuse_stuck(refused, maps.cascade, self.compiled.inputs, self.dtype)
+            yield CascadeChoice(maps, own, mine, columns, inputs, known)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
         value = 0
@@ -745,7 +778,7 @@ class Multiplexer(Derived):
         columns = [
             input_tensor(own, scalars[own.variable.name], like) for own in self._given_inputs
         ]
-        return self._obeying(torch.stack(columns, -1))
+        return self._obeying(self._assumptions.kept(torch.stack(columns, -1), scalars))
 
     def _obeying(self, inputs: Tensor) -> Tensor:
         """The inputs, NaN where they break a rule about inputs alone and that could not be raised."""

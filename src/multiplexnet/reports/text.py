@@ -14,19 +14,19 @@ from multiplexnet.compiler.explanation.words import (
     counted,
     findings,
     interval_text,
-    readable_number,
+    premises,
     summary,
     term_text,
 )
 from multiplexnet.compiler.terms import Block, Term
-from multiplexnet.language.formula import Category, Rule, Specification, Variable
-from multiplexnet.language.text import declaration_text, formula_text, number_text
+from multiplexnet.language.formula import Category, Rule, Variable
+from multiplexnet.language.text import domain_text, formula_text, number_text
+from multiplexnet.reports.printing import plain_table, row_cells
 
 if TYPE_CHECKING:
     from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape
-    from multiplexnet.tables.check import TableReport
 
-__all__ = ["check_json", "check_text", "explain_json", "explain_text"]
+__all__ = ["explain_json", "explain_text"]
 
 SHOWN_TERMS = 50  # of a block, unless all are asked for
 STEP_FORMAT = "float32"  # torch's own, for which the steps of outputs in equalities are told
@@ -41,131 +41,6 @@ def _number(number: Fraction | float) -> str:
     return "∞" if isinstance(number, float) else number_text(number)
 
 
-def _readable(number: Fraction | float) -> str:
-    return "∞" if isinstance(number, float) else readable_number(number)
-
-
-def _domain(variable: Variable) -> str:
-    return declaration_text(Specification((Variable("_", 0, variable.domain, variable.role),), ()))[
-        3:
-    ]
-
-
-def _table(*columns: tuple[str, bool]) -> Table:
-    """A plain table; a column is its header and whether it holds numbers."""
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
-    for header, is_number in columns:
-        table.add_column(
-            header, justify="right" if is_number else "left", overflow="fold", header_style="dim"
-        )
-    return table
-
-
-def _cells(*cells: object) -> tuple[Text, ...]:
-    return tuple(Text("" if cell is None else str(cell)) for cell in cells)
-
-
-# --- check ----------------------------------------------------------------------------------------------------------
-
-
-def check_json(report: TableReport) -> Json:
-    """The report as plain data; exact numbers are strings."""
-    rules = [
-        {
-            "line": r.rule.line,
-            "text": r.rule.text,
-            "violating_rows": r.violations,
-            "first_violating_row": r.first_row,
-            "largest_violation": None if r.largest is None else _number(r.largest),
-        }
-        for r in report.rules
-    ]
-    domains = [
-        {
-            "variable": d.variable.name,
-            "domain": _domain(d.variable),
-            "rows_outside": d.violations,
-            "first_row_outside": d.first_row,
-        }
-        for d in report.domains
-    ]
-    return {
-        "table": report.table,
-        "rows": report.rows,
-        "obeying_rows": report.obeying,
-        "all_obey": report.all_obey,
-        "rules": rules,
-        "domains": domains,
-        "columns": {v.name: name for v, name in report.columns},
-        "ignored_columns": list(report.ignored),
-        "seconds": round(report.seconds, 3),
-    }
-
-
-def check_text(report: TableReport) -> RenderableType:
-    """The report for reading."""
-    parts: list[RenderableType] = [_verdict(report), "", _rule_table(report)]
-    if any(d.violations for d in report.domains):
-        parts += ["", _domain_table(report)]
-    renamed = [f"{v.name} = {name}" for v, name in report.columns if name != v.name]
-    if renamed:
-        parts += ["", Text(f"columns: {', '.join(renamed)}", style="dim")]
-    if report.ignored:
-        parts += ["", Text(f"ignored columns: {', '.join(report.ignored)}", style="dim")]
-    return Group(*parts)
-
-
-def _verdict(report: TableReport) -> Text:
-    if report.rows == 0:
-        return Text(
-            f"{report.table}: the table has a header and no rows, so nothing breaks the rules.",
-            style="yellow",
-        )
-    head = f"{report.table}: {counted(report.rows, 'row')} checked in {report.seconds:.1f} s, "
-    if report.all_obey:
-        return Text.assemble(head, ("all obey the rules.", "green"))
-    failed = report.rows - report.obeying
-    return Text.assemble(
-        head, (f"{failed:,} {'does' if failed == 1 else 'do'} not obey the rules.", "red")
-    )
-
-
-def _rule_table(report: TableReport) -> Table:
-    table = _table(
-        ("line", True),
-        ("rule", False),
-        ("violating rows", True),
-        ("first", True),
-        ("largest violation", True),
-    )
-    for r in report.rules:
-        largest = _largest(r.largest)
-        row = _cells(r.rule.line, r.rule.text, f"{r.violations:,}", r.first_row, largest)
-        table.add_row(*row, style="red" if r.violations else "")
-    return table
-
-
-def _largest(violation: Fraction | float | None) -> str | None:
-    if violation is None:
-        return None
-    if violation == 0:
-        return "on the boundary"
-    return _readable(violation)
-
-
-def _domain_table(report: TableReport) -> Table:
-    table = _table(
-        ("variable", False), ("declared as", False), ("rows outside", True), ("first", True)
-    )
-    for d in report.domains:
-        if d.violations:
-            table.add_row(
-                *_cells(d.variable.name, _domain(d.variable), f"{d.violations:,}", d.first_row),
-                style="red",
-            )
-    return table
-
-
 # --- explain --------------------------------------------------------------------------------------------------------
 
 
@@ -174,10 +49,11 @@ def explain_json(explanation: Explanation) -> Json:
     compiled = explanation.compiled
     specification = explanation.specification
     answer: Json = {
-        "outputs": [{"name": v.name, "domain": _domain(v)} for v in specification.outputs],
-        "inputs": [{"name": v.name, "domain": _domain(v)} for v in specification.inputs],
+        "outputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.columns],
+        "inputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.inputs],
         "functions": list(specification.functions),
         "rules": _rules_json(specification.rules),
+        "assumptions": _rules_json(specification.assumptions),
         "ranges": [_range_json(r) for r in explanation.ranges],
         "diagnosis": {
             "contradiction": _rules_json(explanation.contradiction),
@@ -270,7 +146,7 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
     specification = explanation.specification
     parts: list[RenderableType] = [
         Text(summary(specification), style="bold"),
-        _indented(declaration_text(specification)),
+        _indented("\n".join(premises(specification))),
     ]
     if explanation.compiled is not None:
         blocks = explanation.compiled.blocks
@@ -305,13 +181,13 @@ def _block_table(
         for pair in zip(block.terms[:limit], shapes[:limit], strict=True)
     ]
     more = [(f"steps in {STEP_FORMAT}", False)] if any(steps) else []
-    table = _table(("", True), ("term", False), ("dimension", True), ("bounded", False), *more)
+    table = plain_table(("", True), ("term", False), ("dimension", True), ("bounded", False), *more)
     for k, (term, shape) in enumerate(zip(block.terms[:limit], shapes[:limit], strict=True)):
         known = (
             (None, None) if shape is None else (shape.dimension, "yes" if shape.bounded else "no")
         )
         own = [steps[k]] if more else []
-        table.add_row(*_cells(k, term_text(term), *known, *own))
+        table.add_row(*row_cells(k, term_text(term), *known, *own))
     if not (hidden := len(block.terms[limit:]) if limit is not None else 0):
         return Group(title, table)
     return Group(
@@ -348,7 +224,7 @@ def _steps_text(steps: dict[str, Fraction]) -> str:
 
 
 def _range_table(ranges: Sequence[Range]) -> Table:
-    table = _table(("output", False), ("range", False))
+    table = plain_table(("output", False), ("range", False))
     for r in ranges:
-        table.add_row(*_cells(r.variable.name, interval_text(r)))
+        table.add_row(*row_cells(r.variable.name, interval_text(r)))
     return table

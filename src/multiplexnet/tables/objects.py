@@ -12,32 +12,42 @@ import numpy as np
 import polars as pl
 
 from multiplexnet.errors import TableError
-from multiplexnet.tables.files import Table, own_errors, table_in_file
+from multiplexnet.tables.files import files_named, table_in_file
+from multiplexnet.tables.table import Table, own_errors
 from multiplexnet.verdicts.columns import widened
 
-__all__ = ["table_of"]
+__all__ = ["tables_of"]
 
 TITLE = "the table"
 EXACT_ARRAYS = "biuU"
 """Kinds of numpy arrays, besides floats of at most 64 bits, that polars takes over as they are."""
 
 
-def table_of(data: Any, columns: Sequence[str]) -> Table:
-    """The table in an object, or in the file at a path.
+def tables_of(
+    data: Any, columns: Sequence[str], delimiter: str | None = None, table: str | None = None
+) -> list[Table]:
+    """The table in an object, or those in the files at a path, a pattern or a list of these.
 
     Args:
-        data: the object, or the path.
+        data: the object, the path, the pattern or the list.
         columns: the names of the columns of an array, which has none.
+        delimiter: what separates the cells of CSV files; ``None``: found by itself.
+        table: the name of the table in a database file.
 
     Raises:
         TableError: it is no table.
 
     Example:
-        >>> table_of({"x": [1, 2**70]}, ()).names
+        >>> tables_of({"x": [1, 2**70]}, ())[0].names
         ('x',)
     """
-    if isinstance(data, str | Path):
-        return table_in_file(Path(data))
+    named = [data] if isinstance(data, str | Path) else data
+    if isinstance(named, list | tuple) and all(isinstance(name, str | Path) for name in named):
+        if not named:
+            raise TableError("an empty list: give the path of a table, or several")
+        return [table_in_file(path, delimiter, table) for path in files_named(named)]
+    if table is not None:
+        raise TableError("table= names a table of a database file: give the path of one")
     if isinstance(data, pl.LazyFrame):
         raise TableError("a LazyFrame has not been read yet: give frame.collect()")
     with own_errors(TITLE):
@@ -47,7 +57,7 @@ def table_of(data: Any, columns: Sequence[str]) -> Table:
     def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
         yield pl.DataFrame([series[p].alias(str(p)) for p in positions])
 
-    return Table(TITLE, tuple(names), read)
+    return [Table(TITLE, tuple(names), read)]
 
 
 def _columns(data: Any, columns: Sequence[str]) -> tuple[list[str], list[pl.Series]]:
@@ -81,7 +91,7 @@ def _array(data: Any) -> np.ndarray[Any, np.dtype[Any]]:
         return data
     raise TableError(
         f"an object of type {type(data).__name__} is no table: give a polars, pandas or Arrow table, a mapping from "
-        "names to columns, an array of shape (N, C), or the path of a .csv or .parquet file"
+        "names to columns, an array of shape (N, C), or the path of a file"
     )
 
 

@@ -1,8 +1,9 @@
 """The command line: ``multiplexnet explain``, ``check`` and ``certify``; the playground adds its own command.
 
 Exit codes: 0 all is well; 1 rows that break the rules, rules that contradict each other, inputs without an output, a
-certificate that is refuted; 2 input that cannot be read; 130 interrupted; 141 nobody reads the output. With ``--json``
-exactly one JSON document goes to standard output, errors included.
+certificate that is refuted; 2 input that cannot be read; 3 a certificate of which nothing is refuted and not all is
+proved in the time; 130 interrupted; 141 nobody reads the output. With ``--json`` exactly one JSON document goes to
+standard output, errors included.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
 from multiplexnet.reports.printing import PLAIN_WIDTH, plain_text
 
-__all__ = ["app"]
+__all__ = ["AsJson", "BadInput", "RulesFile", "answering", "app", "loaded", "tables_named"]
 
 SLOW_SECONDS = 2.0  # what takes longer shows its progress
 
@@ -144,7 +145,8 @@ RulesFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def _load(path: Path) -> Any:
+def loaded(path: Path) -> Any:
+    """The rules in a file."""
     from multiplexnet.rules import Rules
 
     try:
@@ -162,7 +164,13 @@ def _load(path: Path) -> Any:
 def check(
     file: RulesFile,
     table: Annotated[
-        Path, typer.Argument(metavar="TABLE", help="A .csv or .parquet file.", show_default=False)
+        list[str],
+        typer.Argument(
+            metavar="TABLE...",
+            help="Files (.csv, .tsv, also .gz; .parquet, .arrow, .feather, .duckdb, .sqlite), patterns of them, or - "
+            "for CSV from standard input.",
+            show_default=False,
+        ),
     ],
     as_json: AsJson = False,
     by_position: Annotated[
@@ -175,25 +183,95 @@ def check(
         list[str] | None,
         typer.Option("--skip", metavar="COLUMN", help="Leave this column out. Can be repeated."),
     ] = None,
+    missing: Annotated[
+        str,
+        typer.Option(
+            metavar="error|pass|fail",
+            help="What an empty cell means where the column was not declared with `?`: bad input, nothing, or a row "
+            "that fails.",
+        ),
+    ] = "fail",
+    delimiter: Annotated[
+        str | None,
+        typer.Option(
+            metavar="CHARACTER", help="What separates cells (otherwise found in the header)."
+        ),
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--table", metavar="NAME", help="The table of a .duckdb or .sqlite file."),
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=0, help="How many rows that do not obey are shown.")
+    ] = 10,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE", help="Write all rows that do not obey to this .csv or .parquet file."
+        ),
+    ] = None,
+    plot: Annotated[
+        Path | None,
+        typer.Option(metavar="PNG", help="Draw where in the table the rules are broken."),
+    ] = None,
 ) -> None:
     """Which rows of TABLE break which rules, exactly. Exit code 0: none; 1: some; 2: bad input."""
     with answering(as_json):
-        from multiplexnet.reports.text import check_json, check_text
+        from multiplexnet.reports.tables import check_json, check_text
         from multiplexnet.tables.check import check_table
-        from multiplexnet.tables.files import estimated_rows
 
-        specification: Specification = _load(file).specification
-        with _progress(estimated_rows(table)) as update:
+        specification: Specification = loaded(file).specification
+        tables, rows = tables_named(table, delimiter, name)
+        with _progress(rows) as update:
             report = check_table(
-                specification, table, by_position=by_position, skip=skip or (), progress=update
+                specification,
+                tables,
+                by_position=by_position,
+                skip=skip or (),
+                missing=missing,  # type: ignore[arg-type]
+                limit=limit,
+                output=output,
+                progress=update,
+                strips=plot is not None,
             )
         _printed(
             lambda: check_text(report),
             lambda: {"rules_file": str(file), **check_json(report)},
             as_json,
         )
+        if plot is not None:
+            from multiplexnet.tools.strips import plot_strips
+
+            _drawn(plot, lambda: plot_strips(report, plot))
+        if output is not None:
+            print(f"written: {output}", file=sys.stderr)
         if not report.all_obey:
             raise typer.Exit(1)
+
+
+def tables_named(
+    names: Sequence[str], delimiter: str | None, table: str | None = None
+) -> tuple[list[Any], int | None]:
+    """The tables with these names, and about how many rows they have."""
+    from multiplexnet.tables.files import (
+        estimated_rows,
+        files_named,
+        refuse_bad_delimiter,
+        table_in_file,
+    )
+    from multiplexnet.tables.separated import streamed_table
+    from multiplexnet.tables.table import own_errors
+
+    delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter)
+    refuse_bad_delimiter(delimiter)
+    if "-" not in names:
+        paths = files_named(names)
+        return [table_in_file(path, delimiter, table) for path in paths], estimated_rows(paths)
+    if list(names) != ["-"]:
+        raise BadInput("-: standard input is read alone, without other files")
+    title = "standard input"
+    with own_errors(title):
+        return [streamed_table(title, sys.stdin.buffer, delimiter)], None
 
 
 # --- explain --------------------------------------------------------------------------------------------------------
@@ -256,7 +334,7 @@ def explain(
 
         point = dict(_assignment(text) for text in at or ())
         options = {} if max_terms is None else {"max_terms": max_terms}
-        rules = _load(file)
+        rules = loaded(file)
         with _phases() as told:
             explanation = rules.explain(**options, seconds=seconds or None, progress=told)
         _printed(
@@ -283,8 +361,12 @@ def _assignment(text: str) -> tuple[str, Fraction]:
 def _draw(compiled: Any, path: Path, axes: Sequence[str] | None, at: dict[str, Fraction]) -> None:
     from multiplexnet.tools.plot import plot_terms
 
+    _drawn(path, lambda: plot_terms(compiled, axes, path, at=at))
+
+
+def _drawn(path: Path, draw: Callable[[], object]) -> None:
     try:
-        plot_terms(compiled, axes, path, at=at)
+        draw()
     except OSError as error:
         raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
     print(f"drawn: {path}", file=sys.stderr)
@@ -305,7 +387,10 @@ def certify(
         typer.Option(metavar="RULES", help="A rule file that the certificate should be about."),
     ] = None,
 ) -> None:
-    """Check the certificate in FILE again, without the compiler. Exit code 0: certified; 1: refuted; 2: unreadable."""
+    """Check the certificate in FILE again, without the compiler.
+
+    Exit code 0: certified; 1: refuted; 2: unreadable; 3: not proved in the time.
+    """
     with answering(as_json):
         from rich.text import Text
 
@@ -321,4 +406,4 @@ def certify(
         data = {"certificate_file": str(file), **report_json(report)}
         _printed(lambda: Text(str(report)), lambda: data, as_json)
         if not report.certified:
-            raise typer.Exit(1)
+            raise typer.Exit(3 if report.is_open else 1)

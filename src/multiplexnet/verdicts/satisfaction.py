@@ -19,7 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiplexnet.errors import DtypeError, InputError, ShapeError
-from multiplexnet.language.formula import Formula, Specification, Variable
+from multiplexnet.language.formula import Formula, Specification, Variable, nearest_to_zero
 from multiplexnet.verdicts.columns import Column, Floats, widened
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, Functions, amount, in_domain, truth
 from multiplexnet.verdicts.numbers import Exact, is_tensor, numbers_of
@@ -27,7 +27,7 @@ from multiplexnet.verdicts.numbers import Exact, is_tensor, numbers_of
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["satisfied", "verdict", "violation", "violations"]
+__all__ = ["allowed", "satisfied", "verdict", "violation", "violations"]
 
 Values = TypeVar("Values", "Tensor", NDArray[Any])
 
@@ -124,12 +124,12 @@ def verdict(
         x: outputs, shape ``(*batch, D)``: a floating tensor or array, read as exact numbers.
         inputs: a value for each input: a number (of Python or numpy, a Fraction, a Decimal), or a tensor, array or
             list of numbers that broadcasts to ``(*batch,)``; all of them are read as exact. Declared ranges of inputs
-            are not judged here.
+            and assumptions are not judged here, but by :func:`allowed`.
         functions: a callable for each opaque function; it gets tensors (arrays) of x's dtype and shape ``(*batch,)``.
 
     Returns:
         Booleans of shape ``(*batch,)``, on x's device. False too for NaN, infinities, and discrete
-        outputs with a value outside their domain.
+        outputs with a value outside their domain. In a column that may be missing NaN says that it is.
 
     Raises:
         ShapeError: the last dimension is not D, or an input does not fit the batch.
@@ -148,6 +148,35 @@ def verdict(
     for here, rows, finite in given.chunks():
         result[here] = _obeying(specification, rows) & finite
     return cast(Values, given.like_x(result.reshape(given.batch)))
+
+
+def allowed(
+    specification: Specification, inputs: Mapping[str, Any], batch: tuple[int, ...] | None = None
+) -> Bools:
+    """Whether the inputs of each row lie in their declared ranges and keep the assumptions, exactly.
+
+    Args:
+        specification: the rules.
+        inputs: as for :func:`verdict`.
+        batch: the shape of the answer; by default the one to which all inputs broadcast.
+
+    Example:
+        >>> from multiplexnet.language.parse import parse
+        >>> rules = parse("low: input; high: input; x: real; assume low <= high; low <= x <= high")
+        >>> allowed(rules, {"low": np.array([0.0, 2.0]), "high": 1})
+        array([ True, False])
+    """
+    if batch is None:
+        shapes = (_input(value, name).shape for name, value in inputs.items())
+        batch = np.broadcast_shapes(*shapes)
+    columns = _input_columns(specification.inputs, inputs, batch)
+    length = int(np.prod(batch, dtype=np.int64))
+    result = np.ones(length, dtype=np.bool_)
+    for here, rows, finite in _chunks(columns, None, length):
+        result[here] = finite & truth(specification.assumed, rows)
+        for variable in specification.inputs:
+            result[here] &= in_domain(variable, rows, ranges=True)
+    return result.reshape(batch)
 
 
 def violations(
@@ -202,7 +231,7 @@ class _Given:
     def of(
         specification: Specification, x: Any, inputs: Mapping[str, Any], functions: Functions
     ) -> _Given:
-        outputs = specification.outputs
+        outputs = specification.columns
         array = _float64(x, "x")
         if array.ndim == 0 or array.shape[-1] != len(outputs):
             names = ", ".join(v.name for v in outputs[:8]) + (", …" if len(outputs) > 8 else "")
@@ -212,6 +241,7 @@ class _Given:
             )
         batch = array.shape[:-1]
         flat = {v: np.ascontiguousarray(array[..., i]).reshape(-1) for i, v in enumerate(outputs)}
+        flat |= _present(specification, flat)
         columns = flat | _input_columns(specification.inputs, inputs, batch)
         if unknown := [name for name in functions if name not in specification.functions]:
             raise InputError(f"{unknown[0]!r} is not a function of the rules")
@@ -228,6 +258,19 @@ class _Given:
 
     def like_x(self, result: NDArray[Any]) -> Any:
         return _torch_like(result, self.x) if is_tensor(self.x) else result
+
+
+def _present(
+    specification: Specification, columns: Mapping[Variable, Floats]
+) -> dict[Variable, Floats]:
+    """The columns that may be missing, with a number in place of NaN, and their flags."""
+    found: dict[Variable, Floats] = {}
+    for variable, flag in specification.flags.items():
+        missing = np.isnan(columns[variable])
+        number = float(nearest_to_zero(variable.domain))
+        found[variable] = np.where(missing, number, columns[variable])
+        found[flag] = missing.astype(np.float64)
+    return found
 
 
 def _input_columns(

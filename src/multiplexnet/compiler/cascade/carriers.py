@@ -10,7 +10,7 @@ a multiple of it, and 0 ≤ x_n ≤ u, since no other summand is negative; all s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from multiplexnet.compiler.cascade.clauses import AtomClause, Ends
@@ -25,6 +25,7 @@ def carriers_of(
     ends: Mapping[Variable, Ends],
     steps: Mapping[Variable, Fraction],
     inputs: Sequence[Variable],
+    others: Collection[Variable] = (),
 ) -> dict[Variable, Form]:
     """For every equality of this kind an output that occurs in no other one, and the input in units of its spacing.
 
@@ -33,6 +34,7 @@ def carriers_of(
         ends: what is known of the values of the outputs.
         steps: the spacings of the outputs.
         inputs: in declared order.
+        others: outputs that carry nothing, since products with them have to be whole numbers of steps.
     """
     equalities = list(_equalities(clauses))
     place = {variable: i for i, variable in enumerate(inputs)}
@@ -43,7 +45,7 @@ def carriers_of(
             continue
         outputs, given = fitting
         elsewhere = {s for other in equalities if other is not linear for s, _ in other.summands}
-        alone = [v for v in outputs if v not in elsewhere]
+        alone = [v for v in outputs if v not in elsewhere and v not in others]
         if alone:
             exponent = _exponent(steps[alone[-1]])
             found[alone[-1]] = Form(((place[given], 1),), exponent)

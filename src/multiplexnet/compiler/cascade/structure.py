@@ -1,9 +1,10 @@
 """Which blocks of rules become terms and which a cascade.
 
 Terms are what rules become where they are few: each has a map of its own, and losses can be summed over all of them. A
-cascade takes over where that explodes, and where an equality holds inputs. How many terms there would be is counted on
-the grid, by going through the alternatives and giving up a branch as soon as its ranges are empty; the count stops
-where it is too large.
+cascade takes over where that explodes, where an equality holds inputs, and where inputs bound outputs that depend on
+each other: the map of a polyhedron that inputs move starts at an anchor, and in a thin band it does not get away from
+it. How many terms there would be is counted on the grid, by going through the alternatives and giving up a branch as
+soon as its ranges are empty; the count stops where it is too large.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ from typing import Literal
 from multiplexnet.compiler.cascade.build import WRITTEN, Budget, Cascade, cascade_of
 from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.grid import grid_of
-from multiplexnet.compiler.cascade.hidden import revealed
+from multiplexnet.compiler.cascade.hidden import Revealed, revealed
 from multiplexnet.compiler.cascade.rows import Clause, Range, Row
 from multiplexnet.compiler.components import Component, components, conjuncts
 from multiplexnet.compiler.normal import normal_form
@@ -32,17 +33,30 @@ from multiplexnet.language.formula import (
     Ite,
     Not,
     Or,
+    Product,
     Real,
     Rule,
     Specification,
     Variable,
+    atoms,
     conjunction,
     negation,
     symbols,
     variables,
 )
+from multiplexnet.language.missing import flags_among
 
-__all__ = ["Part", "Plan", "Structure", "cascade_of_part", "planned", "rule_parts", "term_count"]
+__all__ = [
+    "Part",
+    "Plan",
+    "Structure",
+    "cascade_of_part",
+    "is_few",
+    "is_moved",
+    "planned",
+    "rule_parts",
+    "term_count",
+]
 
 Structure = Literal["auto", "terms", "cascade"]
 
@@ -52,6 +66,10 @@ ROUNDS = 4
 """How often ranges are passed on from row to row while terms are counted."""
 QUICK = Budget(clauses=300)
 """What a cascade may cost that nobody insists on."""
+FINE = 3
+"""Binary digits of resolution that outputs may lose to a cascade where terms would serve, too."""
+DIGITS = 32
+"""Binary digits that are enough where a format has more."""
 
 
 @dataclass(frozen=True)
@@ -62,11 +80,20 @@ class Part:
         outputs: in declared order.
         formula: in normal form, hidden outputs included.
         hidden: the hidden outputs, each with those that it is a function of.
+        conditions: where each hidden output is 1.
+        assumed: what is assumed of the inputs.
     """
 
     outputs: tuple[Variable, ...]
     formula: Formula
     hidden: tuple[tuple[Variable, frozenset[Variable]], ...]
+    conditions: tuple[Formula, ...]
+    assumed: Formula
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether inputs multiply something in it."""
+        return any(isinstance(symbol, Product) for symbol in symbols(self.formula))
 
 
 @dataclass(frozen=True)
@@ -85,19 +112,24 @@ class Plan:
 def rule_parts(specification: Specification) -> list[Part]:
     """The independent parts of the rules that have outputs, ordered by the first of them."""
     found = revealed(specification.formula, len(specification.variables))
-    hidden = found.hidden
-    every = (*specification.outputs, *hidden)
+    every = (*specification.outputs, *found.hidden)
     return [
-        _part(component, hidden)
+        _part(component, found, specification.assumed)
         for component in components(conjuncts(found.formula), every)
         if component.outputs
     ]
 
 
-def _part(component: Component, hidden: dict[Variable, frozenset[Variable]]) -> Part:
-    visible = tuple(v for v in component.outputs if v not in hidden)
-    own = tuple((v, hidden[v]) for v in component.outputs if v in hidden)
-    return Part(visible, conjunction(component.conjuncts), own)
+def _part(component: Component, found: Revealed, assumed: Formula) -> Part:
+    visible = tuple(v for v in component.outputs if v not in found.hidden)
+    own = tuple(v for v in component.outputs if v in found.hidden)
+    return Part(
+        visible,
+        conjunction(component.conjuncts),
+        tuple((v, found.hidden[v]) for v in own),
+        tuple(found.conditions[v] for v in own),
+        assumed,
+    )
 
 
 def cascade_of_part(
@@ -121,13 +153,17 @@ def cascade_of_part(
         order=own,
         budget=budget,
         deadline=deadline,
+        assumed=part.assumed,
     )
 
 
 def _own_order(part: Part, order: Sequence[Variable]) -> list[Variable]:
     """The named order of the outputs of a part, hidden ones as soon as they are known."""
+    flags = flags_among(part.outputs)
     found = [v for v in order if v in part.outputs]
-    found += [v for v in part.outputs if v not in found]
+    found += [v for v in part.outputs if v not in found and not v.is_flag]
+    for variable, flag in flags.items():  # whether it is missing is decided before its value
+        found.insert(found.index(variable), flag)
     for hidden, needed in part.hidden:
         last = max((found.index(v) for v in needed if v in found), default=-1)
         found.insert(last + 1, hidden)
@@ -186,7 +222,7 @@ def planned(
 
 
 def _is_coupled(part: Part) -> bool:
-    return len(part.outputs) > 1 or bool(part.hidden)
+    return len(part.outputs) > 1 or bool(part.hidden) or part.multiplies
 
 
 def _doubtful(specification: Specification) -> bool:
@@ -198,11 +234,8 @@ def _doubtful(specification: Specification) -> bool:
 
 def _has_choice(formula: Formula) -> bool:
     if isinstance(formula, Atom):
-        named = list(symbols(formula))
-        with_inputs = any(isinstance(s, Variable) and s.is_input for s in named)
-        return not all(isinstance(s, Variable) for s in named) or (
-            formula.relation == "==" and with_inputs
-        )
+        named = [symbol for symbol, _ in formula.linear.summands]
+        return not all(isinstance(s, Variable) for s in named) or _ties_to_inputs(formula)
     return not isinstance(formula, And) or any(map(_has_choice, formula.arguments))
 
 
@@ -217,8 +250,11 @@ def _if_better(
     """The cascade of a part that terms cannot have, or not within bounds."""
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
         return None
+    if part.multiplies:
+        return cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
     needed = _has_equality_of_inputs(part.formula)
-    if not needed and (_alternatives(part) <= FEW or _is_logic(part)):
+    moved = is_moved(part)
+    if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
         return None
     try:
         found = cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
@@ -226,7 +262,35 @@ def _if_better(
         raise
     except MultiplexError:  # terms say what is wrong, or serve
         return None
-    return found if needed or _count(part, inputs, form) > FEW else None
+    if needed or (moved and _is_fine(found, form)) or not is_few(part, inputs, form):
+        return found
+    return None
+
+
+def is_moved(part: Part) -> bool:
+    """Whether inputs bound outputs that depend on each other."""
+    coupled = any(len(_outputs_of(atom)) > 1 for atom in atoms(part.formula))
+    return coupled and any(map(_ties_to_inputs, atoms(part.formula)))
+
+
+def _ties_to_inputs(atom: Atom) -> bool:
+    return bool(_outputs_of(atom)) and any(v.is_input for v in variables(atom))
+
+
+def _outputs_of(atom: Atom) -> set[Variable]:
+    return {v for v in variables(atom) if not v.is_input}
+
+
+def _is_fine(cascade: Cascade, form: Format) -> bool:
+    """Whether the grid is about as fine as the format; sums of many outputs need a coarser one."""
+    wanted = 2 ** (min(form.precision, DIGITS) - FINE)
+    pairs = zip(cascade.visible, cascade.ranges, strict=False)
+    return all(ends.size >= wanted for v, ends in pairs if isinstance(v.domain, Real) and ends.size)
+
+
+def is_few(part: Part, inputs: Sequence[Variable], form: Format) -> bool:
+    """Whether the terms of a part would be few."""
+    return _alternatives(part) <= FEW or _count(part, inputs, form) <= FEW
 
 
 def _is_logic(part: Part) -> bool:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
 import z3
 
-from multiplexnet.compiler.compile import compile_rules, input_ranges
+from multiplexnet.compiler.compile import (
+    compile_rules,
+    contradiction,
+    input_facts,
+    input_ranges,
+)
 from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
-from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded
+from multiplexnet.errors import (
+    CoefficientError,
+    CompileTimeout,
+    ContradictionError,
+    SolverGaveUp,
+    TermBudgetExceeded,
+)
 from multiplexnet.exact.deadline import INPUTS, NEVER, RANGES, SHAPES, SUPERFLUOUS, Deadline
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
@@ -24,6 +35,7 @@ from multiplexnet.language.formula import (
     Formula,
     Linear,
     Or,
+    Product,
     Relation,
     Rule,
     Specification,
@@ -33,11 +45,19 @@ from multiplexnet.language.formula import (
     conjunction,
     conjuncts,
     disjunction,
+    negation,
+    symbols,
 )
-from multiplexnet.smt.questions import domain_z3, input_range_z3, to_z3, unsat_core
+from multiplexnet.language.missing import is_missing
+from multiplexnet.smt.questions import (
+    domain_z3,
+    input_range_z3,
+    satisfiable,
+    to_z3,
+)
 from multiplexnet.smt.search import Sandbox, decided
 
-__all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_input"]
+__all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_by", "uncovered_input"]
 
 
 @dataclass(frozen=True)
@@ -86,7 +106,7 @@ class Explanation:
         implied: rules that follow from the others (each on its own: dropping two at once may change the meaning).
         fixed: outputs that can take one value only.
         ranges: the exact range of every output.
-        uncovered_input: an input in its declared range for which no output obeys.
+        uncovered_input: an input that ranges and assumptions allow for which no output obeys.
         shapes: for every term of every block its shape.
         seconds: the time it took.
     """
@@ -125,11 +145,16 @@ def explain(
             _with_ranges,
         ):
             found = step(found, max_terms, deadline)
-            if found.contradiction:
+            if found.contradiction or _multiplies(specification):
                 break
     except CompileTimeout as error:
         found = replace(found, problem=str(error))
     return replace(found, seconds=time.perf_counter() - start)
+
+
+def _multiplies(specification: Specification) -> bool:
+    """Whether rules multiply inputs, which is beyond the questions that are asked here."""
+    return any(isinstance(symbol, Product) for symbol in symbols(specification.formula))
 
 
 def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
@@ -138,11 +163,9 @@ def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explana
         compiled = compile_rules(specification, max_terms=max_terms, deadline=deadline)
         return replace(found, compiled=compiled)
     except ContradictionError as error:
-        formulas = [rule.formula for rule in specification.rules]
-        core = unsat_core(formulas, specification.variables, deadline=deadline)
-        contradiction = tuple(specification.rules[i] for i in core)
-        return replace(found, problem=str(error), contradiction=contradiction)
-    except TermBudgetExceeded as error:
+        core = contradiction(specification, deadline)
+        return replace(found, problem=str(error), contradiction=core)
+    except (TermBudgetExceeded, CoefficientError) as error:
         return replace(found, problem=str(error))
 
 
@@ -184,6 +207,7 @@ def _superfluous(
     solver = z3.SimpleSolver(ctx=context)
     solver.add(*domain_z3(specification.variables, context=context))
     solver.add(*input_range_z3(specification.variables, context=context))
+    solver.add(to_z3(specification.assumed, context=context))
     positions = range(len(specification.rules))
     said = [z3.Bool(f"said{i}", context) for i in positions]
     broken = [z3.Bool(f"broken{i}", context) for i in positions]
@@ -208,13 +232,15 @@ def _superfluous(
 def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ...]:
     """The exact range of every output; a part that shares no output with it cannot matter and is left out."""
     deadline.begin(RANGES)
-    known = input_ranges(specification.inputs)
+    known = input_facts(specification)
     found: dict[Variable, Range] = {}
     parts = conjuncts(normal_form(specification.formula))
     for component in components(parts, specification.outputs):
         sandbox = Sandbox(deadline)
+        whole = component
         for output in component.outputs:
             deadline.step(len(found))
+            component = _where_present(whole, output, specification, known, deadline)
             if isinstance(output.domain, Category):
                 found[output] = _category_range(sandbox, output, output.domain, component, known)
                 continue
@@ -222,7 +248,25 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
             upper, upper_attained = _supremum(sandbox, output, 1, component, known)
             lower = None if minus_lower is None else -minus_lower
             found[output] = Range(output, lower, lower_attained, upper, upper_attained)
-    return tuple(found[output] for output in specification.outputs)
+    return tuple(found[output] for output in specification.columns)
+
+
+def _where_present(
+    component: Component,
+    output: Variable,
+    specification: Specification,
+    known: Sequence[Formula],
+    deadline: Deadline,
+) -> Component:
+    """The component where the output is not missing, if it ever is not."""
+    flag = specification.flags.get(output)
+    if flag is None:
+        return component
+    is_there = normal_form(negation(is_missing(flag)))
+    present = replace(component, conjuncts=(*component.conjuncts, is_there))
+    asked = conjunction([*known, *present.conjuncts])
+    found = satisfiable(asked, specification.variables, deadline=deadline)
+    return component if found is None else present
 
 
 def _category_range(
@@ -230,7 +274,7 @@ def _category_range(
     output: Variable,
     domain: Category,
     component: Component,
-    known: Sequence[Atom],
+    known: Sequence[Formula],
 ) -> Range:
     """The labels that a category can take."""
     solver = sandbox.solver(*map(sandbox.formula, (*known, *component.conjuncts)))
@@ -244,7 +288,7 @@ def _category_range(
 
 
 def _supremum(
-    sandbox: Sandbox, output: Variable, sign: int, component: Component, known: Sequence[Atom]
+    sandbox: Sandbox, output: Variable, sign: int, component: Component, known: Sequence[Formula]
 ) -> tuple[Fraction | None, bool]:
     """The least upper bound of ``sign · output`` and whether it is attained."""
     optimiser = z3.Optimize(ctx=sandbox.context)
@@ -274,7 +318,7 @@ UNCOVERED = "_uncovered_input"
 def uncovered_input(
     compiled: Compiled, *, deadline: Deadline = NEVER
 ) -> tuple[tuple[Variable, Fraction], ...] | None:
-    """An input in its declared range for which no output obeys the rules, or ``None`` if there is none.
+    """An input that ranges and assumptions allow for which no output obeys the rules, or ``None`` if there is none.
 
     It is a question about compiled rules: explanations tell the answer, and a layer refuses such rules because of it.
 
@@ -282,21 +326,34 @@ def uncovered_input(
     counts as free: what it will be is not known here. The answer stays with the compiled rules, as a cached property
     would: a layer in another dtype asks again.
     """
-    known = vars(compiled)
-    if UNCOVERED not in known:
-        known[UNCOVERED] = _uncovered_input(compiled, deadline)
-    found: tuple[tuple[Variable, Fraction], ...] | None = known[UNCOVERED]
+    kept = vars(compiled)
+    if UNCOVERED not in kept:
+        written = compiled.specification
+        known = input_ranges(compiled.inputs) if written is None else input_facts(written)
+        formulas = (_without_discrete(block, {}) for block in compiled.blocks)
+        kept[UNCOVERED] = uncovered_by(formulas, compiled.inputs, known, deadline=deadline)
+    found: tuple[tuple[Variable, Fraction], ...] | None = kept[UNCOVERED]
     return found
 
 
-def _uncovered_input(
-    compiled: Compiled, deadline: Deadline
+def uncovered_by(
+    formulas: Iterable[Formula],
+    inputs: Sequence[Variable],
+    known: Sequence[Formula],
+    *,
+    deadline: Deadline = NEVER,
 ) -> tuple[tuple[Variable, Fraction], ...] | None:
+    """An input for which no real outputs obey one of these formulas.
+
+    Args:
+        formulas: over inputs and real outputs; each can be obeyed for some input.
+        inputs: all inputs.
+        known: what holds of them.
+        deadline: when the answer is needed.
+    """
     deadline.begin(INPUTS)
-    known = input_ranges(compiled.inputs)
-    for block in compiled.blocks:
+    for formula in formulas:
         deadline.step()
-        formula = _without_discrete(block, {})
         mentioned = _symbols_of_atoms(formula)
         if not any(_is_input(symbol) for symbol in mentioned):
             continue  # no block is empty
@@ -308,7 +365,7 @@ def _uncovered_input(
         solver.add(z3.ForAll(free, body) if free else body)
         if _is_sure(sandbox, solver):
             model = sandbox.model(solver)
-            return tuple((v, model.number(v)) for v in compiled.inputs)
+            return tuple((v, model.number(v)) for v in inputs)
     return None
 
 

@@ -20,6 +20,7 @@ __all__ = [
     "explanation_text",
     "findings",
     "interval_text",
+    "premises",
     "readable_number",
     "summary",
     "term_text",
@@ -66,11 +67,18 @@ def value_text(variable: Variable, number: Fraction) -> str:
 def summary(specification: Specification) -> str:
     """How many outputs, inputs and rules there are."""
     counts = [
-        (len(specification.outputs), "output"),
+        (len(specification.columns), "output"),
         (len(specification.inputs), "input"),
+        (len(specification.assumptions), "assumption"),
         (len(specification.rules), "rule"),
     ]
     return ", ".join(counted(count, noun) for count, noun in counts if count)
+
+
+def premises(specification: Specification) -> list[str]:
+    """The declarations, and what is assumed of inputs, a line each."""
+    assumed = [f"assume {rule.text}" for rule in specification.assumptions]
+    return [*declaration_text(specification).splitlines(), *assumed]
 
 
 def term_text(term: Term) -> str:
@@ -193,7 +201,7 @@ def explanation_text(explanation: Explanation) -> str:
     """
     specification = explanation.specification
     lines = [summary(specification)]
-    lines += _first(_indented(declaration_text(specification).splitlines()))
+    lines += _first(_indented(premises(specification)))
     if explanation.compiled is not None:
         lines.append(counted(len(explanation.compiled.blocks), "block"))
         lines += _first(list(_block_texts(explanation)))

@@ -1,0 +1,255 @@
+"""Cells of a table as columns of exact numbers: ``0.1`` in a file is one tenth, not the double next to it.
+
+A decimal is an integer over a power of ten. Whole columns are brought to one power 10^E and held as ``10^-E · Σ parts``
+(:class:`multiplexnet.verdicts.columns.Column`):
+prices and counts need one part and stay exact in float64, 17 digits need two.
+
+A cell that cannot be read ends nothing: it is noted with its reason, and stands as 0 in the column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from fractions import Fraction
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from multiplexnet.language.formula import Bool, Category, Variable
+from multiplexnet.verdicts.columns import Column, expanded, widened
+
+__all__ = ["MISSING", "NAN", "Cells", "cells_of"]
+
+NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
+POWERS = np.array([10.0**s for s in range(23)])  # 10^22 is the last one that is exact in float64
+LONGEST = 1000  # digits in a cell, and size of an exponent: more is a mistake, not a measurement
+
+MISSING = "missing"
+NAN = "NaN"
+INFINITE = "infinite"
+NO_NUMBER = "not a number"
+NO_TRUTH = "not a truth value"
+LONG = f"more than {LONGEST} digits"
+
+EMPTY = frozenset(["", "na", "n/a", "null", "none"])
+"""Cells, in lower case, that say that nothing is there; in a column of labels, those that are no label."""
+SPELLINGS = {
+    **dict.fromkeys(["true", "t", "yes", "y"], "1"),
+    **dict.fromkeys(["false", "f", "no", "n"], "0"),
+}
+Rows = NDArray[np.intp]
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Some cells of one column.
+
+    Args:
+        column: their exact numbers, 0 where there is none.
+        unread: for every reason why there is none the rows, from 0, in order.
+    """
+
+    column: Column
+    unread: Mapping[str, Rows] = field(default_factory=dict)
+
+
+def cells_of(variable: Variable, cells: pl.Series) -> Cells:
+    """The values of the variable in these cells, exactly; a category's unknown labels are −1.
+
+    Example:
+        >>> found = cells_of(Variable("x", 0), pl.Series(["0.1", None, "3e-2", "many"]))
+        >>> found.column.exact(2), {reason: rows.tolist() for reason, rows in found.unread.items()}
+        (Fraction(3, 100), {'missing': [1], 'not a number': [3]})
+    """
+    if not cells.null_count():
+        return _read(variable, cells)
+    empty = cells.is_null().to_numpy()
+    whole = np.flatnonzero(~empty)
+    if len(whole) == 0:
+        return Cells(_zeros(len(cells)), {MISSING: np.flatnonzero(empty)})
+    found = _read(variable, _filled(cells, int(whole[0])))
+    unread = {reason: rows[~empty[rows]] for reason, rows in found.unread.items()}
+    unread[MISSING] = np.union1d(unread.get(MISSING, whole[:0]), np.flatnonzero(empty))
+    return _blanked(found.column, {reason: rows for reason, rows in unread.items() if len(rows)})
+
+
+def _filled(cells: pl.Series, row: int) -> pl.Series:
+    """The cells, the value in this row in place of those that are missing."""
+    return cells if cells.dtype.is_nested() else cells.fill_null(cells[row])
+
+
+def _read(variable: Variable, cells: pl.Series) -> Cells:
+    if isinstance(variable.domain, Category):
+        return _labels(cells, variable.domain.labels)
+    if isinstance(variable.domain, Bool):
+        return _truth_values(cells)
+    return _numbers(cells)
+
+
+def _zeros(length: int) -> Column:
+    return Column((np.zeros(length),))
+
+
+def _blanked(column: Column, unread: Mapping[str, Rows]) -> Cells:
+    """The column with 0 in the rows that were not read."""
+    rows = np.concatenate(list(unread.values()))
+    return Cells(column.with_number(Fraction(0), rows), unread)
+
+
+def _labels(cells: pl.Series, labels: tuple[str, ...]) -> Cells:
+    text = cells.cast(pl.String).str.strip_chars()
+    position = {label: k for k, label in enumerate(labels)}
+    known = text.replace_strict(position, default=-1, return_dtype=pl.Int64)
+    column = Column.integers(known.to_numpy())
+    others = np.flatnonzero(known.to_numpy() < 0)
+    if not len(others):
+        return Cells(column)
+    empty = others[text.gather(others).str.to_lowercase().is_in(list(EMPTY)).to_numpy()]
+    return _blanked(column, {MISSING: empty}) if len(empty) else Cells(column)
+
+
+def _truth_values(cells: pl.Series) -> Cells:
+    if cells.dtype != pl.String:
+        return _numbers(cells)
+    text = cells.str.strip_chars().str.to_lowercase()
+    return _decimals(text.replace(SPELLINGS), otherwise=NO_TRUTH)
+
+
+def _numbers(cells: pl.Series) -> Cells:
+    if cells.dtype == pl.String:
+        return _decimals(cells)
+    if cells.dtype == pl.Boolean or (
+        cells.dtype.is_integer() and cells.dtype not in (pl.UInt64, pl.Int128)
+    ):
+        return Cells(Column.integers(cells.cast(pl.Int64).to_numpy()))
+    if cells.dtype.is_float():
+        return _floats(widened(cells.to_numpy()))
+    if cells.dtype.is_numeric() or cells.dtype in (pl.Categorical, pl.Enum):
+        return _decimals(cells.cast(pl.String))
+    every = np.arange(len(cells))
+    return Cells(_zeros(len(cells)), {f"of type {cells.dtype}, {NO_NUMBER}": every})
+
+
+def _floats(values: NDArray[np.float64]) -> Cells:
+    finite = np.isfinite(values)
+    if finite.all():
+        return Cells(Column.floats(values))
+    column = Column.floats(np.where(finite, values, 0.0))
+    found = {NAN: np.isnan(values), INFINITE: np.isinf(values)}
+    return Cells(column, {reason: np.flatnonzero(of) for reason, of in found.items() if of.any()})
+
+
+# --- decimals -------------------------------------------------------------------------------------------------------
+
+
+def _decimals(cells: pl.Series, otherwise: str = NO_NUMBER) -> Cells:
+    digits, places = _split(cells)
+    if not digits.null_count():
+        return Cells(_scaled(digits.to_numpy(), places.to_numpy(), {}))
+    rows = np.flatnonzero(digits.is_null().to_numpy())
+    m = digits.fill_null(0).to_numpy().copy()
+    e = places.to_numpy().copy()
+    m[rows], e[rows], odd, unread = _scientific(cells.gather(rows), rows, otherwise)
+    return Cells(_scaled(m, e, odd), unread)
+
+
+def _split(cells: pl.Series) -> tuple[pl.Series, pl.Series]:
+    """Digits as an integer and the number of decimal places; null digits where the cell is no plain decimal."""
+    cell = pl.col("cell").str
+    digits = cell.replace(".", "", literal=True).cast(pl.Int64, strict=False)
+    misplaced = cell.starts_with(".-") | cell.starts_with(
+        ".+"
+    )  # without its point it would be a number
+    places = (
+        cell.len_bytes().cast(pl.Int64) - 1 - cell.find(".", literal=True).cast(pl.Int64)
+    ).fill_null(0)
+    found = (
+        cells.alias("cell")
+        .to_frame()
+        .select(digits=pl.when(~misplaced).then(digits), places=places)
+    )
+    return found["digits"], found["places"]
+
+
+def _scientific(
+    cells: pl.Series, rows: Rows, otherwise: str
+) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[int, Fraction], dict[str, Rows]]:
+    """The same for cells with exponents, signs and blanks.
+
+    What has too many digits goes to the dictionary of fractions, what is no number to that of reasons.
+    """
+    text = cells.str.strip_chars().str.to_lowercase()
+    halves = text.str.split_exact("e", 1).struct.unnest()
+    digits, places = _split(halves["field_0"])
+    exponent = halves["field_1"].cast(pl.Int64, strict=False)
+    plain = halves["field_1"].is_null()
+    places = places - exponent.zip_with(~plain, pl.repeat(0, len(cells), eager=True))
+    read = (
+        (digits.is_not_null() & places.is_not_null() & (places.abs() <= LONGEST))
+        .fill_null(False)
+        .to_numpy()
+    )
+    odd: dict[int, Fraction] = {}
+    unread: dict[str, list[int]] = {}
+    known: dict[str, Fraction | str] = {}
+    for k in np.flatnonzero(~read).tolist():
+        cell = cells[k]
+        if cell not in known:
+            known[cell] = _fraction(cell, otherwise)
+        found = known[cell]
+        if isinstance(found, str):
+            unread.setdefault(found, []).append(int(rows[k]))
+        else:
+            odd[int(rows[k])] = found
+    m = digits.fill_null(0).to_numpy()
+    e = places.fill_null(0).to_numpy()
+    reasons = {reason: np.array(own, dtype=np.intp) for reason, own in unread.items()}
+    return np.where(read, m, 0), np.where(read, e, 0), odd, reasons
+
+
+def _fraction(cell: str, otherwise: str) -> Fraction | str:
+    """The number in a cell, or why there is none."""
+    text = cell.strip()
+    if text.lower() in EMPTY:
+        return MISSING
+    if text.lower().lstrip("+-") == "nan":
+        return NAN
+    if text.lower().lstrip("+-") in ("inf", "infinity"):
+        return INFINITE
+    if not (match := NUMBER.fullmatch(text)):
+        return otherwise
+    if len(text) > LONGEST or abs(int((match[2] or "e0")[1:])) > LONGEST:
+        return LONG
+    return Fraction(text)
+
+
+def _scaled(
+    digits: NDArray[np.int64], places: NDArray[np.int64], odd: dict[int, Fraction]
+) -> Column:
+    """``digits / 10^places`` with one common power of ten; rows that would need too large a factor become odd."""
+    common = _common_places(places[digits != 0])
+    shift = np.where(digits == 0, 0, common - places)
+    outside = (shift < 0) | (shift > 22)
+    for row in np.flatnonzero(outside):
+        odd[int(row)] = Fraction(int(digits[row])) / Fraction(10) ** int(places[row])
+    integers = Column.integers(np.where(outside, 0, digits))
+    parts = (
+        integers.parts
+        if not shift.any()
+        else expanded(integers.parts, POWERS[np.where(outside, 0, shift)])
+    )
+    return Column(parts, Fraction(10) ** -common, odd)
+
+
+def _common_places(places: NDArray[np.int64]) -> int:
+    """The number of places that brings the most cells to integers by a factor of at most 10^22."""
+    if len(places) == 0:
+        return 0
+    if places.max() - places.min() <= 22:
+        return int(places.max())
+    distinct, counts = np.unique(places, return_counts=True)
+    covered = [counts[(distinct <= e) & (distinct >= e - 22)].sum() for e in distinct]
+    return int(distinct[np.argmax(covered)])

@@ -1,0 +1,108 @@
+"""Which column of a table each variable is read from."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+
+from multiplexnet.errors import TableError
+from multiplexnet.language.formula import Real, Specification, Variable, variables
+from multiplexnet.tables.table import Table
+
+__all__ = ["has_domain", "is_named", "matched"]
+
+
+def has_domain(variable: Variable) -> bool:
+    """Whether there are values that the variable must not have: it is discrete, or an input with a range."""
+    domain = variable.domain
+    return not isinstance(domain, Real) or (
+        variable.is_input and (domain.lower, domain.upper) != (None, None)
+    )
+
+
+def is_named(variable: Variable, column: str) -> bool:
+    """Whether the column has a name of the variable."""
+    return column in _spellings(variable.name)
+
+
+def matched(
+    specification: Specification, table: Table, *, by_position: bool, skip: Sequence[str]
+) -> dict[Variable, str]:
+    """The column of every variable that matters.
+
+    Raises:
+        TableError: a column is not there, or there are too few.
+    """
+    if unknown := [name for name in skip if name not in table.names]:
+        raise TableError(
+            f"{table.title}: there is no column {unknown[0]!r} to skip{_nearest_name(unknown[0], table.names)}"
+        )
+    names = [name for name in table.names if name not in skip]
+    if by_position:  # all of them, so that text in a number column shows a column too many
+        return _in_order(specification, names, table)
+    mentioned = _mentioned(specification)
+    found = {}
+    missing = []
+    for variable in (v for v in specification.variables if not v.is_flag):
+        if variable not in mentioned and not has_domain(variable):
+            continue
+        spellings = [name for name in _spellings(variable.name) if name in names]
+        if spellings:
+            found[variable] = spellings[0]
+        else:
+            missing.append(variable.name)
+    if missing:
+        raise TableError(_missing(missing, names, table, nothing_found=not found))
+    return found
+
+
+def _mentioned(specification: Specification) -> set[Variable]:
+    """The variables of the rules; those too of which only is said whether they are missing."""
+    found = {*variables(specification.formula), *variables(specification.assumed)}
+    return found | {v for v, flag in specification.flags.items() if flag in found}
+
+
+def _spellings(name: str) -> list[str]:
+    element = re.fullmatch(r"(\w+)\[(\d+)\]", name)
+    if element is None:
+        return [name]
+    vector, number = element.groups()
+    return [name, f"{vector}_{number}", f"{vector}{number}"]
+
+
+def _in_order(specification: Specification, names: list[str], table: Table) -> dict[Variable, str]:
+    declared = [v for v in specification.variables if not v.is_flag]
+    numbers = [re.search(r"(\d+)\]?$", v.name) for v in declared]
+    positions = [int(n[1]) for n in numbers if n]
+    if len(set(positions)) < len(declared):
+        positions = list(range(len(declared)))
+    last = max(positions, default=-1)
+    if last >= len(names):
+        variable = declared[positions.index(last)]
+        raise TableError(
+            f"{table.title} has {len(names)} columns, and by position the rules need {last + 1} "
+            f"({variable.name} would be the last)"
+        )
+    return {v: names[p] for v, p in zip(declared, positions, strict=True)}
+
+
+def _missing(missing: list[str], names: list[str], table: Table, *, nothing_found: bool) -> str:
+    one = len(missing) == 1
+    listed = ", ".join(repr(name) + _nearest_name(name, names) for name in missing[:5])
+    more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
+    text = f"{table.title} has no column{'' if one else 's'} {listed}{more}. Its columns: {_some(names)}."
+    if len(names) == 1 and (separator := re.search(r"[;\t|]", names[0])):
+        return f"{text} Cells seem to be separated by {separator[0]!r}: say so with --delimiter (delimiter=…)."
+    if nothing_found:
+        return f"{text} Rename them, or take them in order with --by-position (by_position=True)."
+    return text
+
+
+def _nearest_name(name: str, names: Sequence[str]) -> str:
+    close = get_close_matches(name, names, n=1)
+    return f" (did you mean {close[0]!r}?)" if close else ""
+
+
+def _some(names: Sequence[str]) -> str:
+    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")

@@ -1,0 +1,158 @@
+"""The rows that break something, written into a file as they are found: in the memory of one block, however many."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO, Any, Protocol
+
+import polars as pl
+
+from multiplexnet.errors import TableError
+
+__all__ = ["COLUMN", "Output", "output_file"]
+
+COLUMN = "breaks"
+"""The column that says what a row breaks; with underscores behind it where the table has such a column."""
+ENOUGH = 1 << 16
+"""Rows that are collected before they are written."""
+
+
+class _Writer(Protocol):
+    """Writes frames of the same columns one after another."""
+
+    def write(self, frame: pl.DataFrame) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class Output:
+    """A file of rows that is being written.
+
+    Args:
+        path: of the file, ``.csv`` or ``.parquet``.
+        names: of the columns.
+    """
+
+    def __init__(self, path: Path, names: Sequence[str]) -> None:
+        self.path = path
+        self.names = list(names)
+        self._reason = COLUMN
+        while self._reason in self.names:
+            self._reason += "_"
+        writers: dict[str, Callable[[Path], _Writer]] = {".csv": _Csv, ".parquet": _Parquet}
+        if path.suffix.lower() not in writers:
+            raise TableError(f"{path}: violating rows are written as .csv or .parquet")
+        self._writer: _Writer = writers[path.suffix.lower()](path)
+        self._waiting: list[pl.DataFrame] = []
+
+    def add(self, frame: pl.DataFrame, breaks: Sequence[str]) -> None:
+        """Write some rows, each with what it breaks; columns that they do not have are left empty."""
+        length = frame.height
+        columns = [
+            frame[name] if name in frame.columns else pl.Series(name, [None] * length, pl.Null)
+            for name in self.names
+        ]
+        columns.append(pl.Series(self._reason, list(breaks), pl.String))
+        self._waiting.append(
+            pl.DataFrame([column.alias(str(k)) for k, column in enumerate(columns)])
+        )
+        if sum(part.height for part in self._waiting) >= ENOUGH:
+            self.flush()
+
+    def flush(self) -> None:
+        """Write what is waiting."""
+        if not self._waiting:
+            return
+        frame = pl.concat(self._waiting, how="vertical_relaxed")
+        frame.columns = [*self.names, self._reason]
+        self._waiting = []
+        self._writer.write(frame)
+
+    def close(self) -> None:
+        if not self._waiting:
+            self.add(pl.DataFrame(), ())  # so that there is a header at least
+        self.flush()
+        self._writer.close()
+
+
+class _Csv:
+    """Rows as text, with one header."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[bytes] = path.open("wb")
+        self._is_begun = False
+
+    def write(self, frame: pl.DataFrame) -> None:
+        if self._is_begun and not frame.height:
+            return
+        frame.write_csv(self._file, include_header=not self._is_begun)
+        self._is_begun = True
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class _Parquet:
+    """Row groups of the columns that came first."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._writer: Any = None
+        self._first: pl.Schema | None = None
+
+    def write(self, frame: pl.DataFrame) -> None:
+        if self._first is None:
+            self._begin(frame)
+        assert self._first is not None
+        if not frame.height:
+            return
+        try:
+            self._writer.write_table(_arrow(frame.cast(self._first)))
+        except pl.exceptions.PolarsError:
+            changed = [
+                name
+                for name, kind in frame.schema.items()
+                if kind not in (self._first[name], pl.Null)
+            ]
+            raise TableError(
+                f"{self._path}: the column {(changed or frame.columns)[0]!r} is not of one type in all tables: "
+                "write a .csv file instead"
+            ) from None
+
+    def _begin(self, frame: pl.DataFrame) -> None:
+        from pyarrow.parquet import ParquetWriter
+
+        self._first = pl.Schema(
+            {name: pl.String() if kind == pl.Null else kind for name, kind in frame.schema.items()}
+        )
+        self._writer = ParquetWriter(self._path, _arrow(pl.DataFrame(schema=self._first)).schema)
+
+    def close(self) -> None:
+        if self._writer is not None:
+            self._writer.close()
+
+
+def _arrow(frame: pl.DataFrame) -> Any:
+    return frame.to_arrow(compat_level=pl.CompatLevel.oldest())
+
+
+@contextmanager
+def output_file(path: Path | None, names: Sequence[str]) -> Iterator[Output | None]:
+    """The output at a path, closed at the end; ``None`` without a path.
+
+    Raises:
+        TableError: it cannot be written.
+    """
+    if path is None:
+        yield None
+        return
+    try:
+        output = Output(path, names)
+        try:
+            yield output
+        finally:
+            output.close()
+    except OSError as error:
+        raise TableError(f"{path} cannot be written: {error.strerror or error}") from None
