@@ -63,7 +63,8 @@ class Tabled(nn.Module):
     def hold(self, tables: Mapping[str, Tensor | None]) -> None:
         """From now on these are the tables, each an attribute of its name."""
         self.table_names = tuple(tables)
-        vars(self).update(tables)  # a module's own setattr first looks for parameters, buffers and modules
+        # a module's own setattr first looks for parameters, buffers and modules
+        vars(self).update(tables)
 
     def own_tables(self) -> dict[str, Tensor]:
         """The tables of this module itself by name."""
