@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -31,8 +32,11 @@ import torch
 from torch import Tensor
 
 import campaign.trial as trial_module
+from campaign.cascade_faults import CASCADE_FAULTS
+from campaign.cascades import CASCADES
 from campaign.run import versions
 from campaign.trial import Outcome, trial
+from campaign.variants import sentence
 from multiplexnet.compiler import compile as dnf
 from multiplexnet.compiler import proof as certify
 from multiplexnet.compiler.implicants import Implicants
@@ -45,10 +49,12 @@ from multiplexnet.language.formula import Atom
 from multiplexnet.layer import branches, inputs, repair
 from multiplexnet.layer import checks as refusals
 from multiplexnet.layer import multiplexer as layer
+from multiplexnet.layer.assumptions import Assumptions
 from multiplexnet.layer.branches import Choice
 from multiplexnet.layer.checks import FloatRange
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.transforms import gauge, lattice, separable, tables
+from multiplexnet.transforms.cascade import late
 from multiplexnet.transforms.run_time import guards, intervals, parametric
 from multiplexnet.transforms.run_time.guards import Guards
 from multiplexnet.transforms.run_time.intervals import Intervals
@@ -82,6 +88,7 @@ class Fault:
         patches: made when the fault is planted.
         second_line: why it cannot be noticed alone, if it cannot.
         by: how the names of the checks begin that have to find it (any check: an empty text).
+        among: the kinds of sentences that are tried (all kinds: none are named).
     """
 
     name: str
@@ -89,6 +96,7 @@ class Fault:
     patches: Callable[[], Sequence[Patch]]
     second_line: str = ""
     by: str = ""
+    among: tuple[str, ...] = ()
 
 
 # --- the faults -----------------------------------------------------------------------------------------------------
@@ -354,6 +362,11 @@ FAULTS = (
     Fault("exactness of the grid", "sums on the lattice are not checked to be exact", lambda: [
         (lattice, "check_exact", lambda part: None)],
         "the geometry chooses the step of the grid so that they are"),
+    *(Fault(name, what, patches, among=tuple(CASCADES)) for name, (what, patches) in CASCADE_FAULTS.items()),
+    Fault("assumptions", "rows that break an assumption about inputs are let in", lambda: [
+        (Assumptions, "kept", lambda self, inputs, given: inputs)], by="coefficients"),
+    Fault("margin of a quotient", "what is left of a budget over a price is taken as it is rounded", lambda: [
+        (late, "MARGIN", 1.0)], by="coefficients"),
 )  # fmt: skip
 """Every safeguard that can be switched off."""
 
@@ -388,15 +401,16 @@ class Hunt:
 def hunted(
     fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, int], Outcome] = trial
 ) -> Hunt:
-    """Trials from number 0 on until one reports a violation that counts, or there were enough of them."""
+    """Trials from number 0 on (of the kinds that are named) until a violation counts, or there were enough of them."""
     start = perf_counter()
     cpu = process_time()
     most = min(most, QUIET) if fault.second_line else most
     check = example = ""
     number = 0
+    numbers = (n for n in count() if not fault.among or sentence(SEED, n).kind in fault.among)
     with planted(fault):
         while not check and number < most and perf_counter() - start < MOST_SECONDS:
-            outcome = run(SEED, number, ROWS)
+            outcome = run(SEED, next(numbers), ROWS)
             number += 1
             first = next(
                 (found for found in outcome.violations if found.check.startswith(fault.by)), None

@@ -6,6 +6,7 @@ import gzip
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -21,9 +22,9 @@ from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
 from multiplexnet.language.parse import parse
 from multiplexnet.rules import Rules
-from multiplexnet.tables import check as checking
 from multiplexnet.tables import columnar, files, separated
 from multiplexnet.tables import output as outputs
+from multiplexnet.tables import work as checking
 from multiplexnet.tables.cells import cells_of
 from multiplexnet.tables.check import check, check_table
 from multiplexnet.tables.strips import Strips
@@ -462,6 +463,12 @@ def test_the_worst_is_found_beside_cells_without_a_value(csv: Write) -> None:
     assert report.rules[0].largest == Fraction(13, 2)
 
 
+def test_a_cell_that_cannot_be_read_is_not_outside_its_domain_too(csv: Write) -> None:
+    report = check_table(parse("n: int[3, 9]\nn >= 3"), csv("n\nx\n2\n4\n"))
+    assert [(d.violations, d.first_row) for d in report.domains] == [(1, 2)]
+    assert (report.obeying, report.cells[0].cells) == (1, 1)
+
+
 # --- where tables are kept ------------------------------------------------------------------------------------------
 
 TEXT = "a,b,c\n1,2,3\n1,2,4\n2,0.5,2.5\n"
@@ -511,9 +518,15 @@ def test_arrow_files(tmp_path: Path, suffix: str) -> None:
         report = check_table(SUM, path)
         assert [r.violations for r in report.rules] == [1, 0]
         assert [(c.reason, c.first_row) for c in report.cells] == [("missing", 3)]
-    path.write_bytes(path.read_bytes()[:50])
+    content = path.read_bytes()
+    path.write_bytes(content[:50])
     with pytest.raises(TableError, match=r"cannot be read"):
         check_table(SUM, path)
+    random = Random(0)
+    for at in range(0, len(content), 11):
+        path.write_bytes(content[:at] + random.randbytes(1) + content[at + 1 :])
+        with suppress(TableError):
+            check_table(SUM, path)
 
 
 def test_several_files_are_one_table(csv: Write, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -14,6 +14,7 @@ from multiplexnet.errors import (
     RuleTypeError,
     ShapeError,
     SourceError,
+    UnknownNameError,
     needing,
 )
 from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
@@ -25,6 +26,7 @@ from multiplexnet.language.formula import (
     Variable,
     nearest_to_zero,
 )
+from multiplexnet.language.values import did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -85,6 +87,33 @@ def rule_file(path: Path) -> tuple[str, str]:
     if path.suffix == ".txt" and text.lstrip().startswith("ordering"):
         return "ordering", text
     return languages[path.suffix], text
+
+
+def _passed(name: str) -> str:
+    """How an input is passed to a call."""
+    return f"{name}=…" if name.isidentifier() else f"**{{{name!r}: …}}"
+
+
+def _elements(members: Sequence[Variable], value: Any, name: str) -> list[Any]:
+    """The values of the elements of one input, in order."""
+    from multiplexnet.verdicts.numbers import numbers_of
+
+    shape = tuple(i + 1 for i in members[-1].place[1])
+    if not shape:
+        return [value]
+    if isinstance(value, list | tuple):
+        value = numbers_of(value, name)
+    found = tuple(getattr(value, "shape", ()))
+    if found[-len(shape) :] != shape:
+        if len(shape) == 1:
+            raise ShapeError(
+                f"input {name} is a vector of {shape[0]}: its last dimension must be that"
+            )
+        raise ShapeError(
+            f"input {name} is a matrix of {' × '.join(map(str, shape))}: its last dimensions must be these, "
+            f"not those of the shape {found}"
+        )
+    return [value[(..., *member.place[1])] for member in members]
 
 
 class Rules:
@@ -271,6 +300,25 @@ class Rules:
         """The conjunction of all rules."""
         return self._specification.formula
 
+    def __getitem__(self, name: str) -> Variable:
+        """The output or input of this name, as it was declared; ``x[0]`` is an element of a vector.
+
+        Example:
+            >>> Rules('"Loan Amount": real; `Loan Amount` >= 0')["Loan Amount"].index
+            0
+        """
+        known = {variable.name: variable for variable in self._specification.variables}
+        if name not in known:
+            raise UnknownNameError(str(name), did_you_mean(str(name), known), list(known))
+        return known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return any(variable.name == name for variable in self._specification.variables)
+
+    def __iter__(self) -> Iterator[Variable]:
+        """The outputs and inputs in declared order."""
+        return iter(self._specification.variables)
+
     @cached_property
     def _text(self) -> str:
         from multiplexnet.language.text import specification_text
@@ -353,34 +401,31 @@ class Rules:
     def scalar_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs by the names of their scalars: a vector ``u`` of shape (*batch, n) becomes ``u[0]`` … ``u[n-1]``.
 
+        A matrix has the shape (*batch, n, m). Inputs that have a unit come out in whole numbers of it.
+
         Raises:
             InputError: an input is missing or unknown.
             ShapeError: a vector of another length.
         """
-        from multiplexnet.verdicts.numbers import numbers_of
+        from multiplexnet.verdicts.units import counted_input
 
-        scalars: dict[str, Any] = {}
-        vectors: dict[str, list[str]] = {}
+        groups: dict[str, list[Variable]] = {}
         for variable in self.inputs:
-            vectors.setdefault(variable.name.partition("[")[0], []).append(variable.name)
-        for name, members in vectors.items():
+            name = variable.name if variable.whole else variable.place[0]
+            groups.setdefault(name, []).append(variable)
+        scalars: dict[str, Any] = {}
+        for name, members in groups.items():
             if name not in given:
-                raise InputError(f"the rules need the input {name!r}: pass {name}=…")
-            value = given[name]
-            if members == [name]:
-                scalars[name] = value
-            else:
-                if isinstance(value, list | tuple):
-                    value = numbers_of(value, name)
-                if not getattr(value, "shape", ()) or value.shape[-1] != len(members):
-                    raise ShapeError(
-                        f"input {name} is a vector of {len(members)}: its last dimension must be that"
-                    )
-                scalars.update({member: value[..., i] for i, member in enumerate(members)})
-        unknown = [name for name in given if name not in vectors]
+                raise InputError(f"the rules need the input {name!r}: pass {_passed(name)}")
+            values = _elements(members, counted_input(members[0], given[name]), name)
+            scalars |= zip((member.name for member in members), values, strict=True)
+        unknown = [name for name in given if name not in groups]
         if unknown:
-            known = ", ".join(vectors) or "none"
-            raise InputError(f"{unknown[0]!r} is no input of the rules (they declare: {known})")
+            known = ", ".join(groups) or "none"
+            hint = did_you_mean(unknown[0], groups)
+            raise InputError(
+                f"{unknown[0]!r} is no input of the rules{hint} (they declare: {known})"
+            )
         return scalars
 
     def compile(
@@ -448,11 +493,14 @@ class Rules:
 
         from multiplexnet.compiler.cover import DataRows
         from multiplexnet.verdicts.satisfaction import satisfied
+        from multiplexnet.verdicts.units import has_unit, steps_of
 
         variables = (*self.outputs, *self.inputs)
         values = self._matrix(table, [v.name for v in variables])
         flags: dict[Variable, NDArray[np.float64]] = {}
         for i, variable in enumerate(variables):
+            if has_unit(variable):
+                values[:, i] = steps_of(values[:, i], variable, "float64")
             if variable in self._specification.flags:
                 empty = np.isnan(values[:, i])
                 values[:, i] = np.where(
@@ -462,7 +510,9 @@ class Rules:
         fits: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=1))
         for i, variable in enumerate(variables):
             if not isinstance(variable.domain, Real):
-                fits &= np.isin(values[:, i], np.array(variable.domain.values, dtype=np.float64))
+                own = values[:, i]
+                first, last = variable.domain.values[0], variable.domain.values[-1]
+                fits &= (own == np.rint(own)) & (own >= first) & (own <= last)
         columns = {v: values[fits, i].copy() for i, v in enumerate(variables)}
         columns |= {flag: marked[fits] for flag, marked in flags.items()}
         return DataRows(columns, satisfied)

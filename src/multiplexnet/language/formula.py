@@ -17,6 +17,7 @@ Discrete variables are numbers too: a Boolean is 0 or 1, a category is the posit
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -26,6 +27,7 @@ from typing import Literal, overload
 
 __all__ = [
     "FALSE",
+    "ONE",
     "TRUE",
     "And",
     "Apply",
@@ -48,6 +50,7 @@ __all__ = [
     "Rule",
     "Specification",
     "Symbol",
+    "Unit",
     "Variable",
     "atoms",
     "children",
@@ -82,11 +85,31 @@ class Real:
 
 
 @dataclass(frozen=True)
+class Unit:
+    """What one step of a whole number stands for where people see it.
+
+    Args:
+        size: how much one step is: 1/100 for cents.
+        kind: how such numbers are declared and written.
+    """
+
+    size: Fraction = Fraction(1)
+    kind: Literal["int", "decimal", "step", "date", "datetime"] = "int"
+
+
+ONE = Unit()
+
+
+@dataclass(frozen=True)
 class Int:
-    """The integers from ``lower`` to ``upper``, both included."""
+    """The integers from ``lower`` to ``upper``, both included; the number ``k`` stands for ``k`` steps of the unit.
+
+    Formulas speak of ``k``: ``price <= 9.99`` of a price in cents is ``1/100 k <= 9.99``.
+    """
 
     lower: int
     upper: int
+    unit: Unit = ONE
 
     @property
     def values(self) -> range:
@@ -147,6 +170,9 @@ def nearest_to_zero(domain: Domain) -> Fraction:
     return number if most is None else min(number, most)
 
 
+_ELEMENT = re.compile(r"(.+)\[([0-9]+(?:, [0-9]+)*)\]", re.DOTALL)
+
+
 @dataclass(frozen=True)
 class Variable:
     """One scalar output or input.
@@ -157,12 +183,27 @@ class Variable:
         domain: where its values lie.
         role: ``"output"`` (computed by the network), ``"input"`` (known at run time) or ``"missing"``: computed too,
             and true where the output that it is named after has no value (:mod:`multiplexnet.language.missing`).
+        whole: whether the name belongs to no vector, even if it looks like that of an element.
     """
 
     name: str
     index: int
     domain: Domain = Real()
     role: Literal["output", "input", "missing"] = "output"
+    whole: bool = False
+
+    @cached_property
+    def place(self) -> tuple[str, tuple[int, ...]]:
+        """The name that was declared, and the index of this element in it.
+
+        Example:
+            >>> Variable("x", 0).place, Variable("w[1, 2]", 0).place, Variable("pay [EUR]", 0).place
+            (('x', ()), ('w', (1, 2)), ('pay [EUR]', ()))
+        """
+        match = None if self.whole else _ELEMENT.fullmatch(self.name)
+        if match is None:
+            return self.name, ()
+        return match[1], tuple(map(int, match[2].split(", ")))
 
     @cached_property
     def _hash(self) -> int:
@@ -170,6 +211,11 @@ class Variable:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def unit(self) -> Unit:
+        """What one step of its value stands for."""
+        return self.domain.unit if isinstance(self.domain, Int) else ONE
 
     @property
     def is_discrete(self) -> bool:

@@ -44,6 +44,9 @@ __all__ = ["flag_name", "flag_of", "flags_among", "is_missing", "possible"]
 
 Flags = Mapping[Variable, Variable]
 
+MARK = " is missing"
+"""What a flag's name says of its output's."""
+
 
 def flag_name(name: str) -> str:
     """What the flag of an output is called.
@@ -52,12 +55,17 @@ def flag_name(name: str) -> str:
         >>> flag_name("x[0]")
         'x[0] is missing'
     """
-    return f"{name} is missing"
+    return name + MARK
+
+
+def flagged_name(flag: Variable) -> str:
+    """The name of the output that a flag belongs to."""
+    return flag.name.removesuffix(MARK)
 
 
 def flag_of(variable: Variable, index: int) -> Variable:
     """The flag of a variable."""
-    return Variable(flag_name(variable.name), index, Bool(), "missing")
+    return Variable(flag_name(variable.name), index, Bool(), "missing", variable.whole)
 
 
 def flags_among(variables: Iterable[Variable]) -> dict[Variable, Variable]:

@@ -20,6 +20,7 @@ from multiplexnet.language.formula import (
     Relation,
     Symbol,
     Variable,
+    ends,
     maximum,
     symbols,
 )
@@ -99,10 +100,10 @@ def _times_symbol(known: Variable, symbol: Symbol) -> Linear:
 
 def _sign(known: Variable) -> int:
     """1 if the declared range of an input has no negative numbers, -1 if it has no positive ones, else 0."""
-    assert isinstance(known.domain, Real)
-    if known.domain.lower is not None and known.domain.lower >= 0:
+    lower, upper = ends(known.domain)
+    if lower is not None and lower >= 0:
         return 1
-    return -1 if known.domain.upper is not None and known.domain.upper <= 0 else 0
+    return -1 if upper is not None and upper <= 0 else 0
 
 
 def quotient_of(left: Linear, divisor: Linear) -> Linear | None:
@@ -118,19 +119,17 @@ def quotient_of(left: Linear, divisor: Linear) -> Linear | None:
 
 
 def _reciprocal(known: Variable) -> Variable:
-    domain = known.domain
-    assert isinstance(domain, Real)
-    lower, upper = domain.lower, domain.upper
+    lower, upper = ends(known.domain)
     if lower is not None and lower > 0:
-        ends = (Fraction(0) if upper is None else 1 / upper, 1 / lower)
+        inverse = (Fraction(0) if upper is None else 1 / upper, 1 / lower)
     elif upper is not None and upper < 0:
-        ends = (1 / upper, Fraction(0) if lower is None else 1 / lower)
+        inverse = (1 / upper, Fraction(0) if lower is None else 1 / lower)
     else:
         raise Refusal(
             f"division by the input `{known.name}`, which may be 0: declare a range that excludes it, as in "
             f"`{known.name}: input[0.1, 100]`"
         )
-    return Reciprocal(f"1/{known.name}", known.index, Real(*ends), "input", known)
+    return Reciprocal(f"1/{known.name}", known.index, Real(*inverse), "input", divisor=known)
 
 
 def cleared(linear: Linear, relation: Relation) -> Linear:

@@ -13,6 +13,7 @@ from torch import Tensor
 from multiplexnet.errors import CascadeError, NestedError, ProductError
 from multiplexnet.layer.checks import refuse_lost, whole_rows
 from multiplexnet.layer.holes import Holes
+from multiplexnet.layer.units import Units
 from multiplexnet.transforms.base import in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice, OneTerm
 from multiplexnet.transforms.run_time.parameters import Functions
@@ -56,6 +57,7 @@ class Choice:
         per_term: whether every term has raw values of its own.
         inner: choices that terms go on with; their outputs are among those of this block.
         offset: what ``given`` starts from, ``(K,)``: log-counts of the plain terms below; ``None``: all alike.
+        units: of its outputs, if some have one; all values that leave this object are in them.
     """
 
     maps: TermMaps | OneTerm
@@ -68,6 +70,7 @@ class Choice:
     per_term: bool = False
     inner: tuple[Inner, ...] = ()
     offset: Tensor | None = None
+    units: Units | None = None
 
     @property
     def size(self) -> int:
@@ -138,7 +141,7 @@ class Choice:
         raw = self.raw[..., start:stop, :] if self.per_term else self.raw
         x: Tensor = maps(raw, inputs=self.inputs, functions=self.functions, per_term=self.per_term)
         feasible = None if self.feasible is None else self.feasible[..., start:stop]
-        x = self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)
+        x = self._seen(self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible))
         if feasible is None:
             return x
         met = feasible.unsqueeze(-1)
@@ -153,7 +156,11 @@ class Choice:
         x: Tensor = self.maps(raw, index, inputs=self.inputs, functions=self.functions)
         if self.feasible is not None:  # refused already, unless a graph is being recorded
             x = x.masked_fill(~self.feasible.gather(-1, index.unsqueeze(-1)), torch.nan)
-        return self._found(x, raw, None)
+        return self._seen(self._found(x, raw, None))
+
+    def _seen(self, x: Tensor) -> Tensor:
+        """Values as they leave the layer, in their units."""
+        return x if self.units is None else self.units.outward(x)
 
     def _found(self, x: Tensor, raw: Tensor, feasible: Tensor | None) -> Tensor:
         """x, in which nothing may be NaN without a reason."""
@@ -234,6 +241,7 @@ class Branches:
         order: where each output stands when the blocks are laid side by side, if that is known already.
         cascades: parts of the outputs that are computed one after another, after the blocks.
         holes: which outputs may be missing, if any may: they are NaN where a term, or a cascade, says so.
+        units: of all outputs, if some have one.
 
     With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
     a *term* is a combination of one term per block, the last block running fastest.
@@ -245,6 +253,7 @@ class Branches:
     order: Tensor | None = None
     cascades: tuple[CascadeChoice, ...] = ()
     holes: Holes | None = None
+    units: Units | None = None
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -317,7 +326,13 @@ class Branches:
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""
-        return self._outward([part.best() for part in self._parts])
+        return self._outward([self._seen(part, part.best()) for part in self._parts])
+
+    def _seen(self, part: Choice | CascadeChoice, x: Tensor) -> Tensor:
+        """Values of a part as they leave the layer; those of a cascade are whole numbers of their units."""
+        if self.units is None or isinstance(part, Choice):
+            return x
+        return self.units.of(part.columns).outward(x)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """The value of a term drawn from q(k), ``(*batch, D)``."""
@@ -328,7 +343,8 @@ class Branches:
         """The value of a term drawn from q(k), ``(*batch, D)``, and log q of what was drawn, ``(*batch,)``."""
         drawn = [part.draw(generator) for part in self._parts]
         log_q = torch.stack([log_q for _, log_q in drawn]).sum(0)
-        return self._outward([x for x, _ in drawn]), log_q
+        values = [self._seen(part, x) for part, (x, _) in zip(self._parts, drawn, strict=True)]
+        return self._outward(values), log_q
 
     def log_prob(self, x: Tensor) -> Tensor:
         """The exact log-probability of x, ``(*batch, D)``, if all rules are computed one output after another.
@@ -344,6 +360,7 @@ class Branches:
             raise CascadeError(
                 "probabilities of single points: part of the outputs come from terms"
             )
+        x = x if self.units is None else self.units.first(x.shape[-1]).inward(x)
         x = x if self.holes is None else self.holes.inward(x)
         parts = [part.log_prob(x.index_select(-1, part.columns)) for part in self.cascades]
         return torch.stack(parts).sum(0)

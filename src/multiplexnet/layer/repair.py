@@ -85,15 +85,27 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
         ).reshape(-1)
         value = flat.clone()
         if bool(broken.any()):
-            rows = flat[broken] if mux.holes is None else mux.holes.inward(flat[broken])
+            rows = _steps(mux, flat[broken])
+            rows = rows if mux.holes is None else mux.holes.inward(rows)
             moved = _moved(mux, rows, None if known is None else known[broken])
             whole = moved.new_zeros(len(flat), moved.shape[-1]).masked_scatter(
                 broken.unsqueeze(-1), moved
             )
             refuse_unmoved(whole.reshape(*batch, -1), mux.dtype)
-            value[broken] = moved if mux.holes is None else mux.holes.outward(moved)
+            value[broken] = _seen(mux, moved)
     result: Tensor = _Moved.apply(value.reshape(x0.shape), x0)  # type: ignore[no-untyped-call]
     return result
+
+
+def _steps(mux: Multiplexer, rows: Tensor) -> Tensor:
+    """Rows in whole numbers of the units; what stands for none of them stays in between."""
+    return rows if mux.units is None else mux.units.first(rows.shape[-1]).inward(rows)
+
+
+def _seen(mux: Multiplexer, rows: Tensor) -> Tensor:
+    """Everything that is computed as it leaves the layer."""
+    x = rows if mux.units is None else mux.units.outward(rows)
+    return x if mux.holes is None else mux.holes.outward(x)
 
 
 def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
@@ -124,8 +136,7 @@ def _obeys(mux: Multiplexer, block: Block, rows: Tensor, inputs: Tensor | None) 
     given = (
         {} if inputs is None else {v.name: inputs[:, i] for i, v in enumerate(mux.compiled.inputs)}
     )
-    x = rows if mux.holes is None else mux.holes.outward(rows)
-    return verdict(part, x, given, mux.functions or None)
+    return verdict(part, _seen(mux, rows), given, mux.functions or None)
 
 
 def _nearest(

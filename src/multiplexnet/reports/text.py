@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from multiplexnet.compiler.explanation.words import (
+    cascade_lines,
     counted,
     findings,
     interval_text,
@@ -19,12 +20,17 @@ from multiplexnet.compiler.explanation.words import (
     term_text,
 )
 from multiplexnet.compiler.terms import Block, Term
-from multiplexnet.language.formula import Category, Rule, Variable
-from multiplexnet.language.text import domain_text, formula_text, number_text
+from multiplexnet.language.formula import Rule, Variable
+from multiplexnet.language.text import domain_text, formula_text, number_text, value_text
 from multiplexnet.reports.printing import plain_table, row_cells
 
 if TYPE_CHECKING:
-    from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape
+    from multiplexnet.compiler.explanation.diagnose import (
+        CascadeShape,
+        Explanation,
+        Range,
+        TermShape,
+    )
 
 __all__ = ["explain_json", "explain_text"]
 
@@ -66,6 +72,7 @@ def explain_json(explanation: Explanation) -> Json:
         },
         "problem": explanation.problem,
         "blocks": None,
+        "cascades": [_cascade_json(cascade) for cascade in explanation.cascades],
         "seconds": round(explanation.seconds, 3),
     }
     if compiled is not None:
@@ -100,10 +107,8 @@ def _point_json(point: Iterable[tuple[Variable, Fraction]]) -> dict[str, str]:
 
 
 def _value(variable: Variable, number: Fraction) -> str:
-    """The exact value of a variable: of a category its label."""
-    if isinstance(variable.domain, Category):
-        return variable.domain.labels[int(number)]
-    return number_text(number)
+    """The exact value of a variable as people write it."""
+    return value_text(variable, number)
 
 
 def _range_json(r: Range) -> Json:
@@ -111,9 +116,9 @@ def _range_json(r: Range) -> Json:
         return {"name": r.variable.name, "labels": list(r.labels)}
     return {
         "name": r.variable.name,
-        "lower": None if r.lower is None else number_text(r.lower),
+        "lower": None if r.lower is None else _value(r.variable, r.lower),
         "lower_attained": r.lower_attained,
-        "upper": None if r.upper is None else number_text(r.upper),
+        "upper": None if r.upper is None else _value(r.variable, r.upper),
         "upper_attained": r.upper_attained,
     }
 
@@ -127,6 +132,20 @@ def _block_json(block: Block, shapes: Sequence[TermShape | None]) -> Json:
             {**_term_json(term), "dimension": known[0], "bounded": known[1], "steps": steps}
         )
     return {"outputs": [v.name for v in block.outputs], "size": block.size, "terms": terms}
+
+
+def _cascade_json(cascade: CascadeShape) -> Json:
+    return {
+        "outputs": [v.name for v in sorted(cascade.order, key=lambda v: v.index)],
+        "why": cascade.why,
+        "order": [v.name for v in cascade.order],
+        "options": list(cascade.options),
+        "steps": {
+            v.name: number_text(step)
+            for v, step in zip(cascade.order, cascade.spacing, strict=True)
+        },
+        "complete": cascade.complete,
+    }
 
 
 def _term_json(term: Term) -> Json:
@@ -155,6 +174,8 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
             zip(blocks, _shapes(explanation), strict=True), start=1
         ):
             parts += ["", _block_table(block, shapes, f"block {k} of {len(blocks)}: ", limit)]
+    for cascade in explanation.cascades:
+        parts += ["", Text("\n".join(cascade_lines(cascade)))]
     if explanation.ranges:
         parts += ["", _range_table(explanation.ranges)]
     told = [Text(finding.text, style=_STYLES[finding.kind]) for finding in findings(explanation)]

@@ -129,6 +129,11 @@ class Column:
         """The column at these rows; what was odd is dropped (its owner decides those rows)."""
         return Column(tuple(part[rows] for part in self.parts), self.unit)
 
+    def times(self, factor: Fraction) -> Column:
+        """The column times a positive factor."""
+        odd = {row: number * factor for row, number in self.odd.items()}
+        return Column(self.parts, self.unit * factor, odd)
+
     def at(self, rows: NDArray[np.intp]) -> Column:
         """The column at these rows, with the numbers of odd ones."""
         odd = {k: self.odd[row] for k, row in enumerate(rows.tolist()) if row in self.odd}

@@ -23,6 +23,7 @@ from multiplexnet.language.formula import Formula, Specification, Variable, near
 from multiplexnet.verdicts.columns import Column, Floats, widened
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, Functions, amount, in_domain, truth
 from multiplexnet.verdicts.numbers import Exact, is_tensor, numbers_of
+from multiplexnet.verdicts.units import has_unit, steps_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -123,8 +124,9 @@ def verdict(
         specification: the rules.
         x: outputs, shape ``(*batch, D)``: a floating tensor or array, read as exact numbers.
         inputs: a value for each input: a number (of Python or numpy, a Fraction, a Decimal), or a tensor, array or
-            list of numbers that broadcasts to ``(*batch,)``; all of them are read as exact. Declared ranges of inputs
-            and assumptions are not judged here, but by :func:`allowed`.
+            list of numbers that broadcasts to ``(*batch,)``; all of them are read as exact. An input that has a unit
+            comes in whole numbers of it. Declared ranges of inputs and assumptions are not judged here, but by
+            :func:`allowed`.
         functions: a callable for each opaque function; it gets tensors (arrays) of x's dtype and shape ``(*batch,)``.
 
     Returns:
@@ -241,6 +243,7 @@ class _Given:
             )
         batch = array.shape[:-1]
         flat = {v: np.ascontiguousarray(array[..., i]).reshape(-1) for i, v in enumerate(outputs)}
+        flat |= {v: steps_of(own, v, _format(x)) for v, own in flat.items() if has_unit(v)}
         flat |= _present(specification, flat)
         columns = flat | _input_columns(specification.inputs, inputs, batch)
         if unknown := [name for name in functions if name not in specification.functions]:
@@ -258,6 +261,11 @@ class _Given:
 
     def like_x(self, result: NDArray[Any]) -> Any:
         return _torch_like(result, self.x) if is_tensor(self.x) else result
+
+
+def _format(x: Any) -> str:
+    """The name of its dtype."""
+    return str(x.dtype).removeprefix("torch.") if is_tensor(x) else str(np.asarray(x).dtype.name)
 
 
 def _present(

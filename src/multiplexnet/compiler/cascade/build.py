@@ -13,11 +13,13 @@ is resolution (:mod:`~multiplexnet.compiler.cascade.projection`), which asks no 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
+from time import perf_counter
 
+from multiplexnet.compiler.cascade.carriers import shared_steps
 from multiplexnet.compiler.cascade.clauses import (
     AtomClause,
     Ends,
@@ -69,11 +71,13 @@ class Step:
         bucket: the clauses that bound it by what comes before.
         sides: its options: for every gap whether the value lies above it. Each option is an interval.
         values: for labels and truth values the options instead: one for every value. ``None`` for numbers.
+        ranked: where there would be too many sides, the options instead: how many gaps lie below the value.
     """
 
     bucket: Bucket
     sides: tuple[tuple[bool, ...], ...]
     values: tuple[int, ...] | None
+    ranked: bool = False
 
     @property
     def variable(self) -> int:
@@ -82,6 +86,8 @@ class Step:
     @property
     def size(self) -> int:
         """The number of options."""
+        if self.ranked:
+            return len(self.bucket.gaps) + 1
         return len(self.sides) if self.values is None else len(self.values)
 
 
@@ -134,14 +140,20 @@ class Cascade:
     def input_units(self) -> dict[int, Fraction]:
         """For every input that outputs have to add up to the spacing that its values need, by position."""
         found: dict[int, Fraction] = {}
-        for (row, *others), first in ((clause, len(self.outputs)) for clause in self.guards):
-            known = self.known[row.terms[0][0] - first]
-            if not others and isinstance(known, Bit) and len(row.terms) == 1:
-                for place, _ in known.form.terms:
-                    found[place] = max(
-                        found.get(place, Fraction(0)), Fraction(2) ** known.form.exponent
-                    )
+        for clause in self.guards:
+            bit = self.asks_for_grid(clause)
+            if bit is None:
+                continue
+            for place, _ in bit.form.terms:
+                found[place] = max(found.get(place, Fraction(0)), Fraction(2) ** bit.form.exponent)
         return found
+
+    def asks_for_grid(self, clause: Clause) -> Bit | None:
+        """The rest that a guard allows no input to have, if this is what it says."""
+        row, *others = clause
+        known = self.known[row.terms[0][0] - len(self.outputs)]
+        alone = not others and len(row.terms) == 1
+        return known if alone and isinstance(known, Bit) else None
 
     @cached_property
     def easy_ends(self) -> dict[int, int]:
@@ -235,10 +247,47 @@ class _Search:
     budget: Budget
     deadline: Deadline
     late: tuple[LateRow, ...]
+    start: float = field(default_factory=perf_counter)
 
     def cascade(self) -> Cascade:
-        """The cascade on the finest grid on which all sums are exact."""
-        least: dict[Variable, Fraction] = {}
+        """The cascade on the finest grid, or, if that loses points, on one that equalities share."""
+        try:
+            finest, wrong = self._on_grid({}), None
+        except GridError as error:
+            finest, wrong = None, error
+        if finest is not None and finest.complete:
+            return finest
+        shared = self._shared(finest)
+        found = None
+        if shared:
+            try:
+                found = self._on_grid(shared)
+            except (GridError, CascadeBudgetExceeded):
+                found = None
+        if found is not None and (finest is None or found.complete):
+            return found
+        if finest is None:
+            assert wrong is not None
+            raise wrong
+        return finest
+
+    def _shared(self, finest: Cascade | None) -> dict[Variable, Fraction]:
+        """Spacings that outputs in the same equalities share."""
+        if finest is not None:
+            spacing, ranges = finest.spacing, dict(enumerate(finest.ranges))
+        else:
+            grid = grid_of(self.clauses, self.outputs, self.inputs, self.form, {})
+            spacing, ranges = grid.steps, dict(grid.ranges)
+        steps = {
+            output: spacing[i]
+            for i, output in enumerate(self.outputs)
+            if ranges[i].lower < ranges[i].upper  # what has one value only has no spacing
+        }
+        return shared_steps(self.clauses, steps)
+
+    def _on_grid(self, coarse: Mapping[Variable, Fraction]) -> Cascade:
+        """The cascade on the finest grid on which all sums are exact, and no finer than some spacings."""
+        least = dict(coarse)
         for _ in range(ROUNDS):
             grid = grid_of(self.clauses, self.outputs, self.inputs, self.form, least)
             if coarser := self._coarser(grid, (row for clause in grid.clauses for row in clause)):
@@ -327,7 +376,14 @@ class _Search:
             raise self._held_back(grid, held) from None
         if search.clauses.is_false:
             raise GridError(self._nothing(grid))
-        steps = tuple(self._step(grid, bucket) for bucket in search.buckets)
+        decisive = frozenset(
+            row
+            for bucket in search.buckets
+            for clause in bucket.clauses
+            for row in clause
+            if len(row.terms) == 1 and row.terms[0][0] != bucket.variable
+        )
+        steps = tuple(self._step(grid, bucket, decisive) for bucket in search.buckets)
         return Cascade(
             grid.outputs,
             len(self.hidden),
@@ -368,17 +424,21 @@ class _Search:
             "two"
         )
 
-    def _step(self, grid: Grid, bucket: Bucket) -> Step:
+    def _step(self, grid: Grid, bucket: Bucket, decisive: frozenset[Row]) -> Step:
         output = grid.outputs[bucket.variable]
         if output in self.hidden:
             return Step(bucket, ((),), None)
         if isinstance(output.domain, Bool | Category):
             return Step(bucket, (), tuple(range(bucket.range.lower, bucket.range.upper + 1)))
-        bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket)))
+        bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket, decisive)))
         sides = sides_of(bucket, grid.ranges, self.budget.options)
-        if sides is None:
-            raise CascadeBudgetExceeded(output.name, self.budget.options, what="options")
-        return Step(bucket, sides, None)
+        if sides is not None:
+            return Step(bucket, sides, None)
+        if len(bucket.gaps) >= self.budget.options:
+            raise CascadeBudgetExceeded(
+                output.name, self.budget.options, "options", perf_counter() - self.start
+            )
+        return Step(bucket, (), None, ranked=True)
 
     def _tick(self, grid: Grid) -> Callable[[int, int], None]:
         left = None
@@ -391,7 +451,8 @@ class _Search:
                 self.deadline.begin(PROJECTION, name)
             self.deadline.step(count)
             if count > self.budget.clauses:
-                raise CascadeBudgetExceeded(name, self.budget.clauses)
+                seconds = perf_counter() - self.start
+                raise CascadeBudgetExceeded(name, self.budget.clauses, seconds=seconds)
 
         return tick
 

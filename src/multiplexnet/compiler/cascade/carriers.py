@@ -17,7 +17,7 @@ from multiplexnet.compiler.cascade.clauses import AtomClause, Ends
 from multiplexnet.compiler.cascade.known import Form
 from multiplexnet.language.formula import Linear, Real, Variable
 
-__all__ = ["carriers_of"]
+__all__ = ["carriers_of", "shared_steps"]
 
 
 def carriers_of(
@@ -50,6 +50,27 @@ def carriers_of(
             exponent = _exponent(steps[alone[-1]])
             found[alone[-1]] = Form(((place[given], 1),), exponent)
     return found
+
+
+def shared_steps(
+    clauses: Sequence[AtomClause], steps: Mapping[Variable, Fraction]
+) -> dict[Variable, Fraction]:
+    """For real outputs that equalities tie together the coarsest of their spacings, where it is not their own.
+
+    With one spacing for all of them the coefficients of a balance stay ±1, and projections of it are exact.
+
+    Args:
+        clauses: the rules; an equality is two of them.
+        steps: the spacings of the outputs.
+    """
+    shared: dict[Variable, set[Variable]] = {}
+    for linear in _equalities(clauses):
+        tied = {s for s, c in linear.summands if s in steps and abs(c) == 1}
+        real = {s for s in tied if isinstance(s, Variable) and isinstance(s.domain, Real)}
+        together = real.union(*(shared.get(v, ()) for v in real))
+        shared.update(dict.fromkeys(together, together))
+    coarsest = {v: max(steps[w] for w in together) for v, together in shared.items()}
+    return {v: step for v, step in coarsest.items() if step != steps[v]}
 
 
 def _equalities(clauses: Sequence[AtomClause]) -> Iterator[Linear]:

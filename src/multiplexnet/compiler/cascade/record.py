@@ -59,12 +59,13 @@ def _known(known: Known) -> Record:
 
 
 def _step(step: Step) -> Record:
-    return {
+    found = {
         "variable": step.variable,
         "clauses": [_clause(clause) for clause in step.bucket.clauses],
         "sides": [list(sides) for sides in step.sides],
         "values": None if step.values is None else list(step.values),
     }
+    return found | {"ranked": True} if step.ranked else found
 
 
 def _clause(clause: Clause) -> Record:
@@ -221,13 +222,16 @@ class _Reader:
             if record["values"] is None
             else tuple(map(whole_from, list_from(record["values"])))
         )
-        if (values is None) != bool(sides) or len(set(sides)) < len(sides):
-            raise ValueError("an output without options")
+        ranked = flag_from(record.get("ranked", False))  # saved before there were ranks
+        if ranked + bool(sides) + (values is not None) != 1 or len(set(sides)) < len(sides):
+            raise ValueError("an output without options, or with two kinds of them")
+        if ranked and variable >= self._count - hidden:
+            raise ValueError("a hidden output with ranks")
         if variable < self._count - hidden and any(len(item) != len(bucket.gaps) for item in sides):
             raise ValueError("options that do not fit the gaps")
         if values is not None and (not values or not _within(values, bucket.range)):
             raise ValueError("values out of range")
-        return Step(bucket, sides, values)
+        return Step(bucket, sides, values, ranked)
 
     def _clause(self, record: Record, allowed: set[int]) -> Clause:
         rows = []

@@ -1,10 +1,10 @@
 """Which blocks of rules become terms and which a cascade.
 
 Terms are what rules become where they are few: each has a map of its own, and losses can be summed over all of them. A
-cascade takes over where that explodes, where an equality holds inputs, and where inputs bound outputs that depend on
-each other: the map of a polyhedron that inputs move starts at an anchor, and in a thin band it does not get away from
-it. How many terms there would be is counted on the grid, by going through the alternatives and giving up a branch as
-soon as its ranges are empty; the count stops where it is too large.
+cascade takes over where that explodes, where an equality holds inputs, and where inputs move a single polyhedron: its
+map starts at an anchor, and in a thin band it does not get away from it. How many terms there would be is counted on
+the grid, by going through the alternatives and giving up a branch as soon as its ranges are empty; the count stops
+where it is too large.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from multiplexnet.compiler.cascade.hidden import Revealed, revealed
 from multiplexnet.compiler.cascade.rows import Clause, Range, Row
 from multiplexnet.compiler.components import Component, components, conjuncts
 from multiplexnet.compiler.normal import normal_form
-from multiplexnet.errors import CompileTimeout, MultiplexError
+from multiplexnet.errors import CompileTimeout, DtypeError, MultiplexError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import (
@@ -30,6 +30,7 @@ from multiplexnet.language.formula import (
     Atom,
     Bool,
     Formula,
+    Int,
     Ite,
     Not,
     Or,
@@ -54,6 +55,7 @@ __all__ = [
     "is_few",
     "is_moved",
     "planned",
+    "reason",
     "rule_parts",
     "term_count",
 ]
@@ -62,6 +64,8 @@ Structure = Literal["auto", "terms", "cascade"]
 
 FEW = 256
 """Terms up to which a block is left to them."""
+NESTED = 40
+"""Truth values up to which inner blocks are left to them: with fifty «at most 3 of them» takes some seconds."""
 ROUNDS = 4
 """How often ranges are passed on from row to row while terms are counted."""
 QUICK = Budget(clauses=300)
@@ -222,7 +226,9 @@ def planned(
 
 
 def _is_coupled(part: Part) -> bool:
-    return len(part.outputs) > 1 or bool(part.hidden) or part.multiplies
+    """Whether terms would not do, or other outputs depend on it; terms refuse equalities with inputs."""
+    needed = part.multiplies or _has_equality_of_inputs(part.formula)
+    return len(part.outputs) > 1 or bool(part.hidden) or needed
 
 
 def _doubtful(specification: Specification) -> bool:
@@ -251,7 +257,8 @@ def _if_better(
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
         return None
     if part.multiplies:
-        return cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
+        own = None if budget is QUICK else budget  # there is no other way
+        return cascade_of_part(part, inputs, form, order=order, budget=own, deadline=deadline)
     needed = _has_equality_of_inputs(part.formula)
     moved = is_moved(part)
     if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
@@ -260,15 +267,34 @@ def _if_better(
         found = cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
     except CompileTimeout:
         raise
-    except MultiplexError:  # terms say what is wrong, or serve
+    except MultiplexError as error:  # terms say what is wrong, or serve
+        if isinstance(error, DtypeError) and _is_wide(part):
+            raise
         return None
     if needed or (moved and _is_fine(found, form)) or not is_few(part, inputs, form):
         return found
     return None
 
 
+def reason(part: Part, inputs: Sequence[Variable], form: Format) -> str:
+    """Why a part is computed one output after another, in words."""
+    sizes = {v.name: len(v.domain.values) for v in part.outputs if isinstance(v.domain, Int)}
+    wide = next((name for name, size in sizes.items() if size > FEW), None)
+    if part.multiplies:
+        return "inputs multiply outputs"
+    if _has_equality_of_inputs(part.formula):
+        return "an equality holds inputs"
+    if wide is not None:
+        return f"{wide} has {sizes[wide]:,} values"
+    if is_moved(part):
+        return "inputs bound outputs that depend on each other"
+    return "it was asked for" if is_few(part, inputs, form) else f"it has more than {FEW} terms"
+
+
 def is_moved(part: Part) -> bool:
-    """Whether inputs bound outputs that depend on each other."""
+    """Whether inputs bound outputs that depend on each other, and nothing is to be chosen: a band or a polytope."""
+    if _alternatives(part) > 1:  # terms have losses over all choices
+        return False
     coupled = any(len(_outputs_of(atom)) > 1 for atom in atoms(part.formula))
     return coupled and any(map(_ties_to_inputs, atoms(part.formula)))
 
@@ -294,8 +320,14 @@ def is_few(part: Part, inputs: Sequence[Variable], form: Format) -> bool:
 
 
 def _is_logic(part: Part) -> bool:
-    """Whether all outputs are truth values: inner blocks of terms serve those."""
-    return all(isinstance(v.domain, Bool) for v in part.outputs)
+    """Whether all outputs are truth values, and not very many: inner blocks of terms serve those."""
+    return len(part.outputs) <= NESTED and all(isinstance(v.domain, Bool) for v in part.outputs)
+
+
+def _is_wide(part: Part) -> bool:
+    """Whether a whole number or a label has more values than terms are taken for."""
+    domains = [v.domain for v in part.outputs]
+    return any(not isinstance(d, Real) and len(d.values) > FEW for d in domains)
 
 
 def _has_equality_of_inputs(formula: Formula) -> bool:
@@ -303,9 +335,15 @@ def _has_equality_of_inputs(formula: Formula) -> bool:
     for part in conjuncts(formula):
         if isinstance(part, Atom) and part.relation == "==":
             kinds = {v.is_input for v in variables(part)}
-            if kinds == {True, False}:
+            if kinds == {True, False} and not _is_copy(part):
                 return True
     return False
+
+
+def _is_copy(row: Atom) -> bool:
+    """Whether a row is ``x = u``: one output between an input and itself, which terms hold."""
+    coefficients = [c for _, c in row.linear.summands]
+    return len(coefficients) == 2 and not sum(coefficients) and not row.linear.constant
 
 
 def _alternatives(part: Part) -> int:

@@ -135,6 +135,8 @@ class Walk:
         gaps = [self._gap(x, clause) for clause in step.bucket.gaps]
         if step.values is not None:
             return [self._at(float(value), lower, upper, gaps) for value in step.values]
+        if step.ranked:
+            return self._ranked(lower, upper, gaps)
         found = []
         for sides in step.sides:
             low = _largest(
@@ -144,6 +146,29 @@ class Walk:
                 [upper, *(below for (below, _), up in zip(gaps, sides, strict=False) if not up)]
             )
             found.append(Option(low, high, None if step.size == 1 else self._mask(low, high)))
+        return found
+
+    def _ranked(
+        self, lower: Number, upper: Number, gaps: Sequence[tuple[Number, Number]]
+    ) -> list[Option]:
+        """The intervals between gaps in the order of their lower ends, from below; overlapping gaps leave empty ones.
+
+        Interval r lies above the first r gaps (above the highest of them) and below the next, so that every value that
+        is in no gap is in exactly one interval.
+        """
+        below = torch.stack([self.full(end) for end, _ in gaps])
+        above = torch.stack([self.full(end) for _, end in gaps])
+        order = below.detach().argsort(dim=0)
+        below, above = below.gather(0, order), above.gather(0, order)
+        found = []
+        low = self.full(lower)
+        for number in range(len(gaps) + 1):
+            high = self.full(upper)
+            if number < len(gaps):
+                high = torch.minimum(high, below[number])
+            found.append(Option(low, high, low <= high))
+            if number < len(gaps):
+                low = torch.maximum(low, above[number])
         return found
 
     def _gap(self, x: int, clause: Clause) -> tuple[Number, Number]:
