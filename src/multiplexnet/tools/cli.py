@@ -210,6 +210,11 @@ def check(
             metavar="FILE", help="Write all rows that do not obey to this .csv or .parquet file."
         ),
     ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="In how many processes to check.")] = 1,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS|local", help="Check on the workers of this Dask scheduler."),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="PNG", help="Draw where in the table the rules are broken."),
@@ -233,6 +238,8 @@ def check(
                 output=output,
                 progress=update,
                 strips=plot is not None,
+                jobs=jobs,
+                dask=dask,
             )
         _printed(
             lambda: check_text(report),
