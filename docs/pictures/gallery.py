@@ -585,8 +585,31 @@ def blood_pressure() -> Figure:
     return figure
 
 
+def price_band() -> Figure:
+    run = program("19_price_band")
+    plain = fitted(run.features, lambda out: (out - run.wish).square().mean(), 2, steps=150)
+    plain = torch.stack([plain[:, 0], plain[:, 1].round()], -1)
+    figure, axes = panels(sharey=True)
+    outputs = plain, run.agreed.detach()
+    for ax, out, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+        band = run.given["high"] - run.given["low"]
+        place = (out[:, 0] - run.given["low"]) / band.clamp(min=0.01)
+        spent = run.given["unit"] * out[:, 1] / run.given["budget"].clamp(min=0.01)
+        corners(ax, (0, 0), (1, 0), (1, 1), (0, 1))
+        points(
+            ax,
+            place.clamp(-0.5, 1.5),
+            spent.clamp(-0.2, 1.6),
+            run.rules.satisfied(out, **run.given),
+        )
+        ax.set(xlim=(-0.55, 1.55), ylim=(-0.25, 1.65), xlabel="price: 0 is low, 1 is high")
+        title(ax, who, share(run.rules.satisfied(out, **run.given)))
+    axes[0].set_ylabel("share of the budget that is spent")
+    return figure
+
+
 def minimum_lots() -> Figure:
-    run = program("19_minimum_lots")
+    run = program("20_minimum_lots")
     plain = fitted(run.signal, lambda w: (50 * w - run.target).square().mean() / 900, 12, steps=200)
     figure, axes = panels(sharey=True)
     outputs = 50 * plain, run.w
@@ -604,7 +627,7 @@ def minimum_lots() -> Figure:
 
 
 def unit_commitment() -> Figure:
-    run = program("20_unit_commitment")
+    run = program("21_unit_commitment")
     features = run.demand / 100 - 1.5
     plain = 100 * fitted(
         features, lambda x: (100 * x - run.target).square().mean() / 1e4, 72, steps=200
@@ -634,7 +657,7 @@ def unit_commitment() -> Figure:
 
 
 def sensors() -> Figure:
-    run = program("21_sensors")
+    run = program("22_sensors")
     plain = fitted(4 * run.guess - 2, lambda p: (p - run.target).square().mean(), 30, steps=200)
     figure, axes = panels(sharey=True)
     for ax, power, who in zip(
@@ -652,7 +675,7 @@ def sensors() -> Figure:
 
 
 def boxes_and_cents() -> Figure:
-    run = program("22_boxes_and_cents")
+    run = program("23_boxes_and_cents")
     plain = 20 * fitted(
         run.features.float(), lambda x: (20 * x - run.wish.float()).square().mean() / 400, 3
     )
@@ -678,7 +701,7 @@ def boxes_and_cents() -> Figure:
 
 
 def power_balance() -> Figure:
-    run = program("23_power_balance")
+    run = program("24_power_balance")
     wanted = run.x.detach()
     plain = 30 * fitted(
         run.demand / 10 - 1, lambda x: (30 * x - wanted).square().mean() / 900, 25, steps=300
@@ -721,11 +744,12 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "16_retrofit": retrofit,
     "17_dose": dose,
     "18_blood_pressure": blood_pressure,
-    "19_minimum_lots": minimum_lots,
-    "20_unit_commitment": unit_commitment,
-    "21_sensors": sensors,
-    "22_boxes_and_cents": boxes_and_cents,
-    "23_power_balance": power_balance,
+    "19_price_band": price_band,
+    "20_minimum_lots": minimum_lots,
+    "21_unit_commitment": unit_commitment,
+    "22_sensors": sensors,
+    "23_boxes_and_cents": boxes_and_cents,
+    "24_power_balance": power_balance,
 }
 
 
