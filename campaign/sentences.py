@@ -189,6 +189,10 @@ class Declared:
     word: str = ""
     """How a whole number is declared, if not as ``int``: as a ``date`` or by its ``step``."""
 
+    def __post_init__(self) -> None:
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError(f"{self.name} has one end, and the language knows two or none")
+
     def __str__(self) -> str:
         name = _name(self.name)
         ends = (
