@@ -383,7 +383,6 @@ def test_the_float_of_a_unit_is_the_nearest_and_no_other_float_stands_for_it(
             "up to 2024-12-31, which bfloat16 cannot tell apart: use float32",
         ),
         ("datetime", "float32", "use float64"),
-        ("int[0, 10**9]", "float32", "use float64"),
     ],
 )
 def test_what_a_dtype_cannot_tell_apart_is_refused(kind: str, name: str, advice: str) -> None:

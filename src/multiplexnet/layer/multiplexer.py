@@ -43,7 +43,6 @@ from multiplexnet.errors import (
     NestedError,
     RecordError,
     ShapeError,
-    TermBudgetExceeded,
 )
 from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
 from multiplexnet.exact.formats import FORMATS
@@ -224,14 +223,9 @@ class Multiplexer(Derived):
                 refuse_contradiction(rules.specification, deadline)
                 raise
             written = Rules.from_specification(plan.terms) if plan.cascades else rules
-            try:
-                compiled = written.compiled_before(
-                    deadline, max_terms=max_terms, cover=cover, nested=True
-                )
-            except TermBudgetExceeded:
-                for variable in rules.outputs:
-                    refuse_indistinct(variable, form.name)
-                raise
+            compiled = written.compiled_before(
+                deadline, max_terms=max_terms, cover=cover, nested=True
+            )
             if plan.cascades:
                 compiled = replace(
                     compiled,
