@@ -84,6 +84,12 @@ def test_a_rule_fails_where_the_check_of_sql_fails(
     assert (rules.violation(array(rows()))[:, 0] == 0).tolist() == found.tolist()
 
 
+def test_a_condition_that_is_unknown_leaves_the_number_unknown() -> None:
+    rules = mx.Rules("x: real?; y: real\n(1 if x > 0 else 2) + y <= 0")
+    rows = np.array([[NAN, 5.0], [1.0, 5.0], [1.0, -1.0]])
+    assert rules.satisfied(rows).tolist() == [True, False, True]
+
+
 def test_texts_are_read_again_with_the_same_meaning() -> None:
     for rule, _ in SQL:
         first = parse(DECLARED + rule)
@@ -270,6 +276,11 @@ def test_repair_keeps_what_is_missing(structure: str) -> None:
     torch.autograd.backward(x.nan_to_num().sum())
     assert x0.grad is not None
     assert x0.grad.isfinite().all()
+
+
+def test_repair_makes_nothing_missing_because_it_is_near() -> None:
+    mux = mx.Multiplexer(mx.Rules("x: real?\n5 <= x <= 9"), structure="terms")
+    assert mux.repair(torch.tensor([[0.1], [NAN]])).isnan().tolist() == [[False], [True]]
 
 
 def test_certificates_and_records_speak_of_flags() -> None:

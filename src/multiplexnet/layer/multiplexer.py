@@ -82,7 +82,7 @@ from multiplexnet.transforms.cascade.choice import CascadeChoice
 from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
-from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
+from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory, memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
 from multiplexnet.verdicts.units import refuse_indistinct
 
@@ -482,7 +482,7 @@ class Multiplexer(Derived):
                 self._boxes,
                 self._equality,
             )
-            with torch.device("cpu"):
+            with memory():
                 made = twin._start(
                     self.rules,
                     self.compiled,

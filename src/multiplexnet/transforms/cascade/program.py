@@ -14,6 +14,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import torch
 from torch import Tensor
@@ -28,7 +29,7 @@ __all__ = ["Program", "Tape", "offset_of", "program_of"]
 Operand = int | float
 """A slot (int), or a number that is the same in all rows (float)."""
 Terms = tuple[tuple[int, int], ...]
-Constant = tuple[float, torch.dtype, torch.device]
+Constant = tuple[float | tuple[float, ...], torch.dtype, torch.device]
 
 
 @dataclass
@@ -76,9 +77,16 @@ class Tape:
     def constant(self, value: float) -> Tensor:
         """A number as a tensor of no dimension."""
         like = self.values[0]
-        key = (value, like.dtype, like.device)
+        key: Constant = (value, like.dtype, like.device)
         if key not in self.constants:
             self.constants[key] = torch.tensor(value, dtype=like.dtype, device=like.device)
+        return self.constants[key]
+
+    def table(self, numbers: tuple[float, ...], like: Tensor) -> Tensor:
+        """Numbers as a tensor of the dtype of another one."""
+        key: Constant = (numbers, like.dtype, like.device)
+        if key not in self.constants:
+            self.constants[key] = torch.tensor(numbers, dtype=like.dtype, device=like.device)
         return self.constants[key]
 
     def whole(self, value: Tensor | float) -> Tensor:
@@ -249,12 +257,26 @@ class Extreme(Operation):
         grad = tape.grads.pop(self.out, None)
         if grad is None:
             return
+        if len(self.slots) == 1:
+            assert self.number is not None
+            tape.add(self.slots[0], self._within(grad, tape.tensor(self.slots[0])), fresh=True)
+            return
         value = tape.tensor(self.out)
         for place, slot in enumerate(self.slots):
             other = tape.tensor(slot) != value
             tape.add(slot, grad.masked_fill(other, 0.0), fresh=True)
             if place + 1 < len(self.slots):
                 grad = grad.masked_fill(~other, 0.0)
+
+    def _within(self, grad: Tensor, value: Tensor) -> Tensor:
+        """The gradient where a whole number was not cut, in one operation; it is not cut at the number itself."""
+        assert self.number is not None
+        if self.is_largest:
+            ends = self.number - 0.5, inf
+        else:
+            ends = -inf, self.number + 0.5
+        found: Tensor = torch.ops.aten.hardtanh_backward(grad, value, *ends)
+        return found
 
 
 @dataclass
@@ -310,7 +332,8 @@ class Choice(Operation):
             later = logits[1]
             if self.start is not None:
                 counted = [tape.tensor(slot) for slot in self.start.before]
-                later = later + offset_of(self.start, counted, logits)
+                table = tape.table(self.start.offsets, logits)
+                later = later + offset_of(self.start, counted, logits, table)
             second = later > logits[0]
             if possible[0] is not None:
                 second = possible[0] <= second  # it is larger, or the first is impossible
@@ -365,13 +388,14 @@ class Choice(Operation):
         moves = any(not isinstance(end, float) for pair in self.ends for end in pair)
         lower, upper = tape.inside.back(tape, self.place, grad, ends=moves)
         if moves:
+            zero = tape.constant(0.0)
             for number, (low, high) in enumerate(self.ends):
                 mask = self._not_chosen(tape, number)
                 for end, part in ((low, lower), (high, upper)):
                     if not isinstance(end, float):
                         tape.add(
                             end,
-                            part if mask is None else part.masked_fill(mask, 0.0),
+                            part if mask is None else torch.where(mask, zero, part),
                             fresh=mask is not None,
                         )
 
@@ -384,9 +408,15 @@ class Choice(Operation):
         return chosen != number
 
 
-def offset_of(start: Start, counted: Sequence[Tensor], like: Tensor) -> Tensor:
-    """What is added to the logit of a second option, given the truth values that count, ``(B,)`` or a single number."""
-    table = torch.tensor(start.offsets, dtype=like.dtype, device=like.device)
+def offset_of(
+    start: Start, counted: Sequence[Tensor], like: Tensor, table: Tensor | None = None
+) -> Tensor:
+    """What is added to the logit of a second option, given the truth values that count, ``(B,)`` or a single number.
+
+    ``table`` has the offsets, if somebody kept them.
+    """
+    if table is None:
+        table = torch.tensor(start.offsets, dtype=like.dtype, device=like.device)
     if not counted or len(set(start.offsets)) == 1:
         return table[:1]
     count = counted[0]
