@@ -325,7 +325,8 @@ def refuse_stuck(
         return
     names = ", ".join(v.name for v in specification.inputs)
     row = int(stuck.reshape(-1).nonzero()[0])
-    point = {len(cascade.outputs) + i: float(value[row]) for i, value in enumerate(known)}
+    own = enumerate(known[: len(cascade.known)], start=len(cascade.outputs))
+    point = {i: float(value[row]) for i, value in own}
     failing = [c for c in cascade.guards if not any(row.holds(point) for row in c)]  # type: ignore[arg-type]
     rounded = [bit for bit in map(cascade.asks_for_grid, failing) if bit is not None]
     if rounded:
