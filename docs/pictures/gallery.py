@@ -725,6 +725,27 @@ def power_balance() -> Figure:
     return figure
 
 
+def invoices() -> Figure:
+    run = program("25_invoices")
+    plain, ruled = run.networks
+    raw = run.y.mean(0) + plain(run.order)[:, :4].detach() * run.scale
+    rounded = torch.cat([raw[:, :2].round(), raw[:, 2:].round(decimals=2)], -1)
+    outputs = rounded, run.mux(ruled(run.order), ordered=run.ordered).best().detach()
+    start, christmas, new_year = 19997, 20077, 20089  # days since 1970-01-01
+    figure, axes = panels(sharey=True)
+    for ax, out, who in zip(axes, outputs, ("Plain, rounded", "With the rules"), strict=True):
+        corners(ax, (start, 0), (christmas, 0), (christmas, 30), (start, 30))
+        late = new_year - christmas
+        corners(ax, (christmas, late), (new_year, 0), (new_year, 30), (christmas, 30))
+        obeys = run.rules.satisfied(out, ordered=run.ordered)
+        points(ax, run.ordered, out[:, 0] - run.ordered, obeys)
+        ax.set(xlabel="day of the order", xlim=(start, new_year), ylim=(-6, 36))
+        ax.set_xticks([start, 20028, 20058, new_year], ["1 Oct", "1 Nov", "1 Dec", "1 Jan"])
+        title(ax, who, share(obeys))
+    axes[0].set_ylabel("days until it is shipped")
+    return figure
+
+
 DRAWN: dict[str, Callable[[], Figure]] = {
     "01_intervals": intervals,
     "02_precipitation": precipitation,
@@ -750,6 +771,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "22_sensors": sensors,
     "23_boxes_and_cents": boxes_and_cents,
     "24_power_balance": power_balance,
+    "25_invoices": invoices,
 }
 
 
