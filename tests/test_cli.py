@@ -124,6 +124,7 @@ def test_check_as_json(files: Path) -> None:
                 "first_row_outside": 4,
             },
         ],
+        "assumptions": [],
         "cells": [],
         "columns": {"a": "a", "b": "b", "limit": "limit"},
         "ignored_columns": ["id"],
@@ -379,7 +380,7 @@ def test_bad_input_is_said_with_exit_code_2(files: Path, tmp_path: Path) -> None
         (["check", files / "none.rules", files / "good.csv"], "none.rules cannot be read"),
         (
             ["check", ACTUATOR, ACTUATOR],
-            ".arrow and .feather files can be checked",
+            ".arrow, .feather, .duckdb and .sqlite files can be checked",
         ),
         (
             ["explain", ACTUATOR, "--plot", tmp_path / "p.png", "--axes", "a", "c"],

@@ -29,7 +29,7 @@ from multiplexnet.errors import (
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.geometry.magnitudes import down, up
-from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
+from multiplexnet.language.formula import Real, Rule, Specification, Variable, ends, variables
 from multiplexnet.language.text import formula_text, value_text
 from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.verdicts.satisfaction import verdict
@@ -169,7 +169,7 @@ class FloatRange:
 
     @staticmethod
     def of(variable: Variable) -> FloatRange:
-        lower, upper = _ends(variable)
+        lower, upper = ends(variable.domain)
         return FloatRange(
             variable,
             not isinstance(variable.domain, Real),
@@ -209,20 +209,13 @@ def refused_range(variable: Variable, where: str) -> InputError:
 
 def number_is_inside(variable: Variable, number: Fraction) -> bool:
     """Whether an exact number lies in the domain of an input."""
-    lower, upper = _ends(variable)
+    lower, upper = ends(variable.domain)
     whole = isinstance(variable.domain, Real) or number.denominator == 1
     return whole and (lower is None or number >= lower) and (upper is None or number <= upper)
 
 
-def _ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:
-    domain = variable.domain
-    if isinstance(domain, Real):
-        return domain.lower, domain.upper
-    return Fraction(domain.values.start), Fraction(domain.values.stop - 1)
-
-
 def _range(variable: Variable) -> str:
-    lower, upper = _ends(variable)
+    lower, upper = ends(variable.domain)
     low = "-inf" if lower is None else value_text(variable, lower)
     high = "inf" if upper is None else value_text(variable, upper)
     return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
@@ -332,7 +325,8 @@ def refuse_stuck(
         return
     names = ", ".join(v.name for v in specification.inputs)
     row = int(stuck.reshape(-1).nonzero()[0])
-    point = {len(cascade.outputs) + i: float(value[row]) for i, value in enumerate(known)}
+    own = enumerate(known[: len(cascade.known)], start=len(cascade.outputs))
+    point = {i: float(value[row]) for i, value in own}
     failing = [c for c in cascade.guards if not any(row.holds(point) for row in c)]  # type: ignore[arg-type]
     rounded = [bit for bit in map(cascade.asks_for_grid, failing) if bit is not None]
     if rounded:

@@ -43,7 +43,6 @@ from multiplexnet.errors import (
     NestedError,
     RecordError,
     ShapeError,
-    TermBudgetExceeded,
 )
 from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
 from multiplexnet.exact.formats import FORMATS
@@ -82,7 +81,7 @@ from multiplexnet.transforms.cascade.choice import CascadeChoice
 from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
-from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
+from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory, memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
 from multiplexnet.verdicts.units import refuse_indistinct
 
@@ -224,14 +223,9 @@ class Multiplexer(Derived):
                 refuse_contradiction(rules.specification, deadline)
                 raise
             written = Rules.from_specification(plan.terms) if plan.cascades else rules
-            try:
-                compiled = written.compiled_before(
-                    deadline, max_terms=max_terms, cover=cover, nested=True
-                )
-            except TermBudgetExceeded:
-                for variable in rules.outputs:
-                    refuse_indistinct(variable, form.name)
-                raise
+            compiled = written.compiled_before(
+                deadline, max_terms=max_terms, cover=cover, nested=True
+            )
             if plan.cascades:
                 compiled = replace(
                     compiled,
@@ -482,7 +476,7 @@ class Multiplexer(Derived):
                 self._boxes,
                 self._equality,
             )
-            with torch.device("cpu"):
+            with memory():
                 made = twin._start(
                     self.rules,
                     self.compiled,
