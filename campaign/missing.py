@@ -84,7 +84,7 @@ def _marked(line: str, sentence: Sentence) -> str:
     """A declaration with a question mark behind its type, and before the size of a vector."""
     name = line.partition(":")[0]
     is_vector = any(d.vector == name for d in sentence.declared)
-    at = line.rindex("[") if is_vector else len(line)
+    at = line.rindex("[") if is_vector else len(line.partition(" step ")[0])
     return f"{line[:at]}?{line[at:]}"
 
 

@@ -255,7 +255,8 @@ class Sentence:
             if d.vector is None:
                 yield str(d)
             elif d.name.endswith("[0]"):
-                yield f"{replace(d, name=d.vector)}[{sizes[d.vector]}]"
+                kind, step, size = str(replace(d, name=d.vector)).partition(" step ")
+                yield f"{kind}[{sizes[d.vector]}]{step}{size}"
         yield from (f"{name}: function" for name in self.functions)
 
     @property
