@@ -322,7 +322,7 @@ def test_without_accelerate() -> None:
         assert result.returncode == 1
         assert (
             result.stderr
-            == "the experiments need accelerate: pip install 'multiplexnet[experiments]'\n"
+            == "the experiments need accelerate: pip install -c constraints.txt '.[experiments]'\n"
         )
 
 

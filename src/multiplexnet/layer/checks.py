@@ -32,6 +32,7 @@ from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
 from multiplexnet.language.text import formula_text, value_text
 from multiplexnet.transforms.run_time.reading import read
+from multiplexnet.verdicts.numbers import refuse_unlisted
 from multiplexnet.verdicts.satisfaction import verdict
 
 __all__ = [
@@ -103,12 +104,13 @@ def rows_where(mask: Tensor) -> str:
 
 
 def refuse_no_tensor(name: str, value: object) -> None:
-    """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected."""
+    """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected, or a sparse one."""
     if not isinstance(value, Tensor):
         make = "torch.from_numpy" if type(value).__module__ == "numpy" else "torch.tensor"
         raise DtypeError(
             f"{name} is of type {type(value).__name__}; a tensor is expected: {make}({name})"
         )
+    refuse_unlisted(name, value)
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
