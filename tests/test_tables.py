@@ -22,11 +22,11 @@ from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
 from multiplexnet.language.parse import parse
 from multiplexnet.rules import Rules
-from multiplexnet.tables import columnar, files, separated
 from multiplexnet.tables import output as outputs
 from multiplexnet.tables import work as checking
 from multiplexnet.tables.cells import cells_of
 from multiplexnet.tables.check import check, check_table
+from multiplexnet.tables.sources import columnar, files, separated
 from multiplexnet.tables.strips import Strips
 
 SUM = parse("a: real; b: real; c: real\na + b == c\na <= b")

@@ -20,10 +20,10 @@ import polars as pl
 
 from multiplexnet.errors import TableError, install, needing
 from multiplexnet.language.formula import Variable
-from multiplexnet.tables.columnar import parquet_groups, parquet_table
-from multiplexnet.tables.files import PARQUET, table_in_file
 from multiplexnet.tables.report import TableReport
-from multiplexnet.tables.table import Source, Table
+from multiplexnet.tables.sources.columnar import parquet_groups, parquet_table
+from multiplexnet.tables.sources.files import PARQUET, table_in_file
+from multiplexnet.tables.sources.table import Source, Table
 from multiplexnet.tables.work import Work, checked
 
 __all__ = ["Part", "Run", "Task", "run_of", "tasks_of"]

@@ -12,7 +12,7 @@ from typing import Any
 import polars as pl
 
 from multiplexnet.errors import TableError, install
-from multiplexnet.tables.table import Table
+from multiplexnet.tables.sources.table import Table
 
 __all__ = ["DATABASES", "database_table"]
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import polars as pl
 
 from multiplexnet.errors import TableError, install
-from multiplexnet.tables.table import Table
+from multiplexnet.tables.sources.table import Table
 
 if TYPE_CHECKING:
     import pyarrow.ipc
