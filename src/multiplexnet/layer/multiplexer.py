@@ -274,6 +274,9 @@ class Multiplexer(Derived):
         refuse_other_rules(rules.specification, compiled)
         refuse_unknown_functions(rules.specification.functions, functions)
         self.rules = rules
+        _ = [
+            variable.place for variable in rules.inputs
+        ]  # kept from here on: graphs cannot work it out
         self.max_terms = max_terms
         self.per_term = per_term
         self._boxes = boxes
