@@ -27,6 +27,7 @@ __all__ = [
     "call",
     "number",
     "product",
+    "spelled",
     "total",
     "variable",
 ]
@@ -121,7 +122,7 @@ def _fraction(value: Fraction) -> str:
 _PLAIN = re.compile(r"[a-z_]\w*(\[\d+\])?")
 
 
-def _name(name: str) -> str:
+def spelled(name: str) -> str:
     """A name, in back-ticks where it is not plain."""
     if _PLAIN.fullmatch(name) and not iskeyword(name) and name not in ("sum", "q[7]"):
         return name
@@ -158,10 +159,10 @@ def _case(node: Node) -> str:
 
 _WRITE: Mapping[str, Callable[[Node], str]] = {
     "number": _number,
-    "variable": lambda node: _name(str(node.value)),
-    "flag": lambda node: _name(str(node.value)),
-    "missing": lambda node: f"({_name(str(node.value))} is missing)",
-    "is": lambda node: f'({_name(str(node.value))} == "{node.parts[0].value}")',
+    "variable": lambda node: spelled(str(node.value)),
+    "flag": lambda node: spelled(str(node.value)),
+    "missing": lambda node: f"({spelled(str(node.value))} is missing)",
+    "is": lambda node: f'({spelled(str(node.value))} == "{node.parts[0].value}")',
     "label": lambda node: f'"{node.value}"',
     "in": lambda node: f"({node.parts[0]} in {{{', '.join(map(str, node.parts[1:]))}}})",
     "+": _sum,
@@ -194,7 +195,7 @@ class Declared:
             raise ValueError(f"{self.name} has one end, and the language knows two or none")
 
     def __str__(self) -> str:
-        name = _name(self.name)
+        name = spelled(self.name)
         ends = (
             ""
             if self.lower is None or self.upper is None
@@ -254,7 +255,8 @@ class Sentence:
             if d.vector is None:
                 yield str(d)
             elif d.name.endswith("[0]"):
-                yield f"{replace(d, name=d.vector)}[{sizes[d.vector]}]"
+                kind, step, size = str(replace(d, name=d.vector)).partition(" step ")
+                yield f"{kind}[{sizes[d.vector]}]{step}{size}"
         yield from (f"{name}: function" for name in self.functions)
 
     @property
