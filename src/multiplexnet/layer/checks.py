@@ -32,6 +32,7 @@ from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, ends, variables
 from multiplexnet.language.text import formula_text, value_text
 from multiplexnet.transforms.run_time.reading import read
+from multiplexnet.verdicts.numbers import refuse_unlisted
 from multiplexnet.verdicts.satisfaction import verdict
 
 __all__ = [
@@ -103,12 +104,13 @@ def rows_where(mask: Tensor) -> str:
 
 
 def refuse_no_tensor(name: str, value: object) -> None:
-    """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected."""
+    """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected, or a sparse one."""
     if not isinstance(value, Tensor):
         make = "torch.from_numpy" if type(value).__module__ == "numpy" else "torch.tensor"
         raise DtypeError(
             f"{name} is of type {type(value).__name__}; a tensor is expected: {make}({name})"
         )
+    refuse_unlisted(name, value)
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -238,6 +240,7 @@ def blocks_about_inputs(compiled: Compiled) -> list[Block]:
 def refuse_broken_inputs(
     met: Tensor,
     inputs: Tensor,
+    given: Mapping[str, Any],
     block: Block,
     specification: Specification,
     functions: Mapping[str, Function],
@@ -246,7 +249,8 @@ def refuse_broken_inputs(
 
     Args:
         met: ``(*batch,)``, where the block is shown to hold; what rounding leaves in doubt is decided exactly.
-        inputs: ``(*batch, I)``.
+        inputs: ``(*batch, I)``, rounded to the side on which a row that they meet holds of what was given, too.
+        given: what was given for them by name, of which the rules are judged.
         block: what the rules ask of inputs alone.
         specification: the rules.
         functions: torch code of the opaque functions by name.
@@ -257,7 +261,7 @@ def refuse_broken_inputs(
         rule for rule in specification.rules if all(v.is_input for v in variables(rule.formula))
     ]
     for rule in (*rules, Rule(block.formula, "")):
-        broken = ~_verdict(rule, inputs, specification, functions)
+        broken = ~_verdict(rule, inputs, given, specification, functions)
         if broken.any():
             raise InputError(
                 f"the rule `{rule.text or formula_text(rule.formula)}` about inputs does not hold in "
@@ -267,11 +271,14 @@ def refuse_broken_inputs(
 
 
 def _verdict(
-    rule: Rule, inputs: Tensor, specification: Specification, functions: Mapping[str, Function]
+    rule: Rule,
+    inputs: Tensor,
+    given: Mapping[str, Any],
+    specification: Specification,
+    functions: Mapping[str, Function],
 ) -> Tensor:
     """Whether a rule about inputs alone holds, exactly; outputs are free."""
     free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
-    given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
     x = inputs.new_zeros(*inputs.shape[:-1], len(specification.columns))
     return verdict(
         Specification(free, (rule,), specification.functions), x, given, functions or None

@@ -274,6 +274,9 @@ class Multiplexer(Derived):
         refuse_other_rules(rules.specification, compiled)
         refuse_unknown_functions(rules.specification.functions, functions)
         self.rules = rules
+        _ = [
+            variable.place for variable in rules.inputs
+        ]  # kept from here on: graphs cannot work it out
         self.max_terms = max_terms
         self.per_term = per_term
         self._boxes = boxes
@@ -908,15 +911,15 @@ class Multiplexer(Derived):
         columns = [
             input_tensor(own, scalars[own.variable.name], like) for own in self._given_inputs
         ]
-        return self._obeying(self._assumptions.kept(torch.stack(columns, -1), scalars))
+        return self._obeying(self._assumptions.kept(torch.stack(columns, -1), scalars), scalars)
 
-    def _obeying(self, inputs: Tensor) -> Tensor:
+    def _obeying(self, inputs: Tensor, given: Mapping[str, Any]) -> Tensor:
         """The inputs, NaN where they break a rule about inputs alone and that could not be raised."""
         for block, maps in zip(self._about_inputs, self.conditions, strict=True):
             met = cast(TermMaps, maps).feasible(inputs, functions=self.functions)
             if met is not None:
                 inputs = refuse_broken_inputs(
-                    met.any(-1), inputs, block, self.rules.specification, self.functions
+                    met.any(-1), inputs, given, block, self.rules.specification, self.functions
                 )
         return inputs
 
