@@ -50,7 +50,7 @@ from multiplexnet.geometry.moved_equalities import parts_with_moved_equalities
 from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.budget import MAX_TERMS
-from multiplexnet.language.formula import Atom, Specification, Variable
+from multiplexnet.language.formula import ONE, Atom, Specification, Variable
 from multiplexnet.layer.assumptions import Assumptions
 from multiplexnet.layer.branches import Branches, Choice, Inner
 from multiplexnet.layer.checks import (
@@ -71,7 +71,7 @@ from multiplexnet.layer.checks import (
     without_tables,
 )
 from multiplexnet.layer.holes import Holes, hole_tables
-from multiplexnet.layer.inputs import given_inputs, input_tensor
+from multiplexnet.layer.inputs import GivenInput, given_inputs, input_tensor, rounded_input
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.layer.units import Units, unit_table
 from multiplexnet.layer.unroll import Head, unrolled
@@ -83,6 +83,7 @@ from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory, memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
+from multiplexnet.verdicts.numbers import refuse_unlisted
 from multiplexnet.verdicts.units import refuse_indistinct
 
 __all__ = ["Multiplexer"]
@@ -881,25 +882,41 @@ class Multiplexer(Derived):
         moved: Tensor = repaired(self, x0, inputs)
         return moved
 
+    @in_full_precision
     def on_grid(self, **inputs: Any) -> dict[str, Any]:
-        """The inputs; those that outputs of a cascade have to add up to are rounded to the nearest that they can.
+        """The inputs as tensors of the layer's dtype, rounded to numbers in their range that the layer takes.
+
+        An input that outputs of a cascade have to add up to becomes the nearest that they can. Inputs that have a unit,
+        dates among them, are exact as they are and come back so. The rules hold for what comes back.
+
+        Raises:
+            InputError: no number, or no input of the rules.
 
         Example:
             >>> rules = Rules("u: input[0, 6]; x: real; y: real; -3 <= x <= 3; 0 <= y <= 3; x + y == u")
             >>> mux = Multiplexer(rules, dtype=torch.bfloat16)
-            >>> given = mux.on_grid(u=torch.tensor([0.1], dtype=torch.bfloat16))
+            >>> given = mux.on_grid(u=0.1)
             >>> bool((mux(torch.randn(1, 2).bfloat16(), **given).best().sum(-1) == given["u"]).all())
             True
         """
-        names = [variable.place[0] for variable in self.compiled.inputs]
-        units: dict[str, float] = {}
+        self.rules.refuse_unknown_inputs(inputs)
+        units: dict[Variable, Fraction] = {}
         for cascade in self.cascades:
             for place, unit in cascade.input_units.items():
-                units[names[place]] = max(units.get(names[place], 0.0), float(unit))
-        return {
-            name: _multiple(value, units[name], self.dtype) if name in units else value
-            for name, value in inputs.items()
-        }
+                variable = self.compiled.inputs[place]
+                units[variable] = max(units.get(variable, Fraction(0)), unit)
+        return {name: self._on_grid(name, value, units) for name, value in inputs.items()}
+
+    def _on_grid(self, name: str, value: Any, units: Mapping[Variable, Fraction]) -> Any:
+        """What was given for an input, a vector included, rounded to the coarsest grid of its elements."""
+        refuse_unlisted(name, value)
+        own = self.rules.input_groups[name]
+        if own[0].unit != ONE:
+            return value
+        sides = {given.side for given in self._given_inputs if given.variable in own}
+        whole = GivenInput.of(replace(own[0], name=name), sides.pop() if len(sides) == 1 else 0)
+        unit = max((units[variable] for variable in own if variable in units), default=None)
+        return rounded_input(whole, value, unit, torch.empty(0, dtype=self.dtype, device=self.device))
 
     @in_full_precision
     def input_columns(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
@@ -1049,10 +1066,6 @@ def _checked_dtype(dtype: torch.dtype) -> torch.dtype:
         names = ", ".join(map(_name, DTYPES))
         raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
     return dtype
-
-
-def _multiple(value: Any, unit: float, dtype: torch.dtype) -> Tensor:
-    return ((torch.as_tensor(value, dtype=torch.float64) / unit).round() * unit).to(dtype)
 
 
 def _named(rules: Rules, order: Sequence[str] | None) -> list[Variable] | None:
