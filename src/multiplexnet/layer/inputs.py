@@ -24,7 +24,7 @@ from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.exact.formats import FORMATS, Format
-from multiplexnet.language.formula import Atom, Real, Variable, ends, symbols
+from multiplexnet.language.formula import Atom, Variable, ends, symbols
 from multiplexnet.layer.checks import (
     FloatRange,
     can_be_seen,
@@ -181,6 +181,7 @@ def rounded_input(given: GivenInput, value: Any, unit: Fraction | None, like: Te
         InputError: no number, or one outside the declared range.
 
     Example: no multiple of 1/64 below 0.1 is in the range.
+        >>> from multiplexnet.language.formula import Real
         >>> u = Variable("u", 0, Real(Fraction(1, 10), Fraction(6)), role="input")
         >>> rounded_input(GivenInput.of(u, 0), 0.1, Fraction(1, 64), torch.empty(0)).item()
         0.109375

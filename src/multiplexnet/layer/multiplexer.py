@@ -41,7 +41,9 @@ from multiplexnet.errors import (
     GridError,
     InputError,
     NestedError,
+    OptionError,
     RecordError,
+    RunTimeEqualityError,
     ShapeError,
 )
 from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
@@ -54,6 +56,7 @@ from multiplexnet.language.formula import ONE, Atom, Specification, Variable
 from multiplexnet.layer.assumptions import Assumptions
 from multiplexnet.layer.branches import Branches, Choice, Inner
 from multiplexnet.layer.checks import (
+    as_written,
     blocks_about_inputs,
     checked_function,
     refuse_broken_inputs,
@@ -65,6 +68,7 @@ from multiplexnet.layer.checks import (
     refuse_stuck,
     refuse_uncovered,
     refuse_uncovered_parts,
+    refuse_unknown,
     refuse_unknown_equality,
     refuse_unknown_functions,
     refuse_without_memory,
@@ -200,10 +204,10 @@ class Multiplexer(Derived):
         progress: Tell | None = None,
     ) -> None:
         refuse_unknown_equality(equality)
-        if values not in ("share", "clamp"):
-            raise ValueError(f'values = {values!r}; it is "share" or "clamp"')
-        if structure not in ("auto", "terms", "cascade"):
-            raise ValueError(f'structure = {structure!r}; it is "auto", "terms" or "cascade"')
+        refuse_unknown("values", values, ("share", "clamp"))
+        refuse_unknown("structure", structure, ("auto", "terms", "cascade"))
+        if budget is not None and not isinstance(budget, Budget):
+            raise OptionError("budget", budget, "a Budget, as in Budget(clauses=5000), or None")
         if cover is not None or per_term:  # both speak of terms
             structure = "terms"
         form = FORMATS[_name(_checked_dtype(dtype or torch.get_default_dtype()))]
@@ -235,19 +239,22 @@ class Multiplexer(Derived):
                 )
             refuse_uncovered(compiled, deadline)
             refuse_uncovered_parts(rules.specification, plan, form, deadline)
-            self._start(
-                rules,
-                compiled,
-                max_terms,
-                dtype,
-                per_term,
-                functions,
-                boxes,
-                equality,
-                deadline,
-                cascades=[cascade for _, cascade in plan.cascades],
-                values=values,
-            )
+            try:
+                self._start(
+                    rules,
+                    compiled,
+                    max_terms,
+                    dtype,
+                    per_term,
+                    functions,
+                    boxes,
+                    equality,
+                    deadline,
+                    cascades=[cascade for _, cascade in plan.cascades],
+                    values=values,
+                )
+            except RunTimeEqualityError as error:
+                raise as_written(error, rules.specification, structure) from None
 
     def _start(
         self,
@@ -683,8 +690,10 @@ class Multiplexer(Derived):
         """
         if self.maps or self.holes is not None:
             raise CascadeError(
-                "steps for all outputs: part of them come from terms, or may be missing"
+                "steps for all outputs (mux.unroll; nor where an output may be missing)",
+                has_terms=bool(self.maps),
             )
+        refuse_no_tensor("h", h)
         given = self.input_columns(inputs, h.shape[:-1])
         return cast(Branches, self(unrolled(self, head, h, x, given), **inputs))
 
@@ -793,7 +802,7 @@ class Multiplexer(Derived):
             DomainError: some outputs have a unit, which the maps do not know.
         """
         if self.cascades:
-            raise CascadeError("maps of all terms")
+            raise CascadeError("maps of all terms", has_terms=bool(self.maps))
         if self.units is not None:
             names = ", ".join(v.name for v in self.compiled.outputs if v.unit.size != 1)
             raise DomainError(
@@ -916,7 +925,9 @@ class Multiplexer(Derived):
         sides = {given.side for given in self._given_inputs if given.variable in own}
         whole = GivenInput.of(replace(own[0], name=name), sides.pop() if len(sides) == 1 else 0)
         unit = max((units[variable] for variable in own if variable in units), default=None)
-        return rounded_input(whole, value, unit, torch.empty(0, dtype=self.dtype, device=self.device))
+        return rounded_input(
+            whole, value, unit, torch.empty(0, dtype=self.dtype, device=self.device)
+        )
 
     @in_full_precision
     def input_columns(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
@@ -1072,12 +1083,16 @@ def _named(rules: Rules, order: Sequence[str] | None) -> list[Variable] | None:
     """Outputs by their names."""
     if order is None:
         return None
+    if isinstance(order, str) or not isinstance(order, Sequence):
+        raise OptionError("order", order, f"a list of names of outputs, as in order=[{order!r}]")
     known = {variable.name: variable for variable in rules.outputs}
-    for name in order:
-        if name not in known:
+    for place, name in enumerate(order):
+        if not isinstance(name, str) or name not in known:
             raise InputError(
                 f"order: {name!r} is no output of the rules (they have: {', '.join(list(known)[:12])})"
             )
+        if name in order[:place]:
+            raise InputError(f"order: it names {name} twice; name every output once")
     return [known[name] for name in order]
 
 
