@@ -238,7 +238,6 @@ def test_what_needs_terms_is_refused_with_the_ways_that_there_are(lots: mx.Multi
         lambda: branches.log_probs,
         lambda: branches.loss(lambda x: x.sum(-1)),
         lambda: branches.evidence_loss(lambda x: x.sum(-1)),
-        lambda: lots.certificate,
         lambda: list(lots.block_maps()),
     ):
         with pytest.raises(

@@ -668,7 +668,9 @@ def test_as_json(files: Path) -> None:
 
 
 def test_without_the_compiler(files: Path) -> None:
-    """Neither z3 nor torch nor the compiler is even loaded."""
+    """Neither z3 nor torch nor the compiler is even loaded, also for a cascade beside terms."""
+    cascade = "x: real[2]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150; z: real; z >= 2 or z <= 1"
+    layer(cascade, structure="cascade").certificate.save(files / "cascade.json")
     code = (
         "import sys; sys.argv = ['multiplexnet', 'certify', sys.argv[1]]\n"
         "from multiplexnet.__main__ import main\n"
@@ -677,13 +679,14 @@ def test_without_the_compiler(files: Path) -> None:
         "used += [n for n in sys.modules if n.startswith(('multiplexnet.compiler.compile', "
         "'multiplexnet.compiler.proof', "
         "'multiplexnet.smt.encoder', 'multiplexnet.geometry', 'multiplexnet.transforms', "
-        "'multiplexnet.layer.multiplexer'))]\n"
+        "'multiplexnet.compiler.cascade', 'multiplexnet.layer.multiplexer'))]\n"
         "assert not used, used"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code, files / "good.json"], capture_output=True, text=True
-    )
-    assert done.returncode == 0, done.stderr
+    for name in ("good.json", "cascade.json"):
+        done = subprocess.run(
+            [sys.executable, "-c", code, files / name], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stderr
 
 
 def test_without_cvc5_it_says_what_to_install(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:

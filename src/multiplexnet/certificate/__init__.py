@@ -10,6 +10,7 @@
     margins     anchors and margins, recomputed in fractions
     parts       what the parts of a term claim
     maps        what is said of the layer: the parts of all terms
+    cascade     the same of cascades: what is said of them, and its proof
     check       every statement proved or refuted
     report      what the check found
 """

@@ -9,7 +9,9 @@ Nothing of the compiler is used and nothing the certificate says is taken on tru
 * the constants of the error bound are those of the format;
 * of every term the parts together keep to the term, and the term implies the parts: what the layer computes is the
   term, up to what the format cannot hold;
-* every anchor is strictly inside, and what is left of every slack is what the certificate says.
+* every anchor is strictly inside, and what is left of every slack is what the certificate says;
+* of every cascade the steps imply the rules, none gets stuck, nothing is lost (if that is claimed), no sum rounds, and
+  every point of its grid is a number of the format.
 """
 
 from __future__ import annotations
@@ -20,12 +22,14 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
+from multiplexnet.certificate.cascade.recorded import Cascade
+from multiplexnet.certificate.cascade.steps import Steps
 from multiplexnet.certificate.document import Certificate, hashes
 from multiplexnet.certificate.formats import Format
-from multiplexnet.certificate.maps import RecordedBlock, layer_from, own_rows
+from multiplexnet.certificate.maps import Layer, RecordedBlock, cascades_from, layer_from, own_rows
 from multiplexnet.certificate.parts import Box, Part, is_coprime
 from multiplexnet.certificate.questions import Answer, Writer
-from multiplexnet.certificate.report import Report, Statement
+from multiplexnet.certificate.report import Report, Statement, said
 from multiplexnet.certificate.rules import Reading, read
 from multiplexnet.certificate.written import rules_text
 from multiplexnet.compiler.record import (
@@ -124,9 +128,11 @@ class _Check:
             self.functions = tuple(map(text_from, list_from(rules["functions"])))
             self.written = text_from(rules["language"]), text_from(rules["text"])
             reader = RecordReader(self.variables, self.functions)
-            self.blocks = reader.blocks(terms["blocks"], terms["inner"])
+            cascades = cascades_from(data["layer"], reader, self.variables)
+            apart = frozenset(v for cascade in cascades for v in cascade.outputs)
+            self.blocks = reader.blocks(terms["blocks"], terms["inner"], apart)
             _refuse_common_factors([*self.blocks, *reader.inner])
-            self.layer = layer_from(data["layer"], reader, self.blocks)
+            self.layer = layer_from(data["layer"], reader, self.blocks, cascades)
             self.complete = _complete(data["proved"])
 
     def report(self, rules: tuple[str, str] | None) -> Report:
@@ -137,6 +143,7 @@ class _Check:
             *self._about(own),
             self._constants(),
             *map(self._made(own.writer), self.layer.made),
+            *map(self._grid, self.layer.cascades),
         ]
         asked = own.writer.questions
         if rules is not None and rules != self.written:
@@ -179,9 +186,9 @@ class _Check:
         if rules.ranged:
             bounds = [bound for v in rules.ranged for bound in rules.writer.domain(v)]
             answer = rules.writer.implied(rules.rules, rules.writer.all_of(bounds))
-            yield _said("the rules keep every integer in its range", answer)
+            yield said("the rules keep every integer in its range", answer)
             rules.writer.assume(rules.ranged)
-        yield from Meaning(rules, self.blocks).statements(self.complete)
+        yield from Meaning(rules, self.blocks, self.layer).statements(self.complete)
 
     def _assumed(self, rules: Reading) -> Statement:
         """That assumptions can be kept: otherwise everything would be true of them."""
@@ -199,6 +206,11 @@ class _Check:
         ]
         text = f"the constants of the error bound are those of {self.layer.dtype}"
         return _decided(text, not wrong, f"not {', '.join(wrong)}")
+
+    def _grid(self, cascade: Cascade) -> Statement:
+        text = f"the grid of {_names(cascade.outputs)}: its points are numbers of {self.layer.dtype}, and no sum rounds"
+        faults = list(cascade.faults(self.layer.form))
+        return _decided(text, not faults, "; ".join(faults[:3]))
 
     def _made(self, writer: Writer) -> Callable[[RecordedBlock], Statement]:
         def statement(made: RecordedBlock) -> Statement:
@@ -226,17 +238,6 @@ def _decided(text: str, holds: bool, why: str) -> Statement:
     return Statement(text, holds, "" if holds else why)
 
 
-def _said(text: str, answer: Answer) -> Statement:
-    why = (
-        ""
-        if answer.proved
-        else "cvc5 gave no answer"
-        if answer.point is None
-        else "it fails at a point"
-    )
-    return Statement(text, answer.proved, why, answer.point)
-
-
 def _names(outputs: Sequence[Variable]) -> str:
     names = [v.name for v in outputs]
     return ", ".join(names[:4]) + (
@@ -253,40 +254,55 @@ class Meaning:
     Args:
         rules: the rules.
         blocks: the outer blocks.
+        layer: has the cascades.
     """
 
-    def __init__(self, rules: Reading, blocks: Sequence[Block]) -> None:
+    def __init__(self, rules: Reading, blocks: Sequence[Block], layer: Layer) -> None:
         self.rules = rules
         self.blocks = blocks
+        self.form = layer.form
+        self.cascades = layer.cascades
         self.writer = rules.writer
         self._written: dict[int, Any] = {}
-        home = {v.name: i for i, block in enumerate(blocks) for v in block.outputs}
+        homes = [block.outputs for block in blocks] + [one.outputs for one in layer.cascades]
+        home = {v.name: i for i, outputs in enumerate(homes) for v in outputs}
         self.parts = [
             (part, frozenset(home[n] for n in rules.mentioned(part) if n in home))
             for part in rules.rules
         ]
 
     def statements(self, complete: bool) -> Iterator[Statement]:
-        """Soundness block by block, what several blocks share, completeness."""
+        """Soundness block by block, what several blocks share, completeness; then the cascades."""
         for i, block in enumerate(self.blocks):
             own = [part for part, places in self.parts if places == {i}]
             yield self._sound(block, own) if block.outputs else self._inputs_alone(block)
         for part, places in self.parts:
             if len(places) != 1:
-                answer = self.writer.implied([self._block(self.blocks[i]) for i in places], part)
-                yield _said("sound: the blocks together imply a rule that they share", answer)
+                answer = self.writer.implied(map(self._whole, places), part)
+                yield said("sound: the blocks together imply a rule that they share", answer)
         missed = next(
             (answer for answer in map(self._covers, range(len(self.blocks))) if not answer.proved),
             None,
         )
         if complete:
             text = "complete: the terms contain every point that obeys the rules"
-            yield _said(text, missed or Answer(True))
+            yield said(text, missed or Answer(True))
         else:
             text = (
                 "as the certificate says, the terms do not contain every point that obeys the rules"
             )
             yield _decided(text, missed is not None, "they do contain every such point")
+        for i, cascade in enumerate(self.cascades, start=len(self.blocks)):
+            yield from self._steps(i).statements(self.form, _names(cascade.outputs))
+
+    def _steps(self, i: int) -> Steps:
+        own = [part for part, places in self.parts if places == {i}]
+        near = [part for part, places in self.parts if i in places]
+        return Steps(self.cascades[i - len(self.blocks)], self.rules, own, near)
+
+    def _whole(self, i: int) -> Any:
+        """Everything that a block or a cascade says."""
+        return self._block(self.blocks[i]) if i < len(self.blocks) else self._steps(i).whole()
 
     def _sound(self, block: Block, own: Sequence[Any]) -> Statement:
         text = f"sound: every term over {_names(block.outputs)} implies the rules"
@@ -294,12 +310,11 @@ class Meaning:
         for k, term in enumerate(block.terms if own else ()):
             answer = self.writer.implied([self._term(term)], conclusion)
             if not answer.proved:
-                said = _said(text, answer)
-                return said if answer.point is None else replace(said, why=f"term {k} does not")
+                return said(text, answer, f"term {k} does not")
         return Statement(text, True)
 
     def _inputs_alone(self, block: Block) -> Statement:
-        return _said(
+        return said(
             "inputs in their ranges obey what the rules ask of them",
             self.writer.implied([], self._block(block)),
         )

@@ -4,7 +4,7 @@
 
     rules    as they were written, in which language, and the variables they declare
     terms    what they were compiled to: blocks of terms, every number "p/q"
-    layer    dtype, constants of the error bound, and for every term its parts with anchors and margins
+    layer    dtype, constants of the error bound, for every term its parts with anchors and margins, and cascades
     proved   what the compiler's solver proved, and which solver that was
     sha256   of each of these, and of all of them together
 
@@ -28,6 +28,8 @@ FORMAT = "multiplexnet certificate"
 VERSION = 1
 PARTS = ("rules", "terms", "layer", "proved")
 """The parts of a document, each with a hash of its own."""
+OPTIONAL = {"cascades"}
+"""What a layer need not have."""
 WIDTH = 100
 """Lists and objects longer than this are written over several lines."""
 DEEPEST = 200
@@ -66,13 +68,14 @@ class Certificate:
 
     @property
     def sound(self) -> bool:
-        """Whether the compiler proved that every term implies the rules."""
+        """Whether the compiler proved that every term implies the rules (cascades are proved by ``certify`` alone)."""
         return bool(self.data["proved"]["sound"])
 
     @property
     def complete(self) -> bool:
-        """Whether it proved that the rules imply the disjunction of the terms."""
-        return bool(self.data["proved"]["complete"])
+        """Whether everything that obeys is said to be reached: by the terms, and on the grids of the cascades."""
+        cascades = self.data["layer"].get("cascades", [])
+        return bool(self.data["proved"]["complete"]) and all(one["complete"] for one in cascades)
 
     @property
     def solver(self) -> str:
@@ -195,7 +198,8 @@ def _check_shape(data: Any) -> None:
         "proved": {"sound", "complete", "solver", "questions", "covered", "version"},
         "sha256": {*PARTS, "document"},
     }.items():
-        if not isinstance(data[name], dict) or set(data[name]) != inner:
+        optional = OPTIONAL if name == "layer" else set()
+        if not isinstance(data[name], dict) or set(data[name]) - optional != inner:
             raise RecordError(f"{name} of a certificate has exactly {', '.join(sorted(inner))}")
     _check_depth(data)
 

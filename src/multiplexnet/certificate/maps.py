@@ -7,13 +7,14 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
+from multiplexnet.certificate.cascade.recorded import Cascade, cascade_from
 from multiplexnet.certificate.formats import FORMATS, Format
 from multiplexnet.certificate.parts import Part, part_from
 from multiplexnet.compiler.record import RecordReader, list_from, number_from, text_from, whole_from
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.language.formula import Atom, Linear, Variable
 
-__all__ = ["Layer", "RecordedBlock", "layer_from", "own_rows"]
+__all__ = ["Layer", "RecordedBlock", "cascades_from", "layer_from", "own_rows"]
 
 
 @dataclass(frozen=True)
@@ -33,11 +34,12 @@ class RecordedBlock:
 
 @dataclass(frozen=True)
 class Layer:
-    """The whole layer: dtype, constants of the error bound, blocks."""
+    """The whole layer: dtype, constants of the error bound, blocks, cascades."""
 
     dtype: str
     bound: Mapping[str, Fraction]
     made: tuple[RecordedBlock, ...]
+    cascades: tuple[Cascade, ...]
 
     @property
     def form(self) -> Format:
@@ -50,7 +52,24 @@ def own_rows(term: Term) -> list[Atom]:
     return [*term.rows, *(Atom(Linear.of(v) - value, "==") for v, value in term.fixed)]
 
 
-def layer_from(record: Mapping[str, Any], reader: RecordReader, blocks: Sequence[Block]) -> Layer:
+def cascades_from(
+    record: Mapping[str, Any], reader: RecordReader, variables: Sequence[Variable]
+) -> tuple[Cascade, ...]:
+    """The cascades that a record of a layer describes, if it has any; no output is in two of them."""
+    records = list_from(record.get("cascades", []))
+    found = tuple(cascade_from(one, reader, variables) for one in records)
+    outputs = [v for cascade in found for v in cascade.outputs]
+    if len(set(outputs)) < len(outputs):
+        raise ValueError("an output of two cascades")
+    return found
+
+
+def layer_from(
+    record: Mapping[str, Any],
+    reader: RecordReader,
+    blocks: Sequence[Block],
+    cascades: tuple[Cascade, ...] = (),
+) -> Layer:
     """The layer that a record describes; every block, inner ones too, belongs to it once.
 
     Raises:
@@ -82,7 +101,7 @@ def layer_from(record: Mapping[str, Any], reader: RecordReader, blocks: Sequence
     every_inner = list(range(len(reader.inner)))
     if sorted(outer) != with_outputs or sorted(inner) != every_inner:
         raise ValueError("the layer does not hold every block once")
-    return Layer(dtype, bound, tuple(made))
+    return Layer(dtype, bound, tuple(made), cascades)
 
 
 def _joined(blocks: Sequence[Block]) -> Block:

@@ -6,10 +6,13 @@ import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Any
+from typing import Any, Literal
 
-__all__ = ["Report", "Statement", "report_json"]
+from multiplexnet.certificate.questions import Answer
 
+__all__ = ["Report", "Statement", "report_json", "said"]
+
+WORDS = {"proved": "proved", "refuted": "FAILS ", "open": "OPEN  "}
 SHOWN = 8
 """Variables of a point that are shown."""
 
@@ -23,12 +26,21 @@ class Statement:
         holds: whether it was proved.
         why: what is wrong, if something is.
         point: values of the variables where the claim fails, if the solver gave some.
+        is_open: whether it was neither proved nor refuted, since the solver gave no answer in the time.
     """
 
     text: str
     holds: bool
     why: str = ""
     point: Mapping[str, Fraction] | None = None
+    is_open: bool = False
+
+    @property
+    def verdict(self) -> Literal["proved", "refuted", "open"]:
+        """What became of it, in a word."""
+        if self.holds:
+            return "proved"
+        return "open" if self.is_open else "refuted"
 
 
 @dataclass(frozen=True)
@@ -54,6 +66,12 @@ class Report:
         """Whether every statement was proved."""
         return all(statement.holds for statement in self.statements)
 
+    @property
+    def is_open(self) -> bool:
+        """Whether nothing was refuted, but something was not proved in the time."""
+        verdicts = {statement.verdict for statement in self.statements}
+        return "open" in verdicts and "refuted" not in verdicts
+
     def __str__(self) -> str:
         return "\n".join(_lines(self))
 
@@ -62,22 +80,38 @@ class Report:
         return json.dumps(report_json(self), ensure_ascii=False)
 
 
+def said(text: str, answer: Answer, why: str = "it fails at a point") -> Statement:
+    """A statement that holds, that fails, or that was not decided in the time."""
+    if answer.proved:
+        return Statement(text, True)
+    if answer.point is None:
+        return Statement(text, False, "not decided: cvc5 gave no answer in the time", is_open=True)
+    return Statement(text, False, why, answer.point)
+
+
 def _lines(report: Report) -> Iterator[str]:
     """Every statement with what became of it, and the verdict."""
     for statement in report.statements:
-        yield f"{'proved' if statement.holds else 'FAILS '}  {statement.text}"
+        yield f"{WORDS[statement.verdict]}  {statement.text}"
         if not statement.holds:
             yield f"        {statement.why}{_at(statement.point)}"
     yield ""
-    failed = sum(not statement.holds for statement in report.statements)
-    yield (
-        f"certified: {len(report.statements)} statements"
-        if not failed
-        else f"NOT certified: {failed} fail"
-    )
+    yield _verdict(report)
     if report.moved:
         yield f'equalities were moved by up to {float(report.moved):.3g} (equality="nearest"): these hold, exactly'
     yield f"checked with {report.solver}, {report.questions} questions; sha256 {report.sha256}"
+
+
+def _verdict(report: Report) -> str:
+    if report.certified:
+        return f"certified: {len(report.statements)} statements"
+    verdicts = [statement.verdict for statement in report.statements]
+    counts = [
+        f"{verdicts.count(verdict)} {word}"
+        for verdict, word in (("refuted", "fail"), ("open", "not proved in the time"))
+        if verdict in verdicts
+    ]
+    return f"NOT certified: {', '.join(counts)}"
 
 
 def _at(point: Mapping[str, Fraction] | None) -> str:
@@ -108,6 +142,7 @@ def _statement(statement: Statement) -> dict[str, Any]:
     return {
         "statement": statement.text,
         "holds": statement.holds,
+        "verdict": statement.verdict,
         "why": statement.why or None,
         "point": point,
     }

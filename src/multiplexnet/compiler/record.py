@@ -45,6 +45,7 @@ __all__ = [
     "atom_record",
     "compiled_from",
     "flag_from",
+    "formula_record",
     "list_from",
     "number_from",
     "reading",
@@ -78,7 +79,7 @@ def record_of_specification(specification: Specification) -> Record:
 
 
 def _rule(rule: Rule) -> Record:
-    return [rule.text, rule.line, _formula(rule.formula)]
+    return [rule.text, rule.line, formula_record(rule.formula)]
 
 
 def record_of_compiled(compiled: Compiled) -> Record:
@@ -166,21 +167,22 @@ def _symbol(symbol: Symbol) -> Record:
         case Max(arguments):
             return ["max", *map(_linear, arguments)]
         case Ite(condition, then, otherwise):
-            return ["if", _formula(condition), _linear(then), _linear(otherwise)]
+            return ["if", formula_record(condition), _linear(then), _linear(otherwise)]
 
 
-def _formula(formula: Formula) -> Record:
+def formula_record(formula: Formula) -> Record:
+    """A formula as a record."""
     match formula:
         case Atom():
             return atom_record(formula)
         case Not(argument):
-            return ["not", _formula(argument)]
+            return ["not", formula_record(argument)]
         case And(arguments):
-            return ["and", *map(_formula, arguments)]
+            return ["and", *map(formula_record, arguments)]
         case Or(arguments):
-            return ["or", *map(_formula, arguments)]
+            return ["or", *map(formula_record, arguments)]
         case Iff(left, right):
-            return ["iff", _formula(left), _formula(right)]
+            return ["iff", formula_record(left), formula_record(right)]
 
 
 # --- reading --------------------------------------------------------------------------------------------------------

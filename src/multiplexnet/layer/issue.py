@@ -12,12 +12,15 @@ import torch
 
 from multiplexnet.certificate.document import FORMAT, VERSION, Certificate, hashes
 from multiplexnet.certificate.written import rules_text
-from multiplexnet.compiler.record import Writer, atom_record, variable_record
+from multiplexnet.compiler.cascade.record import record_of_cascade
+from multiplexnet.compiler.cascade.structure import rule_parts
+from multiplexnet.compiler.record import Writer, atom_record, formula_record, variable_record
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Box, Lattice, Parametric, Part, Polyhedron
 from multiplexnet.language.formula import Atom, Linear, Relation, Specification, Symbol, Variable
 from multiplexnet.transforms.base import precision_of
+from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, GaugeRows, gauge_rows
 from multiplexnet.transforms.lattice import in_steps
 
@@ -38,6 +41,7 @@ def issued(
     specification: Specification,
     compiled: Compiled,
     made: Sequence[BuiltBlock],
+    cascades: Sequence[CascadeMap],
     dtype: torch.dtype,
     equality: str,
 ) -> Certificate:
@@ -47,6 +51,7 @@ def issued(
         specification: the rules.
         compiled: their terms.
         made: what the layer made of its blocks, outer ones first.
+        cascades: the maps of its cascades.
         dtype: of the layer.
         equality: its option of this name.
     """
@@ -55,6 +60,7 @@ def issued(
     writer = Writer()
     proof = compiled.proof
     blocks = [writer.block(block) for block in compiled.blocks]
+    computed = _cascades(specification, cascades)
     data = {
         "format": FORMAT,
         "version": VERSION,
@@ -65,6 +71,7 @@ def issued(
             "equality": equality,
             "bound": _bound(dtype),
             "maps": [_map(own, compiled, writer, dtype) for own in made],
+            **({"cascades": computed} if computed else {}),
         },
         "proved": {
             "sound": proof.sound,
@@ -89,6 +96,24 @@ def _rules(specification: Specification) -> dict[str, Any]:
         "variables": [variable_record(v) for v in specification.variables],
         "functions": list(specification.functions),
     }
+
+
+# --- cascades -------------------------------------------------------------------------------------------------------
+
+
+def _cascades(specification: Specification, maps: Sequence[CascadeMap]) -> list[Any]:
+    """What is saved of every cascade, what its hidden outputs stand for, and the dtype in which it adds."""
+    if not maps:
+        return []
+    conditions = {part.outputs: part.conditions for part in rule_parts(specification)}
+    return [
+        {
+            **record_of_cascade(own.cascade),
+            "conditions": [formula_record(one) for one in conditions[own.cascade.visible]],
+            "computing": str(own.computing).removeprefix("torch."),
+        }
+        for own in maps
+    ]
 
 
 # --- layer ----------------------------------------------------------------------------------------------------------

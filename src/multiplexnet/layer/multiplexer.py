@@ -425,8 +425,6 @@ class Multiplexer(Derived):
         Raises:
             RecordError: the tables in memory are not those that the terms give.
         """
-        if self.cascades:
-            raise CascadeError("certificates in this form")
         refuse_without_memory(self.device)
         if self._certificate is None or fingerprint(self) != self._seal:
             twin = Multiplexer.__new__(Multiplexer)
@@ -439,10 +437,21 @@ class Multiplexer(Derived):
                 self._equality,
             )
             with torch.device("cpu"):
-                made = twin._start(self.rules, self.compiled, *options, counted=self._counted)
+                made = twin._start(
+                    self.rules,
+                    self.compiled,
+                    *options,
+                    counted=self._counted,
+                    cascades=self.cascades,
+                )
             refuse_changed(contents(self), contents(twin))
             self._certificate = issued(
-                self.rules.specification, self.compiled, made, self.dtype, self._equality
+                self.rules.specification,
+                self.compiled,
+                made,
+                self._cascade_maps,
+                self.dtype,
+                self._equality,
             )
         return self._certificate
 

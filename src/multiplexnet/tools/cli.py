@@ -1,8 +1,9 @@
 """The command line: ``multiplexnet explain``, ``check`` and ``certify``; the playground adds its own command.
 
 Exit codes: 0 all is well; 1 rows that break the rules, rules that contradict each other, inputs without an output, a
-certificate that is refuted; 2 input that cannot be read; 130 interrupted; 141 nobody reads the output. With ``--json``
-exactly one JSON document goes to standard output, errors included.
+certificate that is refuted; 2 input that cannot be read; 3 a certificate of which nothing is refuted and not all is
+proved in the time; 130 interrupted; 141 nobody reads the output. With ``--json`` exactly one JSON document goes to
+standard output, errors included.
 """
 
 from __future__ import annotations
@@ -379,7 +380,10 @@ def certify(
         typer.Option(metavar="RULES", help="A rule file that the certificate should be about."),
     ] = None,
 ) -> None:
-    """Check the certificate in FILE again, without the compiler. Exit code 0: certified; 1: refuted; 2: unreadable."""
+    """Check the certificate in FILE again, without the compiler.
+
+    Exit code 0: certified; 1: refuted; 2: unreadable; 3: not proved in the time.
+    """
     with answering(as_json):
         from rich.text import Text
 
@@ -395,4 +399,4 @@ def certify(
         data = {"certificate_file": str(file), **report_json(report)}
         _printed(lambda: Text(str(report)), lambda: data, as_json)
         if not report.certified:
-            raise typer.Exit(1)
+            raise typer.Exit(3 if report.is_open else 1)

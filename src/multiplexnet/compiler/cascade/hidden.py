@@ -40,10 +40,12 @@ class Revealed:
     Args:
         formula: the rules, with the definitions of the hidden outputs.
         hidden: each hidden output, and the outputs that it is a function of.
+        conditions: each hidden output, and the condition where it is 1.
     """
 
     formula: Formula
     hidden: dict[Variable, frozenset[Variable]]
+    conditions: dict[Variable, Formula]
 
 
 def revealed(formula: Formula, first: int) -> Revealed:
@@ -65,7 +67,8 @@ def revealed(formula: Formula, first: int) -> Revealed:
         Iff(Atom(Linear.of(v) - 1, "=="), condition) for condition, v in search.found.items()
     ]
     hidden = {v: frozenset(search.arguments(v)) for v in search.found.values()}
-    return Revealed(normal_form(conjunction([rewritten, *definitions])), hidden)
+    conditions = {v: condition for condition, v in search.found.items()}
+    return Revealed(normal_form(conjunction([rewritten, *definitions])), hidden, conditions)
 
 
 @dataclass

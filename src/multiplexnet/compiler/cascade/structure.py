@@ -16,7 +16,7 @@ from typing import Literal
 from multiplexnet.compiler.cascade.build import WRITTEN, Budget, Cascade, cascade_of
 from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.grid import grid_of
-from multiplexnet.compiler.cascade.hidden import revealed
+from multiplexnet.compiler.cascade.hidden import Revealed, revealed
 from multiplexnet.compiler.cascade.rows import Clause, Range, Row
 from multiplexnet.compiler.components import Component, components, conjuncts
 from multiplexnet.compiler.normal import normal_form
@@ -62,11 +62,13 @@ class Part:
         outputs: in declared order.
         formula: in normal form, hidden outputs included.
         hidden: the hidden outputs, each with those that it is a function of.
+        conditions: where each hidden output is 1.
     """
 
     outputs: tuple[Variable, ...]
     formula: Formula
     hidden: tuple[tuple[Variable, frozenset[Variable]], ...]
+    conditions: tuple[Formula, ...]
 
 
 @dataclass(frozen=True)
@@ -85,19 +87,23 @@ class Plan:
 def rule_parts(specification: Specification) -> list[Part]:
     """The independent parts of the rules that have outputs, ordered by the first of them."""
     found = revealed(specification.formula, len(specification.variables))
-    hidden = found.hidden
-    every = (*specification.outputs, *hidden)
+    every = (*specification.outputs, *found.hidden)
     return [
-        _part(component, hidden)
+        _part(component, found)
         for component in components(conjuncts(found.formula), every)
         if component.outputs
     ]
 
 
-def _part(component: Component, hidden: dict[Variable, frozenset[Variable]]) -> Part:
-    visible = tuple(v for v in component.outputs if v not in hidden)
-    own = tuple((v, hidden[v]) for v in component.outputs if v in hidden)
-    return Part(visible, conjunction(component.conjuncts), own)
+def _part(component: Component, found: Revealed) -> Part:
+    visible = tuple(v for v in component.outputs if v not in found.hidden)
+    own = tuple(v for v in component.outputs if v in found.hidden)
+    return Part(
+        visible,
+        conjunction(component.conjuncts),
+        tuple((v, found.hidden[v]) for v in own),
+        tuple(found.conditions[v] for v in own),
+    )
 
 
 def cascade_of_part(

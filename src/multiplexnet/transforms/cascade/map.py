@@ -27,7 +27,7 @@ from torch.nn.functional import logsigmoid
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
 from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
-from multiplexnet.transforms.cascade.program import Program, program_of
+from multiplexnet.transforms.cascade.program import program_of
 from multiplexnet.transforms.cascade.walk import Option, Walk, straight_through
 from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.transforms.tables import Tabled
@@ -67,16 +67,13 @@ class CascadeMap(Tabled):
         self.first_logit = dict(_first_logits(cascade))
         self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
         self._used = cascade.used
-        self._program = program_of(cascade, self.first_logit)
+        self.program = program_of(
+            cascade, self.first_logit
+        )  # compared when a certificate is asked for
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
         )
         self.hold({"spacing": spacing})
-
-    @property
-    def program(self) -> Program:
-        """The operations of the cascade."""
-        return self._program
 
     # --- values -----------------------------------------------------------------------------------------------------
 

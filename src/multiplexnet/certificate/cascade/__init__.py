@@ -1,0 +1,1 @@
+"""Cascades in a certificate: what is said of them, and its proof."""
