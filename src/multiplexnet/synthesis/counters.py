@@ -18,9 +18,9 @@ _MIX_1 = np.uint64(0xBF58476D1CE4E5B9)
 _MIX_2 = np.uint64(0x94D049BB133111EB)
 
 
-def _mixed(words: np.ndarray[tuple[int, ...], np.dtype[np.uint64]]) -> np.ndarray[
-    tuple[int, ...], np.dtype[np.uint64]
-]:
+def _mixed(
+    words: np.ndarray[tuple[int, ...], np.dtype[np.uint64]],
+) -> np.ndarray[tuple[int, ...], np.dtype[np.uint64]]:
     words = words + _GOLDEN
     words = (words ^ (words >> np.uint64(30))) * _MIX_1
     words = (words ^ (words >> np.uint64(27))) * _MIX_2

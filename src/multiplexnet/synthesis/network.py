@@ -79,7 +79,10 @@ class Network(nn.Module):
         self.register_buffer("visible", mask.reshape(wide, count * shape.width), persistent=False)
         shares = torch.cat([torch.from_numpy(own.log_share).float() for own in tokens])
         self.register_buffer("shares", shares, persistent=False)
-        waves = [_waves(own, is_ordered, shape.waves) for own, is_ordered in zip(tokens, ordered, strict=True)]
+        waves = [
+            _waves(own, is_ordered, shape.waves)
+            for own, is_ordered in zip(tokens, ordered, strict=True)
+        ]
         self.register_buffer("waves", torch.cat(waves, -1), persistent=False)
         starts = [0]
         for own in self.counts:

@@ -212,7 +212,7 @@ def _trained(
         for step in run.steps():
             if tell is not None:
                 tell(Progress(number, len(recipes), step, run.count, run.score))
-        if run.score is not None and run.score > best_score or best is None:
+        if (run.score is not None and run.score > best_score) or best is None:
             best, best_score = model, run.score if run.score is not None else -np.inf
         longest = max(longest, monotonic() - start)
     assert best is not None
