@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
+from itertools import count
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -31,8 +32,11 @@ import torch
 from torch import Tensor
 
 import campaign.trial as trial_module
+from campaign.cascade_faults import CASCADE_FAULTS
+from campaign.cascades import CASCADES
 from campaign.run import versions
 from campaign.trial import Outcome, trial
+from campaign.variants import sentence
 from multiplexnet.compiler import compile as dnf
 from multiplexnet.compiler import proof as certify
 from multiplexnet.compiler.implicants import Implicants
@@ -82,6 +86,7 @@ class Fault:
         patches: made when the fault is planted.
         second_line: why it cannot be noticed alone, if it cannot.
         by: how the names of the checks begin that have to find it (any check: an empty text).
+        among: the kinds of sentences that are tried (all kinds: none are named).
     """
 
     name: str
@@ -89,6 +94,7 @@ class Fault:
     patches: Callable[[], Sequence[Patch]]
     second_line: str = ""
     by: str = ""
+    among: tuple[str, ...] = ()
 
 
 # --- the faults -----------------------------------------------------------------------------------------------------
@@ -354,6 +360,7 @@ FAULTS = (
     Fault("exactness of the grid", "sums on the lattice are not checked to be exact", lambda: [
         (lattice, "check_exact", lambda part: None)],
         "the geometry chooses the step of the grid so that they are"),
+    *(Fault(name, what, patches, among=tuple(CASCADES)) for name, (what, patches) in CASCADE_FAULTS.items()),
 )  # fmt: skip
 """Every safeguard that can be switched off."""
 
@@ -388,15 +395,16 @@ class Hunt:
 def hunted(
     fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, int], Outcome] = trial
 ) -> Hunt:
-    """Trials from number 0 on until one reports a violation that counts, or there were enough of them."""
+    """Trials from number 0 on (of the kinds that are named) until a violation counts, or there were enough of them."""
     start = perf_counter()
     cpu = process_time()
     most = min(most, QUIET) if fault.second_line else most
     check = example = ""
     number = 0
+    numbers = (n for n in count() if not fault.among or sentence(SEED, n).kind in fault.among)
     with planted(fault):
         while not check and number < most and perf_counter() - start < MOST_SECONDS:
-            outcome = run(SEED, number, ROWS)
+            outcome = run(SEED, next(numbers), ROWS)
             number += 1
             first = next(
                 (found for found in outcome.violations if found.check.startswith(fault.by)), None

@@ -12,6 +12,7 @@ Whatever comes out but a result or a ``MultiplexError`` is a finding, and so is 
 from __future__ import annotations
 
 import argparse
+import gzip
 import json
 import random
 import resource
@@ -127,6 +128,10 @@ NASTY = (
         "if",
         "else",
         "in",
+        "?",
+        "real?",
+        "is missing",
+        "is not missing",
         "True",
         "None",
         "...",
@@ -318,14 +323,21 @@ def _reader_of_files(folder: Path) -> Callable[[bytes], object]:
 
 
 def _reader_of_tables(folder: Path, name: str) -> Callable[[bytes], object]:
+    """Checks a table, prints the report, writes the rows that do not obey and reads them again."""
     specification = Rules(
-        'x: real; n: int[0, 9]; on: bool; c: {"a", "b"}; u: input[0, 1]\nx >= n; implies(on, x > u)'
-    )
+        'x: real; n: int[0, 9]?; on: bool; c: {"a", "b"}?; u: input[0, 1]\nx >= n; implies(on, x > u); '
+        "c is missing or n is not missing"
+    ).specification
+    written = folder / "written.parquet"
 
     def read(data: bytes) -> object:
         path = folder / name
-        path.write_bytes(data)
-        return check_table(specification.specification, path)
+        path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
+        report = check_table(specification, path, output=written, strips=True)
+        str(report), report.to_json()
+        if pl.read_parquet(written).height != report.rows - report.obeying:
+            raise AssertionError("other rows were written than those that do not obey")
+        return report
 
     return read
 
@@ -335,7 +347,27 @@ TABLES = (
     'x,n,on,c,u\n"1.5", 1 ,TRUE,"a",0.5\n-1e-3,2,false,b,1e0\n+.5,0,1,a,0\n',
     "u;x;n\n1;2;3\n",
     "id,x,n,on,c,u\r\n1,12345678901234567890.5,9,1,b,0.1\r\n",
+    "x;n;on;c;u\n1,5;;yes;;0.5\nNaN;n/a;T;a;1\n",
+    "u\tx\tn\ton\tc\n1\t2\tnull\tno\tb\n\t-inf\t3\tf\tx\n",
 )
+
+
+def _arrow_files() -> list[bytes]:
+    columns: dict[str, Any] = {
+        "x": [1.5, None] * 20,
+        "n": [1, 2] * 20,
+        "on": [True, None] * 20,
+        "c": ["a", None] * 20,
+        "u": [0.5, 1.0] * 20,
+    }
+    frame = pl.DataFrame(columns)
+    files = []
+    for write in (frame.write_ipc, frame.write_ipc_stream):
+        for compression in ("uncompressed", "zstd"):
+            file = BytesIO()
+            write(file, compression=compression, compat_level=pl.CompatLevel.oldest())
+            files.append(file.getvalue())
+    return files
 
 
 def _parquet_files() -> list[bytes]:
@@ -400,6 +432,10 @@ def targets(folder: Path, every: int = 4) -> list[Target]:
             _damaged,
             _reader_of_tables(folder, "table.parquet"),
             share=2,
+        ),
+        Target("csv.gz", TABLES, _bytes, _reader_of_tables(folder, "table.csv.gz"), share=1),
+        Target(
+            "arrow", _arrow_files(), _damaged, _reader_of_tables(folder, "table.arrow"), share=2
         ),
         Target("certificate", certificates, _forged, _read_certificate, share=3),
         Target("state", states, _state, _read_state, share=3),

@@ -33,7 +33,7 @@ def while_flushing(subject: Subject) -> Iterator[Finding]:
     yield from _rows(subject, subject.mux, "while flushing", raw, given)
     yield from _repaired(subject, given)
     yield from _verdicts(subject, raw, given)
-    if subject.random.random() < BUILT:
+    if subject.random.random() < BUILT and not subject.mux.cascades:
         yield from _built(subject, raw, given)
 
 

@@ -3,7 +3,7 @@
 A :class:`Node` is a number or a truth value::
 
     number    number, variable, call, +, *, max, min, abs, case
-    truth     <=, <, >=, >, ==, !=, and, or, not, implies, iff, xor, case, flag, is, in
+    truth     <=, <, >=, >, ==, !=, and, or, not, implies, iff, xor, case, flag, is, in, missing
 
 What a node means is said three times, each time from scratch: as text of the rule language (here), as exact verdicts on
 rows (:mod:`~campaign.verdict`) and as a z3 expression (:mod:`~campaign.solver`).
@@ -148,6 +148,7 @@ _WRITE: Mapping[str, Callable[[Node], str]] = {
     "number": _number,
     "variable": lambda node: str(node.value),
     "flag": lambda node: str(node.value),
+    "missing": lambda node: f"({node.value} is missing)",
     "is": lambda node: f'({node.value} == "{node.parts[0].value}")',
     "label": lambda node: f'"{node.value}"',
     "in": lambda node: f"({node.parts[0]} in {{{', '.join(map(str, node.parts[1:]))}}})",

@@ -47,10 +47,12 @@ class Meaning:
 
     # --- questions ----------------------------------------------------------------------------------------------------
 
-    def model(self, *more: Any, rules: bool = True) -> dict[str, Fraction] | bool | None:
+    def model(
+        self, *more: Any, rules: bool = True, milliseconds: int = TIMEOUT_MILLISECONDS
+    ) -> dict[str, Fraction] | bool | None:
         """A point where the rules, if asked for, and ``more`` hold; ``False``: there is none; ``None``: unknown."""
         solver = z3.Solver()
-        solver.set("timeout", TIMEOUT_MILLISECONDS)
+        solver.set("timeout", milliseconds)
         solver.add(*self.domain, *(self.rules if rules else ()), *more)
         answer = solver.check()
         if answer == z3.unsat:
@@ -82,6 +84,16 @@ class Meaning:
             == (bool(value) if z3.is_bool(self.constants[name]) else _real(value))
             for name, value in values.items()
         ]
+
+    def on_grid(self, places: Mapping[str, tuple[Fraction, Fraction]], most: Fraction) -> list[Any]:
+        """That each of these is a whole multiple of its step, plus a number of its own, and at most so large."""
+        claims = []
+        for name, (step, more) in places.items():
+            constant = self.constants[name]
+            steps = z3.ToReal(z3.Int(f"steps of {name}"))
+            claims += [constant == steps * _real(step) + _real(more)]
+            claims += [constant <= _real(most), constant >= _real(-most)]
+        return claims
 
     # --- sentences ----------------------------------------------------------------------------------------------------
 

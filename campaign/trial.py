@@ -25,12 +25,15 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from campaign.calls import functions_of
+from campaign.cascades import CASCADES
 from campaign.compiling import CompileChecks
 from campaign.densities import densities
 from campaign.extremes import extreme_inputs, repairs, uncovered_inputs
 from campaign.flushed import while_flushing
 from campaign.givens import given_numbers
 from campaign.graphs import recorded_graphs, same_in_graphs
+from campaign.missing import missing_values
+from campaign.one_by_one import SECONDS, one_by_one
 from campaign.raws import input_values, raw_rows
 from campaign.reaching import unreached
 from campaign.sentences import COMPARISONS, Sentence
@@ -40,6 +43,7 @@ from campaign.tampering import changed_tables
 from campaign.trips import round_trips
 from campaign.variants import sentence as numbered
 from campaign.verdict import Judge
+from multiplexnet.compiler.cascade.structure import Structure
 from multiplexnet.compiler.explanation.diagnose import uncovered_input
 from multiplexnet.compiler.terms import Compiled
 from multiplexnet.errors import (
@@ -68,8 +72,16 @@ COPIED = 0.1
 """The share of layers that are cast, saved and run under autocast as well."""
 GRAPHS_EVERY = 250
 """Every so many trials the layer is also compiled and exported by torch, which takes seconds."""
+INSISTED = 0.06
+"""The share of the other sentences that are computed one output after another as well, where that is possible."""
+FLUSHED = 0.1
+"""The share of layers made for cascades that are asked while subnormal numbers are taken for zero."""
+CHOSEN = 0.25
+"""The share of sentences made for cascades that are left to choose their structure."""
 RECORDED = 0.015
 """The share of sentences with inputs whose layer is exported, to ONNX too, and run where eager raises."""
+MISSING = 0.1
+"""The share of sentences that are asked once more, with outputs that may be missing."""
 COMBINATIONS = 24
 """Of inputs in one batch, at most: where some are refused, each is asked by itself."""
 FAR = (24, 40, 100)
@@ -127,8 +139,15 @@ def trial(seed: int, index: int, rows: int) -> Outcome:
     """The trial with this number: about ``rows`` rows are asked of the layers that can be built."""
     graphs = index % GRAPHS_EVERY == GRAPHS_EVERY - 1
     recorded = Random(f"{seed}/{index}/recorded").random() < RECORDED
+    insisted = Random(f"{seed}/{index}/insisted").random() < INSISTED
     random = Random(f"{seed}/{index}/trial")
-    return Trial(numbered(seed, index), rows, random=random, graphs=graphs, recorded=recorded).run()
+    sentence = numbered(seed, index)
+    run = Trial(sentence, rows, random=random, graphs=graphs, recorded=recorded, insisted=insisted)
+    outcome = run.run()
+    apart = Random(f"{seed}/{index}/missing")  # so that all else is drawn as it was before
+    if apart.random() < MISSING and sentence.kind not in CASCADES:
+        run.missing(apart)
+    return outcome
 
 
 class Trial:
@@ -140,6 +159,7 @@ class Trial:
         random: decides on everything that is drawn.
         graphs: whether compiled and exported layers are compared as well.
         recorded: whether layers with inputs are exported and run where eager raises.
+        insisted: whether the outputs are computed one after another as well.
         given: raw rows (and inputs) to be tried besides, by dtype.
         thorough: whether the checks that trials make now and then are all made.
     """
@@ -152,6 +172,7 @@ class Trial:
         random: Random,
         graphs: bool = False,
         recorded: bool = False,
+        insisted: bool = False,
         given: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]] | None = None,
         thorough: bool = False,
     ) -> None:
@@ -162,6 +183,7 @@ class Trial:
         self.given = given or {}
         self.thorough = thorough
         self.recorded = recorded
+        self.insisted = insisted or thorough
         self.max_terms = FEW_TERMS if sentence.kind == "circuits" else MAX_TERMS
         self.outcome = Outcome(sentence.kind)
         self.judge = Judge(sentence)
@@ -180,6 +202,19 @@ class Trial:
         self.outcome.counts["verdicts in integers"] += self.judge.in_integers
         return self.outcome
 
+    def missing(self, random: Random) -> None:
+        """The sentence once more, with outputs that may be missing."""
+        start = perf_counter()
+        try:
+            for finding in missing_values(self.sentence, random):
+                self._checked(finding.check)
+                self.outcome.counts[f"rows: {finding.check}"] += finding.rows
+                if finding.wrong:
+                    self._found(finding.check, finding.wrong)
+        except Exception as error:
+            self._found("missing: crash", _told(error))
+        self.outcome.seconds += perf_counter() - start
+
     # --- bookkeeping --------------------------------------------------------------------------------------------------
 
     def _found(self, check: str, what: str, **more: Any) -> None:
@@ -196,6 +231,10 @@ class Trial:
     def _road(self) -> None:
         rules = Rules(str(self.sentence))
         meaning = Meaning(self.sentence)
+        if self.sentence.kind in CASCADES:
+            return self._one_by_one(rules, meaning)
+        if self.insisted and not self.sentence.calls:
+            self._one_by_one(rules, meaning)
         compiled = self._compiled(rules, meaning)
         if compiled is None:
             return
@@ -214,6 +253,33 @@ class Trial:
             self._attack(recorded_graphs, self.random.choice(built))
         self.outcome.counts["sentences with a layer"] += bool(built)
         self.outcome.counts["unanswered by z3"] += meaning.unanswered
+
+    def _one_by_one(self, rules: Rules, meaning: Meaning) -> None:
+        """Layers that compute one output after another, in every dtype that is not refused."""
+        made_for = self.sentence.kind in CASCADES
+        structure: Structure = "cascade"
+        if made_for and self.random.random() < CHOSEN:
+            structure = "auto"
+        built = 0
+        for dtype in DTYPES:
+            try:
+                mux = Multiplexer(rules, structure=structure, dtype=dtype, seconds=SECONDS)
+            except MultiplexError as error:
+                self._refused(f"one by one {name_of(dtype)}", error)
+                if made_for and self.sentence.satisfiable and dtype is torch.float64:
+                    self._found("one by one: built in float64", str(error), dtype="float64")
+                continue
+            if not mux.cascades:
+                continue
+            built += 1
+            self._attack(one_by_one(self.rows // len(DTYPES), meaning), mux)
+            self._attack(extreme_inputs, mux)
+            self._attack(repairs, mux)
+            if made_for and self.random.random() < FLUSHED:
+                self._attack(while_flushing, mux)
+        if made_for:
+            self.outcome.counts["sentences with a layer"] += bool(built)
+        self.outcome.counts["sentences with a cascade"] += bool(built)
 
     def _compiled(self, rules: Rules, meaning: Meaning) -> Compiled | None:
         """The terms; ``None`` if there are none, or too many. z3 and the compiler have to agree on which."""

@@ -10,6 +10,7 @@ from dataclasses import replace
 from random import Random
 
 from campaign.boundaries import BOUNDARIES
+from campaign.cascades import CASCADES, cascaded
 from campaign.formulas import FAMILIES, LATER, any_size, drawn, nonzero
 from campaign.sentences import COMPARISONS, Node, Sentence, number, product, total, variable
 
@@ -28,12 +29,15 @@ def sentence(seed: int, index: int) -> Sentence:
         >>> len({str(sentence(0, i)) for i in range(50)})
         50
     """
+    newest = Random(f"{seed}/{index}/cascades")
+    if newest.random() < CASCADED:
+        return cascaded(newest)
     latest = Random(f"{seed}/{index}/boundaries")
-    if latest.random() < len(BOUNDARIES) / len(KINDS):
+    if latest.random() < len(BOUNDARIES) / (len(KINDS) - len(CASCADES)):
         kind = latest.choice(list(BOUNDARIES))
         return replace(BOUNDARIES[kind](latest), kind=kind)
     later = Random(f"{seed}/{index}/later")
-    if later.random() < len(LATER) / (len(KINDS) - len(BOUNDARIES)):
+    if later.random() < len(LATER) / (len(KINDS) - len(CASCADES) - len(BOUNDARIES)):
         return drawn(later.choice(list(LATER)), later)
     random = Random(f"{seed}/{index}")
     kind = random.choice((*FAMILIES, *VARIANTS))
@@ -157,5 +161,7 @@ VARIANTS: Mapping[str, Callable[[Random], Sentence]] = {
     "substitution": substitution,
     "fusion": fusion,
 }
-KINDS = (*FAMILIES, *VARIANTS, *LATER, *BOUNDARIES)
-"""Every kind of sentence that the campaign draws, all equally often."""
+KINDS = (*FAMILIES, *VARIANTS, *LATER, *BOUNDARIES, *CASCADES)
+"""Every kind of sentence that the campaign draws; but for those that become cascades, all equally often."""
+CASCADED = 0.15
+"""The share of sentences that become cascades."""

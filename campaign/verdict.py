@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from fractions import Fraction
 from functools import reduce
-from math import lcm
+from math import inf, lcm, nextafter
 from typing import Any
 
 import numpy as np
@@ -59,7 +59,7 @@ class Judge:
         self.names = [*(d.name for d in sentence.declared), *map(str, sentence.calls)]
         self.labels = {d.name: d.labels for d in sentence.declared}
         self.domains = [
-            (i, [float(v) for v in d.values if Fraction(float(v)) == v])
+            (i, _float_beside(d.values.start, inf), _float_beside(d.values.stop - 1, -inf))
             for i, d in enumerate(sentence.declared)
             if d.values is not None
         ]
@@ -69,8 +69,10 @@ class Judge:
     def __call__(self, rows: Floats) -> Bools:
         """The verdicts on rows of shape (N, number of declared variables and of calls, whose values are data)."""
         verdict: Bools = np.array(np.isfinite(rows).all(axis=1))
-        for i, values in self.domains:
-            verdict &= np.isin(rows[:, i], np.array(values)) & ~_is_subnormal(rows[:, i])
+        for i, low, high in self.domains:
+            column = np.where(verdict, rows[:, i], 0.5)
+            verdict &= (column == np.floor(column)) & (column >= low) & (column <= high)
+            verdict &= ~_is_subnormal(rows[:, i])
         candidates = np.flatnonzero(verdict)
         yes, no = self._in_floats(rows[candidates])
         open_ = candidates[~(yes | no)]
@@ -87,6 +89,14 @@ class Judge:
             return nothing, nothing
         with np.errstate(all="ignore"):
             return _Enclosures(self, rows).truth(self.rules)
+
+
+def _float_beside(value: int, side: float) -> float:
+    """The float next to a whole number on one side, which is the number itself if it is one."""
+    near = float(value)
+    if Fraction(near) == value or (Fraction(near) > value) == (side > 0):
+        return near
+    return nextafter(near, side)
 
 
 # --- floats with error bounds ---------------------------------------------------------------------------------------

@@ -207,9 +207,9 @@ def test_questions_are_passed_over(command: str) -> None:
 @pytest.mark.parametrize(
     ("command", "advice"),
     [
-        ("(check-sat-assuming (p))", "put the assumptions in as assertions"),
-        ("(push 1)", "without push and pop"),
-        ("(pop 1)", "without push and pop"),
+        ("(check-sat-assuming p)", "expected a list of literals, as in (check-sat-assuming"),
+        ("(push 1)(check-sat)(check-sat)", "a layer keeps one set of rules: keep one of them"),
+        ("(pop 1)", "write a push for each"),
         ("(maximize x)", "rules say what has to hold"),
     ],
 )

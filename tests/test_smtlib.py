@@ -87,7 +87,7 @@ def test_inputs_can_be_given_besides_the_script() -> None:
         ('(echo "a)', (1, 7), 'the quote " is never closed'),
         ("(echo |a)", (1, 7), "the quote | is never closed"),
         ("()", (1, 1), "expected the name of a command after `(`"),
-        ("(push 1)", (1, 1), "the command push is not known here"),
+        ("(reset)", (1, 1), "the command reset is not known here"),
         ('(include "rules")', (1, 1), "the command include is not known here"),
         (
             "(define-fun-rec g ((a Real)) Real (g a))",

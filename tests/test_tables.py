@@ -6,6 +6,7 @@ import gzip
 import subprocess
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -511,9 +512,15 @@ def test_arrow_files(tmp_path: Path, suffix: str) -> None:
         report = check_table(SUM, path)
         assert [r.violations for r in report.rules] == [1, 0]
         assert [(c.reason, c.first_row) for c in report.cells] == [("missing", 3)]
-    path.write_bytes(path.read_bytes()[:50])
+    content = path.read_bytes()
+    path.write_bytes(content[:50])
     with pytest.raises(TableError, match=r"cannot be read"):
         check_table(SUM, path)
+    random = Random(0)
+    for at in range(0, len(content), 3):
+        path.write_bytes(content[:at] + random.randbytes(1) + content[at + 1 :])
+        with suppress(TableError):
+            check_table(SUM, path)
 
 
 def test_several_files_are_one_table(csv: Write, tmp_path: Path) -> None:

@@ -23,7 +23,7 @@ import numpy as np
 import torch
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from matplotlib.patches import Polygon
+from matplotlib.patches import Circle, Polygon
 from PIL import Image
 from torch import Tensor, nn
 
@@ -533,6 +533,58 @@ def retrofit() -> Figure:
     return figure
 
 
+def dose() -> Figure:
+    run = program("17_dose")
+    given_by = torch.tensor(run.dose).float().T
+    plain = fitted(run.centre, lambda x: ((1 - x @ given_by) * run.inside).square().mean(), 24)
+    figure, axes = panels(height=3.4)
+    outs = ((plain, "plain network"), (run.x, "with rules"))
+    for ax, (out, who) in zip(axes, outs, strict=True):
+        given = run.dose @ out[0].detach().double().numpy()
+        above = torch.tensor(given > run.limit)
+        ax.scatter(*run.points.T, c=given, s=9, cmap="Greens", vmin=0, vmax=1.2, linewidths=0)
+        ax.scatter(*run.points[above.numpy()].T, s=9, color=BREAKS, linewidths=0)
+        for spot, radius, text in ((run.centre[0], 0.2, "tumour"), ((0.45, 0.3), 0.25, "spared")):
+            ax.add_patch(Circle(spot, radius, fill=False, edgecolor=WALL, linewidth=1.2))
+            ax.text(
+                float(spot[0]),
+                float(spot[1]) + radius + 0.05,
+                text,
+                ha="center",
+                color=WALL,
+                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
+            )
+        ax.set(aspect="equal", xticks=[], yticks=[])
+        title(ax, who, share(run.rules.satisfied(out.detach())))
+    axes[0].set(xlabel="dose of one patient; red: above the limit of the point")
+    return figure
+
+
+def blood_pressure() -> Figure:
+    run = program("18_blood_pressure")
+    plain, ruled = run.networks
+    raw = plain(run.person).detach()
+    numbers = (run.middle + run.scale * raw[:, :2]).round().masked_fill(raw[:, 2:4] < 0, torch.nan)
+    outputs = numbers, run.mux(ruled(run.person)).best().detach()
+    strip = torch.rand(len(raw), generator=torch.Generator().manual_seed(0))
+    figure, axes = panels(sharey=True)
+    for ax, out, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+        corners(ax, (70, 50), (170, 150), (170, 40), (70, 40))
+        obeys = run.rules.satisfied(out)
+        gone = out.isnan()
+        upper = torch.where(gone[:, 0], 52 + 10 * strip, out[:, 0])  # missing: in the margin
+        lower = torch.where(gone[:, 1], 22 + 10 * strip.flip(0), out[:, 1])
+        points(ax, upper, lower, obeys)
+        ax.axvline(65, color="#555b61", linewidth=0.6)
+        ax.axhline(35, color="#555b61", linewidth=0.6)
+        ax.set(xlim=(50, 170), ylim=(20, 135), xlabel="upper number")
+        ax.set_xticks([57, 80, 120, 160], ["missing", "80", "120", "160"])
+        ax.set_yticks([27, 60, 90, 120], ["missing", "60", "90", "120"])
+        title(ax, who, share(obeys))
+    axes[0].set_ylabel("lower number")
+    return figure
+
+
 DRAWN: dict[str, Callable[[], Figure]] = {
     "01_intervals": intervals,
     "02_precipitation": precipitation,
@@ -550,6 +602,8 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "14_power_flow": power_flow,
     "15_obstacles": obstacles,
     "16_retrofit": retrofit,
+    "17_dose": dose,
+    "18_blood_pressure": blood_pressure,
 }
 
 

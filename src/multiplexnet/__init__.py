@@ -32,6 +32,8 @@ if TYPE_CHECKING:
     from multiplexnet.learning.term_transform import term_transform as term_transform
     from multiplexnet.rules import Rules as Rules
     from multiplexnet.tables.check import check as check
+    from multiplexnet.tables.inference.infer import infer as infer
+    from multiplexnet.tables.sql import sql as sql
     from multiplexnet.transforms.separable import PaperSeparable as PaperSeparable
 
 __version__ = "0.1.0"
@@ -54,6 +56,8 @@ _HOME = {
     "Certificate": "certificate.document",
     "certify": "certificate.check",
     "check": "tables.check",
+    "infer": "tables.inference.infer",
+    "sql": "tables.sql",
     "CompileTimeout": "errors",
     "ContradictionError": "errors",
     "InputError": "errors",

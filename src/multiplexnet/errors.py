@@ -14,6 +14,7 @@ from math import prod
 __all__ = [
     "CascadeBudgetExceeded",
     "CascadeError",
+    "CoefficientError",
     "CompileTimeout",
     "ContradictionError",
     "CyclicFunctionError",
@@ -42,6 +43,7 @@ __all__ = [
     "TermBudgetExceeded",
     "ThinTermError",
     "UnboundableError",
+    "UnknownNameError",
     "needing",
 ]
 
@@ -81,6 +83,18 @@ class RuleSyntaxError(MultiplexError, ValueError):
             if column is not None:
                 text += f"\n    {' ' * (column - 1)}^"
         super().__init__(text)
+
+
+class UnknownNameError(MultiplexError, KeyError):
+    """A name that the rules do not declare."""
+
+    def __init__(self, name: str, hint: str, known: Sequence[str]) -> None:
+        listed = ", ".join(known[:12]) + (", …" if len(known) > 12 else "")
+        self.text = f"the rules declare no {name!r}{hint}; they declare: {listed}"
+        super().__init__(self.text)
+
+    def __str__(self) -> str:
+        return self.text
 
 
 class RuleTypeError(MultiplexError, TypeError):
@@ -265,6 +279,18 @@ class DtypeError(MultiplexError, TypeError):
     """Numbers of a type that is not read exactly: integers, complex numbers, extended floats."""
 
 
+class CoefficientError(MultiplexError, ValueError):
+    """Inputs times outputs in a shape that no layer computes.
+
+    Args:
+        what: was found.
+        advice: what to do.
+    """
+
+    def __init__(self, what: str, advice: str) -> None:
+        super().__init__(f"coefficients from inputs: {what}; {advice}")
+
+
 class InputError(MultiplexError, TypeError):
     """An input (or a function) of the rules that is missing, or one that they do not have."""
 
@@ -297,6 +323,14 @@ class QuestionError(MultiplexError, ValueError):
 
 class DomainError(MultiplexError, ValueError):
     """Rules whose outputs have another kind of domain than is asked for."""
+
+
+class SourceError(MultiplexError, ValueError):
+    """Arrays, a schema or a table that rules cannot be made from: what was found, where, what to give instead."""
+
+
+class SqlError(MultiplexError, ValueError):
+    """Rules that cannot be written in SQL: what was found, and what to do."""
 
 
 class TableError(MultiplexError, ValueError):

@@ -2,16 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from multiplexnet.errors import InputError, RuleSyntaxError, RuleTypeError, ShapeError, needing
+from multiplexnet.errors import (
+    InputError,
+    RuleSyntaxError,
+    RuleTypeError,
+    ShapeError,
+    SourceError,
+    UnknownNameError,
+    needing,
+)
 from multiplexnet.exact.deadline import SECONDS, Deadline, Tell
 from multiplexnet.language.budget import MAX_TERMS
-from multiplexnet.language.formula import Formula, Real, Specification, Variable
+from multiplexnet.language.formula import (
+    Formula,
+    Real,
+    Specification,
+    Variable,
+    nearest_to_zero,
+)
+from multiplexnet.language.values import did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -72,6 +87,33 @@ def rule_file(path: Path) -> tuple[str, str]:
     if path.suffix == ".txt" and text.lstrip().startswith("ordering"):
         return "ordering", text
     return languages[path.suffix], text
+
+
+def _passed(name: str) -> str:
+    """How an input is passed to a call."""
+    return f"{name}=…" if name.isidentifier() else f"**{{{name!r}: …}}"
+
+
+def _elements(members: Sequence[Variable], value: Any, name: str) -> list[Any]:
+    """The values of the elements of one input, in order."""
+    from multiplexnet.verdicts.numbers import numbers_of
+
+    shape = tuple(i + 1 for i in members[-1].place[1])
+    if not shape:
+        return [value]
+    if isinstance(value, list | tuple):
+        value = numbers_of(value, name)
+    found = tuple(getattr(value, "shape", ()))
+    if found[-len(shape) :] != shape:
+        if len(shape) == 1:
+            raise ShapeError(
+                f"input {name} is a vector of {shape[0]}: its last dimension must be that"
+            )
+        raise ShapeError(
+            f"input {name} is a matrix of {' × '.join(map(str, shape))}: its last dimensions must be these, "
+            f"not those of the shape {found}"
+        )
+    return [value[(..., *member.place[1])] for member in members]
 
 
 class Rules:
@@ -146,6 +188,79 @@ class Rules:
         return cls.from_specification(from_ordering(text))
 
     @classmethod
+    def from_arrays(
+        cls, A: Any = None, b: Any = None, *, C: Any = None, d: Any = None, names: Any = None
+    ) -> Rules:
+        """Rules ``A x <= b`` and ``C x == d``, one rule a row, for matrices with thousands of entries.
+
+        Args:
+            A: inequalities, shape (M, D): numpy, ``scipy.sparse``, torch or nested lists. A float stands for the
+                decimal that Python prints for it, as it does in a text; fractions and decimals are exact.
+            b: their right sides, shape (M,); a row with an infinite one says nothing and is left out.
+            C: equalities, shape (E, D).
+            d: their right sides, shape (E,).
+            names: the names of the D outputs, or one name for a vector of them (default: ``x``).
+
+        Raises:
+            SourceError: shapes that do not fit, numbers that are not finite, names that no rule could say.
+
+        Example:
+            >>> import numpy as np
+            >>> rules = Rules.from_arrays(np.array([[1.0, -0.5]]), [2], C=[[1, 1]], d=[3], names=["a", "b"])
+            >>> print(rules)
+            a: real
+            b: real
+            a - 0.5*b <= 2
+            a + b == 3
+        """
+        from multiplexnet.readers.arrays import from_arrays
+
+        return cls.from_specification(from_arrays(A, b, C, d, names))
+
+    @classmethod
+    def from_json_schema(cls, schema: Any, *, skip: Sequence[str] = ()) -> Rules:
+        """Rules from the JSON Schema of one record: kinds, bounds, choices, and what may be missing.
+
+        Args:
+            schema: the schema, or the path of its file.
+            skip: properties to leave out, such as names and other texts.
+
+        Raises:
+            SourceError: the schema says what rules cannot say; everything of the kind is named.
+
+        Example:
+            >>> print(Rules.from_json_schema({
+            ...     "properties": {
+            ...         "age": {"type": "integer", "minimum": 0, "maximum": 120},
+            ...         "income": {"type": "number", "minimum": 0},
+            ...         "plan": {"enum": ["basic", "full"]},
+            ...     },
+            ...     "required": ["age", "plan"],
+            ... }))
+            age: int[0, 120]
+            income: real?
+            plan: {"basic", "full"}
+            income >= 0
+        """
+        from multiplexnet.readers.json_schema import schema_in, text_of_schema
+
+        return cls(text_of_schema(schema_in(schema), skip))
+
+    @classmethod
+    def from_pydantic(cls, model: Any, *, skip: Sequence[str] = ()) -> Rules:
+        """Rules from the fields of a pydantic model, by its JSON Schema (see :meth:`from_json_schema`).
+
+        Raises:
+            SourceError: it is no model, or says what rules cannot say.
+        """
+        described = getattr(model, "model_json_schema", None)
+        if not callable(described):
+            raise SourceError(
+                f"{model!r} has no model_json_schema(): give a class derived from pydantic.BaseModel (version 2)"
+            )
+        return cls.from_json_schema(described(), skip=skip)
+
+    @classmethod
     def load(cls, path: str | Path) -> Rules:
         """Rules from a file: ``.rules`` (text), ``.smt2`` (SMT-LIB), ``.txt`` (``ordering …`` or text).
 
@@ -173,7 +288,7 @@ class Rules:
     @property
     def outputs(self) -> tuple[Variable, ...]:
         """The outputs in declared order: the columns of a tensor of shape (*batch, D)."""
-        return self._specification.outputs
+        return self._specification.columns
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
@@ -184,6 +299,25 @@ class Rules:
     def formula(self) -> Formula:
         """The conjunction of all rules."""
         return self._specification.formula
+
+    def __getitem__(self, name: str) -> Variable:
+        """The output or input of this name, as it was declared; ``x[0]`` is an element of a vector.
+
+        Example:
+            >>> Rules('"Loan Amount": real; `Loan Amount` >= 0')["Loan Amount"].index
+            0
+        """
+        known = {variable.name: variable for variable in self._specification.variables}
+        if name not in known:
+            raise UnknownNameError(str(name), did_you_mean(str(name), known), list(known))
+        return known[name]
+
+    def __contains__(self, name: object) -> bool:
+        return any(variable.name == name for variable in self._specification.variables)
+
+    def __iter__(self) -> Iterator[Variable]:
+        """The outputs and inputs in declared order."""
+        return iter(self._specification.variables)
 
     @cached_property
     def _text(self) -> str:
@@ -267,34 +401,31 @@ class Rules:
     def scalar_inputs(self, given: Mapping[str, Any]) -> dict[str, Any]:
         """Inputs by the names of their scalars: a vector ``u`` of shape (*batch, n) becomes ``u[0]`` … ``u[n-1]``.
 
+        A matrix has the shape (*batch, n, m). Inputs that have a unit come out in whole numbers of it.
+
         Raises:
             InputError: an input is missing or unknown.
             ShapeError: a vector of another length.
         """
-        from multiplexnet.verdicts.numbers import numbers_of
+        from multiplexnet.verdicts.units import counted_input
 
-        scalars: dict[str, Any] = {}
-        vectors: dict[str, list[str]] = {}
+        groups: dict[str, list[Variable]] = {}
         for variable in self.inputs:
-            vectors.setdefault(variable.name.partition("[")[0], []).append(variable.name)
-        for name, members in vectors.items():
+            name = variable.name if variable.whole else variable.place[0]
+            groups.setdefault(name, []).append(variable)
+        scalars: dict[str, Any] = {}
+        for name, members in groups.items():
             if name not in given:
-                raise InputError(f"the rules need the input {name!r}: pass {name}=…")
-            value = given[name]
-            if members == [name]:
-                scalars[name] = value
-            else:
-                if isinstance(value, list | tuple):
-                    value = numbers_of(value, name)
-                if not getattr(value, "shape", ()) or value.shape[-1] != len(members):
-                    raise ShapeError(
-                        f"input {name} is a vector of {len(members)}: its last dimension must be that"
-                    )
-                scalars.update({member: value[..., i] for i, member in enumerate(members)})
-        unknown = [name for name in given if name not in vectors]
+                raise InputError(f"the rules need the input {name!r}: pass {_passed(name)}")
+            values = _elements(members, counted_input(members[0], given[name]), name)
+            scalars |= zip((member.name for member in members), values, strict=True)
+        unknown = [name for name in given if name not in groups]
         if unknown:
-            known = ", ".join(vectors) or "none"
-            raise InputError(f"{unknown[0]!r} is no input of the rules (they declare: {known})")
+            known = ", ".join(groups) or "none"
+            hint = did_you_mean(unknown[0], groups)
+            raise InputError(
+                f"{unknown[0]!r} is no input of the rules{hint} (they declare: {known})"
+            )
         return scalars
 
     def compile(
@@ -362,14 +493,29 @@ class Rules:
 
         from multiplexnet.compiler.cover import DataRows
         from multiplexnet.verdicts.satisfaction import satisfied
+        from multiplexnet.verdicts.units import has_unit, steps_of
 
         variables = (*self.outputs, *self.inputs)
         values = self._matrix(table, [v.name for v in variables])
+        flags: dict[Variable, NDArray[np.float64]] = {}
+        for i, variable in enumerate(variables):
+            if has_unit(variable):
+                values[:, i] = steps_of(values[:, i], variable, "float64")
+            if variable in self._specification.flags:
+                empty = np.isnan(values[:, i])
+                values[:, i] = np.where(
+                    empty, float(nearest_to_zero(variable.domain)), values[:, i]
+                )
+                flags[self._specification.flags[variable]] = empty.astype(np.float64)
         fits: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=1))
         for i, variable in enumerate(variables):
             if not isinstance(variable.domain, Real):
-                fits &= np.isin(values[:, i], np.array(variable.domain.values, dtype=np.float64))
-        return DataRows({v: values[fits, i].copy() for i, v in enumerate(variables)}, satisfied)
+                own = values[:, i]
+                first, last = variable.domain.values[0], variable.domain.values[-1]
+                fits &= (own == np.rint(own)) & (own >= first) & (own <= last)
+        columns = {v: values[fits, i].copy() for i, v in enumerate(variables)}
+        columns |= {flag: marked[fits] for flag, marked in flags.items()}
+        return DataRows(columns, satisfied)
 
     def _matrix(self, table: Any, names: Sequence[str]) -> NDArray[np.float64]:
         import numpy as np

@@ -24,6 +24,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Symbol,
     Variable,
@@ -238,6 +239,8 @@ class Writer:
                 )
             case Variable():
                 return term(kind.TO_REAL, self.constant(symbol))
+            case Product(known, other):
+                return term(kind.MULT, self._symbol(known), self._symbol(other))
             case Apply(name, arguments):
                 return term(
                     kind.APPLY_UF,

@@ -73,7 +73,8 @@ def read(language: str, text: str, variables: Sequence[Variable]) -> Reading:
 
 def _specification(found: Specification) -> Reading:
     writer = Writer(found.variables)
-    rules = [writer.formula(part) for rule in found.rules for part in _conjuncts(rule.formula)]
+    formulas = [*(rule.formula for rule in found.rules), *found.stand_ins]
+    rules = [writer.formula(part) for formula in formulas for part in _conjuncts(formula)]
     for assumption in found.assumptions:
         writer.take(assumption.formula)
     assumptions = tuple(rule.text for rule in found.assumptions)

@@ -28,8 +28,8 @@ from multiplexnet.compiler.implicants import Implicants, Literals
 from multiplexnet.compiler.normal import normal_form, substitute
 from multiplexnet.compiler.proof import proof_of
 from multiplexnet.compiler.terms import Block, Compiled, Term
-from multiplexnet.compiler.tidy import Tidy, has_interior, row_order
-from multiplexnet.errors import ContradictionError, TermBudgetExceeded
+from multiplexnet.compiler.tidy import Tidy, interior, row_order
+from multiplexnet.errors import CoefficientError, ContradictionError, TermBudgetExceeded
 from multiplexnet.exact.deadline import (
     CONTRADICTION,
     DECOMPOSITION,
@@ -47,13 +47,17 @@ from multiplexnet.language.formula import (
     Atom,
     Formula,
     Linear,
+    Product,
     Rule,
     Specification,
+    Symbol,
     Variable,
     conjunction,
     conjuncts,
     ends,
+    symbols,
 )
+from multiplexnet.language.text import formula_text
 from multiplexnet.smt.questions import satisfiable, unsat_core
 from multiplexnet.smt.search import Sandbox, decided
 
@@ -85,20 +89,24 @@ def compile_rules(
 
     Raises:
         CompileTimeout: it took too long.
+        CoefficientError: a rule multiplies inputs.
         ContradictionError: no output obeys the rules.
         TermBudgetExceeded: a block has too many terms.
     """
     start = time.perf_counter()
+    refuse_products(specification)
     deadline.begin(NORMAL_FORM)
     parts = components(conjuncts(normal_form(specification.formula)), specification.outputs)
     deadline.begin(CONTRADICTION)
-    _refuse_contradiction(specification, parts, deadline)
+    points = [_surely_inside(component, deadline) for component in parts]
+    doubtful = [c for c, point in zip(parts, points, strict=True) if point is None]
+    _refuse_contradiction(specification, doubtful, deadline)
     ranges = input_facts(specification)
     blocks = []
     covered = None
     claims = dict[int, tuple[Block, Formula]]()
-    for component in parts:
-        compiler = _BlockCompiler(component, ranges, max_terms, nested, deadline)
+    for component, point in zip(parts, points, strict=True):
+        compiler = _BlockCompiler(component, ranges, max_terms, nested, deadline, point)
         if cover is not None:
             blocks.append(compiler.covering_block(cover))
         else:
@@ -128,6 +136,17 @@ def compile_rules(
     )
 
 
+def refuse_products(specification: Specification) -> None:
+    """Raises ``CoefficientError`` if a rule multiplies inputs: such rules have no terms."""
+    for rule in specification.rules:
+        if any(isinstance(symbol, Product) for symbol in symbols(rule.formula)):
+            raise CoefficientError(
+                f"`{rule.text or formula_text(rule.formula)}` has no terms: where its walls stand is known at run time",
+                'a layer computes its outputs one after another: Multiplexer(rules), without structure="terms", '
+                "cover= and per_term=",
+            )
+
+
 def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
     """The declared ranges of the inputs as atoms."""
     atoms = []
@@ -149,12 +168,7 @@ def input_facts(specification: Specification) -> tuple[Formula, ...]:
 def _refuse_contradiction(
     specification: Specification, parts: Sequence[Component], deadline: Deadline
 ) -> None:
-    doubtful = [
-        part
-        for component in parts
-        if not _surely_satisfiable(component, deadline)
-        for part in component.conjuncts
-    ]
+    doubtful = [part for component in parts for part in component.conjuncts]
     doubtful += [rule.formula for rule in specification.assumptions]
     if (
         doubtful
@@ -172,15 +186,15 @@ def contradiction(specification: Specification, deadline: Deadline) -> tuple[Rul
     return tuple(every[i] for i in core)
 
 
-def _surely_satisfiable(component: Component, deadline: Deadline) -> bool:
-    """Whether a point of one large conjunction over outputs was found in floats: z3 would take its time."""
+def _surely_inside(component: Component, deadline: Deadline) -> dict[Symbol, float] | None:
+    """A point of one large conjunction over outputs, if floats found one: z3 would take its time."""
     rows = [part for part in component.conjuncts if isinstance(part, Atom)]
     over_inputs = any(
         isinstance(s, Variable) and s.is_input for row in rows for s, _ in row.linear.summands
     )
-    return (
-        len(rows) == len(component.conjuncts) and not over_inputs and has_interior(rows, deadline)
-    )
+    if len(rows) < len(component.conjuncts) or over_inputs:
+        return None
+    return interior(rows, deadline)
 
 
 def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:
@@ -198,12 +212,13 @@ class _BlockCompiler:
     max_terms: int
     nested: bool
     deadline: Deadline
+    inside: dict[Symbol, float] | None = None
     claims: dict[int, tuple[Block, Formula]] = field(default_factory=dict)
     _cache: dict[Formula, list[Literals]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sandbox = Sandbox(self.deadline)
-        self._tidy = Tidy(self._sandbox, self.ranges)
+        self._tidy = Tidy(self._sandbox, self.ranges, self.inside)
         self._discrete = tuple(v for v in self.component.outputs if v.is_discrete)
         self._formula = conjunction(self.component.conjuncts)
 

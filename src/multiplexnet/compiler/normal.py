@@ -25,6 +25,7 @@ from multiplexnet.language.formula import (
     Node,
     Not,
     Or,
+    Product,
     Relation,
     Symbol,
     Variable,
@@ -189,6 +190,11 @@ def _replaced(linear: Linear, values: dict[Variable, Fraction]) -> Linear:
 def _replaced_symbol(symbol: Symbol, values: dict[Variable, Fraction]) -> Linear:
     if isinstance(symbol, Variable):
         return Linear.number(values[symbol]) if symbol in values else Linear.of(symbol)
+    if isinstance(symbol, Product):
+        known, other = (_replaced_symbol(v, values) for v in (symbol.known, symbol.other))
+        if known.is_constant:
+            return other * known.constant
+        return known * other.constant if other.is_constant else Linear.of(symbol)
     match symbol:  # the last two stand in arguments of opaque functions only
         case Apply(function, arguments):
             return Linear.of(Apply(function, tuple(_replaced(a, values) for a in arguments)))

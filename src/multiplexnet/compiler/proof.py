@@ -1,7 +1,8 @@
 """The proof: a fresh solver proves that the terms say what the rules say.
 
 It reads the rules as they were written, not their normal form, and shares nothing with the search. What is assumed of
-inputs holds in every question. Atoms are only
+inputs holds in every question. Comparisons that stand among the premises, or are weaker than one that does, are proved
+by their numbers (:mod:`~multiplexnet.compiler.identity`). The solver is asked about the rest; its atoms are only
 divided by the size of their first coefficient, rules and terms alike, so that z3 sees one atom where there is one.
 
 * *Sound*: every term implies the rules. Conjuncts that lie in one block are checked term by term; one that several
@@ -21,9 +22,11 @@ from typing import Any
 
 import z3
 
+from multiplexnet.compiler.identity import Comparisons
 from multiplexnet.compiler.terms import Block, Proof, Term
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.language.formula import (
+    TRUE,
     And,
     Atom,
     Formula,
@@ -116,7 +119,8 @@ def _parts(specification: Specification, blocks: Sequence[Block]) -> list[_Part]
     home = {output: i for i, block in enumerate(blocks) for output in block.outputs}
     nowhere = frozenset(i for i, block in enumerate(blocks) if not block.outputs)
     found = []
-    for formula in (part for rule in specification.rules for part in conjuncts(rule.formula)):
+    rules = (part for rule in specification.rules for part in conjuncts(rule.formula))
+    for formula in (*rules, *specification.stand_ins):
         named = variables(formula)
         mentioned = frozenset(home[v] for v in named if not v.is_input)
         found.append(
@@ -181,6 +185,10 @@ class _Checker:
     ) -> bool:
         """Whether the premises together imply the conclusion."""
         self._count()
+        premises = list(premises)
+        conclusion = _left_open(premises, conclusion)
+        if conclusion == TRUE:
+            return True
         solver = self._solver(self._variables if variables is None else variables)
         for premise in premises:
             solver.add(self._written(premise))
@@ -195,14 +203,26 @@ class _Checker:
     ) -> bool:
         if not conclusions:
             return True
-        solver = self._solver(variables)
-        solver.add(z3.Not(self._written(And(tuple(conclusions)))))
-        questions = Questions(self._written, solver, deadline=self._deadline)
+        premises = list(premises)
+        conclusion = conjunction(conclusions)
+        if len(premises) == 1:
+            conclusion = _left_open(premises, conclusion)
+        questions: Questions | None = None
         for premise in premises:
             self._count()
+            if _left_open([premise], conclusion) == TRUE:
+                continue
+            if questions is None:
+                questions = self._questions(conclusion, variables)
             if questions.answer(conjuncts(premise)) is not False:
                 return False
         return True
+
+    def _questions(self, conclusion: Formula, variables: Sequence[Variable]) -> Questions:
+        """A solver that is asked which premises leave room for the conclusion to fail."""
+        solver = self._solver(variables)
+        solver.add(z3.Not(self._written(conclusion)))
+        return Questions(self._written, solver, deadline=self._deadline)
 
     def _count(self) -> None:
         self.checks += 1
@@ -243,6 +263,15 @@ class _Checker:
             case Iff():
                 return Iff(*parts)
         raise TypeError(f"not a formula: {node!r}")
+
+
+def _left_open(premises: Sequence[Formula], conclusion: Formula) -> Formula:
+    """What is left of a conjunction of comparisons without those that follow from one premise by their numbers."""
+    parts = conjuncts(conclusion)
+    if not any(isinstance(part, Atom) for part in parts):
+        return conclusion
+    known = Comparisons(premises)
+    return conjunction(part for part in parts if not (isinstance(part, Atom) and known.imply(part)))
 
 
 def _denied(formula: Formula) -> Formula:

@@ -16,6 +16,7 @@ from typing import Any
 from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
 from multiplexnet.errors import MultiplexError, RecordError
 from multiplexnet.language.formula import (
+    ONE,
     And,
     Apply,
     Atom,
@@ -30,14 +31,17 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Rule,
     Specification,
     Symbol,
+    Unit,
     Variable,
     symbols,
 )
 from multiplexnet.language.formula import variables as variables_of
+from multiplexnet.language.missing import flag_name
 
 __all__ = [
     "RecordReader",
@@ -101,16 +105,21 @@ def record_of_compiled(compiled: Compiled) -> Record:
 
 
 def variable_record(variable: Variable) -> Record:
-    """Name, role and domain of a variable; its position is its place in a list."""
-    return [variable.name, variable.role, _domain(variable.domain)]
+    """Name, role and domain of a variable; its position is its place in a list.
+
+    A fourth part says that the name belongs to no vector, although it looks so.
+    """
+    record = [variable.name, variable.role, _domain(variable.domain)]
+    return [*record, "whole"] if variable.whole else record
 
 
 def _domain(domain: Domain) -> Record:
     match domain:
         case Real(lower, upper):
             return ["real", *(None if end is None else str(end) for end in (lower, upper))]
-        case Int(lower, upper):
-            return ["int", lower, upper]
+        case Int(lower, upper, unit):
+            seen = [] if unit == ONE else [unit.kind, str(unit.size)]
+            return ["int", lower, upper, *seen]
         case Bool():
             return ["bool"]
         case Category(labels):
@@ -162,6 +171,8 @@ def _symbol(symbol: Symbol) -> Record:
     match symbol:
         case Variable():
             return symbol.index
+        case Product(known, other):
+            return ["times", known.index, other.index]
         case Apply(function, arguments):
             return ["apply", function, *map(_linear, arguments)]
         case Max(arguments):
@@ -257,12 +268,18 @@ def compiled_from(
 def variables_from(records: Record) -> tuple[Variable, ...]:
     """The variables of a list of :func:`variable_record`."""
     found = []
-    for index, (name, role, domain) in enumerate(list_from(records)):
-        if role not in ("output", "input"):
+    for index, (name, role, domain, *whole) in enumerate(list_from(records)):
+        if role not in ("output", "input", "missing"):
             raise ValueError(f"unknown role {role!r}")
-        found.append(Variable(text_from(name), index, _domain_from(domain), role))
+        if whole not in ([], ["whole"]):
+            raise ValueError(f"{whole!r} is no part of a variable")
+        own = Variable(text_from(name), index, _domain_from(domain), role, bool(whole))
+        found.append(own)
     if len({variable.name for variable in found}) < len(found):
         raise ValueError("two variables have the same name")
+    outputs = {flag_name(v.name) for v in found if v.role == "output"}
+    if any(v.is_flag and (v.name not in outputs or v.domain != Bool()) for v in found):
+        raise ValueError("a flag of an output that is none")
     return tuple(found)
 
 
@@ -272,10 +289,10 @@ def _domain_from(record: Record) -> Domain:
         lower, upper = (None if end is None else number_from(end) for end in rest)
         return Real(lower, upper)
     if kind == "int":
-        first, last = map(whole_from, rest)
+        first, last = map(whole_from, rest[:2])
         if first > last:
             raise ValueError(f"an empty range of integers, {first} to {last}")
-        return Int(first, last)
+        return Int(first, last, _unit_from(rest[2:]))
     if kind == "category":
         if not rest:
             raise ValueError("a category without labels")
@@ -283,6 +300,17 @@ def _domain_from(record: Record) -> Domain:
     if kind != "bool" or rest:
         raise ValueError(f"unknown domain {kind!r}")
     return Bool()
+
+
+def _unit_from(record: list[Record]) -> Unit:
+    if not record:
+        return ONE
+    kind, size = record
+    found = Unit(number_from(size), kind)
+    is_known = kind in ("decimal", "step") or (kind in ("date", "datetime") and found.size == 1)
+    if not is_known or found.size <= 0:
+        raise ValueError(f"unknown unit {kind!r} of {size!r}")
+    return found
 
 
 _NUMBER = re.compile(r"-?[0-9]+(?:/[0-9]+)?", re.ASCII)
@@ -433,6 +461,11 @@ class RecordReader:
         if not isinstance(record, list):
             return self.variable(record)
         kind, *rest = record
+        if kind == "times":
+            known, other = map(self.variable, rest)
+            if not known.is_input or (other.is_input and known.index > other.index):
+                raise ValueError("a product that does not begin with an input")
+            return Product(known, other)
         if kind == "apply":
             name, *arguments = rest
             if not arguments or (self._allowed is not None and name not in self._allowed):

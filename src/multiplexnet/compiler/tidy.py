@@ -9,8 +9,7 @@ not answered within a fixed amount of work. A row too many costs time and is nev
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from fractions import Fraction
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from multiplexnet.compiler.normal import canonical, opposite
@@ -19,7 +18,7 @@ from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.language.formula import And, Atom, Formula, Or, Symbol, Variable
 from multiplexnet.smt.search import Questions, Sandbox
 
-__all__ = ["Tidy", "has_interior", "row_order"]
+__all__ = ["Tidy", "interior", "row_order"]
 
 WORK = 1_000_000
 """z3's ``rlimit`` for one question."""
@@ -30,7 +29,7 @@ HUGE = 400
 """Coefficients of a dense group from which an LP in floats is tried before z3, and from which z3 is not asked."""
 
 Group = tuple[Atom, ...]
-Summands = tuple[tuple[Symbol, Fraction], ...]
+Left = tuple[tuple[Symbol, ...], tuple[int, ...]]
 
 
 def row_order(row: Atom) -> tuple[object, ...]:
@@ -48,25 +47,37 @@ def _symbol_order(symbol: Symbol) -> tuple[int, str]:
 
 def tightest(rows: Iterable[Atom]) -> list[Atom]:
     """The rows without those that another one with the same left side makes superfluous."""
-    kept: dict[Summands, Atom] = {}
-    equalities: dict[Summands, Atom] = {}
+    kept: dict[Left, Atom] = {}
+    equalities: dict[Left, Atom] = {}
     for row in rows:
+        left = _left(row)
         if row.relation == "==":
-            equalities[row.linear.summands] = row
+            equalities[left] = row
             continue
-        other = kept.get(row.linear.summands)
+        other = kept.get(left)
         if other is None or _strength(row) > _strength(other):
-            kept[row.linear.summands] = row
+            kept[left] = row
     for left, row in list(kept.items()):
-        reverse = (-row.linear).summands
+        reverse = _reversed(left)
         mirror = kept.get(reverse)
         if mirror is not None and mirror.linear.constant == -row.linear.constant:
             equality = canonical(row.linear, "==")
             if isinstance(equality, Atom):
-                equalities[equality.linear.summands] = equality
+                equalities[_left(equality)] = equality
         if left in equalities or reverse in equalities:
             del kept[left]
     return [*equalities.values(), *kept.values()]
+
+
+def _left(row: Atom) -> Left:
+    """The left side in a form whose hash is cheap: a canonical row has whole coefficients."""
+    summands = row.linear.summands
+    return tuple(symbol for symbol, _ in summands), tuple(c.numerator for _, c in summands)
+
+
+def _reversed(left: Left) -> Left:
+    symbols, coefficients = left
+    return symbols, tuple(-c for c in coefficients)
 
 
 def _strength(row: Atom) -> tuple[Any, bool]:
@@ -90,12 +101,19 @@ def groups(rows: Iterable[Atom]) -> list[Group]:
     return [tuple(members) for _, members in found]
 
 
-def has_interior(rows: Sequence[Atom], deadline: Deadline = NEVER) -> bool:
-    """Whether rows that are many, and dense, certainly have a common point with room in all inequalities."""
+def interior(rows: Sequence[Atom], deadline: Deadline = NEVER) -> dict[Symbol, float] | None:
+    """A common point of rows that are many, and dense, that certainly has room in all inequalities, if one was found.
+
+    It says nothing of variables that equalities determine.
+    """
     if not _dense(rows):
-        return False
+        return None
     eliminated, _ = without_equalities(rows)
-    return Inequalities(tuple(eliminated)).interior_point(deadline) is not None
+    linears = Inequalities(tuple(eliminated))
+    point = linears.interior_point(deadline)
+    if point is None:
+        return None
+    return dict(zip(linears.symbols, point.tolist(), strict=True))
 
 
 def _dense(rows: Sequence[Atom], size: int = LARGE) -> bool:
@@ -109,11 +127,18 @@ class Tidy:
     Args:
         sandbox: where z3 is asked.
         known: what holds anyway and is no row of any term (the ranges of the inputs, what is assumed of them).
+        inside: a point that is thought to have room in all rows, if one was found already.
     """
 
-    def __init__(self, sandbox: Sandbox, known: Sequence[Formula] = ()) -> None:
+    def __init__(
+        self,
+        sandbox: Sandbox,
+        known: Sequence[Formula] = (),
+        inside: Mapping[Symbol, float] | None = None,
+    ) -> None:
         self._sandbox = sandbox
         self._known = tuple(known)
+        self._inside = inside
         self._questions: Questions | None = None
         self._done: dict[Group, Group] = {}
 
@@ -150,6 +175,8 @@ class Tidy:
         linears = Inequalities(tuple(eliminated))
         inequalities = [row for row in group if row.relation != "=="]
         deadline = self._sandbox.deadline
+        if _dense(group, HUGE) and self._inside and linears.at(self._inside) is not None:
+            return set(group)
         centre = linears.interior_point(deadline) if _dense(group) else None
         if centre is not None and _dense(group, HUGE):
             return set(group)

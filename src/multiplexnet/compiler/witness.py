@@ -50,7 +50,11 @@ def signs(linears: Sequence[Linear], symbols: Sequence[Symbol], points: Floats) 
     Returns:
         −1, 0 and 1, shape (N, M).
     """
-    A, b = _matrix(linears, symbols)
+    return _signs(*_matrix(linears, symbols), points)
+
+
+def _signs(A: Floats, b: Floats, points: Floats) -> NDArray[np.int8]:
+    """The signs of ``A x + b`` at points x, 0 where floats leave a doubt."""
     with np.errstate(all="ignore"):  # infinities and NaN leave a doubt, as they should
         values = points @ A.T + b
         doubt = CERTAIN * (np.abs(points) @ np.abs(A.T) + np.abs(b)) + UNDERFLOW
@@ -71,7 +75,7 @@ def _matrix(linears: Sequence[Linear], symbols: Sequence[Symbol]) -> tuple[Float
 
 def _float(number: Fraction) -> float:
     try:
-        return float(number)
+        return number.numerator / number.denominator
     except OverflowError:
         return float("nan")
 
@@ -122,9 +126,16 @@ class Inequalities:
     def point(self, values: Mapping[Symbol, Fraction]) -> Floats:
         return np.array([_float(values[symbol]) for symbol in self.symbols])
 
+    def at(self, values: Mapping[Symbol, float]) -> Floats | None:
+        """The point with these values, if it certainly has room in every row."""
+        if not all(symbol in values for symbol in self.symbols):
+            return None
+        point = np.array([values[symbol] for symbol in self.symbols])
+        return point if self.contain(point) else None
+
     def contain(self, point: Floats) -> bool:
         """Whether the point certainly has room in every row."""
-        found = signs(self.linears, self.symbols, point[None])
+        found = _signs(*self._floats, point[None])
         return bool((found < 0).all())
 
     def interior_point(self, deadline: Deadline = NEVER) -> Floats | None:
@@ -175,7 +186,7 @@ class Inequalities:
             directions = weights @ inverse
             lengths = 2 / (own + np.maximum(best, 0)) / size
             points = centre + lengths[:, None] * directions
-        found = signs(self.linears, self.symbols, points)
+        found = _signs(A, b, points)
         only_own_row_broken = np.where(np.eye(m, dtype=np.bool_), 1, -1)
         return np.asarray((found == only_own_row_broken).all(axis=1))
 

@@ -60,9 +60,8 @@ class _Forest(Generic[Key]):
 
     def root(self, key: Key) -> Key:
         parent = self._parent
-        while parent[key] != key:
-            parent[key] = parent[parent[key]]
-            key = parent[key]
+        while (above := parent[key]) is not key:  # a root knows itself, the very object
+            parent[key] = key = parent[above]
         return key
 
     def joined(self, candidates: Iterable[Any]) -> Key | None:
@@ -71,6 +70,7 @@ class _Forest(Generic[Key]):
         if not own:
             return None
         first = own[0]
+        root = self.root(first)
         for other in own[1:]:
-            self._parent[self.root(other)] = self.root(first)
+            self._parent[self.root(other)] = root
         return first

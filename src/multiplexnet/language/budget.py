@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from multiplexnet.language.formula import Apply, Atom, Ite, Linear, Max, Node, Variable, children
-from multiplexnet.language.values import Number, Refusal, Truth, Value, Vector
+from multiplexnet.language.values import Cases, Number, Refusal, Stairs, Truth, Value, Vector
 
 __all__ = ["MAX_TERMS", "Budget"]
 
@@ -35,8 +35,10 @@ class Budget:
 
     def _value(self, value: Value) -> int:
         match value:
-            case Number(linear):
+            case Number(linear) | Stairs(linear):
                 return self._linear(linear)
+            case Cases(cases):
+                return sum(self._parts(formula) for _, formula in cases)
             case Truth(formula):
                 return self._parts(formula)
             case Vector(elements):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from fractions import Fraction
+from math import ceil
 from typing import Literal
 
 from multiplexnet.language.formula import (
@@ -13,22 +15,28 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Relation,
+    Variable,
     compare,
     conjunction,
     disjunction,
     negation,
 )
+from multiplexnet.language.products import cleared
 from multiplexnet.language.values import (
+    Cases,
     Choice,
     Label,
     Number,
     Refusal,
+    Stairs,
     Truth,
     Value,
     Vector,
     described,
     did_you_mean,
     difference,
+    is_whole,
+    meant,
 )
 
 __all__ = ["Operator", "choice_between", "comparison", "equivalence", "membership"]
@@ -37,13 +45,15 @@ Operator = Literal["<", "<=", ">", ">=", "==", "!="]
 
 
 def _atom(linear: Linear, relation: Relation) -> Formula:
+    linear = cleared(linear, relation)
     if linear.is_constant:
         return TRUE if compare(linear.constant, relation) else FALSE
     return Atom(linear, relation)
 
 
 def comparison(operator: Operator, left: Value, right: Value) -> Formula:
-    """``left operator right``."""
+    """``left operator right``, of two single values."""
+    left, right = _settled(left, right), _settled(right, left)
     match operator:
         case "!=":
             return negation(comparison("==", left, right))
@@ -55,12 +65,36 @@ def comparison(operator: Operator, left: Value, right: Value) -> Formula:
             return _related(operator, left, right)
 
 
+def _settled(value: Value, other: Value) -> Value:
+    """A quoted text beside another value: a label if that is a category with it, else a declared name, if it is one."""
+    if isinstance(value, Label) and value.meaning is not None:
+        beside = meant(other)
+        if not (isinstance(beside, Choice) and value.text in beside.labels):
+            return value.meaning
+    return value
+
+
 def _related(relation: Relation, left: Value, right: Value) -> Formula:
     match left, right:
         case Number(a), Number(b):
+            _refuse_mixed_moments(left, right)
             return _atom(difference(a, b), relation)
         case (Vector(), _) | (_, Vector()):
             raise Refusal(f"{_both(left, right)}: compare element by element with `all`")
+        case (Cases(cases), Number() | Cases() | Stairs()):
+            return disjunction(
+                conjunction([p, _related(relation, Number(Linear.number(n)), right)])
+                for n, p in cases
+            )
+        case (Number() | Stairs(), Cases(cases)):
+            return disjunction(
+                conjunction([p, _related(relation, left, Number(Linear.number(n)))])
+                for n, p in cases
+            )
+        case (Stairs(), Number(whole)):
+            return _on_stairs(relation, left, whole, is_left=True)
+        case (Number(whole), Stairs()):
+            return _on_stairs(relation, right, whole, is_left=False)
         case (Label() | Choice(), _) | (_, Label() | Choice()):
             return _same_label(relation, left, right)
         case Truth(p), Truth(q) if relation == "==":
@@ -68,6 +102,55 @@ def _related(relation: Relation, left: Value, right: Value) -> Formula:
         case Truth(), Truth():
             raise Refusal("truth values have no order: write `implies(p, q)`, `p == q` or `p != q`")
     raise Refusal(f"{_both(left, right)}: a truth value stands alone, as `p` or `not p`")
+
+
+def _on_stairs(relation: Relation, stairs: Stairs, whole: Linear, *, is_left: bool) -> Formula:
+    """``stairs relation whole``, or the other way round."""
+    if whole.is_constant and whole.constant.denominator > 1:
+        return _beside_fraction(relation, stairs, whole.constant, is_left)
+    if not is_whole(whole):
+        raise Refusal(
+            f"`{stairs.name}` beside a number that need not be whole: declare one, as in `n: int[0, 9]`, "
+            f"and write `n == {stairs.name}(…)`"
+        )
+    if relation == "==":
+        return conjunction([_reaches(stairs, whole), negation(_reaches(stairs, whole + 1))])
+    if is_left:  # stairs <= whole: the next step is not reached
+        return negation(_reaches(stairs, whole + 1 if relation == "<=" else whole))
+    return _reaches(stairs, whole if relation == "<=" else whole + 1)
+
+
+def _beside_fraction(relation: Relation, stairs: Stairs, bound: Fraction, is_left: bool) -> Formula:
+    if relation == "==":
+        return FALSE
+    above = _reaches(stairs, Linear.number(ceil(bound)))
+    return negation(above) if is_left else above
+
+
+def _reaches(stairs: Stairs, whole: Linear) -> Formula:
+    """``stairs >= whole``."""
+    return _atom(difference(stairs.start(whole), stairs.linear), "<" if stairs.strict else "<=")
+
+
+def _refuse_mixed_moments(left: Number, right: Number) -> None:
+    """Raises ``Refusal`` where a date is compared with a time: one counts days, the other seconds."""
+    kinds = {_moment(left), _moment(right)}
+    if kinds == {"date", "datetime"}:
+        raise Refusal(
+            "a date beside a datetime: one counts days, the other seconds; compare two dates or two datetimes, "
+            'as in `d >= date("2024-08-03")` and `t >= datetime("2024-08-03 00:00")`'
+        )
+
+
+def _moment(number: Number) -> str | None:
+    """What the expression is made of, if of dates alone or of times alone."""
+    if number.moment is not None:
+        return number.moment
+    kinds = {
+        symbol.unit.kind if isinstance(symbol, Variable) else "int"
+        for symbol, _ in number.linear.summands
+    }
+    return kinds.pop() if len(kinds) == 1 else None
 
 
 def _same_label(relation: Relation, left: Value, right: Value) -> Formula:
@@ -101,6 +184,7 @@ def _both(left: Value, right: Value) -> str:
 
 def membership(value: Value, collection: Value) -> Formula:
     """``value in collection``."""
+    collection = meant(collection)
     if not isinstance(collection, Vector):
         raise Refusal(f"{described(collection)} after `in`: write a set, as in `x in {{1, 2}}`")
     return disjunction([comparison("==", value, element) for element in collection.elements])
@@ -118,7 +202,7 @@ def equivalence(p: Formula, q: Formula) -> Formula:
 
 def choice_between(condition: Formula, then: Value, otherwise: Value) -> Value:
     """``then if condition else otherwise`` over two numbers or two truth values."""
-    match then, otherwise:
+    match meant(then), meant(otherwise):
         case Truth(p), Truth(q):
             return Truth(
                 disjunction([conjunction([condition, p]), conjunction([negation(condition), q])])

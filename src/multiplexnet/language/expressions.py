@@ -6,6 +6,7 @@ import ast
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from functools import partial, reduce
 from itertools import pairwise
 from typing import TypeVar
 
@@ -22,9 +23,21 @@ from multiplexnet.language.formula import (
     disjunction,
     negation,
 )
-from multiplexnet.language.operations import FUNCTIONS
+from multiplexnet.language.missing import is_missing
+from multiplexnet.language.moments import Moment, moment_number
+from multiplexnet.language.operations import (
+    FUNCTIONS,
+    WORDS,
+    dot,
+    product,
+    remainder,
+    rounded_quotient,
+)
+from multiplexnet.language.products import product_of, quotient_of
 from multiplexnet.language.source import Statement
 from multiplexnet.language.values import (
+    MOST_BITS,
+    MOST_DIGITS,
     Label,
     Number,
     Refusal,
@@ -36,20 +49,22 @@ from multiplexnet.language.values import (
     decimal,
     did_you_mean,
     exact,
+    flat,
     integer,
     iterated,
+    meant,
     number,
+    paired,
     refuse_no_number,
     total,
     truth,
+    variable_in,
     vector,
 )
 
-__all__ = ["TYPES", "WORDS", "ExpressionReader", "Names"]
+__all__ = ["ExpressionReader", "Names"]
 
 DEEPEST = 100  # nesting of one rule; later stages walk formulas recursively
-TYPES = ("real", "int", "bool", "input", "function")
-WORDS = frozenset([*TYPES, *FUNCTIONS, "assume"])
 
 T = TypeVar("T")
 
@@ -62,13 +77,9 @@ _RELATIONS: dict[type[ast.cmpop], Operator] = {
     ast.NotEq: "!=",
 }
 _NO_OPERATOR: dict[type[ast.operator], str] = {
-    ast.Pow: "a power: rules are linear; write a constant as a number, as in `1e6`",
     ast.BitXor: "`^`: write `xor(p, q)`; powers are not linear",
     ast.BitAnd: "`&`: write `and`",
     ast.BitOr: "`|`: write `or`",
-    ast.Mod: "`%`: a remainder is not linear; use an `int[lower, upper]` output, as in `x == 2*n`",
-    ast.FloorDiv: "`//`: rounding is not linear; divide by a constant with `/`",
-    ast.MatMult: "`@`: write `sum(a * b for …)` with constants `a`",
     ast.LShift: "`<<`: compare with `<`",
     ast.RShift: "`>>`: compare with `>`",
 }
@@ -89,12 +100,18 @@ _NO_RULE: dict[type[ast.expr], str] = {
 
 @dataclass(frozen=True)
 class Names:
-    """What the names of a text stand for; ``arities``: how many arguments each function was first given."""
+    """What the names of a text stand for.
+
+    ``arities``: how many arguments each function was first given; ``flags``: of the outputs that may be missing;
+    ``odd``: names of single variables that look like those of elements.
+    """
 
     values: dict[str, Value] = field(default_factory=dict)
     variables: list[Variable] = field(default_factory=list)
     functions: list[str] = field(default_factory=list)
     arities: dict[str, int] = field(default_factory=dict)
+    flags: dict[Variable, Variable] = field(default_factory=dict)
+    odd: set[str] = field(default_factory=set)
 
 
 class ExpressionReader:
@@ -142,7 +159,7 @@ class ExpressionReader:
         try:
             value = self._read(node)
             if not isinstance(node, ast.Name | ast.Constant):  # these make nothing new
-                self.budget.charge(value)
+                self._charge(node, value)
         except Refusal as refusal:
             raise self.statement.error(node, refusal.reason) from None
         except RecursionError:
@@ -153,8 +170,21 @@ class ExpressionReader:
             self._depth -= 1
         return value
 
+    def _charge(self, node: ast.expr, value: Value) -> None:
+        """Pay for a value; elements of vectors were paid for, unless arithmetic or a comparison has made them."""
+        self.budget.charge(value)
+        has_made = isinstance(node, ast.BinOp | ast.UnaryOp | ast.Compare) or (
+            isinstance(node, ast.Call) and node.keywords
+        )
+        if has_made and isinstance(value, Vector):
+            for element in flat(value):
+                self.budget.charge(element)
+
     def _as(self, kind: Callable[[Value], T], node: ast.expr) -> T:
-        value = self.value(node)
+        return self._to(kind, self.value(node), node)
+
+    def _to(self, kind: Callable[[Value], T], value: Value, node: ast.expr) -> T:
+        """The value of a part as one kind; a refusal points at the part."""
         try:
             return kind(value)
         except Refusal as refusal:
@@ -167,9 +197,9 @@ class ExpressionReader:
             case ast.Constant():
                 return self._literal(node)
             case ast.Compare():
-                return Truth(self._comparison(node))
+                return self._comparison(node)
             case ast.BinOp():
-                return Number(self._arithmetic(node))
+                return self._arithmetic(node)
             case ast.UnaryOp():
                 return self._unary(node)
             case ast.BoolOp():
@@ -219,57 +249,105 @@ class ExpressionReader:
             case float():
                 return Number(Linear((), exact(decimal(self.statement.written(node)))))
             case str(text):
-                return Label(text)
+                return Label(text, self.names.values.get(text))
+            case bytes(text) if node.kind == "date":
+                return self._moment(text.decode())
         raise Refusal(f"`{self.statement.written(node)}` is no number, label or truth value")
+
+    def _moment(self, text: str) -> Value:
+        """``d"2024-08-03"``, or with a time ``d"2024-08-03 14:30"``."""
+        kind: Moment = "datetime" if ":" in text else "date"
+        return Number(Linear.number(moment_number(text, kind)), kind)
 
     # --- arithmetic -----------------------------------------------------------------------------------------------
 
-    def _arithmetic(self, node: ast.BinOp) -> Linear:
+    def _arithmetic(self, node: ast.BinOp) -> Value:
+        if isinstance(node.op, ast.Add | ast.Sub):
+            return self._sum(node)
+        if type(node.op) in _NO_OPERATOR:
+            raise Refusal(_NO_OPERATOR[type(node.op)])
+        left = self.value(node.left)
+        right = self.value(node.right)
+        if isinstance(node.op, ast.MatMult):
+            return dot(left, right)
+        return paired(lambda a, b: self._combined(node, a, b), left, right)
+
+    def _combined(self, node: ast.BinOp, left: Value, right: Value) -> Value:
+        """One element of a product, quotient, remainder or power."""
+        a = self._to(amount, left, node.left)
+        b = self._to(amount, right, node.right)
         match node.op:
-            case ast.Add() | ast.Sub():
-                return total(self._summands(node))
             case ast.Mult():
-                return self._product(node)
+                return Number(self._product(node, a, b))
             case ast.Div():
-                return self._quotient(node)
-        raise Refusal(f"{_NO_OPERATOR[type(node.op)]}")
+                return Number(self._quotient(node, a, b))
+            case ast.FloorDiv():
+                return rounded_quotient(self._quotient(node, a, b), "floor")
+            case ast.Mod():
+                return remainder(a, b)
+        return Number(self._power(a, b))
 
-    def _summands(self, node: ast.expr) -> list[Linear]:
-        """The parts of a chain of ``+`` and ``-``, read in a loop: chains are long where nesting is not."""
-        chain: list[tuple[ast.expr, int]] = []
-        while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-            sign = 1 if isinstance(node.op, ast.Add) else -1
-            chain.append((node.right, sign))
-            node = node.left
-        chain.append((node, 1))
+    def _sum(self, node: ast.BinOp) -> Value:
+        """A chain of ``+`` and ``-``, read in a loop: chains are long where nesting is not."""
+        parts = [(part, sign, self.value(part)) for part, sign in _chain(node)]
+        if any(isinstance(meant(value), Vector) for _, _, value in parts):
+            return self._sum_of_vectors(parts)
+        return self._total(parts)
+
+    def _total(self, parts: Sequence[tuple[ast.expr, int, Value]]) -> Value:
         linears = []
-        for part, sign in reversed(chain):
-            linear = self._as(amount, part)
+        moments: list[str | None] = []
+        for part, sign, value in parts:
+            linear = self._to(amount, value, part)
             linears.append(linear if sign > 0 else -linear)
-        return linears
+            moments.append(value.moment if isinstance(value, Number) else None)
+        found = [moment for moment in moments if moment]
+        return Number(total(linears), found[0] if len(found) == 1 else None)
 
-    def _product(self, node: ast.BinOp) -> Linear:
-        left = self._as(amount, node.left)
-        right = self._as(amount, node.right)
+    def _sum_of_vectors(self, parts: Sequence[tuple[ast.expr, int, Value]]) -> Value:
+        result: Value = Number(Linear())
+        for part, sign, value in parts:
+
+            def added(a: Value, b: Value, part: ast.expr = part, sign: int = sign) -> Value:
+                return self._total([(part, 1, a), (part, sign, b)])
+
+            result = paired(added, result, value)
+        return result
+
+    def _product(self, node: ast.BinOp, left: Linear, right: Linear) -> Linear:
         if not left.is_constant and not right.is_constant:
-            raise Refusal(
-                self._nonlinear("product of variables", node, "one factor has to be a number")
-            )
-        linear, factor = (left, right.constant) if right.is_constant else (right, left.constant)
-        return _scaled(linear, factor)
+            made = product_of(left, right)
+            if made is None:
+                advice = "one factor has to be a number, or an input, which is known at run time"
+                raise Refusal(self._nonlinear("product of variables", node, advice))
+            return made
+        return product(left, right)
 
-    def _quotient(self, node: ast.BinOp) -> Linear:
-        left = self._as(amount, node.left)
-        right = self._as(amount, node.right)
+    def _quotient(self, node: ast.BinOp, left: Linear, right: Linear) -> Linear:
         if not right.is_constant:
-            raise Refusal(
-                self._nonlinear(
-                    "division by a variable", node, "multiply both sides, or divide by a number"
-                )
-            )
+            quotient = quotient_of(left, right)
+            if quotient is None:
+                advice = "multiply both sides, or divide by a number or by one input"
+                raise Refusal(self._nonlinear("division by a variable", node, advice))
+            return quotient
         if not right.constant:
             raise Refusal("division by zero: divide by another number")
-        return _scaled(left, 1 / right.constant)
+        return product(left, Linear.number(1 / right.constant))
+
+    def _power(self, base: Linear, exponent: Linear) -> Linear:
+        """``10**9``: a number to the power of a whole number."""
+        if not base.is_constant or not exponent.is_constant:
+            raise Refusal("a power: rules are linear; write a constant as a number, as in `1e6`")
+        power = exponent.constant
+        size = max(base.constant.numerator.bit_length(), base.constant.denominator.bit_length())
+        if power.denominator != 1 or abs(power) * size > MOST_BITS:
+            raise Refusal(
+                "a power that is no short number: the exponent has to be a whole number, and the result may have "
+                f"{MOST_DIGITS:,} digits"
+            )
+        if power < 0 and not base.constant:
+            raise Refusal("division by zero: divide by another number")
+        return Linear.number(base.constant ** int(power))
 
     def _nonlinear(self, what: str, node: ast.BinOp, advice: str) -> str:
         return f"{what} `{_short(self.statement.written(node))}`: rules are linear; {advice}"
@@ -278,10 +356,12 @@ class ExpressionReader:
         match node.op:
             case ast.Not():
                 return Truth(negation(self._as(truth, node.operand)))
-            case ast.USub():
-                return Number(-self._as(amount, node.operand))
-            case ast.UAdd():
-                return Number(self._as(amount, node.operand))
+            case ast.USub() | ast.UAdd():
+                sign = -1 if isinstance(node.op, ast.USub) else 1
+                value = self.value(node.operand)
+                return paired(
+                    lambda a, _: Number(self._to(amount, a, node.operand) * sign), value, value
+                )
         raise Refusal("`~`: write `not`")
 
     # --- truth ----------------------------------------------------------------------------------------------------
@@ -297,27 +377,66 @@ class ExpressionReader:
                 break  # in a comprehension the rest may be meaningless here, as in `i > 0 and x[i - 1] > 0`
         return join(formulas)
 
-    def _comparison(self, node: ast.Compare) -> Formula:
+    def _comparison(self, node: ast.Compare) -> Value:
+        if any(isinstance(operator, ast.Is | ast.IsNot) for operator in node.ops):
+            return Truth(self._missing(node))
         nodes = [node.left, *node.comparators]
         values = [self.value(part) for part in nodes]
         if len(values) > 2:
             for part, value in zip(nodes, values, strict=True):
-                if isinstance(value, Truth):
+                if isinstance(meant(value), Truth):
                     raise self.statement.error(
                         part, "a truth value in a chained comparison: use brackets or `and`"
                     )
         parts = zip(node.ops, pairwise(values), strict=True)
-        return conjunction([self._compared(op, left, right) for op, (left, right) in parts])
+        compared = [self._compared(op, left, right) for op, (left, right) in parts]
+        return reduce(partial(paired, _both), compared)
 
-    def _compared(self, operator: ast.cmpop, left: Value, right: Value) -> Formula:
-        match operator:
-            case ast.In():
-                return membership(left, right)
-            case ast.NotIn():
-                return negation(membership(left, right))
-            case ast.Is() | ast.IsNot():
-                raise Refusal("`is`: write `==` or `!=`")
-        return comparison(_RELATIONS[type(operator)], left, right)
+    def _compared(self, operator: ast.cmpop, left: Value, right: Value) -> Value:
+        try:
+            if isinstance(operator, ast.In | ast.NotIn):
+                return _members(left, right, negated=isinstance(operator, ast.NotIn))
+            relation = _RELATIONS[type(operator)]
+            return paired(lambda a, b: Truth(comparison(relation, a, b)), left, right)
+        except Refusal as refusal:
+            raise Refusal(refusal.reason + self._perhaps_names(left, right)) from None
+
+    def _perhaps_names(self, *values: Value) -> str:
+        """What a quoted text that is no declared name may have been meant to be."""
+        for value in values:
+            if isinstance(value, Label) and value.meaning is None:
+                return did_you_mean(value.text, self.names.values)
+        return ""
+
+    def _missing(self, node: ast.Compare) -> Formula:
+        """``x is missing`` or ``x is not missing``."""
+        match node.ops, node.comparators:
+            case [operator], [ast.Name("missing")]:
+                flag = self._flag(node.left)
+                formula = is_missing(flag)
+                return formula if isinstance(operator, ast.Is) else negation(formula)
+        raise Refusal("`is`: write `==` or `!=`; `x is missing` stands alone")
+
+    def _flag(self, node: ast.expr) -> Variable:
+        """The flag of the output that an expression names."""
+        value = meant(self.value(node))
+        name = _short(self.statement.written(node))
+        if isinstance(value, Vector):
+            raise Refusal(
+                f"`{name}` is a vector: say of each element, as in `all(v is missing for v in {name})`"
+            )
+        variable = (
+            variable_in(value)
+            if isinstance(node, ast.Name | ast.Subscript | ast.Constant)
+            else None
+        )
+        if variable is None:
+            raise Refusal("only an output by itself can be missing, as in `x is missing`")
+        if variable not in self.names.flags:
+            raise Refusal(
+                f"`{name}` is never missing: declare that it may be with `?`, as in `{name}: real?`"
+            )
+        return self.names.flags[variable]
 
     def _case(self, node: ast.IfExp) -> Value:
         condition = self._as(truth, node.test)
@@ -328,16 +447,32 @@ class ExpressionReader:
     # --- vectors --------------------------------------------------------------------------------------------------
 
     def _element(self, node: ast.Subscript) -> Value:
-        elements = self._as(vector, node.value)
-        if isinstance(node.slice, ast.Slice):
-            return Vector(elements[self._slice(node.slice)])
-        index = self.integer(node.slice)
+        parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
+        indices = [
+            self._slice(part) if isinstance(part, ast.Slice) else self.integer(part)
+            for part in parts
+        ]
+        return self._picked(self.value(node.value), indices, node)
+
+    def _picked(self, value: Value, indices: Sequence[int | slice], node: ast.Subscript) -> Value:
+        """``w[1, 2]``, ``w[:, 2]``: one index for each dimension."""
+        if not indices:
+            return value
+        if len(indices) < _indices(node) and not isinstance(meant(value), Vector):
+            raise Refusal(
+                f"{_indices(node)} indices for `{_short(self.statement.written(node.value))}`, which has fewer: "
+                "write one for a vector, as in `x[0]`, and two for a matrix, as in `w[1, 2]`"
+            )
+        elements = self._to(vector, value, node.value)
+        index, *rest = indices
+        if isinstance(index, slice):
+            return Vector(tuple(self._picked(element, rest, node) for element in elements[index]))
         if not -len(elements) <= index < len(elements):
             name = _short(self.statement.written(node.value))
             raise Refusal(
                 f"index {index} is out of range: `{name}` has the elements 0 to {len(elements) - 1}"
             )
-        return elements[index]
+        return self._picked(elements[index], rest, node)
 
     def _slice(self, node: ast.Slice) -> slice:
         start, stop, step = (
@@ -405,15 +540,17 @@ class ExpressionReader:
     def _call(self, node: ast.Call) -> Value:
         if not isinstance(node.func, ast.Name):
             raise Refusal("only functions can be called, by their name, as in `max(a, b)`")
-        if node.keywords:
+        name = node.func.id
+        is_declared = name in self.names.functions
+        axis = None if is_declared else self._axis(name, node)
+        if node.keywords and axis is None:
             raise Refusal(
                 f"`{node.keywords[0].arg or '**'}` in a call: write the arguments without names"
             )
-        name = node.func.id
-        if name in FUNCTIONS:
-            return self._builtin(name, node)
-        if name in self.names.functions:
+        if is_declared:
             return Number(Linear.of(Apply(name, self._arguments(name, node))))
+        if name in FUNCTIONS:
+            return self._builtin(name, node, axis)
         if name in self._scope or name in self.names.values:
             raise Refusal(
                 f"`{name}` is a variable and cannot be called; is a `*` or `[…]` missing?"
@@ -427,10 +564,24 @@ class ExpressionReader:
             f"unknown function `{name}`{did_you_mean(name, known)}: declare an opaque one as `{name}: function`"
         )
 
-    def _builtin(self, name: str, node: ast.Call) -> Value:
-        arguments = [self.value(argument) for argument in node.args]
+    def _axis(self, name: str, node: ast.Call) -> int | None:
+        """``axis=0`` in ``sum(w, axis=0)``."""
+        if name not in FUNCTIONS or not FUNCTIONS[name].has_axis or len(node.keywords) != 1:
+            return None
+        keyword = node.keywords[0]
+        return self.integer(keyword.value) if keyword.arg == "axis" else None
+
+    def _argument(self, name: str, node: ast.expr) -> Value:
+        if name == "norm" and isinstance(node, ast.Name) and node.id == "inf":
+            return Label("inf")
+        if name in ("date", "datetime") and isinstance(node, ast.Constant):
+            return Label(str(node.value)) if isinstance(node.value, str) else self.value(node)
+        return self.value(node)
+
+    def _builtin(self, name: str, node: ast.Call, axis: int | None) -> Value:
+        arguments = [self._argument(name, argument) for argument in node.args]
         try:
-            return FUNCTIONS[name](arguments)
+            return FUNCTIONS[name](arguments, axis)
         except Refusal as refusal:
             place = node if refusal.argument is None else node.args[refusal.argument]
             raise self.statement.error(place, f"in `{name}`: {refusal.reason}") from None
@@ -443,14 +594,48 @@ class ExpressionReader:
             raise Refusal(f"`{name}` with {given}: give at least one, as in `f(x)`")
         if count != arity:
             raise Refusal(f"`{name}` with {given}: give {arity} as before")
-        return tuple(self._as(amount, argument) for argument in node.args)
+        return tuple(self._as(_computed, argument) for argument in node.args)
 
 
-def _scaled(linear: Linear, factor: Fraction) -> Linear:
-    scaled = linear * factor
-    for c in (scaled.constant, *(c for _, c in scaled.summands)):
-        exact(c)
-    return scaled
+def _chain(node: ast.expr) -> list[tuple[ast.expr, int]]:
+    """The parts of a chain of ``+`` and ``-`` with their signs, from left to right."""
+    chain: list[tuple[ast.expr, int]] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        sign = 1 if isinstance(node.op, ast.Add) else -1
+        chain.append((node.right, sign))
+        node = node.left
+    chain.append((node, 1))
+    return chain[::-1]
+
+
+def _both(left: Value, right: Value) -> Value:
+    """``left and right``, the parts of a chained comparison."""
+    return Truth(conjunction([truth(left), truth(right)]))
+
+
+def _members(value: Value, collection: Value, *, negated: bool) -> Value:
+    """``value in collection``, element by element if the value is a vector."""
+    own = meant(value)
+    if isinstance(own, Vector):
+        return Vector(tuple(_members(v, collection, negated=negated) for v in own.elements))
+    formula = membership(value, collection)
+    return Truth(negation(formula) if negated else formula)
+
+
+def _computed(value: Value) -> Linear:
+    """An argument of an opaque function: what a layer computes as the verdict does, bit for bit."""
+    linear = amount(value)
+    for symbol in (symbol for symbol, _ in linear.summands):
+        size = symbol.unit.size if isinstance(symbol, Variable) else Fraction(1)
+        if size.denominator & (size.denominator - 1):
+            raise Refusal(
+                "a function of a number that floats only come near to: declare it as `real`, or as an `int` of cents"
+            )
+    return linear
+
+
+def _indices(node: ast.Subscript) -> int:
+    return len(node.slice.elts) if isinstance(node.slice, ast.Tuple) else 1
 
 
 def _short(text: str, width: int = 40) -> str:

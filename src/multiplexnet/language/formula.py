@@ -6,16 +6,18 @@ A *formula* is a Boolean combination of *atoms*; an atom compares a linear expre
     Formula = Atom | Not | And | Or | Iff
     Atom    = Linear  (<=, <, ==)  0
     Linear  = constant + Σ coefficient · Symbol
-    Symbol  = Variable | Apply | Max | Ite
+    Symbol  = Variable | Product | Apply | Max | Ite
 
-``Apply`` is an opaque function of linear arguments; ``Max`` and ``Ite`` keep ``max``, ``min``, ``abs`` and
-``a if p else b`` as the user wrote them until :mod:`multiplexnet.compiler.normal` removes them.
+``Product`` is an input times another variable: linear in the outputs once inputs are known. ``Apply`` is an opaque
+function of linear arguments; ``Max`` and ``Ite`` keep ``max``, ``min``, ``abs`` and ``a if p else b`` as the user wrote
+them until :mod:`multiplexnet.compiler.normal` removes them.
 
 Discrete variables are numbers too: a Boolean is 0 or 1, a category is the position of its label.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
@@ -25,6 +27,7 @@ from typing import Literal, overload
 
 __all__ = [
     "FALSE",
+    "ONE",
     "TRUE",
     "And",
     "Apply",
@@ -41,11 +44,13 @@ __all__ = [
     "Node",
     "Not",
     "Or",
+    "Product",
     "Real",
     "Relation",
     "Rule",
     "Specification",
     "Symbol",
+    "Unit",
     "Variable",
     "atoms",
     "children",
@@ -59,6 +64,7 @@ __all__ = [
     "implies",
     "inside_out",
     "maximum",
+    "nearest_to_zero",
     "negation",
     "operands",
     "symbols",
@@ -79,11 +85,31 @@ class Real:
 
 
 @dataclass(frozen=True)
+class Unit:
+    """What one step of a whole number stands for where people see it.
+
+    Args:
+        size: how much one step is: 1/100 for cents.
+        kind: how such numbers are declared and written.
+    """
+
+    size: Fraction = Fraction(1)
+    kind: Literal["int", "decimal", "step", "date", "datetime"] = "int"
+
+
+ONE = Unit()
+
+
+@dataclass(frozen=True)
 class Int:
-    """The integers from ``lower`` to ``upper``, both included."""
+    """The integers from ``lower`` to ``upper``, both included; the number ``k`` stands for ``k`` steps of the unit.
+
+    Formulas speak of ``k``: ``price <= 9.99`` of a price in cents is ``1/100 k <= 9.99``.
+    """
 
     lower: int
     upper: int
+    unit: Unit = ONE
 
     @property
     def values(self) -> range:
@@ -130,6 +156,23 @@ def ends(domain: Domain) -> tuple[Fraction | None, Fraction | None]:
     return Fraction(values.start), Fraction(values.stop - 1)
 
 
+def nearest_to_zero(domain: Domain) -> Fraction:
+    """The value of the domain that is next to 0.
+
+    Example:
+        >>> nearest_to_zero(Int(3, 9)), nearest_to_zero(Real())
+        (Fraction(3, 1), Fraction(0, 1))
+    """
+    least, most = ends(domain)
+    number = Fraction(0)
+    if least is not None:
+        number = max(number, least)
+    return number if most is None else min(number, most)
+
+
+_ELEMENT = re.compile(r"(.+)\[([0-9]+(?:, [0-9]+)*)\]", re.DOTALL)
+
+
 @dataclass(frozen=True)
 class Variable:
     """One scalar output or input.
@@ -140,12 +183,27 @@ class Variable:
         domain: where its values lie.
         role: ``"output"`` (computed by the network), ``"input"`` (known at run time) or ``"missing"``: computed too,
             and true where the output that it is named after has no value (:mod:`multiplexnet.language.missing`).
+        whole: whether the name belongs to no vector, even if it looks like that of an element.
     """
 
     name: str
     index: int
     domain: Domain = Real()
     role: Literal["output", "input", "missing"] = "output"
+    whole: bool = False
+
+    @cached_property
+    def place(self) -> tuple[str, tuple[int, ...]]:
+        """The name that was declared, and the index of this element in it.
+
+        Example:
+            >>> Variable("x", 0).place, Variable("w[1, 2]", 0).place, Variable("pay [EUR]", 0).place
+            (('x', ()), ('w', (1, 2)), ('pay [EUR]', ()))
+        """
+        match = None if self.whole else _ELEMENT.fullmatch(self.name)
+        if match is None:
+            return self.name, ()
+        return match[1], tuple(map(int, match[2].split(", ")))
 
     @cached_property
     def _hash(self) -> int:
@@ -153,6 +211,11 @@ class Variable:
 
     def __hash__(self) -> int:
         return self._hash
+
+    @property
+    def unit(self) -> Unit:
+        """What one step of its value stands for."""
+        return self.domain.unit if isinstance(self.domain, Int) else ONE
 
     @property
     def is_discrete(self) -> bool:
@@ -168,6 +231,14 @@ class Variable:
 
 
 # --- linear expressions ---------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Product:
+    """``known · other``: an input times an output or another input; of two inputs the one that was declared first."""
+
+    known: Variable
+    other: Variable
 
 
 @dataclass(frozen=True)
@@ -194,14 +265,16 @@ class Ite:
     otherwise: Linear
 
 
-Symbol = Variable | Apply | Max | Ite
+Symbol = Variable | Product | Apply | Max | Ite
 
 
 def _order(symbol: Symbol) -> tuple[int, int, str]:
     """The canonical order of symbols: variables as declared, then everything else by its text."""
     if isinstance(symbol, Variable):
         return (0, symbol.index, "")
-    return (1, 0, repr(symbol))
+    if isinstance(symbol, Product):
+        return (1, symbol.other.index, f"{symbol.known.index:012d}")
+    return (2, 0, repr(symbol))
 
 
 @dataclass(frozen=True)
@@ -287,9 +360,15 @@ def coprime(linear: Linear) -> Linear:
     if linear.is_constant:
         return linear
     unit = lcm(*(c.denominator for _, c in linear.summands))
-    divisor = gcd(*(int(c * unit) for _, c in linear.summands))
-    factor = Fraction(unit, divisor)
-    return linear if factor == 1 else linear * factor
+    whole = [c.numerator * (unit // c.denominator) for _, c in linear.summands]
+    divisor = gcd(*whole)
+    if unit == divisor:
+        return linear
+    summands = tuple(
+        (symbol, Fraction(c // divisor))
+        for (symbol, _), c in zip(linear.summands, whole, strict=True)
+    )
+    return Linear(summands, linear.constant * Fraction(unit, divisor))
 
 
 def maximum(arguments: Iterable[Linear]) -> Linear:
@@ -430,6 +509,9 @@ def children(node: Node) -> Iterator[Node]:
     match node:
         case Atom(linear, _):
             yield from _symbols_of([linear])
+        case Product(known, other):
+            yield known
+            yield other
         case Apply(_, arguments) | Max(arguments):
             yield from _symbols_of(arguments)
         case Ite(condition, then, otherwise):
@@ -493,13 +575,17 @@ def symbols(formula: Node) -> Iterator[Symbol]:
     """Every symbol in the formula, those inside ``Apply``, ``Max`` and ``Ite`` too, each once."""
     seen: set[Symbol] = set()
     for node in walk(formula):
-        if isinstance(node, Variable | Apply | Max | Ite) and node not in seen:
+        if isinstance(node, Variable | Product | Apply | Max | Ite) and node not in seen:
             seen.add(node)
             yield node
 
 
 def variables(formula: Node) -> list[Variable]:
     """The variables of the formula in declared order."""
+    if isinstance(formula, Atom):
+        own = [s for s, _ in formula.linear.summands if isinstance(s, Variable)]
+        if len(own) == len(formula.linear.summands):  # which stand in that order
+            return own
     found = [symbol for symbol in symbols(formula) if isinstance(symbol, Variable)]
     return sorted(found, key=lambda variable: variable.index)
 
@@ -542,6 +628,8 @@ def _symbol_value(symbol: Symbol, point: Point, functions: Functions | None) -> 
     match symbol:
         case Variable():
             return point[symbol]
+        case Product(known, other):
+            return point[known] * point[other]
         case Apply(name, arguments):
             function = (functions or {})[name]
             return function(*(value(a, point, functions) for a in arguments))
@@ -613,10 +701,23 @@ class Specification:
     def inputs(self) -> tuple[Variable, ...]:
         return tuple(v for v in self.variables if v.is_input)
 
+    @property
+    def stand_ins(self) -> tuple[Formula, ...]:
+        """What is asked of missing values besides the rules: each has one value that stands for it.
+
+        So a row in which something is missing is one point, with a probability of its own, and not a whole line.
+        """
+        found = []
+        for variable, flag in self.flags.items():
+            number = nearest_to_zero(variable.domain)
+            is_there = negation(Atom(Linear.of(flag) - 1, "=="))
+            found.append(disjunction([is_there, Atom(Linear.of(variable) - number, "==")]))
+        return tuple(found)
+
     @cached_property
     def formula(self) -> Formula:
-        """The conjunction of all rules."""
-        return conjunction(rule.formula for rule in self.rules)
+        """The conjunction of all rules, and what stands for missing values."""
+        return conjunction([*(rule.formula for rule in self.rules), *self.stand_ins])
 
     @cached_property
     def assumed(self) -> Formula:

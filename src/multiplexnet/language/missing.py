@@ -14,8 +14,7 @@ unknown because of ``x``. The flags themselves, ``x is missing``, are never unkn
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from fractions import Fraction
+from collections.abc import Iterable, Mapping
 
 from multiplexnet.language.formula import (
     FALSE,
@@ -32,18 +31,21 @@ from multiplexnet.language.formula import (
     Node,
     Not,
     Or,
+    Product,
     Symbol,
     Variable,
     conjunction,
     disjunction,
-    ends,
     negation,
     variables,
 )
 
-__all__ = ["flag_name", "flag_of", "is_missing", "possible", "stand_in"]
+__all__ = ["flag_name", "flag_of", "flags_among", "is_missing", "possible"]
 
 Flags = Mapping[Variable, Variable]
+
+MARK = " is missing"
+"""What a flag's name says of its output's."""
 
 
 def flag_name(name: str) -> str:
@@ -53,29 +55,29 @@ def flag_name(name: str) -> str:
         >>> flag_name("x[0]")
         'x[0] is missing'
     """
-    return f"{name} is missing"
+    return name + MARK
+
+
+def flagged_name(flag: Variable) -> str:
+    """The name of the output that a flag belongs to."""
+    return flag.name.removesuffix(MARK)
 
 
 def flag_of(variable: Variable, index: int) -> Variable:
     """The flag of a variable."""
-    return Variable(flag_name(variable.name), index, Bool(), "missing")
+    return Variable(flag_name(variable.name), index, Bool(), "missing", variable.whole)
+
+
+def flags_among(variables: Iterable[Variable]) -> dict[Variable, Variable]:
+    """The outputs among these variables whose flags are among them, too, each with its flag."""
+    named = {v.name: v for v in variables if not v.is_flag}
+    flags = {v.name: v for v in variables if v.is_flag}
+    return {v: flags[flag_name(name)] for name, v in named.items() if flag_name(name) in flags}
 
 
 def is_missing(flag: Variable) -> Atom:
     """The atom «the variable of this flag is missing»."""
     return Atom(Linear.of(flag) - 1, "==")
-
-
-def stand_in(variable: Variable) -> Fraction:
-    """The number that stands for a missing value: 0, or the value of its domain that is next to it.
-
-    Where a value is missing nothing is asked of it, but it has to be something.
-    """
-    least, most = ends(variable.domain)
-    number = Fraction(0)
-    if least is not None:
-        number = max(number, least)
-    return number if most is None else min(number, most)
 
 
 def possible(formula: Formula, flags: Flags) -> Formula:
@@ -155,11 +157,15 @@ class _Guard:
     def _of_symbol(self, symbol: Symbol) -> Formula:
         if isinstance(symbol, Variable):
             return is_missing(self.flags[symbol]) if symbol in self.flags else FALSE
+        if isinstance(symbol, Product):
+            return _any([self._of_symbol(symbol.known), self._of_symbol(symbol.other)])
         if id(symbol) not in self._unknown:
             self._unknown[id(symbol)] = symbol, self._of_compound(symbol)
         return self._unknown[id(symbol)][1]
 
-    def _of_compound(self, symbol: Apply | Max | Ite) -> Formula:
+    def _of_compound(self, symbol: Product | Apply | Max | Ite) -> Formula:
+        if isinstance(symbol, Product):
+            return _any([self._of_symbol(symbol.known), self._of_symbol(symbol.other)])
         if isinstance(symbol, Apply | Max):
             return _any([self._of_linear(argument) for argument in symbol.arguments])
         yes = self._visit(symbol.condition, polarity=True, certain=True)

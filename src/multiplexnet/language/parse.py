@@ -26,7 +26,8 @@ from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.language.budget import Budget
 from multiplexnet.language.declarations import Appearances, declared
 from multiplexnet.language.expressions import ExpressionReader, Names
-from multiplexnet.language.formula import Apply, Rule, Specification, Variable, symbols
+from multiplexnet.language.formula import Apply, Product, Rule, Specification, Variable, symbols
+from multiplexnet.language.missing import possible
 from multiplexnet.language.source import Statement, source_of, statements
 
 __all__ = ["parse", "parse_all"]
@@ -157,7 +158,8 @@ def _outline(
 def _rule(part: Statement, names: Names, budget: Budget) -> Rule:
     tree = part.tree()
     assert isinstance(tree, ast.Expr)
-    return Rule(ExpressionReader(part, names, budget).rule(tree.value), part.text, part.line)
+    formula = ExpressionReader(part, names, budget).rule(tree.value)
+    return Rule(possible(formula, names.flags), part.text, part.line)
 
 
 def _assumption(part: Statement, names: Names, budget: Budget) -> Rule:
@@ -170,6 +172,12 @@ def _assumption(part: Statement, names: Names, budget: Budget) -> Rule:
                 tree,
                 f"`{symbol.name}` is an output, and `assume` speaks of inputs alone: write what outputs have to obey "
                 f"as a rule, without `assume`, or declare `{symbol.name}: input`",
+            )
+        if isinstance(symbol, Product):
+            raise part.error(
+                tree,
+                f"`{symbol.known.name}` times `{symbol.other.name}`: assumptions are linear; give the product as an "
+                "input of its own",
             )
         if isinstance(symbol, Apply):
             raise part.error(

@@ -15,20 +15,21 @@ from functools import cached_property
 from itertools import accumulate
 
 from multiplexnet.errors import RuleSyntaxError
+from multiplexnet.language.spelling import STRING, Misspelt, Spelling, keyword_in, spelled
 
 __all__ = ["Statement", "source_of", "statements"]
 
 LONGEST_SHOWN = 300  # a longer line is not repeated in a message
 
-_LONG_STRING = r"""(?P<long>\"{3}|'{3})(?:\\.|(?!(?P=long)).)*(?:(?P=long)|\Z)"""
-_SHORT_STRING = r"""(?P<quote>["'])(?:\\.|(?!(?P=quote))[^\n\\])*"""
-_STRING = f"{_LONG_STRING}|{_SHORT_STRING}"
-_TOKEN = re.compile(rf"(?:{_STRING})(?:(?P=quote))?|\#[^\n]*|[()\[\]{{}};\n]|\\\n", re.DOTALL)
+_TOKEN = re.compile(rf"{STRING}|\#[^\n]*|[()\[\]{{}};\n]|\\\n", re.DOTALL)
 
 _ASSUME = re.compile(r"assume\b[ \t]*(?=\S)(?![:=<>!+*/%,.)\]]|(?:and|or|in|is|if|else)\b)")
 
 _OPENING = frozenset("([{")
 _CLOSING = frozenset(")]}")
+
+_MARK = re.compile(r"[^:?]*:[^?]*[\w\])}\"' ]\?", re.DOTALL)
+"""A declaration up to the ``?`` behind its type."""
 
 _HINTS = tuple(
     (re.compile(pattern), reason)
@@ -43,6 +44,7 @@ _HINTS = tuple(
         (r"!(?!=)|¬", "write `not`"),
         (r"−", "write `-` (this is another minus sign)"),
         (r"[·×]", "write `*`"),
+        (r"\?", "write it behind the type of an output that may be missing, as in `x: real?`"),
         (r"(?<![<>=!:])=(?!=)", "write `==` for equality"),
         (r"\A(?:if|elif|else|when)\b", "write `implies(p, q)`, or `a if p else b` for a value"),
         (r"\A(?:for|while|forall)\b", "write `all(… for i in range(n))`"),
@@ -78,7 +80,9 @@ class Statement:
     def tree(self) -> ast.stmt:
         """Its syntax tree, made anew at each call: to keep 100,000 of them costs more than to make them twice."""
         try:
-            body = ast.parse(self.text).body
+            body = self._spelling.restored(ast.parse(self._spelling.text).body)
+        except Misspelt as error:
+            raise self._at(error.at, error.reason) from None
         except SyntaxError as error:
             raise self._explained(error) from None
         except (RecursionError, MemoryError):
@@ -91,6 +95,33 @@ class Statement:
         if len(body) != 1:
             raise self._error(1, 1, "more than one statement: write one rule a line")
         return body[0]
+
+    @cached_property
+    def may_be_missing(self) -> bool:
+        """Whether this is a declaration with a ``?`` behind the type."""
+        return self._mark is not None
+
+    @cached_property
+    def _unmarked(self) -> str:
+        """The text with a blank in place of that ``?``, which Python's grammar does not know."""
+        if self._mark is None:
+            return self.text
+        return self.text[: self._mark] + " " + self.text[self._mark + 1 :]
+
+    @cached_property
+    def _mark(self) -> int | None:
+        """Where the ``?`` of a declaration stands."""
+        if "?" not in self.text:
+            return None
+        found = _MARK.match(self._masked)
+        return None if found is None else found.end() - 1
+
+    @cached_property
+    def _masked(self) -> str:
+        """The text with blanks in place of everything in quotes."""
+        return re.sub(
+            STRING, lambda match: re.sub(r"[^\n]", " ", match[0]), self.text, flags=re.DOTALL
+        )
 
     def written(self, node: ast.expr) -> str:
         """The part as the user wrote it."""
@@ -110,6 +141,10 @@ class Statement:
         return self._error(node.lineno, column, reason)
 
     @cached_property
+    def _spelling(self) -> Spelling:
+        return spelled(self._unmarked)
+
+    @cached_property
     def _bytes(self) -> list[bytes]:
         return self.text.encode().split(b"\n")  # the columns of a syntax tree count bytes
 
@@ -119,19 +154,22 @@ class Statement:
             column += self.column - 1
         return _error(self.source, self.line + line - 1, column, reason)
 
+    def _at(self, position: int, reason: str) -> RuleSyntaxError:
+        """The error at a position in the text of this statement."""
+        before = self.text[:position].split("\n")
+        return self._error(len(before), len(before[-1]) + 1, reason)
+
     def _explained(self, error: SyntaxError) -> RuleSyntaxError:
         """What Python's parser refused, with advice where a sign of another language stands in the text."""
-        masked = re.sub(
-            _STRING, lambda match: re.sub(r"[^\n]", " ", match[0]), self.text, flags=re.DOTALL
-        )
+        if keyword := keyword_in(self._masked, declared=True):
+            return self._at(*_quote_it(keyword))
         for pattern, advice in _HINTS:
-            if found := pattern.search(masked):
-                before = self.text[: found.start()].split("\n")
+            if found := pattern.search(self._masked):
                 reason = f"`{found[0].strip()}` is not part of the language: {advice}"
-                return self._error(len(before), len(before[-1]) + 1, reason)
-        lines = self.text.split("\n")
-        row = min(max(error.lineno or 1, 1), len(lines))
-        column = min(max(error.offset or 1, 1), len(lines[row - 1]) + 1)
+                return self._at(found.start(), reason)
+        if keyword := keyword_in(self._masked, declared=False):
+            return self._at(*_quote_it(keyword))
+        row, column = self._refused_at(error)
         if "integer string conversion" in error.msg:
             return self._error(
                 row, column, "a number of thousands of digits: scale the rule to smaller numbers"
@@ -139,6 +177,22 @@ class Statement:
         return self._error(
             row, column, f"this cannot be read as a rule or declaration: {error.msg}"
         )
+
+    def _refused_at(self, error: SyntaxError) -> tuple[int, int]:
+        """Line and column that Python's parser points at: it counts the characters of the spelling."""
+        lines = self._spelling.text.split("\n")
+        row = min(max(error.lineno or 1, 1), len(lines))
+        before = lines[row - 1][: max(error.offset or 1, 1) - 1].encode()
+        written = self._bytes[row - 1][: len(before)]
+        return row, len(written.decode(errors="ignore")) + 1
+
+
+def _quote_it(found: re.Match[str]) -> tuple[int, str]:
+    """Where a word of Python stands, and what to do about it."""
+    word = found["word"]
+    return found.start("word"), (
+        f'`{word}` is a word of Python: if it is a name, quote it, as in `"{word}": real` and `"{word}" >= 0`'
+    )
 
 
 def _error(source: Sequence[str], line: int, column: int, reason: str) -> RuleSyntaxError:

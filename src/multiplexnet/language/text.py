@@ -26,14 +26,20 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Relation,
     Specification,
     Symbol,
+    Unit,
     Variable,
     holds,
     negation,
 )
+from multiplexnet.language.missing import MARK, flagged_name
+from multiplexnet.language.moments import moment_text
+from multiplexnet.language.operations import WORDS
+from multiplexnet.language.spelling import name_text
 
 __all__ = [
     "declaration_text",
@@ -42,6 +48,8 @@ __all__ = [
     "linear_text",
     "number_text",
     "specification_text",
+    "value_text",
+    "variable_text",
 ]
 
 _TURNED = {"<=": ">=", "<": ">", "==": "==", "!=": "!="}
@@ -93,6 +101,24 @@ def _decimal_text(digits: int, places: int) -> str:
     return f"{sign}{text[:-places]}.{text[-places:]}"
 
 
+def value_text(variable: Variable, number: Fraction) -> str:
+    """A value of a variable as people write it: a label, a date, an amount in its unit.
+
+    Example:
+        >>> value_text(Variable("n", 0, Int(0, 999, Unit(Fraction(1, 100), "decimal"))), Fraction(250))
+        '2.5'
+        >>> value_text(Variable("d", 0, Int(0, 99999, Unit(Fraction(1), "date"))), Fraction(19938))
+        '2024-08-03'
+    """
+    if isinstance(variable.domain, Category):
+        return variable.domain.labels[int(number)]
+    kind = variable.unit.kind
+    if kind in ("date", "datetime") and number.denominator == 1:
+        text = moment_text(int(number), "date" if kind == "date" else "datetime")
+        return number_text(number) if text is None else text
+    return number_text(number * variable.unit.size)
+
+
 # --- linear expressions ---------------------------------------------------------------------------------------------
 
 
@@ -140,26 +166,58 @@ def _parts(linear: Linear) -> list[_Part]:
     return [_part(symbol, coefficient) for symbol, coefficient in linear.summands]
 
 
+def variable_text(variable: Variable) -> str:
+    """The variable as it is written in a rule.
+
+    Example:
+        >>> variable_text(Variable("w[1, 2]", 0)), variable_text(Variable("Loan Amount[0]", 0))
+        ('w[1, 2]', '`Loan Amount`[0]')
+    """
+    if variable.is_flag:
+        return variable_text(replace(variable, name=flagged_name(variable), role="output")) + MARK
+    name, place = variable.place
+    index = f"[{', '.join(map(str, place))}]" if place else ""
+    return name_text(name, WORDS) + index
+
+
 def _part(symbol: Symbol, coefficient: Fraction) -> _Part:
+    if isinstance(symbol, Variable):
+        return _variable_part(symbol, coefficient)
     match symbol:
-        case Variable(name, _, Bool()):
-            return _Part(
-                coefficient, name, f"1*{name}"
-            )  # as a number; alone it would be a truth value
-        case Variable(name, _, Category(labels)):
-            cases = "".join(
-                f"{i} if {name} == {_quoted(label)} else " for i, label in enumerate(labels[:-1])
-            )
-            return _bracketed(coefficient, f"{cases}{len(labels) - 1}")
-        case Variable(name):
-            return _Part(coefficient, name, name)
+        case Product(known, other):
+            text = f"{_factor_text(known)}*{_factor_text(other)}"
+            sizes = _unit_size(known) * _unit_size(other)
+            return _Part(coefficient / sizes, text, text)
         case Apply(function, arguments):
-            text = f"{function}({_arguments(arguments)})"
+            text = f"{name_text(function)}({_arguments(arguments)})"
             return _Part(coefficient, text, text)
         case Ite(condition, then, otherwise):
             return _bracketed(coefficient, _case_text(condition, then, otherwise))
         case Max(arguments):
             return _max_part(arguments, coefficient)
+
+
+def _factor_text(symbol: Symbol) -> str:
+    return _part(symbol, Fraction(1)).text
+
+
+def _unit_size(symbol: Symbol) -> Fraction:
+    return symbol.unit.size if isinstance(symbol, Variable) else Fraction(1)
+
+
+def _variable_part(variable: Variable, coefficient: Fraction) -> _Part:
+    name = variable_text(variable)
+    match variable.domain:
+        case Bool():
+            return _Part(
+                coefficient, name, f"1*{name}"
+            )  # as a number; alone it would be a truth value
+        case Category(labels):
+            cases = "".join(
+                f"{i} if {name} == {_quoted(label)} else " for i, label in enumerate(labels[:-1])
+            )
+            return _bracketed(coefficient, f"{cases}{len(labels) - 1}")
+    return _Part(coefficient / variable.unit.size, name, name)
 
 
 def _bracketed(coefficient: Fraction, text: str) -> _Part:
@@ -232,13 +290,36 @@ def _atom_text(atom: Atom, *, negated: bool = False) -> str:
             (Variable(domain=Category(others)) as right, d),
         ):
             if atom.relation == "==" and labels == others and c == -d and not atom.linear.constant:
-                return f"{left.name} {'!=' if negated else '=='} {right.name}"
+                relation = "!=" if negated else "=="
+                return f"{variable_text(left)} {relation} {variable_text(right)}"
     if isinstance(formula, Atom):
         return _comparison_text(formula.linear, formula.relation)
     return _comparison_text(atom.linear, "!=")
 
 
+def _in_units(linear: Linear) -> Linear:
+    """A positive multiple that reads well: rules are written in units, terms are made of whole numbers of them."""
+    for symbol, c in linear.summands:
+        if isinstance(symbol, Variable) and symbol.unit.size != 1:
+            size = symbol.unit.size
+            reads_well = abs(c / size) == 1 or (c.denominator > 1 and abs(c) != 1)
+            return linear if reads_well else linear * size
+    return linear
+
+
+def _bound_text(bound: Fraction, linear: Linear) -> str:
+    """A number that an expression is compared with: a date, if the expression is one."""
+    match linear.summands:
+        case ((Variable() as variable, Fraction(numerator=1 | -1, denominator=1)),):
+            kind = variable.unit.kind
+            if kind in ("date", "datetime") and bound.denominator == 1:
+                text = moment_text(int(bound), "date" if kind == "date" else "datetime")
+                return number_text(bound) if text is None else f'{kind}("{text}")'
+    return number_text(bound)
+
+
 def _comparison_text(linear: Linear, relation: Relation | Literal["!="]) -> str:
+    linear = _in_units(linear)
     parts = _parts(linear)
     bound = -linear.constant
     written = str(relation)
@@ -248,7 +329,7 @@ def _comparison_text(linear: Linear, relation: Relation | Literal["!="]) -> str:
         written = _TURNED[relation]
     left = [part for part in parts if part.coefficient > 0]
     if bound or len(left) == len(parts):
-        return f"{_sum_text(parts)} {written} {number_text(bound)}"
+        return f"{_sum_text(parts)} {written} {_bound_text(bound, linear)}"
     return f"{_sum_text(left)} {written} {_sum_text(_negative(part for part in parts if part.coefficient < 0))}"
 
 
@@ -259,11 +340,13 @@ def _negative(parts: Iterable[_Part]) -> list[_Part]:
 def _finite_text(variable: Variable, formula: Formula) -> str:
     """A formula over one Boolean or category by the values it allows."""
     domain = variable.domain
-    name = variable.name
+    name = variable_text(variable)
     assert isinstance(domain, Bool | Category)
     allowed = [value for value in domain.values if holds(formula, {variable: Fraction(value)})]
     if len(allowed) in (0, len(domain.values)):
         return str(bool(allowed))
+    if variable.is_flag:
+        return name if allowed == [1] else name.removesuffix("missing") + "not missing"
     if isinstance(domain, Bool):
         return name if allowed == [1] else f"not {name}"
     others = [value for value in domain.values if value not in allowed]
@@ -279,8 +362,10 @@ def _interval_text(lower: Formula, upper: Formula) -> str | None:
     match lower, upper:
         case Atom(below, ("<" | "<=") as left), Atom(above, ("<" | "<=") as right):
             if below.summands == (-above).summands and _is_quantity(above):
+                below, above = _in_units(below), _in_units(above)
                 middle = _sum_text(_parts(above))
-                return f"{number_text(below.constant)} {left} {middle} {right} {number_text(-above.constant)}"
+                ends = _bound_text(below.constant, above), _bound_text(-above.constant, above)
+                return f"{ends[0]} {left} {middle} {right} {ends[1]}"
     return None
 
 
@@ -305,11 +390,12 @@ def _membership_text(arguments: Sequence[Formula], operator: str = "in") -> str 
             positions = [-atom.linear.constant for atom in atoms]
             if all(position in range(len(labels)) for position in positions):
                 chosen = ", ".join(_quoted(labels[int(position)]) for position in positions)
-                return f"{variable.name} {operator} {{{chosen}}}"
+                return f"{variable_text(variable)} {operator} {{{chosen}}}"
     if not _is_quantity(linear):
         return None
-    numbers = ", ".join(number_text(-atom.linear.constant) for atom in atoms)
-    return f"{_sum_text(_parts(linear))} {operator} {{{numbers}}}"
+    linears = [_in_units(atom.linear) for atom in atoms]
+    numbers = ", ".join(_bound_text(-own.constant, own) for own in linears)
+    return f"{_sum_text(_parts(linears[0]))} {operator} {{{numbers}}}"
 
 
 def _is_quantity(linear: Linear) -> bool:
@@ -387,9 +473,15 @@ def declaration_text(specification: Specification) -> str:
         >>> declaration_text(Specification((Variable("x[0]", 0), Variable("x[1]", 1), Variable("on", 2, Bool())), ()))
         'x: real[2]\\non: bool'
     """
-    groups = groupby(specification.variables, key=_base)
-    lines = [f"{base}: {_type_text(list(group))}" for base, group in groups]
-    return "\n".join([*lines, *(f"{name}: function" for name in specification.functions)])
+    declared = [v for v in specification.variables if not v.is_flag]
+    groups = [(base, list(group)) for (base, _), group in groupby(declared, key=_declared)]
+    nullable = specification.flags
+    lines = [
+        f"{name_text(base, WORDS)}: {_type_text(group, '?' if group[0] in nullable else '')}"
+        for base, group in groups
+    ]
+    functions = [f"{name_text(name)}: function" for name in specification.functions]
+    return "\n".join([*lines, *functions])
 
 
 def domain_text(variable: Variable) -> str:
@@ -417,29 +509,47 @@ def specification_text(specification: Specification) -> str:
     return "\n".join([*filter(None, [declaration_text(specification)]), *assumed, *rules])
 
 
-def _base(variable: Variable) -> str:
-    return variable.name.partition("[")[0]
+def _declared(variable: Variable) -> tuple[str, bool]:
+    """What tells the names of different declarations apart: a single variable may be named like an element."""
+    return variable.place[0], variable.whole
 
 
-def _type_text(group: Sequence[Variable]) -> str:
+def _type_text(group: Sequence[Variable], mark: str = "") -> str:
+    """The kind of one variable, or of the vector or matrix of several, with ``?`` if it may be missing."""
     first = group[0]
-    size = f"[{len(group)}]" if "[" in first.name else ""
+    last = group[-1].place[1]
+    size = mark + (f"[{', '.join(str(i + 1) for i in last)}]" if last else "")
     match first.domain:
-        case Int(lower, upper):
-            return f"int[{lower}, {upper}]{size}"
+        case Real(lower, upper) if first.is_input:
+            if lower is None or upper is None:
+                return f"input real{size}" if len(last) > 1 else f"input{size}"
+            return f"input[{number_text(lower)}, {number_text(upper)}]{size}"
+        case Int(lower, upper, unit):
+            kind = _whole_text(lower, upper, unit, size)
         case Bool():
-            return f"bool{size}"
+            kind = f"bool{size}"
         case Category(labels):
-            return f"{{{', '.join(map(_quoted, labels))}}}{size}"
-        case Real(lower, upper):
-            if not first.is_input:
-                return f"real{size}"
-            ends = (
-                ""
-                if lower is None or upper is None
-                else f"[{number_text(lower)}, {number_text(upper)}]"
-            )
-            return f"input{ends}{size}"
+            kind = f"{{{', '.join(map(_quoted, labels))}}}{size}"
+        case Real():
+            kind = f"real{size}"
+    return f"input {kind}" if first.is_input else kind
+
+
+def _whole_text(lower: int, upper: int, unit: Unit, size: str) -> str:
+    """Whole numbers of a unit, as they are declared."""
+    ends = f"[{number_text(lower * unit.size)}, {number_text(upper * unit.size)}]"
+    match unit.kind:
+        case "int":
+            return f"int{ends}{size}"
+        case "step":
+            return f"real{ends}{size} step {number_text(unit.size)}"
+        case "decimal":
+            return f"decimal({len(str(unit.size.denominator)) - 1}){ends}{size}"
+        case "date" | "datetime" as kind:
+            first, last = moment_text(lower, kind), moment_text(upper, kind)
+            if first is None or last is None:
+                return f"{kind}[{lower}, {upper}]{size}"
+            return f'{kind}["{first}", "{last}"]{size}'
 
 
 def _quoted(label: str) -> str:

@@ -4,8 +4,10 @@
 
     Value = Number   an exact linear expression          x + 2*y, max(x, y), f(x)
           | Truth    a formula                           x <= 2, on
-          | Label    a label, as written                 "red"
+          | Label    a quoted text: a label, or a name   "red", "Loan Amount"
           | Choice   a variable with labels              colour
+          | Stairs   a number rounded to whole ones      floor(x), year(start)
+          | Cases    one of several numbers              argmax(x), n % 3
           | Vector   several values                      x of `x: real[3]`, [x, 1], range(3)
 
 Functions here raise :class:`Refusal` with a short reason; the reader adds the place in the text.
@@ -13,7 +15,7 @@ Functions here raise :class:`Refusal` with a short reason; the reader adds the p
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fractions import Fraction
@@ -26,16 +28,21 @@ from multiplexnet.language.formula import (
     Bool,
     Category,
     Formula,
+    Ite,
     Linear,
     Symbol,
     Variable,
 )
 
 __all__ = [
+    "MOST_BITS",
+    "MOST_DIGITS",
+    "Cases",
     "Choice",
     "Label",
     "Number",
     "Refusal",
+    "Stairs",
     "Truth",
     "Value",
     "Vector",
@@ -46,18 +53,23 @@ __all__ = [
     "did_you_mean",
     "difference",
     "exact",
+    "flat",
     "integer",
+    "is_whole",
     "iterated",
+    "meant",
     "number",
+    "paired",
     "refuse_no_number",
     "total",
     "truth",
     "value_of",
+    "variable_in",
     "vector",
 ]
 
 MOST_DIGITS = 2_000  # of a numerator or denominator; floats need 1,100
-_MOST_BITS = (10**MOST_DIGITS).bit_length()
+MOST_BITS = (10**MOST_DIGITS).bit_length()
 
 
 def refuse_no_number(name: str) -> None:
@@ -83,9 +95,10 @@ class Refusal(Exception):
 
 @dataclass(frozen=True)
 class Number:
-    """A linear expression."""
+    """A linear expression; ``moment`` says what a date or time was written as: ``date`` or ``datetime``."""
 
     linear: Linear
+    moment: str | None = None
 
 
 @dataclass(frozen=True)
@@ -98,9 +111,10 @@ class Truth:
 
 @dataclass(frozen=True)
 class Label:
-    """A label of some category."""
+    """A quoted text: a label of some category, or a declared name, with what that stands for."""
 
     text: str
+    meaning: Value | None = None
 
 
 @dataclass(frozen=True)
@@ -112,13 +126,37 @@ class Choice:
 
 
 @dataclass(frozen=True)
+class Stairs:
+    """A whole number that grows with an expression.
+
+    Args:
+        linear: the expression.
+        start: where it reaches a whole number ``w``: it is at least ``w`` from ``linear >= start(w)`` on.
+        strict: from ``linear > start(w)`` on.
+        name: of the function, for messages.
+    """
+
+    linear: Linear
+    start: Callable[[Linear], Linear]
+    strict: bool
+    name: str
+
+
+@dataclass(frozen=True)
+class Cases:
+    """Each number under its condition, exactly one of which is true."""
+
+    cases: tuple[tuple[int, Formula], ...]
+
+
+@dataclass(frozen=True)
 class Vector:
-    """Several values in order."""
+    """Several values in order; those of a matrix are its rows."""
 
     elements: tuple[Value, ...]
 
 
-Value = Number | Truth | Label | Choice | Vector
+Value = Number | Truth | Label | Choice | Stairs | Cases | Vector
 
 
 def value_of(variable: Variable) -> Value:
@@ -128,7 +166,17 @@ def value_of(variable: Variable) -> Value:
             return Truth(Atom(Linear.of(variable) - 1, "=="), variable)
         case Category(labels):
             return Choice(variable, labels)
-    return Number(Linear.of(variable))
+    return Number(Linear.of(variable) * variable.unit.size)
+
+
+def variable_in(value: Value) -> Variable | None:
+    """The variable that a value is, if it is one."""
+    match value:
+        case Truth(_, variable) | Choice(variable):
+            return variable
+        case Number(Linear(((Variable() as variable, _),), constant)) if not constant:
+            return variable
+    return None
 
 
 def described(value: Value) -> str:
@@ -142,6 +190,8 @@ def described(value: Value) -> str:
             return f'the label "{text}"'
         case Choice(variable):
             return f"the category `{variable.name}`"
+        case Stairs() | Cases():
+            return "a whole number"
         case Vector(elements):
             return f"a vector of {len(elements)}"
 
@@ -155,17 +205,34 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     """`` (did you mean `…`?)`` if a known word is close, else nothing."""
     words = {known_word.lower(): known_word for known_word in known}
     close = get_close_matches(word.lower(), words, n=1)
-    return f" (did you mean `{words[close[0]]}`?)" if close else ""
+    if not close:
+        return ""
+    case = " upper and lower case differ" if close[0] == word.lower() else ""
+    return f" (did you mean `{words[close[0]]}`?{case})"
 
 
 # --- one kind from another ------------------------------------------------------------------------------------------
 
 
+def meant(value: Value) -> Value:
+    """The value; what it stands for, if it is a declared name in quotes."""
+    if isinstance(value, Label) and value.meaning is not None:
+        return value.meaning
+    return value
+
+
 def number(value: Value) -> Linear:
     """The linear expression, where one is needed."""
-    match value:
+    match meant(value):
         case Number(linear):
             return linear
+        case Cases(cases):
+            return total(Linear.of(Ite(p, Linear.number(n), Linear())) for n, p in cases)
+        case Stairs(name=name):
+            raise Refusal(
+                f"`{name}` is compared, as in `{name}(x) >= 2`; to calculate with it give it a name: "
+                f"declare `n: int[0, 9]` and write `n == {name}(x)`"
+            )
         case Vector(elements):
             raise Refusal(
                 f"a vector of {len(elements)} where one number is needed: take an element, as in `x[0]`, "
@@ -180,6 +247,7 @@ def number(value: Value) -> Linear:
 
 def amount(value: Value) -> Linear:
     """The linear expression in a sum or product, where a Boolean variable counts as 0 or 1."""
+    value = meant(value)
     if isinstance(value, Truth) and value.variable:
         return Linear.of(value.variable)
     return number(value)
@@ -187,14 +255,15 @@ def amount(value: Value) -> Linear:
 
 def truth(value: Value) -> Formula:
     """The formula, where one is needed."""
-    match value:
+    match meant(value):
         case Truth(formula):
             return formula
         case Vector():
             raise Refusal(
-                f"{described(value)} where a truth value is needed: write `all([…])` or `any([…])`"
+                f"{described(meant(value))} where a truth value is needed: write `all(…)` or `any(…)` around it, "
+                "as in `all(x >= 0)`"
             )
-        case Number():
+        case Number() | Stairs() | Cases():
             raise Refusal("a number where a truth value is needed: compare it, as in `x >= 0`")
     raise Refusal(
         f'{described(value)} where a truth value is needed: compare it, as in `colour == "red"`'
@@ -203,6 +272,7 @@ def truth(value: Value) -> Formula:
 
 def vector(value: Value) -> tuple[Value, ...]:
     """The elements, where several values are needed."""
+    value = meant(value)
     if isinstance(value, Vector):
         return value.elements
     raise Refusal(
@@ -218,10 +288,54 @@ def integer(value: Value) -> int:
     return int(linear.constant)
 
 
+def flat(value: Value) -> list[Value]:
+    """The elements, those of a matrix row by row."""
+    elements: list[Value] = []
+    for element in vector(value):
+        inner = meant(element)
+        elements.extend(flat(inner) if isinstance(inner, Vector) else [element])
+    return elements
+
+
+def paired(operation: Callable[[Value, Value], Value], left: Value, right: Value) -> Value:
+    """The operation on two values: element by element where one is a vector; a single value goes with all elements."""
+    a = meant(left)
+    b = meant(right)
+    match a, b:
+        case Vector(some), Vector(others):
+            if len(some) != len(others):
+                raise Refusal(
+                    f"{described(a)} beside {described(b)}: both need as many elements as the other"
+                )
+            pairs = zip(some, others, strict=True)
+            return Vector(tuple(paired(operation, x, y) for x, y in pairs))
+        case Vector(some), _:
+            return Vector(tuple(paired(operation, x, right) for x in some))
+        case _, Vector(others):
+            return Vector(tuple(paired(operation, left, y) for y in others))
+    return operation(left, right)
+
+
+def is_whole(linear: Linear) -> bool:
+    """Whether the value of an expression is always a whole number.
+
+    Example:
+        >>> from multiplexnet.language.formula import Int
+        >>> n = Linear.of(Variable("n", 0, Int(0, 9)))
+        >>> is_whole(n * 2 + 1), is_whole(n * Fraction(1, 2)), is_whole(Linear.of(Variable("x", 0)))
+        (True, False, False)
+    """
+    numbers = [linear.constant, *(c for _, c in linear.summands)]
+    return all(c.denominator == 1 for c in numbers) and all(
+        isinstance(symbol, Variable) and symbol.is_discrete for symbol, _ in linear.summands
+    )
+
+
 def iterated(value: Value) -> Value:
     """The value, if a comprehension may run over it: constants, variables, sums and rows of them stay small."""
-    for element in value.elements if isinstance(value, Vector) else (value,):
-        match element:
+    own = meant(value)
+    for element in own.elements if isinstance(own, Vector) else (own,):
+        match meant(element):
             case Number(linear) if all(
                 isinstance(symbol, Variable) for symbol, _ in linear.summands
             ):
@@ -241,7 +355,7 @@ def iterated(value: Value) -> Value:
 
 def exact(fraction: Fraction) -> Fraction:
     """The fraction, if it is of a size that can be worked with."""
-    if max(fraction.numerator.bit_length(), fraction.denominator.bit_length()) > _MOST_BITS:
+    if max(fraction.numerator.bit_length(), fraction.denominator.bit_length()) > MOST_BITS:
         raise Refusal(
             f"a number of more than {MOST_DIGITS:,} digits: scale the rule to smaller numbers"
         )

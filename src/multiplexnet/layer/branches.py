@@ -12,8 +12,10 @@ from torch import Tensor
 
 from multiplexnet.errors import CascadeError, NestedError, ProductError
 from multiplexnet.layer.checks import refuse_lost, whole_rows
+from multiplexnet.layer.holes import Holes
+from multiplexnet.layer.units import Units
 from multiplexnet.transforms.base import in_full_precision
-from multiplexnet.transforms.cascade.choice import CascadeChoice
+from multiplexnet.transforms.cascade.choice import CascadeChoice, OneTerm
 from multiplexnet.transforms.run_time.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
 
@@ -55,9 +57,10 @@ class Choice:
         per_term: whether every term has raw values of its own.
         inner: choices that terms go on with; their outputs are among those of this block.
         offset: what ``given`` starts from, ``(K,)``: log-counts of the plain terms below; ``None``: all alike.
+        units: of its outputs, if some have one; all values that leave this object are in them.
     """
 
-    maps: TermMaps
+    maps: TermMaps | OneTerm
     raw: Tensor
     given: Tensor | None
     columns: Tensor
@@ -67,6 +70,7 @@ class Choice:
     per_term: bool = False
     inner: tuple[Inner, ...] = ()
     offset: Tensor | None = None
+    units: Units | None = None
 
     @property
     def size(self) -> int:
@@ -137,7 +141,7 @@ class Choice:
         raw = self.raw[..., start:stop, :] if self.per_term else self.raw
         x: Tensor = maps(raw, inputs=self.inputs, functions=self.functions, per_term=self.per_term)
         feasible = None if self.feasible is None else self.feasible[..., start:stop]
-        x = self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)
+        x = self._seen(self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible))
         if feasible is None:
             return x
         met = feasible.unsqueeze(-1)
@@ -152,7 +156,11 @@ class Choice:
         x: Tensor = self.maps(raw, index, inputs=self.inputs, functions=self.functions)
         if self.feasible is not None:  # refused already, unless a graph is being recorded
             x = x.masked_fill(~self.feasible.gather(-1, index.unsqueeze(-1)), torch.nan)
-        return self._found(x, raw, None)
+        return self._seen(self._found(x, raw, None))
+
+    def _seen(self, x: Tensor) -> Tensor:
+        """Values as they leave the layer, in their units."""
+        return x if self.units is None else self.units.outward(x)
 
     def _found(self, x: Tensor, raw: Tensor, feasible: Tensor | None) -> Tensor:
         """x, in which nothing may be NaN without a reason."""
@@ -227,29 +235,43 @@ class Branches:
     """All branches of a layer: a product of independent choices, one per block.
 
     Args:
-        choices: the blocks.
+        blocks: their choices.
         batch: the leading shape.
         max_terms: how many combinations of terms are written out at most.
         order: where each output stands when the blocks are laid side by side, if that is known already.
         cascades: parts of the outputs that are computed one after another, after the blocks.
+        holes: which outputs may be missing, if any may: they are NaN where a term, or a cascade, says so.
+        units: of all outputs, if some have one.
 
     With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
     a *term* is a combination of one term per block, the last block running fastest.
     """
 
-    choices: tuple[Choice, ...]
+    blocks: tuple[Choice, ...]
     batch: torch.Size
     max_terms: int
     order: Tensor | None = None
     cascades: tuple[CascadeChoice, ...] = ()
+    holes: Holes | None = None
+    units: Units | None = None
+
+    @property
+    def choices(self) -> tuple[Choice, ...]:
+        """The blocks, then those of the cascades in which there is nothing to choose, each as a block of one term."""
+        single = [
+            Choice(part.as_term, part.raw, None, part.columns, inputs=part.inputs)
+            for part in self.cascades
+            if part.as_term is not None
+        ]
+        return (*self.blocks, *single)
 
     @property
     def _parts(self) -> list[Choice | CascadeChoice]:
         """The blocks, then the cascades."""
-        return [*self.choices, *self.cascades]
+        return [*self.blocks, *self.cascades]
 
     def _refuse_cascade(self, wanted: str) -> None:
-        if self.cascades:
+        if any(part.as_term is None for part in self.cascades):
             raise CascadeError(wanted)
 
     @property
@@ -297,14 +319,20 @@ class Branches:
         """
         self._refuse_cascade("terms")
         if len(self.choices) == 1:
-            return self.ordered([self.choices[0].terms(start, stop)])
+            return self._outward([self.choices[0].terms(start, stop)])
         indices = self._of_blocks(torch.arange(start, stop, device=self.choices[0].raw.device))
         values = [choice.x for choice in self.choices] if values is None else values
-        return self.ordered([x.index_select(-2, i) for x, i in zip(values, indices, strict=True)])
+        return self._outward([x.index_select(-2, i) for x, i in zip(values, indices, strict=True)])
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""
-        return self.ordered([part.best() for part in self._parts])
+        return self._outward([self._seen(part, part.best()) for part in self._parts])
+
+    def _seen(self, part: Choice | CascadeChoice, x: Tensor) -> Tensor:
+        """Values of a part as they leave the layer; those of a cascade are whole numbers of their units."""
+        if self.units is None or isinstance(part, Choice):
+            return x
+        return self.units.of(part.columns).outward(x)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
         """The value of a term drawn from q(k), ``(*batch, D)``."""
@@ -314,30 +342,33 @@ class Branches:
     def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """The value of a term drawn from q(k), ``(*batch, D)``, and log q of what was drawn, ``(*batch,)``."""
         drawn = [part.draw(generator) for part in self._parts]
-        return self.ordered([x for x, _ in drawn]), torch.stack([log_q for _, log_q in drawn]).sum(
-            0
-        )
+        log_q = torch.stack([log_q for _, log_q in drawn]).sum(0)
+        values = [self._seen(part, x) for part, (x, _) in zip(self._parts, drawn, strict=True)]
+        return self._outward(values), log_q
 
     def log_prob(self, x: Tensor) -> Tensor:
         """The exact log-probability of x, ``(*batch, D)``, if all rules are computed one output after another.
 
         On the grid of a cascade every point has a probability: that with which options are drawn by their logits and
         values by a logistic distribution around the raw values. It is −inf where x disobeys, or is not on the grid.
+        NaN in an output that may be missing is a value like others.
 
         Raises:
             CascadeError: some outputs come from terms, where densities are those of a ``RulesDistribution``.
         """
-        if self.choices:
+        if self.blocks:
             raise CascadeError(
                 "probabilities of single points: part of the outputs come from terms"
             )
+        x = x if self.units is None else self.units.first(x.shape[-1]).inward(x)
+        x = x if self.holes is None else self.holes.inward(x)
         parts = [part.log_prob(x.index_select(-1, part.columns)) for part in self.cascades]
         return torch.stack(parts).sum(0)
 
     def at(self, indices: Sequence[Tensor]) -> Tensor:
         """The value of one chosen term per block, each index ``(*batch,)``; result ``(*batch, D)``."""
         self._refuse_cascade("terms to choose from")
-        return self.ordered(
+        return self._outward(
             [choice.at(index) for choice, index in zip(self.choices, indices, strict=True)]
         )
 
@@ -356,7 +387,7 @@ class Branches:
         Args:
             f: maps values ``(*batch, K', D)`` of some terms to their losses ``(*batch, K')``; −log p(y | x_k), say. If
                 it returns ``(*batch, K', D)``, one loss per output, they are summed, and with several blocks no
-                combination of terms is ever formed.
+                combination of terms is ever formed. It sees the number next to 0 in place of missing values, never NaN.
             prior: logits of p(k), ``(K,)`` or ``(*batch, K)``, trained or not; ``None`` is uniform. With several blocks
                 a list of these, one per block, or logits of all combinations.
             estimator: one of :mod:`multiplexnet.learning.estimators` for the expected loss; ``None`` sums exactly.
@@ -370,7 +401,7 @@ class Branches:
         from multiplexnet.layer.objective import marginal_loss
 
         self._refuse_cascade("terms to sum a loss over")
-        return marginal_loss(self, f, prior, estimator)
+        return marginal_loss(self._whole, self._loss(f), prior, estimator)
 
     def evidence_loss(self, f: Loss, prior: Prior = None) -> Tensor:
         """−log Σ_k p(k) e^{−f(x_k)}: the least that ``loss`` can be, with the optimal q(k) ∝ p(k) e^{−f(x_k)}.
@@ -380,7 +411,20 @@ class Branches:
         from multiplexnet.layer.objective import evidence_loss
 
         self._refuse_cascade("terms to sum a loss over")
-        return evidence_loss(self, f, prior)
+        return evidence_loss(self._whole, self._loss(f), prior)
+
+    @property
+    def _whole(self) -> Branches:
+        """The same branches with everything that is computed for outputs: flags too, and no NaN for missing ones."""
+        return self if self.holes is None else replace(self, holes=None)
+
+    def _loss(self, f: Loss) -> Loss:
+        return f if self.holes is None else self.holes.loss(f)
+
+    def _outward(self, parts: Sequence[Tensor]) -> Tensor:
+        """Values of the blocks as outputs; NaN where they are missing."""
+        x = self.ordered(parts)
+        return x if self.holes is None else self.holes.outward(x)
 
     @in_full_precision
     def ordered(self, parts: Sequence[Tensor]) -> Tensor:
@@ -388,7 +432,7 @@ class Branches:
         if len(parts) == 1:
             return parts[0]
         x = torch.cat(list(parts), -1).index_select(-1, self._order)
-        partly = any(c.functions for c in self.choices) or any(
+        partly = any(c.functions for c in self.blocks) or any(
             c.inputs is not None for c in self.cascades
         )
         return whole_rows(x) if partly else x

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
+from multiplexnet.compiler.cascade.structure import Plan, is_few
 from multiplexnet.compiler.terms import Block, Compiled
 from multiplexnet.errors import (
     ContradictionError,
@@ -26,9 +27,10 @@ from multiplexnet.errors import (
     ShapeError,
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import Format
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
-from multiplexnet.language.text import formula_text, number_text
+from multiplexnet.language.text import formula_text, value_text
 from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.verdicts.satisfaction import verdict
 
@@ -49,6 +51,7 @@ __all__ = [
     "refuse_roomless",
     "refuse_stuck",
     "refuse_uncovered",
+    "refuse_uncovered_parts",
     "refuse_unknown_equality",
     "refuse_unknown_functions",
     "refuse_unmoved",
@@ -115,9 +118,40 @@ def refuse_uncovered(compiled: Compiled, deadline: Deadline = NEVER) -> None:
         return
     from multiplexnet.compiler.explanation.diagnose import uncovered_input
 
-    found = uncovered_input(compiled, deadline=deadline)
+    _refuse_input(uncovered_input(compiled, deadline=deadline))
+
+
+def refuse_uncovered_parts(
+    specification: Specification, plan: Plan, form: Format, deadline: Deadline
+) -> None:
+    """The same for cascades that inputs can leave without an output, where that is decided soon: by few terms.
+
+    Others say so in the rows where it happens.
+    """
+    doubtful = [
+        part.formula
+        for part, cascade in plan.cascades
+        if cascade.guards
+        and not part.hidden
+        and not any(v.is_discrete for v in part.outputs)
+        and is_few(part, specification.inputs, form)
+    ]
+    if doubtful:
+        from multiplexnet.compiler.compile import input_facts
+        from multiplexnet.compiler.explanation.diagnose import uncovered_by
+
+        known = input_facts(specification)
+        found = uncovered_by(doubtful, specification.inputs, known, deadline=deadline)
+        if found is not None:
+            refuse_contradiction(specification, deadline)
+        _refuse_input(found)
+
+
+def _refuse_input(found: Sequence[tuple[Variable, Fraction]] | None) -> None:
     if found is not None:
-        point = ", ".join(f"{variable.name} = {value}" for variable, value in found)
+        point = ", ".join(
+            f"{variable.name} = {value_text(variable, value)}" for variable, value in found
+        )
         raise InputError(
             f"for {point} no output obeys the rules: declare narrower ranges, as in `limit: input[0, 100]`, "
             "say what inputs keep to, as in `assume low <= high`, or relax the rules"
@@ -196,8 +230,8 @@ def _ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:
 
 def _range(variable: Variable) -> str:
     lower, upper = _ends(variable)
-    low = "-inf" if lower is None else number_text(lower)
-    high = "inf" if upper is None else number_text(upper)
+    low = "-inf" if lower is None else value_text(variable, lower)
+    high = "inf" if upper is None else value_text(variable, upper)
     return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
 
 
@@ -252,7 +286,7 @@ def _verdict(
     """Whether a rule about inputs alone holds, exactly; outputs are free."""
     free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
     given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
-    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.outputs))
+    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.columns))
     return verdict(
         Specification(free, (rule,), specification.functions), x, given, functions or None
     )
@@ -289,6 +323,12 @@ def refuse_stuck(
     stuck: Tensor, cascade: Cascade, inputs: Sequence[Variable], dtype: torch.dtype
 ) -> None:
     """Raises ``InputError`` for rows whose inputs leave a cascade without any output; in a graph they are NaN."""
+    if anywhere(stuck) and cascade.late:
+        raise InputError(
+            f"for these values of {', '.join(v.name for v in inputs)} no output obeys, or so narrowly that float64 "
+            f"cannot tell: {rows_where(stuck)}. There the products of inputs exceed their bound even where the outputs "
+            "make them as small as they can be"
+        )
     if anywhere(stuck):
         finest = min(cascade.spacing[: len(cascade.visible)])
         raise InputError(

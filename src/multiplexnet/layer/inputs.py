@@ -24,7 +24,7 @@ from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.exact.formats import FORMATS, Format
-from multiplexnet.language.formula import Atom, Variable, symbols
+from multiplexnet.language.formula import Atom, Variable, ends, symbols
 from multiplexnet.layer.checks import (
     FloatRange,
     can_be_seen,
@@ -69,9 +69,31 @@ def given_inputs(
     for row in (row for block in blocks for term in block.terms for row in term.rows):
         for variable, sign in _uses(row):
             signs[variable].add(sign)
-    for position, sign in (use for cascade in cascades for use in _uses_in(cascade)):
-        signs[inputs[position]].add(sign)
+    for cascade in cascades:
+        for position, sign in (*_uses_in(cascade), *_uses_late(cascade, inputs)):
+            signs[inputs[position]].add(sign)
     return tuple(GivenInput.of(variable, _side(found)) for variable, found in signs.items())
+
+
+def _uses_late(cascade: Cascade, inputs: Sequence[Variable]) -> Iterator[tuple[int, int]]:
+    """The inputs of late rows by position, with the sign that each has on the left side; 0 if that is not known."""
+    known = [_sign(*ends(variable.domain)) for variable in inputs]
+    for row in cascade.late:
+        for v, coefficient, _ in row.terms:
+            output = _sign(*cascade.ranges[v])
+            for (place,), c in (term for term in coefficient if term[0]):
+                yield place, output * (1 if c > 0 else -1)
+        for places, c in row.bound:
+            for i, place in enumerate(places):
+                others = [known[other] for j, other in enumerate(places) if j != i]
+                yield place, math.prod(others) * (-1 if c > 0 else 1)
+
+
+def _sign(lower: Fraction | int | None, upper: Fraction | int | None) -> int:
+    """1 for a range without negative numbers, -1 for one without positive ones, else 0."""
+    if lower is not None and lower >= 0:
+        return 1
+    return -1 if upper is not None and upper <= 0 else 0
 
 
 def _uses_in(cascade: Cascade) -> Iterator[tuple[int, int]]:

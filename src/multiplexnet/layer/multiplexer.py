@@ -34,12 +34,14 @@ from multiplexnet.compiler.record import (
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import (
     CascadeError,
+    DomainError,
     DtypeError,
     GridError,
     InputError,
     NestedError,
     RecordError,
     ShapeError,
+    TermBudgetExceeded,
 )
 from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
 from multiplexnet.exact.formats import FORMATS
@@ -61,13 +63,16 @@ from multiplexnet.layer.checks import (
     refuse_roomless,
     refuse_stuck,
     refuse_uncovered,
+    refuse_uncovered_parts,
     refuse_unknown_equality,
     refuse_unknown_functions,
     refuse_without_memory,
     without_tables,
 )
+from multiplexnet.layer.holes import Holes, hole_tables
 from multiplexnet.layer.inputs import given_inputs, input_tensor
 from multiplexnet.layer.issue import BuiltBlock, issued
+from multiplexnet.layer.units import Units, unit_table
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import DTYPES, in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice
@@ -75,6 +80,7 @@ from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
+from multiplexnet.verdicts.units import refuse_indistinct
 
 __all__ = ["Multiplexer"]
 
@@ -137,7 +143,8 @@ class Multiplexer(Derived):
             right-hand side to the nearest that floats can meet, which then holds exactly; ``mux.moved`` says by how
             much.
         structure: ``"terms"`` or ``"cascade"`` insist on one of them; ``"auto"`` takes terms where they are few, and
-            computes outputs one after another where they would explode or an equality holds inputs.
+            computes outputs one after another where they would explode, where an equality holds inputs, and where
+            inputs bound outputs that depend on each other.
         order: names of outputs in the order in which a cascade shall compute them; others follow.
         budget: what the projections of a cascade may cost.
         seconds: how long compiling and building may take together (``None``: no limit).
@@ -161,6 +168,7 @@ class Multiplexer(Derived):
     """
 
     order: Tensor
+    unit_table: Tensor | None
     _certificate: Certificate | None
     _counted = False
     """Whether logits of 0 mean that all plain terms are alike; layers of version 0.1.0 did not know this."""
@@ -188,6 +196,9 @@ class Multiplexer(Derived):
         if cover is not None or per_term:  # both speak of terms
             structure = "terms"
         form = FORMATS[_name(_checked_dtype(dtype or torch.get_default_dtype()))]
+        for variable in rules.specification.variables:
+            if variable.unit.kind != "int":
+                refuse_indistinct(variable, form.name)
         with Deadline(seconds, progress) as deadline:
             try:
                 plan = planned(
@@ -202,14 +213,22 @@ class Multiplexer(Derived):
                 refuse_contradiction(rules.specification, deadline)
                 raise
             written = Rules.from_specification(plan.terms) if plan.cascades else rules
-            compiled = written.compiled_before(
-                deadline, max_terms=max_terms, cover=cover, nested=True
-            )
+            try:
+                compiled = written.compiled_before(
+                    deadline, max_terms=max_terms, cover=cover, nested=True
+                )
+            except TermBudgetExceeded:
+                for variable in rules.outputs:
+                    refuse_indistinct(variable, form.name)
+                raise
             if plan.cascades:
                 compiled = replace(
-                    compiled, outputs=rules.outputs, specification=rules.specification
+                    compiled,
+                    outputs=rules.specification.outputs,
+                    specification=rules.specification,
                 )
             refuse_uncovered(compiled, deadline)
+            refuse_uncovered_parts(rules.specification, plan, form, deadline)
             self._start(
                 rules,
                 compiled,
@@ -295,6 +314,7 @@ class Multiplexer(Derived):
         _checked_dtype(dtype)
         outer = _joined([block for block in compiled.blocks if block.outputs])
         blocks = _with_inner(outer)
+        units = unit_table(compiled.outputs, dtype)
         made = self._made(blocks, dtype, deadline)
         maps = self._tables(made, compiled, dtype, deadline)
         about_inputs = blocks_about_inputs(compiled)
@@ -342,6 +362,8 @@ class Multiplexer(Derived):
                 **{f"columns_{b}": own for b, own in enumerate(columns)},
                 **self._places(columns),
                 **self._offsets(blocks, dtype),
+                "unit_table": units,
+                **hole_tables(self.rules.specification, dtype),
             }
         )
         self._assumptions = Assumptions.of(self.rules.specification)
@@ -482,16 +504,30 @@ class Multiplexer(Derived):
                 steps[column] = max(step, steps.get(column, Fraction(0)))
         for columns, cascade in self.cascade_parts():
             steps |= zip(columns.tolist(), cascade.cascade.spacing, strict=False)
-        return {v.name: steps[j] for j, v in enumerate(self.compiled.outputs) if steps.get(j)}
+        return {
+            v.name: steps[j] * v.unit.size for j, v in enumerate(self.rules.outputs) if steps.get(j)
+        }
 
     @property
     def out_features(self) -> int:
         """The number D of outputs."""
-        return len(self.compiled.outputs)
+        return len(self.rules.outputs)
+
+    @property
+    def holes(self) -> Holes | None:
+        """Which outputs may be missing, if any may."""
+        if not self.rules.specification.flags:
+            return None
+        flags, numbers = cast(Tensor, self.hole_flags), cast(Tensor, self.hole_numbers)
+        return Holes(flags, numbers, len(self.rules.specification.flags))
 
     @property
     def in_features(self) -> int:
-        """The number of raw features: values, then the logits of every block with more than one term."""
+        """The number of raw features: values, then the logits of every block with more than one term.
+
+        An output that may be missing has two values, the second for its flag, behind those of all outputs; it counts
+        where a cascade decides the flag.
+        """
         return self._values + sum(self._logit_sizes)
 
     @property
@@ -503,7 +539,7 @@ class Multiplexer(Derived):
     @property
     def _values(self) -> int:
         if not self.per_term:
-            return self.out_features
+            return len(self.compiled.outputs)
         widths = [self._columns(b).numel() for b in range(len(self._sizes))]
         return sum(size * width for size, width in zip(self._sizes, widths, strict=True))
 
@@ -568,7 +604,9 @@ class Multiplexer(Derived):
             if lost is not None:
                 choices = self._linked([node.without(lost) for node in nodes])
         cascades = tuple(self._cascaded(values, logits, given))
-        return Branches(choices, batch, self.max_terms, self.order, cascades)
+        return Branches(
+            choices, batch, self.max_terms, self.order, cascades, self.holes, self.units
+        )
 
     def _cascaded(
         self, values: Tensor, logits: Tensor, inputs: Tensor | None
@@ -576,12 +614,15 @@ class Multiplexer(Derived):
         """The parts that are computed one output after another; their logits come last."""
         logit = sum(self._logits)
         for columns, maps in self.cascade_parts():
-            own = values.index_select(-1, columns)
+            alone = not self._sizes and len(self.cascade_maps) == 1
+            own = values if alone else values.index_select(-1, columns)
             mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
             logit += maps.in_logits
-            if inputs is not None and maps.cascade.known:
-                refuse_stuck(maps.refused(inputs), maps.cascade, self.compiled.inputs, self.dtype)
-            yield CascadeChoice(maps, own, mine, columns, inputs)
+            known = maps.known(inputs)
+            if known:
+                refused = maps.refused(known).reshape(values.shape[:-1])
+                refuse_stuck(refused, maps.cascade, self.compiled.inputs, self.dtype)
+            yield CascadeChoice(maps, own, mine, columns, inputs, known)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
         value = 0
@@ -604,8 +645,18 @@ class Multiplexer(Derived):
             if mine is not None and offset is not None:
                 mine = mine + offset
             feasible = None if inputs is None else maps.feasible(inputs, functions=functions)
+            units = None if self.units is None else self.units.of(columns)
             yield Choice(
-                maps, own, mine, columns, feasible, inputs, functions, self.per_term, offset=offset
+                maps,
+                own,
+                mine,
+                columns,
+                feasible,
+                inputs,
+                functions,
+                self.per_term,
+                offset=offset,
+                units=units,
             )
 
     def _linked(self, nodes: list[Choice]) -> tuple[Choice, ...]:
@@ -627,6 +678,11 @@ class Multiplexer(Derived):
         return tuple(linked(b) for b in range(len(self._blocks)))
 
     @property
+    def units(self) -> Units | None:
+        """The units of outputs that are counted in something else than ones, if there are any."""
+        return None if self.unit_table is None else Units(self.unit_table)
+
+    @property
     def is_nested(self) -> bool:
         """Whether some terms go on in inner blocks, as they do when the rules have more plain terms than max_terms."""
         return any(self._inner)
@@ -641,9 +697,20 @@ class Multiplexer(Derived):
         return {**self._functions, **dict(self.modules_of_functions.items())}
 
     def block_maps(self) -> Iterator[tuple[Block, TermMaps]]:
-        """Every block that has outputs, with the maps of its terms, if there is nothing but terms."""
+        """Every block that has outputs, with the maps of its terms, if there is nothing but terms.
+
+        Raises:
+            CascadeError: some outputs come from a cascade.
+            DomainError: some outputs have a unit, which the maps do not know.
+        """
         if self.cascades:
             raise CascadeError("maps of all terms")
+        if self.units is not None:
+            names = ", ".join(v.name for v in self.compiled.outputs if v.unit.size != 1)
+            raise DomainError(
+                f"{names}: maps and densities of single terms are not there for outputs with a unit; declare them as "
+                "`int`, or use a cascade's branches.log_prob"
+            )
         return self.term_parts()
 
     def term_parts(self) -> Iterator[tuple[Block, TermMaps]]:
@@ -736,7 +803,7 @@ class Multiplexer(Derived):
             >>> bool((mux(torch.randn(1, 2).bfloat16(), **given).best().sum(-1) == given["u"]).all())
             True
         """
-        names = [variable.name.partition("[")[0] for variable in self.compiled.inputs]
+        names = [variable.place[0] for variable in self.compiled.inputs]
         units: dict[str, float] = {}
         for cascade in self.cascades:
             for place, unit in cascade.input_units.items():

@@ -3,7 +3,7 @@
 What obeys comes back bit for bit. In every other row each block that is broken moves to the nearest of its terms: to
 the point that the term's own transform makes of it, which lies exactly inside. The gradient passes through as if
 nothing had moved, so that the network feels the loss at the repaired point. Outputs of a cascade move one after
-another, each to the nearest value that is left for it.
+another, each to the nearest value that is left for it. Missing values stay missing where the rules allow it.
 """
 
 from __future__ import annotations
@@ -56,6 +56,10 @@ class _Moved(torch.autograd.Function):
         return tangents[1]
 
 
+CHANGED = 1e305
+"""The distance of a term that says of another output that it is missing."""
+
+
 WHY = "Multiplexer.repair looks at the values of every row: call it outside of the graph"
 
 
@@ -81,11 +85,27 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
         ).reshape(-1)
         value = flat.clone()
         if bool(broken.any()):
-            rows = flat[broken]
-            value[broken] = _moved(mux, rows, None if known is None else known[broken])
-            refuse_unmoved(value.reshape(x0.shape), mux.dtype)
+            rows = _steps(mux, flat[broken])
+            rows = rows if mux.holes is None else mux.holes.inward(rows)
+            moved = _moved(mux, rows, None if known is None else known[broken])
+            whole = moved.new_zeros(len(flat), moved.shape[-1]).masked_scatter(
+                broken.unsqueeze(-1), moved
+            )
+            refuse_unmoved(whole.reshape(*batch, -1), mux.dtype)
+            value[broken] = _seen(mux, moved)
     result: Tensor = _Moved.apply(value.reshape(x0.shape), x0)  # type: ignore[no-untyped-call]
     return result
+
+
+def _steps(mux: Multiplexer, rows: Tensor) -> Tensor:
+    """Rows in whole numbers of the units; what stands for none of them stays in between."""
+    return rows if mux.units is None else mux.units.first(rows.shape[-1]).inward(rows)
+
+
+def _seen(mux: Multiplexer, rows: Tensor) -> Tensor:
+    """Everything that is computed as it leaves the layer."""
+    x = rows if mux.units is None else mux.units.outward(rows)
+    return x if mux.holes is None else mux.holes.outward(x)
 
 
 def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
@@ -100,7 +120,8 @@ def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
         )
         own = result.index_select(-1, columns)
         obeys = _obeys(mux, block, result, inputs).unsqueeze(-1)
-        result[:, columns] = torch.where(obeys, own, _nearest(mux, maps, own, inputs))
+        flags = torch.tensor([v.is_flag for v in block.outputs], device=rows.device)
+        result[:, columns] = torch.where(obeys, own, _nearest(mux, maps, own, inputs, flags))
     return result
 
 
@@ -115,11 +136,16 @@ def _obeys(mux: Multiplexer, block: Block, rows: Tensor, inputs: Tensor | None) 
     given = (
         {} if inputs is None else {v.name: inputs[:, i] for i, v in enumerate(mux.compiled.inputs)}
     )
-    return verdict(part, rows, given, mux.functions or None)
+    return verdict(part, _seen(mux, rows), given, mux.functions or None)
 
 
-def _nearest(mux: Multiplexer, maps: TermMaps, own: Tensor, inputs: Tensor | None) -> Tensor:
-    """For every row the nearest of the points that the terms make of it; NaN if none of them can be met."""
+def _nearest(
+    mux: Multiplexer, maps: TermMaps, own: Tensor, inputs: Tensor | None, flags: Tensor
+) -> Tensor:
+    """For every row the nearest of the points that the terms make of it; NaN if none of them can be met.
+
+    What is missing stays so, and nothing else becomes so, if that can be: it is farther than any number.
+    """
     feasible = None if inputs is None else maps.feasible(inputs, functions=mux.functions)
     best = torch.full_like(own, torch.nan)
     distance = torch.full(own.shape[:-1], torch.inf, dtype=torch.float64, device=own.device)
@@ -128,7 +154,8 @@ def _nearest(mux: Multiplexer, maps: TermMaps, own: Tensor, inputs: Tensor | Non
         stop = min(start + step, len(maps))
         part = maps if stop - start == len(maps) else maps.terms(start, stop)
         points = part.nearest(own, inputs=inputs, functions=mux.functions)
-        far = (points.double() - own.double().unsqueeze(-2)).square().sum(-1)
+        moved = points.double() - own.double().unsqueeze(-2)
+        far = moved.square().sum(-1) + CHANGED * (moved.abs() * flags).sum(-1)
         far = far.nan_to_num(nan=torch.finfo(far.dtype).max, posinf=torch.finfo(far.dtype).max)
         if feasible is not None:
             far = far.masked_fill(~feasible[..., start:stop], torch.inf)

@@ -35,9 +35,11 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Relation,
     Symbol,
     Variable,
+    nearest_to_zero,
 )
 from multiplexnet.layer.checks import refuse_unknown_functions
 from multiplexnet.learning.finite import FiniteTerms, LogProbs
@@ -50,6 +52,9 @@ Amount = Callable[[Tensor, Relation], Tensor]
 
 MARGIN = 1e-6
 """What a strict comparison asks for beyond equality, so that a point on an open bound is not free of loss."""
+
+FLIPPED = 1e6
+"""What it costs that a value is missing or is not, against the rules: no gradient leads from one to the other."""
 
 
 def dl2_loss(
@@ -125,6 +130,11 @@ def _loss(
     refuse_unknown_functions(rules.specification.functions, functions or {})
     columns = dict(zip(rules.outputs, x.unbind(-1), strict=True))
     given = rules.scalar_inputs(inputs)
+    for variable, flag in rules.specification.flags.items():
+        missing = columns[variable].isnan()
+        number = float(nearest_to_zero(variable.domain))
+        columns[variable] = torch.where(missing, number, columns[variable])
+        columns[flag] = missing.to(x.dtype)
     for variable in rules.inputs:
         columns[variable] = _spread(variable, given[variable.name], x)
     return _Walk(columns, functions or {}, amount, x.new_zeros(x.shape[:-1])).loss(
@@ -172,6 +182,9 @@ class _Walk:
 
     def _loss(self, formula: Formula, positive: bool) -> Tensor:
         match formula:
+            case Atom(Linear(((Variable(role="missing"), _),))):
+                obeyed = self._holds(formula) == positive
+                return torch.where(obeyed, self._zero, self._zero + FLIPPED)
             case Atom(linear, relation):
                 return self._atom(self._value(linear), relation, positive)
             case Not(argument):
@@ -207,6 +220,8 @@ class _Walk:
                 return torch.where(
                     self._holds(condition), self._value(then), self._value(otherwise)
                 )
+            case Product(known, other):
+                return self._columns[known] * self._columns[other]
             case Apply(function, arguments):
                 return self._functions[function](*map(self._value, arguments))
         return self._columns[symbol]

@@ -129,8 +129,9 @@ class RulesDistribution(Distribution):
         sizes = [len(factor.maps) for factor in self._factors]
         inside = self._inside(x).split_with_sizes(sizes, -1)
         log_probs = []
+        whole = x if self.mux.holes is None else self.mux.holes.inward(x)
         for factor, own in zip(self._factors, inside, strict=True):
-            values = x.index_select(-1, factor.columns)
+            values = whole.index_select(-1, factor.columns)
             log_probs.append(factor.log_prob(values, own))
         return log_probs
 
@@ -170,7 +171,10 @@ class RulesDistribution(Distribution):
         """The entropy of a block whose terms are single points; ``x``, ``(*batch, D)``, has the other outputs."""
         factor = self._factors[block]
         weights, points = factor.points(self.batch_shape)
-        whole = x.expand(len(points), *x.shape).index_copy(-1, factor.columns, points)
+        holes = self.mux.holes
+        start = x if holes is None else holes.inward(x)
+        whole = start.expand(len(points), *start.shape).index_copy(-1, factor.columns, points)
+        whole = whole if holes is None else holes.outward(whole)
         log_probs = self._log_probs(whole)[block].movedim(0, -1)
         return -torch.where(weights > 0, weights * log_probs, 0.0).sum(-1)
 
@@ -259,13 +263,14 @@ class RulesDistribution(Distribution):
         """
         size = Size(sample_shape)
         choices = tuple(factor.all_terms(size, self.batch_shape) for factor in self._factors)
-        return Branches(choices, self._extended_shape(size)[:-1], self.mux.max_terms)
+        shape = self._extended_shape(size)[:-1]
+        return Branches(choices, shape, self.mux.max_terms, holes=self.mux.holes)
 
     def _at(self, drawn: Sequence[tuple[Choice, Tensor]], shape: Size) -> Tensor:
         """The values, ``(*shape, D)``, of one choice per block and the term that it takes in every row."""
         choices = tuple(choice for choice, _ in drawn)
         indices = [index for _, index in drawn]
-        return Branches(choices, shape, self.mux.max_terms).at(indices)
+        return Branches(choices, shape, self.mux.max_terms, holes=self.mux.holes).at(indices)
 
     @property
     def mode(self) -> Tensor:

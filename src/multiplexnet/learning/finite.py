@@ -54,6 +54,11 @@ class FiniteTerms(Derived):
             raise DomainError(
                 f"output {continuous[0]} is real: terms are assignments only if all outputs are discrete"
             )
+        if rules.specification.flags:
+            name = next(v.name for v in rules.specification.flags)
+            raise DomainError(
+                f"output {name} may be missing: declare a category with a label for that, and no `?`"
+            )
         if rules.inputs:
             raise DomainError(
                 f"the rules depend on the input {rules.inputs[0].name}: their terms are no assignments"

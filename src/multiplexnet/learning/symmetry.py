@@ -15,10 +15,12 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from math import prod
 
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Bool, Category, Variable
+from multiplexnet.language.text import value_text
 from multiplexnet.learning.finite import FiniteTerms, sharing
 from multiplexnet.rules import Rules
 
@@ -146,7 +148,7 @@ def _labels(variable: Variable) -> tuple[str, ...]:
             return labels
         case Bool():
             return ("False", "True")
-    return tuple(map(str, variable.domain.values))  # type: ignore[union-attr]
+    return tuple(value_text(variable, Fraction(k)) for k in variable.domain.values)  # type: ignore[union-attr]
 
 
 # --- the group ------------------------------------------------------------------------------------------------------

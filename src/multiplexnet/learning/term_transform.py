@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from multiplexnet.errors import ShapeError
+from multiplexnet.errors import DomainError, ShapeError
 from multiplexnet.language.formula import Rule, Specification
 from multiplexnet.layer.checks import refuse_roomless
 from multiplexnet.layer.multiplexer import Multiplexer
@@ -41,6 +41,11 @@ def term_transform(mux: Multiplexer, term: int = 0, block: int = 0, **inputs: An
         >>> above.codomain.check(torch.tensor([[5.0], [5.5]]))
         tensor([False,  True])
     """
+    if mux.holes is not None:
+        raise DomainError(
+            "outputs that may be missing: a term of them is a choice and not a map; use RulesDistribution, or rules "
+            "without `?`"
+        )
     pairs = list(mux.block_maps())
     if not 0 <= block < len(pairs):
         raise ShapeError(

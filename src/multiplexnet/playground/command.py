@@ -6,7 +6,8 @@ from typing import Annotated
 
 import typer
 
-from multiplexnet.tools.cli import BadInput, answering, app
+from multiplexnet.tools.cli import BadInput, answering
+from multiplexnet.tools.table_commands import app
 
 __all__ = ["app", "playground"]
 

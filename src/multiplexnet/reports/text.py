@@ -19,8 +19,8 @@ from multiplexnet.compiler.explanation.words import (
     term_text,
 )
 from multiplexnet.compiler.terms import Block, Term
-from multiplexnet.language.formula import Category, Rule, Variable
-from multiplexnet.language.text import domain_text, formula_text, number_text
+from multiplexnet.language.formula import Rule, Variable
+from multiplexnet.language.text import domain_text, formula_text, number_text, value_text
 from multiplexnet.reports.printing import plain_table, row_cells
 
 if TYPE_CHECKING:
@@ -49,7 +49,7 @@ def explain_json(explanation: Explanation) -> Json:
     compiled = explanation.compiled
     specification = explanation.specification
     answer: Json = {
-        "outputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.outputs],
+        "outputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.columns],
         "inputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.inputs],
         "functions": list(specification.functions),
         "rules": _rules_json(specification.rules),
@@ -100,10 +100,8 @@ def _point_json(point: Iterable[tuple[Variable, Fraction]]) -> dict[str, str]:
 
 
 def _value(variable: Variable, number: Fraction) -> str:
-    """The exact value of a variable: of a category its label."""
-    if isinstance(variable.domain, Category):
-        return variable.domain.labels[int(number)]
-    return number_text(number)
+    """The exact value of a variable as people write it."""
+    return value_text(variable, number)
 
 
 def _range_json(r: Range) -> Json:
@@ -111,9 +109,9 @@ def _range_json(r: Range) -> Json:
         return {"name": r.variable.name, "labels": list(r.labels)}
     return {
         "name": r.variable.name,
-        "lower": None if r.lower is None else number_text(r.lower),
+        "lower": None if r.lower is None else _value(r.variable, r.lower),
         "lower_attained": r.lower_attained,
-        "upper": None if r.upper is None else number_text(r.upper),
+        "upper": None if r.upper is None else _value(r.variable, r.upper),
         "upper_attained": r.upper_attained,
     }
 

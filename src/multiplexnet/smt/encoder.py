@@ -30,6 +30,7 @@ from multiplexnet.language.formula import (
     Node,
     Not,
     Or,
+    Product,
     Real,
     Specification,
     Symbol,
@@ -70,7 +71,8 @@ def to_z3(formula: Formula, *, context: z3.Context | None = None) -> z3.BoolRef:
 def specification_z3(specification: Specification) -> z3.BoolRef:
     """All rules, and the domains of the discrete variables, as one expression in z3's main context."""
     rules = [to_z3(rule.formula) for rule in specification.rules]
-    return z3.And([*domain_z3(specification.variables), *rules])
+    stand_ins = map(to_z3, specification.stand_ins)
+    return z3.And([*domain_z3(specification.variables), *rules, *stand_ins])
 
 
 def constant_z3(variable: Variable, *, context: z3.Context | None = None) -> z3.ExprRef:
@@ -231,6 +233,10 @@ class Encoder:
             return z3.If(constant, one, zero)
         return constant
 
+    def _product(self, product: Product) -> z3.ArithRef:
+        factors = [_as_real(self._done(v)) for v in (product.known, product.other)]
+        return joined(z3.Z3_mk_mul, factors)
+
     def _apply(self, apply: Apply) -> z3.ArithRef:
         sorts = [z3.RealSort(self.context)] * (len(apply.arguments) + 1)
         arguments = [_as_real(self._linear(a)) for a in apply.arguments]
@@ -265,6 +271,7 @@ class Encoder:
     _WRITE: Mapping[type, Callable[[Encoder, Any], z3.ExprRef]] = {
         Atom: _atom,
         Variable: _variable,
+        Product: _product,
         Apply: _apply,
         Max: _max,
         Ite: _ite,

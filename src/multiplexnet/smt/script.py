@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import re
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 
 from multiplexnet.errors import RuleSyntaxError
 
-__all__ = ["Command", "Script", "Token"]
+__all__ = ["Command", "Script", "Token", "blank"]
 
 _TOKEN = re.compile(r"""(?P<skip>(?:\s|;[^\n]*)+)|[()]|"(?:[^"]|"")*"|\|[^|\\]*\||[^\s()";|]+""")
 
@@ -74,15 +74,18 @@ class Script:
 
     def only(self, names: frozenset[str]) -> str:
         """The text with everything but these commands blanked out, so that every place stays where it is."""
+        kept = [command for command in self.commands if command.name in names]
+        return self.keeping(kept, lambda script, c: script.text[c.start : c.end])
+
+    def keeping(
+        self, commands: Iterable[Command], written: Callable[[Script, Command], str]
+    ) -> str:
+        """The text with everything but these commands blanked out; ``written`` gives each with its own length."""
         pieces = []
         position = 0
-        for command in self.commands:
-            if command.name in names:
-                pieces += [
-                    _blank(self.text[position : command.start]),
-                    self.text[command.start : command.end],
-                ]
-                position = command.end
+        for command in commands:
+            pieces += [blank(self.text[position : command.start]), written(self, command)]
+            position = command.end
         return "".join(pieces)
 
     def _tokens(self) -> Iterator[Token]:
@@ -121,5 +124,6 @@ class Script:
         return Command(words, start, tokens[-1].start + 1)
 
 
-def _blank(text: str) -> str:
+def blank(text: str) -> str:
+    """As many spaces, on as many lines."""
     return re.sub(r"[^\n]", " ", text)

@@ -27,7 +27,7 @@ from multiplexnet.language.formula import (
 )
 from multiplexnet.smt.encoder import Encoder
 from multiplexnet.smt.from_z3 import Constant, Written, specification
-from multiplexnet.smt.script import Command, Script, Token
+from multiplexnet.smt.script import Command, Script, Token, blank
 
 __all__ = ["from_smtlib", "to_smtlib"]
 
@@ -43,7 +43,8 @@ def from_smtlib(text: str, *, inputs: Sequence[str] = ()) -> Specification:
         (set-info :inputs "limit[0, 100] load")
 
     Terms may be defined with ``define-fun`` and ``define-const``. Questions (``check-sat``, ``get-model`` …) are
-    passed over; ``exit`` ends the script.
+    passed over; ``exit`` ends the script. With ``push``, ``pop`` or ``check-sat-assuming`` the script may ask one
+    question, and the rules are what is asserted, and assumed, where it asks it (at the end, if it asks none).
 
     Args:
         text: the script.
@@ -63,7 +64,7 @@ def from_smtlib(text: str, *, inputs: Sequence[str] = ()) -> Specification:
         >>> spec.rules[1].line, spec.rules[1].text
         (4, '(=> (> x 0) (>= n 3))')
     """
-    script = Script(text)
+    script = Script(_at_its_question(Script(text)))
     found = _declarations(script)
     expressions = _parsed(script)
     if not found.asserts and not found.constants:
@@ -131,9 +132,6 @@ _PASSED_OVER = (
     frozenset({"set-logic", "set-option", "check-sat", "eval", "echo", "simplify"}) | _QUESTIONS
 )
 _ADVICE = {
-    "check-sat-assuming": "put the assumptions in as assertions, (assert …)",
-    "push": "a layer keeps one set of rules: put the assertions that should hold in without push and pop",
-    "pop": "a layer keeps one set of rules: put the assertions that should hold in without push and pop",
     "reset": "leave out what stands before it",
     "reset-assertions": "leave out the assertions before it",
     "define-fun-rec": "rules are linear and finite: write the cases out, or use define-fun",
@@ -145,6 +143,80 @@ _ADVICE = {
 _REAL_LOGIC = re.compile(
     r"(QF_)?(UF)?(LRA|NRA|RDL)"
 )  # here z3 has to know that a number like 3 is a real
+
+
+_SCOPES = frozenset({"push", "pop", "check-sat-assuming"})
+_ASKING = frozenset({"check-sat", "check-sat-assuming"})
+_ASSERTING = "(assert (and"
+
+
+def _at_its_question(script: Script) -> str:
+    """The text as it stands where the script asks: what was popped is blank, what is assumed is asserted.
+
+    Every place stays where it is. A script without scopes and assumptions is left alone.
+    """
+    commands = _before_exit(script)
+    if not any(command.name in _SCOPES for command in commands):
+        return script.text
+    questions = [command for command in commands if command.name in _ASKING]
+    if len(questions) > 1:
+        raise script.error(
+            f"the script asks {len(questions)} questions, and a layer keeps one set of rules: keep one of them, "
+            "with what is asserted for it",
+            questions[1].start,
+        )
+    scopes: list[list[Command]] = [[]]
+    for command in commands:
+        if command.name == "push":
+            scopes += [[] for _ in range(_levels(script, command))]
+        elif command.name == "pop":
+            _pop(script, command, scopes)
+        else:
+            scopes[-1].append(command)
+        if command.name in _ASKING:
+            break
+    kept = [command for scope in scopes for command in scope]
+    return script.keeping(kept, _asserted)
+
+
+def _before_exit(script: Script) -> list[Command]:
+    names = [command.name for command in script.commands]
+    return script.commands[: names.index("exit")] if "exit" in names else script.commands
+
+
+def _levels(script: Script, command: Command) -> int:
+    match command.words:
+        case (_,):
+            return 1
+        case (_, Token(text)) if text.isdecimal():
+            return int(text)
+    raise script.error(f"{command.name} takes one number, as in ({command.name} 1)", command.start)
+
+
+def _pop(script: Script, command: Command, scopes: list[list[Command]]) -> None:
+    count = _levels(script, command)
+    if count >= len(scopes):
+        raise script.error(
+            f"(pop {count}) where {len(scopes) - 1} levels are open: write a push for each",
+            command.start,
+        )
+    del scopes[len(scopes) - count :]
+
+
+def _asserted(script: Script, command: Command) -> str:
+    """The command's text; assumptions as an assertion of the same length."""
+    text = script.text[command.start : command.end]
+    if command.name != "check-sat-assuming":
+        return text
+    match command.words:
+        case (_, Token("("), Token(")")):
+            return blank(text)
+        case (_, Token("(", start), *_, Token(")")):
+            head = start + 1 - command.start
+            return _ASSERTING + blank(text[len(_ASSERTING) : head]) + text[head:]
+    raise script.error(
+        "expected a list of literals, as in (check-sat-assuming (p (not q)))", command.start
+    )
 
 
 def _declarations(script: Script) -> _Declarations:
@@ -321,6 +393,7 @@ def to_smtlib(specification: Specification) -> str:
             f"; {' '.join(rule.text.split())}",
             f"(assert {encoder.formula(rule.formula).sexpr()})",
         ]
+    lines += [f"(assert {encoder.formula(own).sexpr()})" for own in specification.stand_ins]
     return "\n".join(lines)
 
 

@@ -12,6 +12,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from datetime import date, datetime
 from fractions import Fraction
 
 import numpy as np
@@ -20,6 +21,7 @@ from numpy.typing import NDArray
 
 from multiplexnet.language.formula import Bool, Category, Variable
 from multiplexnet.verdicts.columns import Column, expanded, widened
+from multiplexnet.verdicts.units import has_unit, steps_of
 
 __all__ = ["MISSING", "NAN", "Cells", "cells_of"]
 
@@ -86,6 +88,10 @@ def _read(variable: Variable, cells: pl.Series) -> Cells:
         return _labels(cells, variable.domain.labels)
     if isinstance(variable.domain, Bool):
         return _truth_values(cells)
+    if variable.unit.kind in ("date", "datetime"):
+        return _moments(cells, variable.unit.kind)
+    if has_unit(variable):
+        return _steps(cells, variable)
     return _numbers(cells)
 
 
@@ -97,6 +103,51 @@ def _blanked(column: Column, unread: Mapping[str, Rows]) -> Cells:
     """The column with 0 in the rows that were not read."""
     rows = np.concatenate(list(unread.values()))
     return Cells(column.with_number(Fraction(0), rows), unread)
+
+
+def _steps(cells: pl.Series, variable: Variable) -> Cells:
+    """Whole numbers of a unit: floats stand for the decimal that they are nearest to, texts for what they say."""
+    found = _numbers(cells)
+    if cells.dtype not in (pl.Float32, pl.Float64):
+        return Cells(found.column.times(1 / variable.unit.size), found.unread)
+    name = "float32" if cells.dtype == pl.Float32 else "float64"
+    return Cells(Column.floats(steps_of(found.column.parts[0], variable, name)), found.unread)
+
+
+def _moments(cells: pl.Series, kind: str) -> Cells:
+    """Days or seconds since 1970 began, of dates, of texts like 2024-08-03, or given as such numbers."""
+    unread: dict[str, Rows] = {}
+    if cells.dtype == pl.String:
+        cells, unread = _read_moments(cells, kind)
+    if cells.dtype == pl.Date and kind == "datetime":
+        cells = cells.cast(pl.Datetime("us"))
+    if isinstance(cells.dtype, pl.Datetime):
+        micros = Column.integers(cells.dt.epoch("us").to_numpy())
+        unit = Fraction(1, 10**6 * (86_400 if kind == "date" else 1))
+        return Cells(micros.times(unit), unread)
+    if cells.dtype == pl.Date:
+        return Cells(Column.integers(cells.dt.epoch("d").cast(pl.Int64).to_numpy()), unread)
+    return _numbers(cells)
+
+
+def _read_moments(cells: pl.Series, kind: str) -> tuple[pl.Series, dict[str, Rows]]:
+    """Texts as dates or times, that of 1970 where there is none, and the rows where that is so by their reason."""
+    text = cells.str.strip_chars()
+    if kind == "date":
+        read = text.str.to_date("%Y-%m-%d", strict=False)
+    else:
+        whole = text.str.replace("T", " ", literal=True)
+        shapes = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+        read, *others = (whole.str.to_datetime(shape, strict=False) for shape in shapes)
+        for other in others:
+            read = read.fill_null(other)
+    rows = np.flatnonzero(read.is_null().to_numpy())
+    if not len(rows):
+        return read, {}
+    empty = text.gather(rows).str.to_lowercase().is_in(list(EMPTY)).to_numpy()
+    found = {MISSING: rows[empty], f"not a {kind}": rows[~empty]}
+    epoch = date(1970, 1, 1) if kind == "date" else datetime(1970, 1, 1)
+    return read.fill_null(epoch), {reason: own for reason, own in found.items() if len(own)}
 
 
 def _labels(cells: pl.Series, labels: tuple[str, ...]) -> Cells:

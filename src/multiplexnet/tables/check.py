@@ -44,6 +44,7 @@ def check(
     skip: Sequence[str] = (),
     missing: Missing = "fail",
     delimiter: str | None = None,
+    name: str | None = None,
     limit: int = SHOWN,
     output: str | Path | None = None,
     progress: Callable[[int], None] | None = None,
@@ -56,8 +57,9 @@ def check(
     Args:
         rules: the rules.
         table: a polars, pandas or Arrow table; a mapping from names to columns; a structured array; an array or tensor
-            of shape (N, C); or the path of a ``.csv``, ``.tsv``, ``.csv.gz``, ``.parquet``, ``.arrow`` or ``.feather``
-            file, a pattern such as ``"2024/*.csv"``, or a list of these, which are one table together.
+            of shape (N, C); or the path of a ``.csv``, ``.tsv``, ``.csv.gz``, ``.parquet``, ``.arrow``, ``.feather``,
+            ``.duckdb`` or ``.sqlite`` file, a pattern such as ``"2024/*.csv"``, or a list of these, which are one
+            table together.
         columns: the names of the C columns of an array; by default those of the outputs, then of the inputs.
         by_position: take columns in order instead of by name. Where all names end in a number (``y_0``, ``y_1``, …)
             that number is the position, otherwise the order of declaration.
@@ -65,6 +67,7 @@ def check(
         missing: what an empty cell means where the column was not declared with ``?``: its row fails (``"fail"``),
             rules that need it are unknown and the row may pass (``"pass"``), or the table is refused (``"error"``).
         delimiter: what separates the cells of a CSV file; by default it is found by itself.
+        name: the name of the table in a ``.duckdb`` or ``.sqlite`` file; by default the only one.
         limit: how many rows that do not obey the report shows.
         output: a ``.csv`` or ``.parquet`` file for all rows that do not obey, with a column that says why.
         progress: is called with the number of rows checked so far.
@@ -88,7 +91,7 @@ def check(
     names = columns or [v.name for v in (*rules.outputs, *rules.inputs)]
     return check_table(
         rules.specification,
-        tables_of(table, names, delimiter),
+        tables_of(table, names, delimiter, name),
         by_position=by_position,
         skip=skip,
         missing=missing,

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from multiplexnet.errors import TableError
 from multiplexnet.tables.columnar import arrow_table, parquet_rows, parquet_table
+from multiplexnet.tables.databases import DATABASES, database_table
 from multiplexnet.tables.separated import separated_table
 from multiplexnet.tables.table import Table, own_errors
 
@@ -15,15 +16,16 @@ __all__ = ["estimated_rows", "files_named", "refuse_bad_delimiter", "table_in_fi
 SEPARATED = (".csv", ".tsv", ".csv.gz", ".tsv.gz")
 PARQUET = (".parquet",)
 ARROW = (".arrow", ".feather", ".ipc")
-KINDS = ".csv, .tsv (also .gz), .parquet, .arrow and .feather"
+KINDS = ".csv, .tsv (also .gz), .parquet, .arrow, .feather, .duckdb and .sqlite"
 
 
-def table_in_file(path: Path, delimiter: str | None = None) -> Table:
+def table_in_file(path: Path, delimiter: str | None = None, table: str | None = None) -> Table:
     """The table in a file; only the names of its columns are read yet.
 
     Args:
         path: of the file; its ending says what it is.
         delimiter: what separates the cells of a CSV file; ``None``: found by itself.
+        table: the name of the table in a database file; ``None``: the only one.
 
     Raises:
         TableError: there is no such file, or it is not a table.
@@ -36,7 +38,13 @@ def table_in_file(path: Path, delimiter: str | None = None) -> Table:
     if not path.exists():
         raise TableError(f"{path}: there is no such file")
     name = path.name.lower()
+    if table is not None and not name.endswith(DATABASES):
+        raise TableError(
+            f"{path} is no database: --table (table=…) names a table of a .duckdb or .sqlite file"
+        )
     with own_errors(path):
+        if name.endswith(DATABASES):
+            return database_table(path, table)
         if name.endswith(PARQUET):
             return parquet_table(path)
         if name.endswith(ARROW):

@@ -23,13 +23,16 @@ EXACT_ARRAYS = "biuU"
 """Kinds of numpy arrays, besides floats of at most 64 bits, that polars takes over as they are."""
 
 
-def tables_of(data: Any, columns: Sequence[str], delimiter: str | None = None) -> list[Table]:
+def tables_of(
+    data: Any, columns: Sequence[str], delimiter: str | None = None, table: str | None = None
+) -> list[Table]:
     """The table in an object, or those in the files at a path, a pattern or a list of these.
 
     Args:
         data: the object, the path, the pattern or the list.
         columns: the names of the columns of an array, which has none.
         delimiter: what separates the cells of CSV files; ``None``: found by itself.
+        table: the name of the table in a database file.
 
     Raises:
         TableError: it is no table.
@@ -42,7 +45,9 @@ def tables_of(data: Any, columns: Sequence[str], delimiter: str | None = None) -
     if isinstance(named, list | tuple) and all(isinstance(name, str | Path) for name in named):
         if not named:
             raise TableError("an empty list: give the path of a table, or several")
-        return [table_in_file(path, delimiter) for path in files_named(named)]
+        return [table_in_file(path, delimiter, table) for path in files_named(named)]
+    if table is not None:
+        raise TableError("table= names a table of a database file: give the path of one")
     if isinstance(data, pl.LazyFrame):
         raise TableError("a LazyFrame has not been read yet: give frame.collect()")
     with own_errors(TITLE):

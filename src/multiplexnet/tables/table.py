@@ -62,6 +62,10 @@ def own_errors(title: str | Path) -> Iterator[None]:
         yield
     except TableError:
         raise
+    except MemoryError:  # a length that a damaged file claims
+        raise TableError(
+            f"{title} cannot be read: it is damaged, or a block of it does not fit into memory"
+        ) from None
     except (
         OSError,
         EOFError,

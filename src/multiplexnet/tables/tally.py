@@ -11,8 +11,14 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from multiplexnet.language.formula import Formula, Specification, Variable, variables
-from multiplexnet.language.missing import flag_of, possible, stand_in
+from multiplexnet.language.formula import (
+    Formula,
+    Specification,
+    Variable,
+    nearest_to_zero,
+    variables,
+)
+from multiplexnet.language.missing import flag_of, possible
 from multiplexnet.language.text import domain_text
 from multiplexnet.tables.cells import MISSING, NAN, Cells
 from multiplexnet.tables.matching import has_domain
@@ -106,7 +112,9 @@ class Tally:
         for variable in (v for v in columns if v in self.flags):
             rows = _all_rows(unread.get(variable, {}))
             if len(rows):
-                columns[variable] = columns[variable].with_number(stand_in(variable), rows)
+                columns[variable] = columns[variable].with_number(
+                    nearest_to_zero(variable.domain), rows
+                )
         for variable, flag in self.flags.items():
             if variable in columns:
                 columns[flag] = _marked(_all_rows(unread.get(variable, {})), length)

@@ -28,7 +28,7 @@ from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
 from multiplexnet.reports.printing import PLAIN_WIDTH, plain_text
 
-__all__ = ["app"]
+__all__ = ["AsJson", "BadInput", "RulesFile", "answering", "app", "loaded", "tables_named"]
 
 SLOW_SECONDS = 2.0  # what takes longer shows its progress
 
@@ -145,7 +145,8 @@ RulesFile = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
 
-def _load(path: Path) -> Any:
+def loaded(path: Path) -> Any:
+    """The rules in a file."""
     from multiplexnet.rules import Rules
 
     try:
@@ -166,8 +167,8 @@ def check(
         list[str],
         typer.Argument(
             metavar="TABLE...",
-            help="Files (.csv, .tsv, also .gz; .parquet, .arrow, .feather), patterns of them, or - for CSV from "
-            "standard input.",
+            help="Files (.csv, .tsv, also .gz; .parquet, .arrow, .feather, .duckdb, .sqlite), patterns of them, or - "
+            "for CSV from standard input.",
             show_default=False,
         ),
     ],
@@ -196,6 +197,10 @@ def check(
             metavar="CHARACTER", help="What separates cells (otherwise found in the header)."
         ),
     ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option("--table", metavar="NAME", help="The table of a .duckdb or .sqlite file."),
+    ] = None,
     limit: Annotated[
         int, typer.Option(min=0, help="How many rows that do not obey are shown.")
     ] = 10,
@@ -215,8 +220,8 @@ def check(
         from multiplexnet.reports.tables import check_json, check_text
         from multiplexnet.tables.check import check_table
 
-        specification: Specification = _load(file).specification
-        tables, rows = _tables(table, delimiter)
+        specification: Specification = loaded(file).specification
+        tables, rows = tables_named(table, delimiter, name)
         with _progress(rows) as update:
             report = check_table(
                 specification,
@@ -244,7 +249,9 @@ def check(
             raise typer.Exit(1)
 
 
-def _tables(names: Sequence[str], delimiter: str | None) -> tuple[list[Any], int | None]:
+def tables_named(
+    names: Sequence[str], delimiter: str | None, table: str | None = None
+) -> tuple[list[Any], int | None]:
     """The tables with these names, and about how many rows they have."""
     from multiplexnet.tables.files import (
         estimated_rows,
@@ -259,7 +266,7 @@ def _tables(names: Sequence[str], delimiter: str | None) -> tuple[list[Any], int
     refuse_bad_delimiter(delimiter)
     if "-" not in names:
         paths = files_named(names)
-        return [table_in_file(path, delimiter) for path in paths], estimated_rows(paths)
+        return [table_in_file(path, delimiter, table) for path in paths], estimated_rows(paths)
     if list(names) != ["-"]:
         raise BadInput("-: standard input is read alone, without other files")
     title = "standard input"
@@ -327,7 +334,7 @@ def explain(
 
         point = dict(_assignment(text) for text in at or ())
         options = {} if max_terms is None else {"max_terms": max_terms}
-        rules = _load(file)
+        rules = loaded(file)
         with _phases() as told:
             explanation = rules.explain(**options, seconds=seconds or None, progress=told)
         _printed(

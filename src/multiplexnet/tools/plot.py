@@ -81,9 +81,9 @@ def plot_terms(
 
 def _axes(compiled: Compiled, names: Sequence[str] | None) -> list[Variable]:
     if not names:
-        reals = [v for v in compiled.outputs if not v.is_discrete]
-        return (reals if len(reals) > 1 else list(compiled.outputs))[:2]
-    known = {v.name: v for v in compiled.outputs}
+        reals = [v for v in _outputs(compiled) if not v.is_discrete]
+        return (reals if len(reals) > 1 else _outputs(compiled))[:2]
+    known = {v.name: v for v in _outputs(compiled)}
     for name in names:
         if name not in known:
             raise PlotError(
@@ -92,6 +92,10 @@ def _axes(compiled: Compiled, names: Sequence[str] | None) -> list[Variable]:
     if len(names) > 2 or len(set(names)) < len(names):
         raise PlotError("a picture has one axis or two different ones")
     return [known[name] for name in names]
+
+
+def _outputs(compiled: Compiled) -> list[Variable]:
+    return [v for v in compiled.outputs if not v.is_flag]
 
 
 def _inputs(compiled: Compiled, at: Mapping[str, Fraction]) -> dict[Variable, Fraction]:
@@ -130,7 +134,7 @@ def _title(
     if inputs:
         words.append("at " + ", ".join(f"{v.name} = {number_text(n)}" for v, n in inputs.items()))
     if any(region.is_projection for region in found):
-        others = len(compiled.outputs) - len(axes)
+        others = len(_outputs(compiled)) - len(axes)
         words.append(f"(projection along {others} other output{'' if others == 1 else 's'})")
     if drawn < len(found):
         words.append(

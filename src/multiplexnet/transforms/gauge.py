@@ -106,9 +106,11 @@ def gauge_rows(
     room = list[float]()
     products = 4 * (len(anchor) + 8) * UNIT64
     relative = unit + products  # rounding of the point, and of the row products
-    for i, (row, bound) in enumerate(zip(A, b, strict=True)):
-        slack = bound - _product(row, anchor)
-        left = slack - _product([abs(a) for a in row], margin)
+    values = _products(A, anchor)
+    spent = _products([[abs(a) for a in row] for row in A], margin)
+    for i, bound in enumerate(b):
+        slack = bound - values[i]
+        left = slack - spent[i]
         _refuse_small(slack, i)
         if left >= slack / 2:
             room.append(float(left))
@@ -124,10 +126,16 @@ def _floats(row: Sequence[Fraction]) -> list[float]:
     return [float(a) if a else 0.0 for a in row]
 
 
-def _product(row: Sequence[Fraction], values: Sequence[Fraction]) -> Fraction:
-    """``row · values``, exactly; most entries of a row are 0."""
-    products = (a * value for a, value in zip(row, values, strict=True) if a)
-    return sum(products, Fraction(0))
+def _products(A: Sequence[Sequence[Fraction]], values: Sequence[Fraction]) -> list[Fraction]:
+    """``A · values``, exactly, in whole numbers."""
+    unit = math.lcm(*(value.denominator for value in values))
+    whole = [value.numerator * (unit // value.denominator) for value in values]
+    found = []
+    for row in A:
+        own = math.lcm(*(a.denominator for a in row))
+        numbers = [a.numerator * (own // a.denominator) for a in row]
+        found.append(Fraction(sum(map(int.__mul__, numbers, whole)), own * unit))
+    return found
 
 
 def _refuse_small(slack: Fraction, row: int) -> None:

@@ -43,6 +43,7 @@ __all__ = [
     "bounded_amounts",
     "expanded",
     "is_exact_in_float64",
+    "product",
     "select",
     "signs",
     "to_float64",
@@ -127,6 +128,11 @@ class Column:
     def take(self, rows: NDArray[np.intp] | slice) -> Column:
         """The column at these rows; what was odd is dropped (its owner decides those rows)."""
         return Column(tuple(part[rows] for part in self.parts), self.unit)
+
+    def times(self, factor: Fraction) -> Column:
+        """The column times a positive factor."""
+        odd = {row: number * factor for row, number in self.odd.items()}
+        return Column(self.parts, self.unit * factor, odd)
 
     def at(self, rows: NDArray[np.intp]) -> Column:
         """The column at these rows, with the numbers of odd ones."""
@@ -543,6 +549,23 @@ def total(
         summands, safe = _expansion(form)
         parts = tuple(np.where(safe, summand, 0.0) for summand in summands)
         return Column(parts, unit), np.flatnonzero(~safe)
+
+
+def product(first: Column, second: Column) -> tuple[Column, NDArray[np.intp]]:
+    """The product of two columns as a column, and the rows (near overflow or underflow) where it is not."""
+    safe = np.ones(len(first), dtype=np.bool_)
+    parts: list[Floats] = []
+    with np.errstate(all="ignore"):
+        for a in first.parts:
+            for b in second.parts:
+                high, low = _two_product(a, b)
+                size = np.abs(high)
+                safe &= (a == 0) | (b == 0) | ((size > SAFE_LOW) & (size < SAFE_HIGH))
+                safe &= (np.abs(a) < SAFE_HIGH) & (np.abs(b) < SAFE_HIGH)
+                parts += [high, low]
+    kept = tuple(np.where(safe, part, 0.0) for part in parts)
+    needed = tuple(part for part in kept[1:] if part.any())
+    return Column((kept[0], *needed), first.unit * second.unit), np.flatnonzero(~safe)
 
 
 def select(choice: NDArray[np.intp], columns: Sequence[Column]) -> Column:

@@ -38,6 +38,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Real,
     Relation,
     Symbol,
@@ -53,6 +54,7 @@ from multiplexnet.verdicts.columns import (
     Signs,
     amounts,
     bounded_amounts,
+    product,
     select,
     signs,
     to_float64,
@@ -143,6 +145,10 @@ class ExactRows:
 
     def _evaluated(self, symbol: Symbol) -> Column:
         match symbol:
+            case Product(known, other):
+                column, lost = product(self.column(known), self.column(other))
+                self.odd |= set(lost.tolist())
+                return column
             case Max(arguments):
                 return reduce(self._larger, self._totals(arguments))
             case Ite(condition, then, otherwise):

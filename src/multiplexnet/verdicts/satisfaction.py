@@ -19,10 +19,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiplexnet.errors import DtypeError, InputError, ShapeError
-from multiplexnet.language.formula import Formula, Specification, Variable
+from multiplexnet.language.formula import Formula, Specification, Variable, nearest_to_zero
 from multiplexnet.verdicts.columns import Column, Floats, widened
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, Functions, amount, in_domain, truth
 from multiplexnet.verdicts.numbers import Exact, is_tensor, numbers_of
+from multiplexnet.verdicts.units import has_unit, steps_of
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -123,13 +124,14 @@ def verdict(
         specification: the rules.
         x: outputs, shape ``(*batch, D)``: a floating tensor or array, read as exact numbers.
         inputs: a value for each input: a number (of Python or numpy, a Fraction, a Decimal), or a tensor, array or
-            list of numbers that broadcasts to ``(*batch,)``; all of them are read as exact. Declared ranges of inputs
-            and assumptions are not judged here, but by :func:`allowed`.
+            list of numbers that broadcasts to ``(*batch,)``; all of them are read as exact. An input that has a unit
+            comes in whole numbers of it. Declared ranges of inputs and assumptions are not judged here, but by
+            :func:`allowed`.
         functions: a callable for each opaque function; it gets tensors (arrays) of x's dtype and shape ``(*batch,)``.
 
     Returns:
         Booleans of shape ``(*batch,)``, on x's device. False too for NaN, infinities, and discrete
-        outputs with a value outside their domain.
+        outputs with a value outside their domain. In a column that may be missing NaN says that it is.
 
     Raises:
         ShapeError: the last dimension is not D, or an input does not fit the batch.
@@ -231,7 +233,7 @@ class _Given:
     def of(
         specification: Specification, x: Any, inputs: Mapping[str, Any], functions: Functions
     ) -> _Given:
-        outputs = specification.outputs
+        outputs = specification.columns
         array = _float64(x, "x")
         if array.ndim == 0 or array.shape[-1] != len(outputs):
             names = ", ".join(v.name for v in outputs[:8]) + (", …" if len(outputs) > 8 else "")
@@ -241,6 +243,8 @@ class _Given:
             )
         batch = array.shape[:-1]
         flat = {v: np.ascontiguousarray(array[..., i]).reshape(-1) for i, v in enumerate(outputs)}
+        flat |= {v: steps_of(own, v, _format(x)) for v, own in flat.items() if has_unit(v)}
+        flat |= _present(specification, flat)
         columns = flat | _input_columns(specification.inputs, inputs, batch)
         if unknown := [name for name in functions if name not in specification.functions]:
             raise InputError(f"{unknown[0]!r} is not a function of the rules")
@@ -257,6 +261,24 @@ class _Given:
 
     def like_x(self, result: NDArray[Any]) -> Any:
         return _torch_like(result, self.x) if is_tensor(self.x) else result
+
+
+def _format(x: Any) -> str:
+    """The name of its dtype."""
+    return str(x.dtype).removeprefix("torch.") if is_tensor(x) else str(np.asarray(x).dtype.name)
+
+
+def _present(
+    specification: Specification, columns: Mapping[Variable, Floats]
+) -> dict[Variable, Floats]:
+    """The columns that may be missing, with a number in place of NaN, and their flags."""
+    found: dict[Variable, Floats] = {}
+    for variable, flag in specification.flags.items():
+        missing = np.isnan(columns[variable])
+        number = float(nearest_to_zero(variable.domain))
+        found[variable] = np.where(missing, number, columns[variable])
+        found[flag] = missing.astype(np.float64)
+    return found
 
 
 def _input_columns(

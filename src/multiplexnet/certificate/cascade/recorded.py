@@ -89,12 +89,18 @@ Known = Whole | Bit
 
 @dataclass(frozen=True)
 class Step:
-    """One variable: its clauses, and its options (sides of the gaps, or values)."""
+    """One variable: its clauses, and its options (sides of the gaps, values, or the ranks between all gaps)."""
 
     variable: int
     clauses: tuple[Clause, ...]
     sides: tuple[tuple[bool, ...], ...]
     values: tuple[int, ...] | None
+    ranked: bool = False
+
+    @property
+    def admits_all(self) -> bool:
+        """Whether its options leave out nothing that its clauses admit."""
+        return self.ranked or (self.values is None and len(self.sides) == 2 ** len(self.gaps))
 
     @property
     def gaps(self) -> tuple[Clause, ...]:
@@ -226,12 +232,8 @@ def cascade_from(record: Any, reader: RecordReader, variables: Sequence[Variable
 
 def _steps(records: Sequence[Any], before: set[int], computed: int) -> Iterator[Step]:
     for record in records:
-        if not isinstance(record, dict) or set(record) != {
-            "variable",
-            "clauses",
-            "sides",
-            "values",
-        }:
+        wanted_keys = {"variable", "clauses", "sides", "values"}
+        if not isinstance(record, dict) or set(record) - {"ranked"} != wanted_keys:
             raise TypeError("a step has a variable, clauses, sides and values")
         variable = whole_from(record["variable"])
         if not 0 <= variable < computed or variable in before:
@@ -244,9 +246,12 @@ def _steps(records: Sequence[Any], before: set[int], computed: int) -> Iterator[
         values = record["values"]
         if values is not None:
             values = tuple(map(whole_from, list_from(values)))
-        step = Step(variable, clauses, sides, values)
+        ranked = flag_from(record.get("ranked", False))
+        step = Step(variable, clauses, sides, values, ranked)
         wanted = len(step.gaps)
-        if bool(sides) != (values is None) or any(len(one) != wanted for one in sides):
+        if bool(sides) + (values is not None) + ranked != 1 or any(
+            len(one) != wanted for one in sides
+        ):
             raise ValueError("options that do not fit the gaps")
         if len(set(sides)) < len(sides) or (values is not None and len(set(values)) < len(values)):
             raise ValueError("an option that is listed twice")

@@ -208,7 +208,7 @@ class Steps:
             value = at[step.variable]
             equal = [grid.term("EQUAL", value, grid.whole(v)) for v in step.values]
             return grid.writer.any_of(equal)
-        if len(step.sides) == 2 ** len(step.gaps):
+        if step.admits_all:
             return grid.manager.mkBoolean(True)
         above = []
         for gap in step.gaps:
@@ -242,7 +242,7 @@ class Steps:
         for step in reversed(self.cascade.steps):
             for clause in step.clauses:
                 yield self._clause_follows(clause, later)
-            if step.values is not None or len(step.sides) < 2 ** len(step.gaps):
+            if not step.admits_all:
                 yield self._options_suffice(step)
             later.insert(0, step)
         for clause in self.cascade.guards:

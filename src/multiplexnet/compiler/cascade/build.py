@@ -15,8 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cached_property
 from math import ceil
 
+from multiplexnet.compiler.cascade.carriers import shared_steps
 from multiplexnet.compiler.cascade.clauses import (
     AtomClause,
     Ends,
@@ -26,14 +28,16 @@ from multiplexnet.compiler.cascade.clauses import (
 )
 from multiplexnet.compiler.cascade.grid import Grid, grid_of, power_at_least
 from multiplexnet.compiler.cascade.known import Bit, Form, Known
+from multiplexnet.compiler.cascade.late import ADVICE, LateRow, easy_ends, late_rows
 from multiplexnet.compiler.cascade.options import sides_of, splits_of
-from multiplexnet.compiler.cascade.order import Elimination
+from multiplexnet.compiler.cascade.order import Elimination, HeldBackError
 from multiplexnet.compiler.cascade.projection import Bucket
 from multiplexnet.compiler.cascade.rows import Clause, Range, Row
-from multiplexnet.errors import CascadeBudgetExceeded, GridError
+from multiplexnet.errors import CascadeBudgetExceeded, CoefficientError, GridError
 from multiplexnet.exact.deadline import NEVER, PROJECTION, Deadline
 from multiplexnet.exact.formats import Format
-from multiplexnet.language.formula import Bool, Category, Formula, Real, Variable
+from multiplexnet.language.formula import TRUE, Bool, Category, Formula, Real, Variable
+from multiplexnet.language.missing import flags_among
 
 __all__ = ["EXACT", "WRITTEN", "Budget", "Cascade", "Step", "cascade_of"]
 
@@ -66,11 +70,13 @@ class Step:
         bucket: the clauses that bound it by what comes before.
         sides: its options: for every gap whether the value lies above it. Each option is an interval.
         values: for labels and truth values the options instead: one for every value. ``None`` for numbers.
+        ranked: where there would be too many sides, the options instead: how many gaps lie below the value.
     """
 
     bucket: Bucket
     sides: tuple[tuple[bool, ...], ...]
     values: tuple[int, ...] | None
+    ranked: bool = False
 
     @property
     def variable(self) -> int:
@@ -79,6 +85,8 @@ class Step:
     @property
     def size(self) -> int:
         """The number of options."""
+        if self.ranked:
+            return len(self.bucket.gaps) + 1
         return len(self.sides) if self.values is None else len(self.values)
 
 
@@ -94,8 +102,10 @@ class Cascade:
         ranges: of all variables, in whole numbers.
         steps: in the order of computing.
         guards: what has to hold of the known values for a row to have any output.
-        complete: whether every point of the grid that obeys is reached.
+        complete: whether every point of the grid that obeys is reached; where there are late rows, rounding may
+            take the last step from some.
         carried: outputs that are ``spacing · k`` plus what an input has beyond the grid, with that input in steps.
+        late: rows whose coefficients are inputs; each bounds each of its outputs.
     """
 
     outputs: tuple[Variable, ...]
@@ -107,6 +117,7 @@ class Cascade:
     guards: tuple[Clause, ...]
     complete: bool
     carried: tuple[tuple[int, Form], ...] = ()
+    late: tuple[LateRow, ...] = ()
 
     @property
     def order(self) -> tuple[Variable, ...]:
@@ -137,6 +148,11 @@ class Cascade:
                     )
         return found
 
+    @cached_property
+    def easy_ends(self) -> dict[int, int]:
+        """The ends that outputs of late rows may always take."""
+        return easy_ends(self.late, self.outputs, dict(enumerate(self.ranges)))
+
     @property
     def size(self) -> int:
         """A bound of every whole number that is met at run time; below 2^53 nothing rounds."""
@@ -161,6 +177,7 @@ def cascade_of(
     order: Sequence[Variable] | None = None,
     budget: Budget | None = None,
     deadline: Deadline = NEVER,
+    assumed: Formula = TRUE,
 ) -> Cascade:
     """The cascade of rules for one float format.
 
@@ -173,8 +190,10 @@ def cascade_of(
         order: the order in which the outputs are computed; found by itself if not given.
         budget: what it may cost.
         deadline: when it has to be done, and who is told how far it is.
+        assumed: what is assumed of the inputs.
 
     Raises:
+        CoefficientError: inputs multiply outputs in a shape that is not computed.
         CascadeBudgetExceeded: the projections grow too large; names the output where they do.
         CompileTimeout: the time is over.
         RangeError: an output without ends.
@@ -197,7 +216,15 @@ def cascade_of(
         raise CascadeBudgetExceeded(outputs[0].name, WRITTEN, "written") from None
     everything = (*(v for v in outputs if v not in hidden), *hidden)
     search = _Search(
-        clauses, everything, tuple(inputs), form, hidden, order, budget or Budget(), deadline
+        clauses,
+        everything,
+        tuple(inputs),
+        form,
+        hidden,
+        order,
+        budget or Budget(),
+        deadline,
+        late_rows(clauses, everything, inputs, ranges_of([], inputs), assumed),
     )
     return search.cascade()
 
@@ -212,10 +239,47 @@ class _Search:
     order: Sequence[Variable] | None
     budget: Budget
     deadline: Deadline
+    late: tuple[LateRow, ...]
 
     def cascade(self) -> Cascade:
-        """The cascade on the finest grid on which all sums are exact."""
-        least: dict[Variable, Fraction] = {}
+        """The cascade on the finest grid, or, if that loses points, on one that equalities share."""
+        try:
+            finest, wrong = self._on_grid({}), None
+        except GridError as error:
+            finest, wrong = None, error
+        if finest is not None and finest.complete:
+            return finest
+        shared = self._shared(finest)
+        found = None
+        if shared:
+            try:
+                found = self._on_grid(shared)
+            except (GridError, CascadeBudgetExceeded):
+                found = None
+        if found is not None and (finest is None or found.complete):
+            return found
+        if finest is None:
+            assert wrong is not None
+            raise wrong
+        return finest
+
+    def _shared(self, finest: Cascade | None) -> dict[Variable, Fraction]:
+        """Spacings that outputs in the same equalities share."""
+        if finest is not None:
+            spacing, ranges = finest.spacing, dict(enumerate(finest.ranges))
+        else:
+            grid = grid_of(self.clauses, self.outputs, self.inputs, self.form, {})
+            spacing, ranges = grid.steps, dict(grid.ranges)
+        steps = {
+            output: spacing[i]
+            for i, output in enumerate(self.outputs)
+            if ranges[i].lower < ranges[i].upper  # what has one value only has no spacing
+        }
+        return shared_steps(self.clauses, steps)
+
+    def _on_grid(self, coarse: Mapping[Variable, Fraction]) -> Cascade:
+        """The cascade on the finest grid on which all sums are exact, and no finer than some spacings."""
+        least = dict(coarse)
         for _ in range(ROUNDS):
             grid = grid_of(self.clauses, self.outputs, self.inputs, self.form, least)
             if coarser := self._coarser(grid, (row for clause in grid.clauses for row in clause)):
@@ -284,6 +348,10 @@ class _Search:
         after = {
             number[v]: frozenset(number[w] for w in needed) for v, needed in self.hidden.items()
         }
+        for v, flag in flags_among(
+            number
+        ).items():  # whether it is missing is decided before its value
+            after[number[v]] = frozenset([number[flag]])
         order = None if self.order is None else [number[v] for v in self.order]
         search = Elimination(
             grid.clauses,
@@ -292,8 +360,12 @@ class _Search:
             after=after,
             order=order,
             tick=self._tick(grid),
+            ends=easy_ends(self.late, grid.outputs, grid.ranges),
         )
-        search.run()
+        try:
+            search.run()
+        except HeldBackError as held:
+            raise self._held_back(grid, held) from None
         if search.clauses.is_false:
             raise GridError(self._nothing(grid))
         steps = tuple(self._step(grid, bucket) for bucket in search.buckets)
@@ -305,8 +377,17 @@ class _Search:
             tuple(grid.ranges[i] for i in range(len(grid.ranges))),
             steps,
             (*grid.guards, *search.clauses),
-            all(p.exact for p in search.projections),
+            all(p.exact for p in search.projections) and not self.late,
             tuple(sorted(grid.carried.items())),
+            self.late,
+        )
+
+    def _held_back(self, grid: Grid, held: HeldBackError) -> CoefficientError:
+        names = ", ".join(grid.outputs[v].name for v in held.variables[:6])
+        return CoefficientError(
+            f"other rules keep {names} from the end of the range where every product is smallest, so that these rules "
+            "would have to be combined with the products",
+            ADVICE + ", and other rules that such a small output obeys, too",
         )
 
     def _refuse_empty(self, grid: Grid) -> None:
@@ -336,9 +417,11 @@ class _Search:
             return Step(bucket, (), tuple(range(bucket.range.lower, bucket.range.upper + 1)))
         bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket)))
         sides = sides_of(bucket, grid.ranges, self.budget.options)
-        if sides is None:
+        if sides is not None:
+            return Step(bucket, sides, None)
+        if len(bucket.gaps) >= self.budget.options:
             raise CascadeBudgetExceeded(output.name, self.budget.options, what="options")
-        return Step(bucket, sides, None)
+        return Step(bucket, (), None, ranked=True)
 
     def _tick(self, grid: Grid) -> Callable[[int, int], None]:
         left = None

@@ -10,14 +10,14 @@ a multiple of it, and 0 ≤ x_n ≤ u, since no other summand is negative; all s
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
 
 from multiplexnet.compiler.cascade.clauses import AtomClause, Ends
 from multiplexnet.compiler.cascade.known import Form
 from multiplexnet.language.formula import Linear, Real, Variable
 
-__all__ = ["carriers_of"]
+__all__ = ["carriers_of", "shared_steps"]
 
 
 def carriers_of(
@@ -25,6 +25,7 @@ def carriers_of(
     ends: Mapping[Variable, Ends],
     steps: Mapping[Variable, Fraction],
     inputs: Sequence[Variable],
+    others: Collection[Variable] = (),
 ) -> dict[Variable, Form]:
     """For every equality of this kind an output that occurs in no other one, and the input in units of its spacing.
 
@@ -33,6 +34,7 @@ def carriers_of(
         ends: what is known of the values of the outputs.
         steps: the spacings of the outputs.
         inputs: in declared order.
+        others: outputs that carry nothing, since products with them have to be whole numbers of steps.
     """
     equalities = list(_equalities(clauses))
     place = {variable: i for i, variable in enumerate(inputs)}
@@ -43,11 +45,32 @@ def carriers_of(
             continue
         outputs, given = fitting
         elsewhere = {s for other in equalities if other is not linear for s, _ in other.summands}
-        alone = [v for v in outputs if v not in elsewhere]
+        alone = [v for v in outputs if v not in elsewhere and v not in others]
         if alone:
             exponent = _exponent(steps[alone[-1]])
             found[alone[-1]] = Form(((place[given], 1),), exponent)
     return found
+
+
+def shared_steps(
+    clauses: Sequence[AtomClause], steps: Mapping[Variable, Fraction]
+) -> dict[Variable, Fraction]:
+    """For real outputs that equalities tie together the coarsest of their spacings, where it is not their own.
+
+    With one spacing for all of them the coefficients of a balance stay ±1, and projections of it are exact.
+
+    Args:
+        clauses: the rules; an equality is two of them.
+        steps: the spacings of the outputs.
+    """
+    shared: dict[Variable, set[Variable]] = {}
+    for linear in _equalities(clauses):
+        tied = {s for s, c in linear.summands if s in steps and abs(c) == 1}
+        real = {s for s in tied if isinstance(s, Variable) and isinstance(s.domain, Real)}
+        together = real.union(*(shared.get(v, ()) for v in real))
+        shared.update(dict.fromkeys(together, together))
+    coarsest = {v: max(steps[w] for w in together) for v, together in shared.items()}
+    return {v: step for v, step in coarsest.items() if step != steps[v]}
 
 
 def _equalities(clauses: Sequence[AtomClause]) -> Iterator[Linear]:

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
-from multiplexnet.language.formula import And, Atom, Formula, Or, Real, Variable
+from multiplexnet.language.formula import (
+    And,
+    Atom,
+    Formula,
+    Linear,
+    Or,
+    Product,
+    Real,
+    Symbol,
+    Variable,
+    nearest_to_zero,
+)
+from multiplexnet.language.missing import flags_among
 
-__all__ = ["AtomClause", "Ends", "TooManyClauses", "clauses_of", "ranges_of"]
+__all__ = [
+    "AtomClause",
+    "Ends",
+    "TooManyClauses",
+    "clauses_of",
+    "least",
+    "product_ends",
+    "ranges_of",
+]
 
 AtomClause = tuple[Atom, ...]
 Ends = tuple[Fraction | None, Fraction | None]
@@ -64,7 +84,8 @@ def _within(clauses: list[AtomClause], most: int) -> list[AtomClause]:
 def ranges_of(clauses: Sequence[AtomClause], variables: Iterable[Variable]) -> dict[Variable, Ends]:
     """Ends that every variable keeps wherever the clauses hold; ``None`` where none was found.
 
-    A row bounds a variable by the ends of the others; a clause bounds it by the weakest of its rows that can hold.
+    A row bounds a variable by the ends of the others; a clause bounds it by the weakest of its rows that can hold. An
+    output that may be missing has the ends that it has where it is not, and its stand-in between them.
 
     Example:
         >>> from multiplexnet.language.parse import parse
@@ -75,10 +96,13 @@ def ranges_of(clauses: Sequence[AtomClause], variables: Iterable[Variable]) -> d
         ['3', '3']
     """
     found = {variable: _declared(variable) for variable in variables}
+    flags = flags_among(found)
     for _ in range(ROUNDS):
         before = dict(found)
         for clause in clauses:
             _narrow(clause, found)
+        for variable, flag in flags.items():
+            _narrow_present(clauses, variable, flag, found)
         if found == before:
             break
     return found
@@ -95,9 +119,7 @@ def _narrow(clause: AtomClause, ends: dict[Variable, Ends]) -> None:
     possible = [atom for atom in clause if (least := _least(atom, ends)) is None or least <= 0]
     if not possible:
         return
-    shared = set.intersection(
-        *({s for s, _ in atom.linear.summands if isinstance(s, Variable)} for atom in possible)
-    )
+    shared = set.intersection(*(set(_bounded(atom)) for atom in possible))
     for variable in shared:
         own = [_bounds(atom, variable, ends) for atom in possible]
         lowers, uppers = [lower for lower, _ in own], [upper for _, upper in own]
@@ -111,19 +133,69 @@ def _narrow(clause: AtomClause, ends: dict[Variable, Ends]) -> None:
         ends[variable] = low, high
 
 
+def _narrow_present(
+    clauses: Sequence[AtomClause], variable: Variable, flag: Variable, ends: dict[Variable, Ends]
+) -> None:
+    """What the clauses leave of a variable that may be missing: of itself, or of what stands for it."""
+    present = {**ends, flag: (Fraction(0), Fraction(0))}
+    for clause in clauses:
+        if any(symbol == variable for atom in clause for symbol, _ in atom.linear.summands):
+            _narrow(clause, present)
+    stand_in = nearest_to_zero(variable.domain)
+    low, high = present[variable]
+    least, most = ends[variable]
+    if low is not None:
+        least = min(low, stand_in) if least is None else max(least, min(low, stand_in))
+    if high is not None:
+        most = max(high, stand_in) if most is None else min(most, max(high, stand_in))
+    ends[variable] = least, most
+
+
 def _least(
     atom: Atom, ends: Mapping[Variable, Ends], without: Variable | None = None
 ) -> Fraction | None:
     """The least value of the left side, the part of one variable left out; ``None`` if there is no least."""
-    total = atom.linear.constant
-    for symbol, c in atom.linear.summands:
-        if symbol == without:
-            continue
-        end = ends[symbol][c < 0] if isinstance(symbol, Variable) else None
+    kept = [(s, c) for s, c in atom.linear.summands if without is None or not _holds(s, without)]
+    return least(Linear(tuple(kept), atom.linear.constant), ends)
+
+
+def least(linear: Linear, ends: Mapping[Variable, Ends]) -> Fraction | None:
+    """The least value of an expression between the ends of its variables; ``None`` if there is none."""
+    total = linear.constant
+    for symbol, c in linear.summands:
+        match symbol:
+            case Variable():
+                end = ends[symbol][c < 0]
+            case Product(known, other):
+                end = product_ends(ends[known], ends[other])[c < 0]
+            case _:
+                end = None
         if end is None:
             return None
         total += c * end
     return total
+
+
+def product_ends(first: Ends, second: Ends) -> Ends:
+    """The ends of a product of two numbers, each between its own."""
+    if None in first or None in second:
+        signs = [ends[0] is not None and ends[0] >= 0 for ends in (first, second)]
+        return (first[0] * second[0] if all(signs) else None), None  # type: ignore[operator]
+    products = [a * b for a in first for b in second]  # type: ignore[operator]
+    return min(products), max(products)
+
+
+def _holds(symbol: Symbol, variable: Variable) -> bool:
+    return symbol == variable or (isinstance(symbol, Product) and symbol.other == variable)
+
+
+def _bounded(atom: Atom) -> Iterator[Variable]:
+    """The variables that a comparison may bound: all of its own, of products the outputs."""
+    for symbol, _ in atom.linear.summands:
+        if isinstance(symbol, Variable):
+            yield symbol
+        elif isinstance(symbol, Product) and not symbol.other.is_input:
+            yield symbol.other
 
 
 def _bounds(atom: Atom, variable: Variable, ends: Mapping[Variable, Ends]) -> Ends:
@@ -131,5 +203,24 @@ def _bounds(atom: Atom, variable: Variable, ends: Mapping[Variable, Ends]) -> En
     rest = _least(atom, ends, without=variable)
     if rest is None:
         return None, None
-    c = atom.linear.coefficient(variable)
-    return (None, -rest / c) if c > 0 else (-rest / c, None)
+    own = [(s, c) for s, c in atom.linear.summands if _holds(s, variable)]
+    factors = [(s.known if isinstance(s, Product) else None, c) for s, c in own]
+    linear = Linear.total(
+        {known: c for known, c in factors if known is not None},
+        sum((c for known, c in factors if known is None), Fraction(0)),
+    )
+    low, negative_high = least(linear, ends), least(-linear, ends)
+    high = None if negative_high is None else -negative_high
+    if low is not None and low > 0:
+        return None, _quotient(-rest, low, high)
+    if high is not None and high < 0:
+        found = _quotient(-rest, -high, None if low is None else -low)
+        return (None if found is None else -found), None
+    return None, None
+
+
+def _quotient(room: Fraction, low: Fraction, high: Fraction | None) -> Fraction:
+    """The largest of ``room`` over all numbers from ``low`` to ``high``, which are positive."""
+    if room >= 0:
+        return room / low
+    return Fraction(0) if high is None else room / high

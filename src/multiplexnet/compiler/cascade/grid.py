@@ -16,10 +16,11 @@ from math import ceil, floor
 from multiplexnet.compiler.cascade.carriers import carriers_of
 from multiplexnet.compiler.cascade.clauses import AtomClause, Ends, ranges_of
 from multiplexnet.compiler.cascade.known import Form, Known, Whole, right_side
+from multiplexnet.compiler.cascade.late import is_late
 from multiplexnet.compiler.cascade.rows import Clause, Range, Row, clause_of, row_of
 from multiplexnet.errors import DtypeError, RangeError
 from multiplexnet.exact.formats import Format
-from multiplexnet.language.formula import Atom, Real, Variable
+from multiplexnet.language.formula import Atom, Real, Variable, variables
 
 __all__ = ["Builder", "Grid", "grid_of", "power_at_least"]
 
@@ -61,7 +62,7 @@ def grid_of(
     """The rules on the finest grid that the format has for the range of every output.
 
     Args:
-        clauses: the rules, over outputs and inputs.
+        clauses: the rules, over outputs and inputs; late rows among them bound the outputs, and stay outside.
         outputs: in declared order.
         inputs: in declared order.
         form: the format of the outputs.
@@ -77,7 +78,10 @@ def grid_of(
         step = _step(output, ends[output], form, least_steps.get(output, Fraction(0)))
         steps.append(step)
         ranges[number] = _range(ends[output], step, form)
-    carriers = carriers_of(clauses, ends, dict(zip(outputs, steps, strict=True)), inputs)
+    late = {v for clause in clauses for atom in clause if is_late(atom) for v in variables(atom)}
+    clauses = [clause for clause in clauses if not any(map(is_late, clause))]
+    spacing = dict(zip(outputs, steps, strict=True))
+    carriers = carriers_of(clauses, ends, spacing, inputs, late)
     carried = {outputs.index(output): own for output, own in carriers.items()}
     for number in carried:  # x = h k + f with 0 ≤ f < h
         ranges[number] = Range(ranges[number].lower - 1, ranges[number].upper)

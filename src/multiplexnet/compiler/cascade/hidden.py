@@ -23,6 +23,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Symbol,
     Variable,
     conjunction,
@@ -99,7 +100,7 @@ class _Search:
 
     def _symbol(self, symbol: Symbol) -> Linear:
         match symbol:
-            case Variable() | Apply():
+            case Variable() | Product() | Apply():
                 return Linear.of(symbol)
             case Max(arguments):
                 return maximum(map(self._linear, arguments))

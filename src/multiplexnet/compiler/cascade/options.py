@@ -1,4 +1,9 @@
-"""The options of an output: on which side of each gap its value lies."""
+"""The options of an output: on which side of each gap its value lies.
+
+With many gaps these are too many, though in any one row all but a few are empty: twelve outputs that keep their
+distance leave the last one eleven gaps, 2^11 sides and at most twelve intervals. The options are *ranks* then: how many
+gaps lie below the value.
+"""
 
 from __future__ import annotations
 

@@ -11,10 +11,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+from multiplexnet.compiler.cascade.late import eased, is_easy
 from multiplexnet.compiler.cascade.projection import Bucket, Projection, bucket_of, projection
 from multiplexnet.compiler.cascade.rows import Clause, Ranges, subsumes
 
-__all__ = ["Clauses", "Elimination"]
+__all__ = ["Clauses", "Elimination", "HeldBackError"]
+
+
+class HeldBackError(Exception):
+    """Outputs of late rows that clauses hold back from their easy ends."""
+
+    def __init__(self, variables: Sequence[int]) -> None:
+        super().__init__(variables)
+        self.variables = tuple(variables)
 
 
 class Clauses:
@@ -94,6 +103,7 @@ class Elimination:
         after: for a variable those that have to be computed before it (the arguments of a hidden variable).
         order: the order in which the variables are computed, if the user has named it.
         tick: called with the variable that leaves and the number of clauses so far; it may raise to stop.
+        ends: the easy ends of outputs of late rows, which leave by taking them.
     """
 
     def __init__(
@@ -105,9 +115,11 @@ class Elimination:
         after: Mapping[int, frozenset[int]],
         order: Sequence[int] | None = None,
         tick: Callable[[int, int], None] = lambda variable, count: None,
+        ends: Mapping[int, int] | None = None,
     ) -> None:
         self.clauses = Clauses(clauses)
         self._ranges, self._after, self._tick = ranges, after, tick
+        self._ends = ends or {}
         self._left = list(variables)
         self._place = {v: i for i, v in enumerate(variables)}
         self._leaving = None if order is None else list(order)
@@ -120,7 +132,7 @@ class Elimination:
             variable = self._next()
             self._left.remove(variable)
             bucket = bucket_of(variable, self.clauses.of(variable), self._ranges)
-            found = projection(bucket, self._ranges, lambda count, v=variable: self._tick(v, count))  # type: ignore[misc]
+            found = self._projected(bucket)
             for clause in bucket.clauses:
                 self.clauses.remove(clause)
             for clause in found.clauses:
@@ -129,11 +141,29 @@ class Elimination:
             self.buckets.insert(0, bucket)
             self.projections.insert(0, found)
 
+    def _projected(self, bucket: Bucket) -> Projection:
+        variable = bucket.variable
+        if variable in self._ends:
+            return eased(bucket, self._ends[variable], self._ranges)
+        return projection(bucket, self._ranges, lambda count: self._tick(variable, count))
+
+    def _may_leave(self, variable: int) -> bool:
+        """Whether a variable leaves by projection, or no clause holds it back from its easy end."""
+        end = self._ends.get(variable)
+        if end is None:
+            return True
+        return all(is_easy(c, variable, end, self._ranges) for c in self.clauses.of(variable))
+
     def _next(self) -> int:
         if self._leaving is not None:
-            return self._leaving.pop()
+            named = self._leaving.pop()
+            if not self._may_leave(named):
+                raise HeldBackError([named])
+            return named
         needed = {v for w in self._left for v in self._after.get(w, ())}
-        free = [v for v in self._left if v not in needed]
+        free = [v for v in self._left if v not in needed and self._may_leave(v)]
+        if not free:
+            raise HeldBackError([v for v in self._left if v in self._ends])
         last = self.buckets[0].variable if self.buckets else None
         following = [v for v in free if v in self._after.get(last, ())] if last is not None else []
         return min(following or free, key=self._cost)

@@ -23,6 +23,11 @@ for by c. An upper clause d whose rows without x fail: the clause made of c and 
 well, asks for g's upper part. Otherwise the clause made of c and g, or one that implies it, was found, and x
 satisfies it: either some l_i → u_k holds and x is below the gap, or x is above it. So x obeys. Conversely every step
 is an implication over the whole numbers if → is exact. ∎
+
+**Room.** «All different» has a gap for every other output, and resolution would pass them in every order. Often that
+is needless: gaps that together block fewer values than lie between a lower clause and each upper one, whatever the
+others are, leave one free. No gap is passed from such a lower clause. (In the proof: if it is the one that asks for the
+largest e, some value between e and the least upper end is in no gap, and obeys.)
 """
 
 from __future__ import annotations
@@ -30,6 +35,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
+from math import inf
 
 from multiplexnet.compiler.cascade.rows import (
     Clause,
@@ -128,18 +134,26 @@ class _Search:
     def run(self) -> None:
         x, ends = self._bucket.variable, self._bucket.range
         uppers = [(Row(((x, 1),), ends.upper),), *self._bucket.upper]
+        conditions = [_conditions(x, upper) for upper in uppers]
         for lower in self._lower_clauses():
-            for upper in uppers:
-                self._keep(self._resolved(lower, upper))
+            opposite = {tuple((v, -c) for v, c in t): b for t, b in _conditions(x, lower).items()}
+            for upper, own in zip(uppers, conditions, strict=True):
+                if not _leave_nothing_out(own, opposite):
+                    self._keep(self._resolved(lower, upper))
 
     def _lower_clauses(self) -> Sequence[Clause]:
         """Lower clauses, given and found by passing gaps."""
         x = self._bucket.variable
         bottom: Clause = (Row(((x, -1),), -self._bucket.range.lower),)
-        reached: list[tuple[Clause, frozenset[int]]] = [
-            (c, frozenset()) for c in (bottom, *self._bucket.lower)
-        ]
+        given = (bottom, *self._bucket.lower)
+        roomy = set() if self._bucket.gaps else set(given)
+        blocked = sum(self._blocked(gap) for gap in self._bucket.gaps)
+        if self._bucket.gaps and blocked < inf:
+            roomy = {clause for clause in given if self._room(clause) > blocked}
+        reached: list[tuple[Clause, frozenset[int]]] = [(c, frozenset()) for c in given]
         for clause, used in reached:  # it grows while we walk
+            if not used and clause in roomy:
+                continue
             for number, gap in enumerate(self._bucket.gaps):
                 if number in used:
                     continue
@@ -152,6 +166,38 @@ class _Search:
                 else:
                     self._keep(derived)
         return [clause for clause, _ in reached]
+
+    def _blocked(self, gap: Clause) -> float:
+        """The most values that a gap can block."""
+        x = self._bucket.variable
+        widths = [
+            -1 - self._apart(low, high) for low, high in product(_lowers(x, gap), _uppers(x, gap))
+        ]
+        return max(0, min(widths))
+
+    def _room(self, lower: Clause) -> float:
+        """The least number of values between a lower clause and any upper one."""
+        x, ends = self._bucket.variable, self._bucket.range
+        uppers = [(Row(((x, 1),), ends.upper),), *self._bucket.upper]
+        return min(
+            max(
+                1 + self._apart(low, high)
+                for low, high in product(_lowers(x, lower), _uppers(x, upper))
+            )
+            for upper in uppers
+        )
+
+    def _apart(self, low: Row, high: Row) -> float:
+        """The least that the end of an upper row can be less that of a lower one; −∞ if one of them is divided."""
+        x = self._bucket.variable
+        if low.coefficient(x) != -1 or high.coefficient(x) != 1:
+            return -inf
+        together: dict[int, int] = {}
+        for row in (low, high):
+            for v, c in row.without(x):
+                together[v] = together.get(v, 0) + c
+        most = Row(tuple((v, c) for v, c in sorted(together.items()) if c), 0).most(self._ranges)
+        return low.bound + high.bound - most
 
     def _resolved(self, lower: Clause, other: Clause) -> Clause | None:
         """A lower clause with an upper one or a gap; the lower rows of a gap stay."""
@@ -172,6 +218,31 @@ class _Search:
         self.found = [other for other in self.found if not subsumes(clause, other)]
         self.found.append(clause)
         self._tick(len(self.found))
+
+
+Conditions = dict[tuple[tuple[int, int], ...], int]
+
+
+def _conditions(x: int, clause: Clause) -> Conditions:
+    """The rows of a clause that do not mention x, by their left sides."""
+    return {row.terms: row.bound for row in clause if not row.coefficient(x)}
+
+
+def _leave_nothing_out(rows: Conditions, opposite: Conditions) -> bool:
+    """Whether one row and one with the opposite left side hold everywhere, as of two clauses on different labels."""
+    for terms, bound in opposite.items():
+        other = rows.get(terms)
+        if other is not None and -bound <= other + 1:
+            return True
+    return False
+
+
+def _lowers(x: int, clause: Clause) -> list[Row]:
+    return [row for row in clause if row.coefficient(x) < 0]
+
+
+def _uppers(x: int, clause: Clause) -> list[Row]:
+    return [row for row in clause if row.coefficient(x) > 0]
 
 
 def _between(x: int, low: Row, high: Row) -> tuple[Row, Row]:

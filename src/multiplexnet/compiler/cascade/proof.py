@@ -26,6 +26,7 @@ from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.clauses import AtomClause
 from multiplexnet.compiler.cascade.grid import Builder
 from multiplexnet.compiler.cascade.known import Bit, Form, Whole
+from multiplexnet.compiler.cascade.late import eased, is_late
 from multiplexnet.compiler.cascade.projection import projection
 from multiplexnet.compiler.cascade.rows import Clause, Row
 from multiplexnet.language.formula import Atom, Variable
@@ -70,6 +71,7 @@ def proof_of(cascade: Cascade, clauses: Sequence[AtomClause], inputs: Sequence[V
         dict(cascade.carried),
     )
     builder.adopt(cascade.known)
+    clauses = [clause for clause in clauses if not any(map(is_late, clause))]
     rows = [[builder.row(atom) for atom in clause] for clause in clauses]
     meant = len(builder.known) == len(cascade.known) and all(
         asked.means_the_same(atom, row, cascade, inputs)
@@ -87,7 +89,9 @@ def _never_stuck(cascade: Cascade, asked: _Questions) -> bool:
     ranges = dict(enumerate(cascade.ranges))
     before = list(cascade.guards)
     for step in cascade.steps:
-        if not asked.implied(projection(step.bucket, ranges).clauses, before):
+        end = cascade.easy_ends.get(step.variable)
+        left = projection(step.bucket, ranges) if end is None else eased(step.bucket, end, ranges)
+        if not asked.implied(left.clauses, before):
             return False
         before += step.bucket.clauses
     return True

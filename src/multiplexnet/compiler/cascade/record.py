@@ -12,6 +12,7 @@ from typing import Any
 
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
 from multiplexnet.compiler.cascade.known import Bit, Form, Known, Whole
+from multiplexnet.compiler.cascade.late import LateRow, Polynomial
 from multiplexnet.compiler.cascade.projection import bucket_of
 from multiplexnet.compiler.cascade.rows import Clause, Range, Row, row_of, variables_of
 from multiplexnet.compiler.record import flag_from, list_from, number_from, reading, whole_from
@@ -24,7 +25,7 @@ Record = Any
 
 def record_of_cascade(cascade: Cascade) -> Record:
     """The cascade as lists, numbers and texts; outputs by their index."""
-    return {
+    found = {
         "outputs": [v.index for v in cascade.visible],
         "hidden": cascade.hidden,
         "spacing": [str(h) for h in cascade.spacing],
@@ -35,6 +36,16 @@ def record_of_cascade(cascade: Cascade) -> Record:
         "complete": cascade.complete,
         "carried": [[variable, _form(form)] for variable, form in cascade.carried],
     }
+    return found | {"late": [_late(row) for row in cascade.late]} if cascade.late else found
+
+
+def _late(row: LateRow) -> Record:
+    terms = [[variable, _polynomial(own), sign] for variable, own, sign in row.terms]
+    return [terms, _polynomial(row.bound), row.strict]
+
+
+def _polynomial(polynomial: Polynomial) -> Record:
+    return [[list(places), c] for places, c in polynomial]
 
 
 def _form(form: Form) -> Record:
@@ -48,12 +59,13 @@ def _known(known: Known) -> Record:
 
 
 def _step(step: Step) -> Record:
-    return {
+    found = {
         "variable": step.variable,
         "clauses": [_clause(clause) for clause in step.bucket.clauses],
         "sides": [list(sides) for sides in step.sides],
         "values": None if step.values is None else list(step.values),
     }
+    return found | {"ranked": True} if step.ranked else found
 
 
 def _clause(clause: Clause) -> Record:
@@ -89,6 +101,8 @@ class _Reader:
             or not 0 <= hidden <= len(list_from(record["spacing"]))
         ):
             raise ValueError("the outputs of a cascade are not different outputs")
+        if outputs != sorted(outputs, key=lambda v: v.index):
+            raise ValueError("the outputs of a cascade are not in declared order")
         first = len(self._variables)
         everything = (
             *outputs,
@@ -123,7 +137,9 @@ class _Reader:
             guards,
             flag_from(record["complete"]),
             carried,
+            tuple(self._late(item) for item in list_from(record.get("late", []))),
         )
+        found.easy_ends  # noqa: B018 - raises if late rows disagree
         if found.size >= EXACT:
             raise ValueError("numbers beyond 2^53")
         return found
@@ -172,6 +188,26 @@ class _Reader:
             )
         return variable, form
 
+    def _late(self, record: Record) -> LateRow:
+        terms, bound, strict = list_from(record)
+        found = []
+        for variable, own, sign in list_from(terms):
+            if not 0 <= whole_from(variable) < self._count or whole_from(sign) not in (1, -1):
+                raise ValueError("a late row over outputs that there are not")
+            found.append((variable, self._polynomial(own), sign))
+        if len({variable for variable, _, _ in found}) < len(found) or not found:
+            raise ValueError("a late row without outputs, or with one twice")
+        return LateRow(tuple(found), self._polynomial(bound), flag_from(strict))
+
+    def _polynomial(self, record: Record) -> Polynomial:
+        found = []
+        for places, c in list_from(record):
+            factors = tuple(whole_from(place) for place in list_from(places))
+            if len(factors) > 2 or any(not 0 <= place < self._inputs for place in factors):
+                raise ValueError("a product of inputs that there are not")
+            found.append((factors, whole_from(c)))
+        return tuple(found)
+
     def _step(self, record: Record, before: set[int], hidden: int) -> Step:
         variable = whole_from(record["variable"])
         if not 0 <= variable < self._count or variable in before:
@@ -186,13 +222,16 @@ class _Reader:
             if record["values"] is None
             else tuple(map(whole_from, list_from(record["values"])))
         )
-        if (values is None) != bool(sides) or len(set(sides)) < len(sides):
-            raise ValueError("an output without options")
+        ranked = flag_from(record.get("ranked", False))  # saved before there were ranks
+        if ranked + bool(sides) + (values is not None) != 1 or len(set(sides)) < len(sides):
+            raise ValueError("an output without options, or with two kinds of them")
+        if ranked and variable >= self._count - hidden:
+            raise ValueError("a hidden output with ranks")
         if variable < self._count - hidden and any(len(item) != len(bucket.gaps) for item in sides):
             raise ValueError("options that do not fit the gaps")
         if values is not None and (not values or not _within(values, bucket.range)):
             raise ValueError("values out of range")
-        return Step(bucket, sides, values)
+        return Step(bucket, sides, values, ranked)
 
     def _clause(self, record: Record, allowed: set[int]) -> Clause:
         rows = []

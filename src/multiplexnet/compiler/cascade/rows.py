@@ -18,6 +18,7 @@ __all__ = [
     "Row",
     "clause_of",
     "implied",
+    "implies",
     "row_of",
     "subsumes",
     "variables_of",
@@ -141,10 +142,11 @@ def implied(clause: Clause, by: Sequence[Clause], ranges: Ranges) -> bool:
     Row r implies row s if ``bound of r + the most that (left side of s − left side of r) can be`` is at most the bound
     of s.
     """
-    return any(all(any(_row_implies(r, s, ranges) for s in clause) for r in other) for other in by)
+    return any(all(any(implies(r, s, ranges) for s in clause) for r in other) for other in by)
 
 
-def _row_implies(strong: Row, weak: Row, ranges: Ranges) -> bool:
+def implies(strong: Row, weak: Row, ranges: Ranges) -> bool:
+    """Whether one row implies another one, as far as the ranges of the variables tell."""
     difference = dict(weak.terms)
     for v, c in strong.terms:
         difference[v] = difference.get(v, 0) - c

@@ -1,9 +1,10 @@
 """Which blocks of rules become terms and which a cascade.
 
 Terms are what rules become where they are few: each has a map of its own, and losses can be summed over all of them. A
-cascade takes over where that explodes, and where an equality holds inputs. How many terms there would be is counted on
-the grid, by going through the alternatives and giving up a branch as soon as its ranges are empty; the count stops
-where it is too large.
+cascade takes over where that explodes, where an equality holds inputs, and where inputs bound outputs that depend on
+each other: the map of a polyhedron that inputs move starts at an anchor, and in a thin band it does not get away from
+it. How many terms there would be is counted on the grid, by going through the alternatives and giving up a branch as
+soon as its ranges are empty; the count stops where it is too large.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ from multiplexnet.compiler.cascade.hidden import Revealed, revealed
 from multiplexnet.compiler.cascade.rows import Clause, Range, Row
 from multiplexnet.compiler.components import Component, components, conjuncts
 from multiplexnet.compiler.normal import normal_form
-from multiplexnet.errors import CompileTimeout, MultiplexError
+from multiplexnet.errors import CompileTimeout, DtypeError, MultiplexError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import (
@@ -32,26 +33,45 @@ from multiplexnet.language.formula import (
     Ite,
     Not,
     Or,
+    Product,
     Real,
     Rule,
     Specification,
     Variable,
+    atoms,
     conjunction,
     negation,
     symbols,
     variables,
 )
+from multiplexnet.language.missing import flags_among
 
-__all__ = ["Part", "Plan", "Structure", "cascade_of_part", "planned", "rule_parts", "term_count"]
+__all__ = [
+    "Part",
+    "Plan",
+    "Structure",
+    "cascade_of_part",
+    "is_few",
+    "is_moved",
+    "planned",
+    "rule_parts",
+    "term_count",
+]
 
 Structure = Literal["auto", "terms", "cascade"]
 
 FEW = 256
 """Terms up to which a block is left to them."""
+NESTED = 40
+"""Truth values up to which inner blocks are left to them: with fifty «at most 3 of them» takes some seconds."""
 ROUNDS = 4
 """How often ranges are passed on from row to row while terms are counted."""
 QUICK = Budget(clauses=300)
 """What a cascade may cost that nobody insists on."""
+FINE = 3
+"""Binary digits of resolution that outputs may lose to a cascade where terms would serve, too."""
+DIGITS = 32
+"""Binary digits that are enough where a format has more."""
 
 
 @dataclass(frozen=True)
@@ -63,12 +83,19 @@ class Part:
         formula: in normal form, hidden outputs included.
         hidden: the hidden outputs, each with those that it is a function of.
         conditions: where each hidden output is 1.
+        assumed: what is assumed of the inputs.
     """
 
     outputs: tuple[Variable, ...]
     formula: Formula
     hidden: tuple[tuple[Variable, frozenset[Variable]], ...]
     conditions: tuple[Formula, ...]
+    assumed: Formula
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether inputs multiply something in it."""
+        return any(isinstance(symbol, Product) for symbol in symbols(self.formula))
 
 
 @dataclass(frozen=True)
@@ -89,13 +116,13 @@ def rule_parts(specification: Specification) -> list[Part]:
     found = revealed(specification.formula, len(specification.variables))
     every = (*specification.outputs, *found.hidden)
     return [
-        _part(component, found)
+        _part(component, found, specification.assumed)
         for component in components(conjuncts(found.formula), every)
         if component.outputs
     ]
 
 
-def _part(component: Component, found: Revealed) -> Part:
+def _part(component: Component, found: Revealed, assumed: Formula) -> Part:
     visible = tuple(v for v in component.outputs if v not in found.hidden)
     own = tuple(v for v in component.outputs if v in found.hidden)
     return Part(
@@ -103,6 +130,7 @@ def _part(component: Component, found: Revealed) -> Part:
         conjunction(component.conjuncts),
         tuple((v, found.hidden[v]) for v in own),
         tuple(found.conditions[v] for v in own),
+        assumed,
     )
 
 
@@ -127,13 +155,17 @@ def cascade_of_part(
         order=own,
         budget=budget,
         deadline=deadline,
+        assumed=part.assumed,
     )
 
 
 def _own_order(part: Part, order: Sequence[Variable]) -> list[Variable]:
     """The named order of the outputs of a part, hidden ones as soon as they are known."""
+    flags = flags_among(part.outputs)
     found = [v for v in order if v in part.outputs]
-    found += [v for v in part.outputs if v not in found]
+    found += [v for v in part.outputs if v not in found and not v.is_flag]
+    for variable, flag in flags.items():  # whether it is missing is decided before its value
+        found.insert(found.index(variable), flag)
     for hidden, needed in part.hidden:
         last = max((found.index(v) for v in needed if v in found), default=-1)
         found.insert(last + 1, hidden)
@@ -192,7 +224,9 @@ def planned(
 
 
 def _is_coupled(part: Part) -> bool:
-    return len(part.outputs) > 1 or bool(part.hidden)
+    """Whether terms would not do, or other outputs depend on it; terms refuse equalities with inputs."""
+    needed = part.multiplies or _has_equality_of_inputs(part.formula)
+    return len(part.outputs) > 1 or bool(part.hidden) or needed
 
 
 def _doubtful(specification: Specification) -> bool:
@@ -204,11 +238,8 @@ def _doubtful(specification: Specification) -> bool:
 
 def _has_choice(formula: Formula) -> bool:
     if isinstance(formula, Atom):
-        named = list(symbols(formula))
-        with_inputs = any(isinstance(s, Variable) and s.is_input for s in named)
-        return not all(isinstance(s, Variable) for s in named) or (
-            formula.relation == "==" and with_inputs
-        )
+        named = [symbol for symbol, _ in formula.linear.summands]
+        return not all(isinstance(s, Variable) for s in named) or _ties_to_inputs(formula)
     return not isinstance(formula, And) or any(map(_has_choice, formula.arguments))
 
 
@@ -223,21 +254,60 @@ def _if_better(
     """The cascade of a part that terms cannot have, or not within bounds."""
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
         return None
+    if part.multiplies:
+        return cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
     needed = _has_equality_of_inputs(part.formula)
-    if not needed and (_alternatives(part) <= FEW or _is_logic(part)):
+    moved = is_moved(part)
+    if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
         return None
     try:
         found = cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
     except CompileTimeout:
         raise
-    except MultiplexError:  # terms say what is wrong, or serve
+    except MultiplexError as error:  # terms say what is wrong, or serve
+        if isinstance(error, DtypeError) and _is_wide(part):
+            raise
         return None
-    return found if needed or _count(part, inputs, form) > FEW else None
+    if needed or (moved and _is_fine(found, form)) or not is_few(part, inputs, form):
+        return found
+    return None
+
+
+def is_moved(part: Part) -> bool:
+    """Whether inputs bound outputs that depend on each other."""
+    coupled = any(len(_outputs_of(atom)) > 1 for atom in atoms(part.formula))
+    return coupled and any(map(_ties_to_inputs, atoms(part.formula)))
+
+
+def _ties_to_inputs(atom: Atom) -> bool:
+    return bool(_outputs_of(atom)) and any(v.is_input for v in variables(atom))
+
+
+def _outputs_of(atom: Atom) -> set[Variable]:
+    return {v for v in variables(atom) if not v.is_input}
+
+
+def _is_fine(cascade: Cascade, form: Format) -> bool:
+    """Whether the grid is about as fine as the format; sums of many outputs need a coarser one."""
+    wanted = 2 ** (min(form.precision, DIGITS) - FINE)
+    pairs = zip(cascade.visible, cascade.ranges, strict=False)
+    return all(ends.size >= wanted for v, ends in pairs if isinstance(v.domain, Real) and ends.size)
+
+
+def is_few(part: Part, inputs: Sequence[Variable], form: Format) -> bool:
+    """Whether the terms of a part would be few."""
+    return _alternatives(part) <= FEW or _count(part, inputs, form) <= FEW
 
 
 def _is_logic(part: Part) -> bool:
-    """Whether all outputs are truth values: inner blocks of terms serve those."""
-    return all(isinstance(v.domain, Bool) for v in part.outputs)
+    """Whether all outputs are truth values, and not very many: inner blocks of terms serve those."""
+    return len(part.outputs) <= NESTED and all(isinstance(v.domain, Bool) for v in part.outputs)
+
+
+def _is_wide(part: Part) -> bool:
+    """Whether a whole number or a label has more values than terms are taken for."""
+    domains = [v.domain for v in part.outputs]
+    return any(not isinstance(d, Real) and len(d.values) > FEW for d in domains)
 
 
 def _has_equality_of_inputs(formula: Formula) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
@@ -20,7 +20,13 @@ from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
-from multiplexnet.errors import CompileTimeout, ContradictionError, SolverGaveUp, TermBudgetExceeded
+from multiplexnet.errors import (
+    CoefficientError,
+    CompileTimeout,
+    ContradictionError,
+    SolverGaveUp,
+    TermBudgetExceeded,
+)
 from multiplexnet.exact.deadline import INPUTS, NEVER, RANGES, SHAPES, SUPERFLUOUS, Deadline
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
@@ -29,6 +35,7 @@ from multiplexnet.language.formula import (
     Formula,
     Linear,
     Or,
+    Product,
     Relation,
     Rule,
     Specification,
@@ -38,11 +45,19 @@ from multiplexnet.language.formula import (
     conjunction,
     conjuncts,
     disjunction,
+    negation,
+    symbols,
 )
-from multiplexnet.smt.questions import domain_z3, input_range_z3, to_z3
+from multiplexnet.language.missing import is_missing
+from multiplexnet.smt.questions import (
+    domain_z3,
+    input_range_z3,
+    satisfiable,
+    to_z3,
+)
 from multiplexnet.smt.search import Sandbox, decided
 
-__all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_input"]
+__all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_by", "uncovered_input"]
 
 
 @dataclass(frozen=True)
@@ -130,11 +145,16 @@ def explain(
             _with_ranges,
         ):
             found = step(found, max_terms, deadline)
-            if found.contradiction:
+            if found.contradiction or _multiplies(specification):
                 break
     except CompileTimeout as error:
         found = replace(found, problem=str(error))
     return replace(found, seconds=time.perf_counter() - start)
+
+
+def _multiplies(specification: Specification) -> bool:
+    """Whether rules multiply inputs, which is beyond the questions that are asked here."""
+    return any(isinstance(symbol, Product) for symbol in symbols(specification.formula))
 
 
 def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
@@ -145,7 +165,7 @@ def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explana
     except ContradictionError as error:
         core = contradiction(specification, deadline)
         return replace(found, problem=str(error), contradiction=core)
-    except TermBudgetExceeded as error:
+    except (TermBudgetExceeded, CoefficientError) as error:
         return replace(found, problem=str(error))
 
 
@@ -217,8 +237,10 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
     parts = conjuncts(normal_form(specification.formula))
     for component in components(parts, specification.outputs):
         sandbox = Sandbox(deadline)
+        whole = component
         for output in component.outputs:
             deadline.step(len(found))
+            component = _where_present(whole, output, specification, known, deadline)
             if isinstance(output.domain, Category):
                 found[output] = _category_range(sandbox, output, output.domain, component, known)
                 continue
@@ -226,7 +248,25 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
             upper, upper_attained = _supremum(sandbox, output, 1, component, known)
             lower = None if minus_lower is None else -minus_lower
             found[output] = Range(output, lower, lower_attained, upper, upper_attained)
-    return tuple(found[output] for output in specification.outputs)
+    return tuple(found[output] for output in specification.columns)
+
+
+def _where_present(
+    component: Component,
+    output: Variable,
+    specification: Specification,
+    known: Sequence[Formula],
+    deadline: Deadline,
+) -> Component:
+    """The component where the output is not missing, if it ever is not."""
+    flag = specification.flags.get(output)
+    if flag is None:
+        return component
+    is_there = normal_form(negation(is_missing(flag)))
+    present = replace(component, conjuncts=(*component.conjuncts, is_there))
+    asked = conjunction([*known, *present.conjuncts])
+    found = satisfiable(asked, specification.variables, deadline=deadline)
+    return component if found is None else present
 
 
 def _category_range(
@@ -282,12 +322,30 @@ def uncovered_input(
     For each block z3 decides ∃ u ∀ x ¬(φ_1 ∨ … ∨ φ_K), which is decidable in linear real arithmetic. A function value
     counts as free: what it will be is not known here.
     """
-    deadline.begin(INPUTS)
     written = compiled.specification
     known = input_ranges(compiled.inputs) if written is None else input_facts(written)
-    for block in compiled.blocks:
+    formulas = (_without_discrete(block, {}) for block in compiled.blocks)
+    return uncovered_by(formulas, compiled.inputs, known, deadline=deadline)
+
+
+def uncovered_by(
+    formulas: Iterable[Formula],
+    inputs: Sequence[Variable],
+    known: Sequence[Formula],
+    *,
+    deadline: Deadline = NEVER,
+) -> tuple[tuple[Variable, Fraction], ...] | None:
+    """An input for which no real outputs obey one of these formulas.
+
+    Args:
+        formulas: over inputs and real outputs; each can be obeyed for some input.
+        inputs: all inputs.
+        known: what holds of them.
+        deadline: when the answer is needed.
+    """
+    deadline.begin(INPUTS)
+    for formula in formulas:
         deadline.step()
-        formula = _without_discrete(block, {})
         mentioned = _symbols_of_atoms(formula)
         if not any(_is_input(symbol) for symbol in mentioned):
             continue  # no block is empty
@@ -299,7 +357,7 @@ def uncovered_input(
         solver.add(z3.ForAll(free, body) if free else body)
         if _is_sure(sandbox, solver):
             model = sandbox.model(solver)
-            return tuple((v, model.number(v)) for v in compiled.inputs)
+            return tuple((v, model.number(v)) for v in inputs)
     return None
 
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.language.formula import Category, Rule, Specification, Variable
 from multiplexnet.language.text import declaration_text, formula_text, number_text
+from multiplexnet.language.text import value_text as written_value
 
 if TYPE_CHECKING:
     from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape
@@ -58,16 +59,16 @@ def _nearest_float(number: Fraction) -> float:
 
 
 def value_text(variable: Variable, number: Fraction) -> str:
-    """The value of a variable for reading: of a category its label."""
-    if isinstance(variable.domain, Category):
-        return variable.domain.labels[int(number)]
-    return readable_number(number)
+    """The value of a variable for reading: of a category its label, of a date the date."""
+    if isinstance(variable.domain, Category) or variable.unit.kind in ("date", "datetime"):
+        return written_value(variable, number)
+    return readable_number(number * variable.unit.size)
 
 
 def summary(specification: Specification) -> str:
     """How many outputs, inputs and rules there are."""
     counts = [
-        (len(specification.outputs), "output"),
+        (len(specification.columns), "output"),
         (len(specification.inputs), "input"),
         (len(specification.assumptions), "assumption"),
         (len(specification.rules), "rule"),
@@ -101,7 +102,7 @@ def interval_text(found: Range) -> str:
     if found.labels is not None:
         return f"= {found.labels[0]}" if len(found.labels) == 1 else ", ".join(found.labels)
     if found.lower is not None and found.lower == found.upper:
-        return f"= {readable_number(found.lower)}"
+        return f"= {value_text(found.variable, found.lower)}"
     return f"{_lower_text(found)}, {_upper_text(found)}"
 
 
@@ -109,14 +110,14 @@ def _lower_text(found: Range) -> str:
     if found.lower is None:
         return "(−∞"
     bracket = "[" if found.lower_attained else "("
-    return bracket + readable_number(found.lower)
+    return bracket + value_text(found.variable, found.lower)
 
 
 def _upper_text(found: Range) -> str:
     if found.upper is None:
         return "∞)"
     bracket = "]" if found.upper_attained else ")"
-    return readable_number(found.upper) + bracket
+    return value_text(found.variable, found.upper) + bracket
 
 
 # --- what was found -------------------------------------------------------------------------------------------------
@@ -159,7 +160,7 @@ def _wrong(explanation: Explanation) -> Iterator[Finding]:
     elif explanation.problem is not None:
         yield Finding(explanation.problem, "wrong")
     if explanation.uncovered_input is not None:
-        values = [f"{v.name} = {number_text(n)}" for v, n in explanation.uncovered_input]
+        values = [f"{v.name} = {written_value(v, n)}" for v, n in explanation.uncovered_input]
         yield Finding(f"no output obeys the rules for the input {', '.join(values)}", "wrong")
 
 

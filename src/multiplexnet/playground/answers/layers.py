@@ -98,8 +98,8 @@ class Situation:
         columns: dict[str, list[Tensor]] = {}
         for variable, number in self.inputs.items():
             column = torch.full((rows,), float(number), dtype=DTYPES[self.dtype])
-            columns.setdefault(variable.name.partition("[")[0], []).append(column)
-        vectors = {v.name.partition("[")[0] for v in self.inputs if "[" in v.name}
+            columns.setdefault(variable.place[0], []).append(column)
+        vectors = {v.place[0] for v in self.inputs if v.place[1]}
         return {
             name: torch.stack(own, -1) if name in vectors else own[0]
             for name, own in columns.items()

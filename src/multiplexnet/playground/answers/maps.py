@@ -139,7 +139,7 @@ def _at(
     branches = _branches(there, values)
     allowed = torch.ones(len(values), dtype=torch.bool)
     indices = []
-    for block, choice in zip(there.layer.blocks, branches.choices, strict=True):
+    for block, choice in zip(there.layer.blocks, branches.blocks, strict=True):
         own = next(
             (j for j, part in enumerate(there.blocks) if part.outputs[0] in block.outputs), None
         )

@@ -97,7 +97,7 @@ def _inputs(rules: Rules, *, rows: int | None = None, dtype: str = "") -> tuple[
     """
     vectors: dict[str, list[Variable]] = {}
     for variable in rules.inputs:
-        vectors.setdefault(variable.name.partition("[")[0], []).append(variable)
+        vectors.setdefault(variable.place[0], []).append(variable)
     if not vectors:
         return "", ""
     pairs = [f'"{name}": {_value(name, members, rows, dtype)}' for name, members in vectors.items()]

@@ -29,7 +29,7 @@ def verdict(text: str) -> dict[str, Any]:
     rules = Rules(text)
     explanation = rules.explain()
     answer = explain_json(explanation)
-    answer["variables"] = [_variable(v) for v in rules.specification.variables]
+    answer["variables"] = [_variable(v) for v in rules.specification.variables if not v.is_flag]
     answer["code"] = snippets(rules)
     if explanation.compiled is not None:
         sizes = [len(block.terms) for block in explanation.compiled.blocks]

@@ -22,6 +22,7 @@ from torch import Tensor
 from multiplexnet.compiler.cascade.known import Bit, Form, Known, Whole
 from multiplexnet.compiler.cascade.rows import Range
 from multiplexnet.geometry.magnitudes import down, up
+from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
 __all__ = ["known_values", "rest_of"]
 
@@ -47,7 +48,7 @@ def known_values(known: Sequence[Known], ranges: Sequence[Range], inputs: Tensor
                 _exact(one.form, inputs) if one.form.is_exact else _summed(one.form, inputs)
             )
         own = parts[one.form]
-        value = own.whole.clamp(ends.lower, ends.upper) if isinstance(one, Whole) else own.bit(one)
+        value = _between(own.whole, ends) if isinstance(one, Whole) else own.bit(one)
         found.append(value)
     return found
 
@@ -55,6 +56,10 @@ def known_values(known: Sequence[Known], ranges: Sequence[Range], inputs: Tensor
 def rest_of(form: Form, inputs: Tensor) -> Tensor:
     """``u − 2^e ⌊u / 2^e⌋`` of a form with one input, ``(B,)``, in float64, without rounding."""
     return _Exact(inputs[form.terms[0][0]].double(), form.exponent).beyond()
+
+
+def _between(whole: Tensor, ends: Range) -> Tensor:
+    return at_most(at_least(whole, float(ends.lower)), float(ends.upper))
 
 
 class _Parts(ABC):
@@ -69,7 +74,7 @@ class _Parts(ABC):
 
 class _Exact(_Parts):
     def __init__(self, value: Tensor, exponent: int) -> None:
-        unit = 2.0**exponent
+        unit = exact_number(2.0**exponent, value)
         towards_zero = (value / unit).trunc().clamp(-2 * LARGEST, 2 * LARGEST)
         rest = value - towards_zero * unit
         self._rest, self._negative, self._exponent = rest, rest < 0, exponent
@@ -87,10 +92,18 @@ class _Exact(_Parts):
             self._compared(threshold * unit, bit.closed)
             for threshold in (bit.threshold, bit.threshold - 1)
         ]
-        return torch.where(self._negative, compared[1], compared[0]).double()
+        below = self._negative & compared[1]  # ONNX Runtime has no choice between truth values
+        return (below | (~self._negative & compared[0])).double()
 
     def _compared(self, threshold: Fraction, closed: bool) -> Tensor:
-        return self._rest >= up(threshold) if closed else self._rest > down(threshold)
+        return _reaches(self._rest, threshold, closed)
+
+
+def _reaches(value: Tensor, threshold: Fraction, closed: bool) -> Tensor:
+    """``value ≥ threshold`` if closed, ``value > threshold`` if not, exactly: value is a float64."""
+    if closed:
+        return value >= exact_number(up(threshold), value)
+    return value > exact_number(down(threshold), value)
 
 
 def _exact(form: Form, inputs: Tensor) -> _Parts:
@@ -99,7 +112,7 @@ def _exact(form: Form, inputs: Tensor) -> _Parts:
 
 class _Summed(_Parts):
     def __init__(self, form: Form, inputs: Tensor) -> None:
-        unit = 2.0**form.exponent
+        unit = exact_number(2.0**form.exponent, inputs.double())
         total, rests = (
             torch.zeros_like(inputs[0], dtype=torch.float64),
             torch.zeros_like(inputs[0], dtype=torch.float64),
@@ -110,10 +123,11 @@ class _Summed(_Parts):
             value = inputs[place].double()
             whole = (value / unit).trunc()
             rest = (value - whole * unit) / unit
-            total, size = total + c * whole, size + abs(c) * whole.abs()
-            rests, rounded = rests + c * rest, rounded | (value != whole * unit)
-            smooth = smooth + c * (value / unit)
-        margin = rounded.double() * (MARGIN * sum(abs(c) for _, c in form.terms))
+            factor = exact_number(float(c), whole)
+            total, size = total + factor * whole, size + (factor * whole).abs()
+            rests, rounded = rests + factor * rest, rounded | (value != whole * unit)
+            smooth = smooth + factor * (value / unit)
+        margin = rounded.double() * exact_number(MARGIN * sum(abs(c) for _, c in form.terms), total)
         low = (rests - margin).floor()
         self._least, self._most = rests - margin - low, rests + margin - low
         value = (total + low).masked_fill(size > LARGEST, torch.nan)
@@ -121,15 +135,10 @@ class _Summed(_Parts):
 
     def bit(self, bit: Bit) -> Tensor:
         if bit.subtracts:
-            least = self._least
-            return (
-                least >= up(bit.threshold) if bit.closed else least > down(bit.threshold)
-            ).double()
+            return _reaches(self._least, bit.threshold, bit.closed).double()
+        thresholds = bit.threshold, bit.threshold + 1
         return sum(
-            (
-                (self._most >= up(t) if bit.closed else self._most > down(t)).double()
-                for t in (bit.threshold, bit.threshold + 1)
-            ),
+            (_reaches(self._most, t, bit.closed).double() for t in thresholds),
             torch.zeros_like(self._most),
         )
 

@@ -27,15 +27,19 @@ from torch.nn.functional import logsigmoid
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
 from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
+from multiplexnet.transforms.cascade.late import Budgets
 from multiplexnet.transforms.cascade.program import program_of
 from multiplexnet.transforms.cascade.walk import Option, Walk, straight_through
-from multiplexnet.transforms.run_time.reading import read
+from multiplexnet.transforms.run_time.reading import exact_number, read
 from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["CascadeMap"]
 
 SMALL = 2**24
 """Whole numbers below this are exact in float32."""
+
+LARGEST_LOGIT = torch.finfo(torch.float32).max
+"""Where logits are cut. ONNX's exporter makes plain numbers float32, and the end of float64 infinite."""
 
 Decide = Callable[[Walk, Step, Sequence[Option]], Tensor]
 
@@ -67,9 +71,10 @@ class CascadeMap(Tabled):
         self.first_logit = dict(_first_logits(cascade))
         self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
         self._used = cascade.used
-        self.program = program_of(
-            cascade, self.first_logit
-        )  # compared when a certificate is asked for
+        self.ranked = any(step.ranked for step in cascade.steps)
+        self.program = (
+            None if self.ranked else program_of(cascade, self.first_logit)
+        )  # compared when a certificate is asked for; one with ranks has none, since it has to sort
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
         )
@@ -79,14 +84,21 @@ class CascadeMap(Tabled):
 
     @in_full_precision
     def forward(
-        self, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None
+        self,
+        values: Tensor,
+        logits: Tensor | None = None,
+        inputs: Tensor | None = None,
+        known: list[Tensor] | None = None,
     ) -> Tensor:
         """The most probable option of every output, and in it the value that the raw value says.
+
+        ``known`` is what :meth:`known` says of the inputs, if that was asked before.
 
         Returns:
             ``(*batch, in_values)``, NaN in rows whose inputs leave nothing.
         """
-        flat, own, known = self._flat(values, logits, inputs)
+        flat, own = self._flat(values, logits)
+        known = self.known(inputs) if known is None else known
         return self._shaped(self._computed(flat, own, known), values.shape, inputs)
 
     @in_full_precision
@@ -96,6 +108,7 @@ class CascadeMap(Tabled):
         logits: Tensor | None = None,
         inputs: Tensor | None = None,
         generator: torch.Generator | None = None,
+        known: list[Tensor] | None = None,
         *,
         noisy: bool = False,
     ) -> Tensor:
@@ -106,9 +119,11 @@ class CascadeMap(Tabled):
             logits: as for ``forward``.
             inputs: as for ``forward``.
             generator: of the random numbers.
+            known: as for ``forward``.
             noisy: whether values are drawn as well, so that x is distributed as ``log_prob`` says.
         """
-        flat, own, known = self._flat(values, logits, inputs)
+        flat, own = self._flat(values, logits)
+        known = self.known(inputs) if known is None else known
         if own is not None:
             own = own.double() - torch.log(-torch.log(_uniform(own, generator)))
         if noisy:
@@ -118,7 +133,8 @@ class CascadeMap(Tabled):
 
     def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """x, ``(D, B)``, in the dtype to compute in."""
-        if torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active():
+        recorded = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+        if recorded or self.program is None or self.cascade.late:
             return self.walked(flat.sigmoid(), logits, known)
         x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
         return x
@@ -133,15 +149,22 @@ class CascadeMap(Tabled):
             smooth = torch.addcmul(lower, upper - lower, sigma[step.variable])
             return straight_through(smooth, torch.round)
 
+        sigma = sigma.clamp(0.0, 1.0)  # of another library, too
         walk = self._walk(known, sigma[0], decide)
         x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(sigma)
         return x.masked_fill(walk.refused, torch.nan)
 
     def _walk(self, known: list[Tensor], like: Tensor, decide: Decide) -> Walk:
-        walk = Walk(self.cascade, known, like)
+        walk = self._start(known, like)
         for step in self.cascade.steps:
             walk.take(step, decide(walk, step, walk.options(step)))
         return walk
+
+    def _start(self, known: list[Tensor], like: Tensor) -> Walk:
+        if not self.cascade.late:
+            return Walk(self.cascade, known, like)
+        *others, rows = known
+        return Walk(self.cascade, others, like, Budgets(self.cascade, rows))
 
     def _best(
         self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None
@@ -177,16 +200,17 @@ class CascadeMap(Tabled):
 
         It is −inf for x that disobey or do not lie on the grid. Gradients reach values and logits.
         """
-        flat, own, known = self._flat(values, logits, inputs, differentiable=True)
+        flat, own = self._flat(values, logits, differentiable=True)
         given = self._steps(x, inputs)
-        found = self._scored(given, own, known, flat[0].detach())
+        found = self._scored(given, own, self.known(inputs), flat[0].detach())
         total = found.log_q
         for variable, (lower, upper) in found.ends.items():
             safe = torch.where(found.possible, given[variable], lower)
             total = total + _log_mass(
                 safe - lower, (upper - lower).clamp(min=0.0), flat[variable].double()
             )
-        return torch.where(found.possible, total, -torch.inf).reshape(values.shape[:-1])
+        total = torch.where(found.possible, total, -torch.inf)
+        return total.masked_fill(found.refused, torch.nan).reshape(values.shape[:-1])
 
     @in_full_precision
     def draw(
@@ -195,12 +219,16 @@ class CascadeMap(Tabled):
         logits: Tensor | None = None,
         inputs: Tensor | None = None,
         generator: torch.Generator | None = None,
+        known: list[Tensor] | None = None,
     ) -> tuple[Tensor, Tensor]:
         """``sample``, and the log-probability of the options drawn, ``(*batch,)``, with gradients to the logits."""
-        x = self.sample(values, logits, inputs, generator)
-        flat, own, known = self._flat(values, logits, inputs, differentiable=True)
+        known = self.known(inputs) if known is None else known
+        x = self.sample(values, logits, inputs, generator, known)
+        flat, own = self._flat(values, logits, differentiable=True)
         found = self._scored(self._steps(x.detach(), inputs), own, known, flat[0].detach())
-        return x, found.log_q.reshape(values.shape[:-1]).to(self.precision.computing)
+        return x, found.log_q.masked_fill(found.refused, torch.nan).reshape(values.shape[:-1]).to(
+            self.precision.computing
+        )
 
     def _steps(self, x: Tensor, inputs: Tensor | None) -> Tensor:
         """Outputs in steps, ``(D, B)``, in float64; whole numbers if they lie on the grid."""
@@ -240,14 +268,12 @@ class CascadeMap(Tabled):
             return k
 
         walk = self._walk(known, like, decide)
-        return _Scored(log_q, possible & ~walk.refused, ends)
+        return _Scored(log_q, possible, walk.refused, ends)
 
-    @in_full_precision
-    def refused(self, inputs: Tensor) -> Tensor:
-        """Where inputs ``(*batch, I)`` leave no output at all, or none on the grid: ``(*batch,)``."""
-        known = self._known(inputs)
-        like = known[0] if known else inputs.reshape(-1, inputs.shape[-1])[:, 0].to(self.computing)
-        return Walk(self.cascade, known, like).refused.reshape(inputs.shape[:-1])
+    def refused(self, known: list[Tensor]) -> Tensor:
+        """Where inputs leave no output at all, or none on the grid, by what is known of them: ``(B,)``."""
+        like = known[-1][0].to(self.computing) if self.cascade.late else known[0]
+        return self._start(known, like).refused
 
     @in_full_precision
     def inverse(self, x: Tensor, inputs: Tensor | None = None) -> tuple[Tensor, Tensor]:
@@ -308,7 +334,7 @@ class CascadeMap(Tabled):
         whole = self._steps(x.detach().nan_to_num(0.0), inputs).round()
         ranges = self.cascade.ranges[: self.in_values]
         cut = [row.clamp(r.lower, r.upper) for row, r in zip(whole.unbind(0), ranges, strict=True)]
-        return torch.stack(cut).to(self.computing), self._known(inputs)
+        return torch.stack(cut).to(self.computing), self.known(inputs)
 
     # --- shapes -----------------------------------------------------------------------------------------------------
 
@@ -316,35 +342,39 @@ class CascadeMap(Tabled):
         self,
         values: Tensor,
         logits: Tensor | None,
-        inputs: Tensor | None,
         *,
         differentiable: bool = False,
-    ) -> tuple[Tensor, Tensor | None, list[Tensor]]:
-        """Raw values ``(D, B)``, logits ``(O, B)`` without NaN and infinities, and what is known of the inputs."""
+    ) -> tuple[Tensor, Tensor | None]:
+        """Raw values ``(D, B)``, and logits ``(O, B)`` without NaN and infinities."""
         flat = values.reshape(-1, self.in_values).to(self.computing)
         if not self.training:
             flat = flat.nan_to_num(0.0, torch.inf, -torch.inf)
         own = None
         if self.in_logits:
             assert logits is not None
-            largest = torch.finfo(logits.dtype).max
+            largest = min(torch.finfo(logits.dtype).max, LARGEST_LOGIT)
             own = (logits if differentiable else logits.detach()).reshape(-1, self.in_logits)
+            if own.dtype is torch.float64:
+                own = own.clamp(-largest, largest)
             own = own.nan_to_num(-largest, largest, -largest).t().contiguous()
-        return flat.t().contiguous(), own, self._known(inputs)
+        return flat.t().contiguous(), own
 
-    def _known(self, inputs: Tensor | None) -> list[Tensor]:
-        """The known variables, ``(B,)`` each; NaN where an input cannot be read exactly, or not be carried."""
-        if not self.cascade.known:
+    @in_full_precision
+    def known(self, inputs: Tensor | None) -> list[Tensor]:
+        """The known variables, ``(B,)`` each; NaN where an input cannot be read exactly, or not be carried.
+
+        Where there are late rows, the inputs themselves come last, ``(I, B)``.
+        """
+        if not self.cascade.known and not self.cascade.late:
             return []
         rows = self._rows(inputs)
         ranges = self.cascade.ranges[len(self.cascade.outputs) :]
         lost = rows.isnan().any(0)
-        if (
-            self.precision.dtype is not torch.float16
-        ):  # which keeps its subnormal numbers in every mode
+        if self.precision.dtype is not torch.float16:  # it keeps its subnormal numbers everywhere
+            tiny = exact_number(self.precision.tiny, rows)
             for _, form in self.cascade.carried:
                 rest = rest_of(form, rows.detach())
-                lost = lost | ((rest != 0) & (rest.abs() < self.precision.tiny))
+                lost = lost | ((rest != 0) & (rest.abs() < tiny))
         first = len(self.cascade.outputs)
         used = [i for i in range(len(ranges)) if first + i in self._used]
         known = [torch.zeros_like(rows[0], dtype=self.computing)] * len(ranges)
@@ -355,7 +385,7 @@ class CascadeMap(Tabled):
             known[i] = value.to(self.computing)
         if known:  # one that is NaN is enough
             known[0] = known[0].masked_fill(lost, torch.nan)
-        return known
+        return [*known, rows] if self.cascade.late else known
 
     def _rows(self, inputs: Tensor | None) -> Tensor:
         """Inputs as ``(I, B)`` in float64, exactly; NaN where they are subnormal in float64 itself."""
@@ -379,11 +409,13 @@ class _Scored:
     Args:
         log_q: the log-probability of all their options together, ``(B,)``.
         possible: whether they obey and lie on the grid.
+        refused: whether the inputs leave nothing at all.
         ends: for every output that is a number the ends of its option.
     """
 
     log_q: Tensor
     possible: Tensor
+    refused: Tensor
     ends: dict[int, tuple[Tensor, Tensor]]
 
 
@@ -434,7 +466,8 @@ def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     """The log-probability that ``round(width · sigmoid(z)) = steps`` for z from a logistic distribution around ``raw``.
 
     The edges of the cell are ``logit((steps ± ½) / width)``; the first and the last cell have the tails. With a < b
-    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel.
+    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel, and ``a − b`` is taken
+    from ``(steps ∓ ½) / (steps ± ½)`` and not from the edges, which are the same float among 2^50 cells.
     """
     first, last = steps <= 0, steps >= width
     left = torch.where(
@@ -453,7 +486,10 @@ def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     )
     zero = torch.zeros_like(raw)
     inner = first.logical_or(last).logical_not()
-    overlap = torch.log(-torch.expm1(torch.where(inner, left - right, -torch.ones_like(left))))
+    apart = torch.log1p(-1 / (torch.where(inner, steps, 1.0) + 0.5)) + torch.log1p(
+        -1 / (torch.where(inner, width - steps, 1.0) + 0.5)
+    )
+    overlap = torch.log(-torch.expm1(apart))
     below = torch.where(last, zero, logsigmoid(right))
     above = torch.where(first, zero, logsigmoid(-left))
     return below + above + torch.where(inner, overlap, zero)
@@ -471,6 +507,7 @@ class _Run(torch.autograd.Function):
         ctx: Any, owner: CascadeMap, values: Tensor, logits: Tensor | None, *known: Tensor
     ) -> Tensor:
         sigma = values.sigmoid()
+        assert owner.program is not None
         found, tape = owner.program.run(sigma, logits, known)
         ctx.owner, ctx.tape, ctx.sigma, ctx.logits = owner, tape, sigma, logits
         ctx.save_for_backward(values, *known)

@@ -12,7 +12,7 @@ the argument that attains it gets any.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -106,6 +106,10 @@ class Operation(ABC):
     def back(self, tape: Tape) -> None:  # noqa: B027 - truth values have no gradient
         """Passes the gradient of the slot on."""
 
+    @abstractmethod
+    def reads(self) -> Iterable[Operand]:
+        """What it needs."""
+
 
 @dataclass
 class Affine(Operation):
@@ -115,6 +119,10 @@ class Affine(Operation):
     base: int | None
     terms: Terms
     constant: float
+
+    def reads(self) -> Iterable[Operand]:
+        own = [slot for slot, _ in self.terms]
+        return own if self.base is None else [self.base, *own]
 
     def run(self, tape: Tape) -> None:
         terms = list(self.terms)
@@ -148,6 +156,9 @@ class Divided(Operation):
     divisor: int
     is_lower: bool
 
+    def reads(self) -> Iterable[Operand]:
+        return [self.slot]
+
     def run(self, tape: Tape) -> None:
         quotient = tape.tensor(self.slot) / float(self.divisor)
         tape.slots[self.out] = quotient.ceil_() if self.is_lower else quotient.floor_()
@@ -165,6 +176,9 @@ class Holds(Operation):
     out: int
     rows: tuple[tuple[int, float], ...]
 
+    def reads(self) -> Iterable[Operand]:
+        return [slot for slot, _ in self.rows]
+
     def run(self, tape: Tape) -> None:
         held = None
         for slot, bound in self.rows:
@@ -181,6 +195,9 @@ class Unless(Operation):
     mask: int
     end: Operand
     otherwise: Operand
+
+    def reads(self) -> Iterable[Operand]:
+        return [self.mask, self.end, self.otherwise]
 
     def run(self, tape: Tape) -> None:
         tape.slots[self.out] = torch.where(
@@ -206,6 +223,9 @@ class Extreme(Operation):
     slots: tuple[int, ...]
     number: float | None
     is_largest: bool
+
+    def reads(self) -> Iterable[Operand]:
+        return self.slots
 
     def run(self, tape: Tape) -> None:
         result = tape.tensor(self.slots[0])
@@ -248,6 +268,10 @@ class Choice(Operation):
     ends: tuple[tuple[Operand, Operand], ...]
     tests: tuple[tuple[int, ...] | None, ...]
     logits: int | None
+
+    def reads(self) -> Iterable[Operand]:
+        tests = [slot for test in self.tests if test is not None for slot in test]
+        return [*(end for pair in self.ends for end in pair), *tests]
 
     def run(self, tape: Tape) -> None:
         lower, upper = self._interval(tape)
@@ -298,7 +322,8 @@ class Choice(Operation):
         best = logits[0]
         if possible[0] is not None:
             best = best.masked_fill(~possible[0], -torch.inf)
-        index = torch.zeros(best.shape, dtype=torch.int8, device=best.device)
+        number_type = torch.int8 if len(logits) < 128 else torch.int32  # labels come by the hundred
+        index = torch.zeros(best.shape, dtype=number_type, device=best.device)
         lower, upper = (tape.at(end) for end in self.ends[0])
         for number in range(1, len(logits)):
             better = logits[number] > best
@@ -431,9 +456,19 @@ def program_of(cascade: Cascade, first_logit: dict[int, int]) -> Program:
     guards = tuple(builder.holds(clause) for clause in cascade.guards)
     for step in cascade.steps:
         builder.step(step)
-    return Program(
-        len(cascade.outputs), len(cascade.ranges), builder.slots, tuple(builder.operations), guards
-    )
+    operations = _needed(builder.operations, guards)
+    return Program(len(cascade.outputs), len(cascade.ranges), builder.slots, operations, guards)
+
+
+def _needed(operations: Sequence[Operation], wanted: Iterable[int]) -> tuple[Operation, ...]:
+    """The operations without those whose slot nobody reads."""
+    read: set[Operand] = set(wanted)
+    found: list[Operation] = []
+    for operation in reversed(operations):
+        if isinstance(operation, Choice) or operation.out in read:
+            found.append(operation)
+            read.update(operand for operand in operation.reads() if not isinstance(operand, float))
+    return tuple(reversed(found))
 
 
 class _Builder:
@@ -568,6 +603,32 @@ class _Builder:
         self.operations.append(operation)
         return operation.out
 
+    def _crossings(self, low: Operand, high: Operand) -> list[int | bool]:
+        """Comparisons that say together whether ``low ≤ high``: of the arguments of maxima and minima, if that is less.
+
+        The maximum and the minimum need not be computed then unless the option is an interval between them.
+        """
+        lows, highs = self._flat(low, largest=True), self._flat(high, largest=False)
+        pairs = [(a, b) for a in lows for b in highs if type(a) is not type(b) or a != b]
+        found = [self._order_of(a, b) for a, b in pairs]
+        if any(known is False for known in found):
+            return [False]
+        open_pairs = [pair for pair, known in zip(pairs, found, strict=True) if known is None]
+        if len(open_pairs) > 2:
+            return [self._at_most(low, high)]
+        return [self._at_most(a, b) for a, b in open_pairs]
+
+    def _order_of(self, low: Operand, high: Operand) -> bool | None:
+        """Whether ``low ≤ high``, if that is the same in all rows: both are numbers, or differ by one."""
+        if isinstance(low, float) and isinstance(high, float):
+            return low <= high
+        if isinstance(low, float) or isinstance(high, float):
+            return None
+        (terms, constant), (others, other) = (
+            self._meaning.get(slot, (((slot, 1),), 0)) for slot in (low, high)
+        )
+        return constant <= other if terms == others else None
+
     def _at_most(self, low: Operand, high: Operand) -> int | bool:
         """A slot that says whether ``low ≤ high``."""
         if isinstance(low, float) and isinstance(high, float):
@@ -607,7 +668,7 @@ class _Builder:
                     largest=False,
                 )
                 ends.append(self._as_point(low, high))
-                tests.append(self._tests([self._at_most(low, high)]))
+                tests.append(self._tests(self._crossings(low, high)))
         place = x if x < len(self._cascade.visible) else None
         self.operations.append(
             Choice(x, place, tuple(ends), tuple(tests), self._first_logit.get(x))
@@ -685,6 +746,9 @@ class Compared(Operation):
     low: Operand
     high: Operand
 
+    def reads(self) -> Iterable[Operand]:
+        return [self.low, self.high]
+
     def run(self, tape: Tape) -> None:
         low, high = tape.at(self.low), tape.at(self.high)
         tape.slots[self.out] = low <= high if isinstance(low, Tensor) else high >= low  # type: ignore[assignment]
@@ -696,6 +760,9 @@ class Either(Operation):
 
     out: int
     masks: tuple[int, ...]
+
+    def reads(self) -> Iterable[Operand]:
+        return self.masks
 
     def run(self, tape: Tape) -> None:
         if not self.masks:

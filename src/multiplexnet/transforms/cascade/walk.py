@@ -14,9 +14,13 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade, Step
 from multiplexnet.compiler.cascade.rows import Clause, Row
+from multiplexnet.transforms.cascade.late import Budgets
+from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
 __all__ = ["Number", "Option", "Walk", "straight_through"]
 
+SINGLE = 2**24
+"""Whole numbers up to this are exact in float32, which is what ONNX's exporter makes of plain numbers."""
 Number = Tensor | float
 """A tensor ``(B,)``, or a number that is the same in all rows."""
 
@@ -37,9 +41,18 @@ class Walk:
         cascade: the way.
         known: the known variables, ``(B,)`` each, whole numbers in the dtype to compute in.
         like: a tensor ``(B,)`` of that dtype.
+        budgets: what late rows have left, if there are any.
     """
 
-    def __init__(self, cascade: Cascade, known: Sequence[Tensor], like: Tensor) -> None:
+    def __init__(
+        self,
+        cascade: Cascade,
+        known: Sequence[Tensor],
+        like: Tensor,
+        budgets: Budgets | None = None,
+    ) -> None:
+        self._budgets = budgets
+        self._exceeded = None if budgets is None else budgets.exceeded
         self._cascade, self._like = cascade, like
         self.values: dict[int, Tensor] = {
             len(cascade.outputs) + i: value for i, value in enumerate(known)
@@ -53,22 +66,27 @@ class Walk:
             nothing = nothing | ~self._any(clause)
         for variable in range(len(self._cascade.outputs), len(self._cascade.ranges)):
             nothing = nothing | self.values[variable].isnan()
+        if self._exceeded is not None:
+            nothing = nothing | self._exceeded
         return nothing
 
     def full(self, number: Number) -> Tensor:
         """The number as a tensor ``(B,)``, in the dtype to compute in."""
-        return (
-            number.expand(self._like.shape)
-            if isinstance(number, Tensor)
-            else torch.full_like(self._like, number)
-        )
+        found = number if isinstance(number, Tensor) else self._whole(number)
+        if isinstance(found, Tensor):
+            return found.expand(self._like.shape)
+        return torch.full_like(self._like, found)
+
+    def _whole(self, value: float) -> Number:
+        """A whole number, as a tensor where a graph would lose digits of it."""
+        return float(value) if abs(value) <= SINGLE else exact_number(float(value), self._like)
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
     def _sum(self, terms: Sequence[tuple[int, int]]) -> Number:
         total: Number = 0.0
         for v, c in terms:
-            part = self.values[v] if c == 1 else self.values[v] * float(c)
+            part = self.values[v] if c == 1 else self.values[v] * self._whole(c)
             total = part if isinstance(total, float) else total + part
         return total
 
@@ -76,7 +94,7 @@ class Walk:
         """Whether one of the rows holds."""
         result = torch.zeros_like(self._like, dtype=torch.bool)
         for row in rows:
-            result = result | (self._sum(row.terms) <= float(row.bound))
+            result = result | (self._sum(row.terms) <= self._whole(row.bound))
         return result
 
     def _end(self, x: int, row: Row) -> Number:
@@ -85,10 +103,10 @@ class Walk:
         if isinstance(rest, float):
             return float(row.bound // c if c > 0 else -(row.bound // -c))
         if c > 0:
-            room = float(row.bound) - rest
-            return room if c == 1 else straight_through(room / float(c), torch.floor)
-        need = rest - float(row.bound)
-        return need if c == -1 else straight_through(need / float(-c), torch.ceil)
+            room = self._whole(row.bound) - rest
+            return room if c == 1 else straight_through(room / self._whole(c), torch.floor)
+        need = rest - self._whole(row.bound)
+        return need if c == -1 else straight_through(need / self._whole(-c), torch.ceil)
 
     def _lower(self, x: int, clause: Clause) -> Number:
         return _smallest([self._end(x, row) for row in clause if row.coefficient(x) < 0])
@@ -109,10 +127,16 @@ class Walk:
         x, (bottom, top) = step.variable, (float(end) for end in step.bucket.range)
         lowers = [self._unless_held(x, c, self._lower(x, c), bottom) for c in step.bucket.lower]
         uppers = [self._unless_held(x, c, self._upper(x, c), top) for c in step.bucket.upper]
+        if self._budgets is not None:
+            late_lowers, late_uppers = self._budgets.ends(x)
+            lowers += [end.to(self._like.dtype) for end in late_lowers]
+            uppers += [end.to(self._like.dtype) for end in late_uppers]
         lower, upper = _largest([bottom, *lowers]), _smallest([top, *uppers])
         gaps = [self._gap(x, clause) for clause in step.bucket.gaps]
         if step.values is not None:
             return [self._at(float(value), lower, upper, gaps) for value in step.values]
+        if step.ranked:
+            return self._ranked(lower, upper, gaps)
         found = []
         for sides in step.sides:
             low = _largest(
@@ -122,6 +146,29 @@ class Walk:
                 [upper, *(below for (below, _), up in zip(gaps, sides, strict=False) if not up)]
             )
             found.append(Option(low, high, None if step.size == 1 else self._mask(low, high)))
+        return found
+
+    def _ranked(
+        self, lower: Number, upper: Number, gaps: Sequence[tuple[Number, Number]]
+    ) -> list[Option]:
+        """The intervals between gaps in the order of their lower ends, from below; overlapping gaps leave empty ones.
+
+        Interval r lies above the first r gaps (above the highest of them) and below the next, so that every value that
+        is in no gap is in exactly one interval.
+        """
+        below = torch.stack([self.full(end) for end, _ in gaps])
+        above = torch.stack([self.full(end) for _, end in gaps])
+        order = below.detach().argsort(dim=0)
+        below, above = below.gather(0, order), above.gather(0, order)
+        found = []
+        low = self.full(lower)
+        for number in range(len(gaps) + 1):
+            high = self.full(upper)
+            if number < len(gaps):
+                high = torch.minimum(high, below[number])
+            found.append(Option(low, high, low <= high))
+            if number < len(gaps):
+                low = torch.maximum(low, above[number])
         return found
 
     def _gap(self, x: int, clause: Clause) -> tuple[Number, Number]:
@@ -143,6 +190,8 @@ class Walk:
     def take(self, step: Step, value: Tensor) -> None:
         """The output has this value."""
         self.values[step.variable] = value
+        if self._budgets is not None:
+            self._budgets.take(step.variable, value)
 
 
 # --- numbers and tensors alike --------------------------------------------------------------------------------------
@@ -161,7 +210,7 @@ def _largest(numbers: Sequence[Number]) -> Number:
     result = tensors[0]
     for other in tensors[1:]:
         result = torch.maximum(result, other)
-    return result.clamp(min=max(floats)) if floats else result
+    return at_least(result, max(floats)) if floats else result
 
 
 def _smallest(numbers: Sequence[Number]) -> Number:
@@ -171,7 +220,7 @@ def _smallest(numbers: Sequence[Number]) -> Number:
     result = tensors[0]
     for other in tensors[1:]:
         result = torch.minimum(result, other)
-    return result.clamp(max=min(floats)) if floats else result
+    return at_most(result, min(floats)) if floats else result
 
 
 def _parted(numbers: Sequence[Number]) -> tuple[list[float], list[Tensor]]:

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.language.formula import Relation
-from multiplexnet.transforms.run_time.reading import Read
+from multiplexnet.transforms.run_time.reading import Read, exact_number
 
 __all__ = ["Ball", "ball_of", "number", "total"]
 
@@ -37,29 +37,32 @@ SPLITTER = 2.0**27 + 1
 
 @dataclass(frozen=True)
 class Ball:
-    """All numbers within ``radius`` of ``middle``, float64 tensors of one shape; a radius may be infinite."""
+    """All numbers within ``radius`` of ``middle``, float64 tensors of one shape; a radius may be infinite.
+
+    Gradients pass through the middle.
+    """
 
     middle: Tensor
     radius: Tensor
 
     def __add__(self, other: Ball) -> Ball:
-        a, b = self.middle, other.middle
-        s = a + b
+        whole = self.middle + other.middle
+        a, b, s = self.middle.detach(), other.middle.detach(), whole.detach()
         t = s - a
         error = (a - (s - t)) + (b - t)
         smaller = torch.minimum(a.abs(), b.abs())
-        lost = (smaller < SMALL_SUMMAND) & (a != 0) & (b != 0)
-        return _ball(s, self.radius + other.radius + error.abs(), lost)
+        lost = (smaller < exact_number(SMALL_SUMMAND, a)) & (a != 0) & (b != 0)
+        return _ball(whole, self.radius + other.radius + error.abs(), lost)
 
     def __mul__(self, other: Ball) -> Ball:
-        a, b = self.middle, other.middle
-        p = a * b
+        whole = self.middle * other.middle
+        a, b, p = self.middle.detach(), other.middle.detach(), whole.detach()
         high_a, high_b = _high(a), _high(b)
         low_a, low_b = a - high_a, b - high_b
         error = low_a * low_b - (((p - high_a * high_b) - low_a * high_b) - high_a * low_b)
-        lost = (p.abs() < SMALL_PRODUCT) & (a != 0) & (b != 0)
+        lost = (p.abs() < exact_number(SMALL_PRODUCT, p)) & (a != 0) & (b != 0)
         spread = a.abs() * other.radius + self.radius * (b.abs() + other.radius)
-        return _ball(p, spread + error.abs(), lost)
+        return _ball(whole, spread + error.abs(), lost)
 
     def __neg__(self) -> Ball:
         return Ball(-self.middle, self.radius)
@@ -75,13 +78,15 @@ class Ball:
 
 def _high(a: Tensor) -> Tensor:
     """The upper half of the digits."""
-    c = SPLITTER * a
+    c = exact_number(SPLITTER, a) * a
     return c - (c - a)
 
 
 def _ball(middle: Tensor, radius: Tensor, lost: Tensor) -> Ball:
-    radius = (radius + lost.double() * FLUSHED) * LARGER
-    return Ball(middle, torch.where(middle.isfinite(), radius, torch.inf).nan_to_num(torch.inf))
+    radius = radius + lost.double() * exact_number(FLUSHED, radius)
+    radius = radius * exact_number(LARGER, radius)
+    finite = middle.detach().isfinite()
+    return Ball(middle, torch.where(finite, radius, torch.inf).nan_to_num(torch.inf, torch.inf))
 
 
 def ball_of(known: Read) -> Ball:
@@ -104,8 +109,8 @@ def number(value: Fraction, like: Tensor) -> Ball:
     distance = float("inf") if abs(near) == float("inf") else float(abs(value - Fraction(near)))
     if 0 < abs(value) < Fraction(SMALL_SUMMAND) or (not distance and value != near):
         distance += FLUSHED
-    middle = torch.full_like(like, near, dtype=torch.float64)
-    return Ball(middle, torch.full_like(middle, distance * LARGER))
+    zero = torch.zeros_like(like, dtype=torch.float64)
+    return Ball(zero + exact_number(near, zero), zero + exact_number(distance * LARGER, zero))
 
 
 def total(parts: Iterable[Ball], like: Tensor) -> Ball:

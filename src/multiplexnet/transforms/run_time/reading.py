@@ -18,7 +18,16 @@ from torch import Tensor
 
 from multiplexnet.transforms.base import Precision
 
-__all__ = ["Read", "clear_of_zero", "kept", "read", "without_subnormals"]
+__all__ = [
+    "Read",
+    "at_least",
+    "at_most",
+    "clear_of_zero",
+    "exact_number",
+    "kept",
+    "read",
+    "without_subnormals",
+]
 
 INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16}
 """The integers that have the bits of a dtype whose subnormal numbers can be flushed."""
@@ -85,6 +94,30 @@ def _has_small(wide: Tensor, dtype: torch.dtype) -> bool:
 
 def _for_onnx() -> bool:
     return torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export()
+
+
+def exact_number(value: float, like: Tensor) -> float | Tensor:
+    """The number itself; in a graph for ONNX a tensor ``(1,)`` of the dtype of another one, which keeps all digits.
+
+    Its exporter makes plain numbers float32, and takes those close to 0 or 1 for 0 or 1.
+    """
+    return torch.tensor([value], dtype=like.dtype, device=like.device) if _for_onnx() else value
+
+
+def at_least(value: Tensor, end: float) -> Tensor:
+    """``value``, cut at a number below; in a graph for ONNX by a choice, since its optimiser loses cuts of cuts."""
+    number = exact_number(end, value)
+    if isinstance(number, Tensor):
+        return torch.where(value < number, number, value)
+    return value.clamp(min=number)
+
+
+def at_most(value: Tensor, end: float) -> Tensor:
+    """``value``, cut at a number above; see :func:`at_least`."""
+    number = exact_number(end, value)
+    if isinstance(number, Tensor):
+        return torch.where(value > number, number, value)
+    return value.clamp(max=number)
 
 
 def kept(y: Tensor, precision: Precision) -> Tensor:

@@ -1,0 +1,1 @@
+"""Rules that were not written as text: arrays of numbers, schemas of records."""

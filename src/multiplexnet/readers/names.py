@@ -1,0 +1,65 @@
+"""Names of outputs that come from elsewhere: whether rules can speak of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from keyword import iskeyword
+from typing import Any
+
+from multiplexnet.errors import SourceError
+from multiplexnet.language.operations import WORDS
+
+__all__ = ["cannot_be_written", "output_names"]
+
+
+def output_names(names: Any, width: int) -> list[str]:
+    """A name for every column.
+
+    Args:
+        names: one for every column, or the name of a vector (``None``: ``x``).
+        width: how many columns there are.
+
+    Raises:
+        SourceError: too many or too few, one twice, or one that no rule could say.
+
+    Example:
+        >>> output_names("w", 2), output_names(["a", "b"], 2)
+        (['w[0]', 'w[1]'], ['a', 'b'])
+    """
+    if names is None:
+        names = "x"
+    if isinstance(names, str):
+        _refuse_unwritable(names)
+        return [f"{names}[{i}]" for i in range(width)]
+    listed = [str(name) for name in names]
+    if len(listed) != width:
+        raise SourceError(
+            f"names= holds {len(listed)} names, and there are {width} columns: give one name for each"
+        )
+    doubled = [name for name, count in Counter(listed).items() if count > 1]
+    if doubled:
+        raise SourceError(f"the name {doubled[0]!r} stands twice in names=: rename one of them")
+    for name in listed:
+        _refuse_unwritable(name)
+    return listed
+
+
+def _refuse_unwritable(name: str) -> None:
+    if reason := cannot_be_written(name):
+        raise SourceError(f"names=: {reason}")
+
+
+def cannot_be_written(name: str) -> str | None:
+    """Why a rule cannot speak of this name; ``None``: it can.
+
+    Example:
+        >>> cannot_be_written("loan"), cannot_be_written("sum")
+        (None, '`sum` is a word of the language: choose another name')
+    """
+    if not name.isidentifier() or iskeyword(name):
+        return (
+            f"`{name}` is no plain name: use letters, digits and underscores, as in `loan_amount`"
+        )
+    if name in WORDS:
+        return f"`{name}` is a word of the language: choose another name"
+    return None

@@ -1,0 +1,247 @@
+"""Rules that hold for a table, as a file to edit: declarations, and candidates with their support.
+
+Every line of the file has been checked against the whole table, exactly: its comment says what ``multiplexnet check``
+reports of it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, floor, log10
+from typing import Any
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from multiplexnet.errors import TableError
+from multiplexnet.language.formula import Bool, Category, Variable
+from multiplexnet.language.parse import parse
+from multiplexnet.language.text import number_text
+from multiplexnet.readers.names import cannot_be_written
+from multiplexnet.rules import Rules
+from multiplexnet.tables.cells import cells_of
+from multiplexnet.tables.check import check_table
+from multiplexnet.tables.inference.candidates import Values, candidates_of
+from multiplexnet.tables.inference.profile import ColumnProfile, Profile, profile_of
+from multiplexnet.tables.objects import tables_of
+from multiplexnet.tables.table import Table
+from multiplexnet.verdicts.columns import Column, to_float64
+
+__all__ = ["Inferred", "infer", "inferred", "refuse_bad_support"]
+
+LONGEST_END = 12
+DIGITS = 6
+"""The end of a range that would take more characters is written with so many digits, rounded outwards."""
+SUPPORT = 0.99
+"""The share of rows in which a rule has to hold."""
+
+
+@dataclass(frozen=True)
+class Inferred:
+    """Rules that a table suggests. ``str(inferred)`` is the file, ``inferred.rules`` its rules.
+
+    Args:
+        text: declarations and rules, each with what the table says of it as a comment.
+        rows: how many rows the table has.
+        skipped: what was not looked at, and columns that rules cannot speak of.
+    """
+
+    text: str
+    rows: int
+    skipped: tuple[str, ...]
+
+    def __str__(self) -> str:
+        return self.text
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of the file."""
+        return Rules(self.text)
+
+
+def infer(table: Any, *, support: float = SUPPORT, delimiter: str | None = None) -> Inferred:
+    """Declarations and rules that a table suggests, as a text to edit: a proposal, not an oracle.
+
+    Looked for are kinds, ranges, labels and empty cells; orders between columns, sums, «if … then …» between values.
+    Long tables are sampled for candidates; every rule that is proposed is then checked exactly on all rows, and its
+    comment says how many break it.
+
+    Args:
+        table: as for :func:`multiplexnet.check`.
+        support: the share of rows in which a rule has to hold to be proposed.
+        delimiter: what separates the cells of a CSV file; by default it is found by itself.
+
+    Raises:
+        TableError: the table cannot be read, or has no rows.
+
+    Example:
+        >>> found = infer({"low": range(100), "high": range(5, 105)})
+        >>> found.text.splitlines()[2:]
+        ['low: int[0, 99]', 'high: int[5, 104]', 'low + 5 == high  # all rows']
+    """
+    refuse_bad_support(support)
+    return inferred(tables_of(table, [], delimiter), support=support)
+
+
+def refuse_bad_support(support: float) -> None:
+    """Raises ``TableError`` unless it is a share."""
+    if not 0 < support <= 1:
+        raise TableError(f"support = {support}: it is a share of rows, above 0 and at most 1")
+
+
+def inferred(tables: Sequence[Table], *, support: float = SUPPORT) -> Inferred:
+    """As :func:`infer`, for tables that have been opened."""
+    profile = profile_of(tables)
+    if not profile.rows:
+        raise TableError(f"{profile.title} has no rows: rules are found in rows")
+    columns, skipped = _usable(profile)
+    if not columns:
+        raise TableError(
+            f"{profile.title}: no column holds numbers, truth values or labels ({'; '.join(skipped)})"
+        )
+    sample = [_sampled(column) for column in columns]
+    found = candidates_of(sample, support)
+    declarations = [f"{c.name}: {_type_text(c)}" for c in columns]
+    ranges = [rule for column in columns for rule in _range_rules(column)]
+    checked = _checked([*ranges, *found.rules], declarations, tables, support)
+    notes = [*skipped, *found.skipped]
+    lines = [
+        *_header(profile, support),
+        *(_declared(text, c) for text, c in zip(declarations, columns, strict=True)),
+        *checked,
+        *(f"# skipped: {note}" for note in notes),
+    ]
+    return Inferred("\n".join(lines) + "\n", profile.rows, tuple(notes))
+
+
+# --- columns --------------------------------------------------------------------------------------------------------
+
+
+def _usable(profile: Profile) -> tuple[list[ColumnProfile], list[str]]:
+    """The columns that rules can speak of, and why not the others."""
+    usable = []
+    skipped = []
+    for column in profile.columns:
+        shown = json.dumps(column.name, ensure_ascii=False)
+        if reason := cannot_be_written(column.name):
+            skipped.append(f"column {shown}: {reason}")
+        elif column.missing == column.rows:
+            skipped.append(f"column {shown}: all cells are empty")
+        elif column.kind is None:
+            skipped.append(f"column {shown}: texts of many kinds, neither numbers nor a few labels")
+        else:
+            usable.append(column)
+    return usable, skipped
+
+
+def _type_text(column: ColumnProfile) -> str:
+    mark = "?" if column.missing else ""
+    if column.kind == "truth":
+        return f"bool{mark}"
+    if column.kind == "label":
+        labels = [json.dumps(label, ensure_ascii=False) for label in sorted(column.labels or ())]
+        return f"{{{', '.join(labels)}}}{mark}"
+    if column.is_whole:
+        return f"int[{column.least}, {column.most}]{mark}"
+    return f"real{mark}"
+
+
+def _declared(text: str, column: ColumnProfile) -> str:
+    if not column.missing:
+        return text
+    return f"{text}  # {column.missing:,} cells are empty"
+
+
+def _range_rules(column: ColumnProfile) -> list[str]:
+    if column.kind != "number" or column.is_whole:
+        return []
+    assert column.least is not None
+    assert column.most is not None
+    if column.least == column.most:
+        return [f"{column.name} == {number_text(column.least)}"]
+    least = _short(column.least, down=True)
+    most = _short(column.most, down=False)
+    return [f"{least} <= {column.name} <= {most}"]
+
+
+def _short(number: Fraction, *, down: bool) -> str:
+    """The number, or if that takes many digits one of few that lies outwards."""
+    text = number_text(number)
+    if len(text) <= LONGEST_END:
+        return text
+    places = DIGITS - 1 - floor(log10(abs(to_float64(number)) or 1.0))
+    unit = Fraction(10) ** places
+    rounded = floor(number * unit) if down else ceil(number * unit)
+    return number_text(rounded / unit)
+
+
+def _sampled(column: ColumnProfile) -> Values:
+    cells = pl.concat(column.kept)
+    variable, words = _read_as(column)
+    read = cells_of(variable, cells)
+    numbers = _floats(read.column)
+    for rows in read.unread.values():
+        numbers[rows] = np.nan
+    return Values(column.name, numbers, words, is_number=column.kind == "number")
+
+
+def _floats(column: Column) -> NDArray[np.float64]:
+    """The floats next to the numbers: by a division, so that 12.5 is the same in columns of one and two places."""
+    if column.unit.numerator == 1:
+        numbers = column.near / float(column.unit.denominator)
+    else:
+        numbers = column.near * float(column.unit)
+    for row, number in column.odd.items():
+        numbers[row] = to_float64(number)
+    return np.array(numbers)
+
+
+def _read_as(column: ColumnProfile) -> tuple[Variable, tuple[str, ...]]:
+    """What the cells of the sample are read as, and how rules say «has this value»."""
+    if column.kind == "truth":
+        return Variable(column.name, 0, Bool()), (f"not {column.name}", column.name)
+    if column.kind == "label":
+        labels = tuple(sorted(column.labels or ()))
+        words = [f"{column.name} == {json.dumps(label, ensure_ascii=False)}" for label in labels]
+        return Variable(column.name, 0, Category(labels)), tuple(words)
+    return Variable(column.name, 0), ()
+
+
+# --- what the whole table says of it --------------------------------------------------------------------------------
+
+
+def _checked(
+    rules: Sequence[str], declarations: Sequence[str], tables: Sequence[Table], support: float
+) -> list[str]:
+    """The rules that hold often enough, with how often, exactly."""
+    if not rules:
+        return []
+    specification = parse("\n".join([*declarations, *rules]))
+    report = check_table(specification, tables, missing="pass", limit=0)
+    return list(_supported(rules, [r.violations for r in report.rules], report.rows, support))
+
+
+def _supported(
+    rules: Sequence[str], violations: Sequence[int], rows: int, support: float
+) -> Iterator[str]:
+    for rule, broken in zip(rules, violations, strict=True):
+        if not broken:
+            yield f"{rule}  # all rows"
+        elif rows - broken >= Fraction(str(support)) * rows:
+            share = 10_000 * (rows - broken) // rows / 100  # rounded down: only all are 100
+            yield f"{rule}  # {share:.2f} % of the rows, broken by {broken:,}"
+
+
+def _header(profile: Profile, support: float) -> list[str]:
+    share = f"{100 * support:g} %"
+    lines = [
+        f"# Rules that {profile.title} suggests: {profile.rows:,} rows, of which at least {share} obey each of them.",
+        "# Each was checked exactly on all rows; what is said here is true of this table, and a proposal for others.",
+    ]
+    if profile.stride > 1:
+        lines.append(f"# Candidates were looked for in one row of {profile.stride}.")
+    return lines

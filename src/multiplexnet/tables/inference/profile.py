@@ -1,0 +1,183 @@
+"""What the columns of a table are, found in one pass: kind, range, labels, empty cells, and a sample of rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from multiplexnet.language.formula import Variable
+from multiplexnet.tables.cells import EMPTY, MISSING, NAN, SPELLINGS, cells_of
+from multiplexnet.tables.table import Table
+from multiplexnet.verdicts.columns import Column
+
+__all__ = ["ColumnProfile", "Kind", "Profile", "profile_of"]
+
+SAMPLE = 50_000
+"""Rows that candidates are looked for in; there are at least half as many if the table is longer."""
+MOST_LABELS = 50
+"""Different texts of a column of labels."""
+LABEL_SHARE = 0.5
+"""A column in which more of the texts than this differ is no column of labels, unless it has few rows."""
+FEW_LABELS = 10
+
+Kind = Literal["number", "truth", "label"]
+Floats = NDArray[np.float64]
+
+
+@dataclass
+class ColumnProfile:
+    """What is known of a column.
+
+    Args:
+        name: its name in the table.
+        rows: how many cells were seen.
+        missing: how many of them have no value.
+        is_number: whether every other cell is a number.
+        is_truth: whether every other cell says true or false, in a word or as a truth value.
+        is_whole: whether every number is whole.
+        least: the smallest number.
+        most: the largest number.
+        labels: the different texts, in order of appearance; ``None``: too many.
+        kept: the cells of the sample.
+    """
+
+    name: str
+    rows: int = 0
+    missing: int = 0
+    is_number: bool = True
+    is_truth: bool = True
+    is_whole: bool = True
+    least: Fraction | None = None
+    most: Fraction | None = None
+    labels: dict[str, None] | None = field(default_factory=dict)
+    kept: list[pl.Series] = field(default_factory=list)
+
+    @property
+    def kind(self) -> Kind | None:
+        """Numbers, truth values or labels; ``None``: nothing that rules speak of."""
+        if self.missing == self.rows:
+            return None
+        if self.is_truth:
+            return "truth"
+        if self.is_number:
+            return "number"
+        if self.labels is None:
+            return None
+        allowed = max(FEW_LABELS, LABEL_SHARE * (self.rows - self.missing))
+        return "label" if len(self.labels) <= allowed else None
+
+    def add(self, cells: pl.Series) -> None:
+        """Take in some cells."""
+        self.rows += len(cells)
+        number = cells_of(Variable(self.name, 0), cells)
+        empty = sum(len(number.unread.get(reason, ())) for reason in (MISSING, NAN))
+        self.missing += empty
+        is_number = set(number.unread) <= {MISSING, NAN}
+        if empty == len(cells):
+            return
+        self.is_truth &= _all_truths(cells)
+        self.is_number &= is_number and cells.dtype != pl.Boolean
+        if self.is_number:
+            rows = [own for own in number.unread.values() if len(own)]
+            self._note_numbers(
+                number.column, np.concatenate(rows) if rows else np.empty(0, np.intp)
+            )
+        elif cells.dtype in (pl.String, pl.Categorical, pl.Enum):
+            self._note_labels(cells.cast(pl.String))
+        else:
+            self.labels = None
+        if self.is_number and self.labels is not None and cells.dtype == pl.String:
+            self._note_labels(cells)  # later cells may turn out to be no numbers
+
+    def _note_numbers(self, column: Column, empty: NDArray[np.intp]) -> None:
+        there = np.ones(len(column), dtype=np.bool_)
+        there[empty] = False
+        near = np.where(there, column.near, np.nan)
+        least = min(column.exact(int(row)) for row in _ties(near, np.nanmin(near)))
+        most = max(column.exact(int(row)) for row in _ties(near, np.nanmax(near)))
+        self.least = least if self.least is None else min(self.least, least)
+        self.most = most if self.most is None else max(self.most, most)
+        self.is_whole = self.is_whole and _is_whole(column, near)
+
+    def _note_labels(self, cells: pl.Series) -> None:
+        if self.labels is None:
+            return
+        for label in cells.drop_nulls().str.strip_chars().unique(maintain_order=True).to_list():
+            if label.lower() not in EMPTY:
+                self.labels[label] = None
+        if len(self.labels) > MOST_LABELS:
+            self.labels = None
+
+
+def _all_truths(cells: pl.Series) -> bool:
+    if cells.dtype == pl.Boolean:
+        return True
+    if cells.dtype != pl.String:
+        return False
+    texts = cells.drop_nulls().str.strip_chars().str.to_lowercase().unique()
+    return bool(texts.is_in([*SPELLINGS, *EMPTY]).all())
+
+
+def _ties(near: Floats, value: float) -> NDArray[np.intp]:
+    """Rows whose number may be this one: floats near it, one of each."""
+    close = np.flatnonzero(np.abs(near - value) <= 4 * np.spacing(abs(value)))
+    return close[np.unique(near[close], return_index=True)[1]] if len(close) > 64 else close
+
+
+def _is_whole(column: Column, near: Floats) -> bool:
+    if column.unit == 1 and len(column.parts) == 1 and not column.odd:
+        return bool((column.parts[0] == np.rint(column.parts[0])).all())
+    rows = np.flatnonzero(np.isfinite(near))
+    if (np.abs(near[rows] - np.rint(near[rows])) > 0).any():
+        return False
+    return all(column.exact(int(row)).denominator == 1 for row in rows)
+
+
+@dataclass(frozen=True)
+class Profile:
+    """The columns of a table.
+
+    Args:
+        title: what messages call the table.
+        rows: how many it has.
+        columns: what is known of each.
+        stride: every how many-th row is in the sample.
+    """
+
+    title: str
+    rows: int
+    columns: tuple[ColumnProfile, ...]
+    stride: int
+
+
+def profile_of(tables: Sequence[Table]) -> Profile:
+    """What the columns of a table are, which may be made of several files with the same columns."""
+    columns = {name: ColumnProfile(name) for name in tables[0].names}
+    stride = 1
+    rows = 0
+    for table in tables:
+        common = [(k, name) for k, name in enumerate(table.names) if name in columns]
+        for frame in table.frames([k for k, _ in common]):
+            chosen = np.arange(-rows % stride, frame.height, stride)
+            for k, name in common:
+                cells = frame[str(k)]
+                columns[name].add(cells)
+                columns[name].kept.append(cells.gather(chosen))
+            rows += frame.height
+            while -(-rows // stride) > SAMPLE:
+                stride *= 2
+                _thin(columns.values())
+    return Profile(tables[0].title, rows, tuple(columns.values()), stride)
+
+
+def _thin(columns: Iterable[ColumnProfile]) -> None:
+    """Every second row of the sample is dropped."""
+    for column in columns:
+        if column.kept:
+            column.kept = [pl.concat(column.kept).gather_every(2)]

@@ -1,0 +1,291 @@
+"""Coefficients from inputs: ``price * x <= budget`` is read, judged exactly, and computed without a violation."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import multiplexnet as mx
+from multiplexnet.compiler.cascade.clauses import clauses_of
+from multiplexnet.compiler.cascade.proof import proof_of
+from multiplexnet.compiler.cascade.structure import rule_parts
+from multiplexnet.errors import CoefficientError
+from multiplexnet.language.formula import ends, holds
+from multiplexnet.language.parse import parse
+from multiplexnet.language.text import specification_text
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+ONE = "price: input[0, 100]; budget: input[0, 1000]; x: real\n0 <= x <= 50\nprice * x <= budget"
+MATRIX = """
+    a0: input[0, 9][10]; a1: input[0, 9][10]; a2: input[0, 9][10]; a3: input[0, 9][10]; a4: input[0, 9][10]
+    b: input[0, 500][5]; x: real[10]
+    all(v == 0 or 10 <= v <= 100 for v in x)
+    sum(a0[j]*x[j] for j in range(10)) <= b[0]
+    sum(a1[j]*x[j] for j in range(10)) <= b[1]
+    sum(a2[j]*x[j] for j in range(10)) <= b[2]
+    sum(a3[j]*x[j] for j in range(10)) <= b[3]
+    sum(a4[j]*x[j] for j in range(10)) <= b[4]
+    sum(x) <= 300
+"""
+MIXED = """
+    p: input[0, 9][3]; q: input[-4, 0]; budget: input[0, 90]; base: input[1, 5]
+    n: int[0, 20]; on: bool; x: real[3]; y: real
+    all(0 <= v <= 8 for v in x); 0 <= y <= 30
+    x[0] <= x[1] <= x[2]
+    p[0]*x[0] + p[1]*x[1] + (p[2] + 1)*x[2] + p[0]*n + 3*on < budget
+    x[2] <= base*y
+    implies(y > 20, x[0] <= 1)
+    q*x[0] - 2*x[1] >= -40
+"""
+
+
+def drawn(rules: mx.Rules, rows: int, dtype: torch.dtype) -> dict[str, Any]:
+    """Inputs in their ranges, many at the ends, some tiny."""
+    found: dict[str, list[Tensor]] = {}
+    for variable in rules.inputs:
+        lower, upper = (float(end or 0) for end in ends(variable.domain))
+        u = (lower + (upper - lower) * torch.rand(rows)).to(dtype).clamp(lower, upper)
+        u[torch.rand(rows) < 0.15] = lower
+        u[torch.rand(rows) < 0.15] = upper
+        if lower <= 0 <= upper:
+            tiny = torch.finfo(dtype).smallest_normal
+            u[torch.rand(rows) < 0.05] = tiny if upper > 0 else -tiny
+        found.setdefault(variable.name, []).append(u)
+    vectors = {name.partition("[")[0] for name in found}
+    return {name: found[name][0] if name in found else _stacked(name, found) for name in vectors}
+
+
+def _stacked(name: str, found: dict[str, list[Tensor]]) -> Tensor:
+    members = [own[0] for other, own in found.items() if other.partition("[")[0] == name]
+    return torch.stack(members, -1)
+
+
+def raws(rows: int, width: int, dtype: torch.dtype) -> Tensor:
+    raw = torch.randn(rows, width) * 10 ** torch.randint(-1, 3, (rows, 1)).double()
+    raw[torch.rand(rows, width) < 0.05] = torch.inf
+    raw[torch.rand(rows, width) < 0.05] = -torch.inf
+    return raw.to(dtype)
+
+
+@pytest.mark.parametrize("text", [ONE, MATRIX, MIXED], ids=["one", "matrix", "mixed"])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_no_row_breaks_a_rule_and_none_is_stuck(text: str, dtype: torch.dtype) -> None:
+    rules = mx.Rules(text)
+    mux = mx.Multiplexer(rules, dtype=dtype)
+    given = drawn(rules, 1500, dtype)
+    if text is MIXED:
+        given["budget"] = given["budget"].clamp(min=0.5)  # 0 < budget
+    for x in (
+        mux(raws(1500, mux.in_features, dtype), **given).best(),
+        mux(raws(1500, mux.in_features, dtype), **given).sample(),
+        mux.repair(100 * torch.randn(1500, mux.out_features).to(dtype), **given),
+    ):
+        assert rules.satisfied(x, **given).all()
+
+
+def test_the_judge_is_exact() -> None:
+    """Products of doubles are decided by their last digits, as fractions decide them."""
+    rules = mx.Rules("p: input; q: input; b: input; x: real\np*x <= b + p*q")
+    generator = np.random.default_rng(0)
+    scale = 2.0 ** generator.choice([-1060, -500, -30, 0, 30, 500], 300)
+    p, q, x = (generator.standard_normal((3, 300)) * [scale, np.ones(300), np.ones(300)]).astype(
+        float
+    )
+    b = p * x - p * q + generator.choice([0.0, 1e-17, -1e-17], 300) * np.abs(p)
+    found = rules.satisfied(x[:, None], p=p, q=q, b=b)
+    names = {v.name: v for v in rules.specification.variables}
+    for i in range(300):
+        values = {"p": p[i], "q": q[i], "b": b[i], "x": x[i]}
+        point = {names[n]: Fraction(float(value)) for n, value in values.items()}
+        assert found[i] == holds(rules.formula, point)
+    assert 0 < found.sum() < 300
+
+
+def test_all_whole_numbers_that_fit_are_reached_and_a_price_of_zero_bounds_nothing() -> None:
+    rules = mx.Rules(
+        "p: input[0, 9]; b: input[0, 99]; n: int[0, 20]; m: int[0, 20]\np*n + 3*m <= b"
+    )
+    mux = mx.Multiplexer(rules)
+    p, b = (
+        torch.tensor(v)
+        for v in zip(*itertools.product([0.0, 1.0, 2.5, 7.0], [0.0, 12.0, 35.0]), strict=True)
+    )
+    x = mux(torch.full((12, mux.in_features), torch.inf), p=p, b=b).best()
+    first = mux.cascades[0].order[0].name
+    for i in range(12):
+        size = p[i].item() if first == "n" else 3.0
+        wanted = 20 if size == 0 else min(20, b[i].item() // size)
+        assert x[i, 0 if first == "n" else 1] == wanted
+    assert not mux.complete
+
+
+def test_an_inequality_that_just_fits_in_float32() -> None:
+    """budget = fl(price · k), one unit below and above: the quotient alone cannot tell, the product can."""
+    rules = mx.Rules("p: input[1, 3]; b: input[0, 3000]; n: int[0, 1000]\np*n <= b")
+    mux = mx.Multiplexer(rules)
+    n = torch.arange(1.0, 1001.0)
+    p = 1 + 2 * torch.rand(1000)
+    b = (p.double() * n.double()).float()
+    for given in (b, torch.nextafter(b, torch.tensor(0.0)), torch.nextafter(b, torch.tensor(9e9))):
+        given = given.clamp(max=3000)
+        x = mux(torch.full((1000, 1), torch.inf), p=p, b=given).best()[:, 0]
+        exact = [
+            int(min(1000, Fraction(u.item()) // Fraction(v.item())))
+            for u, v in zip(given, p, strict=True)
+        ]
+        assert x.tolist() == exact
+
+
+def test_gradients_reach_raws_and_inputs() -> None:
+    mux = mx.Multiplexer(mx.Rules(ONE), dtype=torch.float64)
+    raw = torch.zeros(1, 1, dtype=torch.float64, requires_grad=True)
+    price, budget = (
+        torch.tensor([v], dtype=torch.float64, requires_grad=True) for v in (20.0, 100.0)
+    )
+    mux(raw, price=price, budget=budget).best().sum().backward()
+    assert raw.grad is not None
+    assert raw.grad.item() == pytest.approx(5 / 4)  # half of budget / price
+    assert budget.grad is not None
+    assert budget.grad.item() == pytest.approx(0.5 / 20)
+    assert price.grad is not None
+    assert price.grad.item() == pytest.approx(-0.5 * 100 / 400)
+    mux(raw, price=torch.zeros_like(price), budget=budget).best().sum().backward()
+    assert raw.grad.isfinite().all()
+
+
+def test_division_by_an_input_and_signs_that_an_assumption_tells() -> None:
+    rules = mx.Rules(
+        "u: input[0.5, 4]; v: input[-4, -0.5]; x: real[2]\n0 <= x[0] <= 9; 0 <= x[1] <= 9\n"
+        "x[0]/u + x[1] <= 2\n(x[0] - 3)/v >= -1"
+    )
+    mux = mx.Multiplexer(rules)
+    given = drawn(rules, 500, torch.float32)
+    x = mux(raws(500, 2, torch.float32), **given).best()
+    assert rules.satisfied(x, **given).all()
+    u, v = given["u"].double(), given["v"].double()
+    assert (x[:, 0].double() / u + x[:, 1].double() <= 2 + 1e-9).all()
+    assert ((x[:, 0].double() - 3) / v >= -1 - 1e-9).all()
+    text = "p: input; q: input; x: real\n0 <= x <= 9\n(p - q)*x <= 5"
+    with pytest.raises(
+        CoefficientError,
+        match="coefficient of x may have either sign; declare a range for `p`, `q`",
+    ):
+        mx.Multiplexer(mx.Rules(text))
+    mux = mx.Multiplexer(mx.Rules(text + "\nassume p >= q"))
+    assert (
+        mux(torch.full((1, 1), torch.inf), p=torch.tensor([3.0]), q=torch.tensor([1.0])).best()
+        == 2.5
+    )
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("p*x[0] == 3", "is an equality"),
+        ("p*x[0] <= 3 or x[1] >= 1", "only one of several alternatives"),
+        ("p*x[0] <= 3; q*x[0] >= 1", "x\\[0\\] from above and another one from below"),
+        ("p*x[0] + q*x[1] <= 3; sum(x) == 1", "other rules keep x\\[0\\], x\\[1\\] from the end"),
+    ],
+)
+def test_what_is_not_computed_is_refused_with_what_is_possible(rule: str, message: str) -> None:
+    text = f"p: input[0, 9]; q: input[0, 9]; x: real[2]; all(0 <= v <= 9 for v in x)\n{rule}"
+    with pytest.raises(CoefficientError, match=message):
+        mx.Multiplexer(mx.Rules(text))
+
+
+@pytest.mark.parametrize(
+    ("rule", "message"),
+    [
+        ("x*y <= 2", "product of variables `x\\*y`: .* a number, or an input"),
+        ("u*v*x <= 2", "a product of three variables"),
+        ("x / v <= 2", "division by the input `v`, which may be 0: declare a range"),
+        ("x / u + y / w <= 2", "divisions by `u` and `w` in one comparison"),
+        ("v * max(x, y) <= 2", "depends on the sign of `v`"),
+        ("assume u * v <= 2; x >= 0", "assumptions are linear"),
+    ],
+)
+def test_what_is_no_product_with_an_input_is_refused_where_it_is_read(
+    rule: str, message: str
+) -> None:
+    with pytest.raises(mx.RuleSyntaxError, match=message):
+        mx.Rules(f"u: input[1, 2]; v: input; w: input[1, 2]; x: real; y: real\n{rule}")
+
+
+def test_terms_say_that_there_are_none() -> None:
+    rules = mx.Rules(ONE)
+    with pytest.raises(CoefficientError, match=r"has no terms.*Multiplexer"):
+        rules.compile()
+    with pytest.raises(CoefficientError, match="has no terms"):
+        mx.Multiplexer(rules, structure="terms")
+    assert "has no terms" in str(rules.explain())
+
+
+def test_text_states_copies_and_a_solver_agree() -> None:
+    rules = mx.Rules(MIXED)
+    written = specification_text(rules.specification)
+    assert parse(written).formula == rules.formula
+    mux = mx.Multiplexer(rules)
+    given = {
+        name: value.clamp(min=0.5) if name == "budget" else value
+        for name, value in drawn(rules, 64, mux.dtype).items()
+    }
+    raw = raws(64, mux.in_features, mux.dtype)
+    x = mux(raw, **given).best()
+    for other in (copy.deepcopy(mux), mx.Multiplexer.from_state(mux.state_dict())):
+        assert torch.equal(other(raw, **given).best(), x)
+    double = copy.deepcopy(mux).to(torch.float64)
+    again = double(raw.double(), **{name: value.double() for name, value in given.items()}).best()
+    assert rules.satisfied(again, **{name: value.double() for name, value in given.items()}).all()
+    (part,) = rule_parts(rules.specification)
+    proof = proof_of(mux.cascades[0], clauses_of(part.formula, 999), rules.inputs)
+    assert proof.sound
+    assert proof.never_stuck
+
+
+def test_densities_sum_to_one_and_samples_have_them() -> None:
+    rules = mx.Rules("p: input[0, 9]; b: input[0, 99]; n: int[0, 4]; m: int[0, 3]\np*n + 3*m <= b")
+    mux = mx.Multiplexer(rules)
+    points = torch.tensor(list(itertools.product(range(5), range(4))), dtype=torch.float32)
+    raw = torch.randn(1, mux.in_features).expand(20, -1)
+    branches = mux(raw, p=torch.full((20,), 2.5), b=torch.full((20,), 8.0))
+    probability = branches.log_prob(points).exp()
+    assert probability.sum().item() == pytest.approx(1, abs=1e-9)
+    obeys = rules.satisfied(points, p=torch.full((20,), 2.5), b=torch.full((20,), 8.0))
+    assert ((probability > 0) == obeys).all()
+
+
+def test_a_row_without_any_output_is_an_error_and_nan_in_a_graph() -> None:
+    mux = mx.Multiplexer(mx.Rules("p: input[0, 9]; b: input[0, 9]; x: real\n1 <= x <= 5\np*x <= b"))
+    p, b = torch.tensor([2.0, 3.0, 1.0]), torch.tensor([2.0, 2.9, 5.0])
+    with pytest.raises(mx.InputError, match=r"no output obeys.*: row 1"):
+        mux(torch.zeros(3, 1), p=p, b=b)
+
+    class Best(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mux = mux
+
+        def forward(self, raw: Tensor, p: Tensor, b: Tensor) -> Tensor:
+            x: Tensor = self.mux(raw, p=p, b=b).best()
+            return x
+
+    program = torch.export.export(Best(), (torch.zeros(3, 1), p, b)).module()
+    x = program(torch.full((3, 1), torch.inf), p, b)
+    assert x[:, 0].isnan().tolist() == [False, True, False]
+    assert x[[0, 2], 0].tolist() == [1.0, 5.0]
+
+
+def test_numbers_that_the_dtype_does_not_hold_are_rounded_to_the_safe_side() -> None:
+    rules = mx.Rules(ONE)
+    mux = mx.Multiplexer(rules)
+    price, budget = Fraction(1, 3), Fraction(7, 10)
+    x = mux(torch.full((1, 1), torch.inf), price=price, budget=budget).best()
+    assert rules.satisfied(x, price=price, budget=budget).all()
+    assert x.item() == pytest.approx(2.1)

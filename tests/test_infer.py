@@ -1,0 +1,142 @@
+"""Rules that a table suggests: they parse, and the table obeys them as often as their comments say."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import multiplexnet as mx
+from multiplexnet.errors import TableError
+
+ROWS = 3000
+
+
+def loans() -> pl.DataFrame:
+    random = np.random.default_rng(0)
+    cents = random.integers(1, 100_000, ROWS)
+    fee = random.integers(0, 5_000, ROWS)
+    total = cents + fee
+    total[:7] += 1
+    first = random.integers(0, 50, ROWS)
+    plan = random.choice(["basic", "full", "rest"], ROWS)
+    months = np.where(plan == "rest", 0, random.integers(1, 60, ROWS))
+    return pl.DataFrame(
+        {
+            "amount": [f"{c / 100:.2f}" for c in cents.tolist()],
+            "fee": [f"{c / 100:.2f}" for c in fee.tolist()],
+            "total": [f"{c / 100:.2f}" for c in total.tolist()],
+            "first": first,
+            "last": first + random.integers(0, 9, ROWS),
+            "left": pl.Series(100 - first).set(pl.Series(first == 3), None),
+            "plan": plan,
+            "months": months,
+            "open": random.random(ROWS) < 0.5,
+            "noise": random.normal(size=ROWS) * 1e6,
+            "who": [f"person {k}" for k in range(ROWS)],
+            "blank": pl.Series([None] * ROWS, dtype=pl.String),
+        }
+    )
+
+
+def support(text: str) -> dict[str, int]:
+    """For every rule of the file how many rows its comment says break it."""
+    found = {}
+    for line in text.splitlines():
+        rule, _, comment = line.partition("  # ")
+        if comment == "all rows":
+            found[rule] = 0
+        elif broken := re.fullmatch(r"[\d.]+ % of the rows, broken by ([\d,]+)", comment):
+            found[rule] = int(broken[1].replace(",", ""))
+    return found
+
+
+@pytest.fixture(scope="module")
+def inferred() -> str:
+    return str(mx.infer(loans()))
+
+
+def test_the_file_declares_what_the_columns_are(inferred: str) -> None:
+    lines = [line.partition("  # ")[0] for line in inferred.splitlines()]
+    for wanted in (
+        "amount: real",
+        "last: int[0, 57]",
+        'plan: {"basic", "full", "rest"}',
+        "open: bool",
+    ):
+        assert wanted in lines
+
+
+def test_ties_between_columns_are_found(inferred: str) -> None:
+    found = support(inferred)
+    assert found["amount + fee == total"] == 7
+    assert found["first + left == 100"] == 0
+    assert found["first <= last"] == 0
+    assert found['implies(plan == "rest", months == 0)'] == 0
+    assert found['implies(months == 0, plan == "rest")'] == 0
+    orders = [rule for rule in found if "noise" in rule and "<" in rule]
+    assert orders == ["-3919360 <= noise <= 3064320"]  # its range, and no order by chance
+
+
+def test_what_was_skipped_is_said(inferred: str) -> None:
+    assert (
+        '# skipped: column "who": texts of many kinds, neither numbers nor a few labels' in inferred
+    )
+    assert '# skipped: column "blank": all cells are empty' in inferred
+
+
+def test_check_reports_what_the_comments_say(inferred: str) -> None:
+    report = mx.check(mx.Rules(inferred), loans())
+    assert report.counts == support(inferred)
+    assert all(domain.violations == 0 for domain in report.domains)
+    assert report.obeying == ROWS - 7
+
+
+def test_a_sample_suggests_and_all_rows_decide(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiplexnet.tables.inference.profile.SAMPLE", 500)
+    frame = loans()
+    text = str(mx.infer(frame))
+    assert "in one row of 8" in text
+    assert mx.check(mx.Rules(text), frame).counts == support(text)
+
+
+@pytest.mark.parametrize(
+    ("table", "options", "message"),
+    [
+        ({"x": []}, {}, "has no rows"),
+        ({"x": ["a", "b"] * 9}, {"support": 0}, "support = 0: it is a share of rows"),
+        (
+            {"who": [f"p{k}" for k in range(99)]},
+            {},
+            "no column holds numbers, truth values or labels",
+        ),
+    ],
+)
+def test_tables_that_suggest_nothing(table: Any, options: dict[str, Any], message: str) -> None:
+    with pytest.raises(TableError, match=message):
+        mx.infer(table, **options)
+
+
+def test_the_command_writes_a_file_that_check_reads(tmp_path: Path) -> None:
+    table = tmp_path / "loans.csv"
+    loans().write_csv(table)
+    rules = tmp_path / "loans.rules"
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-m", "multiplexnet", *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert run("infer", str(table), "-o", str(rules)).returncode == 0
+    said = run("check", str(rules), str(table), "--json", "--missing", "pass")
+    assert said.returncode == 1, said.stderr
+    assert json.loads(said.stdout)["obeying_rows"] == ROWS - 7
+    refused = run("infer", str(table), "-o", str(tmp_path / "loans.csv"))
+    assert refused.returncode == 2
+    assert "a file that ends in .rules" in refused.stderr

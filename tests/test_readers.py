@@ -1,0 +1,288 @@
+"""Rules that were not written as text: arrays and schemas."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+from fractions import Fraction
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import scipy.sparse
+import torch
+import z3
+
+import multiplexnet as mx
+from multiplexnet.compiler.identity import Comparisons
+from multiplexnet.errors import SourceError
+from multiplexnet.language.formula import Atom, Linear, Relation, Variable
+from multiplexnet.smt.questions import to_z3
+
+
+def dense(n: int, m: int) -> tuple[Any, Any]:
+    random = np.random.default_rng(0)
+    A = random.normal(size=(m, n)).round(3)
+    return A, (np.abs(A).sum(axis=1) / 2 + 1).round(3)
+
+
+def as_text(A: Any, b: Any) -> mx.Rules:
+    lines = [f"x: real[{A.shape[1]}]"]
+    for row, bound in zip(A.tolist(), b.tolist(), strict=True):
+        lines.append(" + ".join(f"{c}*x[{i}]" for i, c in enumerate(row)) + f" <= {bound}")
+    return mx.Rules("\n".join(lines))
+
+
+# --- arrays ---------------------------------------------------------------------------------------------------------
+
+
+def test_rows_from_arrays_are_compiled_to_the_terms_of_the_same_text() -> None:
+    A, b = dense(6, 9)
+    rules = mx.Rules.from_arrays(A, b)
+    assert rules.compile().blocks == as_text(A, b).compile().blocks
+    assert mx.Rules(str(rules)).formula == rules.formula
+    assert [mx.Rules(f"x: real[6]\n{rule.text}").formula for rule in rules.specification.rules] == [
+        rule.formula for rule in rules.specification.rules
+    ]
+
+
+def test_every_kind_of_array_gives_the_same_rules() -> None:
+    A = np.array([[0.1, 0.0, -2.0], [0.0, 1.0, 1e-5]])
+    b = np.array([1.5, 3.0])
+    wanted = mx.Rules.from_arrays(A, b)
+    coo = torch.tensor(A).to_sparse()
+    exact = [[Fraction(1, 10), 0, -2], [0, Decimal(1), Decimal("1e-5")]]
+    for given in (A.tolist(), scipy.sparse.coo_matrix(A), torch.tensor(A), coo, exact):
+        assert mx.Rules.from_arrays(given, torch.tensor(b)).formula == wanted.formula
+    single = mx.Rules.from_arrays(np.array([[0.1]], dtype=np.float32), [1])
+    assert single.formula == mx.Rules("x: real[1]\n0.1*x[0] <= 1").formula
+
+
+def test_equalities_names_and_rows_that_say_nothing() -> None:
+    rules = mx.Rules.from_arrays([[1, -1]], [np.inf], C=[[1, 2]], d=[3], names=["low", "high"])
+    assert [rule.text for rule in rules.specification.rules] == ["low + 2*high == 3"]
+    assert [v.name for v in mx.Rules.from_arrays([[1, 1]], [0], names="w").outputs] == [
+        "w[0]",
+        "w[1]",
+    ]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ({}, "neither A and b nor C and d were given"),
+        ({"A": [[1]]}, "A was given without b: the rows are A x <= b"),
+        ({"A": [1], "b": [1]}, r"A has shape \(1,\): it needs two dimensions"),
+        ({"A": [[1], [2]], "b": [1]}, r"b has shape \(1,\); A has 2 rows, so b needs shape \(2,\)"),
+        ({"A": [[1, 2], [3]], "b": [1, 2]}, "A is no array: its rows are not all of one length"),
+        ({"A": [[1, float("nan")]], "b": [1]}, r"A\[0, 1\] is nan: a finite number is needed"),
+        ({"A": [[1]], "b": [-np.inf]}, r"b\[0\] is -inf: a finite number is needed"),
+        ({"A": [["1"]], "b": [1]}, r"A\[0, 0\] is a value of type str"),
+        ({"A": [[1]], "b": [1], "C": [[1, 2]], "d": [0]}, "A has 1 columns and C has 2"),
+        (
+            {"A": [[1, 2]], "b": [1], "names": ["a"]},
+            "names= holds 1 names, and there are 2 columns",
+        ),
+        ({"A": [[1, 2]], "b": [1], "names": ["a", "a"]}, "the name 'a' stands twice"),
+        ({"A": [[1]], "b": [1], "names": ["sum"]}, "`sum` is a word of the language"),
+    ],
+)
+def test_arrays_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:
+    with pytest.raises(SourceError, match=message):
+        mx.Rules.from_arrays(**arguments)
+
+
+def test_a_large_plain_conjunction_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+    def asked(*_: Any) -> None:
+        raise AssertionError("z3 was asked")
+
+    A, b = dense(40, 120)
+    monkeypatch.setattr(z3, "Z3_solver_check_assumptions", asked)
+    monkeypatch.setattr(z3.Solver, "check", asked)
+    rules = mx.Rules.from_arrays(A, b)
+    mux = mx.Multiplexer(rules)
+    assert mux.compiled.proof.complete
+    assert rules.satisfied(mux(torch.randn(64, mux.in_features) * 30).best()).all()
+
+
+def test_rules_from_arrays_are_saved_certified_and_contradicted() -> None:
+    A, b = dense(3, 5)
+    mux = mx.Multiplexer(mx.Rules.from_arrays(A, b, C=[[1, 1, 1]], d=[0.5]))
+    assert mx.certify(mux.certificate).certified
+    again = mx.Multiplexer.from_state(mux.state_dict())
+    assert again.rules == mux.rules
+    with pytest.raises(mx.ContradictionError, match=r"x\[0\] <= 1\n.*-x\[0\] <= -2"):
+        mx.Rules.from_arrays([[1], [-1]], [1, -2]).compile()
+
+
+# --- what follows without a solver ----------------------------------------------------------------------------------
+
+
+def test_a_comparison_follows_from_its_own_numbers_exactly_when_z3_says_so() -> None:
+    x, y = Linear.of(Variable("x", 0)), Linear.of(Variable("y", 1))
+    lefts = [x * 2 - y * 3, x * -4 + y * 6, x * Fraction(2, 3) - y]
+    relations: list[Relation] = ["<=", "<", "=="]
+    atoms = [Atom(left + c, r) for left in lefts for c in (0, 1) for r in relations]
+    written = {atom: to_z3(atom) for atom in atoms}
+    for premise in atoms:
+        known = Comparisons([premise])
+        for conclusion in atoms:
+            solver = z3.Solver()
+            solver.add(written[premise], z3.Not(written[conclusion]))
+            assert known.imply(conclusion) == (solver.check() == z3.unsat), (premise, conclusion)
+    both = Comparisons([Atom(x - 1, "<="), Atom(-x + 1, "<=")])
+    assert both.imply(Atom(x * 2 - 2, "=="))
+    assert not both.imply(Atom(x - 1, "<"))
+
+
+# --- schemas --------------------------------------------------------------------------------------------------------
+
+SCHEMA = {
+    "type": "object",
+    "properties": {
+        "age": {"type": "integer", "minimum": 0, "exclusiveMaximum": 121},
+        "income": {"type": "number", "exclusiveMinimum": 0, "maximum": 1e6},
+        "plan": {"$ref": "#/$defs/Plan"},
+        "active": {"type": "boolean", "const": True},
+        "level": {"enum": [0.5, 1, 2]},
+        "dozens": {"type": "integer", "minimum": 0, "maximum": 40, "multipleOf": 12},
+        "rates": {
+            "type": "array",
+            "items": {"type": "number", "minimum": 0},
+            "minItems": 2,
+            "maxItems": 2,
+        },
+        "name": {"type": "string", "minLength": 1},
+    },
+    "$defs": {"Plan": {"enum": ["basic", "full"], "type": "string", "title": "Plan"}},
+    "required": ["age", "income", "plan", "active", "level", "dozens"],
+}
+
+
+def test_a_json_schema_becomes_declarations_and_rules(tmp_path: Path) -> None:
+    path = tmp_path / "schema.json"
+    path.write_text(json.dumps(SCHEMA), encoding="utf-8")
+    rules = mx.Rules.from_json_schema(path, skip=["name"])
+    assert str(rules) == str(mx.Rules.from_json_schema(SCHEMA, skip=["name"]))
+    assert str(rules).splitlines() == [
+        "age: int[0, 120]",
+        "income: real",
+        'plan: {"basic", "full"}',
+        "active: bool",
+        "level: real",
+        "dozens: int[0, 40]",
+        "rates: real?[2]",
+        "income > 0",
+        "income <= 1000000",
+        "active",
+        "level in {0.5, 1, 2}",
+        "dozens in {0, 12, 24, 36}",
+        "all(v >= 0 for v in rates)",
+    ]
+
+
+def test_everything_that_rules_cannot_say_is_named() -> None:
+    properties = {
+        "name": {"type": "string"},
+        "count": {"type": "integer", "minimum": 0},
+        "price": {"type": "number", "multipleOf": 0.01},
+        "size": {"anyOf": [{"type": "number"}, {"type": "boolean"}]},
+        "where": {"type": "object"},
+        "list": {"type": "array", "items": {"type": "number"}},
+        "odd": {"type": "number", "not": {"const": 2}},
+        "lost": {"$ref": "#/nowhere"},
+        "sum": {"type": "number"},
+        "empty": {"type": "integer", "minimum": 2, "maximum": 1},
+    }
+    with pytest.raises(SourceError) as caught:
+        mx.Rules.from_json_schema(
+            {"properties": properties, "required": list(properties), "if": {}}
+        )
+    assert str(caught.value).splitlines() == [
+        "rules cannot say everything that the schema says:",
+        "    the schema: `if` is not understood",
+        "    property 'name': a text of any kind: only labels can be told, with enum",
+        "    property 'count': an integer without a range: give it minimum and maximum",
+        "    property 'price': `multipleOf` without a range: give it minimum and maximum as well",
+        "    property 'size': `anyOf` with several kinds: write one, or one and null",
+        "    property 'where': an object inside an object: write its properties one level up",
+        "    property 'list': an array of any length: give it minItems and maxItems of the same size",
+        "    property 'odd': `not` is not understood",
+        "    property 'lost': the reference '#/nowhere' leads nowhere in this schema",
+        "    property 'sum': `sum` is a word of the language: choose another name; rename it",
+        "    property 'empty': its bounds leave no whole number",
+        "change it, or leave properties out with skip=[…]",
+    ]
+
+
+def test_schemas_that_are_none_are_refused() -> None:
+    for given, message in (
+        ({"type": "object"}, "the schema has no properties"),
+        ([], "a JSON Schema is an object, found list"),
+        (SCHEMA, "there is no property 'nam' to skip; there are age,"),
+    ):
+        with pytest.raises(SourceError, match=message):
+            mx.Rules.from_json_schema(given, skip=["nam"])
+    with pytest.raises(SourceError, match=r"has no model_json_schema\(\)"):
+        mx.Rules.from_pydantic(dict)
+
+
+def test_a_pydantic_model_becomes_rules() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    fields = {
+        "age": (int, pydantic.Field(ge=0, le=120)),
+        "share": (float, pydantic.Field(gt=0, lt=1, default=0.5)),
+        "price": (Decimal, pydantic.Field(ge=0)),
+        "plan": (Literal["basic", "full"], ...),
+        "until": (int | None, pydantic.Field(ge=0, le=9)),
+    }
+    rules = mx.Rules.from_pydantic(pydantic.create_model("Contract", **fields))
+    assert str(rules).splitlines() == [
+        "age: int[0, 120]",
+        "share: real",
+        "price: real",
+        'plan: {"basic", "full"}',
+        "until: int[0, 9]?",
+        "share > 0",
+        "share < 1",
+        "price >= 0",
+    ]
+
+
+# --- SMT-LIB with scopes --------------------------------------------------------------------------------------------
+
+SCOPED = """(declare-const x Real)
+(declare-const p Bool)
+(assert (>= x 0))
+(push 1)
+  (assert (<= x 1))
+(pop 1)
+(push)
+  (assert (<= x 5))
+  (check-sat-assuming (p (< 1 x)))
+(pop)
+(assert (< x 0))
+"""
+
+
+def test_the_rules_of_a_script_are_those_of_its_one_question() -> None:
+    rules = mx.Rules.from_smtlib(SCOPED.replace("(< 1 x)", "(not (< x 1))"))
+    found = [(rule.line, rule.text) for rule in rules.specification.rules]
+    assert found == [(3, "(>= x 0)"), (8, "(<= x 5)"), (9, "(and p (not (< x 1)))")]
+    without = mx.Rules.from_smtlib(SCOPED.replace("(check-sat-assuming (p (< 1 x)))", ""))
+    assert [rule.line for rule in without.specification.rules] == [3, 11]
+
+
+@pytest.mark.parametrize(
+    ("script", "message"),
+    [
+        (SCOPED + "(check-sat)", "line 12, column 1: the script asks 2 questions"),
+        ("(pop)", r"\(pop 1\) where 0 levels are open"),
+        ("(push x)", r"push takes one number, as in \(push 1\)"),
+        ("(check-sat-assuming p)", "expected a list of literals"),
+    ],
+)
+def test_scopes_that_cannot_be_followed(script: str, message: str) -> None:
+    with pytest.raises(mx.RuleSyntaxError, match=message):
+        mx.Rules.from_smtlib(script)
