@@ -25,6 +25,7 @@ docs: $(VENV)/.ready
 # The pictures of the README and of the gallery.
 pictures: $(VENV)/.ready
 	$(BIN)/python docs/pictures/overview.py docs/images/overview.png
+	$(BIN)/python docs/pictures/cascade.py docs/images/cascade.png
 	$(BIN)/python docs/pictures/gallery.py
 
 demo: $(VENV)/.ready

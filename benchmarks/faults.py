@@ -49,10 +49,12 @@ from multiplexnet.language.formula import Atom
 from multiplexnet.layer import branches, inputs, repair
 from multiplexnet.layer import checks as refusals
 from multiplexnet.layer import multiplexer as layer
+from multiplexnet.layer.assumptions import Assumptions
 from multiplexnet.layer.branches import Choice
 from multiplexnet.layer.checks import FloatRange
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.transforms import gauge, lattice, separable, tables
+from multiplexnet.transforms.cascade import late
 from multiplexnet.transforms.run_time import guards, intervals, parametric
 from multiplexnet.transforms.run_time.guards import Guards
 from multiplexnet.transforms.run_time.intervals import Intervals
@@ -361,6 +363,10 @@ FAULTS = (
         (lattice, "check_exact", lambda part: None)],
         "the geometry chooses the step of the grid so that they are"),
     *(Fault(name, what, patches, among=tuple(CASCADES)) for name, (what, patches) in CASCADE_FAULTS.items()),
+    Fault("assumptions", "rows that break an assumption about inputs are let in", lambda: [
+        (Assumptions, "kept", lambda self, inputs, given: inputs)], by="coefficients"),
+    Fault("margin of a quotient", "what is left of a budget over a price is taken as it is rounded", lambda: [
+        (late, "MARGIN", 1.0)], by="coefficients"),
 )  # fmt: skip
 """Every safeguard that can be switched off."""
 

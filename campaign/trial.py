@@ -26,6 +26,7 @@ from torch import Tensor
 
 from campaign.calls import functions_of
 from campaign.cascades import CASCADES
+from campaign.coefficients import coefficients_from_inputs
 from campaign.compiling import CompileChecks
 from campaign.densities import densities
 from campaign.extremes import extreme_inputs, repairs, uncovered_inputs
@@ -82,6 +83,8 @@ RECORDED = 0.015
 """The share of sentences with inputs whose layer is exported, to ONNX too, and run where eager raises."""
 MISSING = 0.1
 """The share of sentences that are asked once more, with outputs that may be missing."""
+COEFFICIENTS = 0.2
+"""How often rules with coefficients from inputs and assumptions are drawn besides."""
 COMBINATIONS = 24
 """Of inputs in one batch, at most: where some are refused, each is asked by itself."""
 FAR = (24, 40, 100)
@@ -147,6 +150,9 @@ def trial(seed: int, index: int, rows: int) -> Outcome:
     apart = Random(f"{seed}/{index}/missing")  # so that all else is drawn as it was before
     if apart.random() < MISSING and sentence.kind not in CASCADES:
         run.missing(apart)
+    products = Random(f"{seed}/{index}/coefficients")
+    if products.random() < COEFFICIENTS:
+        run.coefficients(products)
     return outcome
 
 
@@ -213,6 +219,19 @@ class Trial:
                     self._found(finding.check, finding.wrong)
         except Exception as error:
             self._found("missing: crash", _told(error))
+        self.outcome.seconds += perf_counter() - start
+
+    def coefficients(self, random: Random) -> None:
+        """Other rules, in which inputs multiply outputs, and assumptions."""
+        start = perf_counter()
+        try:
+            for finding in coefficients_from_inputs(random):
+                self._checked(finding.check)
+                self.outcome.counts[f"rows: {finding.check}"] += finding.rows
+                if finding.wrong:
+                    self._found(finding.check, finding.wrong)
+        except Exception as error:
+            self._found("coefficients: crash", _told(error))
         self.outcome.seconds += perf_counter() - start
 
     # --- bookkeeping --------------------------------------------------------------------------------------------------

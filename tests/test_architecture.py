@@ -43,6 +43,7 @@ HOMES = {
     "scipy": ("exact", "compiler.witness", "geometry", "tools.plane"),
     "polars": ("tables", "tools"),
     "pyarrow": ("tables.columnar", "tables.output"),
+    "distributed": ("tables.parallel",),
     "duckdb": ("tables.databases",),
     "matplotlib": ("tools",),
     "starlette": ("playground.server",),

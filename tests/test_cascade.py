@@ -409,10 +409,9 @@ def test_probabilities_are_positive_exactly_where_rules_hold_and_sum_to_one(name
     assert ((counts / 40_000 - expected).abs() < 0.015).all()
 
 
-def test_a_fresh_layer_draws_uniformly_within_an_interval() -> None:
-    layer = CascadeMap(
-        compiled(Rules("n: int[0, 9]; m: int[0, 9]; n <= m"), "float32"), torch.float32
-    )
+def test_a_raw_value_of_zero_draws_uniformly_within_an_interval() -> None:
+    cascade = compiled(Rules("n: int[0, 9]; m: int[0, 9]; n <= m"), "float32")
+    layer = CascadeMap(cascade, torch.float32, started=False)
     drawn = layer.sample(torch.zeros(20_000, 2), None, noisy=True)
     first = drawn[:, layer.cascade.steps[0].variable]
     counts = torch.stack([(first == k).float().mean() for k in range(10)])

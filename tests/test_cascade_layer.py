@@ -290,7 +290,8 @@ def test_an_input_off_the_grid_names_the_row_and_the_helper() -> None:
     mux = mx.Multiplexer(rules).eval()
     given = torch.tensor([1.5, 1e-9])
     with pytest.raises(
-        mx.MultiplexError, match=r"row 1\. In float32 the outputs are multiples of .*mux\.on_grid"
+        mx.MultiplexError,
+        match=r"row 1\. In float32 outputs have to add up to multiples of .*mux\.on_grid",
     ):
         mux(torch.randn(2, 2), u=given)
     rounded = mux.on_grid(u=given)

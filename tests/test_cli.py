@@ -236,6 +236,8 @@ def test_explain_as_json() -> None:
             "diagnosis",
             "problem",
             "blocks",
+            "cascades",
+            "assumptions",
         ),
         *("complete", "covered", "certificate", "seconds"),
     }

@@ -5,7 +5,9 @@ from __future__ import annotations
 import copy
 import itertools
 from fractions import Fraction
+from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pytest
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor
 
 import multiplexnet as mx
+from campaign.coefficients import coefficients_from_inputs
 from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.proof import proof_of
 from multiplexnet.compiler.cascade.structure import rule_parts
@@ -20,6 +23,8 @@ from multiplexnet.errors import CoefficientError
 from multiplexnet.language.formula import ends, holds
 from multiplexnet.language.parse import parse
 from multiplexnet.language.text import specification_text
+from multiplexnet.layer.assumptions import Assumptions
+from multiplexnet.transforms.cascade import late
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 ONE = "price: input[0, 100]; budget: input[0, 1000]; x: real\n0 <= x <= 50\nprice * x <= budget"
@@ -225,6 +230,8 @@ def test_terms_say_that_there_are_none() -> None:
     with pytest.raises(CoefficientError, match="has no terms"):
         mx.Multiplexer(rules, structure="terms")
     assert "has no terms" in str(rules.explain())
+    with pytest.raises(CoefficientError, match="the certificate does not describe"):
+        _ = mx.Multiplexer(rules).certificate
 
 
 def test_text_states_copies_and_a_solver_agree() -> None:
@@ -289,3 +296,48 @@ def test_numbers_that_the_dtype_does_not_hold_are_rounded_to_the_safe_side() -> 
     x = mux(torch.full((1, 1), torch.inf), price=price, budget=budget).best()
     assert rules.satisfied(x, price=price, budget=budget).all()
     assert x.item() == pytest.approx(2.1)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_an_output_may_equal_an_input_and_sums_may(dtype: torch.dtype) -> None:
+    """``x == u`` is a term, exact for every float; two sums that share an output are a cascade."""
+    rules = mx.Rules("u: input; x: real; y: real; x == u; y <= x + 1; implies(y >= 0, u <= 2)")
+    mux = mx.Multiplexer(rules, dtype=dtype)
+    u = (torch.randn(200) * 100 ** torch.randn(200)).to(dtype)
+    u[:3] = torch.tensor(
+        [0.0, torch.finfo(dtype).max, -4 * torch.finfo(dtype).smallest_normal], dtype=dtype
+    )
+    x = mux(raws(200, mux.in_features, dtype), u=u).best()
+    assert rules.satisfied(x, u=u).all()
+    assert mx.certify(mux.certificate, rules).certified
+    sums = mx.Rules(
+        "u: input[0, 9]; v: input[0, 9]; x: real[3]; all(0 <= w <= 9 for w in x)\n"
+        "x[0] + x[1] == u; x[1] + x[2] == v"
+    )
+    mux = mx.Multiplexer(sums, dtype=dtype)
+    given: dict[str, Any] = {
+        "u": (9 * torch.rand(200)).to(dtype),
+        "v": (9 * torch.rand(200)).to(dtype),
+    }
+    assert sums.satisfied(mux(raws(200, 3, dtype), **given).best(), **given).all()
+    apart = mx.Rules("u: input[0, 9]; x: real[2]; all(-9 <= w <= 9 for w in x); x[0] - x[1] == u")
+    mux = mx.Multiplexer(apart, dtype=dtype)
+    off = (
+        torch.full((1,), 2.0**-60, dtype=dtype)
+        if dtype is not torch.float16
+        else torch.full((1,), 2.0**-14, dtype=dtype)
+    )
+    with pytest.raises(mx.InputError, match=r"multiples of .* mux\.on_grid"):
+        mux(torch.zeros(1, mux.in_features, dtype=dtype), u=off)
+
+
+def test_the_campaign_finds_nothing_and_notices_planted_faults() -> None:
+    def wrong(*numbers: int) -> list[str]:
+        findings = [f for k in numbers for f in coefficients_from_inputs(Random(k))]
+        return [f.check for f in findings if f.wrong]
+
+    assert not wrong(0, 1, 44)
+    with patch.object(late, "MARGIN", 1.0):
+        assert "coefficients: rows" in wrong(0, 44)
+    with patch.object(Assumptions, "kept", lambda self, inputs, given: inputs):
+        assert "coefficients: assumption" in wrong(1)

@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +32,7 @@ def loans() -> pl.DataFrame:
     return pl.DataFrame(
         {
             "amount": [f"{c / 100:.2f}" for c in cents.tolist()],
-            "fee": [f"{c / 100:.2f}" for c in fee.tolist()],
+            "Late fee": fee / 100,
             "total": [f"{c / 100:.2f}" for c in total.tolist()],
             "first": first,
             "last": first + random.integers(0, 9, ROWS),
@@ -40,6 +41,9 @@ def loans() -> pl.DataFrame:
             "months": months,
             "open": random.random(ROWS) < 0.5,
             "noise": random.normal(size=ROWS) * 1e6,
+            "opened": [date(2024, 1, 1) + timedelta(days=int(k)) for k in first.tolist()],
+            "closed": [f"2024-0{4 + k % 4}-1{k % 9}" if k % 50 else None for k in range(ROWS)],
+            "paid": [date(2024, 1, 1) + timedelta(days=2 * int(k)) for k in first.tolist()],
             "who": [f"person {k}" for k in range(ROWS)],
             "blank": pl.Series([None] * ROWS, dtype=pl.String),
         }
@@ -66,7 +70,8 @@ def inferred() -> str:
 def test_the_file_declares_what_the_columns_are(inferred: str) -> None:
     lines = [line.partition("  # ")[0] for line in inferred.splitlines()]
     for wanted in (
-        "amount: real",
+        "amount: decimal(2)[0.19, 999.94]",
+        'opened: date["2024-01-01", "2024-02-19"]',
         "last: int[0, 57]",
         'plan: {"basic", "full", "rest"}',
         "open: bool",
@@ -76,9 +81,10 @@ def test_the_file_declares_what_the_columns_are(inferred: str) -> None:
 
 def test_ties_between_columns_are_found(inferred: str) -> None:
     found = support(inferred)
-    assert found["amount + fee == total"] == 7
+    assert found["amount + `Late fee` == total"] == 7
     assert found["first + left == 100"] == 0
     assert found["first <= last"] == 0
+    assert found["opened <= paid"] == 0
     assert found['implies(plan == "rest", months == 0)'] == 0
     assert found['implies(months == 0, plan == "rest")'] == 0
     orders = [rule for rule in found if "noise" in rule and "<" in rule]

@@ -6,6 +6,7 @@ import random
 import sqlite3
 import subprocess
 import sys
+from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -154,6 +155,47 @@ def test_what_may_be_missing_is_asked_for_by_its_absence() -> None:
         for k, constraint in enumerate(found[1:]):
             rows = connection.execute(constraint.query.replace("*", "rowid")).fetchall()
             assert [row for (row,) in rows] == report.breaks[:, k].nonzero()[0].tolist() != []
+
+
+def test_dates_decimals_steps_and_odd_names() -> None:
+    rules = mx.Rules(
+        """
+        "Loan Amount": decimal(2)[0, 50]; grade: real[0, 3] step 0.5
+        start: date["2024-01-01", "2024-12-31"]; end: date["2024-01-01", "2025-12-31"]
+        `Loan Amount` >= 4.1 or grade <= 1.5
+        end - start >= 30
+        start >= date("2024-02-01") or grade + `Loan Amount` <= 9.95
+        """
+    )
+    chance = random.Random(2)
+    first = date(2023, 12, 25)
+    cells = [
+        (
+            Decimal(chance.randrange(0, 6000)) / chance.choice([100, 1000]),
+            Decimal(chance.randrange(0, 70)) / chance.choice([10, 20]),
+            first + timedelta(days=chance.randrange(380)),
+            first + timedelta(days=chance.randrange(380)),
+        )
+        for _ in range(300)
+    ]
+    names = ["Loan Amount", "grade", "start", "end"]
+    table = {
+        name: pl.Series(own) for name, own in zip(names, zip(*cells, strict=True), strict=True)
+    }
+    report = mx.check(rules, pl.DataFrame(table))
+    assert report.breaks is not None
+    found = {c.name: c.query for c in mx.sql(rules, "t").constraints}
+    with duckdb.connect() as connection:
+        connection.execute(
+            'CREATE TABLE t ("Loan Amount" DECIMAL(9, 3), grade DECIMAL(9, 3), start DATE, "end" DATE)'
+        )
+        connection.executemany("INSERT INTO t VALUES (?, ?, ?, ?)", cells)
+        for k in range(3):
+            rows = connection.execute(found[f"rule_{k + 1}"].replace("*", "rowid", 1)).fetchall()
+            assert sorted(row for (row,) in rows) == report.breaks[:, k].nonzero()[0].tolist() != []
+        for domain in report.domains:
+            query = found[f"{domain.variable.name}_domain"]
+            assert len(connection.execute(query).fetchall()) == domain.violations > 0
 
 
 @pytest.mark.parametrize(

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import time
+from fractions import Fraction
 from typing import Any
 
 import pytest
 import torch
 
 import multiplexnet as mx
-from multiplexnet.errors import ContradictionError, InputError
+from multiplexnet.compiler.cascade.build import Budget
+from multiplexnet.errors import CascadeBudgetExceeded, ContradictionError, InputError, RangeError
+from multiplexnet.reports.text import explain_json
 
 MOVED = {
     "a thin band": (
@@ -94,3 +97,99 @@ def test_wide_whole_numbers_build_at_once() -> None:
     assert time.process_time() - start < 5
     x = mux(3 * torch.randn(5_000, mux.in_features)).best()
     assert x.max() - x.min() > 99_000
+
+
+# --- what is said ---------------------------------------------------------------------------------------------------
+
+
+def test_rules_of_many_terms_are_explained_in_a_second() -> None:
+    rules = mx.Rules(
+        "x: real[30]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 300; x[0] <= 500"
+    )
+    rules.explain()  # what is loaded once is loaded
+    start = time.process_time()
+    found = rules.explain()
+    assert time.process_time() - start < 3
+    (cascade,) = found.cascades
+    assert cascade.why == "it has more than 256 terms"
+    assert len(cascade.order) == 30
+    assert cascade.options == (2,) * 30
+    assert [rule.text for rule in found.implied] == ["x[0] <= 500"]
+    assert {r.lower for r in found.ranges} == {Fraction(0)}
+    assert {r.upper for r in found.ranges} == {Fraction(100)}
+    text = str(found)
+    assert "a cascade, since it has more than 256 terms" in text
+    assert "order: x[0]" in text
+    assert "grid in float32: multiples of 7.63e-06" in text
+    (data,) = explain_json(found)["cascades"]
+    assert data["order"][0] == "x[0]"
+    assert data["steps"]["x[0]"] == "0.00000762939453125"
+
+
+def test_contradictions_and_inputs_are_told_of_cascades() -> None:
+    lots = "x: real[12]; all(v == 0 or 10 <= v <= 100 for v in x); "
+    found = mx.Rules(lots + "sum(x) <= 300; sum(x) >= 301").explain()
+    assert {rule.text for rule in found.contradiction} == {"sum(x) <= 300", "sum(x) >= 301"}
+    found = mx.Rules("u: input[0, 9]; a: real; b: real; a >= 2; b >= 1; a + b <= u").explain()
+    assert found.uncovered_input is not None
+    found = mx.Rules("u: input[0, 9]; a: real; b: real; a >= 0; b >= 0; a + b <= u").explain()
+    assert found.cascades[0].why == "inputs bound outputs that depend on each other"
+    assert found.uncovered_input is None
+
+
+def test_a_layer_says_what_was_chosen_and_why() -> None:
+    text = repr(mx.Multiplexer(mx.Rules("n: int[0, 100000]; z: real; z >= 2 or z <= 1")))
+    assert "terms=2" in text
+    assert "cascade of 1 output with 0 options (n has 100,001 values; order n)" in text
+    asked = mx.Multiplexer(mx.Rules("a: real; b: real; 0 <= a <= b; b <= 3"), structure="cascade")
+    assert "it was asked for; order a, b" in repr(asked)
+    again = mx.Multiplexer.from_state(asked.state_dict())
+    assert repr(again) == repr(asked)
+
+
+# --- bad input ------------------------------------------------------------------------------------------------------
+
+
+def test_an_input_for_which_nothing_obeys_names_the_row_and_the_rule() -> None:
+    rules = mx.Rules(
+        "d: input[5, 900]; x: real[10]; all(v == 0 or 10 <= v <= 100 for v in x)\nsum(x) == d"
+    )
+    mux = mx.Multiplexer(rules)
+    with pytest.raises(
+        InputError, match=r"no output obeys `sum\(x\) == d` \(line 2\): row 1\."
+    ) as told:
+        mux(torch.randn(3, mux.in_features), d=torch.tensor([50.0, 5.0, 20.0]))
+    assert "declare narrower ranges" in str(told.value)
+
+
+def test_an_input_off_the_grid_names_the_grid_and_the_helper() -> None:
+    rules = mx.Rules("u: input[0, 6]; x: real; y: real; -3 <= x <= 3; 0 <= y <= 3; x + y == u")
+    mux = mx.Multiplexer(rules, dtype=torch.bfloat16)
+    raw = torch.randn(2, mux.in_features).bfloat16()
+    given = torch.tensor([1.0, 0.1], dtype=torch.bfloat16)
+    with pytest.raises(
+        InputError,
+        match=r"between the points of the grid: row 1\..*multiples of 0\.015625.*on_grid",
+    ):
+        mux(raw, u=given)
+    on_grid: dict[str, Any] = mux.on_grid(u=given)
+    assert rules.satisfied(mux(raw, **on_grid).best(), **on_grid).all()
+
+
+def test_missing_ranges_name_the_output_and_what_to_write() -> None:
+    rules = mx.Rules("x: real; y: real; x >= 0; y >= x")
+    with pytest.raises(
+        RangeError, match=r"x depends on other outputs.*no upper end.*`-1000 <= x <= 1000`"
+    ):
+        mx.Multiplexer(rules, structure="cascade")
+
+
+def test_an_explosion_names_the_output_the_time_and_what_would_help() -> None:
+    rules = mx.Rules(
+        "x: real[3]; all(v == 0 or 10 <= v <= 20 or 30 <= v <= 90 for v in x); sum(x) <= 99"
+    )
+    with pytest.raises(
+        CascadeBudgetExceeded,
+        match=r"x\[\d\] has more than 1 options.* \(after \d+\.\d s\)\. Drop or split.*order=\[…\].*narrower",
+    ):
+        mx.Multiplexer(rules, structure="cascade", budget=Budget(options=1))

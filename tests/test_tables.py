@@ -22,9 +22,9 @@ from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
 from multiplexnet.language.parse import parse
 from multiplexnet.rules import Rules
-from multiplexnet.tables import check as checking
 from multiplexnet.tables import columnar, files, separated
 from multiplexnet.tables import output as outputs
+from multiplexnet.tables import work as checking
 from multiplexnet.tables.cells import cells_of
 from multiplexnet.tables.check import check, check_table
 from multiplexnet.tables.strips import Strips
@@ -463,6 +463,12 @@ def test_the_worst_is_found_beside_cells_without_a_value(csv: Write) -> None:
     assert report.rules[0].largest == Fraction(13, 2)
 
 
+def test_a_cell_that_cannot_be_read_is_not_outside_its_domain_too(csv: Write) -> None:
+    report = check_table(parse("n: int[3, 9]\nn >= 3"), csv("n\nx\n2\n4\n"))
+    assert [(d.violations, d.first_row) for d in report.domains] == [(1, 2)]
+    assert (report.obeying, report.cells[0].cells) == (1, 1)
+
+
 # --- where tables are kept ------------------------------------------------------------------------------------------
 
 TEXT = "a,b,c\n1,2,3\n1,2,4\n2,0.5,2.5\n"
@@ -517,7 +523,7 @@ def test_arrow_files(tmp_path: Path, suffix: str) -> None:
     with pytest.raises(TableError, match=r"cannot be read"):
         check_table(SUM, path)
     random = Random(0)
-    for at in range(0, len(content), 3):
+    for at in range(0, len(content), 11):
         path.write_bytes(content[:at] + random.randbytes(1) + content[at + 1 :])
         with suppress(TableError):
             check_table(SUM, path)

@@ -585,6 +585,29 @@ def blood_pressure() -> Figure:
     return figure
 
 
+def price_band() -> Figure:
+    run = program("19_price_band")
+    plain = fitted(run.features, lambda out: (out - run.wish).square().mean(), 2, steps=150)
+    plain = torch.stack([plain[:, 0], plain[:, 1].round()], -1)
+    figure, axes = panels(sharey=True)
+    outputs = plain, run.agreed.detach()
+    for ax, out, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+        band = run.given["high"] - run.given["low"]
+        place = (out[:, 0] - run.given["low"]) / band.clamp(min=0.01)
+        spent = run.given["unit"] * out[:, 1] / run.given["budget"].clamp(min=0.01)
+        corners(ax, (0, 0), (1, 0), (1, 1), (0, 1))
+        points(
+            ax,
+            place.clamp(-0.5, 1.5),
+            spent.clamp(-0.2, 1.6),
+            run.rules.satisfied(out, **run.given),
+        )
+        ax.set(xlim=(-0.55, 1.55), ylim=(-0.25, 1.65), xlabel="price: 0 is low, 1 is high")
+        title(ax, who, share(run.rules.satisfied(out, **run.given)))
+    axes[0].set_ylabel("share of the budget that is spent")
+    return figure
+
+
 DRAWN: dict[str, Callable[[], Figure]] = {
     "01_intervals": intervals,
     "02_precipitation": precipitation,
@@ -604,6 +627,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "16_retrofit": retrofit,
     "17_dose": dose,
     "18_blood_pressure": blood_pressure,
+    "19_price_band": price_band,
 }
 
 

@@ -489,9 +489,12 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
         allowed: how much was allowed.
         what: of what: ``"clauses"`` of a projection, ``"options"`` of an output, or clauses of the rules as
             ``"written"``.
+        seconds: after how long.
     """
 
-    def __init__(self, output: str, allowed: int, what: str = "clauses") -> None:
+    def __init__(
+        self, output: str, allowed: int, what: str = "clauses", seconds: float = 0.0
+    ) -> None:
         self.output = output
         self.allowed = allowed
         found = {
@@ -500,9 +503,10 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
             "written": f"the rules over {output} and others are more than {allowed} clauses when written as such",
         }[what]
         more = "" if what == "written" else f", or allow more with budget=Budget({what}=…)"
+        after = f" (after {seconds:.1f} s)" if seconds else ""
         super().__init__(
-            f"{found}. Drop or split rules that tie {output} to many others, name another order of the outputs with "
-            f"order=[…], or give outputs narrower ranges{more}"
+            f"{found}{after}. Drop or split rules that tie {output} to many others, name another order of the outputs "
+            f"with order=[…], or give outputs narrower ranges{more}"
         )
 
 
@@ -518,6 +522,17 @@ class CascadeError(MultiplexError, RuntimeError):
             f"these rules are computed one output after another (a cascade), so there are no {wanted}. For learning, "
             "take a loss of branches.best(), the exact -branches.log_prob(x), or an estimator on its own, as in "
             'ScoreFunction()(branches, f); structure="terms" insists on terms'
+        )
+
+
+class ValuesError(MultiplexError, RuntimeError):
+    """A probability was asked of a layer whose values are predictions, cut at the ends of their intervals."""
+
+    def __init__(self) -> None:
+        super().__init__(
+            'with values="clamp" an output is a prediction, cut at the ends of what is left for it: it has no density, '
+            'and so no log_prob. Build the layer with values="share" for probabilities, or train with a loss of '
+            "branches.best()"
         )
 
 

@@ -61,6 +61,7 @@ def parts_of(
     inner = {variable for block in term.blocks for variable in block.outputs}
     own = [variable for variable in outputs if variable not in inner]
     constants, rows = _without_constants(term, form)
+    rows = _apart(rows)
     stages = stages_of([v for v in own if v not in constants], rows)
     later = {v for part in stages.later for v in part.outputs}
     first = [v for v in own if v not in constants and v not in later]
@@ -178,6 +179,17 @@ class _Group:
         return all(isinstance(symbol, Variable) and symbol.is_input for symbol in known)
 
     @property
+    def with_ends(self) -> _Group:
+        """The group with two bounds for ``x = u``: an output that equals an input lies between it and itself."""
+        rows: list[Atom] = []
+        for row in self.rows:
+            if _is_copy(row):
+                rows += [Atom(row.linear, "<="), Atom(-row.linear, "<=")]
+            else:
+                rows.append(row)
+        return _Group(self.outputs, tuple(rows))
+
+    @property
     def has_equalities(self) -> bool:
         return any(row.relation == "==" for row in self.rows)
 
@@ -223,7 +235,37 @@ class _Sorted:
 def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
     """The connected components of outputs and rows, ordered by first output; rows without outputs are left out."""
     found = components(outputs, rows, keys_of=_symbols)
-    return [_Group(tuple(keys), tuple(items)) for keys, items in found if keys]
+    return [_Group(tuple(keys), tuple(items)).with_ends for keys, items in found if keys]
+
+
+def _apart(rows: Sequence[Atom]) -> list[Atom]:
+    """The rows with u in place of x where a row says x = u: no other row ties such an output then."""
+    copies = dict(_copy(row) for row in rows if _is_copy(row))
+    found = []
+    for row in rows:
+        linear = row.linear
+        if not _is_copy(row):
+            for symbol, c in row.linear.summands:
+                if symbol in copies:
+                    linear = linear + (Linear.of(copies[symbol]) - Linear.of(symbol)) * c
+        found.append(Atom(linear, row.relation))
+    return found
+
+
+def _is_copy(row: Atom) -> bool:
+    """Whether a row is ``x = u`` for an output x and an input u."""
+    symbols = [symbol for symbol, _ in row.linear.summands]
+    if row.relation != "==" or row.linear.constant or len(symbols) != 2:
+        return False
+    if sum((c for _, c in row.linear.summands), Fraction(0)):
+        return False
+    return {s.is_input for s in symbols if isinstance(s, Variable)} == {True, False}
+
+
+def _copy(row: Atom) -> tuple[Symbol, Symbol]:
+    (first, _), (second, _) = row.linear.summands
+    known = isinstance(first, Variable) and first.is_input
+    return (second, first) if known else (first, second)
 
 
 def _symbols(row: Atom) -> list[Symbol]:

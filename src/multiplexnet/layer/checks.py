@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
-from multiplexnet.compiler.cascade.structure import Plan, is_few
+from multiplexnet.compiler.cascade.structure import Plan
 from multiplexnet.compiler.terms import Block, Compiled
 from multiplexnet.errors import (
     ContradictionError,
@@ -64,6 +64,8 @@ __all__ = [
 ]
 
 Function = Callable[..., Tensor]
+SHOWN = 3
+"""Rules that a message quotes."""
 
 
 def anywhere(mask: Tensor) -> bool | None:
@@ -128,23 +130,14 @@ def refuse_uncovered_parts(
 
     Others say so in the rows where it happens.
     """
-    doubtful = [
-        part.formula
-        for part, cascade in plan.cascades
-        if cascade.guards
-        and not part.hidden
-        and not any(v.is_discrete for v in part.outputs)
-        and is_few(part, specification.inputs, form)
-    ]
-    if doubtful:
-        from multiplexnet.compiler.compile import input_facts
-        from multiplexnet.compiler.explanation.diagnose import uncovered_by
+    if not any(cascade.guards for _, cascade in plan.cascades):
+        return
+    from multiplexnet.compiler.explanation.diagnose import uncovered_parts
 
-        known = input_facts(specification)
-        found = uncovered_by(doubtful, specification.inputs, known, deadline=deadline)
-        if found is not None:
-            refuse_contradiction(specification, deadline)
-        _refuse_input(found)
+    found = uncovered_parts(specification, plan, form, deadline=deadline)
+    if found is not None:
+        refuse_contradiction(specification, deadline)
+    _refuse_input(found)
 
 
 def _refuse_input(found: Sequence[tuple[Variable, Fraction]] | None) -> None:
@@ -320,23 +313,57 @@ def refuse_roomless(
 
 
 def refuse_stuck(
-    stuck: Tensor, cascade: Cascade, inputs: Sequence[Variable], dtype: torch.dtype
+    stuck: Tensor,
+    known: Sequence[Tensor],
+    cascade: Cascade,
+    specification: Specification,
+    dtype: torch.dtype,
 ) -> None:
-    """Raises ``InputError`` for rows whose inputs leave a cascade without any output; in a graph they are NaN."""
-    if anywhere(stuck) and cascade.late:
+    """Raises ``InputError`` for rows whose inputs leave a cascade without any output; in a graph they are NaN.
+
+    Args:
+        stuck: these rows, ``(*batch,)``.
+        known: what their inputs contribute, ``(B,)`` each.
+        cascade: whose guards they fail.
+        specification: the rules.
+        dtype: of the layer.
+    """
+    if not anywhere(stuck):
+        return
+    names = ", ".join(v.name for v in specification.inputs)
+    row = int(stuck.reshape(-1).nonzero()[0])
+    point = {len(cascade.outputs) + i: float(value[row]) for i, value in enumerate(known)}
+    failing = [c for c in cascade.guards if not any(row.holds(point) for row in c)]  # type: ignore[arg-type]
+    rounded = [bit for bit in map(cascade.asks_for_grid, failing) if bit is not None]
+    if rounded:
+        unit = float(Fraction(2) ** max(bit.form.exponent for bit in rounded))
         raise InputError(
-            f"for these values of {', '.join(v.name for v in inputs)} no output obeys, or so narrowly that float64 "
-            f"cannot tell: {rows_where(stuck)}. There the products of inputs exceed their bound even where the outputs "
-            "make them as small as they can be"
+            f"these values of {names} lie between the points of the grid: {rows_where(stuck)}. In {_name(dtype)} "
+            f"outputs have to add up to multiples of {unit:g} here (mux.resolution tells the grid): round the inputs "
+            "with mux.on_grid(…), or use a wider dtype"
         )
-    if anywhere(stuck):
-        finest = min(cascade.spacing[: len(cascade.visible)])
-        raise InputError(
-            f"for these values of {', '.join(v.name for v in inputs)} no point of the grid obeys: "
-            f"{rows_where(stuck)}. In {str(dtype).removeprefix('torch.')} the outputs are multiples of "
-            f"{float(finest):g} or more (mux.resolution); an input that they have to add up to has to be one, too: "
-            "round it with mux.on_grid(…)"
-        )
+    finest = float(min(cascade.spacing[: len(cascade.visible)]))
+    raise InputError(
+        f"for these values of {names} no output obeys {_rules_of_inputs(cascade, specification)}: "
+        f"{rows_where(stuck)}. Outputs are multiples of {finest:g} or more in {_name(dtype)} (mux.resolution): pass "
+        "other inputs, declare narrower ranges of them, or relax the rules"
+    )
+
+
+def _rules_of_inputs(cascade: Cascade, specification: Specification) -> str:
+    """The rules that tie outputs of a cascade to inputs, as they were written."""
+    own = set(cascade.visible)
+    texts = []
+    for rule in specification.rules:
+        named = set(variables(rule.formula))
+        if named & own and any(v.is_input for v in named):
+            texts.append(f"`{rule.text}`" + (f" (line {rule.line})" if rule.line else ""))
+    more = f" and {len(texts) - SHOWN} more rules" if len(texts) > SHOWN else ""
+    return (", ".join(texts[:SHOWN]) + more) or "the rules"
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def refuse_unseen(x: Tensor, what: str) -> None:

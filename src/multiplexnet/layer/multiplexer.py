@@ -19,6 +19,7 @@ from multiplexnet.compiler.cascade.structure import (
     Structure,
     cascade_of_part,
     planned,
+    reason,
     rule_parts,
 )
 from multiplexnet.compiler.record import (
@@ -34,6 +35,7 @@ from multiplexnet.compiler.record import (
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import (
     CascadeError,
+    CoefficientError,
     DomainError,
     DtypeError,
     GridError,
@@ -73,9 +75,11 @@ from multiplexnet.layer.holes import Holes, hole_tables
 from multiplexnet.layer.inputs import given_inputs, input_tensor
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.layer.units import Units, unit_table
+from multiplexnet.layer.unroll import Head, unrolled
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.base import DTYPES, in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice
+from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
@@ -147,6 +151,8 @@ class Multiplexer(Derived):
             inputs bound outputs that depend on each other.
         order: names of outputs in the order in which a cascade shall compute them; others follow.
         budget: what the projections of a cascade may cost.
+        values: what a raw value means in a cascade: ``"share"``, a share of what is left for the output (densities, a
+            safe start), or ``"clamp"``, a prediction that is cut where nothing is left (regression).
         seconds: how long compiling and building may take together (``None``: no limit).
         progress: called in every phase, with what is being done and how many steps of it are done.
 
@@ -172,6 +178,8 @@ class Multiplexer(Derived):
     _certificate: Certificate | None
     _counted = False
     """Whether logits of 0 mean that all plain terms are alike; layers of version 0.1.0 did not know this."""
+    _started = False
+    """Whether cascades start where no output is better off than another; the first that were saved did not."""
 
     def __init__(
         self,
@@ -187,10 +195,13 @@ class Multiplexer(Derived):
         structure: Structure = "auto",
         order: Sequence[str] | None = None,
         budget: Budget | None = None,
+        values: Values = "share",
         seconds: float | None = SECONDS,
         progress: Tell | None = None,
     ) -> None:
         refuse_unknown_equality(equality)
+        if values not in ("share", "clamp"):
+            raise ValueError(f'values = {values!r}; it is "share" or "clamp"')
         if structure not in ("auto", "terms", "cascade"):
             raise ValueError(f'structure = {structure!r}; it is "auto", "terms" or "cascade"')
         if cover is not None or per_term:  # both speak of terms
@@ -240,6 +251,7 @@ class Multiplexer(Derived):
                 equality,
                 deadline,
                 cascades=[cascade for _, cascade in plan.cascades],
+                values=values,
             )
 
     def _start(
@@ -256,6 +268,8 @@ class Multiplexer(Derived):
         *,
         counted: bool = True,
         cascades: Sequence[Cascade] = (),
+        values: Values = "share",
+        started: bool = True,
     ) -> list[BuiltBlock]:
         """The one way to a layer, from rules, compiled rules and saved ones alike."""
         super().__init__()
@@ -275,6 +289,7 @@ class Multiplexer(Derived):
             {n: f for n, f in functions.items() if isinstance(f, nn.Module)}
         )
         self._counted = counted
+        self.values, self._started = values, started
         made = self._build(compiled, dtype or torch.get_default_dtype(), deadline, cascades)
         self._settle(self.place.device)
         return made
@@ -334,7 +349,9 @@ class Multiplexer(Derived):
         self.maps = nn.ModuleList(maps)
         self.conditions = nn.ModuleList(conditions)
         self.maps.train(self.training)
-        self.cascade_maps = nn.ModuleList(CascadeMap(cascade, dtype) for cascade in cascades)
+        self.cascade_maps = nn.ModuleList(
+            CascadeMap(cascade, dtype, self.values, started=self._started) for cascade in cascades
+        )
         self.cascade_maps.train(self.training)
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
         columns = [
@@ -345,6 +362,8 @@ class Multiplexer(Derived):
             torch.tensor([position[v] for v in cascade.visible], dtype=torch.int64)
             for cascade in cascades
         ]
+        everything = list(range(len(compiled.outputs)))
+        self._in_order = len(columns) == 1 and columns[0].tolist() == everything
         number = {id(block): b for b, block in enumerate(blocks)}
         self._inner = [
             [(k, number[id(inner)]) for k, term in enumerate(block.terms) for inner in term.blocks]
@@ -448,6 +467,11 @@ class Multiplexer(Derived):
             RecordError: the tables in memory are not those that the terms give.
         """
         refuse_without_memory(self.device)
+        if any(cascade.late for cascade in self.cascades):
+            raise CoefficientError(
+                "the certificate does not describe rows whose coefficients are inputs",
+                "what such a layer returns is judged exactly by rules.satisfied(…)",
+            )
         if self._certificate is None or fingerprint(self) != self._seal:
             twin = Multiplexer.__new__(Multiplexer)
             options = (
@@ -465,6 +489,8 @@ class Multiplexer(Derived):
                     *options,
                     counted=self._counted,
                     cascades=self.cascades,
+                    values=self.values,
+                    started=self._started,
                 )
             refuse_changed(contents(self), contents(twin))
             self._certificate = issued(
@@ -558,14 +584,37 @@ class Multiplexer(Derived):
         """For ``print(module)``."""
         sizes = " × ".join(map(str, self._sizes[:8])) + (" × …" if len(self._sizes) > 8 else "")
         chosen = [f"terms={sizes}"] if sizes else []
-        chosen += [
-            f"cascade of {maps.in_values} outputs with {maps.in_logits} options"
-            for maps in self._cascade_maps
-        ]
+        chosen += [self._cascade_text(cascade, why) for cascade, why in self.reasons.items()]
         return (
             f"in_features={self.in_features}, out_features={self.out_features}, {', '.join(chosen)}, "
             f"dtype={_name(self.dtype)}{self._step_text()}"
         )
+
+    @property
+    def reasons(self) -> dict[Cascade, str]:
+        """The cascades, and why each of them was taken instead of terms.
+
+        Example:
+            >>> mux = Multiplexer(Rules("n: int[0, 100000]"))
+            >>> list(mux.reasons.values())
+            ['n has 100,001 values']
+        """
+        if not self.cascades:
+            return {}
+        parts = {part.outputs: part for part in rule_parts(self.rules.specification)}
+        form = FORMATS[_name(self.dtype)]
+        return {
+            cascade: reason(parts[cascade.visible], self.compiled.inputs, form)
+            for cascade in self.cascades
+        }
+
+    @staticmethod
+    def _cascade_text(cascade: Cascade, why: str) -> str:
+        order = [v.name for v in cascade.order if v in set(cascade.visible)]
+        named = ", ".join(order) if len(order) < 4 else f"{order[0]}, {order[1]}, …, {order[-1]}"
+        options = sum(step.size for step in cascade.steps if step.size > 1)
+        outputs = f"{len(order)} output{'s' if len(order) > 1 else ''}"
+        return f"cascade of {outputs} with {options} options ({why}; order {named})"
 
     def _step_text(self) -> str:
         """The coarsest step of outputs on a lattice, if there are any and the tables can be read."""
@@ -608,20 +657,62 @@ class Multiplexer(Derived):
             choices, batch, self.max_terms, self.order, cascades, self.holes, self.units
         )
 
+    def unroll(self, head: Head, h: Tensor, x: Tensor | None = None, /, **inputs: Any) -> Branches:
+        """The branches for a head that sees what is left: it is asked for one output after another.
+
+        Args:
+            head: ``head(j, h, left)`` says a raw value and, if output j has K > 1 options, K logits: ``(*batch, 1)`` or
+                ``(*batch, 1 + K)``. ``left`` has the outputs so far, the ends of what is left for this one, and which
+                of its options there are; :attr:`options` has K.
+            h: what the network says, ``(*batch, F)``; the head gets it as it is.
+            x: outputs to go along instead of the head's own, ``(*batch, D)``: −log p(x) then trains every step given
+                the true values before it.
+            inputs: as for ``forward``.
+
+        Raises:
+            CascadeError: some outputs come from terms, which are computed at once.
+
+        Example:
+            >>> rules = Rules("x: real[3]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150")
+            >>> mux = Multiplexer(rules, structure="cascade")
+            >>> heads = nn.ModuleList(nn.Linear(8 + 3 + 2, 1 + k) for k in mux.options)
+            >>> def head(j, h, left):
+            ...     ends = torch.stack([left.lower, left.upper], -1)
+            ...     return heads[j](torch.cat([h, left.x / 100, ends / 100], -1))
+            >>> x = mux.unroll(head, torch.randn(5, 8)).best()
+            >>> bool(rules.satisfied(x).all())
+            True
+        """
+        if self.maps or self.holes is not None:
+            raise CascadeError(
+                "steps for all outputs: part of them come from terms, or may be missing"
+            )
+        given = self.input_columns(inputs, h.shape[:-1])
+        return cast(Branches, self(unrolled(self, head, h, x, given), **inputs))
+
+    @property
+    def options(self) -> tuple[int, ...]:
+        """For every output how many logits a head has to say of it if it is asked for one after another."""
+        found = [0] * self.out_features
+        for columns, maps in self.cascade_parts():
+            for step in maps.cascade.steps:
+                if step.variable < maps.in_values and step.size > 1:
+                    found[int(columns[step.variable])] = step.size
+        return tuple(found)
+
     def _cascaded(
         self, values: Tensor, logits: Tensor, inputs: Tensor | None
     ) -> Iterator[CascadeChoice]:
         """The parts that are computed one output after another; their logits come last."""
         logit = sum(self._logits)
         for columns, maps in self.cascade_parts():
-            alone = not self._sizes and len(self.cascade_maps) == 1
-            own = values if alone else values.index_select(-1, columns)
+            own = values if self._in_order else values.index_select(-1, columns)
             mine = logits[..., logit : logit + maps.in_logits] if maps.in_logits else None
             logit += maps.in_logits
             known = maps.known(inputs)
             if known:
                 refused = maps.refused(known).reshape(values.shape[:-1])
-                refuse_stuck(refused, maps.cascade, self.compiled.inputs, self.dtype)
+                refuse_stuck(refused, known, maps.cascade, self.rules.specification, self.dtype)
             yield CascadeChoice(maps, own, mine, columns, inputs, known)
 
     def _choices(self, values: Tensor, logits: Tensor, inputs: Tensor | None) -> Iterator[Choice]:
@@ -849,6 +940,8 @@ class Multiplexer(Derived):
             "per_term": self.per_term,
             "counted": self._counted,
             "cascades": [record_of_cascade(cascade) for cascade in self.cascades],
+            "values": self.values,
+            "started": self._started,
         }
         return torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8).clone()
 
@@ -875,8 +968,11 @@ class Multiplexer(Derived):
             same = counted == self._counted and record["compiled"] == record_of_compiled(
                 self.compiled
             )
+            values = _values_from(record)
+            started = flag_from(record.get("started", False))
+            same = same and (values, started) == (self.values, self._started)
             if lost or not same or self.cascades != cascades or fingerprint(self) != self._seal:
-                self._counted = counted
+                self._counted, self.values, self._started = counted, values, started
                 self._build(compiled, self.dtype, NEVER, cascades)
                 self._settle(state.device if lost else device)
 
@@ -915,6 +1011,8 @@ class Multiplexer(Derived):
                 record["equality"],
                 counted=flag_from(record.get("counted", False)),
                 cascades=cascades,
+                values=_values_from(record),
+                started=flag_from(record.get("started", False)),
             )
             return mux
 
@@ -983,6 +1081,16 @@ def _cascades_from(record: Any, specification: Specification) -> tuple[Cascade, 
     if len(set(outputs)) < len(outputs):
         raise RecordError("the saved layer computes an output twice")
     return found
+
+
+def _values_from(record: Any) -> Values:
+    """What a raw value means in a saved layer."""
+    found = record.get("values", "share")
+    if found not in ("share", "clamp"):
+        raise RecordError(
+            f"the saved layer has values = {found!r}, which this version does not know"
+        )
+    return cast(Values, found)
 
 
 def _outputs_of(cascades: Sequence[Cascade]) -> frozenset[Variable]:

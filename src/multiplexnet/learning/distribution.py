@@ -17,6 +17,11 @@ probability. Where terms of different dimensions overlap, only those of the lowe
 lower-dimensional set no mass. A map reaches as far as its format does, which for equalities without bounds is some half
 of the digits (:mod:`multiplexnet.geometry.lattice`): a density asked for beyond that means nothing.
 
+**On a cascade.** Outputs that a cascade computes live on a grid, and every point of it has a probability: that of the
+raw values that lead to it (:mod:`multiplexnet.learning.cascades`). Together with densities of other blocks ``log_prob``
+is one with respect to the product of the counting measure on the grid and what is said above. A density on the grid's
+cells is the probability over the product of ``mux.resolution``.
+
 **At the boundary.** Maps are smooth, and their values are rounded to floats: a float x stands for its cell, the reals
 that are rounded to it. A density can be infinite at the boundary of a term, where in bfloat16 many samples come to lie.
 So the density of a float at the boundary is that at the middle of the part of its cell that lies inside, a quarter of
@@ -35,11 +40,12 @@ import torch
 from torch import Size, Tensor
 from torch.distributions import Distribution, constraints
 
-from multiplexnet.errors import DtypeError, ShapeError
+from multiplexnet.errors import CascadeError, DtypeError, ShapeError
 from multiplexnet.language.formula import Rule, Specification
 from multiplexnet.layer.branches import Branches, Choice
-from multiplexnet.layer.checks import refuse_roomless
+from multiplexnet.layer.checks import refuse_roomless, refuse_stuck
 from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.cascades import CascadeFactor
 from multiplexnet.learning.marginals import Marginal, bases_of, marginals_of
 from multiplexnet.transforms.run_time.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
@@ -64,7 +70,8 @@ class RulesDistribution(Distribution):
             and for ``MultivariateNormal``. Any other base lives on exactly what each term reads: with an equality
             among three weights a flow on R² will do. Blocks draw independently of each other.
         logits: of the choice, ``(*batch, K)``: those of every block with more than one term side by side, in the
-            order in which the layer reads them. ``None``: all terms are equally likely.
+            order in which the layer reads them, then those of the options of cascades. ``None``: all terms are equally
+            likely, and a cascade favours no output.
         inputs: values of the inputs of the rules, one for every row of the batch. Terms that they rule out get no mass.
         validate_args: as in ``torch.distributions``: NaN among the logits, and values outside ``support`` in
             ``log_prob``, raise ``ValueError``.
@@ -109,9 +116,12 @@ class RulesDistribution(Distribution):
         shapes = [_shape_of(value, name) for name, value in known.items()]
         shape = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
         given = mux.input_columns(self.inputs, shape)
-        factors = tuple(_factors(mux, base, self.logits, given))
+        blocks, options = _split(mux, self.logits)
+        factors = tuple(_factors(mux, base, blocks, given))
         self._factors = _possible(mux, given, factors)
-        for factor in self._factors:
+        self._cascades = tuple(_cascades(mux, base, options, given))
+        every: list[_Factor | CascadeFactor] = [*self._factors, *self._cascades]
+        for factor in every:
             shape = torch.broadcast_shapes(shape, *factor.batch_shapes())  # type: ignore[no-untyped-call]
         super().__init__(shape, Size([mux.out_features]), validate_args=validate_args)
 
@@ -122,14 +132,19 @@ class RulesDistribution(Distribution):
         x = self._checked(value)
         if self._validate_args:
             self._validate_sample(x)
-        return torch.stack(self._log_probs(x)).sum(0)
+        found = self._log_probs(x)
+        return torch.stack([own.to(found[-1].dtype) for own in found]).sum(0)
 
     def _log_probs(self, x: Tensor) -> list[Tensor]:
         """The log-densities of the blocks, which are independent of each other."""
+        whole = x if self.mux.holes is None else self.mux.holes.inward(x)
+        log_probs = [
+            factor.log_prob(whole.index_select(-1, factor.columns)) for factor in self._cascades
+        ]
+        if not self._factors:
+            return log_probs
         sizes = [len(factor.maps) for factor in self._factors]
         inside = self._inside(x).split_with_sizes(sizes, -1)
-        log_probs = []
-        whole = x if self.mux.holes is None else self.mux.holes.inward(x)
         for factor, own in zip(self._factors, inside, strict=True):
             values = whole.index_select(-1, factor.columns)
             log_probs.append(factor.log_prob(values, own))
@@ -159,12 +174,13 @@ class RulesDistribution(Distribution):
         with torch.no_grad():
             x = self.sample((samples,))
             found = self._log_probs(x)
-            entropies = []
+            count = len(self._cascades)
+            entropies = [-own.mean(0).to(found[-1].dtype) for own in found[:count]]
             for b, factor in enumerate(self._factors):
-                entropy = -found[b].mean(0)
+                entropy = -found[count + b].mean(0)
                 if not factor.dimensions.any():
                     entropy = self._entropy_of_points(b, x[0])
-                entropies.append(entropy.to(found[0].dtype))
+                entropies.append(entropy.to(found[-1].dtype))
             return torch.stack(entropies).sum(0)
 
     def _entropy_of_points(self, block: int, x: Tensor) -> Tensor:
@@ -175,7 +191,7 @@ class RulesDistribution(Distribution):
         start = x if holes is None else holes.inward(x)
         whole = start.expand(len(points), *start.shape).index_copy(-1, factor.columns, points)
         whole = whole if holes is None else holes.outward(whole)
-        log_probs = self._log_probs(whole)[block].movedim(0, -1)
+        log_probs = self._log_probs(whole)[len(self._cascades) + block].movedim(0, -1)
         return -torch.where(weights > 0, weights * log_probs, 0.0).sum(-1)
 
     def _checked(self, x: Tensor) -> Tensor:
@@ -191,7 +207,7 @@ class RulesDistribution(Distribution):
     def _inside(self, x: Tensor) -> Tensor:
         """Which terms contain x, exactly: ``(*batch, K)``, the terms of all blocks side by side."""
         specification = self.mux.rules.specification
-        blocks = [block for block, _ in self.mux.block_maps()]
+        blocks = [block for block, _ in self.mux.term_parts()]
         terms = tuple(Rule(term.formula, "") for block in blocks for term in block.terms)
         each = Specification(specification.variables, terms, specification.functions)
         known = self.mux.rules.scalar_inputs(self.inputs)
@@ -207,14 +223,15 @@ class RulesDistribution(Distribution):
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
         """Whether there is no choice between terms, so that samples can be reparameterised."""
-        return all(len(factor.maps) == 1 for factor in self._factors)
+        return not self._cascades and all(len(factor.maps) == 1 for factor in self._factors)
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Values, ``(*sample, *batch, D)``: a term is drawn for every block, then a value of it. All obey, exactly."""
         with torch.no_grad():
             size = Size(sample_shape)
             drawn = [factor.sample(size, self.batch_shape) for factor in self._factors]
-            return self._at(drawn, self._extended_shape(size)[:-1])
+            computed = [factor.sample(size, self.batch_shape) for factor in self._cascades]
+            return self._at(drawn, computed, self._extended_shape(size)[:-1])
 
     def samples(self, count: int, *, chunk: int = 1 << 16) -> Iterator[Tensor]:
         """``count`` values one chunk after the other, ``(at most chunk, *batch, D)``: memory stays flat, however many.
@@ -261,16 +278,24 @@ class RulesDistribution(Distribution):
             >>> b.x.shape, b.log_probs.shape, b.x.requires_grad
             (torch.Size([5, 2, 1]), torch.Size([5, 2]), True)
         """
+        if self._cascades:
+            raise CascadeError("draws from all terms")
         size = Size(sample_shape)
         choices = tuple(factor.all_terms(size, self.batch_shape) for factor in self._factors)
         shape = self._extended_shape(size)[:-1]
         return Branches(choices, shape, self.mux.max_terms, holes=self.mux.holes)
 
-    def _at(self, drawn: Sequence[tuple[Choice, Tensor]], shape: Size) -> Tensor:
-        """The values, ``(*shape, D)``, of one choice per block and the term that it takes in every row."""
+    def _at(
+        self, drawn: Sequence[tuple[Choice, Tensor]], computed: Sequence[Tensor], shape: Size
+    ) -> Tensor:
+        """The values, ``(*shape, D)``, of one choice per block, the term that it takes in every row, and cascades."""
         choices = tuple(choice for choice, _ in drawn)
-        indices = [index for _, index in drawn]
-        return Branches(choices, shape, self.mux.max_terms, holes=self.mux.holes).at(indices)
+        parts = [choice.at(index) for choice, index in drawn] + list(computed)
+        own = [factor.columns for factor in self._factors]
+        columns = torch.cat([*own, *(factor.columns for factor in self._cascades)])
+        branches = Branches(choices, shape, self.mux.max_terms, columns.argsort())
+        x = branches.ordered(parts)
+        return x if self.mux.holes is None else self.mux.holes.outward(x)
 
     @property
     def mode(self) -> Tensor:
@@ -282,7 +307,8 @@ class RulesDistribution(Distribution):
             NotImplementedError: the base has no mode.
         """
         drawn = [factor.mode(self.batch_shape) for factor in self._factors]
-        return self._at(drawn, self.batch_shape)
+        computed = [factor.mode(self.batch_shape) for factor in self._cascades]
+        return self._at(drawn, computed, self.batch_shape)
 
     def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> RulesDistribution:
         """The same distribution for every row of a larger batch."""
@@ -293,7 +319,9 @@ class RulesDistribution(Distribution):
 
     def __repr__(self) -> str:
         terms = " × ".join(str(len(factor.maps)) for factor in self._factors)
-        return f"RulesDistribution({self.mux.rules!r}, terms={terms}, batch_shape={tuple(self.batch_shape)})"
+        parts = [f"terms={terms}"] if terms else []
+        parts += [f"cascade of {factor.maps.in_values} outputs" for factor in self._cascades]
+        return f"RulesDistribution({self.mux.rules!r}, {', '.join(parts)}, batch_shape={tuple(self.batch_shape)})"
 
 
 class RulesConstraint(constraints.Constraint):
@@ -316,8 +344,9 @@ class RulesConstraint(constraints.Constraint):
         self._mux = mux
         self._inputs = dict(inputs or {})
         written = mux.rules.specification
+        whole = mux.compiled.complete or bool(mux.cascades)
         self._specification = (
-            written if mux.complete else replace(written, rules=(Rule(mux.compiled.formula, ""),))
+            written if whole else replace(written, rules=(Rule(mux.compiled.formula, ""),))
         )
 
     @property
@@ -326,9 +355,14 @@ class RulesConstraint(constraints.Constraint):
         return all(variable.is_discrete for variable in self._mux.compiled.outputs)
 
     def check(self, value: Tensor) -> Tensor:
-        """Whether each row of ``value``, ``(*batch, D)``, obeys."""
+        """Whether each row of ``value``, ``(*batch, D)``, obeys, and lies on the grid of a cascade."""
         known = self._mux.rules.scalar_inputs(self._inputs)
-        return verdict(self._specification, value, known, self._mux.functions or None)
+        found = verdict(self._specification, value, known, self._mux.functions or None)
+        given = self._mux.input_columns(self._inputs, found.shape)
+        whole = value if self._mux.holes is None else self._mux.holes.inward(value)
+        for columns, maps in self._mux.cascade_parts():
+            found = found & maps.contains(whole.index_select(-1, columns), given)
+        return found
 
     def __repr__(self) -> str:
         given = "".join(f", {name}={value!r}" for name, value in self._inputs.items())
@@ -497,8 +531,10 @@ def _rows(table: Tensor) -> Tensor:
 def _factors(
     mux: Multiplexer, base: Any, logits: Tensor, inputs: Tensor | None
 ) -> Iterator[_Factor]:
-    blocks = list(mux.block_maps())
+    blocks = list(mux.term_parts())
     sizes = [len(maps) for _, maps in blocks]
+    if not blocks:
+        return
     shared = not isinstance(base, Sequence)
     each = zip(blocks, bases_of(base, sizes), _logits(logits, sizes), strict=True)
     for (block, maps), bases, given in each:
@@ -514,11 +550,37 @@ def _factors(
         )
 
 
+def _split(mux: Multiplexer, logits: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+    """The logits of the blocks, and of every cascade that has any."""
+    options = [maps.in_logits for _, maps in mux.cascade_parts()]
+    if not options:
+        return logits, []
+    terms = sum(_choices([len(maps) for _, maps in mux.term_parts()]))
+    wanted = terms + sum(options)
+    if logits.dim() == 0 or logits.shape[-1] != wanted:
+        raise ShapeError(
+            f"logits have shape {tuple(logits.shape)}; their last dimension must be {wanted}: {terms} of terms, then "
+            f"{' + '.join(map(str, options))} of options"
+        )
+    blocks, *own = logits.split_with_sizes([terms, *options], -1)
+    return blocks, [part if part.shape[-1] else None for part in own]
+
+
+def _cascades(
+    mux: Multiplexer, base: Any, logits: Sequence[Tensor | None], inputs: Tensor | None
+) -> Iterator[CascadeFactor]:
+    for (columns, maps), own in zip(mux.cascade_parts(), logits, strict=True):
+        if inputs is not None and (known := maps.known(inputs)):
+            refused = maps.refused(known).reshape(inputs.shape[:-1])
+            refuse_stuck(refused, known, maps.cascade, mux.rules.specification, mux.dtype)
+        yield CascadeFactor.of(maps, columns, base, mux.out_features, own, inputs)
+
+
 def _possible(
     mux: Multiplexer, given: Tensor | None, factors: tuple[_Factor, ...]
 ) -> tuple[_Factor, ...]:
     """The factors, once every row is known to have terms; without terms in rows of which that cannot be known."""
-    if given is None:
+    if given is None or not factors:
         return factors
     lost = refuse_roomless(
         given, [factor.feasible for factor in factors], mux.compiled.inputs, mux.dtype
@@ -533,8 +595,9 @@ def _choices(sizes: Sequence[int]) -> list[int]:
 
 def _uniform(mux: Multiplexer) -> Tensor:
     """Logits with which all terms of a block are equally likely."""
-    sizes = [len(maps) for _, maps in mux.block_maps()]
-    return torch.zeros(sum(_choices(sizes)), dtype=mux.dtype, device=mux.device)
+    sizes = [len(maps) for _, maps in mux.term_parts()]
+    options = sum(maps.in_logits for _, maps in mux.cascade_parts())
+    return torch.zeros(sum(_choices(sizes)) + options, dtype=mux.dtype, device=mux.device)
 
 
 def _logits(logits: Tensor, sizes: Sequence[int]) -> list[Tensor | None]:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from multiplexnet.errors import SourceError
 from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
-from multiplexnet.language.text import number_text
+from multiplexnet.language.text import number_text, variable_text
 from multiplexnet.readers.names import output_names
 
 __all__ = ["from_arrays"]
@@ -38,7 +38,11 @@ def from_arrays(A: Any, b: Any, C: Any, d: Any, names: Any) -> Specification:
     if not given:
         raise SourceError("neither A and b nor C and d were given: there are no rows to obey")
     width = _common_width(given)
-    outputs = tuple(Variable(name, i) for i, name in enumerate(output_names(names, width)))
+    listed = not (names is None or isinstance(names, str))
+    outputs = tuple(
+        Variable(name, i, whole=listed and bool(Variable(name, i).place[1]))
+        for i, name in enumerate(output_names(names, width))
+    )
     rules = [rule for system in given for rule in system.rules(outputs)]
     return Specification(outputs, tuple(rules))
 
@@ -72,6 +76,7 @@ class _System:
         """One rule a row; a row whose bound is infinite says nothing and is left out."""
         starts = self.starts.tolist()
         symbols = [outputs[j] for j in self.columns.tolist()]
+        written = {symbol: variable_text(symbol) for symbol in outputs}
         for i, bound in enumerate(self.bounds):
             if bound is None:
                 continue
@@ -81,17 +86,17 @@ class _System:
             summands = tuple(
                 (symbol, c) for symbol, (c, _) in zip(symbols[own], entries, strict=True)
             )
-            left = _sum_text(symbols[own], entries)
+            left = _sum_text([written[symbol] for symbol in symbols[own]], entries)
             atom = Atom(Linear(summands, -number), self.relation)
             yield Rule(atom, f"{left} {self.relation} {text}")
 
 
-def _sum_text(symbols: Sequence[Variable], entries: Sequence[tuple[Fraction, str]]) -> str:
-    parts = []
-    for symbol, (_, text) in zip(symbols, entries, strict=True):
+def _sum_text(names: Sequence[str], entries: Sequence[tuple[Fraction, str]]) -> str:
+    parts: list[str] = []
+    for name, (_, text) in zip(names, entries, strict=True):
         size = text.removeprefix("-")
         parts.append("- " if text is not size else "+ ")
-        parts.append(symbol.name if size == "1" else f"{size}*{symbol.name}")
+        parts.append(name if size == "1" else f"{size}*{name}")
         parts.append(" ")
     if not parts:
         return "0"

@@ -1,8 +1,8 @@
 """Rules from a JSON Schema of one record, as a text of the language: kinds, ranges, choices, what may be missing.
 
-Of a property these are read: ``type`` (number, integer, boolean, string with ``enum``, array of fixed length),
-``minimum``, ``maximum``, ``exclusiveMinimum``, ``exclusiveMaximum``, ``multipleOf``, ``enum``, ``const``, ``required``,
-``null`` beside another type, ``$ref`` and ``allOf``. What rules cannot say is named, all of it at once.
+Of a property these are read: ``type`` (number, integer, boolean, string with ``enum`` or of ``format`` date, array of
+fixed size), ``minimum``, ``maximum``, ``exclusiveMinimum``, ``exclusiveMaximum``, ``multipleOf``, ``enum``, ``const``,
+``required``, ``null`` beside another type, ``$ref`` and ``allOf``. What rules cannot say is named, all of it at once.
 """
 
 from __future__ import annotations
@@ -17,12 +17,9 @@ from typing import Any
 
 from multiplexnet.errors import SourceError
 from multiplexnet.language.text import number_text
-from multiplexnet.readers.names import cannot_be_written
+from multiplexnet.readers.names import cannot_be_written, written_name
 
 __all__ = ["schema_in", "text_of_schema"]
-
-MOST_VALUES = 1_000
-"""Multiples that are written one by one."""
 
 Schema = Mapping[str, Any]
 
@@ -117,11 +114,11 @@ class _Reader:
         place = f"property {name!r}"
         try:
             if reason := cannot_be_written(name):
-                raise _Unsaid(f"{reason}; rename it")
+                raise _Unsaid(reason)
             own = self.resolved(schema, place)
             own, is_nullable = self._without_null(own, place)
             may_be_missing = is_nullable or not (is_required or "default" in own)
-            self._declare(name, own, "?" if may_be_missing else "", place)
+            self._declare(written_name(name), own, "?" if may_be_missing else "", place)
         except _Unsaid as unsaid:
             self.unsaid.append(f"{place}: {unsaid}")
 
@@ -235,8 +232,10 @@ def _kind(own: Schema) -> str:
     values = _values(own)
     if kind is None and values:
         kind = _kind_of_values(values)
+    if kind == "string" and own.get("format") == "date" and values is None:
+        return "date"
     if kind == "string" and values is None:
-        raise _Unsaid("a text of any kind: only labels can be told, with enum")
+        raise _Unsaid("a text of any kind: only labels can be told, with enum, and dates")
     if kind == "object":
         raise _Unsaid("an object inside an object: write its properties one level up")
     if kind not in ("number", "integer", "boolean", "string", "array"):
@@ -270,7 +269,10 @@ def _type_text(own: Schema, kind: str) -> str:
     if kind == "integer":
         low, high = _whole_ends(own)
         return f"int[{low}, {high}]"
-    return {"number": "real", "boolean": "bool"}[kind]
+    if kind == "number" and "multipleOf" in own:
+        least, most, step = map(number_text, _grid(own))
+        return f"real[{least}, {most}] step {step}"
+    return {"number": "real", "boolean": "bool", "date": "date"}[kind]
 
 
 def _whole_ends(own: Schema) -> tuple[int, int]:
@@ -299,7 +301,7 @@ def _number(value: Any) -> Fraction:
 
 
 def _rules(name: str, own: Schema, kind: str) -> list[str]:
-    if kind == "string":
+    if kind in ("string", "date"):
         return []
     values = _values(own)
     if kind == "boolean":
@@ -315,25 +317,17 @@ def _rules(name: str, own: Schema, kind: str) -> list[str]:
         ]
     if values is not None:
         found.append(f"{name} in {{{', '.join(number_text(_number(v)) for v in values)}}}")
-    if "multipleOf" in own:
-        found += _multiples(name, own, kind)
+    if "multipleOf" in own and kind == "integer":
+        step = _number(own["multipleOf"])
+        found += [f"{name} % {step.numerator} == 0"] if step.numerator != 1 else []
     return found
 
 
-def _multiples(name: str, own: Schema, kind: str) -> list[str]:
+def _grid(own: Schema) -> tuple[Fraction, Fraction, Fraction]:
+    """The least and the greatest multiple that the bounds leave, and the step between them."""
     step = _number(own["multipleOf"])
-    if kind == "integer" and (1 / step).denominator == 1:
-        return []
-    ends = [
-        own.get("minimum", own.get("exclusiveMinimum")),
-        own.get("maximum", own.get("exclusiveMaximum")),
-    ]
-    if any(end is None for end in ends):
+    low = own.get("minimum", own.get("exclusiveMinimum"))
+    high = own.get("maximum", own.get("exclusiveMaximum"))
+    if low is None or high is None:
         raise _Unsaid("`multipleOf` without a range: give it minimum and maximum as well")
-    low, high = (_number(end) for end in ends)
-    first, last = ceil(low / step), floor(high / step)
-    if last - first >= MOST_VALUES:
-        raise _Unsaid(
-            f"`multipleOf` with {last - first + 1:,} values: at most {MOST_VALUES:,} can be told"
-        )
-    return [f"{name} in {{{', '.join(number_text(k * step) for k in range(first, last + 1))}}}"]
+    return ceil(_number(low) / step) * step, floor(_number(high) / step) * step, step

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections import Counter
-from keyword import iskeyword
 from typing import Any
 
 from multiplexnet.errors import SourceError
 from multiplexnet.language.operations import WORDS
+from multiplexnet.language.spelling import name_text
 
-__all__ = ["cannot_be_written", "output_names"]
+__all__ = ["cannot_be_written", "output_names", "written_name"]
 
 
 def output_names(names: Any, width: int) -> list[str]:
@@ -50,16 +50,24 @@ def _refuse_unwritable(name: str) -> None:
 
 
 def cannot_be_written(name: str) -> str | None:
-    """Why a rule cannot speak of this name; ``None``: it can.
+    """Why a rule cannot speak of this name; ``None``: it can, in back-ticks at least.
 
     Example:
-        >>> cannot_be_written("loan"), cannot_be_written("sum")
-        (None, '`sum` is a word of the language: choose another name')
+        >>> cannot_be_written("Loan Amount"), cannot_be_written(" ")
+        (None, 'a name without letters: rename it')
     """
-    if not name.isidentifier() or iskeyword(name):
-        return (
-            f"`{name}` is no plain name: use letters, digits and underscores, as in `loan_amount`"
-        )
-    if name in WORDS:
-        return f"`{name}` is a word of the language: choose another name"
+    if not name.strip():
+        return "a name without letters: rename it"
+    if not name.isprintable():
+        return f"{name!r} has a line break, tab or unprintable sign: rename it"
     return None
+
+
+def written_name(name: str) -> str:
+    """The name as rules write it.
+
+    Example:
+        >>> written_name("loan"), written_name("Loan Amount"), written_name("sum")
+        ('loan', '`Loan Amount`', '`sum`')
+    """
+    return name_text(name, WORDS)

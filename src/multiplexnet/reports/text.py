@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from multiplexnet.compiler.explanation.words import (
+    cascade_lines,
     counted,
     findings,
     interval_text,
@@ -24,7 +25,12 @@ from multiplexnet.language.text import domain_text, formula_text, number_text, v
 from multiplexnet.reports.printing import plain_table, row_cells
 
 if TYPE_CHECKING:
-    from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape
+    from multiplexnet.compiler.explanation.diagnose import (
+        CascadeShape,
+        Explanation,
+        Range,
+        TermShape,
+    )
 
 __all__ = ["explain_json", "explain_text"]
 
@@ -66,6 +72,7 @@ def explain_json(explanation: Explanation) -> Json:
         },
         "problem": explanation.problem,
         "blocks": None,
+        "cascades": [_cascade_json(cascade) for cascade in explanation.cascades],
         "seconds": round(explanation.seconds, 3),
     }
     if compiled is not None:
@@ -127,6 +134,20 @@ def _block_json(block: Block, shapes: Sequence[TermShape | None]) -> Json:
     return {"outputs": [v.name for v in block.outputs], "size": block.size, "terms": terms}
 
 
+def _cascade_json(cascade: CascadeShape) -> Json:
+    return {
+        "outputs": [v.name for v in sorted(cascade.order, key=lambda v: v.index)],
+        "why": cascade.why,
+        "order": [v.name for v in cascade.order],
+        "options": list(cascade.options),
+        "steps": {
+            v.name: number_text(step)
+            for v, step in zip(cascade.order, cascade.spacing, strict=True)
+        },
+        "complete": cascade.complete,
+    }
+
+
 def _term_json(term: Term) -> Json:
     nested = [
         {"outputs": [v.name for v in b.outputs], "terms": [_term_json(t) for t in b.terms]}
@@ -153,6 +174,8 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
             zip(blocks, _shapes(explanation), strict=True), start=1
         ):
             parts += ["", _block_table(block, shapes, f"block {k} of {len(blocks)}: ", limit)]
+    for cascade in explanation.cascades:
+        parts += ["", Text("\n".join(cascade_lines(cascade)))]
     if explanation.ranges:
         parts += ["", _range_table(explanation.ranges)]
     told = [Text(finding.text, style=_STYLES[finding.kind]) for finding in findings(explanation)]

@@ -9,28 +9,27 @@ A rule that needs a cell without a value is unknown, and unknown does not fail
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-import polars as pl
-
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Specification, Variable
 from multiplexnet.rules import Rules
-from multiplexnet.tables.cells import cells_of
 from multiplexnet.tables.files import files_named, table_in_file
-from multiplexnet.tables.matching import is_named, matched
+from multiplexnet.tables.matching import matched
 from multiplexnet.tables.objects import tables_of
 from multiplexnet.tables.output import Output, output_file
-from multiplexnet.tables.report import FileReport, TableReport
+from multiplexnet.tables.parallel import Run, run_of, tasks_of
+from multiplexnet.tables.report import TableReport
 from multiplexnet.tables.table import Table
-from multiplexnet.tables.tally import Chunk, Missing, Tally
+from multiplexnet.tables.tally import Missing
+from multiplexnet.tables.work import Progress, Work, checked, empty_report
 
 __all__ = ["check", "check_table"]
 
-CHUNK = 1 << 16
 SHOWN = 10
 """Rows that a report shows unless told otherwise."""
 
@@ -47,7 +46,9 @@ def check(
     name: str | None = None,
     limit: int = SHOWN,
     output: str | Path | None = None,
-    progress: Callable[[int], None] | None = None,
+    jobs: int = 1,
+    dask: str | None = None,
+    progress: Progress | None = None,
 ) -> TableReport:
     """Which rows of a table break which rules, exactly: no tolerance, and decimals are decimals.
 
@@ -70,6 +71,9 @@ def check(
         name: the name of the table in a ``.duckdb`` or ``.sqlite`` file; by default the only one.
         limit: how many rows that do not obey the report shows.
         output: a ``.csv`` or ``.parquet`` file for all rows that do not obey, with a column that says why.
+        jobs: in how many processes to check; their partial reports add up to the same report.
+        dask: the address of a Dask scheduler whose workers check, such as ``"tcp://10.0.0.1:8786"``, or ``"local"`` for
+            a cluster on this machine with ``jobs`` workers (at least two). Files have to be where workers find them.
         progress: is called with the number of rows checked so far.
 
     Returns:
@@ -99,6 +103,8 @@ def check(
         output=None if output is None else Path(output),
         progress=progress,
         keep_rows=True,
+        jobs=jobs,
+        dask=dask,
     )
 
 
@@ -111,9 +117,11 @@ def check_table(
     missing: Missing = "fail",
     limit: int = SHOWN,
     output: Path | None = None,
-    progress: Callable[[int], None] | None = None,
+    progress: Progress | None = None,
     keep_rows: bool = False,
     strips: bool = False,
+    jobs: int = 1,
+    dask: str | None = None,
 ) -> TableReport:
     """As :func:`check`; without ``keep_rows`` in the memory of one block, however long the file is.
 
@@ -133,36 +141,49 @@ def check_table(
     chosen = [matched(specification, t, by_position=by_position, skip=skip) for t in tables]
     names = list(dict.fromkeys(name for t in tables for name in t.names))
     _refuse_overwriting(output, tables)
-    tally = Tally(specification, missing, limit=limit, keep_rows=keep_rows, strips=strips)
-    files = []
+    work = Work(specification, missing, limit, keep_rows, strips, whole=output is not None)
+    run = run_of(jobs, dask)
     with output_file(output, names) as written:
-        for one, own in zip(tables, chosen, strict=True):
-            before = tally.rows
-            for chunk, frame in _chunks(one, own, tally, whole=output is not None):
-                obeyed = tally.add(chunk)
-                if written is not None:
-                    _write(written, one, frame, chunk, obeyed)
-                if progress is not None:
-                    progress(tally.rows)
-            files.append(FileReport(one.title, tally.rows - before))
-    used = {name for own in chosen for name in own.values()}
-    return TableReport(
-        table=tables[0].title if len(tables) == 1 else f"{len(tables)} files",
-        rows=tally.rows,
-        obeying=tally.obeying,
-        rules=tuple(tally.rules),
-        domains=tuple(tally.domains),
-        cells=tally.cell_reports(),
-        assumptions=tuple(tally.assumptions),
-        columns=tuple(chosen[0].items()),
-        ignored=tuple(name for name in names if name not in used),
-        seconds=perf_counter() - start,
-        files=tuple(files),
-        shown=tuple(tally.shown),
-        strips=tally.strips,
-        obeys=tally.kept.obeys() if keep_rows else None,
-        breaks=tally.kept.breaks() if keep_rows else None,
-    )
+        if run is None:
+            report = _here(work, tables, chosen, written, progress)
+        else:
+            report = _elsewhere(run, work, tables, chosen, written, progress)
+    return replace(report, seconds=perf_counter() - start)
+
+
+def _here(
+    work: Work,
+    tables: Sequence[Table],
+    chosen: Sequence[dict[Variable, str]],
+    written: Output | None,
+    progress: Progress | None,
+) -> TableReport:
+    """One table after the other, in this process."""
+    total = empty_report(work.specification)
+    for table, own in zip(tables, chosen, strict=True):
+        add = None if written is None else written.add
+        total += checked(work, table, own, add, progress, before=total.rows)
+    return total
+
+
+def _elsewhere(
+    run: Run,
+    work: Work,
+    tables: Sequence[Table],
+    chosen: Sequence[dict[Variable, str]],
+    written: Output | None,
+    progress: Progress | None,
+) -> TableReport:
+    """Pieces of the tables in other processes; their reports are added up in order."""
+    total = empty_report(work.specification)
+    for part in run(tasks_of(work, tables, chosen)):
+        total += part.report
+        for frame, breaks in part.violating:
+            assert written is not None
+            written.add(frame, breaks)
+        if progress is not None:
+            progress(total.rows)
+    return total
 
 
 def _refuse_overwriting(output: Path | None, tables: Sequence[Table]) -> None:
@@ -172,43 +193,3 @@ def _refuse_overwriting(output: Path | None, tables: Sequence[Table]) -> None:
         path = Path(table.title)
         if path.exists() and path.samefile(output):
             raise TableError(f"{output} is the table that is read: write the rows to another file")
-
-
-def _chunks(
-    table: Table, chosen: dict[Variable, str], tally: Tally, *, whole: bool
-) -> Iterator[tuple[Chunk, pl.DataFrame]]:
-    """Rows of exact numbers, a chunk at a time, and the cells that they were read from (with ``whole`` all columns)."""
-    position = {v: table.names.index(name) for v, name in chosen.items()}
-    wanted = range(len(table.names)) if whole else dict.fromkeys(position.values())
-    done = 0
-    for frame in table.frames(list(wanted) or [0]):
-        for start in range(0, frame.height, CHUNK):
-            part = frame.slice(start, CHUNK)
-            cells = {v: part[str(p)] for v, p in position.items()}
-            read = {v: cells_of(v, series) for v, series in cells.items()}
-            chunk = tally.chunk(cells, read, part.height)
-            _refuse_missing(table, chosen, chunk, done)
-            yield chunk, part
-            done += part.height
-
-
-def _refuse_missing(table: Table, chosen: dict[Variable, str], chunk: Chunk, done: int) -> None:
-    if chunk.refused is None:
-        return
-    variable, row = chunk.refused
-    name = chosen[variable]
-    read_as = "" if is_named(variable, name) else f" (read as {variable.name})"
-    raise TableError(
-        f"{table.title}, row {done + row + 1}, column {name!r}{read_as}: the cell is empty; fill it in, drop the row, "
-        "or let it be missing with `?` in the declaration or --missing pass (missing='pass')"
-    )
-
-
-def _write(output: Output, table: Table, frame: pl.DataFrame, chunk: Chunk, obeyed: Any) -> None:
-    """The rows of a chunk that do not obey."""
-    broken = (~obeyed).nonzero()[0]
-    if not len(broken):
-        return
-    rows = frame[broken]
-    rows.columns = [table.names[int(name)] for name in rows.columns]
-    output.add(rows, ["; ".join(chunk.broken_by(int(row))) for row in broken])

@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     import pyarrow.ipc
     import pyarrow.parquet
 
-__all__ = ["arrow_table", "parquet_rows", "parquet_table"]
+__all__ = ["arrow_table", "parquet_groups", "parquet_rows", "parquet_table"]
 
 BATCH = 1 << 16  # rows of a Parquet file
 LONGEST_CELL = 1 << 12  # bytes of one text: numbers and labels are shorter
 
 
-def parquet_table(path: Path) -> Table:
-    """The table in a Parquet file; its names are read, nothing else yet."""
+def parquet_table(path: Path, groups: Sequence[int] | None = None) -> Table:
+    """The table in a Parquet file, or in some of its row groups; its names are read, nothing else yet."""
     if path.stat().st_size == 0:
         raise TableError(f"{path} is empty: a Parquet file is expected")
     names = tuple(_opened(path).schema_arrow.names)
@@ -42,7 +42,10 @@ def parquet_table(path: Path) -> Table:
         ]
         file = _opened(path, texts)
         _refuse_long_texts(path, file, texts)
-        for batch in file.iter_batches(BATCH, columns=list(wanted), use_threads=False):
+        chosen = None if groups is None else list(groups)
+        for batch in file.iter_batches(
+            BATCH, row_groups=chosen, columns=list(wanted), use_threads=False
+        ):
             batch.validate(
                 full=True
             )  # text is UTF-8, offsets lie inside: polars takes them on trust
@@ -96,6 +99,12 @@ def _opened(path: Path, dictionaries: Sequence[str] = ()) -> pyarrow.parquet.Par
     except ImportError:
         raise _without_pyarrow(path) from None
     return ParquetFile(path, pre_buffer=False, read_dictionary=list(dictionaries))
+
+
+def parquet_groups(path: Path) -> list[int]:
+    """How many rows each row group of a Parquet file says that it has."""
+    metadata = _opened(path).metadata
+    return [int(metadata.row_group(g).num_rows) for g in range(metadata.num_row_groups)]
 
 
 def parquet_rows(path: Path) -> int:

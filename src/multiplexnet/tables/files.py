@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from multiplexnet.errors import TableError
 from multiplexnet.tables.columnar import arrow_table, parquet_rows, parquet_table
 from multiplexnet.tables.databases import DATABASES, database_table
 from multiplexnet.tables.separated import separated_table
-from multiplexnet.tables.table import Table, own_errors
+from multiplexnet.tables.table import Source, Table, own_errors
 
 __all__ = ["estimated_rows", "files_named", "refuse_bad_delimiter", "table_in_file"]
 
@@ -43,15 +44,20 @@ def table_in_file(path: Path, delimiter: str | None = None, table: str | None = 
             f"{path} is no database: --table (table=…) names a table of a .duckdb or .sqlite file"
         )
     with own_errors(path):
-        if name.endswith(DATABASES):
-            return database_table(path, table)
-        if name.endswith(PARQUET):
-            return parquet_table(path)
-        if name.endswith(ARROW):
-            return arrow_table(path)
-        if name.endswith(SEPARATED):
-            is_tabbed = ".tsv" in name and delimiter is None
-            return separated_table(path, "\t" if is_tabbed else delimiter)
+        found = _opened(path, name, delimiter, table)
+    return replace(found, source=Source(path.absolute(), delimiter, table))
+
+
+def _opened(path: Path, name: str, delimiter: str | None, table: str | None) -> Table:
+    if name.endswith(DATABASES):
+        return database_table(path, table)
+    if name.endswith(PARQUET):
+        return parquet_table(path)
+    if name.endswith(ARROW):
+        return arrow_table(path)
+    if name.endswith(SEPARATED):
+        is_tabbed = ".tsv" in name and delimiter is None
+        return separated_table(path, "\t" if is_tabbed else delimiter)
     raise TableError(f"{path}: only {KINDS} files can be checked")
 
 

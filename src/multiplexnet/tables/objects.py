@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, datetime
 from decimal import Decimal
 from numbers import Integral
 from pathlib import Path
@@ -19,7 +20,7 @@ from multiplexnet.verdicts.columns import widened
 __all__ = ["tables_of"]
 
 TITLE = "the table"
-EXACT_ARRAYS = "biuU"
+EXACT_ARRAYS = "biuUM"
 """Kinds of numpy arrays, besides floats of at most 64 bits, that polars takes over as they are."""
 
 
@@ -117,7 +118,7 @@ def _series(name: object, values: Any) -> pl.Series:
 def _series_of_objects(name: object, values: Iterable[Any]) -> pl.Series:
     plain = [value.item() if isinstance(value, np.generic) else value for value in values]
     kinds = {type(value) for value in plain if value is not None}
-    if len(kinds) <= 1 and kinds <= {bool, float, str}:
+    if len(kinds) <= 1 and kinds <= {bool, float, str, date, datetime}:
         return pl.Series(plain)
     for kind in kinds:
         if kind is not float and not issubclass(kind, Integral | Decimal):

@@ -32,10 +32,12 @@ from multiplexnet.language.formula import (
     Real,
     Specification,
     Symbol,
+    Unit,
     Variable,
     holds,
     variables,
 )
+from multiplexnet.language.moments import moment_text
 from multiplexnet.rules import Rules
 
 __all__ = ["DIALECTS", "Constraint", "Dialect", "Sql", "sql", "sql_of"]
@@ -54,7 +56,8 @@ class Dialect:
         has_decimals: whether ``0.1`` is one tenth there; otherwise comparisons are written in whole numbers.
         adds_checks: whether a table that exists can be given a ``CHECK``.
         whole: what a column's whole part is written as.
-        truth_values: whether it has a type for truth values; otherwise they are 0 and 1.
+        truth_values: whether it has types for truth values and dates; otherwise they are 0 and 1, and texts.
+        days: what the days since 1970-01-01 of a column are written as.
     """
 
     name: str
@@ -62,12 +65,24 @@ class Dialect:
     adds_checks: bool
     whole: Callable[[str], str]
     truth_values: bool
+    days: Callable[[str], str]
+
+
+def _days(column: str) -> str:
+    return f"({column} - DATE '1970-01-01')"
 
 
 DIALECTS = {
-    "duckdb": Dialect("duckdb", True, False, lambda x: f"FLOOR({x})", True),
-    "postgres": Dialect("postgres", True, True, lambda x: f"FLOOR({x})", True),
-    "sqlite": Dialect("sqlite", False, False, lambda x: f"CAST({x} AS INTEGER)", False),
+    "duckdb": Dialect("duckdb", True, False, lambda x: f"FLOOR({x})", True, _days),
+    "postgres": Dialect("postgres", True, True, lambda x: f"FLOOR({x})", True, _days),
+    "sqlite": Dialect(
+        "sqlite",
+        False,
+        False,
+        lambda x: f"CAST({x} AS INTEGER)",
+        False,
+        lambda x: f"CAST(julianday({x}) - 2440587.5 AS INTEGER)",
+    ),
 }
 
 
@@ -238,7 +253,7 @@ class _Writer:
 
     def _plain(self, variable: Variable) -> str:
         """The name of a variable's column; an element of a vector is ``x_0``."""
-        return ELEMENT.sub(r"\1_\2", variable.name)
+        return variable.name if variable.whole else ELEMENT.sub(r"\1_\2", variable.name)
 
     def _column(self, variable: Variable) -> str:
         return _quoted(self._plain(variable))
@@ -246,8 +261,8 @@ class _Writer:
     def _domain(self, variable: Variable) -> str | None:
         column = self._column(variable)
         match variable.domain:
-            case Int(lower, upper):
-                return f"{column} BETWEEN {lower} AND {upper} AND {column} = {self.dialect.whole(column)}"
+            case Int(lower, upper, unit):
+                return self._whole(column, lower, upper, unit)
             case Bool():
                 return None if self.dialect.truth_values else f"{column} IN (0, 1)"
             case Category(labels):
@@ -262,6 +277,30 @@ class _Writer:
         raise SqlError(
             f"{variable.name} is declared as {variable.domain}, which cannot be written in SQL: declare it as a number"
         )
+
+    def _whole(self, column: str, lower: int, upper: int, unit: Unit) -> str:
+        """Whole steps of a unit between two ends."""
+        if unit.kind == "datetime":
+            raise SqlError(
+                f"{column} is a time: databases differ in how they keep it; declare it as a date"
+            )
+        if unit.kind == "date":
+            ends = (self._date(lower), self._date(upper))
+            return f"{column} BETWEEN {ends[0]} AND {ends[1]}"
+        size = unit.size
+        steps = column if size.denominator == 1 else f"{column} * {size.denominator}"
+        whole = self.dialect.whole(steps)
+        ends = (str(lower * size.numerator), str(upper * size.numerator))
+        found = f"{steps} BETWEEN {ends[0]} AND {ends[1]} AND {steps} = {whole}"
+        return found if size.numerator == 1 else f"{found} AND {whole} % {size.numerator} = 0"
+
+    def _date(self, days: int) -> str:
+        day = moment_text(days, "date")
+        if day is None:
+            raise SqlError(
+                f"the day {days} after 1970-01-01 is no date that can be written: give a range"
+            )
+        return f"DATE '{day}'" if self.dialect.truth_values else f"'{day}'"
 
     # --- formulas ---------------------------------------------------------------------------------------------------
 
@@ -351,18 +390,22 @@ class _Writer:
             total = total + Linear.of(inner) * (c / scale)
         return total
 
-    def _scaled(self, symbol: Symbol) -> tuple[int, Symbol]:
+    def _scaled(self, symbol: Symbol) -> tuple[Fraction, Symbol]:
         """A number, and the symbol times that number, whose own numbers can be written."""
         match symbol:
             case Max(arguments):
                 own = [self._writable(argument) for argument in arguments]
                 scale = lcm(*map(self._scale, own))
-                return scale, Max(tuple(argument * scale for argument in own))
+                return Fraction(scale), Max(tuple(argument * scale for argument in own))
             case Ite(condition, then, otherwise):
                 first, second = self._writable(then), self._writable(otherwise)
                 scale = lcm(self._scale(first), self._scale(second))
-                return scale, Ite(condition, first * scale, second * scale)
-        return 1, symbol
+                return Fraction(scale), Ite(condition, first * scale, second * scale)
+            case Variable():
+                return symbol.unit.size, symbol
+            case Product(known, other):
+                return known.unit.size * other.unit.size, symbol
+        return Fraction(1), symbol
 
     def _scale(self, linear: Linear) -> int:
         """What a comparison is multiplied with so that its numbers can be written."""
@@ -420,6 +463,8 @@ class _Writer:
 
     def _variable(self, variable: Variable) -> str:
         column = self._column(variable)
+        if variable.unit.kind == "date":
+            return self.dialect.days(column)
         if variable.is_flag:
             own = self._column(self.flagged[variable])
             return f"CASE WHEN {own} IS NULL THEN 1 ELSE 0 END"

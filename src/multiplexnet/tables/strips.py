@@ -34,6 +34,22 @@ class Strips:
         counts = self.counts.setdefault(finding, np.zeros(MOST_BINS, dtype=np.int64))
         counts += np.bincount(rows // self.width, minlength=MOST_BINS)
 
+    def __add__(self, other: Strips) -> Strips:
+        """The counts of both; each was told where its rows begin."""
+        total = Strips()
+        for part in (self, other):
+            while total.width < part.width:
+                total._widen()
+            own = Strips()
+            own.width = part.width
+            own.counts = {finding: counts.copy() for finding, counts in part.counts.items()}
+            while own.width < total.width:
+                own._widen()
+            for finding, counts in own.counts.items():
+                before = total.counts.get(finding)
+                total.counts[finding] = counts if before is None else before + counts
+        return total
+
     def _widen(self) -> None:
         self.width *= 2
         for finding, counts in self.counts.items():

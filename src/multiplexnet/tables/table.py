@@ -16,7 +16,24 @@ import polars as pl
 
 from multiplexnet.errors import TableError
 
-__all__ = ["Table", "own_errors"]
+__all__ = ["Source", "Table", "own_errors"]
+
+
+@dataclass(frozen=True)
+class Source:
+    """A file that another process can open as well.
+
+    Args:
+        path: of the file.
+        delimiter: what separates the cells of a CSV file; ``None``: found by itself.
+        table: the name of the table in a database file.
+        groups: the row groups of a Parquet file that are meant; ``None``: all.
+    """
+
+    path: Path
+    delimiter: str | None = None
+    table: str | None = None
+    groups: tuple[int, ...] | None = None
 
 
 @dataclass(frozen=True)
@@ -27,11 +44,13 @@ class Table:
         title: what messages call it: the path of a file.
         names: the names of its columns.
         read: yields frames of the columns at the given positions, named by them.
+        source: the file that it is in, if another process can open it.
     """
 
     title: str
     names: tuple[str, ...]
     read: Callable[[Sequence[int]], Iterator[pl.DataFrame]]
+    source: Source | None = None
 
     def __post_init__(self) -> None:
         doubled = [name for name, count in Counter(self.names).items() if count > 1]

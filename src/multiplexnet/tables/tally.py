@@ -75,6 +75,7 @@ class Tally:
         limit: how many rows that do not obey are kept to be shown.
         keep_rows: whether to keep what became of every row.
         strips: whether to keep where in the table it is broken.
+        start: how many rows come before the first one, for that.
     """
 
     def __init__(
@@ -85,7 +86,9 @@ class Tally:
         limit: int,
         keep_rows: bool,
         strips: bool,
+        start: int = 0,
     ) -> None:
+        self.start = start
         self.rows = 0
         self.obeying = 0
         self.missing = missing
@@ -150,7 +153,7 @@ class Tally:
             self.kept.add(obeyed, verdicts)
         if self.strips is not None:
             for text, shows in chunk.findings:
-                self.strips.add(text, shows, self.rows)
+                self.strips.add(text, shows, self.start + self.rows)
         self._show(obeyed, chunk)
         self.rows += chunk.rows.length
         self.obeying += int(obeyed.sum())

@@ -210,6 +210,11 @@ def check(
             metavar="FILE", help="Write all rows that do not obey to this .csv or .parquet file."
         ),
     ] = None,
+    jobs: Annotated[int, typer.Option(min=1, help="In how many processes to check.")] = 1,
+    dask: Annotated[
+        str | None,
+        typer.Option(metavar="ADDRESS|local", help="Check on the workers of this Dask scheduler."),
+    ] = None,
     plot: Annotated[
         Path | None,
         typer.Option(metavar="PNG", help="Draw where in the table the rules are broken."),
@@ -233,6 +238,8 @@ def check(
                 output=output,
                 progress=update,
                 strips=plot is not None,
+                jobs=jobs,
+                dask=dask,
             )
         _printed(
             lambda: check_text(report),
@@ -343,7 +350,10 @@ def explain(
             as_json,
         )
         if plot is not None and explanation.compiled is not None:
-            _draw(explanation.compiled, plot, axes, point)
+            compiled = explanation.compiled
+            if explanation.cascades:  # a picture shows terms
+                compiled = rules.compile(**options, seconds=seconds or None)
+            _draw(compiled, plot, axes, point)
         if explanation.contradiction or explanation.uncovered_input is not None:
             raise typer.Exit(1)
         if explanation.compiled is None:

@@ -13,10 +13,11 @@ is resolution (:mod:`~multiplexnet.compiler.cascade.projection`), which asks no 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import ceil
+from time import perf_counter
 
 from multiplexnet.compiler.cascade.carriers import shared_steps
 from multiplexnet.compiler.cascade.clauses import (
@@ -139,14 +140,20 @@ class Cascade:
     def input_units(self) -> dict[int, Fraction]:
         """For every input that outputs have to add up to the spacing that its values need, by position."""
         found: dict[int, Fraction] = {}
-        for (row, *others), first in ((clause, len(self.outputs)) for clause in self.guards):
-            known = self.known[row.terms[0][0] - first]
-            if not others and isinstance(known, Bit) and len(row.terms) == 1:
-                for place, _ in known.form.terms:
-                    found[place] = max(
-                        found.get(place, Fraction(0)), Fraction(2) ** known.form.exponent
-                    )
+        for clause in self.guards:
+            bit = self.asks_for_grid(clause)
+            if bit is None:
+                continue
+            for place, _ in bit.form.terms:
+                found[place] = max(found.get(place, Fraction(0)), Fraction(2) ** bit.form.exponent)
         return found
+
+    def asks_for_grid(self, clause: Clause) -> Bit | None:
+        """The rest that a guard allows no input to have, if this is what it says."""
+        row, *others = clause
+        known = self.known[row.terms[0][0] - len(self.outputs)]
+        alone = not others and len(row.terms) == 1
+        return known if alone and isinstance(known, Bit) else None
 
     @cached_property
     def easy_ends(self) -> dict[int, int]:
@@ -240,6 +247,7 @@ class _Search:
     budget: Budget
     deadline: Deadline
     late: tuple[LateRow, ...]
+    start: float = field(default_factory=perf_counter)
 
     def cascade(self) -> Cascade:
         """The cascade on the finest grid, or, if that loses points, on one that equalities share."""
@@ -368,7 +376,14 @@ class _Search:
             raise self._held_back(grid, held) from None
         if search.clauses.is_false:
             raise GridError(self._nothing(grid))
-        steps = tuple(self._step(grid, bucket) for bucket in search.buckets)
+        decisive = frozenset(
+            row
+            for bucket in search.buckets
+            for clause in bucket.clauses
+            for row in clause
+            if len(row.terms) == 1 and row.terms[0][0] != bucket.variable
+        )
+        steps = tuple(self._step(grid, bucket, decisive) for bucket in search.buckets)
         return Cascade(
             grid.outputs,
             len(self.hidden),
@@ -409,18 +424,20 @@ class _Search:
             "two"
         )
 
-    def _step(self, grid: Grid, bucket: Bucket) -> Step:
+    def _step(self, grid: Grid, bucket: Bucket, decisive: frozenset[Row]) -> Step:
         output = grid.outputs[bucket.variable]
         if output in self.hidden:
             return Step(bucket, ((),), None)
         if isinstance(output.domain, Bool | Category):
             return Step(bucket, (), tuple(range(bucket.range.lower, bucket.range.upper + 1)))
-        bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket)))
+        bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket, decisive)))
         sides = sides_of(bucket, grid.ranges, self.budget.options)
         if sides is not None:
             return Step(bucket, sides, None)
         if len(bucket.gaps) >= self.budget.options:
-            raise CascadeBudgetExceeded(output.name, self.budget.options, what="options")
+            raise CascadeBudgetExceeded(
+                output.name, self.budget.options, "options", perf_counter() - self.start
+            )
         return Step(bucket, (), None, ranked=True)
 
     def _tick(self, grid: Grid) -> Callable[[int, int], None]:
@@ -434,7 +451,8 @@ class _Search:
                 self.deadline.begin(PROJECTION, name)
             self.deadline.step(count)
             if count > self.budget.clauses:
-                raise CascadeBudgetExceeded(name, self.budget.clauses)
+                seconds = perf_counter() - self.start
+                raise CascadeBudgetExceeded(name, self.budget.clauses, seconds=seconds)
 
         return tick
 

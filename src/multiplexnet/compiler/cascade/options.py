@@ -7,6 +7,7 @@ gaps lie below the value.
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
 from math import inf
 
 from multiplexnet.compiler.cascade.projection import Bucket
@@ -47,21 +48,28 @@ def sides_of(bucket: Bucket, ranges: Ranges, most: int) -> tuple[Sides, ...] | N
     return tuple(sides for sides, _, _ in partial)
 
 
-def splits_of(bucket: Bucket) -> tuple[Clause, ...]:
+def splits_of(bucket: Bucket, decisive: Container[Row] = ()) -> tuple[Clause, ...]:
     """Gaps without any width, which hold always, that make single values at the ends of a range options of their own.
 
     Rules such as «at most 3 of these are positive» say of an output that starts at 0 that it is 0 unless …: being 0
-    is a decision, and a map from raw values to an interval would practically never take it.
+    is a decision, and a map from raw values to an interval would practically never take it. It is one, too, where
+    what comes later depends on it: ``decisive`` has the rows over single variables on which that is so.
     """
     x, (lower, upper) = bucket.variable, bucket.range
     if upper - lower < 2:
         return ()
     found = []
-    if any(row == Row(((x, 1),), lower) for clause in bucket.upper for row in clause):
-        found.append((Row(((x, -1),), -lower - 1), Row(((x, 1),), lower)))
-    if any(row == Row(((x, -1),), -upper) for clause in bucket.lower for row in clause):
-        found.append((Row(((x, -1),), -upper), Row(((x, 1),), upper - 1)))
+    at_lower, above_lower = Row(((x, 1),), lower), Row(((x, -1),), -lower - 1)
+    at_upper, below_upper = Row(((x, -1),), -upper), Row(((x, 1),), upper - 1)
+    if _is_in(at_lower, bucket.upper) or at_lower in decisive or above_lower in decisive:
+        found.append((above_lower, at_lower))
+    if _is_in(at_upper, bucket.lower) or at_upper in decisive or below_upper in decisive:
+        found.append((at_upper, below_upper))
     return tuple(found)
+
+
+def _is_in(row: Row, clauses: Iterable[Clause]) -> bool:
+    return any(row in clause for clause in clauses)
 
 
 def _least_above(x: int, gap: Clause, ranges: Ranges) -> float:

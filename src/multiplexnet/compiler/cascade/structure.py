@@ -1,10 +1,10 @@
 """Which blocks of rules become terms and which a cascade.
 
 Terms are what rules become where they are few: each has a map of its own, and losses can be summed over all of them. A
-cascade takes over where that explodes, where an equality holds inputs, and where inputs bound outputs that depend on
-each other: the map of a polyhedron that inputs move starts at an anchor, and in a thin band it does not get away from
-it. How many terms there would be is counted on the grid, by going through the alternatives and giving up a branch as
-soon as its ranges are empty; the count stops where it is too large.
+cascade takes over where that explodes, where an equality holds inputs, and where inputs move a single polyhedron: its
+map starts at an anchor, and in a thin band it does not get away from it. How many terms there would be is counted on
+the grid, by going through the alternatives and giving up a branch as soon as its ranges are empty; the count stops
+where it is too large.
 """
 
 from __future__ import annotations
@@ -30,6 +30,7 @@ from multiplexnet.language.formula import (
     Atom,
     Bool,
     Formula,
+    Int,
     Ite,
     Not,
     Or,
@@ -54,6 +55,7 @@ __all__ = [
     "is_few",
     "is_moved",
     "planned",
+    "reason",
     "rule_parts",
     "term_count",
 ]
@@ -255,7 +257,8 @@ def _if_better(
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
         return None
     if part.multiplies:
-        return cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
+        own = None if budget is QUICK else budget  # there is no other way
+        return cascade_of_part(part, inputs, form, order=order, budget=own, deadline=deadline)
     needed = _has_equality_of_inputs(part.formula)
     moved = is_moved(part)
     if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
@@ -273,8 +276,25 @@ def _if_better(
     return None
 
 
+def reason(part: Part, inputs: Sequence[Variable], form: Format) -> str:
+    """Why a part is computed one output after another, in words."""
+    sizes = {v.name: len(v.domain.values) for v in part.outputs if isinstance(v.domain, Int)}
+    wide = next((name for name, size in sizes.items() if size > FEW), None)
+    if part.multiplies:
+        return "inputs multiply outputs"
+    if _has_equality_of_inputs(part.formula):
+        return "an equality holds inputs"
+    if wide is not None:
+        return f"{wide} has {sizes[wide]:,} values"
+    if is_moved(part):
+        return "inputs bound outputs that depend on each other"
+    return "it was asked for" if is_few(part, inputs, form) else f"it has more than {FEW} terms"
+
+
 def is_moved(part: Part) -> bool:
-    """Whether inputs bound outputs that depend on each other."""
+    """Whether inputs bound outputs that depend on each other, and nothing is to be chosen: a band or a polytope."""
+    if _alternatives(part) > 1:  # terms have losses over all choices
+        return False
     coupled = any(len(_outputs_of(atom)) > 1 for atom in atoms(part.formula))
     return coupled and any(map(_ties_to_inputs, atoms(part.formula)))
 
@@ -315,9 +335,15 @@ def _has_equality_of_inputs(formula: Formula) -> bool:
     for part in conjuncts(formula):
         if isinstance(part, Atom) and part.relation == "==":
             kinds = {v.is_input for v in variables(part)}
-            if kinds == {True, False}:
+            if kinds == {True, False} and not _is_copy(part):
                 return True
     return False
+
+
+def _is_copy(row: Atom) -> bool:
+    """Whether a row is ``x = u``: one output between an input and itself, which terms hold."""
+    coefficients = [c for _, c in row.linear.summands]
+    return len(coefficients) == 2 and not sum(coefficients) and not row.linear.constant
 
 
 def _alternatives(part: Part) -> int:

@@ -10,6 +10,8 @@ from typing import Any
 
 import z3
 
+from multiplexnet.compiler.cascade.build import Cascade
+from multiplexnet.compiler.cascade.structure import Part, Plan, is_few, planned, reason
 from multiplexnet.compiler.compile import (
     compile_rules,
     contradiction,
@@ -28,6 +30,7 @@ from multiplexnet.errors import (
     TermBudgetExceeded,
 )
 from multiplexnet.exact.deadline import INPUTS, NEVER, RANGES, SHAPES, SUPERFLUOUS, Deadline
+from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
     Atom,
@@ -57,7 +60,19 @@ from multiplexnet.smt.questions import (
 )
 from multiplexnet.smt.search import Sandbox, decided
 
-__all__ = ["Explanation", "Range", "TermShape", "explain", "uncovered_by", "uncovered_input"]
+__all__ = [
+    "CascadeShape",
+    "Explanation",
+    "Range",
+    "TermShape",
+    "explain",
+    "uncovered_by",
+    "uncovered_input",
+    "uncovered_parts",
+]
+
+GRID = "float32"
+"""The format whose grids are told."""
 
 
 @dataclass(frozen=True)
@@ -94,12 +109,44 @@ class TermShape:
 
 
 @dataclass(frozen=True)
+class CascadeShape:
+    """A part of the rules that a layer computes one output after another.
+
+    Args:
+        order: its outputs in this order.
+        options: how many each of them has.
+        spacing: how far apart their values lie in ``GRID``.
+        why: there are no terms instead.
+        complete: whether every point of the grid that obeys is reached.
+    """
+
+    order: tuple[Variable, ...]
+    options: tuple[int, ...]
+    spacing: tuple[Fraction, ...]
+    why: str
+    complete: bool
+
+    @staticmethod
+    def of(part: Part, cascade: Cascade, inputs: Sequence[Variable]) -> CascadeShape:
+        """The shape of a cascade, and why it is one."""
+        steps = [step for step in cascade.steps if step.variable < len(cascade.visible)]
+        return CascadeShape(
+            tuple(cascade.outputs[step.variable] for step in steps),
+            tuple(step.size for step in steps),
+            tuple(cascade.spacing[step.variable] for step in steps),
+            reason(part, inputs, FORMATS[GRID]),
+            cascade.complete,
+        )
+
+
+@dataclass(frozen=True)
 class Explanation:
     """Everything that can be said about rules; ``print`` shows it as a short report.
 
     Args:
         specification: what was written.
-        compiled: the terms; ``None`` if there are none or too many.
+        compiled: the terms, of outputs that are in no cascade; ``None`` if there are none or too many.
+        cascades: what a layer computes one output after another.
         problem: why there are no terms, or why what comes after them is missing.
         contradiction: a smallest set of rules that contradict each other.
         always_true: rules that say nothing.
@@ -122,6 +169,7 @@ class Explanation:
     uncovered_input: tuple[tuple[Variable, Fraction], ...] | None = None
     shapes: tuple[tuple[TermShape, ...], ...] = ()
     seconds: float = 0.0
+    cascades: tuple[CascadeShape, ...] = ()
 
     def __str__(self) -> str:
         return explanation_text(self)
@@ -160,7 +208,16 @@ def _multiplies(specification: Specification) -> bool:
 def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
     specification = found.specification
     try:
-        compiled = compile_rules(specification, max_terms=max_terms, deadline=deadline)
+        plan = planned(specification, "auto", FORMATS[GRID], deadline=deadline)
+        if any(cascade.guards for _, cascade in plan.cascades):
+            if core := contradiction(specification, deadline):
+                told = str(ContradictionError([(rule.line, rule.text) for rule in core]))
+                return replace(found, problem=told, contradiction=core)
+            uncovered = uncovered_parts(specification, plan, FORMATS[GRID], deadline=deadline)
+            found = replace(found, uncovered_input=uncovered)
+        shapes = tuple(CascadeShape.of(*pair, specification.inputs) for pair in plan.cascades)
+        found = replace(found, cascades=shapes)
+        compiled = compile_rules(plan.terms, max_terms=max_terms, deadline=deadline)
         return replace(found, compiled=compiled)
     except ContradictionError as error:
         core = contradiction(specification, deadline)
@@ -178,7 +235,7 @@ def _with_shapes(found: Explanation, _: int, deadline: Deadline) -> Explanation:
 
 
 def _with_uncovered_input(found: Explanation, _: int, deadline: Deadline) -> Explanation:
-    if found.compiled is None:
+    if found.compiled is None or found.uncovered_input is not None:
         return found
     uncovered = uncovered_input(found.compiled, deadline=deadline)
     return replace(found, uncovered_input=uncovered)
@@ -359,6 +416,23 @@ def uncovered_by(
             model = sandbox.model(solver)
             return tuple((v, model.number(v)) for v in inputs)
     return None
+
+
+def uncovered_parts(
+    specification: Specification, plan: Plan, form: Format, *, deadline: Deadline = NEVER
+) -> tuple[tuple[Variable, Fraction], ...] | None:
+    """The same for cascades that inputs can leave without an output, where that is decided soon: by few terms."""
+    doubtful = [
+        part.formula
+        for part, cascade in plan.cascades
+        if cascade.guards
+        and not part.hidden
+        and not part.multiplies
+        and not any(v.is_discrete for v in part.outputs)
+        and is_few(part, specification.inputs, form)
+    ]
+    known = input_facts(specification)
+    return uncovered_by(doubtful, specification.inputs, known, deadline=deadline)
 
 
 def _symbols_of_atoms(formula: Formula) -> list[Symbol]:

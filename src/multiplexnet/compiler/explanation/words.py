@@ -13,10 +13,16 @@ from multiplexnet.language.text import declaration_text, formula_text, number_te
 from multiplexnet.language.text import value_text as written_value
 
 if TYPE_CHECKING:
-    from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape
+    from multiplexnet.compiler.explanation.diagnose import (
+        CascadeShape,
+        Explanation,
+        Range,
+        TermShape,
+    )
 
 __all__ = [
     "Finding",
+    "cascade_lines",
     "counted",
     "explanation_text",
     "findings",
@@ -30,6 +36,8 @@ __all__ = [
 
 LONGEST_NUMBER = 24
 """Characters of an exact number before it is rounded for reading."""
+FEW_NAMES = 4
+"""How many outputs of a cascade are named where the rest is plain."""
 SHOWN = 20
 """How many blocks, terms of a block, and ranges the plain text shows."""
 
@@ -145,7 +153,9 @@ def findings(explanation: Explanation) -> Iterator[Finding]:
         yield Finding(f"always true, and can go: {_place(rule)}", "superfluous")
     for rule in explanation.implied:
         yield Finding(f"follows from the other rules: {_place(rule)}", "superfluous")
-    if explanation.compiled is not None:
+    if explanation.compiled is not None and (
+        explanation.compiled.blocks or not explanation.cascades
+    ):
         yield _proved(explanation.compiled)
 
 
@@ -204,8 +214,11 @@ def explanation_text(explanation: Explanation) -> str:
     lines = [summary(specification)]
     lines += _first(_indented(premises(specification)))
     if explanation.compiled is not None:
-        lines.append(counted(len(explanation.compiled.blocks), "block"))
+        count = len(explanation.compiled.blocks) + len(explanation.cascades)
+        lines.append(counted(count, "block"))
         lines += _first(list(_block_texts(explanation)))
+    for cascade in explanation.cascades:
+        lines += [f"  {line}" for line in cascade_lines(cascade)]
     if explanation.ranges:
         lines.append("ranges")
         texts = [f"{found.variable.name}: {interval_text(found)}" for found in explanation.ranges]
@@ -224,6 +237,34 @@ def _block_texts(explanation: Explanation) -> Iterator[str]:
         ]
         head = f"  {_names(block)}: {counted(len(block.terms), 'term')}"
         yield "\n".join([head, *_first(terms, "    ")])
+
+
+def cascade_lines(cascade: CascadeShape) -> list[str]:
+    """What a layer does with a part of the rules that it computes one output after another."""
+    spacings: dict[Fraction, list[Variable]] = {}
+    for variable, step in zip(cascade.order, cascade.spacing, strict=True):
+        spacings.setdefault(step, []).append(variable)
+    grid = "; ".join(
+        f"multiples of {_nearest_float(step):.3g} for {_listed(own, FEW_NAMES)}"
+        for step, own in spacings.items()
+    )
+    options = sum(count for count in cascade.options if count > 1)
+    reached = "" if cascade.complete else "; some points that obey are not reached"
+    most = max(cascade.options)
+    told = f"at most {most} of one output" if options else "none"
+    return [
+        f"{_listed(sorted(cascade.order, key=lambda v: v.index), FEW_NAMES)}: a cascade, since {cascade.why}",
+        f"  order: {_listed(cascade.order, SHOWN)}",
+        f"  options: {told}" + (f", {options:,} in all" if options else ""),
+        f"  grid in float32: {grid}{reached}",
+    ]
+
+
+def _listed(variables: Sequence[Variable], most: int) -> str:
+    names = [variable.name for variable in variables]
+    if len(names) <= most:
+        return ", ".join(names)
+    return f"{', '.join(names[: most - 1])}, …, {names[-1]} ({counted(len(names), 'output')})"
 
 
 def _names(block: Block) -> str:

@@ -51,12 +51,14 @@ class Values:
         numbers: its values, labels as their positions, NaN where there is none.
         words: what rules write for «has this value», by position; empty for numbers.
         is_number: whether it can be compared and added.
+        is_date: whether it can be compared with other dates.
     """
 
     name: str
     numbers: Floats
     words: tuple[str, ...] = ()
     is_number: bool = True
+    is_date: bool = False
 
     def equals(self, value: float) -> str:
         """The atom «it has this value»."""
@@ -89,6 +91,7 @@ def candidates_of(columns: Sequence[Values], support: float) -> Candidates:
     tied = [names for names, _ in relations]
     kinds: list[tuple[str, Iterable[str]]] = [
         ("orders", _orders(numbers[:MOST_PAIRED], support, tied)),
+        ("orders of dates", _orders([c for c in columns if c.is_date], support, tied)),
         ("sums", [*(text for _, text in relations), *_sums(numbers, support, tied)]),
         ("if … then …", _implications(columns[:MOST_PAIRED], support)),
     ]
@@ -283,7 +286,7 @@ def _pairs(columns: Sequence[Values], support: float) -> Iterator[tuple[str, fro
 
 def _implications(columns: Sequence[Values], support: float) -> list[str]:
     """``implies(a == u, b == v)`` where the «if» makes the «then» much more certain than it is anyway."""
-    coded = [(c, *_coded(c.numbers)) for c in columns]
+    coded = [(c, *_coded(c.numbers)) for c in columns if not c.is_date]
     small = [(c, values, codes) for c, values, codes in coded if values is not None]
     found: list[tuple[float, int, str]] = []
     for (a, a_values, a_codes), (b, b_values, b_codes) in permutations(small, 2):

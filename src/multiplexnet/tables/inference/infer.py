@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Variable
+from multiplexnet.language.moments import moment_text
 from multiplexnet.language.parse import parse
 from multiplexnet.language.text import number_text
-from multiplexnet.readers.names import cannot_be_written
+from multiplexnet.readers.names import cannot_be_written, written_name
 from multiplexnet.rules import Rules
 from multiplexnet.tables.cells import cells_of
 from multiplexnet.tables.check import check_table
 from multiplexnet.tables.inference.candidates import Values, candidates_of
-from multiplexnet.tables.inference.profile import ColumnProfile, Profile, profile_of
+from multiplexnet.tables.inference.profile import DATE, ColumnProfile, Profile, profile_of
 from multiplexnet.tables.objects import tables_of
 from multiplexnet.tables.table import Table
 from multiplexnet.verdicts.columns import Column, to_float64
@@ -105,7 +106,7 @@ def inferred(tables: Sequence[Table], *, support: float = SUPPORT) -> Inferred:
         )
     sample = [_sampled(column) for column in columns]
     found = candidates_of(sample, support)
-    declarations = [f"{c.name}: {_type_text(c)}" for c in columns]
+    declarations = [f"{written_name(c.name)}: {_type_text(c)}" for c in columns]
     ranges = [rule for column in columns for rule in _range_rules(column)]
     checked = _checked([*ranges, *found.rules], declarations, tables, support)
     notes = [*skipped, *found.skipped]
@@ -145,8 +146,18 @@ def _type_text(column: ColumnProfile) -> str:
     if column.kind == "label":
         labels = [json.dumps(label, ensure_ascii=False) for label in sorted(column.labels or ())]
         return f"{{{', '.join(labels)}}}{mark}"
+    assert column.least is not None
+    assert column.most is not None
+    if column.kind == "date":
+        least, most = (moment_text(int(end), "date") for end in (column.least, column.most))
+        return f'date["{least}", "{most}"]{mark}'
     if column.is_whole:
         return f"int[{column.least}, {column.most}]{mark}"
+    if column.places:
+        least, most = (
+            number_text(round(end, column.places)) for end in (column.least, column.most)
+        )
+        return f"decimal({column.places})[{least}, {most}]{mark}"
     return f"real{mark}"
 
 
@@ -157,15 +168,15 @@ def _declared(text: str, column: ColumnProfile) -> str:
 
 
 def _range_rules(column: ColumnProfile) -> list[str]:
-    if column.kind != "number" or column.is_whole:
+    if column.kind != "number" or column.is_whole or column.places:
         return []
     assert column.least is not None
     assert column.most is not None
     if column.least == column.most:
-        return [f"{column.name} == {number_text(column.least)}"]
+        return [f"{written_name(column.name)} == {number_text(column.least)}"]
     least = _short(column.least, down=True)
     most = _short(column.most, down=False)
-    return [f"{least} <= {column.name} <= {most}"]
+    return [f"{least} <= {written_name(column.name)} <= {most}"]
 
 
 def _short(number: Fraction, *, down: bool) -> str:
@@ -186,7 +197,10 @@ def _sampled(column: ColumnProfile) -> Values:
     numbers = _floats(read.column)
     for rows in read.unread.values():
         numbers[rows] = np.nan
-    return Values(column.name, numbers, words, is_number=column.kind == "number")
+    name = written_name(column.name)
+    return Values(
+        name, numbers, words, is_number=column.kind == "number", is_date=column.kind == "date"
+    )
 
 
 def _floats(column: Column) -> NDArray[np.float64]:
@@ -202,11 +216,14 @@ def _floats(column: Column) -> NDArray[np.float64]:
 
 def _read_as(column: ColumnProfile) -> tuple[Variable, tuple[str, ...]]:
     """What the cells of the sample are read as, and how rules say «has this value»."""
+    name = written_name(column.name)
     if column.kind == "truth":
-        return Variable(column.name, 0, Bool()), (f"not {column.name}", column.name)
+        return Variable(column.name, 0, Bool()), (f"not {name}", name)
+    if column.kind == "date":
+        return Variable(column.name, 0, DATE), ()
     if column.kind == "label":
         labels = tuple(sorted(column.labels or ()))
-        words = [f"{column.name} == {json.dumps(label, ensure_ascii=False)}" for label in labels]
+        words = [f"{name} == {json.dumps(label, ensure_ascii=False)}" for label in labels]
         return Variable(column.name, 0, Category(labels)), tuple(words)
     return Variable(column.name, 0), ()
 

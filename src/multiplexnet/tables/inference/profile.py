@@ -11,12 +11,12 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
-from multiplexnet.language.formula import Variable
+from multiplexnet.language.formula import Int, Unit, Variable
 from multiplexnet.tables.cells import EMPTY, MISSING, NAN, SPELLINGS, cells_of
 from multiplexnet.tables.table import Table
 from multiplexnet.verdicts.columns import Column
 
-__all__ = ["ColumnProfile", "Kind", "Profile", "profile_of"]
+__all__ = ["DATE", "ColumnProfile", "Kind", "Profile", "profile_of"]
 
 SAMPLE = 50_000
 """Rows that candidates are looked for in; there are at least half as many if the table is longer."""
@@ -26,7 +26,12 @@ LABEL_SHARE = 0.5
 """A column in which more of the texts than this differ is no column of labels, unless it has few rows."""
 FEW_LABELS = 10
 
-Kind = Literal["number", "truth", "label"]
+MOST_PLACES = 4
+"""Decimal places of a column that is declared as a decimal."""
+LARGEST_DECIMAL = 10**9
+DATE = Int(-(10**6), 10**7, Unit(Fraction(1), "date"))
+
+Kind = Literal["number", "truth", "label", "date"]
 Floats = NDArray[np.float64]
 
 
@@ -40,7 +45,9 @@ class ColumnProfile:
         missing: how many of them have no value.
         is_number: whether every other cell is a number.
         is_truth: whether every other cell says true or false, in a word or as a truth value.
+        is_date: whether every other cell is a date.
         is_whole: whether every number is whole.
+        places: how many decimal places its numbers have at most; ``None``: more than decimals are declared with.
         least: the smallest number.
         most: the largest number.
         labels: the different texts, in order of appearance; ``None``: too many.
@@ -52,7 +59,9 @@ class ColumnProfile:
     missing: int = 0
     is_number: bool = True
     is_truth: bool = True
+    is_date: bool = True
     is_whole: bool = True
+    places: int | None = 0
     least: Fraction | None = None
     most: Fraction | None = None
     labels: dict[str, None] | None = field(default_factory=dict)
@@ -65,6 +74,8 @@ class ColumnProfile:
             return None
         if self.is_truth:
             return "truth"
+        if self.is_date:
+            return "date"
         if self.is_number:
             return "number"
         if self.labels is None:
@@ -82,12 +93,13 @@ class ColumnProfile:
         if empty == len(cells):
             return
         self.is_truth &= _all_truths(cells)
+        if self.is_date:
+            self._note_dates(cells)
         self.is_number &= is_number and cells.dtype != pl.Boolean
         if self.is_number:
             rows = [own for own in number.unread.values() if len(own)]
-            self._note_numbers(
-                number.column, np.concatenate(rows) if rows else np.empty(0, np.intp)
-            )
+            empty_rows = np.concatenate(rows) if rows else np.empty(0, np.intp)
+            self._note_numbers(number.column, empty_rows, cells.dtype.is_float())
         elif cells.dtype in (pl.String, pl.Categorical, pl.Enum):
             self._note_labels(cells.cast(pl.String))
         else:
@@ -95,14 +107,32 @@ class ColumnProfile:
         if self.is_number and self.labels is not None and cells.dtype == pl.String:
             self._note_labels(cells)  # later cells may turn out to be no numbers
 
-    def _note_numbers(self, column: Column, empty: NDArray[np.intp]) -> None:
+    def _note_dates(self, cells: pl.Series) -> None:
+        self.is_date = cells.dtype in (pl.Date, pl.String)
+        if not self.is_date:
+            return
+        found = cells_of(Variable(self.name, 0, DATE), cells)
+        self.is_date = set(found.unread) <= {MISSING}
+        there = np.ones(len(cells), dtype=np.bool_)
+        there[found.unread.get(MISSING, np.empty(0, np.intp))] = False
+        if self.is_date:
+            days = found.column.near[there]
+            self._widen(Fraction(int(days.min())), Fraction(int(days.max())))
+
+    def _widen(self, least: Fraction, most: Fraction) -> None:
+        self.least = least if self.least is None else min(self.least, least)
+        self.most = most if self.most is None else max(self.most, most)
+
+    def _note_numbers(self, column: Column, empty: NDArray[np.intp], is_float: bool) -> None:
         there = np.ones(len(column), dtype=np.bool_)
         there[empty] = False
         near = np.where(there, column.near, np.nan)
         least = min(column.exact(int(row)) for row in _ties(near, np.nanmin(near)))
         most = max(column.exact(int(row)) for row in _ties(near, np.nanmax(near)))
-        self.least = least if self.least is None else min(self.least, least)
-        self.most = most if self.most is None else max(self.most, most)
+        self._widen(least, most)
+        if self.places is not None:
+            places = _places(column, near, is_float)
+            self.places = None if places is None else max(self.places, places)
         self.is_whole = self.is_whole and _is_whole(column, near)
 
     def _note_labels(self, cells: pl.Series) -> None:
@@ -128,6 +158,23 @@ def _ties(near: Floats, value: float) -> NDArray[np.intp]:
     """Rows whose number may be this one: floats near it, one of each."""
     close = np.flatnonzero(np.abs(near - value) <= 4 * np.spacing(abs(value)))
     return close[np.unique(near[close], return_index=True)[1]] if len(close) > 64 else close
+
+
+def _places(column: Column, near: Floats, is_float: bool) -> int | None:
+    """How many decimal places the numbers have; a float has those of the decimal that it is nearest to."""
+    numbers = near[np.isfinite(near)]
+    if is_float:
+        if np.abs(numbers).max(initial=0.0) >= LARGEST_DECIMAL:
+            return None
+        for places in range(MOST_PLACES + 1):
+            if (np.round(numbers, places) == numbers).all():
+                return places
+        return None
+    unit = column.unit
+    places = len(str(unit.denominator)) - 1
+    if column.odd or unit.numerator != 1 or unit != Fraction(1, 10**places):
+        return None
+    return places if places <= MOST_PLACES else None
 
 
 def _is_whole(column: Column, near: Floats) -> bool:

@@ -25,15 +25,18 @@ from torch import Tensor
 from torch.nn.functional import logsigmoid
 
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
+from multiplexnet.errors import ValuesError
 from multiplexnet.transforms.base import in_full_precision, precision_of
+from multiplexnet.transforms.cascade.inside import Inside, Values, inside_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
 from multiplexnet.transforms.cascade.late import Budgets
-from multiplexnet.transforms.cascade.program import program_of
-from multiplexnet.transforms.cascade.walk import Option, Walk, straight_through
+from multiplexnet.transforms.cascade.program import offset_of, program_of
+from multiplexnet.transforms.cascade.start import shifts_of, starts_of
+from multiplexnet.transforms.cascade.walk import Option, Walk
 from multiplexnet.transforms.run_time.reading import exact_number, read
 from multiplexnet.transforms.tables import Tabled
 
-__all__ = ["CascadeMap"]
+__all__ = ["CascadeMap", "cell_of", "cell_width"]
 
 SMALL = 2**24
 """Whole numbers below this are exact in float32."""
@@ -41,6 +44,10 @@ SMALL = 2**24
 LARGEST_LOGIT = torch.finfo(torch.float32).max
 """Where logits are cut. ONNX's exporter makes plain numbers float32, and the end of float64 infinite."""
 
+SURE = 100.0
+"""The logit of a chosen option in ``inverse``: beyond what any start adds to the others."""
+
+Mass = Callable[[int, Tensor, Tensor], Tensor]
 Decide = Callable[[Walk, Step, Sequence[Option]], Tensor]
 
 
@@ -50,6 +57,8 @@ class CascadeMap(Tabled):
     Args:
         cascade: what was compiled.
         dtype: of the values that come out; the cascade was made for it.
+        values: how raw values become values: see :mod:`~multiplexnet.transforms.cascade.inside`.
+        started: whether 0 means that no output is better off: see :mod:`~multiplexnet.transforms.cascade.start`.
 
     Raw values are ``(*batch, in_values)``, one for every output, logits ``(*batch, in_logits)``, those of every
     output with more than one option in the order of computing, inputs ``(*batch, I)``.
@@ -58,8 +67,16 @@ class CascadeMap(Tabled):
     """
 
     spacing: Tensor
+    shift: Tensor | None
 
-    def __init__(self, cascade: Cascade, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        cascade: Cascade,
+        dtype: torch.dtype,
+        values: Values = "share",
+        *,
+        started: bool = True,
+    ) -> None:
         super().__init__()
         if cascade.size >= EXACT:
             raise ValueError("the sums of this cascade are not exact in float64")
@@ -68,17 +85,23 @@ class CascadeMap(Tabled):
             torch.float32 if cascade.size < SMALL and dtype is not torch.float64 else torch.float64
         )
         self.in_values = len(cascade.visible)
+        self.values = values
+        self._inside = inside_of(values, cascade.ranges[: self.in_values])
         self.first_logit = dict(_first_logits(cascade))
         self.in_logits = sum(step.size for step in cascade.steps if step.size > 1)
         self._used = cascade.used
+        self.started = started
+        self._starts = starts_of(cascade) if started else {}
         self.ranked = any(step.ranked for step in cascade.steps)
         self.program = (
-            None if self.ranked else program_of(cascade, self.first_logit)
+            None if self.ranked else program_of(cascade, self.first_logit, self._starts)
         )  # compared when a certificate is asked for; one with ranks has none, since it has to sort
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
         )
-        self.hold({"spacing": spacing})
+        shifts = shifts_of(cascade) if started and values == "share" else []
+        shift = torch.tensor(shifts, dtype=torch.float64) if any(shifts) else None
+        self.hold({"spacing": spacing, "shift": shift})
 
     # --- values -----------------------------------------------------------------------------------------------------
 
@@ -127,6 +150,7 @@ class CascadeMap(Tabled):
         if own is not None:
             own = own.double() - torch.log(-torch.log(_uniform(own, generator)))
         if noisy:
+            self._refuse_clamp()
             uniform = _uniform(flat, generator)
             flat = flat + (torch.log(uniform) - torch.log1p(-uniform)).to(flat.dtype)
         return self._shaped(self._computed(flat, own, known), values.shape, inputs)
@@ -135,23 +159,26 @@ class CascadeMap(Tabled):
         """x, ``(D, B)``, in the dtype to compute in."""
         recorded = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
         if recorded or self.program is None or self.cascade.late:
-            return self.walked(flat.sigmoid(), logits, known)
+            return self.walked(self._inside.read(flat), logits, known)
         x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
         return x
 
-    def walked(self, sigma: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
+    @property
+    def inside(self) -> Inside:
+        """How raw values become whole numbers."""
+        return self._inside
+
+    def walked(self, read: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
         """The same with torch's own operations."""
 
         def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
             lower, upper = self._best(walk, step, options, logits)
             if step.variable >= self.in_values:  # hidden: the interval is a point
                 return lower
-            smooth = torch.addcmul(lower, upper - lower, sigma[step.variable])
-            return straight_through(smooth, torch.round)
+            return self._inside.value(lower, upper, read[step.variable])
 
-        sigma = sigma.clamp(0.0, 1.0)  # of another library, too
-        walk = self._walk(known, sigma[0], decide)
-        x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(sigma)
+        walk = self._walk(known, read[0], decide)
+        x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(read)
         return x.masked_fill(walk.refused, torch.nan)
 
     def _walk(self, known: list[Tensor], like: Tensor, decide: Decide) -> Walk:
@@ -166,6 +193,30 @@ class CascadeMap(Tabled):
         *others, rows = known
         return Walk(self.cascade, others, like, Budgets(self.cascade, rows))
 
+    # --- one output at a time ---------------------------------------------------------------------------------------
+
+    def walk(self, inputs: Tensor | None, rows: int, device: torch.device) -> Walk:
+        """The start of a walk, to be taken output by output."""
+        like = torch.zeros(rows, dtype=self.computing, device=device)
+        return self._start(self.known(inputs), like)
+
+    def chosen(self, walk: Walk, step: Step, options: Sequence[Option], said: Tensor) -> Tensor:
+        """The value that a raw value and logits, ``(B, 1 + K)``, give an output, ``(B,)``, in steps."""
+        raw = torch.zeros(self.in_values, len(said), dtype=self.computing, device=said.device)
+        raw[step.variable] = said[:, 0].to(self.computing)
+        flat, _ = self._flat(raw.t(), None)
+        logits = None
+        if step.size > 1:
+            logits = said.new_zeros(len(said), self.in_logits)
+            first = self.first_logit[step.variable]
+            logits[:, first : first + step.size] = said[:, 1:]
+        lower, upper = self._best(walk, step, options, self._read_logits(logits))
+        return self._inside.value(lower, upper, self._inside.read(flat)[step.variable])
+
+    def in_steps(self, x: Tensor, inputs: Tensor | None) -> Tensor:
+        """Outputs ``(*batch, in_values)`` as whole numbers ``(D, B)``."""
+        return self._given(x, inputs)[0]
+
     def _best(
         self, walk: Walk, step: Step, options: Sequence[Option], logits: Tensor | None
     ) -> tuple[Tensor, Tensor]:
@@ -174,7 +225,7 @@ class CascadeMap(Tabled):
         if step.size == 1:
             return lower, upper
         assert logits is not None
-        own = self._own(step, logits)
+        own = self._own(walk, step, logits)
         lower = upper = walk.full(torch.nan)
         best = torch.full_like(own[0], -torch.inf)
         for option, logit in zip(options, own.unbind(0), strict=True):
@@ -186,9 +237,15 @@ class CascadeMap(Tabled):
             best = torch.where(better, logit, best)
         return lower, upper
 
-    def _own(self, step: Step, logits: Tensor) -> Tensor:
-        start = self.first_logit[step.variable]
-        return logits[start : start + step.size]
+    def _own(self, walk: Walk, step: Step, logits: Tensor) -> Tensor:
+        """The logits of one output, from where they start."""
+        first = self.first_logit[step.variable]
+        own = logits[first : first + step.size]
+        start = self._starts.get(step.variable)
+        if start is None:
+            return own
+        offset = offset_of(start, [walk.values[v] for v in start.before], own)
+        return torch.stack([own[0], own[1] + offset])
 
     # --- probabilities ----------------------------------------------------------------------------------------------
 
@@ -199,18 +256,49 @@ class CascadeMap(Tabled):
         """The logarithm of the probability with which ``sample(noisy=True)`` gives x, ``(*batch,)``, in float64.
 
         It is −inf for x that disobey or do not lie on the grid. Gradients reach values and logits.
+
+        Raises:
+            ValuesError: predictions that are cut have no probabilities.
         """
-        flat, own = self._flat(values, logits, differentiable=True)
-        given = self._steps(x, inputs)
-        found = self._scored(given, own, self.known(inputs), flat[0].detach())
-        total = found.log_q
+        flat, _ = self._flat(values, None)
+
+        def mass(variable: int, steps: Tensor, width: Tensor) -> Tensor:
+            return _log_mass(steps, width, flat[variable].double())
+
+        return self.log_prob_under(x, logits, inputs, mass)
+
+    @in_full_precision
+    def log_prob_under(
+        self, x: Tensor, logits: Tensor | None, inputs: Tensor | None, mass: Mass
+    ) -> Tensor:
+        """As :meth:`log_prob` where ``mass(variable, steps, width)`` is the log-probability within an interval.
+
+        Args:
+            x: ``(*batch, in_values)``.
+            logits: ``(*batch, in_logits)``.
+            inputs: ``(*batch, I)``.
+            mass: of the value that lies so many steps, ``(B,)``, above the lower end of an interval of that width.
+        """
+        self._refuse_clamp()
+        found = self._found(x, logits, inputs)
+        given, total = self._steps(x, inputs), found.log_q
         for variable, (lower, upper) in found.ends.items():
             safe = torch.where(found.possible, given[variable], lower)
-            total = total + _log_mass(
-                safe - lower, (upper - lower).clamp(min=0.0), flat[variable].double()
-            )
+            total = total + mass(variable, safe - lower, (upper - lower).clamp(min=0.0))
         total = torch.where(found.possible, total, -torch.inf)
-        return total.masked_fill(found.refused, torch.nan).reshape(values.shape[:-1])
+        return total.masked_fill(found.refused, torch.nan).reshape(x.shape[:-1])
+
+    @in_full_precision
+    def contains(self, x: Tensor, inputs: Tensor | None) -> Tensor:
+        """Whether x, ``(*batch, in_values)``, is reached: it obeys, and lies on the grid."""
+        logits = x.new_zeros((*x.shape[:-1], self.in_logits)) if self.in_logits else None
+        found = self._found(x.nan_to_num(torch.inf), logits, inputs)
+        return (found.possible & ~found.refused).reshape(x.shape[:-1])
+
+    def _found(self, x: Tensor, logits: Tensor | None, inputs: Tensor | None) -> _Scored:
+        given = self._steps(x, inputs)
+        like = torch.zeros_like(given[0], dtype=self.computing)
+        return self._scored(given, self._read_logits(logits), self.known(inputs), like)
 
     @in_full_precision
     def draw(
@@ -224,11 +312,16 @@ class CascadeMap(Tabled):
         """``sample``, and the log-probability of the options drawn, ``(*batch,)``, with gradients to the logits."""
         known = self.known(inputs) if known is None else known
         x = self.sample(values, logits, inputs, generator, known)
-        flat, own = self._flat(values, logits, differentiable=True)
-        found = self._scored(self._steps(x.detach(), inputs), own, known, flat[0].detach())
+        given = self._steps(x.detach(), inputs)
+        like = torch.zeros_like(given[0], dtype=self.computing)
+        found = self._scored(given, self._read_logits(logits), known, like)
         return x, found.log_q.masked_fill(found.refused, torch.nan).reshape(values.shape[:-1]).to(
             self.precision.computing
         )
+
+    def _refuse_clamp(self) -> None:
+        if self.values == "clamp":
+            raise ValuesError
 
     def _steps(self, x: Tensor, inputs: Tensor | None) -> Tensor:
         """Outputs in steps, ``(D, B)``, in float64; whole numbers if they lie on the grid."""
@@ -261,7 +354,7 @@ class CascadeMap(Tabled):
             lower, upper, chosen, inside = _containing(walk, options, k)
             if step.size > 1:
                 assert logits is not None
-                log_q = log_q + _log_softmax_at(self._own(step, logits), options, chosen)
+                log_q = log_q + _log_softmax_at(self._own(walk, step, logits), options, chosen)
             possible = possible & inside
             if step.values is None:
                 ends[step.variable] = lower.double(), upper.double()
@@ -292,13 +385,13 @@ class CascadeMap(Tabled):
             if step.size > 1:
                 start = self.first_logit[step.variable]
                 for number in range(step.size):
-                    logits[start + number] = (chosen == number).double()
-            width = (upper - lower).double().clamp(min=1.0)
-            share = ((k - lower).double() / width).clamp(0.25 / width, 1 - 0.25 / width)
-            values[step.variable] = torch.log(share) - torch.log1p(-share)
+                    logits[start + number] = SURE * (chosen == number).double()
+            values[step.variable] = self._inside.raw_of(k, lower, upper, step.variable)
             return k
 
         self._walk(known, given[0], decide)
+        if self.shift is not None:
+            values = values - self.shift.unsqueeze(-1)
         dtype, batch = self.precision.dtype, x.shape[:-1]
         return values.t().to(dtype).reshape(x.shape), logits.t().to(dtype).reshape(
             *batch, self.in_logits
@@ -338,26 +431,25 @@ class CascadeMap(Tabled):
 
     # --- shapes -----------------------------------------------------------------------------------------------------
 
-    def _flat(
-        self,
-        values: Tensor,
-        logits: Tensor | None,
-        *,
-        differentiable: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Raw values ``(D, B)``, and logits ``(O, B)`` without NaN and infinities."""
+    def _flat(self, values: Tensor, logits: Tensor | None) -> tuple[Tensor, Tensor | None]:
+        """Raw values ``(D, B)``, and logits ``(O, B)`` without NaN and infinities, which get no gradient."""
         flat = values.reshape(-1, self.in_values).to(self.computing)
         if not self.training:
             flat = flat.nan_to_num(0.0, torch.inf, -torch.inf)
-        own = None
-        if self.in_logits:
-            assert logits is not None
-            largest = min(torch.finfo(logits.dtype).max, LARGEST_LOGIT)
-            own = (logits if differentiable else logits.detach()).reshape(-1, self.in_logits)
-            if own.dtype is torch.float64:
-                own = own.clamp(-largest, largest)
-            own = own.nan_to_num(-largest, largest, -largest).t().contiguous()
+        if self.shift is not None:
+            flat = flat + self.shift.to(flat.dtype)
+        own = self._read_logits(None if logits is None else logits.detach())
         return flat.t().contiguous(), own
+
+    def _read_logits(self, logits: Tensor | None) -> Tensor | None:
+        """Logits ``(O, B)`` without NaN and infinities."""
+        if logits is None or not self.in_logits:
+            return None
+        largest = min(torch.finfo(logits.dtype).max, LARGEST_LOGIT)
+        own = logits.reshape(-1, self.in_logits)
+        if own.dtype is torch.float64:
+            own = own.clamp(-largest, largest)
+        return own.nan_to_num(-largest, largest, -largest).t().contiguous()
 
     @in_full_precision
     def known(self, inputs: Tensor | None) -> list[Tensor]:
@@ -462,34 +554,39 @@ def _log_softmax_at(logits: Tensor, options: Sequence[Option], chosen: Tensor) -
     return torch.log_softmax(scores, 0).gather(0, chosen.unsqueeze(0)).squeeze(0)
 
 
+def cell_of(steps: Tensor, width: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    """The z with ``round(width · σ(z)) = steps``: from, to, and whether it has no lower or no upper end.
+
+    Where there is no end, some finite number stands for it.
+    """
+    first, last = steps <= 0, steps >= width
+    left = torch.where(first, torch.ones_like(steps), steps)
+    right = torch.where(last, torch.zeros_like(steps), steps)
+    return _edge(left - 0.5, width), _edge(right + 0.5, width), first, last
+
+
+def cell_width(steps: Tensor, width: Tensor, inner: Tensor) -> Tensor:
+    """How far the edges of a cell are apart; not from the edges, which are the same float among 2^50 cells."""
+    below, above = torch.where(inner, steps, 1.0), torch.where(inner, width - steps, 1.0)
+    return -torch.log1p(-1 / (below + 0.5)) - torch.log1p(-1 / (above + 0.5))
+
+
+def _edge(steps: Tensor, width: Tensor) -> Tensor:
+    return torch.log(steps.clamp(min=0.25)) - torch.log((width - steps).clamp(min=0.25))
+
+
 def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
     """The log-probability that ``round(width · sigmoid(z)) = steps`` for z from a logistic distribution around ``raw``.
 
     The edges of the cell are ``logit((steps ± ½) / width)``; the first and the last cell have the tails. With a < b
-    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel, and ``a − b`` is taken
-    from ``(steps ∓ ½) / (steps ± ½)`` and not from the edges, which are the same float among 2^50 cells.
+    for the edges less raw, ``σ(b) − σ(a) = σ(b) σ(−a) (1 − e^{a − b})``, which does not cancel; ``b − a`` is the width
+    of the cell, without raw.
     """
-    first, last = steps <= 0, steps >= width
-    left = torch.where(
-        first, torch.ones_like(steps), steps
-    )  # any inner cell where the edge is not used
-    left = (
-        torch.log((left - 0.5).clamp(min=0.25))
-        - torch.log((width - left + 0.5).clamp(min=0.25))
-        - raw
-    )
-    right = torch.where(last, torch.zeros_like(steps), steps)
-    right = (
-        torch.log((right + 0.5).clamp(min=0.25))
-        - torch.log((width - right - 0.5).clamp(min=0.25))
-        - raw
-    )
+    left, right, first, last = cell_of(steps, width)
+    left, right = left - raw, right - raw
     zero = torch.zeros_like(raw)
     inner = first.logical_or(last).logical_not()
-    apart = torch.log1p(-1 / (torch.where(inner, steps, 1.0) + 0.5)) + torch.log1p(
-        -1 / (torch.where(inner, width - steps, 1.0) + 0.5)
-    )
-    overlap = torch.log(-torch.expm1(apart))
+    overlap = torch.log(-torch.expm1(-cell_width(steps, width, inner)))
     below = torch.where(last, zero, logsigmoid(right))
     above = torch.where(first, zero, logsigmoid(-left))
     return below + above + torch.where(inner, overlap, zero)
@@ -506,10 +603,10 @@ class _Run(torch.autograd.Function):
     def forward(
         ctx: Any, owner: CascadeMap, values: Tensor, logits: Tensor | None, *known: Tensor
     ) -> Tensor:
-        sigma = values.sigmoid()
         assert owner.program is not None
-        found, tape = owner.program.run(sigma, logits, known)
-        ctx.owner, ctx.tape, ctx.sigma, ctx.logits = owner, tape, sigma, logits
+        read = owner.inside.read(values)
+        found, tape = owner.program.run(owner.inside, read, logits, known)
+        ctx.owner, ctx.tape, ctx.read, ctx.logits = owner, tape, read, logits
         ctx.save_for_backward(values, *known)
         return found * owner.scale(found)
 
@@ -517,10 +614,10 @@ class _Run(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         owner = ctx.owner
         if not torch.is_grad_enabled():
-            raw, known = owner.program.back(ctx.tape, ctx.sigma, grads[0] * owner.scale(ctx.sigma))
+            raw, known = owner.program.back(ctx.tape, ctx.read, grads[0] * owner.scale(ctx.read))
             return None, raw, None, *known
         values, *rest = ctx.saved_tensors
-        x = owner.walked(values.sigmoid(), ctx.logits, rest)
+        x = owner.walked(owner.inside.read(values), ctx.logits, rest)
         wanted = [tensor for tensor in (values, *rest) if tensor.requires_grad]
         found = iter(torch.autograd.grad(x, wanted, grads[0], create_graph=True, allow_unused=True))
         passed = [next(found) if tensor.requires_grad else None for tensor in (values, *rest)]

@@ -12,21 +12,24 @@ the argument that attains it gets any.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from math import inf
 
 import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade, Step
 from multiplexnet.compiler.cascade.rows import Clause, Row
+from multiplexnet.transforms.cascade.inside import Inside, Share
+from multiplexnet.transforms.cascade.start import Start
 
-__all__ = ["Program", "Tape", "program_of"]
+__all__ = ["Program", "Tape", "offset_of", "program_of"]
 
 Operand = int | float
 """A slot (int), or a number that is the same in all rows (float)."""
 Terms = tuple[tuple[int, int], ...]
-Constant = tuple[float, torch.dtype, torch.device]
+Constant = tuple[float | tuple[float, ...], torch.dtype, torch.device]
 
 
 @dataclass
@@ -35,25 +38,29 @@ class Tape:
 
     Args:
         slots: what was computed, by slot.
-        sigma: ``(D, B)``, sigmoids of the raw values.
+        inside: how raw values become whole numbers between two ends.
+        read: ``(D, B)``, what it reads of the raw values.
         width: ``(D, B)``, how wide the chosen intervals are; negative where nothing was possible.
         values: ``(D, B)``, the whole numbers that came out.
         logits: ``(O, B)``, finite.
         constants: numbers that were needed as tensors before.
         chosen: for every output with options the number of the chosen one; with two, whether it is the second.
         grads: of the slots, on the way back.
-        raw_grads: ``(D, B)``, of the raw values but for the derivative of the sigmoid, on the way back.
+        read_grads: ``(D, B)``, of what was read of the raw values, on the way back.
+        outside: for every output whose prediction was cut, where it lay below and above.
     """
 
     slots: list[Tensor | None]
-    sigma: Sequence[Tensor]
+    inside: Inside
+    read: Sequence[Tensor]
     width: Sequence[Tensor]
     values: Sequence[Tensor]
     logits: Tensor | None
     constants: dict[Constant, Tensor]
     chosen: dict[int, Tensor] = field(default_factory=dict)
     grads: dict[int, Tensor] = field(default_factory=dict)
-    raw_grads: Sequence[Tensor] = ()
+    read_grads: Sequence[Tensor] = ()
+    outside: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
 
     def at(self, operand: Operand) -> Tensor | float:
         return operand if isinstance(operand, float) else self._tensor(operand)
@@ -70,9 +77,16 @@ class Tape:
     def constant(self, value: float) -> Tensor:
         """A number as a tensor of no dimension."""
         like = self.values[0]
-        key = (value, like.dtype, like.device)
+        key: Constant = (value, like.dtype, like.device)
         if key not in self.constants:
             self.constants[key] = torch.tensor(value, dtype=like.dtype, device=like.device)
+        return self.constants[key]
+
+    def table(self, numbers: tuple[float, ...], like: Tensor) -> Tensor:
+        """Numbers as a tensor of the dtype of another one."""
+        key: Constant = (numbers, like.dtype, like.device)
+        if key not in self.constants:
+            self.constants[key] = torch.tensor(numbers, dtype=like.dtype, device=like.device)
         return self.constants[key]
 
     def whole(self, value: Tensor | float) -> Tensor:
@@ -243,12 +257,26 @@ class Extreme(Operation):
         grad = tape.grads.pop(self.out, None)
         if grad is None:
             return
+        if len(self.slots) == 1:
+            assert self.number is not None
+            tape.add(self.slots[0], self._within(grad, tape.tensor(self.slots[0])), fresh=True)
+            return
         value = tape.tensor(self.out)
         for place, slot in enumerate(self.slots):
             other = tape.tensor(slot) != value
             tape.add(slot, grad.masked_fill(other, 0.0), fresh=True)
             if place + 1 < len(self.slots):
                 grad = grad.masked_fill(~other, 0.0)
+
+    def _within(self, grad: Tensor, value: Tensor) -> Tensor:
+        """The gradient where a whole number was not cut, in one operation; it is not cut at the number itself."""
+        assert self.number is not None
+        if self.is_largest:
+            ends = self.number - 0.5, inf
+        else:
+            ends = -inf, self.number + 0.5
+        found: Tensor = torch.ops.aten.hardtanh_backward(grad, value, *ends)
+        return found
 
 
 @dataclass
@@ -261,6 +289,7 @@ class Choice(Operation):
         ends: for every option the ends between which values are taken.
         tests: for every option the ends that it needs to be possible (``None``: it always is).
         logits: the first logit, if there is more than one option.
+        start: where the second option starts, if that depends on what was chosen before.
     """
 
     out: int
@@ -268,10 +297,12 @@ class Choice(Operation):
     ends: tuple[tuple[Operand, Operand], ...]
     tests: tuple[tuple[int, ...] | None, ...]
     logits: int | None
+    start: Start | None = None
 
     def reads(self) -> Iterable[Operand]:
         tests = [slot for test in self.tests if test is not None for slot in test]
-        return [*(end for pair in self.ends for end in pair), *tests]
+        before = () if self.start is None else self.start.before
+        return [*(end for pair in self.ends for end in pair), *tests, *before]
 
     def run(self, tape: Tape) -> None:
         lower, upper = self._interval(tape)
@@ -280,17 +311,11 @@ class Choice(Operation):
                 lower if isinstance(lower, Tensor) else torch.full_like(tape.values[0], lower)
             )
             return
-        width, value = tape.width[self.place], tape.values[self.place]
-        if self.takes_points:
-            width.zero_()
-            tape.slots[self.out] = value.copy_(tape.whole(lower))
+        if self.takes_points and isinstance(tape.inside, Share):
+            tape.width[self.place].zero_()
+            tape.slots[self.out] = tape.values[self.place].copy_(tape.whole(lower))
             return
-        if isinstance(lower, Tensor) or isinstance(upper, Tensor):
-            torch.sub(tape.whole(upper), lower, out=width)
-        else:
-            width.fill_(upper - lower)
-        torch.addcmul(tape.whole(lower), width, tape.sigma[self.place], out=value)
-        tape.slots[self.out] = value.round_()
+        tape.slots[self.out] = tape.inside.take(tape, self.place, lower, upper)
 
     @property
     def takes_points(self) -> bool:
@@ -304,7 +329,12 @@ class Choice(Operation):
         logits = tape.logits[self.logits : self.logits + len(self.ends)]
         possible = [self._possible(tape, test) for test in self.tests]
         if len(self.ends) == 2:
-            second = logits[1] > logits[0]
+            later = logits[1]
+            if self.start is not None:
+                counted = [tape.tensor(slot) for slot in self.start.before]
+                table = tape.table(self.start.offsets, logits)
+                later = later + offset_of(self.start, counted, logits, table)
+            second = later > logits[0]
             if possible[0] is not None:
                 second = possible[0] <= second  # it is larger, or the first is impossible
             if possible[1] is not None:
@@ -355,19 +385,19 @@ class Choice(Operation):
             if grad is not None:
                 tape.add(self.ends[0][0], grad, fresh=True)
             return
-        if any(not isinstance(end, float) for pair in self.ends for end in pair):
-            upper = grad * tape.sigma[self.place]
-            lower = grad - upper
+        moves = any(not isinstance(end, float) for pair in self.ends for end in pair)
+        lower, upper = tape.inside.back(tape, self.place, grad, ends=moves)
+        if moves:
+            zero = tape.constant(0.0)
             for number, (low, high) in enumerate(self.ends):
                 mask = self._not_chosen(tape, number)
                 for end, part in ((low, lower), (high, upper)):
                     if not isinstance(end, float):
                         tape.add(
                             end,
-                            part if mask is None else part.masked_fill(mask, 0.0),
+                            part if mask is None else torch.where(mask, zero, part),
                             fresh=mask is not None,
                         )
-        torch.mul(tape.width[self.place], grad, out=tape.raw_grads[self.place])
 
     def _not_chosen(self, tape: Tape, number: int) -> Tensor | None:
         if self.logits is None:
@@ -376,6 +406,23 @@ class Choice(Operation):
         if len(self.ends) == 2:
             return ~chosen if number else chosen
         return chosen != number
+
+
+def offset_of(
+    start: Start, counted: Sequence[Tensor], like: Tensor, table: Tensor | None = None
+) -> Tensor:
+    """What is added to the logit of a second option, given the truth values that count, ``(B,)`` or a single number.
+
+    ``table`` has the offsets, if somebody kept them.
+    """
+    if table is None:
+        table = torch.tensor(start.offsets, dtype=like.dtype, device=like.device)
+    if not counted or len(set(start.offsets)) == 1:
+        return table[:1]
+    count = counted[0]
+    for other in counted[1:]:
+        count = count + other
+    return table[count.detach().nan_to_num(0.0).long()]
 
 
 def _either(tape: Tape, second: Tensor, first: Operand, other: Operand) -> Tensor | float:
@@ -415,20 +462,27 @@ class Program:
     constants: dict[Constant, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     def run(
-        self, sigma: Tensor, logits: Tensor | None, known: Sequence[Tensor]
+        self, inside: Inside, read: Tensor, logits: Tensor | None, known: Sequence[Tensor]
     ) -> tuple[Tensor, Tape]:
         """The whole numbers of all outputs, ``(D, B)``, NaN in rows that have none, and how they came about.
 
         Args:
-            sigma: ``(D, B)``, between 0 and 1.
+            inside: how raw values become whole numbers between two ends.
+            read: ``(D, B)``, what it reads of them.
             logits: ``(O, B)``, finite.
             known: the known variables, ``(B,)`` each.
         """
-        values, width = torch.empty_like(sigma), torch.empty_like(sigma)
+        values, width = torch.empty_like(read), torch.empty_like(read)
         slots: list[Tensor | None] = [None] * self.slots
         slots[self.variables - len(known) : self.variables] = known
         tape = Tape(
-            slots, sigma.unbind(0), width.unbind(0), values.unbind(0), logits, self.constants
+            slots,
+            inside,
+            read.unbind(0),
+            width.unbind(0),
+            values.unbind(0),
+            logits,
+            self.constants,
         )
         for operation in self.operations:
             operation.run(tape)
@@ -439,20 +493,22 @@ class Program:
             nothing = nothing | value.isnan()
         return values.masked_fill(nothing, torch.nan), tape
 
-    def back(self, tape: Tape, sigma: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor | None]]:
+    def back(self, tape: Tape, read: Tensor, grad: Tensor) -> tuple[Tensor, list[Tensor | None]]:
         """Gradients of the raw values, ``(D, B)``, and of the known variables, for one of the outputs."""
-        raw = torch.zeros_like(grad)
+        found = torch.zeros_like(grad)
         tape.grads = dict(enumerate(grad.clone().unbind(0)))
-        tape.raw_grads = raw.unbind(0)
+        tape.read_grads = found.unbind(0)
         for operation in reversed(self.operations):
             operation.back(tape)
         known = [tape.grads.get(slot) for slot in range(self.outputs, self.variables)]
-        return raw.mul_(sigma).mul_(1 - sigma), known
+        return tape.inside.read_back(read, found), known
 
 
-def program_of(cascade: Cascade, first_logit: dict[int, int]) -> Program:
-    """The program of a cascade; ``first_logit`` says where the logits of an output begin."""
-    builder = _Builder(cascade, first_logit)
+def program_of(
+    cascade: Cascade, first_logit: dict[int, int], starts: Mapping[int, Start]
+) -> Program:
+    """The program of a cascade; ``first_logit`` says where the logits of an output begin, ``starts`` what they mean."""
+    builder = _Builder(cascade, first_logit, starts)
     guards = tuple(builder.holds(clause) for clause in cascade.guards)
     for step in cascade.steps:
         builder.step(step)
@@ -472,8 +528,10 @@ def _needed(operations: Sequence[Operation], wanted: Iterable[int]) -> tuple[Ope
 
 
 class _Builder:
-    def __init__(self, cascade: Cascade, first_logit: dict[int, int]) -> None:
-        self._cascade, self._first_logit = cascade, first_logit
+    def __init__(
+        self, cascade: Cascade, first_logit: dict[int, int], starts: Mapping[int, Start]
+    ) -> None:
+        self._cascade, self._first_logit, self._starts = cascade, first_logit, starts
         self._ranges = dict(enumerate(cascade.ranges))
         self.slots = len(cascade.ranges)
         self.operations: list[Operation] = []
@@ -671,8 +729,22 @@ class _Builder:
                 tests.append(self._tests(self._crossings(low, high)))
         place = x if x < len(self._cascade.visible) else None
         self.operations.append(
-            Choice(x, place, tuple(ends), tuple(tests), self._first_logit.get(x))
+            Choice(
+                x,
+                place,
+                tuple(ends),
+                tuple(tests),
+                self._first_logit.get(x),
+                self._started(self._starts.get(x)),
+            )
         )
+
+    def _started(self, start: Start | None) -> Start | None:
+        """The start with the sum of what counts in one slot."""
+        if start is None or not start.before:
+            return start
+        slot = self.affine(tuple((v, 1) for v in sorted(start.before)), 0)
+        return Start((int(slot),), start.offsets)
 
     def _lower(self, x: int, clause: Clause) -> Operand:
         return self.extreme(

@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.language.formula import Relation
-from multiplexnet.transforms.run_time.reading import Read, exact_number
+from multiplexnet.transforms.run_time.reading import Read, exact_number, for_onnx
 
 __all__ = ["Ball", "ball_of", "number", "total"]
 
@@ -49,7 +49,7 @@ class Ball:
         whole = self.middle + other.middle
         a, b, s = self.middle.detach(), other.middle.detach(), whole.detach()
         t = s - a
-        error = (a - (s - t)) + (b - t)
+        error = _near(s) if for_onnx() else (a - (s - t)) + (b - t)
         smaller = torch.minimum(a.abs(), b.abs())
         lost = (smaller < exact_number(SMALL_SUMMAND, a)) & (a != 0) & (b != 0)
         return _ball(whole, self.radius + other.radius + error.abs(), lost)
@@ -57,9 +57,7 @@ class Ball:
     def __mul__(self, other: Ball) -> Ball:
         whole = self.middle * other.middle
         a, b, p = self.middle.detach(), other.middle.detach(), whole.detach()
-        high_a, high_b = _high(a), _high(b)
-        low_a, low_b = a - high_a, b - high_b
-        error = low_a * low_b - (((p - high_a * high_b) - low_a * high_b) - high_a * low_b)
+        error = _near(p) if for_onnx() else _error_of_product(a, b, p)
         lost = (p.abs() < exact_number(SMALL_PRODUCT, p)) & (a != 0) & (b != 0)
         spread = a.abs() * other.radius + self.radius * (b.abs() + other.radius)
         return _ball(whole, spread + error.abs(), lost)
@@ -74,6 +72,20 @@ class Ball:
         if relation == "<":
             return self.middle < -self.radius
         return (self.middle == 0) & (self.radius == 0)
+
+
+def _near(rounded: Tensor) -> Tensor:
+    """A bound of the error of one operation, by its result alone: onnxruntime rewrites sums, and does not keep errors.
+
+    The difference of two floats has the right sign then, too, and is 0 for equal ones alone.
+    """
+    return rounded.abs() * exact_number(2.0**-52, rounded)
+
+
+def _error_of_product(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
+    high_a, high_b = _high(a), _high(b)
+    low_a, low_b = a - high_a, b - high_b
+    return low_a * low_b - (((p - high_a * high_b) - low_a * high_b) - high_a * low_b)
 
 
 def _high(a: Tensor) -> Tensor:

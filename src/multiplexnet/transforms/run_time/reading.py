@@ -24,6 +24,7 @@ __all__ = [
     "at_most",
     "clear_of_zero",
     "exact_number",
+    "for_onnx",
     "kept",
     "read",
     "without_subnormals",
@@ -65,7 +66,7 @@ def read(values: Tensor) -> Read:
     wide = values.double()
     if values.dtype not in INTEGERS or not _has_small(wide, values.dtype):
         return Read(wide, None, False)
-    if _for_onnx():
+    if for_onnx():
         return Read(wide, None, True)
     info = torch.finfo(values.dtype)
     integer = INTEGERS[values.dtype]
@@ -92,7 +93,8 @@ def _has_small(wide: Tensor, dtype: torch.dtype) -> bool:
         return True
 
 
-def _for_onnx() -> bool:
+def for_onnx() -> bool:
+    """Whether a graph for ONNX is being recorded."""
     return torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export()
 
 
@@ -101,7 +103,7 @@ def exact_number(value: float, like: Tensor) -> float | Tensor:
 
     Its exporter makes plain numbers float32, and takes those close to 0 or 1 for 0 or 1.
     """
-    return torch.tensor([value], dtype=like.dtype, device=like.device) if _for_onnx() else value
+    return torch.tensor([value], dtype=like.dtype, device=like.device) if for_onnx() else value
 
 
 def at_least(value: Tensor, end: float) -> Tensor:
@@ -123,7 +125,7 @@ def at_most(value: Tensor, end: float) -> Tensor:
 def kept(y: Tensor, precision: Precision) -> Tensor:
     """``y`` rounded to the format, in float64, with 0 in place of the numbers that a mode could flush."""
     rounded = y.to(precision.dtype).double()
-    if precision.dtype not in INTEGERS or _for_onnx():
+    if precision.dtype not in INTEGERS or for_onnx():
         return rounded
     return F.hardshrink(rounded, precision.tiny)
 
@@ -141,6 +143,6 @@ def without_subnormals(x: Tensor) -> Tensor:
 
 def clear_of_zero(y: Tensor, precision: Precision) -> Tensor:
     """``y`` with 0 in place of the numbers that a flushed neighbour would be far from."""
-    if precision.dtype not in INTEGERS or _for_onnx():
+    if precision.dtype not in INTEGERS or for_onnx():
         return y
     return F.hardshrink(y, 2 * precision.tiny)

@@ -1,0 +1,265 @@
+"""Tables in pieces, checked by several processes or by the workers of a Dask cluster.
+
+A piece is a few row groups of a Parquet file, a whole file of another kind if there are several, or else some rows that
+this process has read. Workers answer with partial reports, which are added up in order; so it does not matter who
+checked what, or whether it was done twice because a worker was lost.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from multiprocessing import get_context
+from typing import Any
+
+import polars as pl
+
+from multiplexnet.errors import TableError, needing
+from multiplexnet.language.formula import Variable
+from multiplexnet.tables.columnar import parquet_groups, parquet_table
+from multiplexnet.tables.files import PARQUET, table_in_file
+from multiplexnet.tables.report import TableReport
+from multiplexnet.tables.table import Source, Table
+from multiplexnet.tables.work import Work, checked
+
+__all__ = ["Part", "Run", "Task", "run_of", "tasks_of"]
+
+PIECE = 1 << 18
+"""Rows of a piece, about."""
+AHEAD = 3
+"""Pieces that are under way for each worker."""
+LOSSES = 3
+"""How often lost processes are replaced."""
+
+
+@dataclass(frozen=True)
+class Task:
+    """One piece to be checked.
+
+    Args:
+        work: what is asked of it.
+        title: of its table.
+        names: the columns of its table.
+        chosen: the column of every variable.
+        before: rows of other tables before it.
+        start: rows of its table before it.
+        source: the file that it is in.
+        frame: or the rows themselves, columns named by their positions.
+    """
+
+    work: Work
+    title: str
+    names: tuple[str, ...]
+    chosen: dict[Variable, str]
+    before: int
+    start: int
+    source: Source | None
+    frame: pl.DataFrame | None
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a worker answers: a partial report, and rows to be written out."""
+
+    report: TableReport
+    violating: tuple[tuple[pl.DataFrame, list[str]], ...]
+
+
+Run = Callable[[Iterator[Task]], Iterator[Part]]
+"""Has pieces checked, and gives back the answers in the same order."""
+
+
+def checked_part(task: Task) -> Part:
+    """Check a piece: this is what workers run."""
+    violating: list[tuple[pl.DataFrame, list[str]]] = []
+
+    def add(frame: pl.DataFrame, breaks: Sequence[str]) -> None:
+        violating.append((frame, list(breaks)))
+
+    report = checked(
+        task.work,
+        _opened(task),
+        task.chosen,
+        add if task.work.whole else None,
+        before=task.before,
+        start=task.start,
+    )
+    return Part(report, tuple(violating))
+
+
+def _opened(task: Task) -> Table:
+    source = task.source
+    if source is None:
+        frame = task.frame
+        assert frame is not None
+        return Table(
+            task.title, task.names, lambda positions: iter([frame.select(map(str, positions))])
+        )
+    if source.groups is not None:
+        opened = parquet_table(source.path, source.groups)
+    else:
+        opened = table_in_file(source.path, source.delimiter, source.table)
+    return replace(opened, title=task.title)
+
+
+# --- pieces ---------------------------------------------------------------------------------------------------------
+
+
+def tasks_of(
+    work: Work, tables: Sequence[Table], chosen: Sequence[dict[Variable, str]]
+) -> Iterator[Task]:
+    """The pieces of the tables, in order."""
+    before = 0
+    for table, own in zip(tables, chosen, strict=True):
+        whole = Task(work, table.title, table.names, own, before, 0, table.source, None)
+        source = table.source
+        if source is not None and source.path.name.lower().endswith(PARQUET):
+            for piece, rows in _groups(whole, source):
+                yield piece
+                before += rows
+        elif source is not None and len(tables) > 1 and not work.strips:
+            yield whole  # rows before later ones are not known, and only strips ask for them
+        else:
+            for piece, rows in _frames(whole, table):
+                yield piece
+                before += rows
+
+
+def _groups(whole: Task, source: Source) -> Iterator[tuple[Task, int]]:
+    """Neighbouring row groups with about as many rows as a piece shall have; one piece at least."""
+    groups: list[int] = []
+    rows = start = 0
+    sizes = parquet_groups(source.path)
+    for g, size in enumerate(sizes):
+        groups.append(g)
+        rows += size
+        if rows >= PIECE or g == len(sizes) - 1:
+            yield replace(whole, start=start, source=replace(source, groups=tuple(groups))), rows
+            start += rows
+            groups = []
+            rows = 0
+    if not sizes:
+        yield whole, 0
+
+
+def _frames(whole: Task, table: Table) -> Iterator[tuple[Task, int]]:
+    """Rows that are read here, several blocks to a piece."""
+    columns = {table.names.index(name) for name in whole.chosen.values()}
+    wanted = range(len(table.names)) if whole.work.whole else sorted(columns)
+    waiting: list[pl.DataFrame] = []
+    start = 0
+    for frame in table.frames(list(wanted) or [0]):
+        rows = sum(part.height for part in waiting)
+        if waiting and (rows >= PIECE or waiting[0].schema != frame.schema):
+            yield replace(whole, start=start, source=None, frame=pl.concat(waiting)), rows
+            start += rows
+            waiting = []
+        waiting.append(frame)
+    if not waiting:
+        waiting = [pl.DataFrame(schema={str(p): pl.String for p in wanted or [0]})]
+    last = pl.concat(waiting)
+    yield replace(whole, start=start, source=None, frame=last), last.height
+
+
+# --- who checks -----------------------------------------------------------------------------------------------------
+
+
+def run_of(jobs: int, dask: str | None) -> Run | None:
+    """Who checks the pieces; ``None``: this process, without pieces.
+
+    Raises:
+        TableError: a number of processes that cannot be.
+    """
+    if jobs < 1:
+        raise TableError(f"jobs = {jobs}: give the number of processes, at least 1")
+    if dask is not None:
+        return lambda tasks: _on_dask(tasks, dask, max(jobs, 2))
+    return None if jobs == 1 else lambda tasks: _in_processes(tasks, jobs)
+
+
+def _in_processes(tasks: Iterator[Task], jobs: int) -> Iterator[Part]:
+    """The pieces in processes of this machine; those of a process that was lost are checked again."""
+    under_way: deque[tuple[Task, Future[Part]]] = deque()
+    losses = 0
+    pool = _pool(jobs)
+    try:
+        for task in _and_then(tasks, None):
+            if task is not None:
+                under_way.append((task, _submitted(pool, task)))
+            while under_way and (task is None or len(under_way) > AHEAD * jobs):
+                try:
+                    part = under_way[0][1].result()
+                except BrokenProcessPool:
+                    losses += 1
+                    if losses > LOSSES:
+                        raise TableError(
+                            f"processes of --jobs {jobs} were ended from outside {losses} times (was memory short?): "
+                            "take fewer"
+                        ) from None
+                    pool.shutdown(cancel_futures=True)
+                    pool = _pool(jobs)
+                    under_way = deque((own, _submitted(pool, own)) for own, _ in under_way)
+                    continue
+                under_way.popleft()
+                yield part
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
+
+
+def _submitted(pool: ProcessPoolExecutor, task: Task) -> Future[Part]:
+    try:
+        return pool.submit(checked_part, task)
+    except BrokenProcessPool as broken:
+        future: Future[Part] = Future()
+        future.set_exception(broken)
+        return future
+
+
+def _and_then(tasks: Iterator[Task], end: None) -> Iterator[Task | None]:
+    yield from tasks
+    yield end
+
+
+def _on_dask(tasks: Iterator[Task], address: str, workers: int) -> Iterator[Part]:
+    """The pieces on the workers of a cluster; Dask gives those of a worker that was lost to another one."""
+    with _client(address, workers) as client:
+        under_way: deque[Any] = deque()
+        count = max(len(client.nthreads()), 1)
+        for task in _and_then(tasks, None):
+            if task is not None:
+                under_way.append(client.submit(checked_part, task, pure=False))
+            while under_way and (task is None or len(under_way) > AHEAD * count):
+                yield under_way.popleft().result()
+
+
+@contextmanager
+def _client(address: str, workers: int) -> Iterator[Any]:
+    with needing("distributed", "checking on Dask", "pip install 'multiplexnet[dask]'"):
+        import distributed
+
+    connected: Any = distributed.Client
+    local: Any = distributed.LocalCluster
+    if address == "local":
+        with (
+            local(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+            connected(cluster) as client,
+        ):
+            yield client
+        return
+    try:
+        client = connected(address, timeout="5s")
+    except (OSError, ValueError) as error:
+        raise TableError(
+            f"no Dask scheduler answers at {address} ({str(error) or type(error).__name__}): "
+            "give its address, as in tcp://10.0.0.1:8786, or local"
+        ) from None
+    with client:
+        yield client

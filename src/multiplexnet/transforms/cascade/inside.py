@@ -1,0 +1,195 @@
+r"""How a raw value becomes a whole number between two ends: as a share of the interval, or as a value of its own.
+
+:class:`Share`: ``k = round(L + (U − L) σ(raw))``. Every raw value means something in every interval, which makes a
+density (:meth:`~multiplexnet.transforms.cascade.map.CascadeMap.log_prob`) and is a safe start. What the raw value means
+depends on the ends, and so on all outputs before.
+
+:class:`Clamp`: ``k = clamp(round(p), L, U)`` of a prediction p, the middle of the output's range plus raw times half of
+it: raw values from −1 to 1 are the whole range. What the raw value means depends on nothing else, and that is best for
+regression. Outside of the interval the derivative would be 0, and a bad start would stay one. So the gradient leaks: a
+prediction outside gets all of it where it leads back, and none where it would lead further out.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Literal
+
+import torch
+from torch import Tensor
+
+from multiplexnet.compiler.cascade.rows import Range
+
+if TYPE_CHECKING:
+    from multiplexnet.transforms.cascade.program import Tape
+
+__all__ = ["Clamp", "Inside", "Share", "Values", "inside_of"]
+
+Values = Literal["share", "clamp"]
+
+FAR = 2.0**54
+"""Predictions are cut here: beyond all whole numbers of a cascade, and a float32 number."""
+
+
+class Inside(ABC):
+    """From raw values and ends to whole numbers.
+
+    A batch of raw values ``(D, B)`` is *read* once; ``take`` and ``back`` work on one output of it, on the tape of a
+    program; ``value`` does the same with torch's own operations.
+    """
+
+    name: Values
+
+    @abstractmethod
+    def read(self, raw: Tensor) -> Tensor:
+        """What is needed of the raw values, ``(D, B)``."""
+
+    @abstractmethod
+    def read_back(self, read: Tensor, grad: Tensor) -> Tensor:
+        """The gradient of the raw values, given that of what was read; ``grad`` may be written to."""
+
+    @abstractmethod
+    def value(self, lower: Tensor, upper: Tensor, read: Tensor) -> Tensor:
+        """Whole numbers between the ends, ``(B,)``, with gradients as if nothing had been rounded."""
+
+    @abstractmethod
+    def take(self, tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float) -> Tensor:
+        """The same on a tape."""
+
+    @abstractmethod
+    def back(self, tape: Tape, place: int, grad: Tensor, *, ends: bool) -> tuple[Tensor, Tensor]:
+        """Passes the gradient of a value to what was read; returns those of the ends, if they are wanted."""
+
+    @abstractmethod
+    def raw_of(self, steps: Tensor, lower: Tensor, upper: Tensor, place: int) -> Tensor:
+        """A raw value, in float64, that leads to these whole numbers."""
+
+
+class Share(Inside):
+    """``round(L + (U − L) σ(raw))``."""
+
+    name = "share"
+
+    def read(self, raw: Tensor) -> Tensor:
+        return raw.sigmoid()
+
+    def read_back(self, read: Tensor, grad: Tensor) -> Tensor:
+        return grad.mul_(read).mul_(1 - read)
+
+    def value(self, lower: Tensor, upper: Tensor, read: Tensor) -> Tensor:
+        # σ of another library may leave [0, 1] by a rounding
+        return _rounded(torch.addcmul(lower, upper - lower, read.clamp(0.0, 1.0)))
+
+    def take(self, tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float) -> Tensor:
+        width, value = _width(tape, place, lower, upper), tape.values[place]
+        torch.addcmul(tape.whole(lower), width, tape.read[place], out=value)
+        return value.round_()
+
+    def back(self, tape: Tape, place: int, grad: Tensor, *, ends: bool) -> tuple[Tensor, Tensor]:
+        torch.mul(tape.width[place], grad, out=tape.read_grads[place])
+        if not ends:
+            return grad, grad
+        upper = grad * tape.read[place]
+        return grad - upper, upper
+
+    def raw_of(self, steps: Tensor, lower: Tensor, upper: Tensor, place: int) -> Tensor:
+        width = (upper - lower).double().clamp(min=1.0)
+        share = ((steps - lower).double() / width).clamp(0.25 / width, 1 - 0.25 / width)
+        return torch.log(share) - torch.log1p(-share)
+
+
+class Clamp(Inside):
+    """``clamp(round(middle + half · raw), L, U)``.
+
+    Args:
+        ranges: of the outputs, in whole numbers.
+    """
+
+    name = "clamp"
+
+    def __init__(self, ranges: Sequence[Range]) -> None:
+        self._middle = [(ends.lower + ends.upper) / 2 for ends in ranges]
+        self._half = [max(ends.upper - ends.lower, 1) / 2 for ends in ranges]
+
+    def _scale(self, like: Tensor) -> tuple[Tensor, Tensor]:
+        """The middles and halves of the ranges, ``(D, 1)``."""
+        middle, half = (
+            torch.tensor(numbers, dtype=like.dtype, device=like.device).unsqueeze(-1)
+            for numbers in (self._middle, self._half)
+        )
+        return middle, half
+
+    def read(self, raw: Tensor) -> Tensor:
+        middle, half = self._scale(raw)
+        return (middle + half * raw).clamp(-FAR, FAR)
+
+    def read_back(self, read: Tensor, grad: Tensor) -> Tensor:
+        return grad.mul_(self._scale(read)[1])
+
+    def value(self, lower: Tensor, upper: Tensor, read: Tensor) -> Tensor:
+        low, high = lower.detach(), upper.detach()
+        rounded = torch.minimum(torch.maximum(read.detach().round(), low), high)
+        smooth = torch.minimum(torch.maximum(read, lower), upper)
+        if not smooth.requires_grad:
+            return rounded
+        leak: Tensor = _Leak.apply(read, read < low, read > high)  # type: ignore[no-untyped-call]
+        return rounded + (smooth - smooth.detach()) + leak
+
+    def take(self, tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float) -> Tensor:
+        low, high = tape.whole(lower), tape.whole(upper)
+        value, read = tape.values[place], tape.read[place]
+        _width(tape, place, lower, upper)
+        torch.round(read, out=value)
+        torch.minimum(torch.maximum(value, low), high, out=value)
+        tape.outside[place] = read < low, read > high
+        return value
+
+    def back(self, tape: Tape, place: int, grad: Tensor, *, ends: bool) -> tuple[Tensor, Tensor]:
+        below, above = tape.outside[place]
+        stays = (grad < 0).logical_and_(above).logical_or_((grad > 0).logical_and_(below))
+        torch.mul(grad, stays.logical_not_(), out=tape.read_grads[place])
+        if not ends:
+            return grad, grad
+        return grad.masked_fill(~below, 0.0), grad.masked_fill(~above, 0.0)
+
+    def raw_of(self, steps: Tensor, lower: Tensor, upper: Tensor, place: int) -> Tensor:
+        return (steps.double() - self._middle[place]) / self._half[place]
+
+
+class _Leak(torch.autograd.Function):
+    """0, whose gradient goes to a prediction outside where it leads back inside."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(read: Tensor, below: Tensor, above: Tensor) -> Tensor:
+        return torch.zeros_like(read)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor, None, None]:
+        below, above = ctx.saved_tensors
+        back = (above & (grads[0] > 0)) | (below & (grads[0] < 0))
+        return torch.where(back, grads[0], 0.0), None, None
+
+
+def inside_of(name: Values, ranges: Sequence[Range]) -> Inside:
+    """The map of that name for outputs with these ranges."""
+    return Share() if name == "share" else Clamp(ranges)
+
+
+def _width(tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float) -> Tensor:
+    """How wide the interval is, kept on the tape: negative where nothing was possible."""
+    width = tape.width[place]
+    if isinstance(lower, Tensor) or isinstance(upper, Tensor):
+        return torch.sub(tape.whole(upper), lower, out=width)
+    return width.fill_(upper - lower)
+
+
+def _rounded(smooth: Tensor) -> Tensor:
+    rounded = smooth.detach().round()
+    return rounded + (smooth - smooth.detach()) if smooth.requires_grad else rounded

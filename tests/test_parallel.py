@@ -1,0 +1,160 @@
+"""Reports add up, so pieces of a table can be checked anywhere: in processes, and on a real Dask cluster."""
+
+from __future__ import annotations
+
+import os
+import signal
+from itertools import pairwise
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+
+import multiplexnet as mx
+from multiplexnet.errors import TableError
+from multiplexnet.tables.check import check_table
+from multiplexnet.tables.report import TableReport
+from multiplexnet.tables.work import empty_report
+
+RULES = mx.Rules(
+    """
+    x: real; y: real?; n: int[0, 5]; low: input; high: input
+    assume low <= high
+    low <= x <= high
+    implies(n >= 3, x + 0.1*y <= 1)
+    x < 2
+    """
+)
+ROWS = 5000
+
+
+def frame(rows: int = ROWS) -> pl.DataFrame:
+    random = np.random.default_rng(0)
+    x = random.normal(size=rows).round(2)
+    texts = [None if k % 37 == 0 else f"{v}" for k, v in enumerate(x.tolist())]
+    texts[11] = "much"
+    return pl.DataFrame(
+        {
+            "x": texts,
+            "y": pl.Series(random.normal(size=rows)).set(
+                pl.Series(random.random(rows) < 0.1), None
+            ),
+            "n": random.integers(-1, 7, rows),
+            "low": random.normal(size=rows) - 1,
+            "high": random.normal(size=rows) + 1,
+            "other": random.random(rows),
+        }
+    )
+
+
+def same(one: TableReport, two: TableReport) -> bool:
+    arrays = [(one.obeys, two.obeys), (one.breaks, two.breaks)]
+    return one == two and all(
+        (a is None and b is None) or np.array_equal(a, b)  # type: ignore[arg-type]
+        for a, b in arrays
+    )
+
+
+# --- laws -----------------------------------------------------------------------------------------------------------
+
+
+def test_reports_of_parts_add_up_to_the_report_of_the_whole() -> None:
+    whole = frame(300)
+    chance = Random(0)
+    for _ in range(5):
+        cuts = [0, *sorted(chance.sample(range(301), 3)), 300]
+        parts = [mx.check(RULES, whole[a:b], limit=7) for a, b in pairwise(cuts)]
+        a, b, c, d = parts
+        expected = mx.check(RULES, whole, limit=7)
+        assert same(a + b + c + d, expected)
+        assert same((a + b) + (c + d), expected)
+        assert same(a + ((b + c) + d), expected)
+    nothing = empty_report(RULES.specification)
+    assert same(nothing + expected, expected)
+    assert same(expected + nothing, expected)
+
+
+def test_strips_of_parts_add_up() -> None:
+    whole = frame(3000)
+    expected = check_table(RULES.specification, _file(whole), strips=True).strips
+    assert expected is not None
+    files = [_file(whole[a:b]) for a, b in ((0, 1000), (1000, 1777), (1777, 3000))]
+    found = check_table(RULES.specification, files, strips=True).strips
+    assert found is not None
+    assert found.width == expected.width
+    assert {k: v.tolist() for k, v in found.counts.items()} == {
+        k: v.tolist() for k, v in expected.counts.items()
+    }
+
+
+def _file(rows: pl.DataFrame) -> Any:
+    from multiplexnet.tables.objects import tables_of
+
+    return tables_of(rows, ())[0]
+
+
+def test_reports_of_different_rules_do_not_add_up() -> None:
+    with pytest.raises(ValueError, match="different rules"):
+        mx.check(mx.Rules("x <= 1"), {"x": [1]}) + mx.check(mx.Rules("x <= 2"), {"x": [1]})
+
+
+# --- processes ------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiplexnet.tables.parallel.PIECE", 700)
+
+
+@pytest.fixture
+def parquet(tmp_path: Path) -> Path:
+    path = tmp_path / "rows.parquet"
+    frame().write_parquet(path, row_group_size=500)
+    return path
+
+
+def test_two_processes_report_what_one_does(small_pieces: None, parquet: Path) -> None:
+    text = parquet.with_suffix(".csv")
+    frame().write_csv(text)
+    bad = [parquet.with_name(f"bad{k}.csv") for k in range(2)]
+    alone = mx.check(RULES, [parquet, text], output=bad[0])
+    together = mx.check(RULES, [parquet, text], output=bad[1], jobs=2)
+    assert same(alone, together)
+    assert bad[0].read_text() == bad[1].read_text()
+    with pytest.raises(TableError, match="row 1, column 'x': the cell is empty"):
+        mx.check(RULES, text, missing="error", jobs=2)
+
+
+def test_jobs_that_cannot_be() -> None:
+    with pytest.raises(TableError, match="jobs = 0: give the number of processes"):
+        mx.check(RULES, frame(20), jobs=0)
+    with pytest.raises(TableError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"):
+        mx.check(RULES, frame(20), dask="tcp://127.0.0.1:9")
+
+
+# --- Dask -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_cluster_reports_what_one_process_does_even_if_a_worker_is_killed(
+    small_pieces: None, parquet: Path
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    alone = mx.check(RULES, parquet)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+        workers = list(client.run(os.getpid).values())
+        assert len(set(workers)) == 2
+        killed: list[int] = []
+
+        def kill_one(_: int) -> None:
+            if not killed:
+                killed.append(workers[0])
+                os.kill(workers[0], signal.SIGKILL)
+
+        together = mx.check(RULES, parquet, dask=cluster.scheduler_address, progress=kill_one)
+        assert killed
+        assert killed[0] not in client.run(os.getpid).values()
+    assert same(alone, together)
