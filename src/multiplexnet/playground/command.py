@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from multiplexnet.tools.cli import BadInput, answering
-from multiplexnet.tools.table_commands import app
+from multiplexnet.tools.synthesis_commands import app
 
 __all__ = ["app", "playground"]
 

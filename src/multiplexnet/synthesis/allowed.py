@@ -18,7 +18,7 @@ from multiplexnet.compiler.cascade.build import Budget, Cascade, Step
 from multiplexnet.compiler.cascade.structure import cascade_of_part, rule_parts
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS
-from multiplexnet.language.formula import Specification, Variable, ends
+from multiplexnet.language.formula import Specification, Variable, ends, variables
 from multiplexnet.transforms.cascade.walk import Option, Walk
 
 __all__ = ["Allowed", "Intervals", "Rows", "allowed_by"]
@@ -46,6 +46,13 @@ class Intervals:
         """Where values ``(B,)`` are among those that are left."""
         return ((self.lower <= values) & (values <= self.upper)).any(0)
 
+    def nearest(self, values: Tensor) -> Tensor:
+        """What is left that lies nearest to values ``(B,)``."""
+        moved = torch.minimum(torch.maximum(values.expand_as(self.lower), self.lower), self.upper)
+        apart = (moved - values).abs()
+        apart = torch.where(self.lower <= self.upper, apart, torch.full_like(apart, torch.inf))
+        return moved.gather(0, apart.argmin(0, keepdim=True)).squeeze(0)
+
 
 @dataclass(frozen=True)
 class Allowed:
@@ -62,6 +69,26 @@ class Allowed:
     def is_bound(self, column: Variable) -> bool:
         """Whether a rule mentions the column."""
         return any(column in cascade.visible for cascade in self.cascades)
+
+    def reached(self, values: Tensor) -> Tensor:
+        """Which rows ``(N, D)`` of whole numbers, columns in the order of computing, can be drawn."""
+        rows = self.rows(len(values))
+        found = torch.ones(len(values), dtype=torch.bool)
+        for j, column in enumerate(self.columns):
+            own = values[:, j].double()
+            found &= rows.left(column).contain(own)
+            rows.take(column, own)
+        return found
+
+    def nearest(self, values: Tensor) -> Tensor:
+        """Rows that obey, column after column as near to the given ones ``(N, D)`` as what is left allows."""
+        rows = self.rows(len(values))
+        found = []
+        for j, column in enumerate(self.columns):
+            own = rows.left(column).nearest(values[:, j].double())
+            rows.take(column, own)
+            found.append(own.long())
+        return torch.stack(found, -1)
 
     def rows(self, count: int) -> Rows:
         """A batch of so many rows, in which no column has a value yet."""
@@ -100,8 +127,6 @@ def allowed_by(
 
 
 def _is_free(specification: Specification, column: Variable) -> bool:
-    from multiplexnet.language.formula import variables
-
     return not any(column in set(variables(rule.formula)) for rule in specification.rules)
 
 

@@ -65,9 +65,10 @@ class Chances:
         weight = (1 - ANYWHERE) * weight + ANYWHERE / self.width
         if left is None:
             return weight.log()
-        return weight.log() - self._total(log_p, left).log()
+        return weight.log() - self.mass(log_p, left).log()
 
-    def _total(self, log_p: Tensor, left: Intervals) -> Tensor:
+    def mass(self, log_p: Tensor, left: Intervals) -> Tensor:
+        """The probability of what is left, ``(B,)``, under log-probabilities ``(B, T)`` of the tokens."""
         part = left.overlaps(self.lower, self.upper).sum(0) / self.size
         free = (left.upper - left.lower + 1).clamp(min=0).sum(0) / self.width
         total = (1 - ANYWHERE) * (log_p.exp() * part.to(log_p.dtype)).sum(-1)

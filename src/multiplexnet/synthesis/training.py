@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import cos, pi
 from time import monotonic
@@ -46,7 +46,7 @@ class Recipe:
         memory: how much of the moving average of the weights is kept in each step.
     """
 
-    shape: Shape = Shape()
+    shape: Shape = field(default_factory=Shape)
     rows: int = 80_000
     batch: int = 512
     rate: float = 2.5e-3
@@ -153,7 +153,7 @@ class RowModel:
     def mean_log_prob(self, data: Data) -> float:
         """Of all rows, in nats."""
         self.network.eval()
-        parts = torch.arange(len(data)).split(CHUNK)
+        parts = torch.split(torch.arange(len(data)), CHUNK)
         sums = [float(self.log_prob(data.at(part)).double().sum()) for part in parts]
         return sum(sums) / max(len(data), 1)
 
@@ -176,7 +176,8 @@ def trained(
     Args:
         values: columns in the order of computing.
         allowed: what the rules leave.
-        seconds: no recipe is begun that would not end by then, as far as those before tell; the first one always is.
+        seconds: no recipe is begun that would not end by then, as far as those before tell; the first one always is,
+            and ends after the first time through the table if the time is over.
         seed: of everything that is drawn.
         recipes: what is tried.
         tell: called as it goes.
@@ -208,7 +209,7 @@ def _trained(
         if best is not None and start - begun + 1.5 * longest > seconds:
             break
         model = RowModel.fresh(allowed, tokens, recipe.shape)
-        run = _Run(model, used, held, recipe)
+        run = _Run(model, used, held, recipe, begun + seconds)
         for step in run.steps():
             if tell is not None:
                 tell(Progress(number, len(recipes), step, run.count, run.score))
@@ -229,7 +230,8 @@ def _range(column: Variable) -> tuple[int, int]:
 class _Run:
     """One recipe."""
 
-    def __init__(self, model: RowModel, used: Data, held: Data, recipe: Recipe) -> None:
+    def __init__(self, model: RowModel, used: Data, held: Data, recipe: Recipe, end: float) -> None:
+        self.end = end
         self.model = model
         self.used = used
         self.held = held
@@ -259,6 +261,8 @@ class _Run:
                     self.score = score
                     best = copy.deepcopy(average.state_dict())
             yield step + 1
+            if monotonic() > self.end and step + 1 >= self.per_epoch:
+                break
         network.load_state_dict(best if len(self.held) else average.state_dict())
 
     def _step(self, optimizer: torch.optim.Optimizer, rows: Tensor, step: int) -> None:
@@ -268,7 +272,7 @@ class _Run:
         self.model.network.train()
         loss = -self.model.log_prob(self.used.at(rows)).mean()
         optimizer.zero_grad(set_to_none=True)
-        loss.backward()
+        loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.network.parameters(), 1.0)
         optimizer.step()
 

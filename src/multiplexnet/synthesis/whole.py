@@ -16,6 +16,7 @@ from multiplexnet.language.formula import (
     Max,
     Not,
     Or,
+    Product,
     Rule,
     Symbol,
     Variable,
@@ -72,3 +73,5 @@ def _symbol(symbol: Symbol, steps: Steps) -> Linear:
         case Ite(condition, then, otherwise):
             own = Ite(in_steps(condition, steps), _linear(then, steps), _linear(otherwise, steps))
             return Linear.of(own)
+        case Product():
+            raise ValueError("a product of inputs: a table has none")

@@ -11,7 +11,7 @@ import polars as pl
 
 from multiplexnet.errors import TableError
 
-__all__ = ["COLUMN", "Output", "output_file"]
+__all__ = ["COLUMN", "Output", "Writer", "output_file", "writer_of"]
 
 COLUMN = "breaks"
 """The column that says what a row breaks; with underscores behind it where the table has such a column."""
@@ -19,12 +19,25 @@ ENOUGH = 1 << 16
 """Rows that are collected before they are written."""
 
 
-class _Writer(Protocol):
+class Writer(Protocol):
     """Writes frames of the same columns one after another."""
 
     def write(self, frame: pl.DataFrame) -> None: ...
 
     def close(self) -> None: ...
+
+
+def writer_of(path: Path, what: str) -> Writer:
+    """What writes tables to a file, by its ending.
+
+    Raises:
+        TableError: the ending is another one.
+        OSError: as the system says.
+    """
+    writers: dict[str, Callable[[Path], Writer]] = {".csv": _Csv, ".parquet": _Parquet}
+    if path.suffix.lower() not in writers:
+        raise TableError(f"{path}: {what} are written as .csv or .parquet")
+    return writers[path.suffix.lower()](path)
 
 
 class Output:
@@ -41,10 +54,7 @@ class Output:
         self._reason = COLUMN
         while self._reason in self.names:
             self._reason += "_"
-        writers: dict[str, Callable[[Path], _Writer]] = {".csv": _Csv, ".parquet": _Parquet}
-        if path.suffix.lower() not in writers:
-            raise TableError(f"{path}: violating rows are written as .csv or .parquet")
-        self._writer: _Writer = writers[path.suffix.lower()](path)
+        self._writer = writer_of(path, "violating rows")
         self._waiting: list[pl.DataFrame] = []
 
     def add(self, frame: pl.DataFrame, breaks: Sequence[str]) -> None:

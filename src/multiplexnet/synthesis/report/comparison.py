@@ -10,7 +10,7 @@ import numpy as np
 import polars as pl
 
 from multiplexnet.rules import Rules
-from multiplexnet.synthesis.measures import (
+from multiplexnet.synthesis.report.measures import (
     Coded,
     Floats,
     coded,
@@ -147,7 +147,7 @@ def _figures(
                     f"{target}: {note}",
                     values[0],
                     values[1],
-                    "a classifier trained on made rows, beside one trained on real rows, both judged on other real rows",
+                    "trained on made rows, beside trained on real rows, both judged on other real rows",
                 )
             )
     strengths = [pair_strengths(tables, which) for which in (REAL, MADE, FIRST, SECOND)]

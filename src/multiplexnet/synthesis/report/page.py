@@ -7,7 +7,7 @@ from html import escape
 
 import numpy as np
 
-from multiplexnet.synthesis.comparison import Comparison, Histogram
+from multiplexnet.synthesis.report.comparison import Comparison, Histogram
 
 __all__ = ["page"]
 
@@ -82,7 +82,10 @@ def _figures(comparison: Comparison) -> str:
         (escape(name), _number(made), _number(real), escape(note))
         for name, made, real, note in comparison.figures
     ]
-    head = '<tr><th>figure</th><th class="n">made</th><th class="n">two halves of the real table</th><th>what it says</th></tr>'
+    head = (
+        '<tr><th>figure</th><th class="n">made</th><th class="n">two halves of the real table</th>'
+        "<th>what it says</th></tr>"
+    )
     lines = "".join(
         f'<tr><td>{a}</td><td class="n">{b}</td><td class="n">{c}</td><td class="note">{d}</td></tr>'
         for a, b, c, d in rows
@@ -133,7 +136,8 @@ def _histogram(histogram: Histogram) -> str:
                 f'height="{tall:.2f}" fill="var({colour})"/>'
             )
     walls = [
-        f'<line x1="{x * width:.2f}" x2="{x * width:.2f}" y1="0" y2="{height}" stroke="var(--bad)" stroke-dasharray="3 3"/>'
+        f'<line x1="{x * width:.2f}" x2="{x * width:.2f}" y1="0" y2="{height}" '
+        'stroke="var(--bad)" stroke-dasharray="3 3"/>'
         for x in histogram.walls
         if np.isfinite(x)
     ]
@@ -141,7 +145,8 @@ def _histogram(histogram: Histogram) -> str:
     if histogram.missing != (0.0, 0.0):
         note += f"; missing {histogram.missing[0]:.1%} and {histogram.missing[1]:.1%}"
     return (
-        f'<figure><figcaption><b>{escape(histogram.name)}</b></figcaption><svg viewBox="0 0 {width} {height}" role="img" '
+        f"<figure><figcaption><b>{escape(histogram.name)}</b></figcaption>"
+        f'<svg viewBox="0 0 {width} {height}" role="img" '
         f'aria-label="{escape(histogram.name)}: real and made">{"".join(bars)}{"".join(walls)}</svg>'
         f'<figcaption class="note">{note}</figcaption></figure>'
     )

@@ -1,0 +1,1 @@
+"""A made table beside the real one: figures and a page."""
