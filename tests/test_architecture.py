@@ -43,7 +43,6 @@ HOMES = {
     "cvc5": ("certificate.questions", "certificate.rules"),
     "scipy": ("exact", "compiler.witness", "geometry", "tools.plane"),
     "polars": ("tables", "synthesis", "tools"),
-    "sklearn": ("synthesis.report.measures",),
     "pyarrow": ("tables.columnar", "tables.output"),
     "distributed": ("tables.parallel",),
     "duckdb": ("tables.databases",),

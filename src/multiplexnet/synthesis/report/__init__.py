@@ -1,1 +1,0 @@
-"""A made table beside the real one: figures and a page."""
