@@ -35,6 +35,7 @@ from multiplexnet.certificate import Certificate
 from multiplexnet.certificate.check import checked
 from multiplexnet.certificate.document import PARTS, hashes
 from multiplexnet.errors import MultiplexError
+from multiplexnet.language.text import specification_text
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 from multiplexnet.smt.smtlib import to_smtlib
@@ -125,6 +126,16 @@ NASTY = (
         ",",
         "%",
         "//",
+        "step 0.1",
+        "decimal(2)[0, 1]",
+        'd"2024-01-01"',
+        "date(",
+        "[:, 1]",
+        "axis=0",
+        "@",
+        "``",
+        "input ",
+        " is missing",
         "if",
         "else",
         "in",
@@ -137,6 +148,31 @@ NASTY = (
         "...",
     ),
 )
+
+
+WORDS = (
+    '"Loan Amount": real; `class`: {"a", "b"}\nimplies("class" == "a", 0 <= "Loan Amount" <= 3)',
+    "price: decimal(2)[0, 9]?; x: real[0, 4] step 0.5; price <= 2.5 or price is missing; x != 1.5",
+    's: input date["2024-01-01", "2024-12-31"]; e: date; 0 <= e - s <= 30 and year(e) == 2024; e != d"2024-08-03"',
+    't: datetime["2024-01-01", "2024-12-31 23:59:59"]; t >= datetime("2024-08-03 14:30")',
+    "w: real[2, 3]; c: input[0, 1][2, 3]; all(0 <= w <= c); all(sum(w, axis=0) <= 1); w[1, 2] <= sum(w[:, 0])",
+    "x: real[3]; n: int[0, 30]; argmax(x) == 1; count(x > 0) <= 2; mean(x) <= 1; norm(x, 1) <= 3; is_sorted(x[:2])",
+    "x: real[3]; n: int[0, 30]; n % 3 == 1; n // 4 <= 5; n == floor(x[0]); round(x[1]) >= 2; norm(x, inf) <= 10**2",
+    "x: real[2]; y: real[2]; all(x + 2*y <= [1, 2]); dot([1, 2], x) <= 3; all([[1, 2], [3, 4]] @ x >= -y)",
+)
+"""Words that came later, each a seed."""
+
+
+def _written_again(text: str) -> object:
+    """Rules, and the text that is written of them, which has to be read as well."""
+    rules = Rules(text)
+    if not rules.specification.variables:
+        return rules
+    written = specification_text(rules.specification)
+    try:
+        return Rules(written)
+    except MultiplexError as error:
+        raise AssertionError(f"{written!r} cannot be read: {error}") from None
 
 
 # --- mutation -------------------------------------------------------------------------------------------------------
@@ -422,6 +458,7 @@ def targets(folder: Path, every: int = 4) -> list[Target]:
     scripts = [to_smtlib(rules.specification) for rules in small]
     return [
         Target("rules", texts, mutated, Rules, share=6),
+        Target("words", list(WORDS), mutated, _written_again, share=6),
         Target("smtlib", scripts, mutated, Rules.from_smtlib, share=3),
         Target("ordering", ordering, mutated, Rules.from_ordering, share=2),
         Target("file", [*texts, *scripts, *ordering], _bytes, _reader_of_files(folder), share=2),

@@ -39,6 +39,8 @@ class Layer(nn.Module, ABC):
     """Raw values ``(B, in_features)``, and the input of the set if it has one, to outputs ``(B, D)``."""
 
     in_features: int
+    is_marginal = False
+    """Whether ``objective`` is a sum over branches."""
 
     @abstractmethod
     def forward(self, raw: Tensor, *limit: Tensor) -> Tensor:
@@ -95,14 +97,15 @@ class Multiplexed(Layer):
         super().__init__()
         self.mux = Multiplexer(Rules(given.rules), dtype=dtype, seconds=None)
         self.in_features = self.mux.in_features
+        self.is_marginal = not self.mux.cascades
 
     def forward(self, raw: Tensor, *limit: Tensor) -> Tensor:
         """The best branch."""
         return self._branches(raw, *limit).best()
 
     def objective(self, raw: Tensor, weights: Tensor, *limit: Tensor) -> Tensor:
-        """Eq. 9 of the paper; without a choice it is the weighted sum itself."""
-        if len(self.mux.terms) == len(self.mux.blocks):
+        """Eq. 9 of the paper; without a choice, or one output after another, it is the weighted sum itself."""
+        if not self.is_marginal or len(self.mux.terms) == len(self.mux.blocks):
             return super().objective(raw, weights, *limit)
         return self._branches(raw, *limit).loss(lambda x: x * weights.unsqueeze(-2))
 

@@ -199,6 +199,35 @@ def balance(parts: int) -> Set:
     return Set("equality", parts + 1, every(*(between(i, 0, 100) for i in range(parts + 1)), total))
 
 
+def lots(width: int, *, demand: bool = False) -> Set:
+    """Quantities that are 0 or from 10 to 100, together at most 300, or exactly what an input says."""
+    each = [Any_((atom({i: 1}, "==", 0), every(between(i, 10, 100)))) for i in range(width)]
+    together = dict.fromkeys(range(width), 1)
+    if demand:
+        total = atom(together, "==", 0, slope=1)
+        return Set(f"{width} lots == demand", width, every(each, total), limits=(10, 300))
+    return Set(f"{width} lots <= 300", width, every(each, atom(together, "<=", 300)))
+
+
+def at_most(count: int, width: int) -> Set:
+    """So many of some zeros and ones."""
+    total = atom(dict.fromkeys(range(width), 1), "<=", count)
+    whole = tuple((i, 0, 1) for i in range(width))
+    return Set(f"{count} of {width}", width, every(total), whole=whole)
+
+
+def table(columns: int, rules: int) -> Set:
+    """«If … and … then …» over columns between −20 and 20: each rule is a clause of three comparisons."""
+    random = Random(0)
+    clauses = []
+    for _ in range(rules):
+        chosen = random.sample(range(columns), 3)
+        atoms = [atom({i: 1}, random.choice(["<=", ">="]), random.randint(-10, 10)) for i in chosen]
+        clauses.append(Any_(tuple(atoms)))
+    boxes = [between(i, -20, 20) for i in range(columns)]
+    return Set(f"table {columns}/{rules}", columns, every(*boxes, clauses))
+
+
 def from_file(name: str, path: Path) -> Set:
     """A file of PiShield and DRL: a line with the ordering, then a clause a line, atoms with «or» between them."""
     ordering, *lines = path.read_text().strip().splitlines()
@@ -223,7 +252,8 @@ def chosen_sets() -> list[Set]:
     """All sets; the rule file only if the environment variable MULTIPLEXNET_DATA says where it is."""
     sets = [
         box(10), chain(20), simplex(10), polytope(10, 30), polytope(50, 200), eight_boxes(), budget(10),
-        whole_and_real(), balance(4),
+        whole_and_real(), balance(4), lots(10), lots(30), lots(10, demand=True), lots(30, demand=True), at_most(3, 30),
+        table(40, 40),
     ]  # fmt: skip
     path = Path(os.environ.get("MULTIPLEXNET_DATA", "")) / "tabular" / "heloc" / "constraints.txt"
     if os.environ.get("MULTIPLEXNET_DATA") and path.exists():

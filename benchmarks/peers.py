@@ -120,7 +120,7 @@ class Cell:
             "ratio": ratio,
             "same_shape": own / bare,
         }
-        if type(self.layer).objective is not Layer.objective and self.given.rows == ():
+        if self.layer.is_marginal and self.given.rows == ():
             own, bare = turns(self.step(rows, marginal=True), self.bare(rows), seconds=1.0)
             result |= {"marginal_ms": own * 1e3, "marginal_ratio": own / bare}
         return result

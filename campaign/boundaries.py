@@ -44,7 +44,7 @@ def wide(random: Random) -> Sentence:
         case "chain":
             rules = [*chain, Node(_below(random), (variable(names[-1]), upper))]
         case "mirrored":  # −|u| … |u|
-            u = Declared("u", "input", Fraction(1), top)
+            u = Declared("u", "input", Fraction(1), top or Fraction(10) ** 308)
             ends = product(-1, variable("u")), variable("u")
             rules = [
                 *chain,

@@ -142,11 +142,14 @@ class CompileChecks:
     # --- form ---------------------------------------------------------------------------------------------------------
 
     def _primes(self) -> Iterator[Finding]:
-        """Without any one of its rows a term says too little. (Flat terms may have their equalities in other words.)"""
-        others = {
-            id(block): [b for b in self.compiled.blocks if b is not block]
-            for block in self.compiled.blocks
-        }
+        """Without any one of its rows a term says more than its block. (Flat terms may have their equalities in
+        other words.)
+
+        The question is about one block. If every input leaves the other blocks an output, it is the same as whether
+        the rules could do without the row, since the others share no output with it. If some input leaves them none,
+        rows that only exclude such inputs are superfluous for the rules as a whole, and may stay: a block is compiled
+        by itself, and a layer refuses rules with such inputs.
+        """
         rows = [
             (block, term, i)
             for block, term in self.compiled.terms
@@ -155,9 +158,10 @@ class CompileChecks:
         ]
         for block, term, i in self.random.sample(rows, min(MOST_QUESTIONS, len(rows))):
             less = replace(term, rows=_without(term.rows, i))
-            claim = z3.And(self.meaning.term(less), self.meaning.blocks(others[id(block)]))
-            superfluous = self.meaning.implied_by(claim)
-            yield "no superfluous row", f"{term.rows[i]} of {term}" if superfluous else ""
+            more = self.meaning.model(
+                self.meaning.term(less), z3.Not(self.meaning.block(block)), rules=False
+            )
+            yield "no superfluous row", f"{term.rows[i]} of {term}" if more is False else ""
 
     def _irredundant(self) -> Iterator[Finding]:
         """Every term has a point that no other term of its block has."""

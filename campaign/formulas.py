@@ -639,7 +639,9 @@ def beyond(random: Random) -> Sentence:
                 )
             ]
         case "input":
-            known = [Declared("u", "input", Fraction(0), random.choice([None, Fraction(3)]))]
+            known = [
+                Declared("u", "input", *random.choice([(None, None), (Fraction(0), Fraction(3))]))
+            ]
             bound = total(product(far_off(random), variable("u")), number(some(random)))
             rules = [Node(random.choice(["<", ">="]), (linear(random, names, numbers=some), bound))]
         case _:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from campaign.raws import input_values, raw_rows
-from campaign.sentences import COMPARISONS, Declared, Node, Sentence
+from campaign.sentences import COMPARISONS, Declared, Node, Sentence, spelled
 from campaign.subject import Finding
 from campaign.verdict import Judge
 from multiplexnet.errors import MultiplexError
@@ -72,7 +72,7 @@ def _about(random: Random, nullable: list[str], rules: list[Node]) -> Node:
 
 def text_of(sentence: Sentence, nullable: Gone) -> str:
     """The sentence in the rule language, with its question marks."""
-    marks = {d.vector or d.name for d in sentence.outputs if d.name in nullable}
+    marks = {spelled(d.vector or d.name) for d in sentence.outputs if d.name in nullable}
     lines = []
     for line in str(sentence).split("\n")[: -len(sentence.rules)]:
         name = line.partition(":")[0]
@@ -84,7 +84,7 @@ def _marked(line: str, sentence: Sentence) -> str:
     """A declaration with a question mark behind its type, and before the size of a vector."""
     name = line.partition(":")[0]
     is_vector = any(d.vector == name for d in sentence.declared)
-    at = line.rindex("[") if is_vector else len(line)
+    at = line.rindex("[") if is_vector else len(line.partition(" step ")[0])
     return f"{line[:at]}?{line[at:]}"
 
 

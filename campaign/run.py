@@ -33,6 +33,8 @@ __all__ = ["Plan", "Summary", "campaign"]
 SHARE_BUILT = 0.95
 """Of the rows asked for, about what share is got: some rules are empty, some layers are refused, attacks add some."""
 SAVE_SECONDS = 5.0
+IN_FLIGHT = 64
+"""Trials handed out for each process ahead of the one that is waited for: some take half a minute, most a moment."""
 MOST_EXAMPLES = 20
 """Refusals that look suspicious are told in full up to here."""
 MOST_SHRUNK = 5
@@ -166,9 +168,9 @@ _PREFIXES = {
 
 @cache
 def code() -> str:
-    """A hash of the whole package, campaign included."""
+    """A hash of the package and of the campaign."""
     root = Path(__file__).parents[1]
-    files = sorted(root.rglob("*.py"))
+    files = sorted(file for part in ("src", "campaign") for file in (root / part).rglob("*.py"))
     return sha256(
         b"".join(path.relative_to(root).as_posix().encode() + path.read_bytes() for path in files)
     ).hexdigest()[:16]
@@ -256,7 +258,7 @@ def _outcomes(summary: Summary, jobs: int) -> Iterator[tuple[int, Outcome]]:
     ) as pool:
         waiting = [
             pool.submit(run, index)
-            for index in range(summary.formulas, summary.formulas + 4 * jobs)
+            for index in range(summary.formulas, summary.formulas + IN_FLIGHT * jobs)
         ]
         for index in count(summary.formulas + len(waiting)):
             yield waiting.pop(0).result()

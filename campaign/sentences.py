@@ -11,10 +11,12 @@ rows (:mod:`~campaign.verdict`) and as a z3 expression (:mod:`~campaign.solver`)
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from keyword import iskeyword
 from typing import Any, Literal
 
 __all__ = [
@@ -25,6 +27,7 @@ __all__ = [
     "call",
     "number",
     "product",
+    "spelled",
     "total",
     "variable",
 ]
@@ -116,6 +119,16 @@ def _fraction(value: Fraction) -> str:
     return f"{digits.numerator}e-{places}" if places else str(value)
 
 
+_PLAIN = re.compile(r"[a-z_]\w*(\[\d+\])?")
+
+
+def spelled(name: str) -> str:
+    """A name, in back-ticks where it is not plain."""
+    if _PLAIN.fullmatch(name) and not iskeyword(name) and name not in ("sum", "q[7]"):
+        return name
+    return "`" + name.replace("`", "``") + "`"
+
+
 def _joined(word: str) -> Callable[[Node], str]:
     return lambda node: "(" + f" {word} ".join(map(str, node.parts)) + ")"
 
@@ -146,10 +159,10 @@ def _case(node: Node) -> str:
 
 _WRITE: Mapping[str, Callable[[Node], str]] = {
     "number": _number,
-    "variable": lambda node: str(node.value),
-    "flag": lambda node: str(node.value),
-    "missing": lambda node: f"({node.value} is missing)",
-    "is": lambda node: f'({node.value} == "{node.parts[0].value}")',
+    "variable": lambda node: spelled(str(node.value)),
+    "flag": lambda node: spelled(str(node.value)),
+    "missing": lambda node: f"({spelled(str(node.value))} is missing)",
+    "is": lambda node: f'({spelled(str(node.value))} == "{node.parts[0].value}")',
     "label": lambda node: f'"{node.value}"',
     "in": lambda node: f"({node.parts[0]} in {{{', '.join(map(str, node.parts[1:]))}}})",
     "+": _sum,
@@ -174,8 +187,15 @@ class Declared:
     lower: Fraction | None = None
     upper: Fraction | None = None
     labels: tuple[str, ...] = ()
+    word: str = ""
+    """How a whole number is declared, if not as ``int``: as a ``date`` or by its ``step``."""
+
+    def __post_init__(self) -> None:
+        if (self.lower is None) != (self.upper is None):
+            raise ValueError(f"{self.name} has one end, and the language knows two or none")
 
     def __str__(self) -> str:
+        name = spelled(self.name)
         ends = (
             ""
             if self.lower is None or self.upper is None
@@ -183,13 +203,16 @@ class Declared:
         )
         if self.kind == "category":
             labels = ", ".join(f'"{label}"' for label in self.labels)
-            return f"{self.name}: {{{labels}}}"
-        return f"{self.name}: {self.kind}{ends}"
+            return f"{name}: {{{labels}}}"
+        if self.word == "step":
+            return f"{name}: real{ends} step 1"
+        return f"{name}: {self.word or self.kind}{ends}"
 
     @property
     def vector(self) -> str | None:
         """The name of the vector that it is an element of, ``v`` for ``v[2]``."""
-        return self.name.partition("[")[0] if "[" in self.name else None
+        vector, bracket, _ = self.name.partition("[")
+        return vector if bracket and vector.isidentifier() and self.name != "q[7]" else None
 
     @property
     def values(self) -> range | None:
@@ -232,7 +255,8 @@ class Sentence:
             if d.vector is None:
                 yield str(d)
             elif d.name.endswith("[0]"):
-                yield f"{replace(d, name=d.vector)}[{sizes[d.vector]}]"
+                kind, step, size = str(replace(d, name=d.vector)).partition(" step ")
+                yield f"{kind}[{sizes[d.vector]}]{step}{size}"
         yield from (f"{name}: function" for name in self.functions)
 
     @property

@@ -23,7 +23,7 @@ from campaign.verdict import Judge
 from multiplexnet.errors import MultiplexError
 from multiplexnet.layer.multiplexer import Multiplexer
 
-__all__ = ["Answer", "Attack", "Finding", "Given", "Subject", "rows_of"]
+__all__ = ["Answer", "Attack", "Finding", "Given", "Subject", "combinations", "rows_of"]
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,13 @@ def rows_of(sentence: Sentence, x: Tensor, given: Mapping[str, Tensor]) -> NDArr
     columns = outputs | {name: value.double() for name, value in given.items()}
     rows = torch.stack([columns[d.name] for d in sentence.declared], -1).numpy()
     return with_values(sentence, rows, x.dtype)
+
+
+def combinations(given: Mapping[str, Tensor]) -> Iterator[Tensor]:
+    """For every combination of inputs, which rows have it."""
+    table = torch.stack(list(given.values()), -1)
+    for values in torch.unique(table, dim=0):
+        yield (table == values).all(-1)
 
 
 Given = dict[str, Tensor]
@@ -119,21 +126,24 @@ class Subject:
     def answers(
         self, ask: Callable[[Tensor, Given], Tensor], rows: Tensor, given: Given
     ) -> Iterator[Answer]:
-        """The answers to all rows; if they are refused together, to every combination of inputs by itself."""
+        """The answers to all rows; if they are refused together, to the rows that are not refused by themselves."""
         try:
             yield ask(rows, given), rows, given
             return
         except MultiplexError:
             if not given:
                 return
-        table = torch.stack(list(given.values()), -1)
-        for values in torch.unique(table, dim=0):
-            here = (table == values).all(-1)
+        parts = []
+        for here in combinations(given):
             own = {name: column[here] for name, column in given.items()}
             try:
-                yield ask(rows[here], own), rows[here], own
+                parts.append((ask(rows[here], own), here))
             except MultiplexError:
                 continue
+        if parts:
+            x = torch.cat([part for part, _ in parts])
+            kept = torch.cat([here.nonzero().squeeze(-1) for _, here in parts])
+            yield x, rows[kept], {name: column[kept] for name, column in given.items()}
 
     def rows(self, x: Tensor, given: Mapping[str, Tensor]) -> NDArray[np.float64]:
         """What the judge reads."""

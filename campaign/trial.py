@@ -39,7 +39,7 @@ from campaign.raws import input_values, raw_rows
 from campaign.reaching import unreached
 from campaign.sentences import COMPARISONS, Sentence
 from campaign.solver import Meaning
-from campaign.subject import Attack, Finding, Subject, rows_of
+from campaign.subject import Attack, Finding, Subject, combinations, rows_of
 from campaign.tampering import changed_tables
 from campaign.trips import round_trips
 from campaign.variants import sentence as numbered
@@ -490,7 +490,7 @@ class Trial:
     def _branches(
         self, mux: Multiplexer, raw: Tensor, given: dict[str, Tensor]
     ) -> list[tuple[Branches, Tensor, Any]]:
-        """What the layer says, for all rows at once; if some inputs leave no room, for each of them by itself."""
+        """What the layer says, for all rows at once; if it refuses some inputs, for the rows with the others."""
         if any(len(values) == 0 for values in given.values()):
             self.outcome.counts[
                 f"refused: {name_of(mux.dtype)}: no input is a number of the dtype"
@@ -502,17 +502,18 @@ class Trial:
             self._refused(f"forward {name_of(mux.dtype)}", error)
         if not given:
             return []
-        table = torch.stack(list(given.values()), -1)
-        found = []
-        for values in torch.unique(table, dim=0):
-            here = (table == values).all(-1)
-            own = {name: column[here] for name, column in given.items()}
-            own_raw = raw[here]
+        answered = torch.zeros(len(raw), dtype=torch.bool)
+        for here in combinations(given):
             try:
-                found.append((mux(own_raw, **own), own_raw, own))
+                mux(raw[here], **{name: column[here] for name, column in given.items()})
+                answered |= here
             except InputError as error:
                 self._refused(f"inputs {name_of(mux.dtype)}", error)
-        return found
+        if not answered.any():
+            return []
+        raw = raw[answered]
+        given = {name: column[answered] for name, column in given.items()}
+        return [(mux(raw, **given), raw, given)]
 
     def _terms(self, mux: Multiplexer, count: int) -> None:
         """Every term of every row, in training."""

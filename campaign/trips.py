@@ -107,9 +107,11 @@ TRIPS: Mapping[str, Trip] = {
         subject.mux.state_dict(), functions=subject.functions, boxes=subject.mux._boxes
     ),
     "to_empty": lambda subject: _emptied(copy.deepcopy(subject.mux)),
-    "to_empty, loaded": lambda subject: _loaded(_emptied(_rebuilt(subject)), subject, assign=False),
+    "to_empty, loaded": lambda subject: _loaded(
+        _emptied(copy.deepcopy(subject.mux)), subject, assign=False
+    ),
     "to_empty, loaded by assigning": lambda subject: _loaded(
-        _emptied(_rebuilt(subject)), subject, assign=True
+        _emptied(copy.deepcopy(subject.mux)), subject, assign=True
     ),
     "meta, to_empty": lambda subject: _emptied(_from_meta(subject)),
     "meta, to_empty, loaded": lambda subject: _loaded(

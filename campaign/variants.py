@@ -13,11 +13,15 @@ from campaign.boundaries import BOUNDARIES
 from campaign.cascades import CASCADES, cascaded
 from campaign.formulas import FAMILIES, LATER, any_size, drawn, nonzero
 from campaign.sentences import COMPARISONS, Node, Sentence, number, product, total, variable
+from campaign.words import in_other_words
 
 __all__ = ["KINDS", "sentence"]
 
 TURNED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "==": "==", "!=": "!="}
 SATISFIABLE = ("boxes", "polytopes", "unions", "equalities", "disequalities", "far", "degenerate")
+
+WORDS = 0.05
+"""The share of sentences that are written in words that came later."""
 
 
 def sentence(seed: int, index: int) -> Sentence:
@@ -29,6 +33,14 @@ def sentence(seed: int, index: int) -> Sentence:
         >>> len({str(sentence(0, i)) for i in range(50)})
         50
     """
+    apart = Random(f"{seed}/{index}/words")  # so that all else is drawn as it was before
+    found = _in_plain_words(seed, index)
+    if apart.random() < WORDS and found.twin is None:
+        return in_other_words(found, apart)
+    return found
+
+
+def _in_plain_words(seed: int, index: int) -> Sentence:
     newest = Random(f"{seed}/{index}/cascades")
     if newest.random() < CASCADED:
         return cascaded(newest)

@@ -107,6 +107,11 @@ Known = tuple[Bools, Bools]
 """Where something surely holds, and where it surely does not."""
 
 
+def _key(node: Node) -> str:
+    """The column of a variable by its name, that of a call by its text."""
+    return str(node.value) if node.op == "variable" else str(node)
+
+
 class _Enclosures:
     def __init__(self, judge: Judge, rows: Floats) -> None:
         self.columns = dict(zip(judge.names, rows.T, strict=True))
@@ -120,7 +125,7 @@ class _Enclosures:
                 near, off = _constant(node.value)
                 return self.zeros + near, self.zeros + off
             case "variable" | "call":
-                return self.columns[str(node)], self.zeros
+                return self.columns[_key(node)], self.zeros
             case "+":
                 return reduce(_sum, map(self.number, node.parts))
             case "*":
@@ -252,7 +257,7 @@ class _Integers:
                     [node.value.numerator] * self.count, dtype=object
                 ), node.value.denominator
             case "variable" | "call":
-                return self.columns[str(node)]
+                return self.columns[_key(node)]
             case "*":
                 assert isinstance(node.value, Fraction)
                 value, denominator = self.number(node.parts[0])

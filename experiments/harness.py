@@ -35,7 +35,7 @@ try:
     from accelerate import Accelerator as Accelerator
 except ModuleNotFoundError:
     raise SystemExit(
-        "the experiments need accelerate: pip install 'multiplexnet[experiments]'"
+        "the experiments need accelerate: pip install -c constraints.txt '.[experiments]'"
     ) from None
 
 HERE = Path(__file__).parent

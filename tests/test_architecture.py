@@ -43,9 +43,9 @@ HOMES = {
     "cvc5": ("certificate.questions", "certificate.rules"),
     "scipy": ("exact", "compiler.witness", "geometry", "tools.plane"),
     "polars": ("tables", "synthesis", "tools"),
-    "pyarrow": ("tables.columnar", "tables.output"),
+    "pyarrow": ("tables.sources.columnar", "tables.output"),
     "distributed": ("tables.parallel",),
-    "duckdb": ("tables.databases",),
+    "duckdb": ("tables.sources.databases",),
     "matplotlib": ("tools",),
     "starlette": ("playground.server",),
     "typer": (

@@ -434,6 +434,11 @@ def test_sets_at_the_boundaries_can_be_obeyed() -> None:
             assert isinstance(Meaning(tried).model(), dict)
 
 
+def test_inputs_have_two_ends_or_none() -> None:
+    with pytest.raises(ValueError, match="u has one end"):
+        Declared("u", "input", Fraction(0))
+
+
 # --- the campaign itself --------------------------------------------------------------------------------------------
 
 

@@ -207,7 +207,7 @@ def test_an_inventory_over_a_day_is_exact(dtype: torch.dtype) -> None:
     check(mux, 60, **mux.on_grid(d=(40 * torch.rand(60, 24)).to(dtype)))
 
 
-def test_an_output_that_has_to_equal_an_input_is_no_matter_of_terms() -> None:
+def test_an_output_that_has_to_equal_an_input_does_so_however_it_is_built() -> None:
     text = "u: input[0, 4]; a: real; 0 <= a <= 9; a == u"
     for structure in ("auto", "cascade"):
         mux = mx.Multiplexer(mx.Rules(text), structure=structure)

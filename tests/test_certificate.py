@@ -694,8 +694,8 @@ def test_without_cvc5_it_says_what_to_install(files: Path, monkeypatch: pytest.M
     result = run("certify", files / "good.json")
     assert result.exit_code == 2
     assert (
-        result.stderr
-        == "error: checking a certificate needs cvc5: pip install 'multiplexnet[certify]'\n"
+        result.stderr == "error: checking a certificate needs cvc5: in a clone of multiplexnet, "
+        "pip install -c constraints.txt '.[certify]'\n"
     )
 
 

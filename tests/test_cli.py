@@ -124,6 +124,7 @@ def test_check_as_json(files: Path) -> None:
                 "first_row_outside": 4,
             },
         ],
+        "assumptions": [],
         "cells": [],
         "columns": {"a": "a", "b": "b", "limit": "limit"},
         "ignored_columns": ["id"],
@@ -379,7 +380,7 @@ def test_bad_input_is_said_with_exit_code_2(files: Path, tmp_path: Path) -> None
         (["check", files / "none.rules", files / "good.csv"], "none.rules cannot be read"),
         (
             ["check", ACTUATOR, ACTUATOR],
-            ".arrow and .feather files can be checked",
+            ".arrow, .feather, .duckdb and .sqlite files can be checked",
         ),
         (
             ["explain", ACTUATOR, "--plot", tmp_path / "p.png", "--axes", "a", "c"],
@@ -472,4 +473,7 @@ def test_without_its_libraries_it_says_how_to_install_them() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
-    assert done.stderr == "the command line needs typer: pip install 'multiplexnet[cli]'\n"
+    assert (
+        done.stderr
+        == "the command line needs typer: in a clone of multiplexnet, pip install -c constraints.txt '.[cli]'\n"
+    )

@@ -22,7 +22,7 @@ from multiplexnet.errors import (
     ThinTermError,
     UnboundableError,
 )
-from multiplexnet.exact import simplex
+from multiplexnet.exact import lp, simplex
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.exact.hermite import NotDyadic, solutions
 from multiplexnet.exact.propagation import ranges
@@ -758,3 +758,30 @@ def test_elimination_gives_up_in_words() -> None:
     ]
     with pytest.raises(EliminationError, match=rf"allowed: {ROW_BUDGET}"):
         parts("x: real[8]; u: input\n" + "\n".join(lines).replace("+ -", "- "))
+
+
+# --- linear programs that were solved before ------------------------------------------------------------------------
+
+
+def test_a_program_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    calls: list[object] = []
+    honest: Any = vars(lp)["linprog"]
+
+    def counted(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        return honest(*arguments, **options)
+
+    monkeypatch.setattr(lp, "linprog", counted)
+    monkeypatch.setattr(lp, "_answers", {})
+    monkeypatch.setattr(lp, "REMEMBERED_PROGRAMS", 2)
+    A = np.array([[2.0], [-1.0]])
+    goal = np.array([1.0])
+    first = [lp.maximise(goal, A, np.array([3.0, k])) for k in (0.0, 1.0)]
+    again = [lp.maximise(goal, A, np.array([3.0, k])) for k in (0.0, 1.0)]
+    assert len(calls) == 2
+    assert first == again
+    lp.maximise(goal, A, np.array([3.0, 2.0]))  # there is room for two
+    assert len(lp._answers) == 1
+    assert again[0] is not None
+    with pytest.raises(ValueError, match="read-only"):
+        again[0][1][0] = 5.0

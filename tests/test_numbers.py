@@ -326,7 +326,9 @@ def _broken_side() -> bool:
 
 def _broken_direction() -> bool:
     mux = Multiplexer(
-        Rules("x: real; y: real; u: input[0, 1e300]\nx <= y; y <= u; x >= -u"), dtype=torch.float64
+        Rules("x: real; y: real; u: input[0, 1e300]\nx <= y; y <= u; x >= -u"),
+        dtype=torch.float64,
+        structure="terms",
     )
     x = mux.eval()(torch.tensor([[inf, -inf]], dtype=torch.float64), u=1e279).best()
     return bool(x.isnan().any())

@@ -91,7 +91,7 @@ def test_strips_of_parts_add_up() -> None:
 
 
 def _file(rows: pl.DataFrame) -> Any:
-    from multiplexnet.tables.objects import tables_of
+    from multiplexnet.tables.sources.objects import tables_of
 
     return tables_of(rows, ())[0]
 

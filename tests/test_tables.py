@@ -22,11 +22,11 @@ from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
 from multiplexnet.language.parse import parse
 from multiplexnet.rules import Rules
-from multiplexnet.tables import columnar, files, separated
 from multiplexnet.tables import output as outputs
 from multiplexnet.tables import work as checking
 from multiplexnet.tables.cells import cells_of
 from multiplexnet.tables.check import check, check_table
+from multiplexnet.tables.sources import columnar, files, separated
 from multiplexnet.tables.strips import Strips
 
 SUM = parse("a: real; b: real; c: real\na + b == c\na <= b")
@@ -318,7 +318,8 @@ def test_wrong_files(csv: Write, tmp_path: Path) -> None:
 def test_parquet_without_pyarrow(parquet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(
-        TableError, match=r"cannot be read without pyarrow: pip install 'multiplexnet\[cli\]'"
+        TableError,
+        match=r"cannot be read without pyarrow: in a clone.*pip install -c constraints.txt '.\[cli\]'",
     ):
         check_table(SUM, parquet(a=pl.Series([1.0]), b=pl.Series([1.0]), c=pl.Series([2.0])))
 

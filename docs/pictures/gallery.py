@@ -608,6 +608,144 @@ def price_band() -> Figure:
     return figure
 
 
+def minimum_lots() -> Figure:
+    run = program("20_minimum_lots")
+    plain = fitted(run.signal, lambda w: (50 * w - run.target).square().mean() / 900, 12, steps=200)
+    figure, axes = panels(sharey=True)
+    outputs = 50 * plain, run.w
+    for ax, w, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+        lot = (w == 0) | ((w >= 5) & (w <= 40))
+        place = torch.arange(40).unsqueeze(-1).expand(40, 12)
+        ax.axhspan(5, 40, color=ALLOWED, zorder=0)
+        ax.axhline(0, color=WALL, linewidth=1, zorder=0)
+        points(ax, place.reshape(-1), w[:40].reshape(-1), lot[:40].reshape(-1), size=9)
+        ax.set(xlabel="days, 12 assets each", xticks=[], ylim=(-12, 48))
+        obeys = run.rules.satisfied(w)
+        title(ax, who, share(obeys) if obeys.any() else "no portfolio obeys")
+    axes[0].set_ylabel("weight, % (0, or 5 to 40)")
+    return figure
+
+
+def unit_commitment() -> Figure:
+    run = program("21_unit_commitment")
+    features = run.demand / 100 - 1.5
+    plain = 100 * fitted(
+        features, lambda x: (100 * x - run.target).square().mean() / 1e4, 72, steps=200
+    )
+    figure, axes = panels(sharey=True)
+    for ax, x, who in zip(axes, (plain, run.x), ("A plain network", "With the rules"), strict=True):
+        parts = x[0].unflatten(-1, (3, 24)).numpy()
+        bottom = np.zeros(24)
+        for part, colour, name in zip(
+            parts, (SHADES[0], SHADES[2], SHADES[7]), ("base", "middle", "peak"), strict=True
+        ):
+            least = {"base": 40, "middle": 30, "peak": 10}[name]
+            wrong = (part != 0) & (part < least)
+            colours = [BREAKS if bad else colour for bad in wrong]
+            ax.bar(range(24), part, bottom=bottom, color=colours, width=0.9, label=name)
+            bottom = bottom + part
+        ax.step(
+            range(24), run.demand[0], where="mid", color="#20262c", linewidth=1.2, label="demand"
+        )
+        met = (x.unflatten(-1, (3, 24)).double().sum(-2) == run.demand).float()
+        ax.set(xlabel="hour (red: below the least power)", ylim=(-12, 260))
+        title(ax, who, f"demand met exactly in {percent(met)} % of the hours")
+    axes[0].set_ylabel("power, MW")
+    handles, names = axes[1].get_legend_handles_labels()
+    axes[1].legend(handles, names, loc="upper left", ncols=2, framealpha=0.9)
+    return figure
+
+
+def sensors() -> Figure:
+    run = program("22_sensors")
+    plain = fitted(4 * run.guess - 2, lambda p: (p - run.target).square().mean(), 30, steps=200)
+    figure, axes = panels(sharey=True)
+    for ax, power, who in zip(
+        axes, (plain, run.power), ("A plain network", "With the rules"), strict=True
+    ):
+        on = (power > 0).sum(-1)
+        obeys = run.rules.satisfied(power)
+        corners(ax, (-0.4, 0), (4.4, 0), (4.4, 2.5), (-0.4, 2.5))
+        shift = torch.linspace(-0.25, 0.25, len(on))
+        points(ax, on + shift, power.sum(-1), obeys, size=12)
+        ax.set(xlabel="sensors that are on", xlim=(-1, 24), ylim=(-0.3, 3.2))
+        title(ax, who, share(obeys))
+    axes[0].set_ylabel("power together, W")
+    return figure
+
+
+def boxes_and_cents() -> Figure:
+    run = program("23_boxes_and_cents")
+    plain = 20 * fitted(
+        run.features.float(), lambda x: (20 * x - run.wish.float()).square().mean() / 400, 3
+    )
+    cents = torch.cat([run.price, torch.tensor([1500.0])]).double()
+    figure, axes = panels(sharey=True)
+    for ax, boxes, who in zip(
+        axes,
+        (plain.round().double(), run.order[:, :3]),
+        ("A plain network, rounded", "With the rules"),
+        strict=True,
+    ):
+        pallets = (boxes.sum(-1, keepdim=True) / 40).ceil()
+        order = torch.cat([boxes, pallets], -1)
+        bill = (order * cents).sum(-1)
+        rows = torch.cat([order, bill.unsqueeze(-1)], -1)
+        obeys = run.rules.satisfied(rows, budget=run.budget)
+        corners(ax, (0, 0), (2000, 2000), (2000, 0))
+        points(ax, run.budget / 100, bill / 100, obeys)
+        ax.set(xlabel="budget", xlim=(450, 2050), ylim=(0, 2300))
+        title(ax, who, share(obeys))
+    axes[0].set_ylabel("bill")
+    return figure
+
+
+def power_balance() -> Figure:
+    run = program("24_power_balance")
+    wanted = run.x.detach()
+    plain = 30 * fitted(
+        run.demand / 10 - 1, lambda x: (30 * x - wanted).square().mean() / 900, 25, steps=300
+    )
+    sign = torch.zeros(14, 25, dtype=torch.float64)
+    for i, (start, end) in enumerate(run.lines):
+        sign[start - 1, i], sign[end - 1, i] = -1, 1
+    for i, bus in enumerate(run.plants):
+        sign[bus - 1, 20 + i] = 1
+    figure, axes = panels(sharey=True)
+    for ax, x, who in zip(
+        axes, (plain, wanted), ("Trained on these outputs, plain", "With the rules"), strict=True
+    ):
+        gap = x.double() @ sign.T - run.demand.double()
+        ax.axhline(0, color="#9cc4e6", linewidth=4, zorder=0)
+        place = torch.arange(1, 15) + torch.linspace(-0.3, 0.3, 256).unsqueeze(-1)
+        points(ax, place.reshape(-1), gap.reshape(-1), (gap == 0).reshape(-1), size=5)
+        ax.set(xlabel="bus", xticks=range(1, 15), ylim=(-2.6, 2.6))
+        title(ax, who, f"{percent(gap == 0)} % of the balances hold exactly")
+    axes[0].set_ylabel("comes in − goes out, MW")
+    return figure
+
+
+def invoices() -> Figure:
+    run = program("25_invoices")
+    plain, ruled = run.networks
+    raw = run.y.mean(0) + plain(run.order)[:, :4].detach() * run.scale
+    rounded = torch.cat([raw[:, :2].round(), raw[:, 2:].round(decimals=2)], -1)
+    outputs = rounded, run.mux(ruled(run.order), ordered=run.ordered).best().detach()
+    start, christmas, new_year = 19997, 20077, 20089  # days since 1970-01-01
+    figure, axes = panels(sharey=True)
+    for ax, out, who in zip(axes, outputs, ("Plain, rounded", "With the rules"), strict=True):
+        corners(ax, (start, 0), (christmas, 0), (christmas, 30), (start, 30))
+        late = new_year - christmas
+        corners(ax, (christmas, late), (new_year, 0), (new_year, 30), (christmas, 30))
+        obeys = run.rules.satisfied(out, ordered=run.ordered)
+        points(ax, run.ordered, out[:, 0] - run.ordered, obeys)
+        ax.set(xlabel="day of the order", xlim=(start, new_year), ylim=(-6, 36))
+        ax.set_xticks([start, 20028, 20058, new_year], ["1 Oct", "1 Nov", "1 Dec", "1 Jan"])
+        title(ax, who, share(obeys))
+    axes[0].set_ylabel("days until it is shipped")
+    return figure
+
+
 DRAWN: dict[str, Callable[[], Figure]] = {
     "01_intervals": intervals,
     "02_precipitation": precipitation,
@@ -628,6 +766,12 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "17_dose": dose,
     "18_blood_pressure": blood_pressure,
     "19_price_band": price_band,
+    "20_minimum_lots": minimum_lots,
+    "21_unit_commitment": unit_commitment,
+    "22_sensors": sensors,
+    "23_boxes_and_cents": boxes_and_cents,
+    "24_power_balance": power_balance,
+    "25_invoices": invoices,
 }
 
 

@@ -75,9 +75,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"multiplexnet.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from multiplexnet.errors import needing
+    from multiplexnet.errors import install, needing
 
-    with needing("polars", f"multiplexnet.{name}", "pip install 'multiplexnet[cli]'"):
+    with needing("polars", f"multiplexnet.{name}", install("cli")):
         home = import_module(f"multiplexnet.{_HOME[name]}")
     return getattr(home, name)
 

@@ -44,6 +44,7 @@ __all__ = [
     "ThinTermError",
     "UnboundableError",
     "UnknownNameError",
+    "install",
     "needing",
 ]
 
@@ -126,6 +127,11 @@ class MissingLibrary(MultiplexError, ImportError):
 
     def __init__(self, what: str, library: str, command: str) -> None:
         super().__init__(f"{what} needs {library}, which is not installed: {command}", name=library)
+
+
+def install(extra: str) -> str:
+    """What to do for the libraries of an extra: the package is on no index, so it is installed from a clone."""
+    return f"in a clone of multiplexnet, pip install -c constraints.txt '.[{extra}]'"
 
 
 @contextmanager

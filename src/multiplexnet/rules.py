@@ -406,7 +406,9 @@ class Rules:
         Raises:
             InputError: an input is missing or unknown.
             ShapeError: a vector of another length.
+            DtypeError: a sparse, nested or quantized tensor.
         """
+        from multiplexnet.verdicts.numbers import refuse_unlisted
         from multiplexnet.verdicts.units import counted_input
 
         groups: dict[str, list[Variable]] = {}
@@ -417,6 +419,7 @@ class Rules:
         for name, members in groups.items():
             if name not in given:
                 raise InputError(f"the rules need the input {name!r}: pass {_passed(name)}")
+            refuse_unlisted(name, given[name])
             values = _elements(members, counted_input(members[0], given[name]), name)
             scalars |= zip((member.name for member in members), values, strict=True)
         unknown = [name for name in given if name not in groups]

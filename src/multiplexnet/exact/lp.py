@@ -49,11 +49,40 @@ NEWTON_DECREMENT = 1e-6
 """The squared Newton decrement at which the centre is near enough."""
 
 
-def _solved(deadline: Deadline, goal: Array, **program: Any) -> Any:
-    """The answer of HiGHS, which looks at the clock itself: a program that is cut short by it is never read."""
-    answer = linprog(goal, **program, method="highs", options={"time_limit": deadline.left})
+REMEMBERED_NUMBERS = 4096
+"""The most coefficients of a program whose answer is remembered."""
+REMEMBERED_PROGRAMS = 1024
+"""How many answers are remembered before all are forgotten: a few megabytes."""
+
+_answers: dict[bytes, Any] = {}
+"""Answers by program: a layer in another dtype, its certificate or its copy asks the same again."""
+
+
+def _solved(deadline: Deadline, goal: Array, A: Array, b: Array, bounds: Array) -> Any:
+    """The point of least ``goal · x`` with ``A x ≤ b`` and ``x`` between its bounds, one row ``(low, high)`` each.
+
+    HiGHS looks at the clock itself: a program that is cut short by it is never read.
+    """
     deadline.check()
+    program = b"".join([str(A.shape).encode(), *map(np.ndarray.tobytes, (goal, A, b, bounds))])
+    if program in _answers:
+        return _answers[program]
+    answer = linprog(
+        goal, A, b, bounds=bounds, method="highs", options={"time_limit": deadline.left}
+    )
+    deadline.check()
+    if answer.x is not None:
+        answer.x.flags.writeable = False
+    if A.size <= REMEMBERED_NUMBERS:
+        if len(_answers) >= REMEMBERED_PROGRAMS:
+            _answers.clear()
+        _answers[program] = answer
     return answer
+
+
+def _all_between(low: float, high: float, n: int) -> Array:
+    """The same bounds for n variables."""
+    return np.array([[low, high]] * n).reshape(n, 2)
 
 
 def maximise(
@@ -66,8 +95,8 @@ def maximise(
         >>> value
         1.5
     """
-    bounds = (None, None) if reach is None else (-reach, reach)
-    answer = _solved(deadline, -objective, A_ub=A, b_ub=b, bounds=bounds)
+    end = np.inf if reach is None else reach
+    answer = _solved(deadline, -objective, A, b, _all_between(-end, end, len(objective)))
     return None if answer.x is None or answer.status else (-float(answer.fun), np.asarray(answer.x))
 
 
@@ -88,11 +117,9 @@ def escaping_rows(A: Array, deadline: Deadline = NEVER) -> NDArray[np.bool_]:
         array([False, False,  True])
     """
     m, n = A.shape
-    bounds = [(None, None)] * n + [(0.0, 1.0)] * m
+    bounds = np.vstack([_all_between(-np.inf, np.inf, n), _all_between(0.0, 1.0, m)])
     goal = np.append(np.zeros(n), -np.ones(m))
-    answer = _solved(
-        deadline, goal, A_ub=np.hstack([A, np.eye(m)]), b_ub=np.zeros(m), bounds=bounds
-    )
+    answer = _solved(deadline, goal, np.hstack([A, np.eye(m)]), np.zeros(m), bounds)
     return (
         np.zeros(m, dtype=bool) if answer.x is None else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
     )
@@ -112,8 +139,8 @@ def chebyshev_centre(
     """
     n = A.shape[1]
     objective = np.append(np.zeros(n), -1.0)
-    bounds = [(-reach, reach)] * n + [(None, 1.0)]
-    answer = _solved(deadline, objective, A_ub=np.column_stack([A, scale]), b_ub=b, bounds=bounds)
+    bounds = np.vstack([_all_between(-reach, reach, n), _all_between(-np.inf, 1.0, 1)])
+    answer = _solved(deadline, objective, np.column_stack([A, scale]), b, bounds)
     return None if answer.x is None else (float(answer.x[n]), np.asarray(answer.x[:n]))
 
 
@@ -135,7 +162,7 @@ def least_norm(
     stacked = np.block([[A, kept], [eye, -eye], [-eye, -eye]])
     bound = np.concatenate([b, origin, -origin])
     goal = np.append(np.zeros(n), np.ones(n))
-    answer = _solved(deadline, goal, A_ub=stacked, b_ub=bound, bounds=(None, None))
+    answer = _solved(deadline, goal, stacked, bound, _all_between(-np.inf, np.inf, 2 * n))
     return None if answer.x is None else np.asarray(answer.x[:n])
 
 

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd, lcm
 
 from multiplexnet.errors import EliminationError
 from multiplexnet.exact.deadline import NEVER, Deadline
@@ -19,7 +18,7 @@ from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.magnitudes import refuse_far_rows
 from multiplexnet.geometry.parts import Bound, Parametric, Step
 from multiplexnet.geometry.polyhedron import without_redundant
-from multiplexnet.language.formula import Atom, Linear, Symbol, Variable
+from multiplexnet.language.formula import Atom, Linear, Symbol, Variable, coprime
 from multiplexnet.language.text import formula_text
 
 __all__ = ["Elimination", "coefficients", "eliminated", "growth", "parametric", "triangular"]
@@ -149,14 +148,7 @@ def _combined(variable: Variable, low: Atom, high: Atom) -> Atom:
     linear = low.linear * high.linear.coefficient(variable) - high.linear * low.linear.coefficient(
         variable
     )
-    return Atom(_coprime(linear), "<" if "<" in (low.relation, high.relation) else "<=")
-
-
-def _coprime(linear: Linear) -> Linear:
-    if not linear.summands:
-        return linear
-    scale = lcm(*(c.denominator for _, c in linear.summands))
-    return linear * Fraction(scale, gcd(*(int(c * scale) for _, c in linear.summands)))
+    return Atom(coprime(linear), "<" if "<" in (low.relation, high.relation) else "<=")
 
 
 def _tightest(rows: Iterable[Atom]) -> list[Atom]:

@@ -29,9 +29,10 @@ from multiplexnet.errors import (
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.geometry.magnitudes import down, up
-from multiplexnet.language.formula import Real, Rule, Specification, Variable, variables
+from multiplexnet.language.formula import Real, Rule, Specification, Variable, ends, variables
 from multiplexnet.language.text import formula_text, value_text
 from multiplexnet.transforms.run_time.reading import read
+from multiplexnet.verdicts.numbers import refuse_unlisted
 from multiplexnet.verdicts.satisfaction import verdict
 
 __all__ = [
@@ -103,12 +104,13 @@ def rows_where(mask: Tensor) -> str:
 
 
 def refuse_no_tensor(name: str, value: object) -> None:
-    """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected."""
+    """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected, or a sparse one."""
     if not isinstance(value, Tensor):
         make = "torch.from_numpy" if type(value).__module__ == "numpy" else "torch.tensor"
         raise DtypeError(
             f"{name} is of type {type(value).__name__}; a tensor is expected: {make}({name})"
         )
+    refuse_unlisted(name, value)
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -169,7 +171,7 @@ class FloatRange:
 
     @staticmethod
     def of(variable: Variable) -> FloatRange:
-        lower, upper = _ends(variable)
+        lower, upper = ends(variable.domain)
         return FloatRange(
             variable,
             not isinstance(variable.domain, Real),
@@ -209,20 +211,13 @@ def refused_range(variable: Variable, where: str) -> InputError:
 
 def number_is_inside(variable: Variable, number: Fraction) -> bool:
     """Whether an exact number lies in the domain of an input."""
-    lower, upper = _ends(variable)
+    lower, upper = ends(variable.domain)
     whole = isinstance(variable.domain, Real) or number.denominator == 1
     return whole and (lower is None or number >= lower) and (upper is None or number <= upper)
 
 
-def _ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:
-    domain = variable.domain
-    if isinstance(domain, Real):
-        return domain.lower, domain.upper
-    return Fraction(domain.values.start), Fraction(domain.values.stop - 1)
-
-
 def _range(variable: Variable) -> str:
-    lower, upper = _ends(variable)
+    lower, upper = ends(variable.domain)
     low = "-inf" if lower is None else value_text(variable, lower)
     high = "inf" if upper is None else value_text(variable, upper)
     return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
@@ -245,6 +240,7 @@ def blocks_about_inputs(compiled: Compiled) -> list[Block]:
 def refuse_broken_inputs(
     met: Tensor,
     inputs: Tensor,
+    given: Mapping[str, Any],
     block: Block,
     specification: Specification,
     functions: Mapping[str, Function],
@@ -253,7 +249,8 @@ def refuse_broken_inputs(
 
     Args:
         met: ``(*batch,)``, where the block is shown to hold; what rounding leaves in doubt is decided exactly.
-        inputs: ``(*batch, I)``.
+        inputs: ``(*batch, I)``, rounded to the side on which a row that they meet holds of what was given, too.
+        given: what was given for them by name, of which the rules are judged.
         block: what the rules ask of inputs alone.
         specification: the rules.
         functions: torch code of the opaque functions by name.
@@ -264,7 +261,7 @@ def refuse_broken_inputs(
         rule for rule in specification.rules if all(v.is_input for v in variables(rule.formula))
     ]
     for rule in (*rules, Rule(block.formula, "")):
-        broken = ~_verdict(rule, inputs, specification, functions)
+        broken = ~_verdict(rule, inputs, given, specification, functions)
         if broken.any():
             raise InputError(
                 f"the rule `{rule.text or formula_text(rule.formula)}` about inputs does not hold in "
@@ -274,11 +271,14 @@ def refuse_broken_inputs(
 
 
 def _verdict(
-    rule: Rule, inputs: Tensor, specification: Specification, functions: Mapping[str, Function]
+    rule: Rule,
+    inputs: Tensor,
+    given: Mapping[str, Any],
+    specification: Specification,
+    functions: Mapping[str, Function],
 ) -> Tensor:
     """Whether a rule about inputs alone holds, exactly; outputs are free."""
     free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
-    given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
     x = inputs.new_zeros(*inputs.shape[:-1], len(specification.columns))
     return verdict(
         Specification(free, (rule,), specification.functions), x, given, functions or None
@@ -332,7 +332,8 @@ def refuse_stuck(
         return
     names = ", ".join(v.name for v in specification.inputs)
     row = int(stuck.reshape(-1).nonzero()[0])
-    point = {len(cascade.outputs) + i: float(value[row]) for i, value in enumerate(known)}
+    own = enumerate(known[: len(cascade.known)], start=len(cascade.outputs))
+    point = {i: float(value[row]) for i, value in own}
     failing = [c for c in cascade.guards if not any(row.holds(point) for row in c)]  # type: ignore[arg-type]
     rounded = [bit for bit in map(cascade.asks_for_grid, failing) if bit is not None]
     if rounded:

@@ -16,7 +16,6 @@ from multiplexnet.compiler.cascade.record import record_of_cascade
 from multiplexnet.compiler.cascade.structure import rule_parts
 from multiplexnet.compiler.record import Writer, atom_record, formula_record, variable_record
 from multiplexnet.compiler.terms import Block, Compiled, Term
-from multiplexnet.errors import CoefficientError
 from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Box, Lattice, Parametric, Part, Polyhedron
 from multiplexnet.language.formula import Atom, Linear, Relation, Specification, Symbol, Variable
@@ -106,11 +105,6 @@ def _cascades(specification: Specification, maps: Sequence[CascadeMap]) -> list[
     """What is saved of every cascade, what its hidden outputs stand for, and the dtype in which it adds."""
     if not maps:
         return []
-    if any(own.cascade.late for own in maps):
-        raise CoefficientError(
-            "a certificate does not hold rules in which inputs multiply outputs",
-            "rules without such products",
-        )
     conditions = {part.outputs: part.conditions for part in rule_parts(specification)}
     return [
         {

@@ -43,7 +43,6 @@ from multiplexnet.errors import (
     NestedError,
     RecordError,
     ShapeError,
-    TermBudgetExceeded,
 )
 from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
 from multiplexnet.exact.formats import FORMATS
@@ -82,7 +81,7 @@ from multiplexnet.transforms.cascade.choice import CascadeChoice
 from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
-from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory
+from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory, memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
 from multiplexnet.verdicts.units import refuse_indistinct
 
@@ -224,14 +223,9 @@ class Multiplexer(Derived):
                 refuse_contradiction(rules.specification, deadline)
                 raise
             written = Rules.from_specification(plan.terms) if plan.cascades else rules
-            try:
-                compiled = written.compiled_before(
-                    deadline, max_terms=max_terms, cover=cover, nested=True
-                )
-            except TermBudgetExceeded:
-                for variable in rules.outputs:
-                    refuse_indistinct(variable, form.name)
-                raise
+            compiled = written.compiled_before(
+                deadline, max_terms=max_terms, cover=cover, nested=True
+            )
             if plan.cascades:
                 compiled = replace(
                     compiled,
@@ -280,6 +274,9 @@ class Multiplexer(Derived):
         refuse_other_rules(rules.specification, compiled)
         refuse_unknown_functions(rules.specification.functions, functions)
         self.rules = rules
+        _ = [
+            variable.place for variable in rules.inputs
+        ]  # kept from here on: graphs cannot work it out
         self.max_terms = max_terms
         self.per_term = per_term
         self._boxes = boxes
@@ -482,7 +479,7 @@ class Multiplexer(Derived):
                 self._boxes,
                 self._equality,
             )
-            with torch.device("cpu"):
+            with memory():
                 made = twin._start(
                     self.rules,
                     self.compiled,
@@ -914,15 +911,15 @@ class Multiplexer(Derived):
         columns = [
             input_tensor(own, scalars[own.variable.name], like) for own in self._given_inputs
         ]
-        return self._obeying(self._assumptions.kept(torch.stack(columns, -1), scalars))
+        return self._obeying(self._assumptions.kept(torch.stack(columns, -1), scalars), scalars)
 
-    def _obeying(self, inputs: Tensor) -> Tensor:
+    def _obeying(self, inputs: Tensor, given: Mapping[str, Any]) -> Tensor:
         """The inputs, NaN where they break a rule about inputs alone and that could not be raised."""
         for block, maps in zip(self._about_inputs, self.conditions, strict=True):
             met = cast(TermMaps, maps).feasible(inputs, functions=self.functions)
             if met is not None:
                 inputs = refuse_broken_inputs(
-                    met.any(-1), inputs, block, self.rules.specification, self.functions
+                    met.any(-1), inputs, given, block, self.rules.specification, self.functions
                 )
         return inputs
 

@@ -16,6 +16,7 @@ from multiplexnet.language.formula import (
     Rule,
     Specification,
     Variable,
+    ends,
 )
 from multiplexnet.language.formula import conjunction as conjunction_of
 from multiplexnet.language.text import number_text
@@ -42,6 +43,7 @@ __all__ = [
     "Term",
     "Variable",
     "conjunction_of",
+    "ends",
     "explain_json",
     "frame_of",
     "is_attained",

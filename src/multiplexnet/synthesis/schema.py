@@ -44,7 +44,7 @@ from multiplexnet.synthesis.whole import rule_in_steps
 from multiplexnet.tables.cells import MISSING, cells_of
 from multiplexnet.tables.inference.profile import DATE, profile_of
 from multiplexnet.tables.matching import is_named, matched
-from multiplexnet.tables.table import Table
+from multiplexnet.tables.sources.table import Table
 from multiplexnet.verdicts.columns import Column
 
 __all__ = ["Field", "Found", "Kind", "Schema", "cut", "decimal_texts", "found_in", "schema_of"]

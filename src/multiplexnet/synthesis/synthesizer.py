@@ -39,9 +39,9 @@ from multiplexnet.synthesis.training import (
     trained,
 )
 from multiplexnet.tables.check import check
-from multiplexnet.tables.objects import tables_of
+from multiplexnet.tables.sources.objects import tables_of
 from multiplexnet.tables.report import TableReport
-from multiplexnet.tables.table import Table
+from multiplexnet.tables.sources.table import Table
 
 __all__ = ["Synthesizer", "Violations"]
 

@@ -18,13 +18,13 @@ from typing import Any
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Specification, Variable
 from multiplexnet.rules import Rules
-from multiplexnet.tables.files import files_named, table_in_file
 from multiplexnet.tables.matching import matched
-from multiplexnet.tables.objects import tables_of
 from multiplexnet.tables.output import Output, output_file
 from multiplexnet.tables.parallel import Run, run_of, tasks_of
 from multiplexnet.tables.report import TableReport
-from multiplexnet.tables.table import Table
+from multiplexnet.tables.sources.files import files_named, table_in_file
+from multiplexnet.tables.sources.objects import tables_of
+from multiplexnet.tables.sources.table import Table
 from multiplexnet.tables.tally import Missing
 from multiplexnet.tables.work import Progress, Work, checked, empty_report
 

@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Real, Specification, Variable, variables
-from multiplexnet.tables.table import Table
+from multiplexnet.tables.sources.table import Table
 
 __all__ = ["has_domain", "is_named", "matched"]
 

@@ -18,12 +18,12 @@ from typing import Any
 
 import polars as pl
 
-from multiplexnet.errors import TableError, needing
+from multiplexnet.errors import TableError, install, needing
 from multiplexnet.language.formula import Variable
-from multiplexnet.tables.columnar import parquet_groups, parquet_table
-from multiplexnet.tables.files import PARQUET, table_in_file
 from multiplexnet.tables.report import TableReport
-from multiplexnet.tables.table import Source, Table
+from multiplexnet.tables.sources.columnar import parquet_groups, parquet_table
+from multiplexnet.tables.sources.files import PARQUET, table_in_file
+from multiplexnet.tables.sources.table import Source, Table
 from multiplexnet.tables.work import Work, checked
 
 __all__ = ["Part", "Run", "Task", "run_of", "tasks_of"]
@@ -242,7 +242,7 @@ def _on_dask(tasks: Iterator[Task], address: str, workers: int) -> Iterator[Part
 
 @contextmanager
 def _client(address: str, workers: int) -> Iterator[Any]:
-    with needing("distributed", "checking on Dask", "pip install 'multiplexnet[dask]'"):
+    with needing("distributed", "checking on Dask", install("dask")):
         import distributed
 
     connected: Any = distributed.Client

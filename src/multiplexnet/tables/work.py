@@ -15,7 +15,7 @@ from multiplexnet.language.formula import Specification, Variable
 from multiplexnet.tables.cells import cells_of
 from multiplexnet.tables.matching import is_named
 from multiplexnet.tables.report import FileReport, TableReport, title_of
-from multiplexnet.tables.table import Table
+from multiplexnet.tables.sources.table import Table
 from multiplexnet.tables.tally import Chunk, Missing, Tally
 
 __all__ = ["Add", "Progress", "Work", "checked", "empty_report"]

@@ -269,14 +269,14 @@ def tables_named(
     names: Sequence[str], delimiter: str | None, table: str | None = None
 ) -> tuple[list[Any], int | None]:
     """The tables with these names, and about how many rows they have."""
-    from multiplexnet.tables.files import (
+    from multiplexnet.tables.sources.files import (
         estimated_rows,
         files_named,
         refuse_bad_delimiter,
         table_in_file,
     )
-    from multiplexnet.tables.separated import streamed_table
-    from multiplexnet.tables.table import own_errors
+    from multiplexnet.tables.sources.separated import streamed_table
+    from multiplexnet.tables.sources.table import own_errors
 
     delimiter = {"tab": "\t", "\\t": "\t"}.get(delimiter or "", delimiter)
     refuse_bad_delimiter(delimiter)

@@ -263,9 +263,12 @@ def _in_values(variable: Variable, values: range, rows: ExactRows) -> Bools:
     else:
         with np.errstate(over="ignore"):
             integers = np.rint(column.near * to_float64(column.unit)).clip(first, last)
-        candidate = Variable("candidate", -1)
-        pair = ExactRows({variable: column, candidate: Column((integers,))}, length=rows.length)
-        result = truth(Atom(Linear.of(variable) - Linear.of(candidate), "=="), pair)
+        if column.unit == 1 and len(column.parts) == 1:  # plain floats are equal, or they are not
+            result = column.parts[0] == integers
+        else:
+            candidate = Variable("candidate", -1)
+            pair = ExactRows({variable: column, candidate: Column((integers,))}, length=rows.length)
+            result = truth(Atom(Linear.of(variable) - Linear.of(candidate), "=="), pair)
     for row, number in column.odd.items():
         result[row] = number.denominator == 1 and int(number) in values
     return result

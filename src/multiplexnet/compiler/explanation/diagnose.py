@@ -368,6 +368,9 @@ def _fraction(value: Any) -> Fraction:
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
 
+UNCOVERED = "_uncovered_input"
+"""The attribute of compiled rules that keeps the answer."""
+
 
 def uncovered_input(
     compiled: Compiled, *, deadline: Deadline = NEVER
@@ -377,12 +380,17 @@ def uncovered_input(
     It is a question about compiled rules: explanations tell the answer, and a layer refuses such rules because of it.
 
     For each block z3 decides ∃ u ∀ x ¬(φ_1 ∨ … ∨ φ_K), which is decidable in linear real arithmetic. A function value
-    counts as free: what it will be is not known here.
+    counts as free: what it will be is not known here. The answer stays with the compiled rules, as a cached property
+    would: a layer in another dtype asks again.
     """
-    written = compiled.specification
-    known = input_ranges(compiled.inputs) if written is None else input_facts(written)
-    formulas = (_without_discrete(block, {}) for block in compiled.blocks)
-    return uncovered_by(formulas, compiled.inputs, known, deadline=deadline)
+    kept = vars(compiled)
+    if UNCOVERED not in kept:
+        written = compiled.specification
+        known = input_ranges(compiled.inputs) if written is None else input_facts(written)
+        formulas = (_without_discrete(block, {}) for block in compiled.blocks)
+        kept[UNCOVERED] = uncovered_by(formulas, compiled.inputs, known, deadline=deadline)
+    found: tuple[tuple[Variable, Fraction], ...] | None = kept[UNCOVERED]
+    return found
 
 
 def uncovered_by(

@@ -6,24 +6,16 @@ from collections.abc import Mapping, Sequence
 from fractions import Fraction
 
 from multiplexnet.errors import QuestionError
-from multiplexnet.playground.library import FORMATS, Real, Variable, number_text
+from multiplexnet.playground.library import FORMATS, Variable, ends, number_text
 
-__all__ = ["ends", "middle", "named", "values_of"]
-
-
-def ends(variable: Variable) -> tuple[Fraction | None, Fraction | None]:
-    """The declared range (``None``: without end)."""
-    domain = variable.domain
-    if isinstance(domain, Real):
-        return domain.lower, domain.upper
-    return Fraction(domain.values[0]), Fraction(domain.values[-1])
+__all__ = ["middle", "named", "values_of"]
 
 
 def middle(variable: Variable) -> Fraction:
     """A value to begin with: the middle of the declared range, or the end that there is, or 0."""
     if variable.is_discrete:
-        return ends(variable)[0] or Fraction(0)
-    known = [end for end in ends(variable) if end is not None]
+        return ends(variable.domain)[0] or Fraction(0)
+    known = [end for end in ends(variable.domain) if end is not None]
     return sum(known, Fraction(0)) / len(known) if known else Fraction(0)
 
 
@@ -50,7 +42,7 @@ def values_of(
 
 
 def _representable(variable: Variable, number: Fraction, form: str | None) -> Fraction:
-    lower, upper = ends(variable)
+    lower, upper = ends(variable.domain)
     low, high = (
         ("−∞" if lower is None else number_text(lower)),
         ("∞" if upper is None else number_text(upper)),

@@ -28,8 +28,8 @@ from multiplexnet.tables.cells import cells_of
 from multiplexnet.tables.check import check_table
 from multiplexnet.tables.inference.candidates import Values, candidates_of
 from multiplexnet.tables.inference.profile import DATE, ColumnProfile, Profile, profile_of
-from multiplexnet.tables.objects import tables_of
-from multiplexnet.tables.table import Table
+from multiplexnet.tables.sources.objects import tables_of
+from multiplexnet.tables.sources.table import Table
 from multiplexnet.verdicts.columns import Column, to_float64
 
 __all__ = ["Inferred", "infer", "inferred", "refuse_bad_support"]

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from multiplexnet.language.formula import Int, Unit, Variable
 from multiplexnet.tables.cells import EMPTY, MISSING, NAN, SPELLINGS, cells_of
-from multiplexnet.tables.table import Table
+from multiplexnet.tables.sources.table import Table
 from multiplexnet.verdicts.columns import Column
 
 __all__ = ["DATE", "ColumnProfile", "Kind", "Profile", "profile_of"]

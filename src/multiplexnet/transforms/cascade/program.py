@@ -271,10 +271,7 @@ class Extreme(Operation):
     def _within(self, grad: Tensor, value: Tensor) -> Tensor:
         """The gradient where a whole number was not cut, in one operation; it is not cut at the number itself."""
         assert self.number is not None
-        if self.is_largest:
-            ends = self.number - 0.5, inf
-        else:
-            ends = -inf, self.number + 0.5
+        ends = (self.number - 0.5, inf) if self.is_largest else (-inf, self.number + 0.5)
         found: Tensor = torch.ops.aten.hardtanh_backward(grad, value, *ends)
         return found
 

@@ -17,7 +17,7 @@ from typing import BinaryIO, cast
 import polars as pl
 
 from multiplexnet.errors import TableError
-from multiplexnet.tables.table import Table
+from multiplexnet.tables.sources.table import Table
 
 __all__ = ["separated_table", "streamed_table"]
 

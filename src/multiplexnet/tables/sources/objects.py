@@ -13,8 +13,8 @@ import numpy as np
 import polars as pl
 
 from multiplexnet.errors import TableError
-from multiplexnet.tables.files import files_named, table_in_file
-from multiplexnet.tables.table import Table, own_errors
+from multiplexnet.tables.sources.files import files_named, table_in_file
+from multiplexnet.tables.sources.table import Table, own_errors
 from multiplexnet.verdicts.columns import widened
 
 __all__ = ["tables_of"]

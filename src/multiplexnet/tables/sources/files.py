@@ -7,10 +7,10 @@ from dataclasses import replace
 from pathlib import Path
 
 from multiplexnet.errors import TableError
-from multiplexnet.tables.columnar import arrow_table, parquet_rows, parquet_table
-from multiplexnet.tables.databases import DATABASES, database_table
-from multiplexnet.tables.separated import separated_table
-from multiplexnet.tables.table import Source, Table, own_errors
+from multiplexnet.tables.sources.columnar import arrow_table, parquet_rows, parquet_table
+from multiplexnet.tables.sources.databases import DATABASES, database_table
+from multiplexnet.tables.sources.separated import separated_table
+from multiplexnet.tables.sources.table import Source, Table, own_errors
 
 __all__ = ["estimated_rows", "files_named", "refuse_bad_delimiter", "table_in_file"]
 
