@@ -39,8 +39,8 @@ from multiplexnet.synthesis.training import (
     trained,
 )
 from multiplexnet.tables.check import check
-from multiplexnet.tables.sources.objects import tables_of
 from multiplexnet.tables.report import TableReport
+from multiplexnet.tables.sources.objects import tables_of
 from multiplexnet.tables.sources.table import Table
 
 __all__ = ["Synthesizer", "Violations"]
