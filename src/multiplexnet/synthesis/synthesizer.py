@@ -182,8 +182,9 @@ class Synthesizer:
         wanted = found.readable if violations == "repair" else obeys
         values = found.values[wanted][:, order]
         if violations == "repair":
-            return np.asarray(allowed.nearest(torch.from_numpy(values)).numpy())
-        reached = allowed.reached(torch.from_numpy(values)).numpy()
+            mended: Whole = allowed.nearest(torch.from_numpy(values)).numpy()
+            return mended
+        reached: Bools = allowed.reached(torch.from_numpy(values)).numpy()
         lost = int((~reached).sum())
         if lost == len(values):
             raise TableError("no row can be drawn step by step under these rules: loosen them")
@@ -191,7 +192,8 @@ class Synthesizer:
             warnings.warn(
                 f"{lost:,} rows obey and cannot be drawn column by column: left out", stacklevel=3
             )
-        return values[reached]
+        kept: Whole = values[reached]
+        return kept
 
     # --- drawing ----------------------------------------------------------------------------------------------------
 
