@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -28,7 +28,7 @@ class _Writer(Protocol):
 
 
 class Output:
-    """A file of rows that is being written.
+    """A file of rows that is being written: a draft beside it, which takes its place when all is written.
 
     Args:
         path: of the file, ``.csv`` or ``.parquet``.
@@ -44,7 +44,8 @@ class Output:
         writers: dict[str, Callable[[Path], _Writer]] = {".csv": _Csv, ".parquet": _Parquet}
         if path.suffix.lower() not in writers:
             raise TableError(f"{path}: violating rows are written as .csv or .parquet")
-        self._writer: _Writer = writers[path.suffix.lower()](path)
+        self._draft = path.with_name(f".{path.name}.part")
+        self._writer: _Writer = writers[path.suffix.lower()](self._draft)
         self._waiting: list[pl.DataFrame] = []
 
     def add(self, frame: pl.DataFrame, breaks: Sequence[str]) -> None:
@@ -70,11 +71,19 @@ class Output:
         self._waiting = []
         self._writer.write(frame)
 
-    def close(self) -> None:
+    def finish(self) -> None:
+        """Write what is left, and put the file in its place."""
         if not self._waiting:
             self.add(pl.DataFrame(), ())  # so that there is a header at least
         self.flush()
         self._writer.close()
+        self._draft.replace(self.path)
+
+    def drop(self) -> None:
+        """Leave nothing behind: half of the rows would look like all of them."""
+        with suppress(Exception):
+            self._writer.close()
+        self._draft.unlink(missing_ok=True)
 
 
 class _Csv:
@@ -98,7 +107,7 @@ class _Parquet:
     """Row groups of the columns that came first."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._draft = path
         self._writer: Any = None
         self._first: pl.Schema | None = None
 
@@ -117,7 +126,7 @@ class _Parquet:
                 if kind not in (self._first[name], pl.Null)
             ]
             raise TableError(
-                f"{self._path}: the column {(changed or frame.columns)[0]!r} is not of one type in all tables: "
+                f"violating rows: the column {(changed or frame.columns)[0]!r} is not of one type in all tables: "
                 "write a .csv file instead"
             ) from None
 
@@ -127,7 +136,7 @@ class _Parquet:
         self._first = pl.Schema(
             {name: pl.String() if kind == pl.Null else kind for name, kind in frame.schema.items()}
         )
-        self._writer = ParquetWriter(self._path, _arrow(pl.DataFrame(schema=self._first)).schema)
+        self._writer = ParquetWriter(self._draft, _arrow(pl.DataFrame(schema=self._first)).schema)
 
     def close(self) -> None:
         if self._writer is not None:
@@ -140,7 +149,7 @@ def _arrow(frame: pl.DataFrame) -> Any:
 
 @contextmanager
 def output_file(path: Path | None, names: Sequence[str]) -> Iterator[Output | None]:
-    """The output at a path, closed at the end; ``None`` without a path.
+    """The output at a path, which is there once all went well; ``None`` without a path.
 
     Raises:
         TableError: it cannot be written.
@@ -152,7 +161,9 @@ def output_file(path: Path | None, names: Sequence[str]) -> Iterator[Output | No
         output = Output(path, names)
         try:
             yield output
-        finally:
-            output.close()
+            output.finish()
+        except BaseException:
+            output.drop()
+            raise
     except OSError as error:
         raise TableError(f"{path} cannot be written: {error.strerror or error}") from None
