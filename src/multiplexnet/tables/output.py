@@ -11,7 +11,7 @@ import polars as pl
 
 from multiplexnet.errors import TableError
 
-__all__ = ["COLUMN", "Output", "output_file"]
+__all__ = ["COLUMN", "Output", "Writer", "output_file", "writer_of"]
 
 COLUMN = "breaks"
 """The column that says what a row breaks; with underscores behind it where the table has such a column."""
@@ -19,12 +19,25 @@ ENOUGH = 1 << 16
 """Rows that are collected before they are written."""
 
 
-class _Writer(Protocol):
+class Writer(Protocol):
     """Writes frames of the same columns one after another."""
 
     def write(self, frame: pl.DataFrame) -> None: ...
 
     def close(self) -> None: ...
+
+
+def writer_of(path: Path, what: str, draft: Path | None = None) -> Writer:
+    """What writes tables to a file, by its ending; or to a draft of it.
+
+    Raises:
+        TableError: the ending is another one.
+        OSError: as the system says.
+    """
+    writers: dict[str, Callable[[Path], Writer]] = {".csv": _Csv, ".parquet": _Parquet}
+    if path.suffix.lower() not in writers:
+        raise TableError(f"{path}: {what} are written as .csv or .parquet")
+    return writers[path.suffix.lower()](draft or path)
 
 
 class Output:
@@ -41,11 +54,8 @@ class Output:
         self._reason = COLUMN
         while self._reason in self.names:
             self._reason += "_"
-        writers: dict[str, Callable[[Path], _Writer]] = {".csv": _Csv, ".parquet": _Parquet}
-        if path.suffix.lower() not in writers:
-            raise TableError(f"{path}: violating rows are written as .csv or .parquet")
         self._draft = path.with_name(f".{path.name}.part")
-        self._writer: _Writer = writers[path.suffix.lower()](self._draft)
+        self._writer = writer_of(path, "violating rows", self._draft)
         self._waiting: list[pl.DataFrame] = []
 
     def add(self, frame: pl.DataFrame, breaks: Sequence[str]) -> None:
