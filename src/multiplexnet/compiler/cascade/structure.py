@@ -167,7 +167,8 @@ def _own_order(part: Part, order: Sequence[Variable]) -> list[Variable]:
     found = [v for v in order if v in part.outputs]
     found += [v for v in part.outputs if v not in found and not v.is_flag]
     for variable, flag in flags.items():  # whether it is missing is decided before its value
-        found.insert(found.index(variable), flag)
+        if flag not in found:
+            found.insert(found.index(variable), flag)
     for hidden, needed in part.hidden:
         last = max((found.index(v) for v in needed if v in found), default=-1)
         found.insert(last + 1, hidden)
