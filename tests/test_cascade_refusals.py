@@ -11,6 +11,7 @@ import torch
 import multiplexnet as mx
 from multiplexnet.compiler.cascade.build import Budget
 from multiplexnet.errors import (
+    CascadeBudgetExceeded,
     CascadeError,
     DtypeError,
     InputError,
@@ -145,3 +146,16 @@ def test_terms_that_refuse_an_equality_with_inputs_quote_the_rule_and_name_the_w
     ) as told:
         mx.Multiplexer(rules, structure="terms")
     assert "x[2] + x[3]" not in str(told.value)
+
+
+def test_conditional_numbers_that_make_a_sum_explode_are_named_and_the_advice_works() -> None:
+    head = "u: input[0, 5]; x: real?[4]; all(0 <= v <= 100 for v in x); "
+    inside = mx.Rules(head + "sum((v if v is not missing else 5) for v in x) <= 150 + u")
+    with pytest.raises(CascadeBudgetExceeded, match="`v if c else 5`") as told:
+        mx.Multiplexer(inside, structure="cascade")
+    advised = str(told.value).partition("as in `w")[2].partition("`")[0]
+    rules = mx.Rules(f"{head}w{advised}; sum(w) <= 150 + u")
+    mux = mx.Multiplexer(rules, structure="cascade")
+    x = mux(torch.randn(50, mux.in_features), u=1.0).best()
+    assert rules.satisfied(x, u=1.0).all()
+    assert inside.satisfied(x[:, :4], u=1.0).all()

@@ -526,7 +526,7 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
         output: the output at which it exploded.
         allowed: how much was allowed.
         what: of what: ``"clauses"`` of a projection, ``"options"`` of an output, or clauses of the rules as
-            ``"written"``.
+            ``"written"``, or as written because of ``"conditional"`` numbers.
         seconds: after how long.
     """
 
@@ -535,10 +535,19 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
     ) -> None:
         self.output = output
         self.allowed = allowed
+        self.what = what
+        written = f"the rules over {output} and others are more than {allowed} clauses when written as such"
+        if what == "conditional":
+            super().__init__(
+                f"{written}. Conditional numbers with values that vary, as in `v if c else 5`, make a case for every "
+                "combination of them inside a sum: declare an output for each, as in "
+                "`w: real[4]; all(w[i] == (x[i] if x[i] is not missing else 5) for i in range(4))`, and sum these"
+            )
+            return
         found = {
             "clauses": f"the rules without {output} have more than {allowed} clauses",
             "options": f"{output} has more than {allowed} options, given the outputs before it",
-            "written": f"the rules over {output} and others are more than {allowed} clauses when written as such",
+            "written": written,
         }[what]
         more = "" if what == "written" else f", or allow more with budget=Budget({what}=…)"
         after = f" (after {seconds:.1f} s)" if seconds else ""
