@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from functools import cached_property
@@ -457,6 +457,16 @@ class Rules:
             refuse_unlisted(name, given[name])
             values = declared.elements(counted_input(declared.members[0], given[name]))
             scalars |= zip((member.name for member in declared.members), values, strict=True)
+        self.refuse_unknown_inputs(given)
+        return scalars
+
+    @property
+    def input_groups(self) -> dict[str, tuple[Variable, ...]]:
+        """The inputs by the name under which they are passed: the elements of a vector together."""
+        return {name: declared.members for name, declared in self._declared.items()}
+
+    def refuse_unknown_inputs(self, given: Iterable[str]) -> None:
+        """Raises ``InputError`` for a name that is no input of the rules."""
         unknown = [name for name in given if name not in self._declared]
         if unknown:
             known = ", ".join(self._declared) or "none"
@@ -464,7 +474,6 @@ class Rules:
             raise InputError(
                 f"{unknown[0]!r} is no input of the rules{hint} (they declare: {known})"
             )
-        return scalars
 
     def compile(
         self,
