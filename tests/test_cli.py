@@ -473,4 +473,7 @@ def test_without_its_libraries_it_says_how_to_install_them() -> None:
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )
     assert done.returncode == 2
-    assert done.stderr == "the command line needs typer: pip install 'multiplexnet[cli]'\n"
+    assert (
+        done.stderr
+        == "the command line needs typer: pip install -c constraints.txt '.[cli]' (in a clone of multiplexnet)\n"
+    )

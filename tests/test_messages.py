@@ -25,6 +25,7 @@ from multiplexnet.errors import (
     RuleTypeError,
     TermBudgetExceeded,
     ThinTermError,
+    installing,
 )
 from multiplexnet.reports.text import explain_json, explain_text
 from multiplexnet.tables.check import check_table
@@ -277,6 +278,16 @@ def test_what_was_tried_is_not_advised() -> None:
         rules.compile(max_terms=20)
 
 
+def test_outputs_without_ends_are_named_where_a_cascade_would_do() -> None:
+    tied = "all(v <= -1 or v >= 1 for v in x); all(x[i] + x[i + 1] >= -9 for i in range(9))"
+    ended = "; all(0 <= v <= 9 for v in x[1:])"
+    with pytest.raises(
+        TermBudgetExceeded, match=r"Give x\[0\] ends, .*`-1000 <= x\[0\] <= 1000`"
+    ) as refusal:
+        Multiplexer(Rules(f"x: real[10]\n{tied}{ended}; y: real\ny <= 3"), max_terms=1)
+    assert refusal.value.endless == ("x[0]",)
+
+
 # --- libraries that are not there -----------------------------------------------------------------------------------
 
 
@@ -320,10 +331,7 @@ def test_without_accelerate() -> None:
     for module in ("harness", "backbones"):
         result = without("accelerate", f"sys.path.insert(0, {folder!r}); import {module}")
         assert result.returncode == 1
-        assert (
-            result.stderr
-            == "the experiments need accelerate: pip install 'multiplexnet[experiments]'\n"
-        )
+        assert result.stderr == f"the experiments need accelerate: {installing('experiments')}\n"
 
 
 # --- commands -------------------------------------------------------------------------------------------------------

@@ -776,7 +776,10 @@ def test_without_its_libraries_the_command_says_what_to_install(missing: str) ->
     )
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.returncode == 2
-    assert f"the playground needs {missing}: pip install 'multiplexnet[playground]'" in run.stderr
+    assert (
+        f"the playground needs {missing}: pip install -c constraints.txt '.[playground]' (in a clone of multiplexnet)"
+        in run.stderr
+    )
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="needs /proc")

@@ -227,7 +227,8 @@ def test_checking_without_polars_says_what_to_install() -> None:
     )
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout.strip() == (
-        "multiplexnet.check needs polars, which is not installed: pip install 'multiplexnet[cli]'"
+        "multiplexnet.check needs polars, which is not installed: "
+        "pip install -c constraints.txt '.[cli]' (in a clone of multiplexnet)"
     )
 
 
@@ -274,6 +275,16 @@ def test_estimators_and_the_paper_map_by_their_public_names() -> None:
     for name in ("ScoreFunction", "TopTerms", "StraightThrough", "Concrete"):
         estimator = getattr(mx.estimators, name)()
         assert estimator(branches, lambda x: x.square().sum(-1)).shape == (5,)
+
+
+def test_the_budget_that_a_refusal_names_has_a_public_name() -> None:
+    rules = mx.Rules("x: real[4]\nall(v == 0 or 1 <= v <= 9 for v in x); sum(x) <= 12")
+    with pytest.raises(
+        mx.errors.CascadeBudgetExceeded, match=r"budget=mx\.Budget\(options="
+    ) as refusal:
+        mx.Multiplexer(rules, structure="cascade", budget=mx.Budget(options=1))
+    assert refusal.value.allowed == 1
+    assert mx.Multiplexer(rules, structure="cascade", budget=mx.Budget(options=9)).cascades
 
 
 def test_errors_are_caught_by_their_public_names() -> None:

@@ -318,7 +318,8 @@ def test_wrong_files(csv: Write, tmp_path: Path) -> None:
 def test_parquet_without_pyarrow(parquet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(
-        TableError, match=r"cannot be read without pyarrow: pip install 'multiplexnet\[cli\]'"
+        TableError,
+        match=r"cannot be read without pyarrow: pip install -c constraints.txt '.\[cli\]'",
     ):
         check_table(SUM, parquet(a=pl.Series([1.0]), b=pl.Series([1.0]), c=pl.Series([2.0])))
 

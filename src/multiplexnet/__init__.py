@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from multiplexnet import errors as errors
     from multiplexnet.certificate.check import certify as certify
     from multiplexnet.certificate.document import Certificate as Certificate
+    from multiplexnet.compiler.cascade.build import Budget as Budget
     from multiplexnet.errors import CompileTimeout as CompileTimeout
     from multiplexnet.errors import ContradictionError as ContradictionError
     from multiplexnet.errors import InputError as InputError
@@ -44,6 +45,7 @@ _HOME = {
     "Rules": "rules",
     "Multiplexer": "layer.multiplexer",
     "Branches": "layer.branches",
+    "Budget": "compiler.cascade.build",
     "PaperSeparable": "transforms.separable",
     "RulesDistribution": "learning.distribution",
     "FiniteTerms": "learning.finite",
@@ -73,9 +75,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"multiplexnet.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from multiplexnet.errors import needing
+    from multiplexnet.errors import installing, needing
 
-    with needing("polars", f"multiplexnet.{name}", "pip install 'multiplexnet[cli]'"):
+    with needing("polars", f"multiplexnet.{name}", installing("cli")):
         home = import_module(f"multiplexnet.{_HOME[name]}")
     return getattr(home, name)
 

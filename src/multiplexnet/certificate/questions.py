@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.errors import MultiplexError
+from multiplexnet.errors import MultiplexError, installing
 from multiplexnet.language.formula import (
     And,
     Apply,
@@ -40,7 +40,7 @@ class MissingSolver(MultiplexError, ImportError):
     """cvc5 is not installed."""
 
     def __init__(self) -> None:
-        super().__init__("checking a certificate needs cvc5: pip install 'multiplexnet[certify]'")
+        super().__init__(f"checking a certificate needs cvc5: {installing('certify')}")
 
 
 def cvc5() -> Any:

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from multiplexnet.errors import installing
 from multiplexnet.tools.cli import BadInput, answering
 from multiplexnet.tools.table_commands import app
 
@@ -34,9 +35,7 @@ def playground(
             missing = (error.name or "").split(".")[0]
             if missing not in ("starlette", "uvicorn"):
                 raise
-            raise BadInput(
-                f"the playground needs {missing}: pip install 'multiplexnet[playground]'"
-            ) from None
+            raise BadInput(f"the playground needs {missing}: {installing('playground')}") from None
         serve(
             port,
             limits=Limits(seconds=seconds, megabytes=megabytes),
