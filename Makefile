@@ -56,7 +56,7 @@ campaign: $(VENV)/.ready
 
 # Every safeguard switched off in turn: does the campaign notice?
 faults: $(VENV)/.ready
-	$(BIN)/python -m benchmarks.faults
+	$(BIN)/python -m benchmarks.faults --jobs $(JOBS) --resume
 
 # What size costs, up to files of 10,000,000 rows.
 scale: $(VENV)/.ready

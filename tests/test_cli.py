@@ -475,5 +475,5 @@ def test_without_its_libraries_it_says_how_to_install_them() -> None:
     assert done.returncode == 2
     assert (
         done.stderr
-        == "the command line needs typer: pip install -c constraints.txt '.[cli]' (in a clone of multiplexnet)\n"
+        == "the command line needs typer: in a clone of multiplexnet, pip install -c constraints.txt '.[cli]'\n"
     )

@@ -777,7 +777,7 @@ def test_without_its_libraries_the_command_says_what_to_install(missing: str) ->
     run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
     assert run.returncode == 2
     assert (
-        f"the playground needs {missing}: pip install -c constraints.txt '.[playground]' (in a clone of multiplexnet)"
+        f"the playground needs {missing}: in a clone of multiplexnet, pip install -c constraints.txt '.[playground]'"
         in run.stderr
     )
 

@@ -228,7 +228,7 @@ def test_checking_without_polars_says_what_to_install() -> None:
     run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
     assert run.stdout.strip() == (
         "multiplexnet.check needs polars, which is not installed: "
-        "pip install -c constraints.txt '.[cli]' (in a clone of multiplexnet)"
+        "in a clone of multiplexnet, pip install -c constraints.txt '.[cli]'"
     )
 
 

@@ -561,6 +561,19 @@ def test_a_layer_without_memory_has_no_certificate_until_it_has() -> None:
     assert mux.to_empty(device="cpu").certificate == before
 
 
+def test_a_rule_about_inputs_is_judged_by_the_number_that_was_given() -> None:
+    """A tenth obeys `u <= 1/10`, though the float32 above it, which stands for it, does not."""
+    rules = Rules("x: real; u: input\nu <= 1/10; x >= u")
+    saved = _unasked(rules)
+    raw = torch.zeros(1, saved.in_features)
+    x = saved(raw, u=Fraction(1, 10)).best()
+    assert rules.satisfied(x, u=Fraction(1, 10)).all()
+    with pytest.raises(InputError, match=r"the rule `u <= 1/10` about inputs does not hold"):
+        saved(raw, u=0.1)  # a float64 number a little above
+    with pytest.raises(InputError, match=r"the rule `u <= 1/10` about inputs does not hold"):
+        saved(raw, u=torch.tensor([0.1]))
+
+
 # --- planted faults ---------------------------------------------------------------------------------------------------
 
 

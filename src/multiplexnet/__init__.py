@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from multiplexnet.learning.symmetry import symmetries as symmetries
     from multiplexnet.learning.term_transform import term_transform as term_transform
     from multiplexnet.rules import Rules as Rules
+    from multiplexnet.synthesis.synthesizer import Synthesizer as Synthesizer
     from multiplexnet.tables.check import check as check
     from multiplexnet.tables.inference.infer import infer as infer
     from multiplexnet.tables.sql import sql as sql
@@ -60,6 +61,7 @@ _HOME = {
     "check": "tables.check",
     "infer": "tables.inference.infer",
     "sql": "tables.sql",
+    "Synthesizer": "synthesis.synthesizer",
     "CompileTimeout": "errors",
     "ContradictionError": "errors",
     "InputError": "errors",
@@ -75,9 +77,9 @@ def __getattr__(name: str) -> Any:
         return import_module(f"multiplexnet.{_MODULES[name]}")
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from multiplexnet.errors import installing, needing
+    from multiplexnet.errors import install, needing
 
-    with needing("polars", f"multiplexnet.{name}", installing("cli")):
+    with needing("polars", f"multiplexnet.{name}", install("cli")):
         home = import_module(f"multiplexnet.{_HOME[name]}")
     return getattr(home, name)
 

@@ -7,7 +7,7 @@ import signal
 import sys
 import threading
 
-from multiplexnet.errors import installing
+from multiplexnet.errors import install
 
 __all__ = ["main"]
 
@@ -20,7 +20,7 @@ def main() -> None:
     except ModuleNotFoundError as error:
         if (error.name or "").split(".")[0] not in ("typer", "rich"):
             raise
-        print(f"the command line needs {error.name}: {installing('cli')}", file=sys.stderr)
+        print(f"the command line needs {error.name}: {install('cli')}", file=sys.stderr)
         sys.exit(2)
     app(prog_name="multiplexnet")
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.errors import MultiplexError, installing
+from multiplexnet.errors import MultiplexError, install
 from multiplexnet.language.formula import (
     And,
     Apply,
@@ -40,7 +40,7 @@ class MissingSolver(MultiplexError, ImportError):
     """cvc5 is not installed."""
 
     def __init__(self) -> None:
-        super().__init__(f"checking a certificate needs cvc5: {installing('certify')}")
+        super().__init__(f"checking a certificate needs cvc5: {install('certify')}")
 
 
 def cvc5() -> Any:

@@ -16,27 +16,40 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
-from multiplexnet.compiler.cascade.structure import Plan
+from multiplexnet.compiler.cascade.structure import Plan, Structure
 from multiplexnet.compiler.terms import Block, Compiled
 from multiplexnet.errors import (
     ContradictionError,
     DtypeError,
     GraphError,
     InputError,
+    OptionError,
     RecordError,
+    RunTimeEqualityError,
     ShapeError,
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.geometry.magnitudes import down, up
-from multiplexnet.language.formula import Real, Rule, Specification, Variable, ends, variables
+from multiplexnet.language.formula import (
+    Atom,
+    Real,
+    Rule,
+    Specification,
+    Variable,
+    atoms,
+    ends,
+    variables,
+)
 from multiplexnet.language.text import formula_text, value_text
 from multiplexnet.transforms.run_time.reading import read
+from multiplexnet.verdicts.numbers import refuse_unlisted
 from multiplexnet.verdicts.satisfaction import verdict
 
 __all__ = [
     "FloatRange",
     "anywhere",
+    "as_written",
     "blocks_about_inputs",
     "can_be_seen",
     "checked_function",
@@ -52,6 +65,7 @@ __all__ = [
     "refuse_stuck",
     "refuse_uncovered",
     "refuse_uncovered_parts",
+    "refuse_unknown",
     "refuse_unknown_equality",
     "refuse_unknown_functions",
     "refuse_unmoved",
@@ -103,12 +117,13 @@ def rows_where(mask: Tensor) -> str:
 
 
 def refuse_no_tensor(name: str, value: object) -> None:
-    """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected."""
+    """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected, or a sparse one."""
     if not isinstance(value, Tensor):
         make = "torch.from_numpy" if type(value).__module__ == "numpy" else "torch.tensor"
         raise DtypeError(
             f"{name} is of type {type(value).__name__}; a tensor is expected: {make}({name})"
         )
+    refuse_unlisted(name, value)
 
 
 # --- inputs ---------------------------------------------------------------------------------------------------------
@@ -238,6 +253,7 @@ def blocks_about_inputs(compiled: Compiled) -> list[Block]:
 def refuse_broken_inputs(
     met: Tensor,
     inputs: Tensor,
+    given: Mapping[str, Any],
     block: Block,
     specification: Specification,
     functions: Mapping[str, Function],
@@ -246,7 +262,8 @@ def refuse_broken_inputs(
 
     Args:
         met: ``(*batch,)``, where the block is shown to hold; what rounding leaves in doubt is decided exactly.
-        inputs: ``(*batch, I)``.
+        inputs: ``(*batch, I)``, rounded to the side on which a row that they meet holds of what was given, too.
+        given: what was given for them by name, of which the rules are judged.
         block: what the rules ask of inputs alone.
         specification: the rules.
         functions: torch code of the opaque functions by name.
@@ -257,7 +274,7 @@ def refuse_broken_inputs(
         rule for rule in specification.rules if all(v.is_input for v in variables(rule.formula))
     ]
     for rule in (*rules, Rule(block.formula, "")):
-        broken = ~_verdict(rule, inputs, specification, functions)
+        broken = ~_verdict(rule, inputs, given, specification, functions)
         if broken.any():
             raise InputError(
                 f"the rule `{rule.text or formula_text(rule.formula)}` about inputs does not hold in "
@@ -267,11 +284,14 @@ def refuse_broken_inputs(
 
 
 def _verdict(
-    rule: Rule, inputs: Tensor, specification: Specification, functions: Mapping[str, Function]
+    rule: Rule,
+    inputs: Tensor,
+    given: Mapping[str, Any],
+    specification: Specification,
+    functions: Mapping[str, Function],
 ) -> Tensor:
     """Whether a rule about inputs alone holds, exactly; outputs are free."""
     free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
-    given = {v.name: inputs[..., i] for i, v in enumerate(specification.inputs)}
     x = inputs.new_zeros(*inputs.shape[:-1], len(specification.columns))
     return verdict(
         Specification(free, (rule,), specification.functions), x, given, functions or None
@@ -468,9 +488,36 @@ def refuse_other_rules(specification: Specification, compiled: Compiled) -> None
 
 
 def refuse_unknown_equality(equality: str) -> None:
-    """Raises ``ValueError`` unless this is a way with equalities."""
-    if equality not in ("exact", "nearest"):
-        raise ValueError(f'equality = {equality!r}; it is "exact" or "nearest"')
+    """Raises ``OptionError`` unless this is a way with equalities."""
+    refuse_unknown("equality", equality, ("exact", "nearest"))
+
+
+def refuse_unknown(name: str, found: object, allowed: Sequence[str]) -> None:
+    """Raises ``OptionError`` unless an argument is one of these words."""
+    if found not in allowed:
+        *others, last = (f'"{word}"' for word in allowed)
+        raise OptionError(name, found, f"{', '.join(others)} or {last}")
+
+
+def as_written(
+    error: RunTimeEqualityError, specification: Specification, structure: Structure
+) -> RunTimeEqualityError:
+    """The error with the rules that users wrote, instead of the rows of a term, and what to do."""
+    texts = [
+        rule.text if rule.line is None else f"line {rule.line}: {rule.text}"
+        for rule in specification.rules
+        if any(map(_is_equality_with_inputs, atoms(rule.formula)))
+    ]
+    advice = (
+        'leave out structure="terms", and cover and per_term, which insist on terms, too'
+        if structure == "terms"
+        else 'structure="cascade" insists on one, or says why there is none'
+    )
+    return RunTimeEqualityError(texts or error.rows, advice)
+
+
+def _is_equality_with_inputs(atom: Atom) -> bool:
+    return atom.relation == "==" and {v.is_input for v in variables(atom)} == {True, False}
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from multiplexnet.errors import installing
+from multiplexnet.errors import install
 from multiplexnet.tools.cli import BadInput, answering
-from multiplexnet.tools.table_commands import app
+from multiplexnet.tools.synthesis_commands import app
 
 __all__ = ["app", "playground"]
 
@@ -35,7 +35,7 @@ def playground(
             missing = (error.name or "").split(".")[0]
             if missing not in ("starlette", "uvicorn"):
                 raise
-            raise BadInput(f"the playground needs {missing}: {installing('playground')}") from None
+            raise BadInput(f"the playground needs {missing}: {install('playground')}") from None
         serve(
             port,
             limits=Limits(seconds=seconds, megabytes=megabytes),

@@ -108,9 +108,9 @@ def _blanked(column: Column, unread: Mapping[str, Rows]) -> Cells:
 def _steps(cells: pl.Series, variable: Variable) -> Cells:
     """Whole numbers of a unit: floats stand for the decimal that they are nearest to, texts for what they say."""
     found = _numbers(cells)
-    if cells.dtype not in (pl.Float32, pl.Float64):
+    if not cells.dtype.is_float():
         return Cells(found.column.times(1 / variable.unit.size), found.unread)
-    name = "float32" if cells.dtype == pl.Float32 else "float64"
+    name = str(cells.dtype).lower()  # Float32 is float32
     return Cells(Column.floats(steps_of(found.column.parts[0], variable, name)), found.unread)
 
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import polars as pl
 
-from multiplexnet.errors import TableError, installing, needing
+from multiplexnet.errors import TableError, install, needing
 from multiplexnet.language.formula import Variable
 from multiplexnet.tables.report import TableReport
 from multiplexnet.tables.sources.columnar import parquet_groups, parquet_table
@@ -242,7 +242,7 @@ def _on_dask(tasks: Iterator[Task], address: str, workers: int) -> Iterator[Part
 
 @contextmanager
 def _client(address: str, workers: int) -> Iterator[Any]:
-    with needing("distributed", "checking on Dask", installing("dask")):
+    with needing("distributed", "checking on Dask", install("dask")):
         import distributed
 
     connected: Any = distributed.Client

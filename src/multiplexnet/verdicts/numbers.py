@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.verdicts.columns import Floats, is_exact_in_float64, widened
 
-__all__ = ["Exact", "fraction_of", "is_tensor", "numbers_of"]
+__all__ = ["Exact", "fraction_of", "is_tensor", "numbers_of", "refuse_unlisted"]
 
 Exact = Floats | NDArray[np.object_]
 """Numbers in float64, or, where that does not hold some of them, fractions."""
@@ -35,6 +35,27 @@ def is_tensor(x: object) -> bool:
     """Whether x is a torch tensor; torch is not imported to find out."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
+
+
+def refuse_unlisted(name: str, value: object) -> None:
+    """Raises ``DtypeError`` for a tensor that does not simply list its numbers: sparse, nested, quantized ones."""
+    if not is_tensor(value):
+        return
+    tensor: Any = value
+    if tensor.is_quantized:
+        raise DtypeError(
+            f"{name} is a quantized tensor, whose numbers are not what it holds: give {name}.dequantize()"
+        )
+    if tensor.is_nested:
+        raise DtypeError(
+            f"{name} is a nested tensor, whose rows may have different lengths: give one row after the other, or "
+            f"torch.stack({name}.unbind()) if they are all alike"
+        )
+    kind = str(tensor.layout).removeprefix("torch.")
+    if kind != "strided":
+        raise DtypeError(
+            f"{name} is a tensor of layout {kind}, which leaves numbers out: give {name}.to_dense()"
+        )
 
 
 def numbers_of(value: Any, name: str) -> Exact:

@@ -22,7 +22,7 @@ from multiplexnet.errors import DtypeError, InputError, ShapeError
 from multiplexnet.language.formula import Formula, Specification, Variable, nearest_to_zero
 from multiplexnet.verdicts.columns import Column, Floats, widened
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, Functions, amount, in_domain, truth
-from multiplexnet.verdicts.numbers import Exact, is_tensor, numbers_of
+from multiplexnet.verdicts.numbers import Exact, is_tensor, numbers_of, refuse_unlisted
 from multiplexnet.verdicts.units import has_unit, steps_of
 
 if TYPE_CHECKING:
@@ -309,6 +309,7 @@ def _broadcast(array: Exact, batch: tuple[int, ...], name: str) -> Exact:
 
 def _float64(x: Any, name: str) -> Floats:
     """The same numbers in float64; every dtype that could round is refused."""
+    refuse_unlisted(name, x)
     if is_tensor(x):
         if not x.is_floating_point():
             raise DtypeError(

@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Literal
 
 from multiplexnet.compiler.terms import Block, Compiled, Term
-from multiplexnet.language.formula import Category, Rule, Specification, Variable
+from multiplexnet.language.formula import Bool, Category, Rule, Specification, Variable
 from multiplexnet.language.text import declaration_text, formula_text, number_text
 from multiplexnet.language.text import value_text as written_value
 
@@ -36,6 +36,8 @@ __all__ = [
 
 LONGEST_NUMBER = 24
 """Characters of an exact number before it is rounded for reading."""
+TRUTH = ("false", "true")
+"""The values of a Boolean in words."""
 FEW_NAMES = 4
 """How many outputs of a cascade are named where the rest is plain."""
 SHOWN = 20
@@ -106,7 +108,10 @@ def _nested_lines(blocks: Sequence[Block], indent: str) -> Iterator[str]:
 
 
 def interval_text(found: Range) -> str:
-    """The range of an output: an interval, the labels of a category, or ``= 2``."""
+    """The range of an output: an interval, the labels of a category, ``false or true``, or ``= 2``."""
+    if isinstance(found.variable.domain, Bool):
+        values = [TRUTH[int(end)] for end in (found.lower, found.upper) if end is not None]
+        return f"= {values[0]}" if values[0] == values[-1] else " or ".join(values)
     if found.labels is not None:
         return f"= {found.labels[0]}" if len(found.labels) == 1 else ", ".join(found.labels)
     if found.lower is not None and found.lower == found.upper:
@@ -148,7 +153,9 @@ def findings(explanation: Explanation) -> Iterator[Finding]:
     """What is wrong with the rules, what is superfluous, which outputs are fixed, and what was proved."""
     yield from _wrong(explanation)
     for variable, number in explanation.fixed:
-        yield Finding(f"{variable.name} is always {value_text(variable, number)}", "known")
+        is_truth = isinstance(variable.domain, Bool)
+        value = TRUTH[int(number)] if is_truth else value_text(variable, number)
+        yield Finding(f"{variable.name} is always {value}", "known")
     for rule in explanation.always_true:
         yield Finding(f"always true, and can go: {_place(rule)}", "superfluous")
     for rule in explanation.implied:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import polars as pl
 
-from multiplexnet.errors import TableError, installing
+from multiplexnet.errors import TableError, install
 from multiplexnet.tables.sources.table import Table
 
 if TYPE_CHECKING:
@@ -158,4 +158,4 @@ def _batches(path: Path) -> Iterator[tuple[pyarrow.Schema, Iterator[pyarrow.Reco
 
 
 def _without_pyarrow(path: Path) -> TableError:
-    return TableError(f"{path} cannot be read without pyarrow: {installing('cli')}")
+    return TableError(f"{path} cannot be read without pyarrow: {install('cli')}")

@@ -11,7 +11,7 @@ from typing import Any
 
 import polars as pl
 
-from multiplexnet.errors import TableError, installing
+from multiplexnet.errors import TableError, install
 from multiplexnet.tables.sources.table import Table
 
 __all__ = ["DATABASES", "database_table"]
@@ -73,7 +73,7 @@ class _DuckDB:
             import duckdb
         except ImportError:
             raise TableError(
-                f"{self.path} cannot be read without duckdb: {installing('sql')}"
+                f"{self.path} cannot be read without duckdb: {install('sql')}"
             ) from None
         try:
             return duckdb.connect(str(self.path), read_only=True)
