@@ -18,6 +18,7 @@ from typer.testing import CliRunner
 
 import multiplexnet as mx
 from multiplexnet.errors import RecordError, RuleSyntaxError, TableError
+from multiplexnet.synthesis.counters import uniforms
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
 from multiplexnet.tools.synthesis_commands import app
@@ -276,3 +277,9 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
     answer = run.invoke(app, ["sample", str(rules), "-n", "5", "-o", str(tmp_path / "x.csv")])
     assert answer.exit_code == 2
     assert "no model of tables" in answer.output
+
+
+def test_seeds_and_rows_do_not_change_places() -> None:
+    """Row 1 of seed 0 is not row 0 of seed 1, and row s of seed s is not the same for all s."""
+    first = {seed: uniforms(seed, 0, 50, 1)[0].tolist() for seed in range(50)}
+    assert len({number for numbers in first.values() for number in numbers}) == 2_500

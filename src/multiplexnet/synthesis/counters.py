@@ -37,7 +37,8 @@ def uniforms(seed: int, first: int, rows: int, count: int) -> Tensor:
     """
     with np.errstate(over="ignore"):
         numbers = np.arange(first, first + rows, dtype=np.uint64)
-        start = _mixed(np.full(1, seed % 2**64, dtype=np.uint64))
+        # mixed twice, so that seed and row cannot change places
+        start = _mixed(_mixed(np.full(1, seed % 2**64, dtype=np.uint64)))
         row = _mixed(start ^ _mixed(numbers))
         counter = np.arange(count, dtype=np.uint64).reshape(-1, 1) * _GOLDEN
         words = _mixed(row + counter)
