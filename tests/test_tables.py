@@ -647,3 +647,18 @@ def test_short_floats_stand_for_decimals_in_arrays_as_in_satisfied() -> None:
     half = np.array([[0.1], [0.3], [0.95]], dtype=np.float16)
     assert check(tenths, half).obeys.tolist() == tenths.satisfied(half).tolist()  # type: ignore[union-attr]
     assert check(tenths, half).obeying == 2
+
+
+def test_what_is_said_of_columns_that_do_not_fit(csv: Write) -> None:
+    rules = Rules("x <= y")
+    for data, skip, message in (
+        ({"X": [1], "y": [2]}, (), "no column 'x' \\(did you mean 'X'\\?\\)"),
+        ({"x": [1], "y": [2]}, ("x",), "the rules need the column 'x', and it was skipped"),
+        (csv("no database", "t.sqlite"), (), r"t\.sqlite is no SQLite database"),
+    ):
+        with pytest.raises(TableError, match=message):
+            check(rules, data, skip=skip)
+    assert "with a point: 1.5, not 1,5" in str(check(rules, csv("x;y\n1,5;2,5\n")))
+    zoned = pl.Series("t", [0], pl.Datetime("us", "Europe/Berlin")).to_frame()
+    with pytest.raises(TableError, match=r"the column of t has times of a zone \(Europe/Berlin\)"):
+        check(Rules('t: datetime; t >= "1970-01-01"'), zoned)
