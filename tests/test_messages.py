@@ -281,6 +281,16 @@ def test_what_was_tried_is_not_advised() -> None:
         rules.compile(max_terms=20)
 
 
+def test_outputs_without_ends_are_named_where_a_cascade_would_do() -> None:
+    tied = "all(v <= -1 or v >= 1 for v in x); all(x[i] + x[i + 1] >= -9 for i in range(9))"
+    ended = "; all(0 <= v <= 9 for v in x[1:])"
+    with pytest.raises(
+        TermBudgetExceeded, match=r"Give x\[0\] ends, .*`-1000 <= x\[0\] <= 1000`"
+    ) as refusal:
+        Multiplexer(Rules(f"x: real[10]\n{tied}{ended}; y: real\ny <= 3"), max_terms=1)
+    assert refusal.value.endless == ("x[0]",)
+
+
 # --- libraries that are not there -----------------------------------------------------------------------------------
 
 

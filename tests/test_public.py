@@ -277,6 +277,16 @@ def test_estimators_and_the_paper_map_by_their_public_names() -> None:
         assert estimator(branches, lambda x: x.square().sum(-1)).shape == (5,)
 
 
+def test_the_budget_that_a_refusal_names_has_a_public_name() -> None:
+    rules = mx.Rules("x: real[4]\nall(v == 0 or 1 <= v <= 9 for v in x); sum(x) <= 12")
+    with pytest.raises(
+        mx.errors.CascadeBudgetExceeded, match=r"budget=mx\.Budget\(options="
+    ) as refusal:
+        mx.Multiplexer(rules, structure="cascade", budget=mx.Budget(options=1))
+    assert refusal.value.allowed == 1
+    assert mx.Multiplexer(rules, structure="cascade", budget=mx.Budget(options=9)).cascades
+
+
 def test_errors_are_caught_by_their_public_names() -> None:
     rules = mx.Rules("x: real; top: input\nx <= top")
     with pytest.raises(mx.InputError):

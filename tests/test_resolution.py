@@ -246,9 +246,10 @@ def test_own_samples_are_as_likely_in_every_dtype(
      "x >= u; y >= x; y <= 20"],
 )  # fmt: skip
 def test_samples_of_polyhedra_are_as_likely_in_every_dtype(rules: str, dtype: torch.dtype) -> None:
+    """Of terms: the points of a cascade have probabilities, which depend on the grid."""
     found = []
     for kind in (torch.float64, dtype):
-        mux = Multiplexer(Rules(rules), dtype=kind)
+        mux = Multiplexer(Rules(rules), structure="terms", dtype=kind)
         inputs = {"u": torch.tensor(2.0, dtype=kind)} if mux.compiled.inputs else {}
         p = RulesDistribution(mux, Normal(torch.zeros(mux.out_features), 1.0), inputs=inputs)
         found.append(float(p.log_prob(p.sample((20_000,))).double().mean()))

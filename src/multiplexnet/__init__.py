@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from multiplexnet import errors as errors
     from multiplexnet.certificate.check import certify as certify
     from multiplexnet.certificate.document import Certificate as Certificate
+    from multiplexnet.compiler.cascade.build import Budget as Budget
     from multiplexnet.errors import CompileTimeout as CompileTimeout
     from multiplexnet.errors import ContradictionError as ContradictionError
     from multiplexnet.errors import InputError as InputError
@@ -45,6 +46,7 @@ _HOME = {
     "Rules": "rules",
     "Multiplexer": "layer.multiplexer",
     "Branches": "layer.branches",
+    "Budget": "compiler.cascade.build",
     "PaperSeparable": "transforms.separable",
     "RulesDistribution": "learning.distribution",
     "FiniteTerms": "learning.finite",

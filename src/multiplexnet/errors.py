@@ -177,6 +177,7 @@ class TermBudgetExceeded(MultiplexError, RuntimeError):
         outputs: names of the outputs of the block that explodes.
         nested: whether inner blocks were tried as well.
         variable: the discrete output whose values alone are too many, if there is one.
+        endless: names of the outputs that the rules give no ends; with ends a cascade needs no terms.
     """
 
     def __init__(
@@ -187,21 +188,22 @@ class TermBudgetExceeded(MultiplexError, RuntimeError):
         *,
         nested: bool = False,
         variable: str | None = None,
+        endless: Sequence[str] = (),
     ) -> None:
         self.count = count
         self.max_terms = max_terms
         self.outputs = tuple(outputs)
+        self.endless = tuple(endless)
+        ends = _advice_of_ends(self.endless)
         cover = "give cover=rows (data that the terms must contain: sound, but not complete)"
         if variable is not None:
             super().__init__(
                 f"{variable} can take more than {max_terms} values, and every value needs a term of its own. "
-                f"Declare fewer values, as in `{variable.partition('[')[0]}: int[0, 100]`, or declare it as real and "
-                f"round it afterwards, or {cover}, or raise max_terms."
+                f"{_sentence(ends, 'declare')} fewer values, as in `{variable.partition('[')[0]}: int[0, 100]`, or "
+                f"declare it as real and round it afterwards, or {cover}, or raise max_terms."
             )
             return
-        names = ", ".join(self.outputs[:8]) + (
-            f" and {len(self.outputs) - 8} more" if len(self.outputs) > 8 else ""
-        )
+        names = _first_of(self.outputs)
         inner = (
             "inner blocks were tried and need too many terms as well"
             if nested
@@ -210,10 +212,28 @@ class TermBudgetExceeded(MultiplexError, RuntimeError):
         super().__init__(
             f"the rules over {names} have more than {max_terms} terms ({count} found so far"
             + (f"; {inner}). " if nested else "). ")
-            + f"Raise max_terms, or {cover}, "
+            + f"{_sentence(ends, 'raise')} max_terms, or {cover}, "
             + ("" if nested else f"or {inner}, ")
             + "or split the rules so that fewer outputs depend on each other."
         )
+
+
+def _first_of(names: Sequence[str]) -> str:
+    more = f" and {len(names) - 8} more" if len(names) > 8 else ""
+    return ", ".join(names[:8]) + more
+
+
+def _advice_of_ends(endless: Sequence[str]) -> str:
+    if not endless:
+        return ""
+    return (
+        f"Give {_first_of(endless)} ends, with rules such as `-1000 <= {endless[0]} <= 1000`: then a Multiplexer can "
+        "compute the outputs one after another (a cascade), without terms. Otherwise "
+    )
+
+
+def _sentence(before: str, word: str) -> str:
+    return before + word if before else word.capitalize()
 
 
 class CompileTimeout(MultiplexError, TimeoutError):
@@ -549,7 +569,7 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
             "options": f"{output} has more than {allowed} options, given the outputs before it",
             "written": written,
         }[what]
-        more = "" if what == "written" else f", or allow more with budget=Budget({what}=…)"
+        more = "" if what == "written" else f", or allow more with budget=mx.Budget({what}=…)"
         after = f" (after {seconds:.1f} s)" if seconds else ""
         super().__init__(
             f"{found}{after}. Drop or split rules that tie {output} to many others, name another order of the outputs "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
+from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -94,26 +95,59 @@ def _passed(name: str) -> str:
     return f"{name}=…" if name.isidentifier() else f"**{{{name!r}: …}}"
 
 
-def _elements(members: Sequence[Variable], value: Any, name: str) -> list[Any]:
-    """The values of the elements of one input, in order."""
-    from multiplexnet.verdicts.numbers import numbers_of
+@dataclass(frozen=True)
+class _DeclaredInput:
+    """One input as it was declared: a number, a vector or a matrix.
 
-    shape = tuple(i + 1 for i in members[-1].place[1])
-    if not shape:
-        return [value]
-    if isinstance(value, list | tuple):
-        value = numbers_of(value, name)
-    found = tuple(getattr(value, "shape", ()))
-    if found[-len(shape) :] != shape:
-        if len(shape) == 1:
-            raise ShapeError(
-                f"input {name} is a vector of {shape[0]}: its last dimension must be that"
+    Args:
+        name: as it was declared.
+        members: its scalars.
+        places: the index of each of them.
+        shape: ``()`` of a number, ``(n,)`` of a vector, ``(n, m)`` of a matrix.
+    """
+
+    name: str
+    members: tuple[Variable, ...]
+    places: tuple[tuple[int, ...], ...]
+    shape: tuple[int, ...]
+
+    def elements(self, value: Any) -> list[Any]:
+        """The values of its scalars, in order."""
+        from multiplexnet.verdicts.numbers import numbers_of
+
+        if not self.shape:
+            return [value]
+        if isinstance(value, list | tuple):
+            value = numbers_of(value, self.name)
+        found = tuple(getattr(value, "shape", ()))
+        if found[-len(self.shape) :] != self.shape:
+            raise ShapeError(self._other_shape(found))
+        return [value[(..., *place)] for place in self.places]
+
+    def _other_shape(self, found: tuple[int, ...]) -> str:
+        if len(self.shape) == 1:
+            return (
+                f"input {self.name} is a vector of {self.shape[0]}: its last dimension must be that"
             )
-        raise ShapeError(
-            f"input {name} is a matrix of {' × '.join(map(str, shape))}: its last dimensions must be these, "
+        sizes = " × ".join(map(str, self.shape))
+        return (
+            f"input {self.name} is a matrix of {sizes}: its last dimensions must be these, "
             f"not those of the shape {found}"
         )
-    return [value[(..., *member.place[1])] for member in members]
+
+
+def _declared_inputs(specification: Specification) -> dict[str, _DeclaredInput]:
+    """Every input by its declared name. Found once: while a graph is recorded, names cannot be taken apart."""
+    groups: dict[str, list[Variable]] = {}
+    for variable in specification.inputs:
+        name = variable.name if variable.whole else variable.place[0]
+        groups.setdefault(name, []).append(variable)
+    found = {}
+    for name, members in groups.items():
+        places = tuple(() if member.whole else member.place[1] for member in members)
+        shape = tuple(i + 1 for i in places[-1])
+        found[name] = _DeclaredInput(name, tuple(members), places, shape)
+    return found
 
 
 class Rules:
@@ -138,6 +172,7 @@ class Rules:
     """
 
     _specification: Specification
+    _declared: dict[str, _DeclaredInput]
 
     def __init__(self, text: str | Sequence[str]) -> None:
         from multiplexnet.language.parse import parse, parse_all
@@ -145,7 +180,11 @@ class Rules:
         listed = isinstance(text, list | tuple)
         for entry in text if listed else [text]:
             _refuse_no_text(entry)
-        vars(self)["_specification"] = parse_all(text) if listed else parse(str(text))
+        self._take(parse_all(text) if listed else parse(str(text)))
+
+    def _take(self, specification: Specification) -> None:
+        vars(self)["_specification"] = specification
+        vars(self)["_declared"] = _declared_inputs(specification)
 
     # --- other ways in ----------------------------------------------------------------------------------------------
 
@@ -153,7 +192,7 @@ class Rules:
     def from_specification(cls, specification: Specification) -> Rules:
         """Rules that have been read already."""
         rules = cls.__new__(cls)
-        vars(rules)["_specification"] = specification
+        rules._take(specification)
         return rules
 
     @classmethod
@@ -411,33 +450,27 @@ class Rules:
         from multiplexnet.verdicts.numbers import refuse_unlisted
         from multiplexnet.verdicts.units import counted_input
 
-        groups = self.input_groups
         scalars: dict[str, Any] = {}
-        for name, members in groups.items():
+        for name, declared in self._declared.items():
             if name not in given:
                 raise InputError(f"the rules need the input {name!r}: pass {_passed(name)}")
             refuse_unlisted(name, given[name])
-            values = _elements(members, counted_input(members[0], given[name]), name)
-            scalars |= zip((member.name for member in members), values, strict=True)
+            values = declared.elements(counted_input(declared.members[0], given[name]))
+            scalars |= zip((member.name for member in declared.members), values, strict=True)
         self.refuse_unknown_inputs(given)
         return scalars
 
     @property
-    def input_groups(self) -> dict[str, list[Variable]]:
+    def input_groups(self) -> dict[str, tuple[Variable, ...]]:
         """The inputs by the name under which they are passed: the elements of a vector together."""
-        groups: dict[str, list[Variable]] = {}
-        for variable in self.inputs:
-            name = variable.name if variable.whole else variable.place[0]
-            groups.setdefault(name, []).append(variable)
-        return groups
+        return {name: declared.members for name, declared in self._declared.items()}
 
     def refuse_unknown_inputs(self, given: Iterable[str]) -> None:
         """Raises ``InputError`` for a name that is no input of the rules."""
-        groups = self.input_groups
-        unknown = [name for name in given if name not in groups]
+        unknown = [name for name in given if name not in self._declared]
         if unknown:
-            known = ", ".join(groups) or "none"
-            hint = did_you_mean(unknown[0], groups)
+            known = ", ".join(self._declared) or "none"
+            hint = did_you_mean(unknown[0], self._declared)
             raise InputError(
                 f"{unknown[0]!r} is no input of the rules{hint} (they declare: {known})"
             )

@@ -16,11 +16,13 @@ import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from itertools import islice
 from math import ceil, floor
 
 import z3
 
+from multiplexnet.compiler.cascade.clauses import TooManyClauses, clauses_of, ranges_of
 from multiplexnet.compiler.circuit import Circuit, OverBudget
 from multiplexnet.compiler.components import Component, components
 from multiplexnet.compiler.cover import DataRows, covering, irredundant
@@ -44,6 +46,7 @@ from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
     FALSE,
     TRUE,
+    Apply,
     Atom,
     Formula,
     Linear,
@@ -56,6 +59,7 @@ from multiplexnet.language.formula import (
     conjuncts,
     ends,
     symbols,
+    variables,
 )
 from multiplexnet.language.text import formula_text
 from multiplexnet.smt.questions import satisfiable, unsat_core
@@ -63,6 +67,8 @@ from multiplexnet.smt.search import Sandbox, decided
 
 __all__ = ["compile_rules", "contradiction", "input_facts", "input_ranges"]
 
+MOST_CLAUSES = 1_000
+"""Beyond these a refusal does not say which outputs lack ends."""
 QUICK = 256
 """Plain terms that are looked for before a block is decomposed, where that is allowed."""
 
@@ -369,7 +375,21 @@ class _BlockCompiler:
             names,
             nested=self.nested,
             variable=None if variable is None else variable.name,
+            endless=self._endless,
         )
+
+    @cached_property
+    def _endless(self) -> tuple[str, ...]:
+        """The outputs that the rules give no ends. Opaque functions have no cascade, with ends or without."""
+        if any(isinstance(symbol, Apply) for symbol in symbols(self._formula)):
+            return ()
+        try:
+            clauses = clauses_of(self._formula, MOST_CLAUSES)
+        except TooManyClauses:
+            return ()
+        named = dict.fromkeys((*self.component.outputs, *variables(self._formula)))
+        found = ranges_of(clauses, named)
+        return tuple(v.name for v in self.component.outputs if None in found[v])
 
 
 def _values_at_least(

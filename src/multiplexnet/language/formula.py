@@ -109,7 +109,7 @@ class Int:
 
     lower: int
     upper: int
-    unit: Unit = ONE
+    unit: Unit = field(default=ONE, repr=False)
 
     @property
     def values(self) -> range:
@@ -190,7 +190,7 @@ class Variable:
     index: int
     domain: Domain = Real()
     role: Literal["output", "input", "missing"] = "output"
-    whole: bool = False
+    whole: bool = field(default=False, repr=False)
 
     @cached_property
     def place(self) -> tuple[str, tuple[int, ...]]:

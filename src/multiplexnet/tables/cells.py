@@ -64,7 +64,7 @@ def cells_of(variable: Variable, cells: pl.Series) -> Cells:
 
     Example:
         >>> found = cells_of(Variable("x", 0), pl.Series(["0.1", None, "3e-2", "many"]))
-        >>> found.column.exact(2), {reason: rows.tolist() for reason, rows in found.unread.items()}
+        >>> found.column.exact(2), {reason: rows.tolist() for reason, rows in sorted(found.unread.items())}
         (Fraction(3, 100), {'missing': [1], 'not a number': [3]})
     """
     if not cells.null_count():

@@ -23,7 +23,7 @@ from multiplexnet.compiler.components import Component, components, conjuncts
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.errors import CascadeBudgetExceeded, CompileTimeout, DtypeError, MultiplexError
 from multiplexnet.exact.deadline import NEVER, Deadline
-from multiplexnet.exact.formats import Format
+from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.language.formula import (
     And,
     Apply,
@@ -277,7 +277,7 @@ def _if_better(
     except CompileTimeout:
         raise
     except MultiplexError as error:  # terms say what is wrong, or serve
-        if isinstance(error, DtypeError) and _is_wide(part):
+        if isinstance(error, DtypeError) and not is_few(part, inputs, FORMATS["float64"]):
             raise
         return None
     if needed or (moved and _is_fine(found, form)) or not is_few(part, inputs, form):
@@ -331,12 +331,6 @@ def is_few(part: Part, inputs: Sequence[Variable], form: Format) -> bool:
 def _is_logic(part: Part) -> bool:
     """Whether all outputs are truth values, and not very many: inner blocks of terms serve those."""
     return len(part.outputs) <= NESTED and all(isinstance(v.domain, Bool) for v in part.outputs)
-
-
-def _is_wide(part: Part) -> bool:
-    """Whether a whole number or a label has more values than terms are taken for."""
-    domains = [v.domain for v in part.outputs]
-    return any(not isinstance(d, Real) and len(d.values) > FEW for d in domains)
 
 
 def _has_equality_of_inputs(formula: Formula) -> bool:

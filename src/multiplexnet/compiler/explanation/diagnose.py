@@ -11,6 +11,7 @@ from typing import Any
 import z3
 
 from multiplexnet.compiler.cascade.build import Cascade
+from multiplexnet.compiler.cascade.hidden import revealed
 from multiplexnet.compiler.cascade.structure import Part, Plan, is_few, planned, reason
 from multiplexnet.compiler.compile import (
     compile_rules,
@@ -291,11 +292,12 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
     deadline.begin(RANGES)
     known = input_facts(specification)
     found: dict[Variable, Range] = {}
-    parts = conjuncts(normal_form(specification.formula))
-    for component in components(parts, specification.outputs):
+    counted = revealed(specification.formula, len(specification.variables))
+    everything = (*specification.outputs, *counted.hidden)
+    for component in components(conjuncts(counted.formula), everything):
         sandbox = Sandbox(deadline)
         whole = component
-        for output in component.outputs:
+        for output in (v for v in component.outputs if v not in counted.hidden):
             deadline.step(len(found))
             component = _where_present(whole, output, specification, known, deadline)
             if isinstance(output.domain, Category):
