@@ -795,7 +795,7 @@ def test_a_text_beside_a_date_is_a_date() -> None:
         ('x: date; y: date; x - y >= "2024-02-29"', "cannot be compared"),
         ('x: date; x >= "2024-02-30"', "is no date"),
         ('x: date["2024-02-29", "2024-01-01"]', "2024-02-29 is greater than 2024-01-01"),
-        ("n: int[0, 9]; n % -3 == 0", "needs a positive whole number"),
+        ("n: int[0, 9]; n % -3 == 0", "on its right, and a positive one"),
         ("x: real?; x is None", "write `x is missing`"),
         ("x: real?; x is not None", "write `x is not missing`"),
         ("x: real?; x == missing", "write `x is missing`"),
