@@ -146,3 +146,8 @@ def test_the_command_writes_a_file_that_check_reads(tmp_path: Path) -> None:
     refused = run("infer", str(table), "-o", str(tmp_path / "loans.csv"))
     assert refused.returncode == 2
     assert "a file that ends in .rules" in refused.stderr
+
+
+def test_labels_that_count_as_empty_are_named() -> None:
+    inferred = str(mx.infer({"plan": ["full", "NA", "basic", "full", "", "n/a"]}))
+    assert 'plan: {"basic", "full"}?  # 3 cells are empty or say "NA", "n/a"' in inferred

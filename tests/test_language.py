@@ -783,3 +783,22 @@ def test_code_is_refused_and_not_run(tmp_path: Path) -> None:
         with pytest.raises(RuleSyntaxError):
             parse(text)
     assert not trace.exists()
+
+
+def test_a_text_beside_a_date_is_a_date() -> None:
+    dated = parse('x: date; x >= date("2024-02-29")')
+    for text in ('x >= "2024-02-29"', '"2024-02-29" <= x'):
+        assert parse(f"x: date; {text}").formula == dated.formula
+    later = parse('x: date; y: date; x + 1 >= "2024-03-01"')
+    assert later.formula == parse('x: date; y: date; x + 1 >= date("2024-03-01")').formula
+    for text, message in (
+        ('x: date; y: date; x - y >= "2024-02-29"', "cannot be compared"),
+        ('x: date; x >= "2024-02-30"', "is no date"),
+        ('x: date["2024-02-29", "2024-01-01"]', "2024-02-29 is greater than 2024-01-01"),
+        ("n: int[0, 9]; n % -3 == 0", "needs a positive whole number"),
+        ("x: real?; x is None", "write `x is missing`"),
+        ("x: real?; x is not None", "write `x is not missing`"),
+        ("x: real?; x == missing", "write `x is missing`"),
+    ):
+        with pytest.raises(RuleSyntaxError, match=message):
+            parse(text)

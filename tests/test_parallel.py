@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -158,3 +160,18 @@ def test_a_cluster_reports_what_one_process_does_even_if_a_worker_is_killed(
         assert killed
         assert killed[0] not in client.run(os.getpid).values()
     assert same(alone, together)
+
+
+def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(
+        "from multiplexnet.rules import Rules\nfrom multiplexnet.tables.check import check\n"
+        "check(Rules('x <= y'), {'x': [1], 'y': [2]}, jobs=2)\n"
+    )
+    said = subprocess.run(
+        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120
+    )
+    assert said.returncode == 1
+    last = said.stderr.strip().splitlines()[-1]
+    assert last.startswith("multiplexnet.errors.TableError: processes of jobs=2 end as they start.")
+    assert 'under `if __name__ == "__main__":`' in last

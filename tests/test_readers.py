@@ -306,3 +306,34 @@ def test_the_rules_of_a_script_are_those_of_its_one_question() -> None:
 def test_scopes_that_cannot_be_followed(script: str, message: str) -> None:
     with pytest.raises(mx.RuleSyntaxError, match=message):
         mx.Rules.from_smtlib(script)
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        (
+            {"properties": {"n": {"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0}}},
+            "greater than 0",
+        ),
+        (
+            {"properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9, "multipleOf": 0}}},
+            "greater than 0",
+        ),
+        (
+            {"properties": {"n": {"type": "number", "minimum": float("inf")}}},
+            "inf is no finite number",
+        ),
+        ({"required": ["m"]}, "`required` names 'm', which is no property; there are n"),
+        ({"required": "n"}, "`required` lists names of properties, found 'n'"),
+        ({"$ref": "#/nowhere"}, "the schema: the reference '#/nowhere' leads nowhere"),
+    ],
+)
+def test_schemas_that_make_no_sense(changed: dict[str, Any], message: str) -> None:
+    schema = {"properties": {"n": {"type": "number"}}, **changed}
+    with pytest.raises(SourceError, match=message):
+        mx.Rules.from_json_schema(schema)
+
+
+def test_a_schema_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(SourceError, match=r"no\.json cannot be read: No such file"):
+        mx.Rules.from_json_schema(tmp_path / "no.json")

@@ -601,3 +601,64 @@ def test_tables_need_neither_torch_nor_z3_nor_pyarrow_before_they_are_read() -> 
         "sys.exit(any(name in sys.modules for name in ('torch', 'z3', 'pyarrow')))"
     )
     assert subprocess.run([sys.executable, "-c", program], timeout=60).returncode == 0
+
+
+def test_whole_numbers_beyond_float64_are_exact(csv: Write, parquet: Write) -> None:
+    wide = parse("id: int[0, 10**18]; id >= 1")
+    large = [2**53 + 1, 123456789012345679, 10**18, 10**18 + 1, -(2**53) - 1]
+    within = [True, True, True, False, False]
+    text = csv("id\n" + "\n".join(map(str, large)) + "\n")
+    assert check_table(wide, text, keep_rows=True).obeys.tolist() == within  # type: ignore[union-attr]
+    assert check_table(wide, parquet(id=pl.Series(large))).obeying == 3
+    assert check(Rules("id: int[0, 10**18]; id >= 1"), {"id": large}).obeys.tolist() == within  # type: ignore[union-attr]
+    narrow = parse("id: int[9007199254740990, 9007199254740999]; id >= 1")
+    cells = ["9007199254740993", "9007199254740989", "9007199254740999", "9007199254741000"]
+    found = check_table(narrow, csv("id\n" + "\n".join(cells)), keep_rows=True)
+    assert found.obeys is not None
+    assert found.obeys.tolist() == [True, False, True, False]
+    cents = parse("p: decimal(2)[0, 10**15]; p >= 0")
+    cells = ["90071992547409.93", "90071992547409.935", "1e15", "1000000000000000.01"]
+    found = check_table(cents, csv("p\n" + "\n".join(cells)), keep_rows=True)
+    assert found.obeys is not None
+    assert found.obeys.tolist() == [True, False, True, False]
+
+
+@pytest.mark.parametrize("rows", ["1,2,a\n1,5,2,5,hello\n", '1,2,"a"\n1,5,2,\n', "1\n1,5,2,a"])
+def test_cells_too_many_are_refused_whatever_is_read(csv: Write, tmp_path: Path, rows: str) -> None:
+    path = csv("x,y,note\n" + rows)
+    target = tmp_path / "bad.csv"
+    target.write_text("of an earlier run")
+    for output in (None, target):
+        with pytest.raises(
+            TableError, match=r"more cells than the header has names \(row 2: [45] cells, 3"
+        ):
+            check_table(parse("x: real; y: real; x <= y"), path, output=output)
+    assert target.read_text() == "of an earlier run"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.csv", "t.csv"]
+
+
+def test_short_floats_stand_for_decimals_in_arrays_as_in_satisfied() -> None:
+    cents = Rules("p: decimal(2)[0, 10]\np <= 9.99")
+    for kind in (np.float32, np.dtype(">f4")):
+        array = np.array([[0.1], [0.3], [9.99], [0.305]], dtype=kind)
+        assert check(cents, array).obeys.tolist() == [True, True, True, False]  # type: ignore[union-attr]
+        assert check(cents, {"p": array[:, 0]}).obeying == 3
+    tenths = Rules("p: real[0, 1] step 0.1; p <= 0.9")
+    half = np.array([[0.1], [0.3], [0.95]], dtype=np.float16)
+    assert check(tenths, half).obeys.tolist() == tenths.satisfied(half).tolist()  # type: ignore[union-attr]
+    assert check(tenths, half).obeying == 2
+
+
+def test_what_is_said_of_columns_that_do_not_fit(csv: Write) -> None:
+    rules = Rules("x <= y")
+    for data, skip, message in (
+        ({"X": [1], "y": [2]}, (), "no column 'x' \\(did you mean 'X'\\?\\)"),
+        ({"x": [1], "y": [2]}, ("x",), "the rules need the column 'x', and it was skipped"),
+        (csv("no database", "t.sqlite"), (), r"t\.sqlite is no SQLite database"),
+    ):
+        with pytest.raises(TableError, match=message):
+            check(rules, data, skip=skip)
+    assert "with a point: 1.5, not 1,5" in str(check(rules, csv("x;y\n1,5;2,5\n")))
+    zoned = pl.Series("t", [0], pl.Datetime("us", "Europe/Berlin")).to_frame()
+    with pytest.raises(TableError, match=r"the column of t has times of a zone \(Europe/Berlin\)"):
+        check(Rules('t: datetime; t >= "1970-01-01"'), zoned)

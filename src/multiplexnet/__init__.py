@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from multiplexnet.learning.symmetry import symmetries as symmetries
     from multiplexnet.learning.term_transform import term_transform as term_transform
     from multiplexnet.rules import Rules as Rules
+    from multiplexnet.synthesis.synthesizer import Synthesizer as Synthesizer
     from multiplexnet.tables.check import check as check
     from multiplexnet.tables.inference.infer import infer as infer
     from multiplexnet.tables.sql import sql as sql
@@ -58,6 +59,7 @@ _HOME = {
     "check": "tables.check",
     "infer": "tables.inference.infer",
     "sql": "tables.sql",
+    "Synthesizer": "synthesis.synthesizer",
     "CompileTimeout": "errors",
     "ContradictionError": "errors",
     "InputError": "errors",

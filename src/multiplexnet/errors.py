@@ -29,6 +29,7 @@ __all__ = [
     "MissingLibrary",
     "MultiplexError",
     "NestedError",
+    "OptionError",
     "OutOfRangeError",
     "PlotError",
     "ProductError",
@@ -37,6 +38,7 @@ __all__ = [
     "RecordError",
     "RuleSyntaxError",
     "RuleTypeError",
+    "RunTimeEqualityError",
     "ShapeError",
     "SolverGaveUp",
     "TableError",
@@ -301,6 +303,20 @@ class InputError(MultiplexError, TypeError):
     """An input (or a function) of the rules that is missing, or one that they do not have."""
 
 
+class OptionError(MultiplexError, ValueError):
+    """An argument whose value is none of those that it may have.
+
+    Args:
+        name: of the argument.
+        found: what was given for it.
+        allowed: what may be given.
+    """
+
+    def __init__(self, name: str, found: object, allowed: str) -> None:
+        self.name = name
+        super().__init__(f"{name} = {found!r}; it is {allowed}")
+
+
 class GraphError(MultiplexError, RuntimeError):
     """What has to look at the values of its arguments was called where they are not known yet.
 
@@ -407,6 +423,22 @@ class EqualityError(MultiplexError, ValueError):
         super().__init__(f"{reason}:{_listed(self.rows)}")
 
 
+class RunTimeEqualityError(EqualityError):
+    """An equality of outputs that holds run-time values, which terms do not meet.
+
+    Args:
+        rows: the equalities, as text.
+        advice: what to do.
+    """
+
+    def __init__(self, rows: Sequence[str], advice: str) -> None:
+        super().__init__(
+            rows,
+            "equalities of outputs that run-time values bound are not supported by terms, but by a cascade: "
+            + advice,
+        )
+
+
 class MagnitudeError(MultiplexError, ValueError):
     """Numbers of rows that are too large or too small to compute with in float64.
 
@@ -494,7 +526,7 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
         output: the output at which it exploded.
         allowed: how much was allowed.
         what: of what: ``"clauses"`` of a projection, ``"options"`` of an output, or clauses of the rules as
-            ``"written"``.
+            ``"written"``, or as written because of ``"conditional"`` numbers.
         seconds: after how long.
     """
 
@@ -503,10 +535,19 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
     ) -> None:
         self.output = output
         self.allowed = allowed
+        self.what = what
+        written = f"the rules over {output} and others are more than {allowed} clauses when written as such"
+        if what == "conditional":
+            super().__init__(
+                f"{written}. Conditional numbers with values that vary, as in `v if c else 5`, make a case for every "
+                "combination of them inside a sum: declare an output for each, as in "
+                "`w: real[4]; all(w[i] == (x[i] if x[i] is not missing else 5) for i in range(4))`, and sum these"
+            )
+            return
         found = {
             "clauses": f"the rules without {output} have more than {allowed} clauses",
             "options": f"{output} has more than {allowed} options, given the outputs before it",
-            "written": f"the rules over {output} and others are more than {allowed} clauses when written as such",
+            "written": written,
         }[what]
         more = "" if what == "written" else f", or allow more with budget=Budget({what}=…)"
         after = f" (after {seconds:.1f} s)" if seconds else ""
@@ -517,13 +558,22 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
 
 
 class CascadeError(MultiplexError, RuntimeError):
-    """Something that needs terms was asked of rules that are computed one output after another.
+    """Something that needs terms alone, or a cascade alone, was asked of rules that have both, or the other one.
 
     Args:
         wanted: what was asked for.
+        has_terms: whether some outputs come from terms.
     """
 
-    def __init__(self, wanted: str) -> None:
+    def __init__(self, wanted: str, *, has_terms: bool = False) -> None:
+        if has_terms:
+            super().__init__(
+                f"some of these outputs come from terms, so there are no {wanted}. For learning, take a loss of "
+                "branches.best(), the exact log_prob of a RulesDistribution(mux, base, logits), or an estimator on its "
+                'own, as in ScoreFunction()(branches, f); structure="cascade" computes one after another all outputs '
+                "that rules tie together, and has branches.log_prob(x) if these are all"
+            )
+            return
         super().__init__(
             f"these rules are computed one output after another (a cascade), so there are no {wanted}. For learning, "
             "take a loss of branches.best(), the exact -branches.log_prob(x), or an estimator on its own, as in "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from functools import cached_property
 from pathlib import Path
@@ -411,10 +411,7 @@ class Rules:
         from multiplexnet.verdicts.numbers import refuse_unlisted
         from multiplexnet.verdicts.units import counted_input
 
-        groups: dict[str, list[Variable]] = {}
-        for variable in self.inputs:
-            name = variable.name if variable.whole else variable.place[0]
-            groups.setdefault(name, []).append(variable)
+        groups = self.input_groups
         scalars: dict[str, Any] = {}
         for name, members in groups.items():
             if name not in given:
@@ -422,6 +419,21 @@ class Rules:
             refuse_unlisted(name, given[name])
             values = _elements(members, counted_input(members[0], given[name]), name)
             scalars |= zip((member.name for member in members), values, strict=True)
+        self.refuse_unknown_inputs(given)
+        return scalars
+
+    @property
+    def input_groups(self) -> dict[str, list[Variable]]:
+        """The inputs by the name under which they are passed: the elements of a vector together."""
+        groups: dict[str, list[Variable]] = {}
+        for variable in self.inputs:
+            name = variable.name if variable.whole else variable.place[0]
+            groups.setdefault(name, []).append(variable)
+        return groups
+
+    def refuse_unknown_inputs(self, given: Iterable[str]) -> None:
+        """Raises ``InputError`` for a name that is no input of the rules."""
+        groups = self.input_groups
         unknown = [name for name in given if name not in groups]
         if unknown:
             known = ", ".join(groups) or "none"
@@ -429,7 +441,6 @@ class Rules:
             raise InputError(
                 f"{unknown[0]!r} is no input of the rules{hint} (they declare: {known})"
             )
-        return scalars
 
     def compile(
         self,

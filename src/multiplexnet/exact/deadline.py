@@ -19,7 +19,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any, Self
 
-from multiplexnet.errors import CompileTimeout
+from multiplexnet.errors import CompileTimeout, OptionError
 
 __all__ = ["NEVER", "SECONDS", "Deadline", "Phase", "Tell"]
 
@@ -98,7 +98,7 @@ class Deadline:
         progress: told of every phase and its steps.
 
     Raises:
-        ValueError: ``seconds`` is no positive number.
+        OptionError: ``seconds`` is no positive number.
 
     Example:
         >>> told = []
@@ -112,9 +112,7 @@ class Deadline:
     def __init__(self, seconds: float | None = None, progress: Tell | None = None) -> None:
         is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
         if seconds is not None and not (is_number and seconds > 0):
-            raise ValueError(
-                f"seconds = {seconds!r}; it is a positive number, or None for no limit"
-            )
+            raise OptionError("seconds", seconds, "a positive number, or None for no limit")
         if progress is not None and not callable(progress):
             raise TypeError(
                 f"progress = {progress!r}; it is a function of two arguments: what is being done, and how far it is"

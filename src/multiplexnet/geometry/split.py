@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from multiplexnet.compiler.terms import Term
-from multiplexnet.errors import EqualityError, ThinTermError
+from multiplexnet.errors import EqualityError, RunTimeEqualityError, ThinTermError
 from multiplexnet.exact.components import components
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS, Format, holding
@@ -297,9 +297,7 @@ def _part(group: _Group, form: Format, deadline: Deadline) -> Part:
 def _parametric(group: _Group, deadline: Deadline) -> Parametric:
     equal = [formula_text(row) for row in group.rows if row.relation == "=="]
     if equal:
-        raise EqualityError(
-            equal, "equalities of outputs that run-time values bound are not supported"
-        )
+        raise RunTimeEqualityError(equal, "build a Multiplexer(rules), which takes one")
     return triangular(group.outputs, group.rows, deadline)
 
 

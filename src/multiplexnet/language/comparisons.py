@@ -21,6 +21,7 @@ from multiplexnet.language.formula import (
     disjunction,
     negation,
 )
+from multiplexnet.language.moments import Moment, moment_number
 from multiplexnet.language.products import cleared
 from multiplexnet.language.values import (
     Cases,
@@ -66,12 +67,28 @@ def comparison(operator: Operator, left: Value, right: Value) -> Formula:
 
 
 def _settled(value: Value, other: Value) -> Value:
-    """A quoted text beside another value: a label if that is a category with it, else a declared name, if it is one."""
+    """A quoted text beside another value: a label of a category, else a declared name, else a date beside a date."""
     if isinstance(value, Label) and value.meaning is not None:
         beside = meant(other)
         if not (isinstance(beside, Choice) and value.text in beside.labels):
             return value.meaning
+    if isinstance(value, Label) and value.meaning is None:
+        kind = _kind_of_moment(meant(other))
+        if kind is not None:
+            return Number(Linear.number(moment_number(value.text, kind)), kind)
     return value
+
+
+def _kind_of_moment(value: Value) -> Moment | None:
+    """Whether the value is a date or a time; days between two dates are neither."""
+    if not isinstance(value, Number) or value.linear.is_constant:
+        return None
+    if sum(coefficient for _, coefficient in value.linear.summands) != 1:
+        return None
+    kind = _moment(value)
+    if kind == "date":
+        return "date"
+    return "datetime" if kind == "datetime" else None
 
 
 def _related(relation: Relation, left: Value, right: Value) -> Formula:

@@ -34,7 +34,7 @@ from multiplexnet.language.budget import Budget
 from multiplexnet.language.expressions import ExpressionReader, Names
 from multiplexnet.language.formula import Bool, Category, Domain, Int, Real, Unit, Variable
 from multiplexnet.language.missing import flag_of
-from multiplexnet.language.moments import FIRST, LAST, Moment, moment_number
+from multiplexnet.language.moments import FIRST, LAST, Moment, moment_number, moment_text
 from multiplexnet.language.operations import TYPES, WORDS
 from multiplexnet.language.source import Statement
 from multiplexnet.language.values import (
@@ -277,7 +277,10 @@ class _Declaration:
                     raise self._error(node, refusal.reason) from None
             return self.reader.integer(node)
 
-        lower, upper = self._ends(brackets.pop(0), moment)
+        def shown(number: Fraction | int) -> str:
+            return moment_text(int(number), kind) or str(number)
+
+        lower, upper = self._ends(brackets.pop(0), moment, shown)
         return Int(int(lower), int(upper), unit)
 
     def _range(self, brackets: list[ast.expr]) -> Real:
@@ -286,7 +289,10 @@ class _Declaration:
         return Real(*self._ends(brackets.pop(0), self.reader.constant))
 
     def _ends(
-        self, node: ast.expr, end: Callable[[ast.expr], Fraction | int]
+        self,
+        node: ast.expr,
+        end: Callable[[ast.expr], Fraction | int],
+        shown: Callable[[Fraction | int], str] = str,
     ) -> tuple[Fraction, Fraction]:
         if not isinstance(node, ast.Tuple) or len(node.elts) != 2:
             raise self._error(node, "a range has two ends, as in `[0, 9]`")
@@ -294,7 +300,7 @@ class _Declaration:
         if lower > upper:
             raise self._error(
                 node,
-                f"an empty range: {lower} is greater than {upper}; write the smaller end first",
+                f"an empty range: {shown(lower)} is greater than {shown(upper)}; write the smaller end first",
             )
         return Fraction(lower), Fraction(upper)
 

@@ -232,6 +232,8 @@ class ExpressionReader:
             raise Refusal("`assume` stands before what inputs keep to, as in `assume low <= high`")
         if name in FUNCTIONS or name in self.names.functions:
             raise Refusal(f"`{name}` is a function: call it, as in `{name}(…)`")
+        if name == "missing":
+            raise Refusal("`missing` stands after `is`: write `x is missing` or `x is not missing`")
         refuse_no_number(name)
         if not self.names.values and not self.names.functions:
             raise Refusal(f"`{name}` where a constant number is needed, as in `3`")
@@ -415,6 +417,10 @@ class ExpressionReader:
                 flag = self._flag(node.left)
                 formula = is_missing(flag)
                 return formula if isinstance(operator, ast.Is) else negation(formula)
+            case [operator], [ast.Constant(None)]:
+                word = "is" if isinstance(operator, ast.Is) else "is not"
+                name = _short(self.statement.written(node.left))
+                raise Refusal(f"`None`: write `{name} {word} missing`")
         raise Refusal("`is`: write `==` or `!=`; `x is missing` stands alone")
 
     def _flag(self, node: ast.expr) -> Variable:

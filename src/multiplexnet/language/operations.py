@@ -333,7 +333,7 @@ def rounded_quotient(linear: Linear, name: str) -> Value:
 def remainder(linear: Linear, divisor: Linear) -> Value:
     """``linear % divisor`` of a whole number, as one case for each remainder."""
     if not divisor.is_constant or divisor.constant.denominator > 1 or divisor.constant < 1:
-        raise Refusal("`%` needs a whole number on its right, as in `n % 3`")
+        raise Refusal("`%` needs a positive whole number on its right, as in `n % 3`")
     if not is_whole(linear):
         raise Refusal(
             "`%` of a number that need not be whole: declare an `int`, as in `n: int[0, 99]`"

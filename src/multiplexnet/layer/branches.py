@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 import torch
 from torch import Tensor
 
-from multiplexnet.errors import CascadeError, NestedError, ProductError
-from multiplexnet.layer.checks import refuse_lost, whole_rows
+from multiplexnet.errors import CascadeError, NestedError, ProductError, ShapeError
+from multiplexnet.layer.checks import refuse_lost, refuse_no_tensor, whole_rows
 from multiplexnet.layer.holes import Holes
 from multiplexnet.layer.units import Units
 from multiplexnet.transforms.base import in_full_precision
@@ -272,7 +272,7 @@ class Branches:
 
     def _refuse_cascade(self, wanted: str) -> None:
         if any(part.as_term is None for part in self.cascades):
-            raise CascadeError(wanted)
+            raise CascadeError(wanted, has_terms=bool(self.blocks))
 
     @property
     def size(self) -> int:
@@ -355,15 +355,31 @@ class Branches:
 
         Raises:
             CascadeError: some outputs come from terms, where densities are those of a ``RulesDistribution``.
+            ShapeError: x has another number of outputs, or a batch that does not fit.
         """
         if self.blocks:
-            raise CascadeError(
-                "probabilities of single points: part of the outputs come from terms"
-            )
+            raise CascadeError("probabilities of single points", has_terms=True)
+        self._refuse_shape(x)
         x = x if self.units is None else self.units.first(x.shape[-1]).inward(x)
         x = x if self.holes is None else self.holes.inward(x)
         parts = [part.log_prob(x.index_select(-1, part.columns)) for part in self.cascades]
         return torch.stack(parts).sum(0)
+
+    def _refuse_shape(self, x: Tensor) -> None:
+        """Raises ``ShapeError`` for values that are no outputs of these branches."""
+        refuse_no_tensor("x", x)
+        computed = sum(part.columns.numel() for part in self._parts)
+        width = computed if self.holes is None else self.holes.width
+        batch = [1] * (x.dim() - 1 - len(self.batch)) + list(self.batch)
+        pairs = zip(reversed(x.shape[:-1]), reversed(batch), strict=False)
+        if (
+            x.dim() == 0
+            or x.shape[-1] != width
+            or any(1 not in (a, b) and a != b for a, b in pairs)
+        ):
+            raise ShapeError(
+                f"x has shape {tuple(x.shape)}; it holds {width} outputs for every row: {(*self.batch, width)}"
+            )
 
     def at(self, indices: Sequence[Tensor]) -> Tensor:
         """The value of one chosen term per block, each index ``(*batch,)``; result ``(*batch, D)``."""

@@ -16,20 +16,31 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
-from multiplexnet.compiler.cascade.structure import Plan
+from multiplexnet.compiler.cascade.structure import Plan, Structure
 from multiplexnet.compiler.terms import Block, Compiled
 from multiplexnet.errors import (
     ContradictionError,
     DtypeError,
     GraphError,
     InputError,
+    OptionError,
     RecordError,
+    RunTimeEqualityError,
     ShapeError,
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.geometry.magnitudes import down, up
-from multiplexnet.language.formula import Real, Rule, Specification, Variable, ends, variables
+from multiplexnet.language.formula import (
+    Atom,
+    Real,
+    Rule,
+    Specification,
+    Variable,
+    atoms,
+    ends,
+    variables,
+)
 from multiplexnet.language.text import formula_text, value_text
 from multiplexnet.transforms.run_time.reading import read
 from multiplexnet.verdicts.numbers import refuse_unlisted
@@ -38,6 +49,7 @@ from multiplexnet.verdicts.satisfaction import verdict
 __all__ = [
     "FloatRange",
     "anywhere",
+    "as_written",
     "blocks_about_inputs",
     "can_be_seen",
     "checked_function",
@@ -53,6 +65,7 @@ __all__ = [
     "refuse_stuck",
     "refuse_uncovered",
     "refuse_uncovered_parts",
+    "refuse_unknown",
     "refuse_unknown_equality",
     "refuse_unknown_functions",
     "refuse_unmoved",
@@ -475,9 +488,36 @@ def refuse_other_rules(specification: Specification, compiled: Compiled) -> None
 
 
 def refuse_unknown_equality(equality: str) -> None:
-    """Raises ``ValueError`` unless this is a way with equalities."""
-    if equality not in ("exact", "nearest"):
-        raise ValueError(f'equality = {equality!r}; it is "exact" or "nearest"')
+    """Raises ``OptionError`` unless this is a way with equalities."""
+    refuse_unknown("equality", equality, ("exact", "nearest"))
+
+
+def refuse_unknown(name: str, found: object, allowed: Sequence[str]) -> None:
+    """Raises ``OptionError`` unless an argument is one of these words."""
+    if found not in allowed:
+        *others, last = (f'"{word}"' for word in allowed)
+        raise OptionError(name, found, f"{', '.join(others)} or {last}")
+
+
+def as_written(
+    error: RunTimeEqualityError, specification: Specification, structure: Structure
+) -> RunTimeEqualityError:
+    """The error with the rules that users wrote, instead of the rows of a term, and what to do."""
+    texts = [
+        rule.text if rule.line is None else f"line {rule.line}: {rule.text}"
+        for rule in specification.rules
+        if any(map(_is_equality_with_inputs, atoms(rule.formula)))
+    ]
+    advice = (
+        'leave out structure="terms", and cover and per_term, which insist on terms, too'
+        if structure == "terms"
+        else 'structure="cascade" insists on one, or says why there is none'
+    )
+    return RunTimeEqualityError(texts or error.rows, advice)
+
+
+def _is_equality_with_inputs(atom: Atom) -> bool:
+    return atom.relation == "==" and {v.is_input for v in variables(atom)} == {True, False}
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from decimal import Context
 from fractions import Fraction
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -34,7 +34,7 @@ from multiplexnet.layer.checks import (
 )
 from multiplexnet.verdicts.numbers import Exact, fraction_of, numbers_of
 
-__all__ = ["GivenInput", "Side", "given_inputs", "input_tensor"]
+__all__ = ["GivenInput", "Side", "given_inputs", "input_tensor", "rounded_input"]
 
 Side = Literal[-1, 0, 1]
 """To which side a number may be rounded: down, neither, up."""
@@ -160,6 +160,68 @@ def input_tensor(given: GivenInput, value: Any, like: Tensor) -> Tensor:
         return refuse_out_of_range(given.within, _expanded(variable, near.to(like.device), batch))
     return _expanded(
         variable, _rounded(variable, numbers, dtype, given.side).to(like.device), batch
+    )
+
+
+def rounded_input(given: GivenInput, value: Any, unit: Fraction | None, like: Tensor) -> Tensor:
+    """What was given for an input, as numbers that the layer takes for it, in the shape in which they came.
+
+    Args:
+        given: the input.
+        value: what was given for it.
+        unit: a power of two that the numbers have to be multiples of, if they have to.
+        like: of the dtype and on the device of the layer.
+
+    Returns:
+        The nearest multiples that lie in the declared range. Without a unit a tensor of the dtype comes back as it is,
+        and another number is rounded as :func:`input_tensor` does it, or to the nearest where that would refuse it.
+        Numbers outside the range stay outside.
+
+    Raises:
+        InputError: no number, or one outside the declared range.
+
+    Example: no multiple of 1/64 below 0.1 is in the range.
+        >>> from multiplexnet.language.formula import Real
+        >>> u = Variable("u", 0, Real(Fraction(1, 10), Fraction(6)), role="input")
+        >>> rounded_input(GivenInput.of(u, 0), 0.1, Fraction(1, 64), torch.empty(0)).item()
+        0.109375
+    """
+    is_plain = isinstance(value, Tensor) and value.is_floating_point()
+    if is_plain and unit is None and value.dtype == like.dtype:
+        return cast(Tensor, value)
+    if is_plain and (unit is not None or not given.side):
+        return _nearest(given, value.double(), unit, like.dtype)
+    _refuse_in_graph(given.variable, value, like.dtype)
+    numbers = numbers_of(value, given.variable.name)
+    device = value.device if isinstance(value, Tensor) else like.device
+    if unit is None and given.side:
+        return _rounded(given.variable, numbers, like.dtype, given.side).to(device)
+    wide = torch.tensor(numbers.tolist(), dtype=torch.float64, device=device)
+    return _nearest(given, wide.reshape(numbers.shape), unit, like.dtype)
+
+
+def _nearest(given: GivenInput, wide: Tensor, unit: Fraction | None, dtype: torch.dtype) -> Tensor:
+    """The nearest numbers of the dtype that are multiples of the unit and lie in the range if the given ones do."""
+    whole = wide if unit is None else (wide / float(unit)).round() * float(unit)
+    near = whole.to(dtype)  # a multiple of the unit, too: both are powers of two
+    least, most = _inner_ends(given.variable, unit, FORMATS[str(dtype).removeprefix("torch.")])
+    if least > most:
+        return near
+    inside = given.within.contains(wide) & near.isfinite()
+    return torch.where(inside, near.clamp(least, most), near)
+
+
+def _inner_ends(variable: Variable, unit: Fraction | None, form: Format) -> tuple[float, float]:
+    """The least and the largest number of the format in the range of an input that is a multiple of the unit."""
+    lower, upper = (None if end is None else Fraction(end) for end in ends(variable.domain))
+    if unit is not None:
+        lower = None if lower is None else math.ceil(lower / unit) * unit
+        upper = None if upper is None else math.floor(upper / unit) * unit
+    least = -form.max if lower is None else _above(lower, form)
+    most = form.max if upper is None else _below(upper, form)
+    return (
+        math.inf if least is None else float(least),
+        -math.inf if most is None else float(most),
     )
 
 

@@ -41,7 +41,9 @@ from multiplexnet.errors import (
     GridError,
     InputError,
     NestedError,
+    OptionError,
     RecordError,
+    RunTimeEqualityError,
     ShapeError,
 )
 from multiplexnet.exact.deadline import GEOMETRY, NEVER, SECONDS, TABLES, Deadline, Tell
@@ -50,10 +52,11 @@ from multiplexnet.geometry.moved_equalities import parts_with_moved_equalities
 from multiplexnet.geometry.parts import Part
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.budget import MAX_TERMS
-from multiplexnet.language.formula import Atom, Specification, Variable
+from multiplexnet.language.formula import ONE, Atom, Specification, Variable
 from multiplexnet.layer.assumptions import Assumptions
 from multiplexnet.layer.branches import Branches, Choice, Inner
 from multiplexnet.layer.checks import (
+    as_written,
     blocks_about_inputs,
     checked_function,
     refuse_broken_inputs,
@@ -65,13 +68,14 @@ from multiplexnet.layer.checks import (
     refuse_stuck,
     refuse_uncovered,
     refuse_uncovered_parts,
+    refuse_unknown,
     refuse_unknown_equality,
     refuse_unknown_functions,
     refuse_without_memory,
     without_tables,
 )
 from multiplexnet.layer.holes import Holes, hole_tables
-from multiplexnet.layer.inputs import given_inputs, input_tensor
+from multiplexnet.layer.inputs import GivenInput, given_inputs, input_tensor, rounded_input
 from multiplexnet.layer.issue import BuiltBlock, issued
 from multiplexnet.layer.units import Units, unit_table
 from multiplexnet.layer.unroll import Head, unrolled
@@ -83,6 +87,7 @@ from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Derived, contents, fingerprint, in_memory, memory
 from multiplexnet.transforms.term_maps import Boxes, TermMaps
+from multiplexnet.verdicts.numbers import refuse_unlisted
 from multiplexnet.verdicts.units import refuse_indistinct
 
 __all__ = ["Multiplexer"]
@@ -199,10 +204,10 @@ class Multiplexer(Derived):
         progress: Tell | None = None,
     ) -> None:
         refuse_unknown_equality(equality)
-        if values not in ("share", "clamp"):
-            raise ValueError(f'values = {values!r}; it is "share" or "clamp"')
-        if structure not in ("auto", "terms", "cascade"):
-            raise ValueError(f'structure = {structure!r}; it is "auto", "terms" or "cascade"')
+        refuse_unknown("values", values, ("share", "clamp"))
+        refuse_unknown("structure", structure, ("auto", "terms", "cascade"))
+        if budget is not None and not isinstance(budget, Budget):
+            raise OptionError("budget", budget, "a Budget, as in Budget(clauses=5000), or None")
         if cover is not None or per_term:  # both speak of terms
             structure = "terms"
         form = FORMATS[_name(_checked_dtype(dtype or torch.get_default_dtype()))]
@@ -234,19 +239,22 @@ class Multiplexer(Derived):
                 )
             refuse_uncovered(compiled, deadline)
             refuse_uncovered_parts(rules.specification, plan, form, deadline)
-            self._start(
-                rules,
-                compiled,
-                max_terms,
-                dtype,
-                per_term,
-                functions,
-                boxes,
-                equality,
-                deadline,
-                cascades=[cascade for _, cascade in plan.cascades],
-                values=values,
-            )
+            try:
+                self._start(
+                    rules,
+                    compiled,
+                    max_terms,
+                    dtype,
+                    per_term,
+                    functions,
+                    boxes,
+                    equality,
+                    deadline,
+                    cascades=[cascade for _, cascade in plan.cascades],
+                    values=values,
+                )
+            except RunTimeEqualityError as error:
+                raise as_written(error, rules.specification, structure) from None
 
     def _start(
         self,
@@ -682,8 +690,10 @@ class Multiplexer(Derived):
         """
         if self.maps or self.holes is not None:
             raise CascadeError(
-                "steps for all outputs: part of them come from terms, or may be missing"
+                "steps for all outputs (mux.unroll; nor where an output may be missing)",
+                has_terms=bool(self.maps),
             )
+        refuse_no_tensor("h", h)
         given = self.input_columns(inputs, h.shape[:-1])
         return cast(Branches, self(unrolled(self, head, h, x, given), **inputs))
 
@@ -792,7 +802,7 @@ class Multiplexer(Derived):
             DomainError: some outputs have a unit, which the maps do not know.
         """
         if self.cascades:
-            raise CascadeError("maps of all terms")
+            raise CascadeError("maps of all terms", has_terms=bool(self.maps))
         if self.units is not None:
             names = ", ".join(v.name for v in self.compiled.outputs if v.unit.size != 1)
             raise DomainError(
@@ -881,25 +891,43 @@ class Multiplexer(Derived):
         moved: Tensor = repaired(self, x0, inputs)
         return moved
 
+    @in_full_precision
     def on_grid(self, **inputs: Any) -> dict[str, Any]:
-        """The inputs; those that outputs of a cascade have to add up to are rounded to the nearest that they can.
+        """The inputs as tensors of the layer's dtype, rounded to numbers in their range that the layer takes.
+
+        An input that outputs of a cascade have to add up to becomes the nearest that they can. Inputs that have a unit,
+        dates among them, are exact as they are and come back so. The rules hold for what comes back.
+
+        Raises:
+            InputError: no number, or no input of the rules.
 
         Example:
             >>> rules = Rules("u: input[0, 6]; x: real; y: real; -3 <= x <= 3; 0 <= y <= 3; x + y == u")
             >>> mux = Multiplexer(rules, dtype=torch.bfloat16)
-            >>> given = mux.on_grid(u=torch.tensor([0.1], dtype=torch.bfloat16))
+            >>> given = mux.on_grid(u=0.1)
             >>> bool((mux(torch.randn(1, 2).bfloat16(), **given).best().sum(-1) == given["u"]).all())
             True
         """
-        names = [variable.place[0] for variable in self.compiled.inputs]
-        units: dict[str, float] = {}
+        self.rules.refuse_unknown_inputs(inputs)
+        units: dict[Variable, Fraction] = {}
         for cascade in self.cascades:
             for place, unit in cascade.input_units.items():
-                units[names[place]] = max(units.get(names[place], 0.0), float(unit))
-        return {
-            name: _multiple(value, units[name], self.dtype) if name in units else value
-            for name, value in inputs.items()
-        }
+                variable = self.compiled.inputs[place]
+                units[variable] = max(units.get(variable, Fraction(0)), unit)
+        return {name: self._on_grid(name, value, units) for name, value in inputs.items()}
+
+    def _on_grid(self, name: str, value: Any, units: Mapping[Variable, Fraction]) -> Any:
+        """What was given for an input, a vector included, rounded to the coarsest grid of its elements."""
+        refuse_unlisted(name, value)
+        own = self.rules.input_groups[name]
+        if own[0].unit != ONE:
+            return value
+        sides = {given.side for given in self._given_inputs if given.variable in own}
+        whole = GivenInput.of(replace(own[0], name=name), sides.pop() if len(sides) == 1 else 0)
+        unit = max((units[variable] for variable in own if variable in units), default=None)
+        return rounded_input(
+            whole, value, unit, torch.empty(0, dtype=self.dtype, device=self.device)
+        )
 
     @in_full_precision
     def input_columns(self, given: Mapping[str, Any], batch: torch.Size) -> Tensor | None:
@@ -1051,20 +1079,20 @@ def _checked_dtype(dtype: torch.dtype) -> torch.dtype:
     return dtype
 
 
-def _multiple(value: Any, unit: float, dtype: torch.dtype) -> Tensor:
-    return ((torch.as_tensor(value, dtype=torch.float64) / unit).round() * unit).to(dtype)
-
-
 def _named(rules: Rules, order: Sequence[str] | None) -> list[Variable] | None:
     """Outputs by their names."""
     if order is None:
         return None
+    if isinstance(order, str) or not isinstance(order, Sequence):
+        raise OptionError("order", order, f"a list of names of outputs, as in order=[{order!r}]")
     known = {variable.name: variable for variable in rules.outputs}
-    for name in order:
-        if name not in known:
+    for place, name in enumerate(order):
+        if not isinstance(name, str) or name not in known:
             raise InputError(
                 f"order: {name!r} is no output of the rules (they have: {', '.join(list(known)[:12])})"
             )
+        if name in order[:place]:
+            raise InputError(f"order: it names {name} twice; name every output once")
     return [known[name] for name in order]
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Step
-from multiplexnet.errors import ShapeError
+from multiplexnet.errors import DtypeError, ShapeError
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.cascade.walk import Option, Walk
 
@@ -104,8 +104,13 @@ class _Roll:
         batch, column = self.h.shape[:-1], self.columns[step.variable]
         said = self.head(column, self.h, self._left(walk, step, options))
         count = 1 + (step.size if step.size > 1 else 0)
+        name = self.mux.rules.outputs[column].name
+        if not isinstance(said, Tensor):
+            raise DtypeError(
+                f"the head says something of type {type(said).__name__} of {name} (output {column}); it has to be a "
+                f"tensor of shape {(*batch, count)}"
+            )
         if tuple(said.shape) != (*batch, count):
-            name = self.mux.rules.outputs[column].name
             raise ShapeError(
                 f"the head says {tuple(said.shape)} of {name} (output {column}); it has to be {(*batch, count)}: "
                 "a value" + (f" and {count - 1} logits" if count > 1 else "")

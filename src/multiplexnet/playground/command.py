@@ -8,7 +8,7 @@ import typer
 
 from multiplexnet.errors import install
 from multiplexnet.tools.cli import BadInput, answering
-from multiplexnet.tools.table_commands import app
+from multiplexnet.tools.synthesis_commands import app
 
 __all__ = ["app", "playground"]
 

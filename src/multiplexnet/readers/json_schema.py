@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -36,11 +36,13 @@ def schema_in(source: Any) -> Schema:
     """The schema itself, or the one in a file.
 
     Raises:
-        SourceError: the file is no JSON, or the schema no object.
+        SourceError: there is no such file, it is no JSON, or the schema no object.
     """
     if isinstance(source, str | Path):
         try:
             source = json.loads(Path(source).read_text(encoding="utf-8"), parse_float=Fraction)
+        except OSError as error:
+            raise SourceError(f"{source} cannot be read: {error.strerror or error}") from None
         except ValueError as error:
             raise SourceError(f"{source} is no JSON: {error}") from None
     if not isinstance(source, Mapping):
@@ -62,7 +64,10 @@ def text_of_schema(schema: Schema, skip: Sequence[str] = ()) -> str:
         p > 0
     """
     reader = _Reader(schema, list(skip))
-    whole = reader.resolved(schema, "the schema")
+    try:
+        whole = reader.resolved(schema, "the schema")
+    except _Unsaid as unsaid:
+        raise SourceError(f"the schema: {unsaid}") from None
     properties = whole.get("properties")
     if not isinstance(properties, Mapping) or not properties:
         raise SourceError(
@@ -71,7 +76,7 @@ def text_of_schema(schema: Schema, skip: Sequence[str] = ()) -> str:
         )
     reader.refuse_unknown_skips(properties)
     reader.leave(whole, "the schema", known={"type", "properties", "required"})
-    required = set(whole.get("required", ()))
+    required = _required(whole, properties)
     for name, own in properties.items():
         if name not in skip:
             reader.add(name, own, name in required)
@@ -82,6 +87,18 @@ def text_of_schema(schema: Schema, skip: Sequence[str] = ()) -> str:
             "change it, or leave properties out with skip=[…]"
         )
     return "\n".join([*reader.declarations, *reader.rules])
+
+
+def _required(whole: Schema, properties: Mapping[str, Any]) -> list[str]:
+    """The names of the properties that must be there."""
+    names = whole.get("required", [])
+    if not isinstance(names, list | tuple):
+        raise SourceError(f"`required` lists names of properties, found {names!r}: write a list")
+    for name in names:
+        if name not in properties:
+            known = ", ".join(map(str, properties))
+            raise SourceError(f"`required` names {name!r}, which is no property; there are {known}")
+    return list(names)
 
 
 class _Unsaid(Exception):
@@ -297,6 +314,10 @@ def _whole_ends(own: Schema) -> tuple[int, int]:
 def _number(value: Any) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
         raise _Unsaid(f"{value!r} is no number")
+    if isinstance(value, float) and not isfinite(value):
+        raise _Unsaid(
+            f"{value} is no finite number: a bound that is infinite bounds nothing, so leave it out"
+        )
     return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
 
 
@@ -318,16 +339,23 @@ def _rules(name: str, own: Schema, kind: str) -> list[str]:
     if values is not None:
         found.append(f"{name} in {{{', '.join(number_text(_number(v)) for v in values)}}}")
     if "multipleOf" in own and kind == "integer":
-        step = _number(own["multipleOf"])
+        step = _step(own)
         found += [f"{name} % {step.numerator} == 0"] if step.numerator != 1 else []
     return found
 
 
 def _grid(own: Schema) -> tuple[Fraction, Fraction, Fraction]:
     """The least and the greatest multiple that the bounds leave, and the step between them."""
-    step = _number(own["multipleOf"])
+    step = _step(own)
     low = own.get("minimum", own.get("exclusiveMinimum"))
     high = own.get("maximum", own.get("exclusiveMaximum"))
     if low is None or high is None:
         raise _Unsaid("`multipleOf` without a range: give it minimum and maximum as well")
     return ceil(_number(low) / step) * step, floor(_number(high) / step) * step, step
+
+
+def _step(own: Schema) -> Fraction:
+    step = _number(own["multipleOf"])
+    if step <= 0:
+        raise _Unsaid(f"`multipleOf` is {step}: it has to be greater than 0")
+    return step

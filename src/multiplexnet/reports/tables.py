@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any
@@ -23,6 +24,8 @@ LISTED = 12
 """Names in a line; others are counted."""
 LONGEST = 40
 """Characters of a cell that are shown."""
+COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
+"""A cell that may be a decimal with a comma."""
 Json = dict[str, Any]
 
 
@@ -114,6 +117,8 @@ def check_text(report: TableReport) -> RenderableType:
         parts += ["", _domain_table(report)]
     if report.cells:
         parts += ["", _cell_table(report)]
+        if any(COMMA.fullmatch(c.example or "") for c in report.cells):
+            parts.append(Text("a decimal is written with a point: 1.5, not 1,5", style="dim"))
     if report.shown:
         parts += ["", _row_table(report), _more(report)]
     renamed = [f"{v.name} = {name}" for v, name in report.columns if name != v.name]

@@ -19,6 +19,7 @@ import numpy as np
 import polars as pl
 from numpy.typing import NDArray
 
+from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Variable
 from multiplexnet.verdicts.columns import Column, expanded, widened
 from multiplexnet.verdicts.units import has_unit, steps_of
@@ -89,6 +90,7 @@ def _read(variable: Variable, cells: pl.Series) -> Cells:
     if isinstance(variable.domain, Bool):
         return _truth_values(cells)
     if variable.unit.kind in ("date", "datetime"):
+        _refuse_zone(cells, variable)
         return _moments(cells, variable.unit.kind)
     if has_unit(variable):
         return _steps(cells, variable)
@@ -108,9 +110,9 @@ def _blanked(column: Column, unread: Mapping[str, Rows]) -> Cells:
 def _steps(cells: pl.Series, variable: Variable) -> Cells:
     """Whole numbers of a unit: floats stand for the decimal that they are nearest to, texts for what they say."""
     found = _numbers(cells)
-    if cells.dtype not in (pl.Float32, pl.Float64):
+    if not cells.dtype.is_float():
         return Cells(found.column.times(1 / variable.unit.size), found.unread)
-    name = "float32" if cells.dtype == pl.Float32 else "float64"
+    name = str(cells.dtype).lower()  # Float32 is float32
     return Cells(Column.floats(steps_of(found.column.parts[0], variable, name)), found.unread)
 
 
@@ -128,6 +130,15 @@ def _moments(cells: pl.Series, kind: str) -> Cells:
     if cells.dtype == pl.Date:
         return Cells(Column.integers(cells.dt.epoch("d").cast(pl.Int64).to_numpy()), unread)
     return _numbers(cells)
+
+
+def _refuse_zone(cells: pl.Series, variable: Variable) -> None:
+    zone = getattr(cells.dtype, "time_zone", None)
+    if zone is not None:
+        raise TableError(
+            f"the column of {variable.name} has times of a zone ({zone}), and those of rules have none: give the times "
+            f"that clocks showed, in polars with .dt.convert_time_zone({zone!r}).dt.replace_time_zone(None)"
+        )
 
 
 def _read_moments(cells: pl.Series, kind: str) -> tuple[pl.Series, dict[str, Rows]]:

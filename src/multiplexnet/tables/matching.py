@@ -52,6 +52,11 @@ def matched(
             found[variable] = spellings[0]
         else:
             missing.append(variable.name)
+    if skipped := [name for name in missing if name in skip]:
+        raise TableError(
+            f"{table.title}: the rules need the column {skipped[0]!r}, and it was skipped: leave out "
+            f"--skip {skipped[0]} (skip=…), or the rules about it"
+        )
     if missing:
         raise TableError(_missing(missing, names, table, nothing_found=not found))
     return found
@@ -100,7 +105,8 @@ def _missing(missing: list[str], names: list[str], table: Table, *, nothing_foun
 
 
 def _nearest_name(name: str, names: Sequence[str]) -> str:
-    close = get_close_matches(name, names, n=1)
+    same = [other for other in names if other.casefold() == name.casefold()]
+    close = same or get_close_matches(name, names, n=1)
     return f" (did you mean {close[0]!r}?)" if close else ""
 
 

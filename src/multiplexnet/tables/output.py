@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -11,7 +11,7 @@ import polars as pl
 
 from multiplexnet.errors import TableError
 
-__all__ = ["COLUMN", "Output", "output_file"]
+__all__ = ["COLUMN", "Output", "Writer", "output_file", "writer_of"]
 
 COLUMN = "breaks"
 """The column that says what a row breaks; with underscores behind it where the table has such a column."""
@@ -19,7 +19,7 @@ ENOUGH = 1 << 16
 """Rows that are collected before they are written."""
 
 
-class _Writer(Protocol):
+class Writer(Protocol):
     """Writes frames of the same columns one after another."""
 
     def write(self, frame: pl.DataFrame) -> None: ...
@@ -27,8 +27,21 @@ class _Writer(Protocol):
     def close(self) -> None: ...
 
 
+def writer_of(path: Path, what: str, draft: Path | None = None) -> Writer:
+    """What writes tables to a file, by its ending; or to a draft of it.
+
+    Raises:
+        TableError: the ending is another one.
+        OSError: as the system says.
+    """
+    writers: dict[str, Callable[[Path], Writer]] = {".csv": _Csv, ".parquet": _Parquet}
+    if path.suffix.lower() not in writers:
+        raise TableError(f"{path}: {what} are written as .csv or .parquet")
+    return writers[path.suffix.lower()](draft or path)
+
+
 class Output:
-    """A file of rows that is being written.
+    """A file of rows that is being written: a draft beside it, which takes its place when all is written.
 
     Args:
         path: of the file, ``.csv`` or ``.parquet``.
@@ -41,10 +54,8 @@ class Output:
         self._reason = COLUMN
         while self._reason in self.names:
             self._reason += "_"
-        writers: dict[str, Callable[[Path], _Writer]] = {".csv": _Csv, ".parquet": _Parquet}
-        if path.suffix.lower() not in writers:
-            raise TableError(f"{path}: violating rows are written as .csv or .parquet")
-        self._writer: _Writer = writers[path.suffix.lower()](path)
+        self._draft = path.with_name(f".{path.name}.part")
+        self._writer = writer_of(path, "violating rows", self._draft)
         self._waiting: list[pl.DataFrame] = []
 
     def add(self, frame: pl.DataFrame, breaks: Sequence[str]) -> None:
@@ -70,11 +81,19 @@ class Output:
         self._waiting = []
         self._writer.write(frame)
 
-    def close(self) -> None:
+    def finish(self) -> None:
+        """Write what is left, and put the file in its place."""
         if not self._waiting:
             self.add(pl.DataFrame(), ())  # so that there is a header at least
         self.flush()
         self._writer.close()
+        self._draft.replace(self.path)
+
+    def drop(self) -> None:
+        """Leave nothing behind: half of the rows would look like all of them."""
+        with suppress(Exception):
+            self._writer.close()
+        self._draft.unlink(missing_ok=True)
 
 
 class _Csv:
@@ -98,7 +117,7 @@ class _Parquet:
     """Row groups of the columns that came first."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self._draft = path
         self._writer: Any = None
         self._first: pl.Schema | None = None
 
@@ -117,7 +136,7 @@ class _Parquet:
                 if kind not in (self._first[name], pl.Null)
             ]
             raise TableError(
-                f"{self._path}: the column {(changed or frame.columns)[0]!r} is not of one type in all tables: "
+                f"violating rows: the column {(changed or frame.columns)[0]!r} is not of one type in all tables: "
                 "write a .csv file instead"
             ) from None
 
@@ -127,7 +146,7 @@ class _Parquet:
         self._first = pl.Schema(
             {name: pl.String() if kind == pl.Null else kind for name, kind in frame.schema.items()}
         )
-        self._writer = ParquetWriter(self._path, _arrow(pl.DataFrame(schema=self._first)).schema)
+        self._writer = ParquetWriter(self._draft, _arrow(pl.DataFrame(schema=self._first)).schema)
 
     def close(self) -> None:
         if self._writer is not None:
@@ -140,7 +159,7 @@ def _arrow(frame: pl.DataFrame) -> Any:
 
 @contextmanager
 def output_file(path: Path | None, names: Sequence[str]) -> Iterator[Output | None]:
-    """The output at a path, closed at the end; ``None`` without a path.
+    """The output at a path, which is there once all went well; ``None`` without a path.
 
     Raises:
         TableError: it cannot be written.
@@ -152,7 +171,9 @@ def output_file(path: Path | None, names: Sequence[str]) -> Iterator[Output | No
         output = Output(path, names)
         try:
             yield output
-        finally:
-            output.close()
+            output.finish()
+        except BaseException:
+            output.drop()
+            raise
     except OSError as error:
         raise TableError(f"{path} cannot be written: {error.strerror or error}") from None

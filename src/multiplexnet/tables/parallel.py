@@ -184,7 +184,7 @@ def run_of(jobs: int, dask: str | None) -> Run | None:
 def _in_processes(tasks: Iterator[Task], jobs: int) -> Iterator[Part]:
     """The pieces in processes of this machine; those of a process that was lost are checked again."""
     under_way: deque[tuple[Task, Future[Part]]] = deque()
-    losses = 0
+    losses = answers = 0
     pool = _pool(jobs)
     try:
         for task in _and_then(tasks, None):
@@ -195,6 +195,8 @@ def _in_processes(tasks: Iterator[Task], jobs: int) -> Iterator[Part]:
                     part = under_way[0][1].result()
                 except BrokenProcessPool:
                     losses += 1
+                    if not answers:
+                        _refuse_dying_at_start(jobs)
                     if losses > LOSSES:
                         raise TableError(
                             f"processes of --jobs {jobs} were ended from outside {losses} times (was memory short?): "
@@ -205,9 +207,22 @@ def _in_processes(tasks: Iterator[Task], jobs: int) -> Iterator[Part]:
                     under_way = deque((own, _submitted(pool, own)) for own, _ in under_way)
                     continue
                 under_way.popleft()
+                answers += 1
                 yield part
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _refuse_dying_at_start(jobs: int) -> None:
+    """Raises ``TableError`` if a new process cannot even answer a question that needs nothing."""
+    with _pool(1) as pool:
+        try:
+            pool.submit(int).result()
+        except BrokenProcessPool:
+            raise TableError(
+                f"processes of jobs={jobs} end as they start. Each of them reads the script that is run once more: put "
+                'what it does, this check included, under `if __name__ == "__main__":`'
+            ) from None
 
 
 def _pool(jobs: int) -> ProcessPoolExecutor:

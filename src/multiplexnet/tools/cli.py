@@ -28,7 +28,16 @@ from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
 from multiplexnet.reports.printing import PLAIN_WIDTH, plain_text
 
-__all__ = ["AsJson", "BadInput", "RulesFile", "answering", "app", "loaded", "tables_named"]
+__all__ = [
+    "SLOW_SECONDS",
+    "AsJson",
+    "BadInput",
+    "RulesFile",
+    "answering",
+    "app",
+    "loaded",
+    "tables_named",
+]
 
 SLOW_SECONDS = 2.0  # what takes longer shows its progress
 

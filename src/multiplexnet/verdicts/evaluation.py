@@ -254,24 +254,43 @@ def _bounds(variable: Variable, domain: Real) -> tuple[Atom, ...]:
 
 
 def _in_values(variable: Variable, values: range, rows: ExactRows) -> Bools:
-    """Whether the variable has one of these integer values: whether it equals the integer next to it."""
+    """Whether the variable has one of these integer values."""
     column = rows.column(variable)
-    first = up(Fraction(values[0]))
-    last = down(Fraction(values[-1]))
-    if first > last:  # no float64 lies in the domain
-        result = np.zeros(rows.length, dtype=np.bool_)
+    if column.unit == 1 and len(column.parts) == 1:
+        result = _floats_in(column.parts[0], values)
     else:
-        with np.errstate(over="ignore"):
-            integers = np.rint(column.near * to_float64(column.unit)).clip(first, last)
-        if column.unit == 1 and len(column.parts) == 1:  # plain floats are equal, or they are not
-            result = column.parts[0] == integers
-        else:
-            candidate = Variable("candidate", -1)
-            pair = ExactRows({variable: column, candidate: Column((integers,))}, length=rows.length)
-            result = truth(Atom(Linear.of(variable) - Linear.of(candidate), "=="), pair)
+        result = _sums_in(column, values)
     for row, number in column.odd.items():
         result[row] = number.denominator == 1 and int(number) in values
     return result
+
+
+def _floats_in(numbers: Floats, values: range) -> Bools:
+    """Whether plain floats are among these integers: whether they equal the one next to them."""
+    first = up(Fraction(values[0]))
+    last = down(Fraction(values[-1]))
+    if first > last:  # no float64 lies in the domain
+        return np.zeros(len(numbers), dtype=np.bool_)
+    return np.asarray(numbers == np.rint(numbers).clip(first, last))
+
+
+def _sums_in(column: Column, values: range) -> Bools:
+    """The same for numbers that need a unit or several parts, such as 2^53 + 1.
+
+    The integer next to such a number need not be a float64 either: it is the float next to it and, where that is too
+    long for the units, the rest, rounded. Whether the two add up to the number is decided exactly, as is the range.
+    """
+    length = len(column)
+    one = Fraction(1)
+    below = signs([(one, column)], Fraction(-values[0]), length) < 0
+    above = signs([(one, column)], Fraction(-values[-1]), length) > 0
+    with np.errstate(all="ignore"):
+        near = np.rint(column.near * to_float64(column.unit))
+    high = Column((np.where(np.isfinite(near), near, 0.0),))
+    low = amounts([(one, column), (-one, high)], Fraction(0), length)
+    integer = Column((*high.parts, np.where(np.isfinite(low), np.rint(low), 0.0)))
+    is_integer = signs([(one, column), (-one, integer)], Fraction(0), length) == 0
+    return np.asarray(is_integer & ~below & ~above)
 
 
 # --- amounts --------------------------------------------------------------------------------------------------------

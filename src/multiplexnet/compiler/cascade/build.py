@@ -34,7 +34,7 @@ from multiplexnet.compiler.cascade.options import sides_of, splits_of
 from multiplexnet.compiler.cascade.order import Elimination, HeldBackError
 from multiplexnet.compiler.cascade.projection import Bucket
 from multiplexnet.compiler.cascade.rows import Clause, Range, Row
-from multiplexnet.errors import CascadeBudgetExceeded, CoefficientError, GridError
+from multiplexnet.errors import CascadeBudgetExceeded, CoefficientError, GridError, OptionError
 from multiplexnet.exact.deadline import NEVER, PROJECTION, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import TRUE, Bool, Category, Formula, Real, Variable
@@ -57,10 +57,18 @@ class Budget:
     Args:
         clauses: the most clauses that the projection of one output may have.
         options: the most options that one output may have.
+
+    Raises:
+        OptionError: one of them is no positive whole number.
     """
 
     clauses: int = 2_000
     options: int = 64
+
+    def __post_init__(self) -> None:
+        for name, most in (("clauses", self.clauses), ("options", self.options)):
+            if not isinstance(most, int) or most < 1:
+                raise OptionError(f"Budget: {name}", most, "a positive whole number")
 
 
 @dataclass(frozen=True)

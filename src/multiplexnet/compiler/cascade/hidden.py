@@ -42,11 +42,13 @@ class Revealed:
         formula: the rules, with the definitions of the hidden outputs.
         hidden: each hidden output, and the outputs that it is a function of.
         conditions: each hidden output, and the condition where it is 1.
+        varying: the outputs of conditional numbers that are left, since their values are no constants.
     """
 
     formula: Formula
     hidden: dict[Variable, frozenset[Variable]]
     conditions: dict[Variable, Formula]
+    varying: frozenset[Variable]
 
 
 def revealed(formula: Formula, first: int) -> Revealed:
@@ -69,15 +71,17 @@ def revealed(formula: Formula, first: int) -> Revealed:
     ]
     hidden = {v: frozenset(search.arguments(v)) for v in search.found.values()}
     conditions = {v: condition for condition, v in search.found.items()}
-    return Revealed(normal_form(conjunction([rewritten, *definitions])), hidden, conditions)
+    formula = normal_form(conjunction([rewritten, *definitions]))
+    return Revealed(formula, hidden, conditions, frozenset(search.varying))
 
 
 @dataclass
 class _Search:
-    """Walks through a formula; ``found`` has the hidden output of every condition."""
+    """Walks through a formula; ``found`` has the hidden output of every condition, ``varying`` what other ones name."""
 
     first: int
     found: dict[Formula, Variable] = field(default_factory=dict)
+    varying: set[Variable] = field(default_factory=set)
 
     def formula(self, formula: Formula) -> Formula:
         match formula:
@@ -106,6 +110,7 @@ class _Search:
                 return maximum(map(self._linear, arguments))
             case Ite(condition, then, otherwise):
                 if not (then.is_constant and otherwise.is_constant):
+                    self.varying |= set(variables(Atom(Linear.of(symbol), "<=")))
                     return Linear.of(
                         Ite(self.formula(condition), self._linear(then), self._linear(otherwise))
                     )

@@ -155,6 +155,7 @@ class _Search:
             if not used and clause in roomy:
                 continue
             for number, gap in enumerate(self._bucket.gaps):
+                self._tick(len(reached))  # clauses that come to nothing take their time, too
                 if number in used:
                     continue
                 derived = self._resolved(clause, gap)
@@ -162,7 +163,6 @@ class _Search:
                     continue
                 if any(row.coefficient(x) for row in derived):
                     reached.append((derived, used | {number}))
-                    self._tick(len(reached))
                 else:
                     self._keep(derived)
         return [clause for clause, _ in reached]

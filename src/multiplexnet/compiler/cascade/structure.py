@@ -21,7 +21,7 @@ from multiplexnet.compiler.cascade.hidden import Revealed, revealed
 from multiplexnet.compiler.cascade.rows import Clause, Range, Row
 from multiplexnet.compiler.components import Component, components, conjuncts
 from multiplexnet.compiler.normal import normal_form
-from multiplexnet.errors import CompileTimeout, DtypeError, MultiplexError
+from multiplexnet.errors import CascadeBudgetExceeded, CompileTimeout, DtypeError, MultiplexError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import (
@@ -86,6 +86,7 @@ class Part:
         hidden: the hidden outputs, each with those that it is a function of.
         conditions: where each hidden output is 1.
         assumed: what is assumed of the inputs.
+        varies: whether it has conditional numbers whose values are no constants.
     """
 
     outputs: tuple[Variable, ...]
@@ -93,6 +94,7 @@ class Part:
     hidden: tuple[tuple[Variable, frozenset[Variable]], ...]
     conditions: tuple[Formula, ...]
     assumed: Formula
+    varies: bool = False
 
     @property
     def multiplies(self) -> bool:
@@ -133,6 +135,7 @@ def _part(component: Component, found: Revealed, assumed: Formula) -> Part:
         tuple((v, found.hidden[v]) for v in own),
         tuple(found.conditions[v] for v in own),
         assumed,
+        not found.varying.isdisjoint(visible),
     )
 
 
@@ -148,17 +151,22 @@ def cascade_of_part(
     """The cascade of one part; see :func:`~multiplexnet.compiler.cascade.build.cascade_of`."""
     own = None if order is None else _own_order(part, order)
     every = (*part.outputs, *(v for v, _ in part.hidden))
-    return cascade_of(
-        part.formula,
-        every,
-        inputs,
-        form,
-        hidden=dict(part.hidden),
-        order=own,
-        budget=budget,
-        deadline=deadline,
-        assumed=part.assumed,
-    )
+    try:
+        return cascade_of(
+            part.formula,
+            every,
+            inputs,
+            form,
+            hidden=dict(part.hidden),
+            order=own,
+            budget=budget,
+            deadline=deadline,
+            assumed=part.assumed,
+        )
+    except CascadeBudgetExceeded as error:
+        if error.what == "written" and part.varies:
+            raise CascadeBudgetExceeded(error.output, error.allowed, "conditional") from None
+        raise
 
 
 def _own_order(part: Part, order: Sequence[Variable]) -> list[Variable]:
@@ -167,7 +175,8 @@ def _own_order(part: Part, order: Sequence[Variable]) -> list[Variable]:
     found = [v for v in order if v in part.outputs]
     found += [v for v in part.outputs if v not in found and not v.is_flag]
     for variable, flag in flags.items():  # whether it is missing is decided before its value
-        found.insert(found.index(variable), flag)
+        if flag not in found:
+            found.insert(found.index(variable), flag)
     for hidden, needed in part.hidden:
         last = max((found.index(v) for v in needed if v in found), default=-1)
         found.insert(last + 1, hidden)

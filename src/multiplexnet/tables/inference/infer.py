@@ -164,7 +164,9 @@ def _type_text(column: ColumnProfile) -> str:
 def _declared(text: str, column: ColumnProfile) -> str:
     if not column.missing:
         return text
-    return f"{text}  # {column.missing:,} cells are empty"
+    words = ", ".join(json.dumps(word, ensure_ascii=False) for word in column.empty_words)
+    said = f" or say {words}" if words and column.kind == "label" else ""
+    return f"{text}  # {column.missing:,} cells are empty{said}"
 
 
 def _range_rules(column: ColumnProfile) -> list[str]:

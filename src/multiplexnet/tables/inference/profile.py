@@ -51,6 +51,7 @@ class ColumnProfile:
         least: the smallest number.
         most: the largest number.
         labels: the different texts, in order of appearance; ``None``: too many.
+        empty_words: the texts that count as empty, such as NA, as they stand there.
         kept: the cells of the sample.
     """
 
@@ -65,6 +66,7 @@ class ColumnProfile:
     least: Fraction | None = None
     most: Fraction | None = None
     labels: dict[str, None] | None = field(default_factory=dict)
+    empty_words: dict[str, None] = field(default_factory=dict)
     kept: list[pl.Series] = field(default_factory=list)
 
     @property
@@ -141,6 +143,8 @@ class ColumnProfile:
         for label in cells.drop_nulls().str.strip_chars().unique(maintain_order=True).to_list():
             if label.lower() not in EMPTY:
                 self.labels[label] = None
+            elif label:
+                self.empty_words[label] = None
         if len(self.labels) > MOST_LABELS:
             self.labels = None
 

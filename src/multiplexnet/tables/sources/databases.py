@@ -18,6 +18,7 @@ __all__ = ["DATABASES", "database_table"]
 
 DATABASES = (".duckdb", ".ddb", ".db", ".sqlite", ".sqlite3")
 """How the names of database files end."""
+SQLITE_ENDINGS = (".sqlite", ".sqlite3")
 BATCH = 1 << 16
 SQLITE = b"SQLite format 3\0"
 AS_TEXT = ("HUGEINT", "UHUGEINT", "ENUM", "UBIGINT", "BIGNUM", "UUID")
@@ -36,6 +37,10 @@ def database_table(path: Path, name: str | None) -> Table:
     """
     with path.open("rb") as file:
         is_sqlite = file.read(len(SQLITE)) == SQLITE
+    if not is_sqlite and path.name.lower().endswith(SQLITE_ENDINGS):
+        raise TableError(
+            f"{path} is no SQLite database: it does not begin as one; a file of DuckDB is called .duckdb"
+        )
     database = _Sqlite(path) if is_sqlite else _DuckDB(path)
     chosen = _chosen(path, name, database.tables())
     names = tuple(database.columns(chosen))

@@ -15,7 +15,6 @@ import polars as pl
 from multiplexnet.errors import TableError
 from multiplexnet.tables.sources.files import files_named, table_in_file
 from multiplexnet.tables.sources.table import Table, own_errors
-from multiplexnet.verdicts.columns import widened
 
 __all__ = ["tables_of"]
 
@@ -86,8 +85,8 @@ def _columns(data: Any, columns: Sequence[str]) -> tuple[list[str], list[pl.Seri
 def _array(data: Any) -> np.ndarray[Any, np.dtype[Any]]:
     if hasattr(data, "detach"):  # a tensor; numpy has no bfloat16, and float32 holds its numbers
         values = data.detach().cpu()
-        is_short = values.is_floating_point() and values.element_size() < 4
-        return np.asarray(values.float() if is_short else values)
+        is_brain = str(values.dtype) == "torch.bfloat16"
+        return np.asarray(values.float() if is_brain else values)
     if isinstance(data, np.ndarray):
         return data
     raise TableError(
@@ -109,7 +108,7 @@ def _series(name: object, values: Any) -> pl.Series:
             )
         is_float = values.dtype.kind == "f" and values.dtype.itemsize <= 8
         if is_float:
-            return pl.Series(widened(values.astype(values.dtype.newbyteorder("="))))
+            return pl.Series(values.astype(values.dtype.newbyteorder("=")))
         if values.dtype.kind in EXACT_ARRAYS:
             return pl.Series(values.astype(values.dtype.newbyteorder("=")))
     return _series_of_objects(name, values)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -26,6 +26,7 @@ LONGEST = (
     1 << 26
 )  # bytes of one row of a CSV file, before a quote that nobody closes has filled the memory
 DELIMITERS = ",;\t|"
+MARKS = {",": "commas", ";": "semicolons", "\t": "tabs"}
 GZIP = b"\x1f\x8b"
 
 
@@ -70,18 +71,57 @@ def _table(
 
     def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
         columns = [str(p) for p in positions]
+        is_part = len(columns) < len(names)
+        done = 0
         with opened() as file:
             if skip:
                 _first_row(title, file)
             for rows in _whole_rows(title, file, line=header.count(b"\n") + 1):
-                yield pl.read_csv(
-                    BytesIO(numbers + rows),
-                    infer_schema=False,
-                    columns=columns,
-                    separator=separator,
-                )
+                # polars passes over cells too many if it is asked for some of the columns only
+                is_sure = is_part and _is_narrow(rows, separator, len(names))
+                with _naming_the_row(title, rows, separator, len(names), done):
+                    frame = pl.read_csv(
+                        BytesIO(numbers + rows),
+                        infer_schema=False,
+                        columns=columns if is_sure else None,
+                        separator=separator,
+                    )
+                done += frame.height
+                yield frame.select(columns)
 
     return Table(title, names, read)
+
+
+def _is_narrow(rows: bytes, separator: str, width: int) -> bool:
+    """Whether it is plain that no row has more cells than this: no quotes, and as many separators in every row."""
+    if b'"' in rows:
+        return False
+    mark = separator.encode()
+    others = bytes(set(range(256)) - set(mark + b"\n"))
+    marks = rows.translate(None, others)
+    row = mark * (width - 1) + b"\n"
+    return (row * (len(marks) // len(row) + 1)).startswith(marks)
+
+
+@contextmanager
+def _naming_the_row(
+    title: str, rows: bytes, separator: str, width: int, done: int
+) -> Iterator[None]:
+    """Says which row has too many cells, where polars says that there is one."""
+    try:
+        yield
+    except pl.exceptions.ComputeError as error:
+        if "more fields than defined" not in str(error):
+            raise
+        lines = rows.decode("utf-8", "replace").split("\n")
+        for k, cells in enumerate(csv.reader(lines, delimiter=separator), start=1):
+            if len(cells) > width:
+                raise TableError(
+                    f"{title} cannot be read: a row has more cells than the header has names (row {done + k}: "
+                    f"{len(cells)} cells, {width} names); put quotes around cells with "
+                    f"{MARKS.get(separator, repr(separator))}"
+                ) from None
+        raise
 
 
 def _first_row(title: str, file: BinaryIO) -> bytes:

@@ -1,0 +1,203 @@
+r"""What the rules leave of each column, given the columns before it.
+
+The columns are computed in one order. Each part of the rules is a cascade that follows this order, so that the
+values that a column may take are a few intervals whose ends are exact. Columns that no rule mentions may be anything
+in their range.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+import torch
+from torch import Tensor
+
+from multiplexnet.compiler.cascade.build import Budget, Cascade, Step
+from multiplexnet.compiler.cascade.structure import cascade_of_part, rule_parts
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import FORMATS
+from multiplexnet.language.formula import Specification, Variable, ends, variables
+from multiplexnet.transforms.cascade.walk import Option, Walk
+
+__all__ = ["Allowed", "Intervals", "Rows", "allowed_by"]
+
+
+@dataclass(frozen=True)
+class Intervals:
+    """The values that are left of one column in every row of a batch: whole numbers in intervals that are disjoint.
+
+    Args:
+        lower: ``(O, B)``.
+        upper: ``(O, B)``; below ``lower`` where an interval is empty.
+    """
+
+    lower: Tensor
+    upper: Tensor
+
+    def overlaps(self, lower: Tensor, upper: Tensor) -> Tensor:
+        """How many whole numbers of the intervals ``(T,)`` from ``lower`` to ``upper`` are left: ``(O, B, T)``."""
+        top = torch.minimum(self.upper.unsqueeze(-1), upper)
+        bottom = torch.maximum(self.lower.unsqueeze(-1), lower)
+        return (top - bottom + 1).clamp(min=0)
+
+    def contain(self, values: Tensor) -> Tensor:
+        """Where values ``(B,)`` are among those that are left."""
+        return ((self.lower <= values) & (values <= self.upper)).any(0)
+
+    def nearest(self, values: Tensor) -> Tensor:
+        """What is left that lies nearest to values ``(B,)``."""
+        moved = torch.minimum(torch.maximum(values.expand_as(self.lower), self.lower), self.upper)
+        apart = (moved - values).abs()
+        apart = torch.where(self.lower <= self.upper, apart, torch.full_like(apart, torch.inf))
+        return moved.gather(0, apart.argmin(0, keepdim=True)).squeeze(0)
+
+
+@dataclass(frozen=True)
+class Allowed:
+    """The cascades of all rules over the columns of a table.
+
+    Args:
+        columns: in the order of computing.
+        cascades: of the parts that have rules.
+    """
+
+    columns: tuple[Variable, ...]
+    cascades: tuple[Cascade, ...]
+
+    def is_bound(self, column: Variable) -> bool:
+        """Whether a rule mentions the column."""
+        return any(column in cascade.visible for cascade in self.cascades)
+
+    def reached(self, values: Tensor) -> Tensor:
+        """Which rows ``(N, D)`` of whole numbers, columns in the order of computing, can be drawn."""
+        rows = self.rows(len(values))
+        found = torch.ones(len(values), dtype=torch.bool)
+        for j, column in enumerate(self.columns):
+            own = values[:, j].double()
+            found &= rows.left(column).contain(own)
+            rows.take(column, own)
+        return found
+
+    def nearest(self, values: Tensor) -> Tensor:
+        """Rows that obey, column after column as near to the given ones ``(N, D)`` as what is left allows."""
+        rows = self.rows(len(values))
+        found = []
+        for j, column in enumerate(self.columns):
+            own = rows.left(column).nearest(values[:, j].double())
+            rows.take(column, own)
+            found.append(own.long())
+        return torch.stack(found, -1)
+
+    def rows(self, count: int) -> Rows:
+        """A batch of so many rows, in which no column has a value yet."""
+        return Rows(self, count)
+
+
+def allowed_by(
+    specification: Specification,
+    order: Sequence[Variable] | None = None,
+    *,
+    budget: Budget | None = None,
+    deadline: Deadline = NEVER,
+) -> Allowed:
+    """What the rules leave of every output of a specification, all of them discrete.
+
+    Args:
+        specification: columns as outputs, and the rules.
+        order: the order of the columns; found by itself if not given.
+        budget: what the projections may cost.
+        deadline: when it has to be done.
+
+    Raises:
+        CascadeBudgetExceeded: the projections grow too large; names the column where they do.
+        GridError: nothing obeys.
+    """
+    form = FORMATS["float64"]
+    cascades = []
+    for part in rule_parts(specification):
+        if len(part.outputs) == 1 and not part.hidden and _is_free(specification, part.outputs[0]):
+            continue
+        cascades.append(
+            cascade_of_part(part, (), form, order=order, budget=budget, deadline=deadline)
+        )
+    found = order if order is not None else _order(specification, cascades)
+    return Allowed(tuple(found), tuple(cascades))
+
+
+def _is_free(specification: Specification, column: Variable) -> bool:
+    return not any(column in set(variables(rule.formula)) for rule in specification.rules)
+
+
+def _order(specification: Specification, cascades: Sequence[Cascade]) -> list[Variable]:
+    """Columns as they stand in the table, those of a cascade in its order, from the place of its first one on."""
+    own = {v: cascade for cascade in cascades for v in cascade.visible}
+    found: dict[Variable, None] = {}
+    for column in specification.outputs:
+        if column not in own:
+            found[column] = None
+            continue
+        cascade = own[column]
+        found.update(dict.fromkeys(v for v in cascade.order if v in cascade.visible))
+    return list(found)
+
+
+class Rows:
+    """A batch on its way: what is left of the next column, then its value, and so on."""
+
+    def __init__(self, allowed: Allowed, count: int) -> None:
+        like = torch.zeros(count, dtype=torch.float64)
+        self._count = count
+        self._walks = [Walk(cascade, (), like) for cascade in allowed.cascades]
+        self._place: dict[Variable, tuple[int, int]] = {}
+        for c, cascade in enumerate(allowed.cascades):
+            for s, step in enumerate(cascade.steps):
+                self._place[cascade.outputs[step.variable]] = (c, s)
+        self._cascades = allowed.cascades
+        self._done = [0] * len(allowed.cascades)
+
+    def left(self, column: Variable) -> Intervals:
+        """What is left of a column; the columns before it have their values."""
+        if column not in self._place:
+            low, high = ends(column.domain)
+            assert low is not None
+            assert high is not None
+            return Intervals(self._full(low), self._full(high))
+        c, s = self._place[column]
+        self._catch_up(c, s)
+        options = self._walks[c].options(self._cascades[c].steps[s])
+        return _intervals(self._walks[c], options)
+
+    def take(self, column: Variable, values: Tensor) -> None:
+        """The column has these whole numbers, ``(B,)``."""
+        if column in self._place:
+            c, s = self._place[column]
+            self._catch_up(c, s)
+            self._walks[c].take(self._cascades[c].steps[s], values)
+            self._done[c] = s + 1
+
+    def _catch_up(self, c: int, s: int) -> None:
+        """Hidden outputs before step s get the one value that is left for them."""
+        for step in self._cascades[c].steps[self._done[c] : s]:
+            self._take_hidden(c, step)
+        self._done[c] = s
+
+    def _take_hidden(self, c: int, step: Step) -> None:
+        walk = self._walks[c]
+        (option,) = walk.options(step)
+        walk.take(step, walk.full(option.lower))
+
+    def _full(self, value: Fraction) -> Tensor:
+        return torch.full((1, self._count), float(value), dtype=torch.float64)
+
+
+def _intervals(walk: Walk, options: Sequence[Option]) -> Intervals:
+    lower = torch.stack([walk.full(option.lower) for option in options])
+    upper = []
+    for low, option in zip(lower, options, strict=True):
+        high = walk.full(option.upper)
+        if option.possible is not None:
+            high = torch.where(option.possible, high, low - 1)
+        upper.append(high)
+    return Intervals(lower, torch.stack(upper))

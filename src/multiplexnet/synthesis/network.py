@@ -1,0 +1,144 @@
+r"""The network: for every column the logits of its tokens, given the tokens of the columns before it.
+
+All columns are computed side by side. Column j sees the embeddings of the columns before it (a mask hides the others),
+two residual layers, and a head. Logits of a column whose values have an order are
+
+    log(share of the token) + Σ_r c_r cos(π r · rank) + a free part,
+
+where the cosines make neighbours alike: what is learned of one value is learned of those around it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from math import pi
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import dropout, gelu, layer_norm
+
+from multiplexnet.synthesis.tokens import Tokens
+
+__all__ = ["Network", "Shape"]
+
+
+@dataclass(frozen=True)
+class Shape:
+    """How large a network is.
+
+    Args:
+        embedding: numbers for a token.
+        width: of the layers, for every column.
+        layers: residual ones.
+        waves: cosines of the smooth part.
+        dropout: share of hidden numbers that are left out in training.
+    """
+
+    embedding: int = 16
+    width: int = 64
+    layers: int = 2
+    waves: int = 24
+    dropout: float = 0.2
+
+
+class Network(nn.Module):
+    """Logits of all tokens of all columns.
+
+    Args:
+        tokens: of every column, in the order of computing.
+        ordered: for every column whether its values have an order (labels have none).
+        shape: how large.
+    """
+
+    shares: Tensor
+    waves: Tensor
+    visible: Tensor
+
+    def __init__(self, tokens: Sequence[Tokens], ordered: Sequence[bool], shape: Shape) -> None:
+        super().__init__()
+        self.shape = shape
+        self.counts = [len(own) for own in tokens]
+        count = len(tokens)
+        total = sum(self.counts)
+        self.embedding = nn.Embedding(total + count, shape.embedding)  # one more for «between»
+        wide = count * shape.embedding
+        self.first = _weights(wide, count * shape.width, fan=max(1, wide // 2))
+        self.start = nn.Parameter(torch.zeros(count * shape.width))
+        self.inner = nn.ParameterList(
+            _weights(count, shape.width, shape.width, fan=shape.width) for _ in range(shape.layers)
+        )
+        self.bends = nn.ParameterList(
+            nn.Parameter(torch.zeros(count, 1, shape.width)) for _ in range(shape.layers)
+        )
+        self.smooth = nn.Parameter(torch.zeros(count, shape.width + 1, shape.waves))
+        self.free = nn.Parameter(torch.zeros(total, shape.width + 1))
+        mask = torch.zeros(count, shape.embedding, count, shape.width)
+        for j in range(count):
+            mask[:j, :, j] = 1.0
+        self.register_buffer("visible", mask.reshape(wide, count * shape.width), persistent=False)
+        shares = torch.cat([torch.from_numpy(own.log_share).float() for own in tokens])
+        self.register_buffer("shares", shares, persistent=False)
+        waves = [
+            _waves(own, is_ordered, shape.waves)
+            for own, is_ordered in zip(tokens, ordered, strict=True)
+        ]
+        self.register_buffer("waves", torch.cat(waves, -1), persistent=False)
+        starts = [0]
+        for own in self.counts:
+            starts.append(starts[-1] + own)
+        self.starts = starts
+
+    def places(self, tokens: Tensor) -> Tensor:
+        """Tokens ``(B, D)``, −1 for values between them, as rows of the embedding."""
+        offsets = torch.tensor([s + j for j, s in enumerate(self.starts[:-1])])
+        between = torch.tensor(self.counts)
+        return torch.where(tokens < 0, between, tokens) + offsets
+
+    def forward(self, tokens: Tensor) -> list[Tensor]:
+        """For every column the logits ``(B, T_j)`` of its tokens, given tokens ``(B, D)`` of the columns before it."""
+        seen = self.embedding(self.places(tokens)).flatten(-2)
+        hidden = seen @ (self.first * self.visible) + self.start
+        count = len(self.counts)
+        hidden = hidden.reshape(-1, count, self.shape.width).transpose(0, 1)
+        hidden = self._layers(hidden, slice(0, count))
+        return [self._head(hidden[j], j) for j in range(count)]
+
+    def column(self, j: int, tokens: Tensor) -> Tensor:
+        """The logits of one column ``(B, T_j)``; tokens ``(B, j)`` of those before it."""
+        width = self.shape.width
+        own = slice(j * width, (j + 1) * width)
+        start = self.start[own]
+        if j:
+            known = torch.cat([tokens, tokens.new_zeros(len(tokens), len(self.counts) - j)], -1)
+            seen = self.embedding(self.places(known)[:, :j]).flatten(-2)
+            start = seen @ self.first[: j * self.shape.embedding, own] + start
+        else:
+            start = start.expand(len(tokens), -1)
+        hidden = self._layers(start.unsqueeze(0), slice(j, j + 1))
+        return self._head(hidden[0], j)
+
+    def _layers(self, hidden: Tensor, own: slice) -> Tensor:
+        for weights, bend in zip(self.inner, self.bends, strict=True):
+            inside = gelu(layer_norm(hidden, hidden.shape[-1:]))
+            inside = dropout(inside, self.shape.dropout, self.training)
+            hidden = hidden + torch.baddbmm(bend[own], inside, weights[own])
+        return gelu(layer_norm(hidden, hidden.shape[-1:]))
+
+    def _head(self, hidden: Tensor, j: int) -> Tensor:
+        own = slice(self.starts[j], self.starts[j + 1])
+        weights = self.smooth[j] @ self.waves[:, own] + self.free[own].t()
+        return torch.addmm(self.shares[own] + weights[-1], hidden, weights[:-1])
+
+
+def _weights(*size: int, fan: int) -> nn.Parameter:
+    return nn.Parameter(torch.randn(*size) / fan**0.5)
+
+
+def _waves(tokens: Tokens, is_ordered: bool, count: int) -> Tensor:
+    """``cos(π r · rank)``, ``(R, T)``, scaled down where they swing fast; zeros for labels."""
+    if not is_ordered:
+        return torch.zeros(count, len(tokens))
+    ranks = torch.from_numpy(tokens.ranks)
+    orders = torch.arange(1, count + 1, dtype=torch.float64).unsqueeze(-1)
+    return (torch.cos(pi * orders * ranks) / orders.sqrt()).float()

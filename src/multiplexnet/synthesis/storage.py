@@ -1,0 +1,223 @@
+"""Models in files: a zip of one JSON document and plain arrays. Reading runs no code, and needs no solver."""
+
+from __future__ import annotations
+
+import json
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from io import BytesIO
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from multiplexnet.compiler.cascade.record import cascade_from, record_of_cascade
+from multiplexnet.compiler.record import (
+    list_from,
+    number_from,
+    reading,
+    record_of_specification,
+    specification_from,
+    text_from,
+    variable_record,
+    variables_from,
+    whole_from,
+)
+from multiplexnet.errors import RecordError
+from multiplexnet.synthesis.allowed import Allowed
+from multiplexnet.synthesis.network import Shape
+from multiplexnet.synthesis.schema import KINDS, Field, Schema
+from multiplexnet.synthesis.tokens import Tokens
+from multiplexnet.synthesis.training import RowModel
+
+__all__ = ["load", "save"]
+
+FORMAT = "multiplexnet table model 1"
+DOCUMENT = "model.json"
+LARGEST_DOCUMENT = 1 << 28
+MOST_TOKENS = 1_000_000
+WIDEST = 4_096
+MOST_PARAMETERS = 1 << 28
+ADVICE = "fit and save the model again"
+
+Record = Any
+
+
+def save(path: Path, schema: Schema, model: RowModel, further: Record) -> None:
+    """Write a model.
+
+    Args:
+        path: of the file.
+        schema: the columns of the table.
+        model: of its rows.
+        further: what JSON can hold.
+    """
+    own = schema.specification.variables
+    document = {
+        "format": FORMAT,
+        "declared": record_of_specification(schema.declared),
+        "variables": [variable_record(v) for v in own],
+        "fields": [_field(field) for field in schema.fields],
+        "order": [v.index for v in model.allowed.columns],
+        "cascades": [record_of_cascade(cascade) for cascade in model.allowed.cascades],
+        "ranges": [[tokens.least, tokens.most] for tokens in model.tokens],
+        "sizes": [len(tokens) for tokens in model.tokens],
+        "shape": asdict(model.network.shape),
+        "further": further,
+    }
+    arrays: dict[str, NDArray[Any]] = {}
+    for j, tokens in enumerate(model.tokens):
+        arrays[f"tokens/{j}"] = np.stack([tokens.lower, tokens.upper, tokens.counts])
+    for name, tensor in model.network.state_dict().items():
+        arrays[f"network/{name}"] = tensor.numpy()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
+        file.writestr(DOCUMENT, json.dumps(document))
+        for name, array in arrays.items():
+            buffer = BytesIO()
+            np.save(buffer, array, allow_pickle=False)
+            file.writestr(f"{name}.npy", buffer.getvalue())
+
+
+def _field(field: Field) -> Record:
+    flag = None if field.flag is None else field.flag.index
+    names = [field.name, field.declared]
+    return [*names, field.variable.index, flag, str(field.size), field.kind]
+
+
+def load(path: Path) -> tuple[Schema, RowModel, Record]:
+    """What was saved.
+
+    Raises:
+        RecordError: the file is damaged, or is no model.
+        OSError: as the system says.
+    """
+    with _own_errors(path), zipfile.ZipFile(path) as file:
+        document = _document(file)
+        with reading(f"a model of tables in {path}", ADVICE):
+            if document["format"] != FORMAT:
+                raise ValueError(f"its format is {str(document['format'])[:60]!r}")
+            schema = _schema(document)
+            return schema, _model(file, document, schema), document["further"]
+
+
+@contextmanager
+def _own_errors(path: Path) -> Iterator[None]:
+    try:
+        yield
+    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError) as error:
+        raise RecordError(
+            f"{path} is damaged, or is no model of tables ({error}); {ADVICE}"
+        ) from None
+    except RecordError:
+        raise
+    except (ValueError, RuntimeError, RecursionError, MemoryError) as error:
+        raise RecordError(
+            f"{path} is damaged, or is no model of tables ({error}); {ADVICE}"
+        ) from None
+
+
+def _document(file: zipfile.ZipFile) -> Record:
+    return json.loads(_bytes(file, DOCUMENT, LARGEST_DOCUMENT))
+
+
+def _bytes(file: zipfile.ZipFile, name: str, most: int) -> bytes:
+    """A part of the file, no longer than it may be, whatever its header says."""
+    with file.open(name) as part:
+        found = part.read(most + 1)
+        if len(found) > most:
+            raise ValueError(f"{name} is longer than it can be")
+        return found
+
+
+def _array(file: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+    size = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
+    found = np.load(BytesIO(_bytes(file, f"{name}.npy", size + 1_024)), allow_pickle=False)
+    if found.shape != shape or found.dtype != np.dtype(dtype):
+        raise ValueError(f"{name} is of shape {found.shape} and type {found.dtype}")
+    return np.asarray(found)
+
+
+def _schema(document: Record) -> Schema:
+    declared = specification_from(document["declared"])
+    own = variables_from(document["variables"])
+    fields = []
+    for name, called, place, flag, size, kind in list_from(document["fields"]):
+        if kind not in KINDS:
+            raise ValueError(f"unknown kind {kind!r}")
+        mark = None if flag is None else own[_place(flag, len(own))]
+        variable = own[_place(place, len(own))]
+        step = number_from(size)
+        if step.numerator != 1 or not variable.is_discrete or variable.is_input:
+            raise ValueError("a column that is not counted in steps")
+        fields.append(Field(text_from(name), text_from(called), variable, mark, step, kind))
+    schema = Schema(tuple(fields), declared)
+    if schema.specification.variables != own:
+        raise ValueError("columns that do not fit together")
+    return schema
+
+
+def _place(record: Record, count: int) -> int:
+    place = whole_from(record)
+    if not 0 <= place < count:
+        raise ValueError(f"there is no column {place}")
+    return place
+
+
+def _model(file: zipfile.ZipFile, document: Record, schema: Schema) -> RowModel:
+    own = schema.specification.variables
+    order = [_place(place, len(own)) for place in list_from(document["order"])]
+    if sorted(order) != list(range(len(own))):
+        raise ValueError("an order that leaves columns out")
+    cascades = tuple(cascade_from(item, own, 0) for item in list_from(document["cascades"]))
+    _refuse_other_order(cascades, [own[i] for i in order])
+    allowed = Allowed(tuple(own[i] for i in order), cascades)
+    sizes = [whole_from(size) for size in list_from(document["sizes"])]
+    ranges = [tuple(map(whole_from, list_from(ends))) for ends in list_from(document["ranges"])]
+    if len(sizes) != len(own) or len(ranges) != len(own) or not 0 < sum(sizes) <= MOST_TOKENS:
+        raise ValueError("tokens that are too many or too few")
+    tokens = tuple(_tokens(file, j, sizes[j], ranges[j]) for j in range(len(own)))
+    shape = _shape(document["shape"])
+    if len(own) ** 2 * shape.embedding * shape.width + sum(sizes) * shape.width > MOST_PARAMETERS:
+        raise ValueError("a network that is too large")
+    model = RowModel.fresh(allowed, tokens, shape)
+    state = {}
+    for name, tensor in model.network.state_dict().items():
+        array = _array(file, f"network/{name}", tuple(tensor.shape), "float32")
+        if not np.isfinite(array).all():
+            raise ValueError(f"{name} holds numbers that are none")
+        state[name] = torch.from_numpy(array.copy())
+    model.network.load_state_dict(state)
+    model.network.eval()
+    return model
+
+
+def _refuse_other_order(cascades: Any, order: list[Any]) -> None:
+    for cascade in cascades:
+        places = [order.index(v) for v in cascade.order if v in cascade.visible]
+        if places != sorted(places) or any(h != 1 for h in cascade.spacing):
+            raise ValueError("a cascade in another order than the columns")
+    visible = [v for cascade in cascades for v in cascade.visible]
+    if len(set(visible)) < len(visible):
+        raise ValueError("a column in two cascades")
+
+
+def _tokens(file: zipfile.ZipFile, j: int, size: int, ends: tuple[int, ...]) -> Tokens:
+    least, most = ends
+    lower, upper, counts = _array(file, f"tokens/{j}", (3, size), "int64")
+    touching = (upper[:-1] < lower[1:]).all() and (lower <= upper).all() and (counts >= 0).all()
+    if not touching or not least <= lower[0] or not upper[-1] <= most:
+        raise ValueError("tokens that are not in order")
+    return Tokens(lower, upper, counts, least, most)
+
+
+def _shape(record: Record) -> Shape:
+    sizes = [whole_from(record[name]) for name in ("embedding", "width", "layers", "waves")]
+    if not all(0 < size <= WIDEST for size in sizes) or sizes[2] > 16:
+        raise ValueError("a network of no usual size")
+    embedding, width, layers, waves = sizes
+    return Shape(embedding, width, layers, waves, dropout=0.0)

@@ -1,0 +1,161 @@
+"""What a layer with cascades refuses, how it says so, and that what it advises works."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import pytest
+import torch
+
+import multiplexnet as mx
+from multiplexnet.compiler.cascade.build import Budget
+from multiplexnet.errors import (
+    CascadeBudgetExceeded,
+    CascadeError,
+    DtypeError,
+    InputError,
+    OptionError,
+    RunTimeEqualityError,
+    ShapeError,
+)
+
+LOTS = "all(v == 0 or 10 <= v <= 100 for v in x)"
+
+
+# --- inputs on the grid ---------------------------------------------------------------------------------------------
+
+
+def test_inputs_are_rounded_into_their_range() -> None:
+    rules = mx.Rules("u: input[0.1, 6]; x: real; y: real; -3<=x<=3; 0<=y<=3; x + y == u")
+    mux = mx.Multiplexer(rules, dtype=torch.bfloat16)
+    given: dict[str, Any]
+    for value in (torch.tensor([0.1016], dtype=torch.bfloat16), 0.1, [0.1, 6], Fraction(1, 3)):
+        given = mux.on_grid(u=value)
+        rows = given["u"].numel()
+        x = mux(torch.randn(rows, mux.in_features).bfloat16(), **given).best()
+        assert given["u"].dtype == torch.bfloat16
+        assert rules.satisfied(x, **given).all()
+    below = mux.on_grid(u=torch.tensor([0.05], dtype=torch.bfloat16))
+    with pytest.raises(InputError, match="outside its declared range"):
+        mux(torch.randn(1, mux.in_features).bfloat16(), **below)
+
+
+def test_inputs_that_need_no_grid_become_tensors_that_the_layer_takes() -> None:
+    rules = mx.Rules(f"d: input[10, 150]; x: real[4]; n: int[0, 5]; {LOTS}; sum(x) == d; n <= x[0]")
+    mux = mx.Multiplexer(rules, dtype=torch.float32)
+    raw = torch.randn(1, mux.in_features)
+    given: dict[str, Any]
+    for value in (20.3, torch.tensor(20.3, dtype=torch.float64), Fraction(61, 3)):
+        given = mux.on_grid(d=value)
+        assert given["d"].dtype == torch.float32
+        assert rules.satisfied(mux(raw, **given).best(), **given).all()
+    plain = mx.Multiplexer(mx.Rules("u: input[0, 1]; x: real; x <= u"))
+    assert Fraction(plain.on_grid(u=0.1)["u"].item()) < Fraction(
+        0.1
+    )  # the side on which it is safe
+
+
+def test_what_is_no_input_is_refused() -> None:
+    mux = mx.Multiplexer(mx.Rules(f"d: input[10, 150]; x: real[4]; {LOTS}; sum(x) == d"))
+    with pytest.raises(InputError, match=r"'e' is no input of the rules.*they declare: d"):
+        mux.on_grid(e=1)
+    for value in ("a", None):
+        with pytest.raises(InputError, match="it must be a number"):
+            mux.on_grid(d=value)
+
+
+# --- terms and a cascade in one layer -------------------------------------------------------------------------------
+
+
+def test_where_terms_and_a_cascade_meet_the_advice_for_log_prob_works() -> None:
+    rules = mx.Rules(
+        f"a: real; b: real; 0 <= a <= 1; 0 <= b <= 1 - a; d: input[10, 150]; x: real[4]; {LOTS}; sum(x) == d"
+    )
+    mux = mx.Multiplexer(rules)
+    branches = mux(torch.randn(3, mux.in_features), d=20.0)
+    x = branches.best()
+    with pytest.raises(CascadeError, match=r'RulesDistribution.*structure="cascade"') as told:
+        branches.log_prob(x)
+    assert "-branches.log_prob" not in str(told.value)
+    assert "insists on terms" not in str(told.value)
+    base = torch.distributions.Normal(torch.zeros(6), 1.0)
+    assert mx.RulesDistribution(mux, base, inputs={"d": 20.0}).log_prob(x).isfinite().all()
+    whole = mx.Multiplexer(rules, structure="cascade")
+    branches = whole(torch.randn(3, whole.in_features), d=20.0)
+    assert branches.log_prob(branches.best()).isfinite().all()
+
+
+# --- arguments ------------------------------------------------------------------------------------------------------
+
+
+def test_values_of_another_shape_have_no_probability() -> None:
+    mux = mx.Multiplexer(mx.Rules(f"x: real[4]; {LOTS}; sum(x) <= 150"), structure="cascade")
+    branches = mux(torch.randn(4, mux.in_features))
+    for shape in ((4, 5), (3, 4), ()):
+        with pytest.raises(ShapeError, match=r"4 outputs for every row: \(4, 4\)"):
+            branches.log_prob(torch.zeros(shape))
+    assert branches.log_prob(torch.zeros(2, 1, 4)).shape == (2, 4)
+    with pytest.raises(DtypeError, match="x is of type list"):
+        branches.log_prob([0.0] * 4)
+
+
+def test_a_head_that_says_nothing_is_named() -> None:
+    mux = mx.Multiplexer(mx.Rules(f"x: real[4]; {LOTS}; sum(x) <= 150"), structure="cascade")
+    with pytest.raises(DtypeError, match=r"of type NoneType of x\[\d\].* shape \(3, 3\)"):
+        mux.unroll(lambda j, h, left: None, torch.randn(3, 2))  # type: ignore[arg-type, return-value]
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"structure": "casc"}, r"structure = 'casc'; it is \"auto\", \"terms\" or \"cascade\""),
+        ({"values": "x"}, r"values = 'x'; it is \"share\" or \"clamp\""),
+        ({"equality": "x"}, "equality = 'x'"),
+        ({"seconds": 0}, "seconds = 0; it is a positive number"),
+        ({"budget": -1}, r"budget = -1; it is a Budget, as in Budget\(clauses=5000\)"),
+        ({"budget": "a"}, "budget = 'a'"),
+        ({"order": "x[1]"}, r"a list of names of outputs, as in order=\['x\[1\]'\]"),
+    ],
+)
+def test_unknown_options_are_named(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(OptionError, match=message) as told:
+        mx.Multiplexer(mx.Rules(f"x: real[2]; {LOTS}"), **options)
+    assert isinstance(told.value, mx.MultiplexError)
+    assert isinstance(told.value, ValueError)
+
+
+def test_budgets_are_positive_whole_numbers() -> None:
+    for most in (-1, 0, "a", 2.5):
+        with pytest.raises(OptionError, match=r"Budget: clauses = .* a positive whole number"):
+            Budget(clauses=most)  # type: ignore[arg-type]
+
+
+def test_an_order_names_every_output_once() -> None:
+    rules = mx.Rules(f"x: real[2]; {LOTS}")
+    with pytest.raises(InputError, match=r"order: it names x\[1\] twice"):
+        mx.Multiplexer(rules, order=["x[1]", "x[1]"])
+    with pytest.raises(InputError, match="order: 3 is no output"):
+        mx.Multiplexer(rules, order=[3])  # type: ignore[list-item]
+
+
+def test_terms_that_refuse_an_equality_with_inputs_quote_the_rule_and_name_the_way_out() -> None:
+    rules = mx.Rules(f"d: input[10, 150]; x: real[4]; {LOTS}\nsum(x) == d")
+    with pytest.raises(
+        RunTimeEqualityError, match=r'leave out structure="terms"(.|\n)*line 2: sum\(x\) == d'
+    ) as told:
+        mx.Multiplexer(rules, structure="terms")
+    assert "x[2] + x[3]" not in str(told.value)
+
+
+def test_conditional_numbers_that_make_a_sum_explode_are_named_and_the_advice_works() -> None:
+    head = "u: input[0, 5]; x: real?[4]; all(0 <= v <= 100 for v in x); "
+    inside = mx.Rules(head + "sum((v if v is not missing else 5) for v in x) <= 150 + u")
+    with pytest.raises(CascadeBudgetExceeded, match="`v if c else 5`") as told:
+        mx.Multiplexer(inside, structure="cascade")
+    advised = str(told.value).partition("as in `w")[2].partition("`")[0]
+    rules = mx.Rules(f"{head}w{advised}; sum(w) <= 150 + u")
+    mux = mx.Multiplexer(rules, structure="cascade")
+    x = mux(torch.randn(50, mux.in_features), u=1.0).best()
+    assert rules.satisfied(x, u=1.0).all()
+    assert inside.satisfied(x[:, :4], u=1.0).all()
