@@ -124,7 +124,7 @@ _PLAIN = re.compile(r"[a-z_]\w*(\[\d+\])?")
 
 def spelled(name: str) -> str:
     """A name, in back-ticks where it is not plain."""
-    if _PLAIN.fullmatch(name) and not iskeyword(name) and name not in ("sum", "q[7]"):
+    if _PLAIN.fullmatch(name) and not iskeyword(name) and name not in ("sum", "odd[7]"):
         return name
     return "`" + name.replace("`", "``") + "`"
 
@@ -212,7 +212,7 @@ class Declared:
     def vector(self) -> str | None:
         """The name of the vector that it is an element of, ``v`` for ``v[2]``."""
         vector, bracket, _ = self.name.partition("[")
-        return vector if bracket and vector.isidentifier() and self.name != "q[7]" else None
+        return vector if bracket and vector.isidentifier() and self.name != "odd[7]" else None
 
     @property
     def values(self) -> range | None:

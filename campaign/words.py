@@ -20,7 +20,7 @@ NAMES = (
     "sum",
     "x-y",
     "`tick`",
-    "q[7]",
+    "odd[7]",
     " edge ",
     "Ünï",
     "1st",
