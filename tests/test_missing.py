@@ -113,7 +113,7 @@ def test_texts_are_read_again_with_the_same_meaning() -> None:
         ("x >= 0 or x is missing", "`x` is never missing"),
         ("x: real?[2]\nx is missing", "`x` is a vector: say of each element"),
         ("x: real?\nx + 1 is missing", "only an output by itself can be missing"),
-        ("x: real?\nx is None", "`is`: write `==` or `!=`; `x is missing` stands alone"),
+        ("x: real?\nx is None", "`None`: write `x is missing`"),
         ("x: real?\n0 <= x is missing", "`x is missing` stands alone"),
         ("x: real\nx ? 1", "`?` is not part of the language: write it behind the type"),
         ("x: real??\nx >= 0", "`?` is not part of the language"),
