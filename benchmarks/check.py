@@ -17,7 +17,7 @@ import numpy as np
 import polars as pl
 
 from multiplexnet.language.formula import Specification
-from multiplexnet.language.parse import parse
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.tables.check import check_table
 
 COLUMNS = 10
@@ -31,7 +31,9 @@ def rules() -> Specification:
         b, c, d = (NAMES[(i + k) % COLUMNS] for k in (1, 3, 4))
         lines.append(f"{a} <= {b} or {a} + 2*{c} >= 0.1")
         lines.append(
-            f"implies({a} > 0, {b} >= {a} / 3 - 5)" if i % 2 else f"abs({a} - {d}) <= 1000"
+            f"implies({a} > 0, {b} >= {a} / 3 - 5)"
+            if i % 2
+            else f"abs({a} - {d}) <= 1000"
         )
     return parse("\n".join(lines))
 

@@ -56,11 +56,14 @@ class Measurement:
 def eight_boxes(_: int) -> Rules:
     """Four boxes along the axes and four turned by 45°."""
     upright = [
-        f"{x - 1} <= x <= {x + 1} and {y - 1} <= y <= {y + 1}" for x in (-3, 3) for y in (-3, 3)
+        f"{x - 1} <= x <= {x + 1} and {y - 1} <= y <= {y + 1}"
+        for x in (-3, 3)
+        for y in (-3, 3)
     ]
     corners = [(8, 8), (8, -8), (-8, 8), (-8, -8)]
     turned = [
-        f"{s} - 1.25 <= x + y <= {s} + 1.25 and {d} - 4/3 <= x - y <= {d} + 4/3" for s, d in corners
+        f"{s} - 1.25 <= x + y <= {s} + 1.25 and {d} - 4/3 <= x - y <= {d} + 4/3"
+        for s, d in corners
     ]
     return Rules(" or ".join(f"({box})" for box in [*upright, *turned]))
 
@@ -86,8 +89,12 @@ def random_formula(atoms: int, variables: int = 8) -> Callable[[int], Rules]:
 
     def atom(random: Random) -> str:
         chosen = random.sample(range(variables), random.randint(1, 3))
-        left = " + ".join(f"{random.choice([-3, -2, -1, 1, 2, 3])}*x[{i}]" for i in chosen)
-        return f"{left} {random.choice(['<=', '>=', '<', '>'])} {random.randint(-10, 10)}"
+        left = " + ".join(
+            f"{random.choice([-3, -2, -1, 1, 2, 3])}*x[{i}]" for i in chosen
+        )
+        return (
+            f"{left} {random.choice(['<=', '>=', '<', '>'])} {random.randint(-10, 10)}"
+        )
 
     def formula(random: Random, size: int) -> str:
         if size == 1:
@@ -107,12 +114,16 @@ def if_then(rules: int, variables: int) -> Callable[[int], Rules]:
         return f"x[{variable}] {random.choice(['<=', '>='])} {random.randint(-10, 10)}"
 
     def line(random: Random) -> str:
-        first, second, third = (atom(random, v) for v in random.sample(range(variables), 3))
+        first, second, third = (
+            atom(random, v) for v in random.sample(range(variables), 3)
+        )
         return f"implies({first} and {second}, {third})"
 
     def text(seed: int) -> Rules:
         random = Random(seed)
-        return Rules("\n".join([f"x: real[{variables}]", *(line(random) for _ in range(rules))]))
+        return Rules(
+            "\n".join([f"x: real[{variables}]", *(line(random) for _ in range(rules))])
+        )
 
     return text
 
@@ -122,13 +133,20 @@ def dense_polytope(n: int, m: int) -> Callable[[int], Rules]:
 
     def row(random: Random, centre: Sequence[float]) -> str:
         normal = [random.gauss(0, 1) for _ in centre]
-        bound = sum(a * c for a, c in zip(normal, centre, strict=True)) + random.uniform(1, 10)
-        return " + ".join(f"{a:.3f}*x[{j}]" for j, a in enumerate(normal)) + f" <= {bound:.3f}"
+        bound = sum(
+            a * c for a, c in zip(normal, centre, strict=True)
+        ) + random.uniform(1, 10)
+        return (
+            " + ".join(f"{a:.3f}*x[{j}]" for j, a in enumerate(normal))
+            + f" <= {bound:.3f}"
+        )
 
     def rules(seed: int) -> Rules:
         random = Random(seed)
         centre = [random.gauss(0, 5) for _ in range(n)]
-        return Rules("\n".join([f"x: real[{n}]", *(row(random, centre) for _ in range(m))]))
+        return Rules(
+            "\n".join([f"x: real[{n}]", *(row(random, centre) for _ in range(m))])
+        )
 
     return rules
 
@@ -142,7 +160,9 @@ def at_least_one(n: int) -> Callable[[int], Rules]:
 
 
 def knapsack(n: int, limit: int) -> Callable[[int], Rules]:
-    return lambda _: Rules(f"on: bool[{n}]\nsum((i + 1)*on[i] for i in range({n})) <= {limit}")
+    return lambda _: Rules(
+        f"on: bool[{n}]\nsum((i + 1)*on[i] for i in range({n})) <= {limit}"
+    )
 
 
 def colours(n: int) -> Callable[[int], Rules]:
@@ -169,19 +189,30 @@ FAMILIES = (
     Family("20 super-classes on the simplex", super_classes, 0.5),
     *(Family(f"two-sided, n = {n}", two_sided(n), 0.5) for n in (5, 10, 20)),
     *(
-        Family(f"random formula, {n} atoms, 8 variables", random_formula(n), 2.0, seeds=10)
+        Family(
+            f"random formula, {n} atoms, 8 variables", random_formula(n), 2.0, seeds=10
+        )
         for n in (10, 20, 30)
     ),
     Family("10 rules «if … and … then …», 8 variables", if_then(10, 8), 1.0, seeds=5),
     Family(
-        "20 rules «if … and … then …», 10 variables", if_then(20, 10), 20.0, seeds=3, quick=False
+        "20 rules «if … and … then …», 10 variables",
+        if_then(20, 10),
+        20.0,
+        seeds=3,
+        quick=False,
     ),
     Family("dense polytope, n = 10, m = 30", dense_polytope(10, 30), 1.0),
     Family("dense polytope, n = 50, m = 200", dense_polytope(50, 200), 1.0),
     Family("at least 1 of 20 Booleans", at_least_one(20), nested=True),
     Family("at most 3 of 30 Booleans", at_most(3, 30), nested=True),
     Family("at most 5 of 100 Booleans", at_most(5, 100), nested=True, quick=False),
-    Family("24 Booleans that weigh at most 100", knapsack(24, 100), nested=True, quick=False),
+    Family(
+        "24 Booleans that weigh at most 100",
+        knapsack(24, 100),
+        nested=True,
+        quick=False,
+    ),
     Family("60 colours in a row", colours(60), nested=True),
     Family("30 actuators, at most 4 on", actuators(30, 4), nested=True),
     Family("40 two-sided steps", steps(40), nested=True),
@@ -197,7 +228,10 @@ def files() -> Iterator[Family]:
             "rule files of tabular data left out: set MULTIPLEXNET_DATA to a folder with tabular/*/constraints.txt"
         )
     for path in found:
-        yield Family(f"{path.parent.name}/constraints.txt", lambda _, path=path: Rules.load(path))  # type: ignore[misc]
+        yield Family(
+            f"{path.parent.name}/constraints.txt",
+            lambda _, path=path: Rules.load(path),  # type: ignore[misc]
+        )
 
 
 # --- measuring ------------------------------------------------------------------------------------------------------
@@ -207,7 +241,9 @@ def measure(family: Family, seed: int) -> Measurement | None:
     rules = family.rules(seed)
     start = perf_counter()
     try:
-        compiled = rules.compile(max_terms=family.max_terms, nested=family.nested, seconds=None)
+        compiled = rules.compile(
+            max_terms=family.max_terms, nested=family.nested, seconds=None
+        )
     except (ContradictionError, TermBudgetExceeded):
         return None
     seconds = perf_counter() - start
@@ -228,9 +264,17 @@ def line(family: Family, seeds: int) -> tuple[str, ...]:
         return (family.name, "", f"over {family.max_terms}", "", "", "", "")
     goal = "" if family.goal is None else f"{family.goal:g}"
     proved = "yes" if all(m.proved for m in found) else "NO"
-    columns = ([m.blocks for m in found], [m.terms for m in found], [m.kept for m in found])
+    columns = (
+        [m.blocks for m in found],
+        [m.terms for m in found],
+        [m.kept for m in found],
+    )
     seconds = [m.seconds for m in found]
-    name = family.name if len(found) == 1 else f"{family.name} ({len(found)} of {seeds} seeds)"
+    name = (
+        family.name
+        if len(found) == 1
+        else f"{family.name} ({len(found)} of {seeds} seeds)"
+    )
     return (name, *map(_whole, columns), _pair(seconds, "{:.2f}"), goal, proved)
 
 
@@ -276,7 +320,9 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--quick", action="store_true", help="one seed of each family, without the slow ones"
+        "--quick",
+        action="store_true",
+        help="one seed of each family, without the slow ones",
     )
     parser.add_argument("--seeds", type=int, help="seeds of each random family")
     parser.add_argument("--only", default="", help="families whose name contains this")
@@ -287,7 +333,10 @@ def main() -> None:
         for f in (*FAMILIES, *files())
         if options.only in f.name and (f.quick or not options.quick)
     ]
-    show(line(f, 1 if options.quick or f.seeds == 1 else options.seeds or f.seeds) for f in chosen)
+    show(
+        line(f, 1 if options.quick or f.seeds == 1 else options.seeds or f.seeds)
+        for f in chosen
+    )
 
 
 if __name__ == "__main__":

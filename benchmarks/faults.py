@@ -42,23 +42,36 @@ from campaign.trial import Outcome, trial
 from campaign.variants import sentence
 from multiplexnet.compiler import compile as dnf
 from multiplexnet.compiler import proof as certify
+from multiplexnet.compiler.cascade import late as late_compiler
+from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.implicants import Implicants
 from multiplexnet.compiler.terms import Block
 from multiplexnet.compiler.tidy import Tidy
 from multiplexnet.exact.formats import Format, power_of_two
-from multiplexnet.geometry import boxes, elimination, grids, split
+from multiplexnet.geometry import boxes, elimination, grids, magnitudes, split
 from multiplexnet.geometry import lattice as lattices
-from multiplexnet.language.formula import Atom
-from multiplexnet.layer import branches, inputs, repair
-from multiplexnet.layer import checks as refusals
+from multiplexnet.language.formula import Atom, Formula, Linear, conjunction
+from multiplexnet.language.parser import operations
+from multiplexnet.language.parser.comparisons import comparison
+from multiplexnet.language.parser.values import Number
+from multiplexnet.layer import branches, repair
 from multiplexnet.layer import multiplexer as layer
-from multiplexnet.layer.assumptions import Assumptions
 from multiplexnet.layer.branches import Choice
-from multiplexnet.layer.checks import FloatRange
+from multiplexnet.layer.construction.blueprint import Blueprint
+from multiplexnet.layer.inputs import columns as input_columns
+from multiplexnet.layer.inputs import numbers as inputs
+from multiplexnet.layer.inputs import ranges
+from multiplexnet.layer.inputs.assumptions import Assumptions
+from multiplexnet.layer.inputs.ranges import FloatRange
 from multiplexnet.layer.multiplexer import Multiplexer
-from multiplexnet.transforms import gauge, lattice, separable, tables
+from multiplexnet.transforms import gauge, grouping, lattice, separable, tables
 from multiplexnet.transforms.cascade import late
-from multiplexnet.transforms.run_time import guards, intervals, parametric
+from multiplexnet.transforms.run_time import (
+    guards,
+    intervals,
+    parametric,
+    triangular,
+)
 from multiplexnet.transforms.run_time.guards import Guards
 from multiplexnet.transforms.run_time.intervals import Intervals
 from multiplexnet.transforms.run_time.parametric import ParametricGauge
@@ -144,6 +157,26 @@ def _strictness() -> Sequence[Patch]:
     return [(boxes, "_at_most", closed)]
 
 
+def _never_negative(honest: Callable[..., Any]) -> Callable[..., Any]:
+    def part(self: late.Budgets, variable: int, coefficient: Any, sign: int) -> Any:
+        return honest(self, variable, coefficient, sign or 1)
+
+    return part
+
+
+def _is_largest(numbers: Sequence[Linear], place: int) -> Formula:
+    own = Number(numbers[place])
+    return conjunction(comparison("<=", Number(other), own) for other in numbers)
+
+
+def _one_case(honest: Callable[..., Any]) -> Callable[..., Any]:
+    def cases(atom: Atom) -> Iterator[Any]:
+        every = list(honest(atom))
+        return iter([(every[-1][0], others) for _, others in every])
+
+    return cases
+
+
 def _unsorted(self: Any, terms: Any) -> Block:
     return Block(self.component.outputs, tuple(dict.fromkeys(terms)))
 
@@ -173,7 +206,11 @@ def _no_range_rows(anchor: Sequence[Fraction], precision: Any) -> gauge.GaugeRow
 
 
 def _without_error(
-    values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None, underflow: Tensor
+    values: Tensor,
+    matrix: Tensor,
+    constant: Tensor,
+    index: Tensor | None,
+    underflow: Tensor,
 ) -> tuple[Tensor, Tensor]:
     total = gauge.times(matrix, values, index) + constant
     return total, torch.zeros_like(total)
@@ -191,7 +228,9 @@ def _unchanged(first: Any, *arguments: Any, **options: Any) -> Any:
 def _all_hold() -> Sequence[Patch]:
     honest = Guards.feasible
 
-    def feasible(self: Guards, parameters: Tensor, index: Tensor | None = None) -> Tensor:
+    def feasible(
+        self: Guards, parameters: Tensor, index: Tensor | None = None
+    ) -> Tensor:
         return torch.ones_like(honest(self, parameters, index))
 
     return [(Guards, "feasible", feasible)]
@@ -205,8 +244,12 @@ def _number(value: float, count: int, axes: int = 1) -> Tensor:
 def _zeros_for_nan() -> Sequence[Patch]:
     honest = Choice.terms
 
-    def terms(self: Choice, start: int, stop: int, instead: Tensor | None = None) -> Tensor:
-        return honest(self, start, stop, self.raw.new_zeros(()) if instead is None else instead)
+    def terms(
+        self: Choice, start: int, stop: int, instead: Tensor | None = None
+    ) -> Tensor:
+        return honest(
+            self, start, stop, self.raw.new_zeros(()) if instead is None else instead
+        )
 
     return [(Choice, "terms", terms)]
 
@@ -214,10 +257,10 @@ def _zeros_for_nan() -> Sequence[Patch]:
 def _uncast() -> Sequence[Patch]:
     honest = Multiplexer._build
 
-    def build(self: Multiplexer, compiled: Any, dtype: torch.dtype, *rest: Any) -> Any:
+    def build(self: Multiplexer, blueprint: Blueprint, *rest: Any) -> Any:
         if "dtype" not in vars(self):
-            return honest(self, compiled, dtype, *rest)
-        self.dtype = dtype
+            return honest(self, blueprint, *rest)
+        self.dtype = blueprint.dtype
         return []
 
     return [(Multiplexer, "_build", build)]
@@ -241,7 +284,9 @@ def _as_buffers(self: Tabled, held: Mapping[str, Tensor | None]) -> None:
 def _unmade() -> Sequence[Patch]:
     honest = Derived._settle
 
-    def settle(self: Derived, device: torch.device, dtype: torch.dtype | None = None) -> None:
+    def settle(
+        self: Derived, device: torch.device, dtype: torch.dtype | None = None
+    ) -> None:
         if self.device.type == "meta" and device.type != "meta":
             for _, part in tables._tabled(self):
                 found = {
@@ -286,7 +331,10 @@ FAULTS = (
         (gauge, "finite", lambda raw: raw.double()), (parametric, "finite", lambda raw: raw.double()),
         (separable, "_cut", lambda z: z)]),
     Fault("reach of raw values", "raw values are measured by rows of any size", lambda: [
-        (gauge, "FURTHEST", torch.inf)]),
+        (gauge, "FURTHEST", torch.inf)],
+        "rows of such a size are refused when the layer is built"),
+    Fault("quotients and reach of raw values", "rows of any size are let in and measure raw values", lambda: [
+        (magnitudes, "LARGEST_QUOTIENT", torch.inf), (gauge, "FURTHEST", torch.inf)], by="rows", among=("ends",)),
     Fault("NaN in eval", "NaN is not read as 0", lambda: [(TermMaps, "_read", lambda self, raw: raw)]),
     Fault("mask", "terms without room for the inputs are not masked", lambda: [
         (TermMaps, "feasible", lambda self, *arguments, **options: None)]),
@@ -297,7 +345,8 @@ FAULTS = (
     Fault("rows that cannot obey", "a graph gives numbers for them", lambda: [
         (Choice, "without", lambda self, rows: self)]),
     Fault("half rows", "a graph gives the outputs that a lost function does not bound", lambda: [
-        (branches, "whole_rows", lambda x: x)]),
+        (branches, "whole_rows", lambda x: x), (trial_module, "RECORDED", 1.0)],
+        by="a graph", among=("functions",)),
     Fault("impossible terms", "they are 0 in x", _zeros_for_nan),
     Fault("stand-ins", "losses see NaN for terms that cannot be met", lambda: [
         (Choice, "stand_in", lambda self: None)]),
@@ -320,7 +369,7 @@ FAULTS = (
     Fault("subnormal bounds", "bounds are rounded to numbers that a mode takes for zero", _with_subnormals),
     Fault("subnormal inputs", "they are read as the processor reads them", lambda: [
         (module, "read", lambda values: Read(values.double(), None, True))
-        for module in (intervals, parametric, guards, refusals)]),
+        for module in (intervals, parametric, guards, ranges)]),
     Fault("subnormal ends", "ends that are inputs are met by numbers that a mode takes for zero", lambda: [
         (Intervals, "_normal", lambda self, ends: ends),
         (intervals, "kept", lambda y, precision: y.to(precision.dtype).double())]),
@@ -336,6 +385,10 @@ FAULTS = (
         "a row that overflows is NaN, and a part with such a row counts as infeasible"),
     Fault("cut of directions", "directions and ends of anchors may overflow", lambda: [
         (parametric, "FAR", torch.inf), (parametric, "LARGEST64", torch.inf)]),
+    Fault("one after another", "outputs that bound each other at run time stay around an anchor", lambda: [
+        (grouping, "Triangular", ParametricGauge)], by="points are reached", among=("moved",)),
+    Fault("numbers left", "a point is taken as it is where a step has no number of the format left", lambda: [
+        (triangular, "_is_all", lambda met: True)], among=("moved",)),
     Fault("room in repair", "rows without room come back as they were", lambda: [
         (repair, "refuse_unmoved", _silent)]),
     Fault("exact verdict", "Rules.satisfied decides by the signs of floats", lambda: [
@@ -347,7 +400,7 @@ FAULTS = (
     Fault("tables looked at", "a certificate once issued is believed", lambda: [
         (layer, "fingerprint", lambda module: "")]),
     Fault("rules about inputs", "rows that break a rule about inputs alone are let in", lambda: [
-        (layer, "refuse_broken_inputs", lambda met, inputs, *rest: inputs)],
+        (input_columns, "refuse_broken_inputs", lambda met, inputs, *rest: inputs)],
         "the solver refuses such rules when the layer is built, but for those about functions"),
     Fault("autocast", "it is left on inside the layer", lambda: [
         (torch, "is_autocast_enabled", lambda *arguments: False)]),
@@ -370,6 +423,14 @@ FAULTS = (
         (Assumptions, "kept", lambda self, inputs, given: inputs)], by="coefficients"),
     Fault("margin of a quotient", "what is left of a budget over a price is taken as it is rounded", lambda: [
         (late, "MARGIN", 1.0)], by="coefficients"),
+    Fault("either sign", "a coefficient that may have either sign is taken for one that is never negative", lambda: [
+        (late.Budgets, "_part", _never_negative(late.Budgets._part))], by="coefficients"),
+    Fault("cases of a truth value", "where it is off, the bound is that where it is on", lambda: [
+        (late_compiler, "_cases", _one_case(late_compiler._cases))], by="coefficients"),
+    Fault("outputs that are torn", "nothing is left to an output, and the row is let in all the same", lambda: [
+        (Cascade, "torn", property(lambda self: None))], by="coefficients"),
+    Fault("ties of argmax", "each of the largest numbers is the first of them", lambda: [
+        (operations, "_is_first", _is_largest)], by="words"),
 )  # fmt: skip
 """Every safeguard that can be switched off."""
 
@@ -403,7 +464,10 @@ class Hunt:
 
 
 def hunted(
-    fault: Fault, most: int = MOST_FORMULAS, *, run: Callable[[int, int, int], Outcome] = trial
+    fault: Fault,
+    most: int = MOST_FORMULAS,
+    *,
+    run: Callable[[int, int, int], Outcome] = trial,
 ) -> Hunt:
     """Trials from number 0 on (of the kinds that are named) until a violation counts, or there were enough of them."""
     start = perf_counter()
@@ -411,13 +475,20 @@ def hunted(
     most = min(most, QUIET) if fault.second_line else most
     check = example = ""
     number = 0
-    numbers = (n for n in count() if not fault.among or sentence(SEED, n).kind in fault.among)
+    numbers = (
+        n for n in count() if not fault.among or sentence(SEED, n).kind in fault.among
+    )
     with planted(fault):
         while not check and number < most and process_time() - cpu < MOST_SECONDS:
             outcome = run(SEED, next(numbers), ROWS)
             number += 1
             first = next(
-                (found for found in outcome.violations if found.check.startswith(fault.by)), None
+                (
+                    found
+                    for found in outcome.violations
+                    if found.check.startswith(fault.by)
+                ),
+                None,
             )
             if first is not None:
                 check = first.check
@@ -437,7 +508,10 @@ def hunted(
 
 
 NOTHING = Fault(
-    "none", "nothing is switched off", lambda: [], second_line="there is nothing to find"
+    "none",
+    "nothing is switched off",
+    lambda: [],
+    second_line="there is nothing to find",
 )
 
 
@@ -459,18 +533,30 @@ def table(hunts: Sequence[Hunt]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else "")
+    parser = argparse.ArgumentParser(
+        description=__doc__.splitlines()[0] if __doc__ else ""
+    )
     parser.add_argument("--only", nargs="*", help="names of safeguards")
-    parser.add_argument("--formulas", type=int, default=MOST_FORMULAS, help="give up after so many")
-    parser.add_argument("--results", type=Path, default=Path(__file__).parent / "results")
+    parser.add_argument(
+        "--formulas", type=int, default=MOST_FORMULAS, help="give up after so many"
+    )
+    parser.add_argument(
+        "--results", type=Path, default=Path(__file__).parent / "results"
+    )
     parser.add_argument("--jobs", type=int, default=1, help="processes")
     parser.add_argument(
-        "--resume", action="store_true", help="keep the results of faults hunted with this code"
+        "--resume",
+        action="store_true",
+        help="keep the results of faults hunted with this code",
     )
     options = parser.parse_args()
     names = [fault.name for fault in (NOTHING, *FAULTS)]
     known = _read(options.results)
-    done = {name: hunt for name, hunt in known.items() if options.resume and hunt.code == code()}
+    done = {
+        name: hunt
+        for name, hunt in known.items()
+        if options.resume and hunt.code == code()
+    }
     left = [name for name in names if name not in done]
     if options.only:
         left = [name for name in names if name in options.only]
@@ -487,14 +573,18 @@ def hunts_of(names: Sequence[str], most: int, jobs: int) -> Iterator[Hunt]:
         yield from (_hunted_by_name(name, most) for name in names)
         return
     with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        for done in as_completed([pool.submit(_hunted_by_name, name, most) for name in names]):
+        for done in as_completed(
+            [pool.submit(_hunted_by_name, name, most) for name in names]
+        ):
             yield done.result()
 
 
 def _hunted_by_name(name: str, most: int) -> Hunt:
     """In a process of its own there are no patches to hand over, only names."""
     torch.set_num_threads(1)
-    return hunted(next(fault for fault in (NOTHING, *FAULTS) if fault.name == name), most)
+    return hunted(
+        next(fault for fault in (NOTHING, *FAULTS) if fault.name == name), most
+    )
 
 
 def _read(folder: Path) -> dict[str, Hunt]:

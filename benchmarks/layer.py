@@ -93,14 +93,30 @@ def polytope(n: int, m: int) -> Callable[[], Rules]:
 
 def eight_boxes() -> Rules:
     corners = [(x, y) for x in (-9, -3, 3, 9) for y in (-3, 3)]
-    return Rules(" or ".join(f"({x} <= x <= {x} + 2 and {y} <= y <= {y} + 2)" for x, y in corners))
+    return Rules(
+        " or ".join(
+            f"({x} <= x <= {x} + 2 and {y} <= y <= {y} + 2)" for x, y in corners
+        )
+    )
 
 
 CASES = (
     Case("box 10", lambda: Rules("x: real[10]\nall(-1 <= v <= 3 for v in x)"), 2),
-    Case("decimal box 10", lambda: Rules("x: real[10]\nall(-0.1 < v < 3.3 for v in x)"), 2),
-    Case("chain 20", lambda: Rules("q: real[20]\nall(q[i] <= q[i + 1] for i in range(19))"), 6),
-    Case("simplex 10", lambda: Rules("w: real[10]\nall(v >= 0 for v in w)\nsum(w) == 1"), 6),
+    Case(
+        "decimal box 10",
+        lambda: Rules("x: real[10]\nall(-0.1 < v < 3.3 for v in x)"),
+        2,
+    ),
+    Case(
+        "chain 20",
+        lambda: Rules("q: real[20]\nall(q[i] <= q[i + 1] for i in range(19))"),
+        6,
+    ),
+    Case(
+        "simplex 10",
+        lambda: Rules("w: real[10]\nall(v >= 0 for v in w)\nsum(w) == 1"),
+        6,
+    ),
     Case("polytope n=10 m=30", polytope(10, 30), 10),
     Case("polytope n=50 m=200", polytope(50, 200), 10),
     Case("polytope n=200 m=1000", polytope(200, 1000), 16, slow=True),
@@ -159,7 +175,9 @@ def turns(*actions: Callable[[], object], seconds: float) -> list[float]:
     return [median(own) for own in times]
 
 
-def cost(case: Case, mux: Multiplexer, setup: float, batch: int, seconds: float) -> Cost:
+def cost(
+    case: Case, mux: Multiplexer, setup: float, batch: int, seconds: float
+) -> Cost:
     raw = torch.randn(batch, mux.in_features, dtype=mux.dtype)
     z = torch.randn(batch, mux.out_features, dtype=mux.dtype)
     gradient = torch.randn_like(z)
@@ -288,22 +306,32 @@ def main() -> None:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument(
-        "--quick", action="store_true", help="short measurements, without what takes long to set up"
+        "--quick",
+        action="store_true",
+        help="short measurements, without what takes long to set up",
     )
     parser.add_argument(
         "--json", action="store_true", help="one line of JSON per row instead of tables"
     )
     parser.add_argument(
-        "--only", default="", help="rules whose name contains this ('terms': the second table)"
+        "--only",
+        default="",
+        help="rules whose name contains this ('terms': the second table)",
     )
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
     chosen = [
-        c for c in (*CASES, *files()) if options.only in c.name and not (options.quick and c.slow)
+        c
+        for c in (*CASES, *files())
+        if options.only in c.name and not (options.quick and c.slow)
     ]
     counts = (
-        [] if options.only not in "terms" else [100, 1000] if options.quick else [100, 1000, 10_000]
+        []
+        if options.only not in "terms"
+        else [100, 1000]
+        if options.quick
+        else [100, 1000, 10_000]
     )
     first = list(costs(chosen, 0.1 if options.quick else 1.0))
     second = [many(count) for count in counts]

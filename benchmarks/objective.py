@@ -38,7 +38,9 @@ def measured(
     def stacked() -> Tensor:
         branches = mux(raw)
         q = branches.log_probs.exp()
-        loss: Tensor = (q * (losses(branches.x) + log(count) + branches.log_probs)).sum(-1).mean()
+        loss: Tensor = (
+            (q * (losses(branches.x) + log(count) + branches.log_probs)).sum(-1).mean()
+        )
         return loss
 
     def step(loss: object) -> None:
@@ -50,7 +52,9 @@ def measured(
     memory = []
     for loss in (streamed, stacked):
         raw.grad = None
-        memory.append(peak_bytes(lambda loss=loss: step(loss)) / (4 * batch * count * width))  # type: ignore[misc]
+        memory.append(
+            peak_bytes(lambda loss=loss: step(loss)) / (4 * batch * count * width)  # type: ignore[misc]
+        )
     apart = float((streamed() - stacked()).detach().abs() / stacked().detach().abs())
     return seconds, memory, apart
 

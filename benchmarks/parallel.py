@@ -3,13 +3,17 @@
     python benchmarks/parallel.py [--rows 10000000]
 
 Twenty rules over ten columns, those of benchmarks/check.py. Reports have to be the same. Seconds are those of a wall
-clock, with what it takes to start processes; some 800 MB are written to a temporary folder for 10⁷ rows.
+clock, with what it takes to start processes, and of the processor (Dask's workers are not counted); some 800 MB are
+written to a temporary folder for 10⁷ rows. The summary, with how busy the machine was, goes to
+``benchmarks/results/parallel.json``.
 """
 
 from __future__ import annotations
 
 import argparse
+import json
 import os
+import resource
 import tempfile
 from pathlib import Path
 from time import perf_counter
@@ -19,8 +23,10 @@ import numpy as np
 import polars as pl
 from check import COLUMNS, NAMES, rules
 
+import multiplexnet
 from multiplexnet.tables.check import check_table
 
+RESULTS = Path(__file__).parent / "results" / "parallel.json"
 GROUP = 1 << 16  # rows of a row group
 FILE = 1 << 20  # rows of a file
 
@@ -39,7 +45,14 @@ def write(folder: Path, rows: int) -> list[Path]:
     return paths
 
 
-def main(rows: int) -> None:
+def processor_seconds() -> float:
+    """Of this process and of those that it started and that have ended."""
+    own = resource.getrusage(resource.RUSAGE_SELF)
+    others = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return own.ru_utime + own.ru_stime + others.ru_utime + others.ru_stime
+
+
+def main(rows: int, output: Path) -> None:
     specification = rules()
     ways: dict[str, dict[str, Any]] = {
         "one process": {},
@@ -52,15 +65,35 @@ def main(rows: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         paths = write(Path(folder), rows)
         reports = []
+        measured = {}
         for name, options in ways.items():
             start = perf_counter()
-            reports.append(check_table(specification, Path(folder) / "*.parquet", **options))
-            print(f"{name:26} {perf_counter() - start:7.1f} s, {len(paths)} files")
+            processor = processor_seconds()
+            reports.append(
+                check_table(specification, Path(folder) / "*.parquet", **options)
+            )
+            measured[name] = {
+                "seconds": round(perf_counter() - start, 1),
+                "processor_seconds": round(processor_seconds() - processor, 1),
+                "load": round(os.getloadavg()[0], 1),
+            }
+            print(f"{name:26} {measured[name]}, {len(paths)} files", flush=True)
         assert all(report == reports[0] for report in reports), "the reports differ"
         print(f"the same report: {reports[0].obeying:,} rows obey")
+    summary = {
+        "command": f"python benchmarks/parallel.py --rows {rows}",
+        "multiplexnet": multiplexnet.__version__,
+        "rows": rows,
+        "processors": os.cpu_count(),
+        "obeying": reports[0].obeying,
+        "ways": measured,
+    }
+    output.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--rows", type=int, default=10_000_000)
-    main(parser.parse_args().rows)
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    chosen = parser.parse_args()
+    main(chosen.rows, chosen.output)

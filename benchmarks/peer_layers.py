@@ -214,7 +214,9 @@ class Rayen(Peer):
 
     def cannot(self, given: Set) -> str:
         """Unions, whole numbers, inputs."""
-        return not_convex(given) or ("bounds are fixed at set-up" if given.limits else "")
+        return not_convex(given) or (
+            "bounds are fixed at set-up" if given.limits else ""
+        )
 
     def build(self, given: Set) -> Layer:
         """From matrices."""
@@ -235,7 +237,9 @@ class Shielded(Layer):
             path = Path(folder) / "requirements.txt"
             path.write_text(requirements(given))
             build = import_module("pishield.shield_layer").build_shield_layer
-            self.layer = build(given.width + self.shift, str(path), requirements_type=kind)
+            self.layer = build(
+                given.width + self.shift, str(path), requirements_type=kind
+            )
 
     def forward(self, raw: Tensor, *limit: Tensor) -> Tensor:
         """Corrected from variable to variable."""
@@ -247,14 +251,18 @@ def requirements(given: Set) -> str:
     """The set in PiShield's text format, one clause a line."""
     shift = 1 if given.limits else 0
     ordering = "ordering " + " ".join(f"y_{i}" for i in range(given.width + shift))
-    return "\n".join([ordering, *(_clause(part, shift) for part in clauses(given.formula))])
+    return "\n".join(
+        [ordering, *(_clause(part, shift) for part in clauses(given.formula))]
+    )
 
 
 def clauses(formula: Formula) -> list[Formula]:
     """The formula as a conjunction; a union of boxes by distribution."""
     if isinstance(formula, All):
         return [clause for part in formula.parts for clause in clauses(part)]
-    if isinstance(formula, Any_) and any(isinstance(part, All) for part in formula.parts):
+    if isinstance(formula, Any_) and any(
+        isinstance(part, All) for part in formula.parts
+    ):
         found: list[tuple[Formula, ...]] = [()]
         for part in formula.parts:
             found = [(*old, new) for old in found for new in clauses(part)]
@@ -271,8 +279,12 @@ def _clause(formula: Formula, shift: int) -> str:
         terms = [(i + shift, -c) for i, c in formula.coefficients] + (
             [(0, formula.slope)] if formula.slope else []
         )
-        left = " ".join(f"{'-' if c < 0 else '+'} {_digits(abs(c))}y_{i}" for i, c in terms)
-        return f"{left} {'>' if formula.relation == '<' else '>='} {float(-formula.bound)}"
+        left = " ".join(
+            f"{'-' if c < 0 else '+'} {_digits(abs(c))}y_{i}" for i, c in terms
+        )
+        return (
+            f"{left} {'>' if formula.relation == '<' else '>='} {float(-formula.bound)}"
+        )
     return " or ".join(_clause(part, shift) for part in formula.parts)
 
 
@@ -391,7 +403,9 @@ class Quadratic(Layer):
             "abef", [*given.matrices("<= <"), *given.matrices("==")], strict=True
         ):
             self.register_buffer(name, torch.from_numpy(value))
-        self.register_buffer("slopes", torch.from_numpy(given.slopes()) if given.limits else None)
+        self.register_buffer(
+            "slopes", torch.from_numpy(given.slopes()) if given.limits else None
+        )
         self.register_buffer("eye", torch.eye(given.width, dtype=torch.float64))
         self.solve = import_module("qpth.qp").QPFunction(verbose=-1)
         self.in_features = given.width

@@ -105,8 +105,9 @@ class Set:
 def _text(formula: Formula) -> str:
     if isinstance(formula, Atom):
         left = " + ".join(f"{_number(c)}*x{i}" for i, c in formula.coefficients)
-        return f"{left} {formula.relation} {_number(formula.bound)} + {_number(formula.slope)}" + (
-            "*limit" if formula.slope else ""
+        return (
+            f"{left} {formula.relation} {_number(formula.bound)} + {_number(formula.slope)}"
+            + ("*limit" if formula.slope else "")
         )
     word = " and " if isinstance(formula, All) else " or "
     return "(" + word.join(map(_text, formula.parts)) + ")"
@@ -123,7 +124,9 @@ def _number(value: Fraction) -> str:
 # --- the sets -------------------------------------------------------------------------------------------------------
 
 
-def atom(coefficients: dict[int, Any], relation: str, bound: Any, slope: int = 0) -> Atom:
+def atom(
+    coefficients: dict[int, Any], relation: str, bound: Any, slope: int = 0
+) -> Atom:
     exact = tuple((i, Fraction(c)) for i, c in coefficients.items())
     if relation in (">=", ">"):
         exact = tuple((i, -c) for i, c in exact)
@@ -143,7 +146,9 @@ def every(*parts: Formula | Sequence[Formula]) -> All:
 
 
 def box(width: int) -> Set:
-    return Set(f"box {width}", width, every(*(between(i, "-0.1", "3.3") for i in range(width))))
+    return Set(
+        f"box {width}", width, every(*(between(i, "-0.1", "3.3") for i in range(width)))
+    )
 
 
 def chain(width: int) -> Set:
@@ -157,7 +162,9 @@ def chain(width: int) -> Set:
 def simplex(width: int) -> Set:
     whole = atom(dict.fromkeys(range(width), 1), "==", 1)
     return Set(
-        f"simplex {width}", width, every([atom({i: 1}, ">=", 0) for i in range(width)], whole)
+        f"simplex {width}",
+        width,
+        every([atom({i: 1}, ">=", 0) for i in range(width)], whole),
     )
 
 
@@ -183,7 +190,9 @@ def eight_boxes() -> Set:
 
 def budget(width: int) -> Set:
     """Bounds that are known only at run time."""
-    rows = [[atom({i: 1}, ">=", 0), atom({i: 1}, "<=", 0, slope=1)] for i in range(width)]
+    rows = [
+        [atom({i: 1}, ">=", 0), atom({i: 1}, "<=", 0, slope=1)] for i in range(width)
+    ]
     return Set("bound from input", width, every(*rows), limits=(1, 1000))
 
 
@@ -196,16 +205,24 @@ def whole_and_real() -> Set:
 def balance(parts: int) -> Set:
     """Some parts and their sum, all from 0 to 100."""
     total = atom({**dict.fromkeys(range(parts), 1), parts: -1}, "==", 0)
-    return Set("equality", parts + 1, every(*(between(i, 0, 100) for i in range(parts + 1)), total))
+    return Set(
+        "equality",
+        parts + 1,
+        every(*(between(i, 0, 100) for i in range(parts + 1)), total),
+    )
 
 
 def lots(width: int, *, demand: bool = False) -> Set:
     """Quantities that are 0 or from 10 to 100, together at most 300, or exactly what an input says."""
-    each = [Any_((atom({i: 1}, "==", 0), every(between(i, 10, 100)))) for i in range(width)]
+    each = [
+        Any_((atom({i: 1}, "==", 0), every(between(i, 10, 100)))) for i in range(width)
+    ]
     together = dict.fromkeys(range(width), 1)
     if demand:
         total = atom(together, "==", 0, slope=1)
-        return Set(f"{width} lots == demand", width, every(each, total), limits=(10, 300))
+        return Set(
+            f"{width} lots == demand", width, every(each, total), limits=(10, 300)
+        )
     return Set(f"{width} lots <= 300", width, every(each, atom(together, "<=", 300)))
 
 
@@ -222,7 +239,10 @@ def table(columns: int, rules: int) -> Set:
     clauses = []
     for _ in range(rules):
         chosen = random.sample(range(columns), 3)
-        atoms = [atom({i: 1}, random.choice(["<=", ">="]), random.randint(-10, 10)) for i in chosen]
+        atoms = [
+            atom({i: 1}, random.choice(["<=", ">="]), random.randint(-10, 10))
+            for i in chosen
+        ]
         clauses.append(Any_(tuple(atoms)))
     boxes = [between(i, -20, 20) for i in range(columns)]
     return Set(f"table {columns}/{rules}", columns, every(*boxes, clauses))
@@ -231,8 +251,12 @@ def table(columns: int, rules: int) -> Set:
 def from_file(name: str, path: Path) -> Set:
     """A file of PiShield and DRL: a line with the ordering, then a clause a line, atoms with «or» between them."""
     ordering, *lines = path.read_text().strip().splitlines()
-    clauses = [Any_(tuple(_parsed(part) for part in line.split(" or "))) for line in lines]
-    simple = [clause.parts[0] if len(clause.parts) == 1 else clause for clause in clauses]
+    clauses = [
+        Any_(tuple(_parsed(part) for part in line.split(" or "))) for line in lines
+    ]
+    simple = [
+        clause.parts[0] if len(clause.parts) == 1 else clause for clause in clauses
+    ]
     return Set(name, len(ordering.split()) - 1, every(simple))
 
 
@@ -241,10 +265,14 @@ def _parsed(text: str) -> Atom:
     body = text.strip().removeprefix("neg ")
     left, relation, bound = re.split(r"(>=|>)", body)
     found = re.findall(r"([+-]?)\s*([\d.]*)\s*\*?\s*y_(\d+)", left)
-    coefficients = {int(i): Fraction(sign + (number or "1")) for sign, number, i in found}
+    coefficients = {
+        int(i): Fraction(sign + (number or "1")) for sign, number, i in found
+    }
     if negated:  # not (a >= b) is -a > -b
         coefficients = {i: -c for i, c in coefficients.items()}
-        return atom(coefficients, {">=": ">", ">": ">="}[relation], -Fraction(bound.strip()))
+        return atom(
+            coefficients, {">=": ">", ">": ">="}[relation], -Fraction(bound.strip())
+        )
     return atom(coefficients, relation, Fraction(bound.strip()))
 
 
@@ -255,7 +283,12 @@ def chosen_sets() -> list[Set]:
         whole_and_real(), balance(4), lots(10), lots(30), lots(10, demand=True), lots(30, demand=True), at_most(3, 30),
         table(40, 40),
     ]  # fmt: skip
-    path = Path(os.environ.get("MULTIPLEXNET_DATA", "")) / "tabular" / "heloc" / "constraints.txt"
+    path = (
+        Path(os.environ.get("MULTIPLEXNET_DATA", ""))
+        / "tabular"
+        / "heloc"
+        / "constraints.txt"
+    )
     if os.environ.get("MULTIPLEXNET_DATA") and path.exists():
         sets.insert(6, from_file("heloc rules", path))
     return sets
@@ -270,7 +303,11 @@ def obeying(given: Set, x: Floats, limit: Floats | None) -> Bools:
     safe = np.where(finite[:, None], x, 0.0)
     result = finite & _holds(given.formula, safe, limit)
     for i, low, high in given.whole:
-        result &= (safe[:, i] == np.floor(safe[:, i])) & (low <= safe[:, i]) & (safe[:, i] <= high)
+        result &= (
+            (safe[:, i] == np.floor(safe[:, i]))
+            & (low <= safe[:, i])
+            & (safe[:, i] <= high)
+        )
     return np.asarray(result)
 
 
@@ -278,7 +315,9 @@ def _holds(formula: Formula, x: Floats, limit: Floats | None) -> Bools:
     if isinstance(formula, Atom):
         return _atom_holds(formula, x, limit)
     parts = [_holds(part, x, limit) for part in formula.parts]
-    return np.asarray(np.all(parts, 0) if isinstance(formula, All) else np.any(parts, 0))
+    return np.asarray(
+        np.all(parts, 0) if isinstance(formula, All) else np.any(parts, 0)
+    )
 
 
 def _atom_holds(given: Atom, x: Floats, limit: Floats | None) -> Bools:
@@ -288,7 +327,9 @@ def _atom_holds(given: Atom, x: Floats, limit: Floats | None) -> Bools:
         size = np.abs(terms).sum(-1)
         # Each summand has two roundings (of its coefficient and of the product), the sum one per summand.
         sure: Bools = np.abs(value) > (terms.shape[-1] + 4) * 2.0**-52 * size + 1e-290
-    result: Bools = np.asarray(sure & (value < 0) & (given.relation != "=="), dtype=np.bool_)
+    result: Bools = np.asarray(
+        sure & (value < 0) & (given.relation != "=="), dtype=np.bool_
+    )
     for row in np.flatnonzero(np.logical_not(sure)):
         result[row] = _exactly(given, x[row], None if limit is None else limit[row])
     return result
@@ -304,11 +345,17 @@ def _summands(given: Atom, x: Floats, limit: Floats | None) -> Floats:
 
 
 def _exactly(given: Atom, x: Floats, limit: float | None) -> bool:
-    value = sum((c * Fraction(float(x[i])) for i, c in given.coefficients), -given.bound)
+    value = sum(
+        (c * Fraction(float(x[i])) for i, c in given.coefficients), -given.bound
+    )
     if limit is not None:
         value -= given.slope * Fraction(float(limit))
     return (
-        value == 0 if given.relation == "==" else value < 0 if given.relation == "<" else value <= 0
+        value == 0
+        if given.relation == "=="
+        else value < 0
+        if given.relation == "<"
+        else value <= 0
     )
 
 
@@ -316,7 +363,9 @@ def excess(given: Set, x: Floats, limit: Floats | None) -> float:
     """By how much the worst row misses the set's comparisons, in long doubles; NaN and infinities are left out."""
     finite = np.isfinite(x).all(-1)
     misses = _misses(
-        given.formula, x[finite].astype(np.longdouble), None if limit is None else limit[finite]
+        given.formula,
+        x[finite].astype(np.longdouble),
+        None if limit is None else limit[finite],
     )
     return float(misses.max(initial=0.0))
 
@@ -327,7 +376,8 @@ def _misses(
     if isinstance(formula, Atom):
         known = 0.0 if limit is None else _long(formula.slope) * limit
         value = sum(
-            (_long(c) * x[:, i] for i, c in formula.coefficients), -_long(formula.bound) - known
+            (_long(c) * x[:, i] for i, c in formula.coefficients),
+            -_long(formula.bound) - known,
         )
         return np.abs(value) if formula.relation == "==" else np.maximum(value, 0)
     parts = np.stack([_misses(part, x, limit) for part in formula.parts])

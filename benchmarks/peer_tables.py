@@ -13,7 +13,16 @@ OURS = "multiplexnet"
 FULL = 16384
 RAWS = ("N(0,10)", "1e4", "1e30")
 TOOLS = ("compile", "export", "vmap", "deepcopy", "pickle", "empty batch")
-COLOURS = ("#d62728", "#1f77b4", "#2ca02c", "#9467bd", "#8c564b", "#ff7f0e", "#e7ba52", "#7f7f7f")
+COLOURS = (
+    "#d62728",
+    "#1f77b4",
+    "#2ca02c",
+    "#9467bd",
+    "#8c564b",
+    "#ff7f0e",
+    "#e7ba52",
+    "#7f7f7f",
+)
 Cell = dict[str, Any]
 
 
@@ -40,9 +49,13 @@ def markdown(data: dict[str, Any]) -> str:
     """All tables."""
     found = Found(data)
     loads = [cell["load"] for cell in data["cells"] if "load" in cell]
-    versions = ", ".join(f"{name} {version}" for name, version in data["versions"].items())
+    versions = ", ".join(
+        f"{name} {version}" for name, version in data["versions"].items()
+    )
     double = ", ".join(
-        name for name, dtype in data["dtypes"].items() if dtype == "float64" and name in found.peers
+        name
+        for name, dtype in data["dtypes"].items()
+        if dtype == "float64" and name in found.peers
     )
     parts = [
         "# Peers side by side",
@@ -106,8 +119,12 @@ def time_cell(cell: Cell) -> str:
     step = cell["time"]
     if isinstance(step, str):
         return step
-    text = number(step["ratio"]) + (f" ({step['batch']:,})" if step["batch"] < FULL else "")
-    return text + (f"; loss {number(step['marginal_ratio'])}" if "marginal_ratio" in step else "")
+    text = number(step["ratio"]) + (
+        f" ({step['batch']:,})" if step["batch"] < FULL else ""
+    )
+    return text + (
+        f"; loss {number(step['marginal_ratio'])}" if "marginal_ratio" in step else ""
+    )
 
 
 def per_cent(share: float) -> str:
@@ -119,16 +136,20 @@ def per_cent(share: float) -> str:
 def violation_cell(cell: Cell) -> str:
     steps = [cell[kind] for kind in RAWS]
     shares = [
-        per_cent(step["violating"]) if isinstance(step, dict) else short(step) for step in steps
+        per_cent(step["violating"]) if isinstance(step, dict) else short(step)
+        for step in steps
     ]
-    worst = max([step["excess"] for step in steps if isinstance(step, dict)], default=0.0)
+    worst = max(
+        [step["excess"] for step in steps if isinstance(step, dict)], default=0.0
+    )
     return " / ".join(shares) + (f" ({worst:.0e})" if worst else "")
 
 
 def dead_cell(cell: Cell) -> str:
     steps = [cell[kind] for kind in RAWS]
     shares = [
-        step if isinstance(step, str) else step.get("gradient", step.get("dead")) for step in steps
+        step if isinstance(step, str) else step.get("gradient", step.get("dead"))
+        for step in steps
     ]
     return " / ".join(
         short(share) if isinstance(share, str) else per_cent(share) for share in shares
@@ -152,7 +173,8 @@ def tools(found: Found) -> str:
         return "works" if good == len(results) else f"{good} of {len(results)}"
 
     return rows_of(
-        ["", *found.peers], [[tool, *(entry(peer, tool) for peer in found.peers)] for tool in TOOLS]
+        ["", *found.peers],
+        [[tool, *(entry(peer, tool) for peer in found.peers)] for tool in TOOLS],
     )
 
 
@@ -199,7 +221,9 @@ def errors(found: Found) -> list[str]:
                 if name == peer and isinstance(cell.get(kind), str)
             ]
             if bad:
-                lines.append(f"* {peer}, raw values {kind}: {Counter(bad).most_common(1)[0][0]}")
+                lines.append(
+                    f"* {peer}, raw values {kind}: {Counter(bad).most_common(1)[0][0]}"
+                )
     return ["\n".join(lines)] if lines else []
 
 
@@ -213,7 +237,9 @@ def moved(found: Found) -> list[str]:
         and step.get("moved")
     ]
     return (
-        ["A layer that corrects should leave alone what obeys:", "\n".join(lines)] if lines else []
+        ["A layer that corrects should leave alone what obeys:", "\n".join(lines)]
+        if lines
+        else []
     )
 
 
@@ -244,16 +270,24 @@ def draw(data: dict[str, Any], path: Path) -> None:
     figure, (left, right) = plt.subplots(
         1, 2, figsize=(11, 0.45 * len(found.sets) + 1.6), sharey=True
     )
-    offsets = [0.6 * (k / max(len(found.peers) - 1, 1) - 0.5) for k in range(len(found.peers))]
+    offsets = [
+        0.6 * (k / max(len(found.peers) - 1, 1) - 0.5) for k in range(len(found.peers))
+    ]
     for peer, offset, colour in zip(found.peers, offsets, COLOURS, strict=False):
         size = {"s": 70, "marker": "D"} if peer == OURS else {"s": 40}
-        times = [(found.ratio(peer, name), y + offset) for y, name in enumerate(found.sets)]
+        times = [
+            (found.ratio(peer, name), y + offset) for y, name in enumerate(found.sets)
+        ]
         points = [(x, y) for x, y in times if x is not None]
-        left.scatter(*zip(*points, strict=True), color=colour, label=peer, zorder=3, **size)
+        left.scatter(
+            *zip(*points, strict=True), color=colour, label=peer, zorder=3, **size
+        )
         shares = [
             (100 * cell["N(0,10)"]["violating"], y + offset)
             for y, name in enumerate(found.sets)
-            if isinstance((cell := found.cells.get((peer, name), {})).get("N(0,10)"), dict)
+            if isinstance(
+                (cell := found.cells.get((peer, name), {})).get("N(0,10)"), dict
+            )
         ]
         right.scatter(*zip(*shares, strict=True), color=colour, zorder=3, **size)
     left.set_xscale("log")

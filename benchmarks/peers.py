@@ -82,7 +82,9 @@ class Cell:
             values = 10 * torch.randn(shape, generator=generator)
         else:
             sign = 2.0 * torch.randint(2, shape, generator=generator) - 1
-            values = RAWS[kind] * sign * (0.5 + torch.rand(shape, generator=generator) / 2)
+            values = (
+                RAWS[kind] * sign * (0.5 + torch.rand(shape, generator=generator) / 2)
+            )
         values = values.to(self.peer.dtype)
         if self.given.limits is None:
             return (values,)
@@ -121,7 +123,9 @@ class Cell:
             "same_shape": own / bare,
         }
         if self.layer.is_marginal and self.given.rows == ():
-            own, bare = turns(self.step(rows, marginal=True), self.bare(rows), seconds=1.0)
+            own, bare = turns(
+                self.step(rows, marginal=True), self.bare(rows), seconds=1.0
+            )
             result |= {"marginal_ms": own * 1e3, "marginal_ratio": own / bare}
         return result
 
@@ -140,7 +144,9 @@ class Cell:
         return forward_and_backward
 
     def bare(self, rows: int) -> Callable[[], None]:
-        leaf = torch.randn(rows, self.given.width, dtype=self.peer.dtype, requires_grad=True)
+        leaf = torch.randn(
+            rows, self.given.width, dtype=self.peer.dtype, requires_grad=True
+        )
         weights = torch.randn_like(leaf)
 
         def forward_and_backward() -> None:
@@ -153,7 +159,9 @@ class Cell:
 
     def rows(self, kind: str) -> dict[str, Any]:
         slow = self.batch < BATCHES[0]
-        raw, *limit = self.raw((SOME if kind == "N(0,10)" else FEW) if slow else self.batch, kind)
+        raw, *limit = self.raw(
+            (SOME if kind == "N(0,10)" else FEW) if slow else self.batch, kind
+        )
         known = limit[0].double().numpy() if limit else None
         self.layer.eval()
         with torch.no_grad():
@@ -170,7 +178,10 @@ class Cell:
             and (before := obeying(self.given, raw.double().numpy(), known)).any()
         ):
             moved = ((x - raw.double()).abs().max(-1).values > 0.01).numpy()
-            result |= {"obeying_before": float(before.mean()), "moved": float(moved[before].mean())}
+            result |= {
+                "obeying_before": float(before.mean()),
+                "moved": float(moved[before].mean()),
+            }
         return result | self.gradients(raw, *limit)
 
     def gradients(self, raw: Tensor, *limit: Tensor) -> dict[str, Any]:
@@ -249,7 +260,9 @@ def without_folders(text: str) -> str:
     return re.sub(r"(/[\w.+-]+)+/", "", text)
 
 
-def work(peer: Peer, given: Set, batch: int, steps: Sequence[str], out: io.TextIOBase) -> None:
+def work(
+    peer: Peer, given: Set, batch: int, steps: Sequence[str], out: io.TextIOBase
+) -> None:
     """Build the layer and take the steps; one line of JSON each."""
 
     def report(value: dict[str, Any]) -> None:
@@ -274,14 +287,18 @@ def work(peer: Peer, given: Set, batch: int, steps: Sequence[str], out: io.TextI
             result = cell.run(step)
         except Exception as error:
             result = first_line(error)
-        memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6  # kilobytes on Linux
+        memory = (
+            resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e6
+        )  # kilobytes on Linux
         report({"step": step, "result": result, "batch": cell.batch, "peak_gb": memory})
 
 
 # --- all of them, each watched ----------------------------------------------------------------------------------------
 
 
-def measured(peer: Peer, given: Set, steps: Sequence[str], known: dict[str, Any]) -> dict[str, Any]:
+def measured(
+    peer: Peer, given: Set, steps: Sequence[str], known: dict[str, Any]
+) -> dict[str, Any]:
     """What is known with what became of these steps; those that are stopped do not stop the others."""
     if reason := peer.cannot(given):
         return {"peer": peer.name, "set": given.name, "cannot": reason}
@@ -290,8 +307,14 @@ def measured(peer: Peer, given: Set, steps: Sequence[str], known: dict[str, Any]
         return known
     load = round(os.getloadavg()[0], 2)
     earlier = known.get("time", {})
-    batch = earlier["batch"] if "time" not in left and isinstance(earlier, dict) else BATCHES[0]
-    kept = {name: value for name, value in known.items() if name not in (*left, "set-up")}
+    batch = (
+        earlier["batch"]
+        if "time" not in left and isinstance(earlier, dict)
+        else BATCHES[0]
+    )
+    kept = {
+        name: value for name, value in known.items() if name not in (*left, "set-up")
+    }
     cell: dict[str, Any] = {"peer": peer.name, "set": given.name, **kept}
     if "time" in left:
         cell["load"] = load
@@ -318,7 +341,15 @@ def watched(
     peer: Peer, given: Set, batch: int, steps: Sequence[str]
 ) -> tuple[list[dict[str, Any]], str | None]:
     """The steps that were finished, and why the next one was not."""
-    command = [sys.executable, __file__, "--work", peer.name, given.name, str(batch), *steps]
+    command = [
+        sys.executable,
+        __file__,
+        "--work",
+        peer.name,
+        given.name,
+        str(batch),
+        *steps,
+    ]
     read, write = os.pipe()
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PEERS_PIPE": str(write)}
     process = subprocess.Popen(
@@ -352,7 +383,9 @@ def watched(
         text += (pipe.read() or b"").decode()
     if stopped is None and process.returncode:
         last = errors.strip().splitlines()[-1:] or [""]
-        stopped = f"died with code {process.returncode}: {without_folders(last[0])[:120]}"
+        stopped = (
+            f"died with code {process.returncode}: {without_folders(last[0])[:120]}"
+        )
     lines = [json.loads(line) for line in text.splitlines()]
     return [line for line in lines if "step" in line], stopped
 
@@ -391,17 +424,25 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--only", nargs="*", help="these peers; what is known of others is kept")
     parser.add_argument(
-        "--sets", default="", help="sets whose name contains this; what is known of others is kept"
+        "--only", nargs="*", help="these peers; what is known of others is kept"
     )
-    parser.add_argument("--missing", action="store_true", help="measure only what is not known yet")
+    parser.add_argument(
+        "--sets",
+        default="",
+        help="sets whose name contains this; what is known of others is kept",
+    )
+    parser.add_argument(
+        "--missing", action="store_true", help="measure only what is not known yet"
+    )
     parser.add_argument(
         "--render",
         action="store_true",
         help="measure nothing, write the tables and the picture again",
     )
-    parser.add_argument("--results", type=Path, default=RESULTS, help="the folder to write to")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="the folder to write to"
+    )
     options = parser.parse_args()
     options.results.mkdir(parents=True, exist_ok=True)
     path = options.results / "peers.json"
@@ -426,8 +467,12 @@ def main() -> None:
                 file=sys.stderr,
                 flush=True,
             )
-            ordered = [cells[p.name, s.name] for p, s in pairs if (p.name, s.name) in cells]
-            path.write_text(json.dumps({**surroundings(), "cells": ordered}, indent=1) + "\n")
+            ordered = [
+                cells[p.name, s.name] for p, s in pairs if (p.name, s.name) in cells
+            ]
+            path.write_text(
+                json.dumps({**surroundings(), "cells": ordered}, indent=1) + "\n"
+            )
     from peer_tables import draw, markdown
 
     found = json.loads(path.read_text())

@@ -101,7 +101,10 @@ def layers() -> dict[str, Any]:
 
 
 def training(steps: int = 60, rows: int = 64) -> dict[str, Any]:
-    cases = {"10,000 terms, 10 outputs": boxes(10_000), "2,000 outputs, one term": chain(2000)}
+    cases = {
+        "10,000 terms, 10 outputs": boxes(10_000),
+        "2,000 outputs, one term": chain(2000),
+    }
     return {name: trained(given, steps, rows) for name, given in cases.items()}
 
 
@@ -109,7 +112,9 @@ def trained(given: tuple[Rules, Compiled], steps: int, rows: int) -> dict[str, A
     """A linear network that learns to say what some rows say that obey the rules."""
     torch.manual_seed(0)
     rules, compiled = given
-    mux = Multiplexer.from_compiled(rules, compiled, max_terms=1 << 20, dtype=torch.float32)
+    mux = Multiplexer.from_compiled(
+        rules, compiled, max_terms=1 << 20, dtype=torch.float32
+    )
     net = nn.Linear(16, mux.in_features)
     seen = torch.randn(rows, 16)
     with torch.no_grad():
@@ -155,7 +160,9 @@ def in_a_process(kind: str, count: int, folder: Path) -> dict[str, Any]:
         command = [sys.executable, __file__, "--sample", str(count)]
     else:
         path = folder / f"table.{kind}"
-        subprocess.run([sys.executable, __file__, "--write", str(path), str(count)], check=True)
+        subprocess.run(
+            [sys.executable, __file__, "--write", str(path), str(count)], check=True
+        )
         command = [
             sys.executable,
             "-m",
@@ -246,7 +253,11 @@ def draw(found: dict[str, Any], path: Path) -> None:
         rows = found["layers"][name]
         x = [row[name] for row in rows]
         panel.loglog(
-            x, [1e3 * row["step_seconds"] for row in rows], "o-", color="#d62728", label="step, ms"
+            x,
+            [1e3 * row["step_seconds"] for row in rows],
+            "o-",
+            color="#d62728",
+            label="step, ms",
         )
         panel.loglog(
             x,
@@ -291,7 +302,9 @@ def main() -> None:
         help="only this; the rest is kept",
     )
     parser.add_argument("--rows", type=int, default=10**7, help="of the longest stream")
-    parser.add_argument("--results", type=Path, default=RESULTS, help="the folder to write to")
+    parser.add_argument(
+        "--results", type=Path, default=RESULTS, help="the folder to write to"
+    )
     parser.add_argument("--sample", type=int, help=argparse.SUPPRESS)
     parser.add_argument("--write", nargs=2, help=argparse.SUPPRESS)
     options = parser.parse_args()
