@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import logging
+import os
 import sys
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import multiplexnet
 
@@ -29,14 +32,22 @@ default_role = "code"  # of docstrings: `x` is code, as in Markdown
 
 myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"]
 myst_heading_anchors = 3
-nb_execution_mode = (
-    "force"  # always: what the cells show depends on the library and not on the page alone
-)
+nb_execution_mode = "force"  # always: what the cells show depends on the library and not on the page alone
 nb_execution_in_temp = True  # what cells write is not written here
 nb_execution_timeout = 180
 nb_execution_raise_on_error = True
 nb_merge_streams = True
-nb_output_stderr = "remove-warn"  # what a cell says on stderr is a warning, and warnings are errors
+logging.getLogger("traitlets").setLevel(logging.WARNING)  # it tells of every page
+
+# kernels of cells warn of connections without encryption, which stay on this machine
+_settings = TemporaryDirectory()
+_profile = Path(_settings.name) / "profile_default"
+_profile.mkdir()
+(_profile / "ipython_kernel_config.py").write_text("c.IPKernelApp.log_level = 40\n")
+os.environ.setdefault("IPYTHONDIR", _settings.name)
+nb_output_stderr = (
+    "remove-warn"  # what a cell says on stderr is a warning, and warnings are errors
+)
 
 autodoc_typehints = "description"
 autodoc_member_order = "bysource"
@@ -45,9 +56,16 @@ napoleon_google_docstring = True
 html_math_renderer = "mathml"
 html_theme = "furo"
 html_title = "multiplexnet"
+pygments_dark_style = "a11y-high-contrast-dark"  # furo's own underlines imports
 html_static_path = ["_static"]
 html_css_files = ["custom.css"]
 html_theme_options = {
-    "light_css_variables": {"color-brand-primary": "#1f5f8b", "color-brand-content": "#1f5f8b"},
-    "dark_css_variables": {"color-brand-primary": "#7fb8e0", "color-brand-content": "#7fb8e0"},
+    "light_css_variables": {
+        "color-brand-primary": "#1f5f8b",
+        "color-brand-content": "#1f5f8b",
+    },
+    "dark_css_variables": {
+        "color-brand-primary": "#7fb8e0",
+        "color-brand-content": "#7fb8e0",
+    },
 }

@@ -35,27 +35,51 @@ def draw(ax: Axes, mux: mx.Multiplexer, x: torch.Tensor) -> None:
     names = []
     for line, step in enumerate(maps.cascade.steps):
         spacing = float(maps.cascade.spacing[step.variable])
-        ax.plot([10, 100], [line, line], color=WHOLE, linewidth=13, solid_capstyle="butt", zorder=0)
+        ax.plot(
+            [10, 100],
+            [line, line],
+            color=WHOLE,
+            linewidth=13,
+            solid_capstyle="butt",
+            zorder=0,
+        )
         ax.scatter([0], [line], s=130, color=WHOLE, zorder=0, linewidths=0)
         for option in walk.options(step):
             if option.possible is not None and not bool(option.possible):
                 continue
-            ends = [float(walk.full(end)) * spacing for end in (option.lower, option.upper)]
+            ends = [
+                float(walk.full(end)) * spacing for end in (option.lower, option.upper)
+            ]
             if ends[0] == ends[1]:
                 ax.scatter([ends[0]], [line], s=130, color=LEFT, linewidths=0)
             else:
-                ax.plot(ends, [line, line], color=LEFT, linewidth=13, solid_capstyle="butt")
+                ax.plot(
+                    ends, [line, line], color=LEFT, linewidth=13, solid_capstyle="butt"
+                )
         value = float(x[step.variable])
         ax.scatter(
-            [value], [line], s=42, color="white", edgecolors=CHOSEN, linewidths=2.5, zorder=3
+            [value],
+            [line],
+            s=42,
+            color="white",
+            edgecolors=CHOSEN,
+            linewidths=2.5,
+            zorder=3,
         )
         rest -= value
-        ax.annotate(f"{value:.1f}", (value, line - 0.3), ha="center", color=CHOSEN, fontsize=9)
+        ax.annotate(
+            f"{value:.1f}", (value, line - 0.3), ha="center", color=CHOSEN, fontsize=9
+        )
         ax.text(112, line, f"{abs(rest):.1f}", va="center", fontsize=9, color="#444444")
         names.append(maps.cascade.outputs[step.variable].name)
         walk.take(step, chosen[step.variable])
     ax.text(112, -0.75, "still to be met", fontsize=9, color="#444444")
-    ax.set(yticks=range(len(names)), yticklabels=names, xlim=(-6, 138), ylim=(len(names) - 0.5, -1))
+    ax.set(
+        yticks=range(len(names)),
+        yticklabels=names,
+        xlim=(-6, 138),
+        ylim=(len(names) - 0.5, -1),
+    )
     ax.set_xticks([0, 10, 50, 100])
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(left=False)

@@ -33,7 +33,16 @@ ROOT = Path(__file__).parents[2]
 PICTURES = ROOT / "docs/images/gallery"
 OBEYS, BREAKS, DATA = "#1a7f5a", "#c8372d", "#b4b9bf"
 ALLOWED, WALL = "#d7e8f7", "#3b6ea5"
-SHADES = ["#0f5c3f", "#1a7f5a", "#2f9c73", "#5ab491", "#88c9af", "#3b6ea5", "#6f9ac7", "#a9c6e3"]
+SHADES = [
+    "#0f5c3f",
+    "#1a7f5a",
+    "#2f9c73",
+    "#5ab491",
+    "#88c9af",
+    "#3b6ea5",
+    "#6f9ac7",
+    "#a9c6e3",
+]
 STYLE = {
     "font.size": 9,
     "axes.titlesize": 10,
@@ -71,11 +80,17 @@ def program(name: str) -> SimpleNamespace:
 
 
 def fitted(
-    x: Tensor, loss: Callable[[Tensor], Tensor], outputs: int, steps: int = 400, width: int = 64
+    x: Tensor,
+    loss: Callable[[Tensor], Tensor],
+    outputs: int,
+    steps: int = 400,
+    width: int = 64,
 ) -> Tensor:
     """The outputs of a network without rules after training, and nothing else."""
     torch.manual_seed(0)
-    net = nn.Sequential(nn.Linear(x.shape[-1], width), nn.Tanh(), nn.Linear(width, outputs))
+    net = nn.Sequential(
+        nn.Linear(x.shape[-1], width), nn.Tanh(), nn.Linear(width, outputs)
+    )
     optimiser = torch.optim.Adam(net.parameters(), lr=0.02)
     for _ in range(steps):
         optimiser.zero_grad()
@@ -87,7 +102,9 @@ def fitted(
 def panels(
     count: int = 2, width: float = 7.6, height: float = 3.1, **options: Any
 ) -> tuple[Figure, Any]:
-    return plt.subplots(1, count, figsize=(width, height), layout="constrained", **options)
+    return plt.subplots(
+        1, count, figsize=(width, height), layout="constrained", **options
+    )
 
 
 def percent(which: Tensor) -> int:
@@ -105,7 +122,9 @@ def share(obeys: Tensor) -> str:
 
 def points(ax: Axes, u: Tensor, v: Tensor, obeys: Tensor, size: float = 11) -> None:
     for mask, colour in ((~obeys, BREAKS), (obeys, OBEYS)):
-        ax.scatter(u[mask], v[mask], s=size, color=colour, alpha=0.75, linewidths=0, zorder=3)
+        ax.scatter(
+            u[mask], v[mask], s=size, color=colour, alpha=0.75, linewidths=0, zorder=3
+        )
 
 
 def title(ax: Axes, who: str, what: str) -> None:
@@ -122,17 +141,32 @@ def intervals() -> Figure:
     clipped, ruled = run.networks
     outputs = clipped(run.x).clamp(run.low, run.high), run.mux(ruled(run.x)).best()
     figure, axes = panels(sharey=True)
-    for ax, out, who in zip(axes, outputs, ("A clipped network", "With the rules"), strict=True):
+    for ax, out, who in zip(
+        axes, outputs, ("A clipped network", "With the rules"), strict=True
+    ):
         corners(ax, (0, 195), (0.5, 195), (0.5, 220), (0, 220))
         ax.scatter(*run.y.T, s=9, color=DATA, linewidths=0, label="data")
-        ax.scatter(*out.detach().T, s=11, color=OBEYS, alpha=0.75, linewidths=0, label="outputs")
+        ax.scatter(
+            *out.detach().T,
+            s=11,
+            color=OBEYS,
+            alpha=0.75,
+            linewidths=0,
+            label="outputs",
+        )
         error = ((out - run.y) / (run.high - run.low)).square().mean().sqrt()
         ax.set(xlabel="ratio", xlim=(-0.03, 0.53), ylim=(192, 223))
         title(ax, who, f"error {100 * error:.0f} % of the range")
         assert run.rules.satisfied(out).all()
-    axes[0].scatter(*outputs[0][0].detach(), s=60, color=BREAKS, zorder=4, clip_on=False)
+    axes[0].scatter(
+        *outputs[0][0].detach(), s=60, color=BREAKS, zorder=4, clip_on=False
+    )
     axes[0].text(
-        0.025, 193, "all 256 outputs: no gradient, nothing learned", color=BREAKS, fontsize=8
+        0.025,
+        193,
+        "all 256 outputs: no gradient, nothing learned",
+        color=BREAKS,
+        fontsize=8,
     )
     axes[0].set_ylabel("temperature")
     axes[1].legend(loc="upper right", framealpha=0.9)
@@ -145,15 +179,23 @@ def precipitation() -> Figure:
     outputs = plain(run.x)[:, :1], run.mux(ruled(run.x)).best()
     sign = run.x[:, 0] + 0.5 * run.x[:, 1] - 0.6
     figure, axes = panels(sharey=True)
-    for ax, out, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+    for ax, out, who in zip(
+        axes, outputs, ("A plain network", "With the rules"), strict=True
+    ):
         obeys = run.rules.satisfied(out)
         ax.axhspan(0, 14, color=ALLOWED, zorder=0)
         ax.axhline(0, color=WALL, linewidth=1)
         ax.scatter(sign, run.y[:, 0], s=9, color=DATA, linewidths=0, label="measured")
         points(ax, sign, out.detach()[:, 0], obeys)
         dry = percent(out[~run.wet] == 0)
-        ax.set(xlabel="what the sky looks like (dry below 0)", ylim=(-2, 12), xlim=(-3.2, 2.6))
-        title(ax, who, f"{percent(out < 0)} % negative, {dry} % of the dry days exactly 0")
+        ax.set(
+            xlabel="what the sky looks like (dry below 0)",
+            ylim=(-2, 12),
+            xlim=(-3.2, 2.6),
+        )
+        title(
+            ax, who, f"{percent(out < 0)} % negative, {dry} % of the dry days exactly 0"
+        )
     axes[0].set_ylabel("rain, mm")
     axes[0].legend(loc="upper left")
     return figure
@@ -169,7 +211,10 @@ def bound_from_input() -> Figure:
     place = torch.arange(len(rows))
     figure, axes = panels(sharey=True)
     for ax, out, who in zip(
-        axes, (plain, run.y.detach()), ("A plain network", "With the rules"), strict=True
+        axes,
+        (plain, run.y.detach()),
+        ("A plain network", "With the rules"),
+        strict=True,
     ):
         obeys = run.rules.satisfied(out, x=run.x, K=run.K)
         ax.vlines(place, low[rows], high[rows], color="#bcd8ef", linewidth=5, zorder=0)
@@ -195,13 +240,22 @@ def quantiles() -> Figure:
     plain, ruled = run.networks
     figure, axes = panels(sharey=True)
     outputs = plain(run.grid).detach(), run.mux(ruled(run.grid)).best().detach()
-    for ax, q, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+    for ax, q, who in zip(
+        axes, outputs, ("A plain network", "With the rules"), strict=True
+    ):
         obeys = run.rules.satisfied(q)
         ax.scatter(run.x, run.y, s=7, color=DATA, linewidths=0, zorder=1)
         for i in range(5):
             ax.plot(run.grid[:, 0], q[:, i], color=WALL, linewidth=1.3, alpha=0.9)
         ax.fill_between(
-            run.grid[:, 0], -4, 4, where=~obeys, color=BREAKS, alpha=0.25, linewidth=0, zorder=0
+            run.grid[:, 0],
+            -4,
+            4,
+            where=~obeys,
+            color=BREAKS,
+            alpha=0.25,
+            linewidth=0,
+            zorder=0,
         )
         title(
             ax,
@@ -241,7 +295,11 @@ def portfolio() -> Figure:
     for ax, w in zip(axes, (free, run.w.detach()), strict=True):
         stacked(ax, w[:30], 0.3)
         ax.set(xlabel="days, one bar each", xticks=[], ylim=(0, 1.03))
-    title(axes[0], "A softmax", f"shares above 30 % (red), the sum is exactly 1 in {one} %")
+    title(
+        axes[0],
+        "A softmax",
+        f"shares above 30 % (red), the sum is exactly 1 in {one} %",
+    )
     title(axes[1], "With the rules", "no share above 30 %, the sum is exactly 1")
     axes[0].set_ylabel("weights of 8 assets")
     return figure
@@ -260,13 +318,18 @@ def two_heads() -> Figure:
     plain = torch.cat([raw[:, :4], 90 + 20 * raw[:, 4:]], -1)
     figure, axes = panels(sharey=True)
     for ax, out, who in zip(
-        axes, (plain, run.out.detach()), ("A plain network", "With the rules"), strict=True
+        axes,
+        (plain, run.out.detach()),
+        ("A plain network", "With the rules"),
+        strict=True,
     ):
         obeys = run.rules.satisfied(out)
         ax.vlines(1, 55, 140, color="#9cc4e6", linewidth=7, zorder=0)
         ax.hlines([55, 140], 0.78, 1.22, color=WALL, linewidth=0.8, linestyle=":")
         points(ax, out[:, :4].double().sum(-1), out[:, 4], obeys)
-        ax.set(xlabel="sum of the four probabilities", xlim=(0.78, 1.22), ylim=(20, 175))
+        ax.set(
+            xlabel="sum of the four probabilities", xlim=(0.78, 1.22), ylim=(20, 175)
+        )
         title(ax, who, share(obeys))
     axes[0].set_ylabel("heart rate")
     return figure
@@ -275,15 +338,24 @@ def two_heads() -> Figure:
 def sums() -> Figure:
     run = program("07_sums")
     plain, ruled = run.networks
-    outputs = 30 * plain(run.x).detach().double(), run.mux(ruled(run.x)).best().detach().double()
+    outputs = (
+        30 * plain(run.x).detach().double(),
+        run.mux(ruled(run.x)).best().detach().double(),
+    )
     figure, axes = panels(sharey=True)
-    for ax, y, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+    for ax, y, who in zip(
+        axes, outputs, ("A plain network", "With the rules"), strict=True
+    ):
         ax.axhline(0, color="#9cc4e6", linewidth=4, zorder=0)
         gap = y[:, 0] - y[:, 1:4].sum(-1)
         obeys = run.rules.satisfied(y)
         points(ax, y[:, 0], gap, obeys)
         ax.set(xlabel="total", ylim=(-2.6, 2.6))
-        title(ax, who, "adds up in every row, exactly" if obeys.all() else "adds up in no row")
+        title(
+            ax,
+            who,
+            "adds up in every row, exactly" if obeys.all() else "adds up in no row",
+        )
         assert obeys.all() or not obeys.any()
     axes[0].set_ylabel("total − sum of the regions")
     return figure
@@ -299,24 +371,41 @@ def pixel_map() -> Figure:
         (net(run.image).movedim(1, -1) - run.target).square().sum(-1).mean().backward()
         optimiser.step()
     plain = net(run.image).movedim(1, -1).detach()
-    figure, axes = panels(3, height=2.9)
-    shown = int(
-        run.inside.sum((1, 2, 3)).argmax()
-    )  # of four images the one that obeys at most pixels
+    figure, axes = panels(3, width=7.6, height=3.2, sharey=True)
+    total = run.target.sum(-1)
+    shown = int(run.inside.sum((1, 2, 3)).argmax())  # the one that obeys most
     images = (
-        (run.target, "Target"),
-        (plain, "A plain network"),
-        (run.y.detach(), "With the rules"),
+        (total, run.rules.satisfied(run.target), "What was asked for"),
+        (plain.sum(-1), run.rules.satisfied(plain), "A plain network"),
+        (run.y.detach().sum(-1), run.rules.satisfied(run.y.detach()), "With the rules"),
     )
-    for ax, (values, who) in zip(axes, images, strict=True):
-        obeys = run.rules.satisfied(values)
-        total = np.ma.masked_array(values.sum(-1)[shown].numpy(), ~obeys[shown].numpy())
-        ax.imshow(np.ones((64, 64, 3)) * np.array([200, 55, 45]) / 255)
-        drawn = ax.imshow(total, cmap="YlGnBu", vmin=0, vmax=1)
-        ax.set(xticks=[], yticks=[])
-        title(ax, who, f"{percent(obeys)} % of the pixels obey")
-    figure.colorbar(drawn, ax=axes, label="a + b + c (red: outside 0…1)", shrink=0.8)
+    row = 32  # a cut through the middle of the image
+    for ax, (sums, obeys, who) in zip(axes, images, strict=True):
+        ax.axhspan(0, 1, color=ALLOWED, zorder=0)
+        for end in (0, 1):
+            ax.axhline(end, color=WALL, linewidth=1)
+        cut = sums[shown, row].numpy()
+        good = obeys[shown, row].numpy()
+        ax.scatter(np.arange(64), cut, s=11, c=np.where(good, OBEYS, BREAKS), zorder=3)
+        ax.set(xlabel="pixel, from left to right", xticks=[0, 32, 63])
+        title(ax, who, f"{percent(obeys)} % of all pixels obey")
+        _thumbnail(ax, sums[shown].numpy(), obeys[shown].numpy(), row)
+    axes[0].set(ylabel="a + b + c", ylim=(-1.9, 4.4), yticks=[-1, 0, 1, 2])
     return figure
+
+
+def _thumbnail(ax: Axes, sums: Any, obeys: Any, row: int) -> None:
+    """The whole image in a corner: green where it obeys, red where not, and the line of the cut."""
+    inset = ax.inset_axes((0.3, 0.62, 0.4, 0.36))
+    colours = np.where(obeys[..., None], _rgb(OBEYS), _rgb(BREAKS))
+    shade = 0.55 + 0.45 * (sums - sums.min()) / max(float(np.ptp(sums)), 1e-9)
+    inset.imshow(colours * shade[..., None] + 1 - shade[..., None])
+    inset.axhline(row, color="black", linewidth=0.8, linestyle="--")
+    inset.set(xticks=[], yticks=[])
+
+
+def _rgb(colour: str) -> Any:
+    return np.array([int(colour[k : k + 2], 16) / 255 for k in (1, 3, 5)])
 
 
 def l1_ball() -> Figure:
@@ -324,7 +413,10 @@ def l1_ball() -> Figure:
     plain = fitted(run.features, lambda out: (out - run.y).square().sum(-1).mean(), 4)
     figure, axes = panels(sharey=True)
     for ax, out, who in zip(
-        axes, (plain, run.x.detach()), ("A plain network", "With the rules"), strict=True
+        axes,
+        (plain, run.x.detach()),
+        ("A plain network", "With the rules"),
+        strict=True,
     ):
         corners(ax, (0, 0), (1, 0), (0, 1))
         obeys = run.rules.satisfied(out)
@@ -348,13 +440,22 @@ def l1_ball() -> Figure:
 def actuators() -> Figure:
     run = program("10_actuators")
     plain = (
-        fitted(run.x, lambda out: (350 * out - run.wish).square().mean() / 1e4, 12, steps=300) * 350
+        fitted(
+            run.x,
+            lambda out: (350 * out - run.wish).square().mean() / 1e4,
+            12,
+            steps=300,
+        )
+        * 350
     )
     figure, axes = panels(sharey=True)
     rows = 60
     noise = 0.6 * (torch.rand(rows, generator=torch.Generator().manual_seed(0)) - 0.5)
     for ax, out, who in zip(
-        axes, (plain, run.a.detach()), ("A plain network", "With the rules"), strict=True
+        axes,
+        (plain, run.a.detach()),
+        ("A plain network", "With the rules"),
+        strict=True,
     ):
         for i in range(12):
             ax.bar(
@@ -367,7 +468,14 @@ def actuators() -> Figure:
                 linewidth=0.8,
                 zorder=0,
             )
-            ax.plot([i - 0.42, i + 0.42], [0, 0], color=WALL, linewidth=3, alpha=0.5, zorder=0)
+            ax.plot(
+                [i - 0.42, i + 0.42],
+                [0, 0],
+                color=WALL,
+                linewidth=3,
+                alpha=0.5,
+                zorder=0,
+            )
             column = out[:rows, i]
             obeys = (column == 0) | ((column > run.low[i]) & (column < run.high[i]))
             points(ax, i + noise, column, obeys, size=7)
@@ -384,12 +492,19 @@ def mixed_types() -> Figure:
     plain = torch.cat([out[:, :1].round().clamp(0, 1), out[:, 1:]], -1).detach()
     outputs = plain, run.mux(ruled(run.features), limit=run.limit).best().detach()
     figure, axes = panels(sharey=True)
-    for ax, out, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+    for ax, out, who in zip(
+        axes, outputs, ("A plain network", "With the rules"), strict=True
+    ):
         corners(ax, (10, 0), (100, 0), (100, 100), (10, 10))
         obeys = run.rules.satisfied(out, limit=run.limit)
         fast = out[:, 0] == 1
         ax.scatter(
-            run.limit[~fast], out[~fast, 1], s=8, color=DATA, linewidths=0, label="mode slow: free"
+            run.limit[~fast],
+            out[~fast, 1],
+            s=8,
+            color=DATA,
+            linewidths=0,
+            label="mode slow: free",
         )
         points(ax, run.limit[fast], out[fast, 1], obeys[fast])
         ax.scatter([], [], s=11, color=OBEYS, label="mode fast: below the limit")
@@ -406,12 +521,25 @@ def whole_cents() -> Figure:
     rounded = (run.y.mean(0) + plain(run.guest).detach() * run.scale).round()
     figure, axes = panels(sharey=True)
     for ax, table, who in zip(
-        axes, (rounded, run.table), ("Plain, rounded", "With the rules, rounded down"), strict=True
+        axes,
+        (rounded, run.table),
+        ("Plain, rounded", "With the rules, rounded down"),
+        strict=True,
     ):
         obeys = run.rules.satisfied(table)
-        ax.plot([1, 28], [0, 0], color="#9cc4e6", linewidth=5, zorder=0, solid_capstyle="butt")
+        ax.plot(
+            [1, 28],
+            [0, 0],
+            color="#9cc4e6",
+            linewidth=5,
+            zorder=0,
+            solid_capstyle="butt",
+        )
         points(
-            ax, table[:, 1] - table[:, 0], (table[:, 4] - table[:, 2] - table[:, 3]) / 100, obeys
+            ax,
+            table[:, 1] - table[:, 0],
+            (table[:, 4] - table[:, 2] - table[:, 3]) / 100,
+            obeys,
         )
         ax.set(xlabel="nights", xlim=(-1, 13))
         title(ax, who, share(obeys))
@@ -426,16 +554,18 @@ def state_dependent_actions() -> Figure:
     optimiser = torch.optim.Adam(net.parameters(), lr=0.02)
     for _ in range(100):
         optimiser.zero_grad()
-        run.simulated(lambda stock, free: 20 * nn.functional.softplus(net(stock / 20)), rows=64)[
-            0
-        ].backward()
+        run.simulated(
+            lambda stock, free: 20 * nn.functional.softplus(net(stock / 20)), rows=64
+        )[0].backward()
         optimiser.step()
     stock = torch.rand(400, 2, generator=torch.Generator().manual_seed(1)) * 29
     free = 60 - stock.sum(-1)
     plain = 20 * nn.functional.softplus(net(stock / 20)).detach()
     figure, axes = panels(sharey=True)
     outputs = plain, run.policies["rules"](stock, free).detach()
-    for ax, order, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+    for ax, order, who in zip(
+        axes, outputs, ("A plain network", "With the rules"), strict=True
+    ):
         corners(ax, (0, 0), (60, 0), (60, 60))
         obeys = run.rules.satisfied(order, free=free)
         points(ax, free, order.sum(-1), obeys)
@@ -452,11 +582,19 @@ def power_flow() -> Figure:
     best = []
     for d in run.demand.double().numpy():
         b = np.concatenate(
-            [run.limit + run.ptdf @ d, run.limit - run.ptdf @ d, [d.sum(), 100 - d.sum()]]
+            [
+                run.limit + run.ptdf @ d,
+                run.limit - run.ptdf @ d,
+                [d.sum(), 100 - d.sum()],
+            ]
         )
-        best.append(linprog(run.cost[1:] - run.cost[0], run.A, b, bounds=[(0, 100)] * 2).x)
+        best.append(
+            linprog(run.cost[1:] - run.cost[0], run.A, b, bounds=[(0, 100)] * 2).x
+        )
     best = torch.tensor(np.array(best)).float()
-    plain = 50 * fitted(run.demand / 20 - 2, lambda g: (g - best / 50).square().mean(), 2)
+    plain = 50 * fitted(
+        run.demand / 20 - 2, lambda g: (g - best / 50).square().mean(), 2
+    )
     ptdf = torch.tensor(run.ptdf)
     figure, axes = panels(sharey=True)
     noise = 0.6 * (torch.rand(256, generator=torch.Generator().manual_seed(0)) - 0.5)
@@ -465,7 +603,15 @@ def power_flow() -> Figure:
         power = torch.cat([g - run.demand[:, :2], -run.demand[:, 2:]], -1).double()
         load = 100 * (power @ ptdf.T).abs() / torch.tensor(run.limit)
         for i in range(5):
-            ax.bar(i, 100, width=0.8, color=ALLOWED, edgecolor=WALL, linewidth=0.8, zorder=0)
+            ax.bar(
+                i,
+                100,
+                width=0.8,
+                color=ALLOWED,
+                edgecolor=WALL,
+                linewidth=0.8,
+                zorder=0,
+            )
             points(ax, i + noise, load[:, i], load[:, i] <= 100, size=7)
         ax.set(
             xticks=range(5),
@@ -485,14 +631,23 @@ def obstacles() -> Figure:
     )
     shortest = run.bends[torch.arange(64), lengths.argmin(-1)]
     plain = 5 + 5 * fitted(
-        run.start / 5 - 1, lambda x: (5 + 5 * x - shortest).square().mean() / 25, 6, width=32
+        run.start / 5 - 1,
+        lambda x: (5 + 5 * x - shortest).square().mean() / 25,
+        6,
+        width=32,
     )
     figure, axes = panels(sharey=True, height=3.4)
     names = ("Trained on shortest paths, plain", "With the rules")
     for ax, x, who in zip(axes, (plain, run.x[:, 0].detach()), names, strict=True):
         obeys = run.rules.satisfied(x, start=run.start[:, 0])
         path = torch.cat(
-            [torch.zeros(64, 1), run.start, x, torch.tensor([[10.0, 5.0]]).expand(64, 2)], -1
+            [
+                torch.zeros(64, 1),
+                run.start,
+                x,
+                torch.tensor([[10.0, 5.0]]).expand(64, 2),
+            ],
+            -1,
         )
         for row, good in zip(path.unflatten(-1, (5, 2)), obeys, strict=True):
             ax.plot(*row.T, color=OBEYS if good else BREAKS, linewidth=0.8, alpha=0.7)
@@ -514,7 +669,10 @@ def retrofit() -> Figure:
     run = program("16_retrofit")
     figure, axes = panels(sharey=True)
     for ax, out, who in zip(
-        axes, (run.before, run.after), ("The network as it is", "After repair"), strict=True
+        axes,
+        (run.before, run.after),
+        ("The network as it is", "After repair"),
+        strict=True,
     ):
         corners(ax, (0, 0), (2, 2), (0, 2))
         obeys = run.rules.satisfied(out)
@@ -527,7 +685,12 @@ def retrofit() -> Figure:
                 linewidth=0.6,
             )
         points(ax, out[:, 0], out[:, 1], obeys, size=12)
-        ax.set(xlabel="low", xticks=[0, 0.05, 0.1, 0.15], xlim=(-0.03, 0.16), ylim=(-0.05, 0.42))
+        ax.set(
+            xlabel="low",
+            xticks=[0, 0.05, 0.1, 0.15],
+            xlim=(-0.03, 0.16),
+            ylim=(-0.05, 0.42),
+        )
         title(ax, who, share(obeys))
     axes[0].set(ylabel="mid", xlabel="low (red inside: mid above high)")
     return figure
@@ -536,43 +699,93 @@ def retrofit() -> Figure:
 def dose() -> Figure:
     run = program("17_dose")
     given_by = torch.tensor(run.dose).float().T
-    plain = fitted(run.centre, lambda x: ((1 - x @ given_by) * run.inside).square().mean(), 24)
-    figure, axes = panels(height=3.4)
-    outs = ((plain, "plain network"), (run.x, "with rules"))
+    plain = fitted(
+        run.centre, lambda x: ((1 - x @ given_by) * run.inside).square().mean(), 24
+    )
+    figure, axes = panels(height=3.9)
+    outs = ((plain, "A plain network"), (run.x, "With the rules"))
+    organ, tumour = (0.45, 0.3), run.centre[0].numpy()
     for ax, (out, who) in zip(axes, outs, strict=True):
-        given = run.dose @ out[0].detach().double().numpy()
-        above = torch.tensor(given > run.limit)
-        ax.scatter(*run.points.T, c=given, s=9, cmap="Greens", vmin=0, vmax=1.2, linewidths=0)
-        ax.scatter(*run.points[above.numpy()].T, s=9, color=BREAKS, linewidths=0)
-        for spot, radius, text in ((run.centre[0], 0.2, "tumour"), ((0.45, 0.3), 0.25, "spared")):
-            ax.add_patch(Circle(spot, radius, fill=False, edgecolor=WALL, linewidth=1.2))
-            ax.text(
-                float(spot[0]),
-                float(spot[1]) + radius + 0.05,
+        out = out.detach()
+        given = run.dose @ out[0].double().numpy()
+        above = given > run.limit
+        ax.add_patch(Circle((0, 0), 0.97, facecolor="#f1f2f4", edgecolor="#9aa1a8"))
+        ax.scatter(
+            *run.points[~above].T,
+            c=given[~above],
+            s=15,
+            cmap="Greens",
+            vmin=0,
+            vmax=1.2,
+            linewidths=0,
+        )
+        ax.scatter(*run.points[above].T, s=17, color=BREAKS, linewidths=0)
+        for spot, radius, text, style in (
+            (tumour, 0.2, "tumour: wants 1", "-"),
+            (organ, 0.25, "organ: at most 0.4", "--"),
+        ):
+            edge = {"edgecolor": "black", "linewidth": 1.4, "linestyle": style}
+            ax.add_patch(Circle(spot, radius, fill=False, zorder=4, **edge))
+            side = -1 if spot is tumour else 1
+            ax.annotate(
                 text,
+                (float(spot[0]), float(spot[1]) + side * radius),
+                (float(spot[0]), side * 1.13),
                 ha="center",
-                color=WALL,
-                bbox={"facecolor": "white", "edgecolor": "none", "alpha": 0.8, "pad": 1},
+                va="center",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.5},
+                arrowprops={"arrowstyle": "-", "linewidth": 0.8},
             )
-        ax.set(aspect="equal", xticks=[], yticks=[])
-        title(ax, who, share(run.rules.satisfied(out.detach())))
-    axes[0].set(xlabel="dose of one patient; red: above the limit of the point")
+        _beams(ax, run.side, out[0].numpy())
+        ax.set(aspect="equal", xlim=(-1.35, 1.35), ylim=(-1.3, 1.3))
+        ax.axis("off")
+        mean = given[np.linalg.norm(run.points - tumour, axis=-1) < 0.2].mean()
+        worst = given[run.limit < 1].max()
+        title(ax, who, f"tumour {mean:.2f}, organ up to {worst:.2f}")
+    shares = [percent(~run.rules.satisfied(out.detach())) for out, _ in outs]
+    figure.supxlabel(
+        "one patient; green: dose, red: above the limit of the point; lines outside: beams\n"
+        f"plans that break a rule: {shares[0]} % and {shares[1]} % of 64 patients",
+        fontsize=8.5,
+    )
     return figure
+
+
+def _beams(ax: Axes, side: Any, strength: Any) -> None:
+    """A line for every beam, where it comes from, as long and dark as it is strong."""
+    largest = max(float(np.abs(strength).max()), 1e-9)
+    for (u, v), power in zip(side.T, strength, strict=True):
+        length = 0.24 * max(float(power), 0) / largest
+        ax.plot(
+            [1.02 * u, (1.02 + length) * u],
+            [1.02 * v, (1.02 + length) * v],
+            color=WALL,
+            linewidth=3,
+            solid_capstyle="butt",
+        )
 
 
 def blood_pressure() -> Figure:
     run = program("18_blood_pressure")
     plain, ruled = run.networks
     raw = plain(run.person).detach()
-    numbers = (run.middle + run.scale * raw[:, :2]).round().masked_fill(raw[:, 2:4] < 0, torch.nan)
+    numbers = (
+        (run.middle + run.scale * raw[:, :2])
+        .round()
+        .masked_fill(raw[:, 2:4] < 0, torch.nan)
+    )
     outputs = numbers, run.mux(ruled(run.person)).best().detach()
     strip = torch.rand(len(raw), generator=torch.Generator().manual_seed(0))
     figure, axes = panels(sharey=True)
-    for ax, out, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+    for ax, out, who in zip(
+        axes, outputs, ("A plain network", "With the rules"), strict=True
+    ):
         corners(ax, (70, 50), (170, 150), (170, 40), (70, 40))
         obeys = run.rules.satisfied(out)
         gone = out.isnan()
-        upper = torch.where(gone[:, 0], 52 + 10 * strip, out[:, 0])  # missing: in the margin
+        upper = torch.where(
+            gone[:, 0], 52 + 10 * strip, out[:, 0]
+        )  # missing: in the margin
         lower = torch.where(gone[:, 1], 22 + 10 * strip.flip(0), out[:, 1])
         points(ax, upper, lower, obeys)
         ax.axvline(65, color="#555b61", linewidth=0.6)
@@ -587,11 +800,15 @@ def blood_pressure() -> Figure:
 
 def price_band() -> Figure:
     run = program("19_price_band")
-    plain = fitted(run.features, lambda out: (out - run.wish).square().mean(), 2, steps=150)
+    plain = fitted(
+        run.features, lambda out: (out - run.wish).square().mean(), 2, steps=150
+    )
     plain = torch.stack([plain[:, 0], plain[:, 1].round()], -1)
     figure, axes = panels(sharey=True)
     outputs = plain, run.agreed.detach()
-    for ax, out, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+    for ax, out, who in zip(
+        axes, outputs, ("A plain network", "With the rules"), strict=True
+    ):
         band = run.given["high"] - run.given["low"]
         place = (out[:, 0] - run.given["low"]) / band.clamp(min=0.01)
         spent = run.given["unit"] * out[:, 1] / run.given["budget"].clamp(min=0.01)
@@ -602,7 +819,9 @@ def price_band() -> Figure:
             spent.clamp(-0.2, 1.6),
             run.rules.satisfied(out, **run.given),
         )
-        ax.set(xlim=(-0.55, 1.55), ylim=(-0.25, 1.65), xlabel="price: 0 is low, 1 is high")
+        ax.set(
+            xlim=(-0.55, 1.55), ylim=(-0.25, 1.65), xlabel="price: 0 is low, 1 is high"
+        )
         title(ax, who, share(run.rules.satisfied(out, **run.given)))
     axes[0].set_ylabel("share of the budget that is spent")
     return figure
@@ -610,10 +829,14 @@ def price_band() -> Figure:
 
 def minimum_lots() -> Figure:
     run = program("20_minimum_lots")
-    plain = fitted(run.signal, lambda w: (50 * w - run.target).square().mean() / 900, 12, steps=200)
+    plain = fitted(
+        run.signal, lambda w: (50 * w - run.target).square().mean() / 900, 12, steps=200
+    )
     figure, axes = panels(sharey=True)
     outputs = 50 * plain, run.w
-    for ax, w, who in zip(axes, outputs, ("A plain network", "With the rules"), strict=True):
+    for ax, w, who in zip(
+        axes, outputs, ("A plain network", "With the rules"), strict=True
+    ):
         lot = (w == 0) | ((w >= 5) & (w <= 40))
         place = torch.arange(40).unsqueeze(-1).expand(40, 12)
         ax.axhspan(5, 40, color=ALLOWED, zorder=0)
@@ -633,11 +856,16 @@ def unit_commitment() -> Figure:
         features, lambda x: (100 * x - run.target).square().mean() / 1e4, 72, steps=200
     )
     figure, axes = panels(sharey=True)
-    for ax, x, who in zip(axes, (plain, run.x), ("A plain network", "With the rules"), strict=True):
+    for ax, x, who in zip(
+        axes, (plain, run.x), ("A plain network", "With the rules"), strict=True
+    ):
         parts = x[0].unflatten(-1, (3, 24)).numpy()
         bottom = np.zeros(24)
         for part, colour, name in zip(
-            parts, (SHADES[0], SHADES[2], SHADES[7]), ("base", "middle", "peak"), strict=True
+            parts,
+            (SHADES[0], SHADES[2], SHADES[7]),
+            ("base", "middle", "peak"),
+            strict=True,
         ):
             least = {"base": 40, "middle": 30, "peak": 10}[name]
             wrong = (part != 0) & (part < least)
@@ -645,7 +873,12 @@ def unit_commitment() -> Figure:
             ax.bar(range(24), part, bottom=bottom, color=colours, width=0.9, label=name)
             bottom = bottom + part
         ax.step(
-            range(24), run.demand[0], where="mid", color="#20262c", linewidth=1.2, label="demand"
+            range(24),
+            run.demand[0],
+            where="mid",
+            color="#20262c",
+            linewidth=1.2,
+            label="demand",
         )
         met = (x.unflatten(-1, (3, 24)).double().sum(-2) == run.demand).float()
         ax.set(xlabel="hour (red: below the least power)", ylim=(-12, 260))
@@ -658,7 +891,9 @@ def unit_commitment() -> Figure:
 
 def sensors() -> Figure:
     run = program("22_sensors")
-    plain = fitted(4 * run.guess - 2, lambda p: (p - run.target).square().mean(), 30, steps=200)
+    plain = fitted(
+        4 * run.guess - 2, lambda p: (p - run.target).square().mean(), 30, steps=200
+    )
     figure, axes = panels(sharey=True)
     for ax, power, who in zip(
         axes, (plain, run.power), ("A plain network", "With the rules"), strict=True
@@ -677,7 +912,9 @@ def sensors() -> Figure:
 def boxes_and_cents() -> Figure:
     run = program("23_boxes_and_cents")
     plain = 20 * fitted(
-        run.features.float(), lambda x: (20 * x - run.wish.float()).square().mean() / 400, 3
+        run.features.float(),
+        lambda x: (20 * x - run.wish.float()).square().mean() / 400,
+        3,
     )
     cents = torch.cat([run.price, torch.tensor([1500.0])]).double()
     figure, axes = panels(sharey=True)
@@ -704,7 +941,10 @@ def power_balance() -> Figure:
     run = program("24_power_balance")
     wanted = run.x.detach()
     plain = 30 * fitted(
-        run.demand / 10 - 1, lambda x: (30 * x - wanted).square().mean() / 900, 25, steps=300
+        run.demand / 10 - 1,
+        lambda x: (30 * x - wanted).square().mean() / 900,
+        25,
+        steps=300,
     )
     sign = torch.zeros(14, 25, dtype=torch.float64)
     for i, (start, end) in enumerate(run.lines):
@@ -713,7 +953,10 @@ def power_balance() -> Figure:
         sign[bus - 1, 20 + i] = 1
     figure, axes = panels(sharey=True)
     for ax, x, who in zip(
-        axes, (plain, wanted), ("Trained on these outputs, plain", "With the rules"), strict=True
+        axes,
+        (plain, wanted),
+        ("Trained on these outputs, plain", "With the rules"),
+        strict=True,
     ):
         gap = x.double() @ sign.T - run.demand.double()
         ax.axhline(0, color="#9cc4e6", linewidth=4, zorder=0)
@@ -733,14 +976,18 @@ def invoices() -> Figure:
     outputs = rounded, run.mux(ruled(run.order), ordered=run.ordered).best().detach()
     start, christmas, new_year = 19997, 20077, 20089  # days since 1970-01-01
     figure, axes = panels(sharey=True)
-    for ax, out, who in zip(axes, outputs, ("Plain, rounded", "With the rules"), strict=True):
+    for ax, out, who in zip(
+        axes, outputs, ("Plain, rounded", "With the rules"), strict=True
+    ):
         corners(ax, (start, 0), (christmas, 0), (christmas, 30), (start, 30))
         late = new_year - christmas
         corners(ax, (christmas, late), (new_year, 0), (new_year, 30), (christmas, 30))
         obeys = run.rules.satisfied(out, ordered=run.ordered)
         points(ax, run.ordered, out[:, 0] - run.ordered, obeys)
         ax.set(xlabel="day of the order", xlim=(start, new_year), ylim=(-6, 36))
-        ax.set_xticks([start, 20028, 20058, new_year], ["1 Oct", "1 Nov", "1 Dec", "1 Jan"])
+        ax.set_xticks(
+            [start, 20028, 20058, new_year], ["1 Oct", "1 Nov", "1 Dec", "1 Jan"]
+        )
         title(ax, who, share(obeys))
     axes[0].set_ylabel("days until it is shipped")
     return figure

@@ -44,7 +44,11 @@ def data(rows: int) -> tuple[Tensor, Tensor]:
 
 def network(out_features: int) -> nn.Sequential:
     return nn.Sequential(
-        nn.Linear(2, 48), nn.Tanh(), nn.Linear(48, 48), nn.Tanh(), nn.Linear(48, out_features)
+        nn.Linear(2, 48),
+        nn.Tanh(),
+        nn.Linear(48, 48),
+        nn.Tanh(),
+        nn.Linear(48, out_features),
     )
 
 
@@ -58,14 +62,18 @@ def trained_without_rules(seen: Tensor, measured: Tensor) -> nn.Module:
     return net
 
 
-def trained_with_rules(seen: Tensor, measured: Tensor) -> tuple[nn.Module, mx.Multiplexer]:
+def trained_with_rules(
+    seen: Tensor, measured: Tensor
+) -> tuple[nn.Module, mx.Multiplexer]:
     mux = mx.Multiplexer(RULES, per_term=True)
     net = network(mux.in_features)
     optimiser = torch.optim.Adam(net.parameters(), lr=3e-3)
     for _ in range(600):
         optimiser.zero_grad()
         branches = mux(net(seen), limit=LIMIT)
-        loss = branches.loss(lambda x: ((x - measured.unsqueeze(-2)) / SCALE).square().sum(-1))
+        loss = branches.loss(
+            lambda x: ((x - measured.unsqueeze(-2)) / SCALE).square().sum(-1)
+        )
         loss.mean().backward()
         optimiser.step()
     return net, mux
@@ -73,8 +81,17 @@ def trained_with_rules(seen: Tensor, measured: Tensor) -> tuple[nn.Module, mx.Mu
 
 def draw_rules(ax: Axes) -> None:
     corners = [(200, 202), (400, 402), (400, LIMIT), (200, LIMIT)]
-    ax.add_patch(Polygon(corners, facecolor="#d7e8f7", edgecolor="#3b6ea5", linewidth=1.2))
-    ax.plot([0, 0], [0, LIMIT], color="#3b6ea5", linewidth=5, alpha=0.35, solid_capstyle="butt")
+    ax.add_patch(
+        Polygon(corners, facecolor="#d7e8f7", edgecolor="#3b6ea5", linewidth=1.2)
+    )
+    ax.plot(
+        [0, 0],
+        [0, LIMIT],
+        color="#3b6ea5",
+        linewidth=5,
+        alpha=0.35,
+        solid_capstyle="butt",
+    )
     ax.set(xlim=(-70, 440), ylim=(-40, 850), xlabel="a", ylabel="b")
     ax.spines[["top", "right"]].set_visible(False)
 
@@ -97,7 +114,9 @@ def main(path: str) -> None:
     with torch.no_grad():
         free = SCALE * plain(fresh)
         ruled = mux(net(fresh), limit=LIMIT).best()
-    figure, axes = plt.subplots(1, 2, figsize=(9, 4.1), sharey=True, layout="constrained")
+    figure, axes = plt.subplots(
+        1, 2, figsize=(9, 4.1), sharey=True, layout="constrained"
+    )
     draw_outputs(axes[0], free, "A network without rules")
     draw_outputs(axes[1], ruled, "The same network with this layer")
     figure.savefig(path, dpi=110)
