@@ -3,7 +3,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 
-.PHONY: demo test lint docs pictures bench campaign faults fuzz peers scale clean
+.PHONY: demo test lint docs pictures bench campaign faults fuzz peers tables scale clean
 
 $(VENV)/.ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv $(VENV)
@@ -45,6 +45,17 @@ $(PEERS)/.ready: pyproject.toml constraints.txt benchmarks/peers-requirements.tx
 peers: $(PEERS)/.ready
 	$(PEERS)/bin/python benchmarks/peers.py $(PEERS_ARGS)
 
+TABLES := .venv-tables
+$(TABLES)/.ready: pyproject.toml constraints.txt benchmarks/tables-requirements.txt
+	$(PYTHON) -m venv $(TABLES)
+	$(TABLES)/bin/python -m pip install --quiet -c constraints.txt -r benchmarks/tables-requirements.txt -e '.[tables]'
+	touch $@
+
+# Beside other makers of tables, in an environment of their own, with the data in MULTIPLEXNET_DATA/tabular. It goes on where
+# it was interrupted. TABLES_ARGS='--sets heloc --only ours --seeds 0 1 --minutes 2' measures a part; '--write' fills the page.
+tables: $(TABLES)/.ready
+	$(TABLES)/bin/python benchmarks/made_tables.py $(TABLES_ARGS)
+
 # 10,000 random formulas, 10,000,000 rows: an hour or more on one core; `make campaign JOBS=2` takes two and counts the
 # same. It goes on where it was interrupted (rm out/campaign.json to start anew); benchmarks/results/campaign.json is the
 # summary of one run.
@@ -69,7 +80,7 @@ bench: $(VENV)/.ready
 	$(BIN)/python benchmarks/objective.py
 
 fuzz: $(VENV)/.ready
-	$(BIN)/python -m benchmarks.fuzz --minutes 60
+	$(BIN)/python benchmarks/fuzz.py --minutes 60
 
 clean:
-	rm -rf $(VENV) $(PEERS) out
+	rm -rf $(VENV) $(PEERS) $(TABLES) out

@@ -21,12 +21,20 @@ app = typer.Typer(add_completion=False)
 
 @app.command()
 def main(
-    formulas: Annotated[int, typer.Option(min=1, help="Random formulas to try, at least.")] = 1000,
+    formulas: Annotated[
+        int, typer.Option(min=1, help="Random formulas to try, at least.")
+    ] = 1000,
     rows: Annotated[
-        int, typer.Option(min=0, help="Rows to judge exactly, in all dtypes together, at least.")
+        int,
+        typer.Option(
+            min=0, help="Rows to judge exactly, in all dtypes together, at least."
+        ),
     ] = 0,
     seed: Annotated[
-        int, typer.Option(help="Of everything: a trial is a function of seed and number alone.")
+        int,
+        typer.Option(
+            help="Of everything: a trial is a function of seed and number alone."
+        ),
     ] = 0,
     jobs: Annotated[int, typer.Option(min=1, help="Processes.")] = 1,
     output: Annotated[
@@ -38,7 +46,8 @@ def main(
     regressions: Annotated[
         Path | None,
         typer.Option(
-            metavar="FOLDER", help="Save what fails here, shrunk, for the tests to replay."
+            metavar="FOLDER",
+            help="Save what fails here, shrunk, for the tests to replay.",
         ),
     ] = None,
 ) -> None:
@@ -66,7 +75,10 @@ def main(
             typer.echo(f"error: {error}", err=True)
             raise typer.Exit(2) from None
     print(
-        json.dumps({k: v for k, v in done.record().items() if k != "what was violated"}, indent=1)
+        json.dumps(
+            {k: v for k, v in done.record().items() if k != "what was violated"},
+            indent=1,
+        )
     )
     for violation in done.violations:
         print(

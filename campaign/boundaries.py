@@ -12,7 +12,15 @@ from itertools import pairwise
 from random import Random
 
 from campaign.formulas import any_size, compared, linear, nonzero, reals, small, tree
-from campaign.sentences import Declared, Node, Sentence, number, product, total, variable
+from campaign.sentences import (
+    Declared,
+    Node,
+    Sentence,
+    number,
+    product,
+    total,
+    variable,
+)
 
 __all__ = ["BOUNDARIES"]
 
@@ -34,11 +42,15 @@ def wide(random: Random) -> Sentence:
     v = Declared("v", "input", bottom, top)
     factor = random.choice([Fraction(1), Fraction(2), Fraction(-1), nonzero(random)])
     upper = product(factor, variable("u")) if factor != 1 else variable("u")
-    chain = [Node(_below(random), (variable(a), variable(b))) for a, b in pairwise(names)]
+    chain = [
+        Node(_below(random), (variable(a), variable(b))) for a, b in pairwise(names)
+    ]
     match random.choice(["one", "one", "chain", "mirrored", "two", "sum"]):
         case "one":
             rules = [
-                Node(random.choice(["<", "<=", ">", ">="]), (variable(names[0]), upper)),
+                Node(
+                    random.choice(["<", "<=", ">", ">="]), (variable(names[0]), upper)
+                ),
                 *chain,
             ]
         case "chain":
@@ -60,24 +72,47 @@ def wide(random: Random) -> Sentence:
             rules = [
                 Node(
                     _below(random),
-                    (linear(random, names), total(upper, product(nonzero(random), variable("v")))),
+                    (
+                        linear(random, names),
+                        total(upper, product(nonzero(random), variable("v"))),
+                    ),
                 )
             ]
     used = {name for rule in rules for name in rule.names}
-    return Sentence((*map(Declared, names), *(d for d in (u, v) if d.name in used)), tuple(rules))
+    return Sentence(
+        (*map(Declared, names), *(d for d in (u, v) if d.name in used)), tuple(rules)
+    )
 
 
 def alone(random: Random) -> Sentence:
     """Rules about inputs and about nothing else, which some values in their ranges break."""
     low = small(random)
-    ends = random.choice([(None, None), (low, low + abs(nonzero(random))), (low, low + 1000)])
-    known = [Declared("u", "input", *ends), Declared("v", "input", Fraction(0), Fraction(10))]
-    about = [Node(random.choice(["<", "<=", ">", ">="]), (variable("u"), number(small(random))))]
+    ends = random.choice(
+        [(None, None), (low, low + abs(nonzero(random))), (low, low + 1000)]
+    )
+    known = [
+        Declared("u", "input", *ends),
+        Declared("v", "input", Fraction(0), Fraction(10)),
+    ]
+    about = [
+        Node(
+            random.choice(["<", "<=", ">", ">="]),
+            (variable("u"), number(small(random))),
+        )
+    ]
     if random.random() < 0.4:
-        about.append(compared(random, linear(random, ["u", "v"]), number(small(random)), equal=0))
+        about.append(
+            compared(random, linear(random, ["u", "v"]), number(small(random)), equal=0)
+        )
     if random.random() < 0.3:
         about = [
-            Node("or", (*about, compared(random, variable("v"), number(small(random)), equal=0)))
+            Node(
+                "or",
+                (
+                    *about,
+                    compared(random, variable("v"), number(small(random)), equal=0),
+                ),
+            )
         ]
     follows = [Node(random.choice(["<", ">="]), (variable("x"), variable("u")))]
     rules = [
@@ -90,7 +125,9 @@ def alone(random: Random) -> Sentence:
     ]
     random.shuffle(rules)
     used = {name for rule in rules for name in rule.names}
-    return Sentence((Declared("x"), *(d for d in known if d.name in used)), tuple(rules))
+    return Sentence(
+        (Declared("x"), *(d for d in known if d.name in used)), tuple(rules)
+    )
 
 
 def circuits(random: Random) -> Sentence:
@@ -101,7 +138,10 @@ def circuits(random: Random) -> Sentence:
     known = [Declared("u", "input", Fraction(-4), Fraction(4))]
 
     def decides() -> Node:
-        return Node(random.choice(["<", "<=", ">", ">="]), (variable("u"), number(small(random))))
+        return Node(
+            random.choice(["<", "<=", ">", ">="]),
+            (variable("u"), number(small(random))),
+        )
 
     def flag() -> Node:
         return Node("flag", (), random.choice(flags))
@@ -110,7 +150,10 @@ def circuits(random: Random) -> Sentence:
     gap = random.randint(
         -3, 1
     )  # u is left of it or right of it: two ways to hold, and no output in either
-    apart = Node("<", (variable("u"), number(gap))), Node(">", (variable("u"), number(gap + 1)))
+    apart = (
+        Node("<", (variable("u"), number(gap))),
+        Node(">", (variable("u"), number(gap + 1))),
+    )
     rules += [Node("or", (flag(), *(apart if random.random() < 0.5 else [decides()])))]
     outputs = [Declared(name, "bool") for name in flags]
     if random.random() < 0.4:
@@ -118,7 +161,10 @@ def circuits(random: Random) -> Sentence:
         rules.append(
             Node(
                 "implies",
-                (flag(), Node(random.choice(["<", ">="]), (variable("x"), variable("u")))),
+                (
+                    flag(),
+                    Node(random.choice(["<", ">="]), (variable("x"), variable("u"))),
+                ),
             )
         )
     return Sentence((*outputs, *known), tuple(rules))
@@ -127,40 +173,63 @@ def circuits(random: Random) -> Sentence:
 def subnormal(random: Random) -> Sentence:
     """Open ends at zero, bounds that are subnormal in some format, and inputs that may be."""
     tiny = Fraction(10) ** -random.choice([5, 7, 39, 40, 44, 310, 320])
-    ends = [Fraction(0), Fraction(0), tiny, -tiny, tiny * Fraction(random.randint(1, 40), 8)]
+    ends = [
+        Fraction(0),
+        Fraction(0),
+        tiny,
+        -tiny,
+        tiny * Fraction(random.randint(1, 40), 8),
+    ]
     known: list[Declared] = []
     match random.choice(["open", "open", "between", "input", "either", "tied"]):
         case "open":
             rules = [
-                Node(random.choice([">", "<", ">="]), (variable("x"), number(random.choice(ends))))
+                Node(
+                    random.choice([">", "<", ">="]),
+                    (variable("x"), number(random.choice(ends))),
+                )
             ]
         case "between":
             rules = [Node(_above(random), (variable("x"), number(random.choice(ends))))]
             rules.append(
-                Node("<", (variable("x"), number(random.choice([Fraction(1), 1000 * tiny]))))
+                Node(
+                    "<",
+                    (variable("x"), number(random.choice([Fraction(1), 1000 * tiny]))),
+                )
             )
         case "input":
             known = [Declared("u", "input", Fraction(0), Fraction(1))]
-            sides = random.choice([(">", 1), (">=", 1), ("<", 1), (">", -1), ("<=", -1)])
+            sides = random.choice(
+                [(">", 1), (">=", 1), ("<", 1), (">", -1), ("<=", -1)]
+            )
             rules = [
                 Node(
                     sides[0],
                     (
                         variable("x"),
-                        product(sides[1], variable("u")) if sides[1] < 0 else variable("u"),
+                        product(sides[1], variable("u"))
+                        if sides[1] < 0
+                        else variable("u"),
                     ),
                 )
             ]
         case "either":
-            sign = Node("or", tuple(Node(op, (variable("x"), number(0))) for op in ("<", ">")))
-            rules = [sign, Node(_above(random), (variable("y"), number(random.choice(ends))))]
+            sign = Node(
+                "or", tuple(Node(op, (variable("x"), number(0))) for op in ("<", ">"))
+            )
+            rules = [
+                sign,
+                Node(_above(random), (variable("y"), number(random.choice(ends)))),
+            ]
         case _:
             rules = [
                 Node(">", (variable("x"), variable("y"))),
                 Node(">", (variable("y"), number(random.choice(ends)))),
             ]
     used = {name for rule in rules for name in rule.names}
-    return Sentence((*(Declared(name) for name in "xy" if name in used), *known), tuple(rules))
+    return Sentence(
+        (*(Declared(name) for name in "xy" if name in used), *known), tuple(rules)
+    )
 
 
 def cones(random: Random) -> Sentence:
@@ -174,13 +243,20 @@ def cones(random: Random) -> Sentence:
     match random.choice(["ordered", "ordered", "sum", "difference", "fan"]):
         case "ordered":
             rules = [Node(_above(random), (first, number(away)))]
-            rules += [Node(_below(random), (variable(a), variable(b))) for a, b in pairwise(names)]
+            rules += [
+                Node(_below(random), (variable(a), variable(b)))
+                for a, b in pairwise(names)
+            ]
         case "sum":
             names = ["x", "y", "z"]
             rules = [Node("==", (variable("x"), total(variable("y"), variable("z"))))]
-            rules.append(Node(random.choice([">", ">="]), (variable("x"), number(away))))
+            rules.append(
+                Node(random.choice([">", ">="]), (variable("x"), number(away)))
+            )
         case "difference":
-            rules = [Node(_above(random), (total(first, product(-1, last)), number(away)))]
+            rules = [
+                Node(_above(random), (total(first, product(-1, last)), number(away)))
+            ]
         case _:
             steep = abs(nonzero(random)) + 1
             rules = [
@@ -198,13 +274,17 @@ def sides(random: Random) -> Sentence:
     def part(name: str) -> Node:
         start = Fraction(random.randint(-8, 8), random.choice([1, 2]))
         low = Node(_above(random), (variable(name), number(start)))
-        high = Node(_below(random), (variable(name), number(start + random.randint(1, 6))))
+        high = Node(
+            _below(random), (variable(name), number(start + random.randint(1, 6)))
+        )
         return random.choice([low, high, Node("and", (low, high))])
 
     return Sentence(
         tuple(map(Declared, names)),
         tuple(
-            Node("or", (part(name), part(name))) if random.random() < 0.6 else part(name)
+            Node("or", (part(name), part(name)))
+            if random.random() < 0.6
+            else part(name)
             for name in names
         ),
         satisfiable=True,
@@ -219,12 +299,18 @@ def deciding(random: Random) -> Sentence:
     def leaf() -> Node:
         name = random.choice(names)
         bound = random.choice(
-            [variable("u"), number(small(random)), total(variable("v"), number(small(random)))]
+            [
+                variable("u"),
+                number(small(random)),
+                total(variable("v"), number(small(random))),
+            ]
         )
         return Node(random.choice(["<", "<=", ">", ">="]), (variable(name), bound))
 
     def guard() -> Node:
-        return compared(random, variable(random.choice(["u", "v"])), number(small(random)), equal=0)
+        return compared(
+            random, variable(random.choice(["u", "v"])), number(small(random)), equal=0
+        )
 
     rules = [
         Node("case", (guard(), leaf(), tree(random, leaf, 1))),

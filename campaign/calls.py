@@ -40,7 +40,9 @@ def with_values(
     own = torch.from_numpy(rows).to(dtype)
     place = {d.name: j for j, d in enumerate(sentence.declared)}
     values = [
-        FUNCTIONS[str(call.value)](*(own[:, place[str(part.value)]] for part in call.parts))
+        FUNCTIONS[str(call.value)](
+            *(own[:, place[str(part.value)]] for part in call.parts)
+        )
         .double()
         .numpy()
         for call in sentence.calls

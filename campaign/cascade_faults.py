@@ -11,14 +11,15 @@ from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.compiler.cascade import build, carriers, grid, options, order, projection, record
+from multiplexnet.compiler.cascade import build, carriers, grid, record
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.known import Bit, Form, Known, right_side
-from multiplexnet.compiler.cascade.projection import Projection
-from multiplexnet.compiler.cascade.rows import Row
+from multiplexnet.compiler.cascade.projection import options, order, project
+from multiplexnet.compiler.cascade.projection.project import Projection
+from multiplexnet.compiler.cascade.projection.rows import Row
 from multiplexnet.language.formula import Atom
 from multiplexnet.transforms.cascade import map as maps
-from multiplexnet.transforms.cascade import program, walk
+from multiplexnet.transforms.cascade import operations, walk
 
 __all__ = ["CASCADE_FAULTS"]
 
@@ -26,7 +27,7 @@ Patch = tuple[Any, str, Any]
 
 
 def _dropped() -> Sequence[Patch]:
-    honest = projection.projection
+    honest = project.projection
 
     def projected(*arguments: Any) -> Projection:
         found = honest(*arguments)
@@ -36,13 +37,13 @@ def _dropped() -> Sequence[Patch]:
 
 
 def _real_shadow() -> Sequence[Patch]:
-    honest = projection._between
+    honest = project._between
 
     def between(x: int, low: Row, high: Row) -> tuple[Row, Row]:
         real = honest(x, low, high)[1]
         return real, real
 
-    return [(projection, "_between", between)]
+    return [(project, "_between", between)]
 
 
 def _unguarded() -> Sequence[Patch]:
@@ -73,18 +74,20 @@ def _inexact() -> Sequence[Patch]:
 
 
 def _outward() -> Sequence[Patch]:
-    def run(self: program.Divided, tape: program.Tape) -> None:
+    def run(self: operations.Divided, tape: operations.Tape) -> None:
         quotient = tape.tensor(self.slot) / float(self.divisor)
         tape.slots[self.out] = quotient.floor() if self.is_lower else quotient.ceil()
 
-    return [(program.Divided, "run", run)]
+    return [(operations.Divided, "run", run)]
 
 
 def _closed() -> Sequence[Patch]:
     honest = grid.Builder.row
 
     def row(self: grid.Builder, atom: Atom) -> Row:
-        return honest(self, replace(atom, relation="<=") if atom.relation == "<" else atom)
+        return honest(
+            self, replace(atom, relation="<=") if atom.relation == "<" else atom
+        )
 
     return [(grid.Builder, "row", row)]
 
@@ -96,7 +99,9 @@ def _without_bits() -> Sequence[Patch]:
         form: Form, sign: int, value: Fraction, strict: bool
     ) -> tuple[dict[Known, int], int]:
         added, bound = honest(form, sign, value, strict)
-        return {one: times for one, times in added.items() if not isinstance(one, Bit)}, bound
+        return {
+            one: times for one, times in added.items() if not isinstance(one, Bit)
+        }, bound
 
     return [(grid, "right_side", without)]
 
@@ -129,14 +134,17 @@ CASCADE_FAULTS: Mapping[str, tuple[str, Callable[[], Sequence[Patch]]]] = {
     ),
     "cascade: room": (
         "gaps are taken never to block everything",
-        lambda: [(projection._Search, "_room", lambda self, lower: 2.0**60)],
+        lambda: [(project._Search, "_room", lambda self, lower: 2.0**60)],
     ),
     "cascade: guards": ("inputs that leave nothing are let in", _unguarded),
     "cascade: spacing": ("the grid is four times as fine as the format", _too_fine),
     "cascade: exactness": ("sums may exceed 2^53", _inexact),
     "cascade: rounding": ("ends that are divided are rounded outward", _outward),
     "cascade: strictness": ("< is taken for <=", _closed),
-    "cascade: bits of inputs": ("what an input has beyond the grid is left out", _without_bits),
+    "cascade: bits of inputs": (
+        "what an input has beyond the grid is left out",
+        _without_bits,
+    ),
     "cascade: rests": (
         "the carrier of an equality does not get what the input has beyond the grid",
         lambda: [(maps.CascadeMap, "_with_rests", lambda self, x, inputs, sign=1.0: x)],
@@ -149,7 +157,9 @@ CASCADE_FAULTS: Mapping[str, tuple[str, Callable[[], Sequence[Patch]]]] = {
     "cascade: ranks": ("of many gaps one is seen", _one_gap),
     "cascade: masks": (
         "options without a value are taken",
-        lambda: [(program.Choice, "_possible", staticmethod(lambda tape, test: None))],
+        lambda: [
+            (operations.Choice, "_possible", staticmethod(lambda tape, test: None))
+        ],
     ),
 }
 """By name: what is done instead, and the patches."""

@@ -13,7 +13,15 @@ from fractions import Fraction
 from random import Random
 
 from campaign.formulas import nonzero, small
-from campaign.sentences import Declared, Node, Sentence, number, product, total, variable
+from campaign.sentences import (
+    Declared,
+    Node,
+    Sentence,
+    number,
+    product,
+    total,
+    variable,
+)
 
 __all__ = ["CASCADES", "cascaded"]
 
@@ -43,7 +51,9 @@ def _vector(name: str, count: int) -> list[str]:
 
 def _sum(names: Sequence[str]) -> Node:
     """``sum(x)`` of a whole vector."""
-    return Node("+", tuple(map(variable, names)), f"{names[0].partition('[')[0]}/{len(names)}")
+    return Node(
+        "+", tuple(map(variable, names)), f"{names[0].partition('[')[0]}/{len(names)}"
+    )
 
 
 def _unit(random: Random) -> Fraction:
@@ -54,7 +64,10 @@ def _unit(random: Random) -> Fraction:
 
 
 def _between(name: str, low: Fraction | int, high: Fraction | int) -> Node:
-    ends = (Node("<=", (number(low), variable(name))), Node("<=", (variable(name), number(high))))
+    ends = (
+        Node("<=", (number(low), variable(name))),
+        Node("<=", (variable(name), number(high))),
+    )
     return Node("and", ends)
 
 
@@ -114,12 +127,17 @@ def counted(random: Random) -> Sentence:
     top = unit * random.choice([1, 9, 100])
     rules = [_between(name, 0, top) for name in names]
     rules.append(
-        Node(relation, (total(*(_if(Node(">", (variable(n), number(0)))) for n in names)), bound))
+        Node(
+            relation,
+            (total(*(_if(Node(">", (variable(n), number(0)))) for n in names)), bound),
+        )
     )
     if random.random() < 0.4:
         rules.append(Node("<=", (_sum(names), number(top * random.randint(1, 3)))))
     satisfiable = True if not known else None
-    return Sentence((*map(Declared, names), *known), tuple(rules), satisfiable=satisfiable)
+    return Sentence(
+        (*map(Declared, names), *known), tuple(rules), satisfiable=satisfiable
+    )
 
 
 def apart(random: Random) -> Sentence:
@@ -165,16 +183,26 @@ def wholes(random: Random) -> Sentence:
     rules = [Node("<=", (n, m)), Node("<=", (m, total(product(factor, n), number(5))))]
     match random.choice(["order", "sum", "multiple", "cone", "apart"]):
         case "sum":
-            rules = [Node(random.choice(["<=", "=="]), (total(n, product(factor, m)), number(top)))]
+            rules = [
+                Node(
+                    random.choice(["<=", "=="]),
+                    (total(n, product(factor, m)), number(top)),
+                )
+            ]
         case "multiple":
             rules = [Node("==", (m, product(random.randint(2, 12), n)))]
         case "cone":
             rules = [
                 Node("<=", (product(2, n), product(3, m))),
-                Node("<=", (product(3, m), total(product(7, n), number(random.randint(0, 3))))),
+                Node(
+                    "<=",
+                    (product(3, m), total(product(7, n), number(random.randint(0, 3)))),
+                ),
             ]
         case "apart":
-            rules = [Node(">=", (Node("abs", (total(n, product(-1, m)),)), number(factor)))]
+            rules = [
+                Node(">=", (Node("abs", (total(n, product(-1, m)),)), number(factor)))
+            ]
     if len(names) == 3:
         rules.append(Node(random.choice(["<", "<="]), (variable("k"), n)))
     if random.random() < 0.4:
@@ -185,7 +213,9 @@ def wholes(random: Random) -> Sentence:
         declared.append(Declared("size", "category", labels=("small", "large", "none")))
         small_ = Node("is", (Node("label", (), "small"),), "size")
         none = Node("is", (Node("label", (), "none"),), "size")
-        rules.append(Node("implies", (small_, Node("<=", (n, number(random.randint(1, 9)))))))
+        rules.append(
+            Node("implies", (small_, Node("<=", (n, number(random.randint(1, 9))))))
+        )
         rules.append(Node("implies", (none, Node("==", (m, number(0))))))
     return Sentence(tuple(declared), tuple(rules))
 
@@ -195,9 +225,13 @@ def moved(random: Random) -> Sentence:
     unit = _unit(random)
     names = ["a", "b", "c"][: random.randint(2, 3)]
     width = unit / random.choice([1, 10, 100, 1000, 10**5])
+    if random.random() < 0.4:  # about as far apart as floats of some dtype
+        width = 10 * unit / 2 ** random.choice([6, 7, 8, 9, 10, 11, 22, 23])
     known = [Declared("u", "input", -2 * unit, 5 * unit)]
     rules = [_between(name, -10 * unit, 10 * unit) for name in names]
-    node = total(*(product(random.choice([1, 1, 1, -1, 2, 3]), variable(name)) for name in names))
+    node = total(
+        *(product(random.choice([1, 1, 1, -1, 2, 3]), variable(name)) for name in names)
+    )
     start: Node = variable("u")
     if random.random() < 0.4:
         known.append(Declared("v", "input", Fraction(0), unit))
@@ -208,10 +242,18 @@ def moved(random: Random) -> Sentence:
     ]
     if random.random() < 0.5:
         other = total(variable("a"), product(-1, variable("b")))
-        rules.append(Node("<=", (other, total(variable("u"), number(unit * abs(small(random)))))))
-    if random.random() < 0.3:
         rules.append(
-            Node("or", (Node("<=", (variable("a"), number(0))), Node(">=", (variable("a"), start))))
+            Node("<=", (other, total(variable("u"), number(unit * abs(small(random))))))
+        )
+    if random.random() < 0.5:
+        rules.append(
+            Node(
+                "or",
+                (
+                    Node("<=", (variable("a"), number(0))),
+                    Node(">=", (variable("a"), start)),
+                ),
+            )
         )
     return Sentence((*map(Declared, names), *known), tuple(rules))
 
@@ -239,7 +281,9 @@ def _stores(random: Random, unit: Fraction) -> Sentence:
         rules.append(Node("==", (variable(stored[t]), change)))
     if random.random() < 0.4:
         off = Node("==", (variable(bought[0]), number(0)))
-        rules.append(Node("or", (off, Node(">=", (variable(bought[0]), number(top / 4))))))
+        rules.append(
+            Node("or", (off, Node(">=", (variable(bought[0]), number(top / 4)))))
+        )
     return Sentence((*map(Declared, (*stored, *bought)), *known), tuple(rules))
 
 

@@ -114,7 +114,9 @@ class CompileChecks:
 
     def _changed(self) -> list[Block] | None:
         places = [
-            (b, k) for b, block in enumerate(self.compiled.blocks) for k in range(len(block.terms))
+            (b, k)
+            for b, block in enumerate(self.compiled.blocks)
+            for k in range(len(block.terms))
         ]
         b, k = self.random.choice(places)
         blocks = list(self.compiled.blocks)
@@ -123,15 +125,19 @@ class CompileChecks:
         match self.random.choice(["row", "term", "number"]):
             case "row" if term.rows:
                 terms[k] = replace(
-                    term, rows=_without(term.rows, self.random.randrange(len(term.rows)))
+                    term,
+                    rows=_without(term.rows, self.random.randrange(len(term.rows))),
                 )
             case "number" if term.rows:
                 i = self.random.randrange(len(term.rows))
                 row = term.rows[i]
                 moved = Atom(
-                    row.linear + self.random.choice([-1, 1]) * Fraction(1, 97), row.relation
+                    row.linear + self.random.choice([-1, 1]) * Fraction(1, 97),
+                    row.relation,
                 )
-                terms[k] = replace(term, rows=(*term.rows[:i], moved, *term.rows[i + 1 :]))
+                terms[k] = replace(
+                    term, rows=(*term.rows[:i], moved, *term.rows[i + 1 :])
+                )
             case _ if len(terms) > 1:
                 del terms[k]
             case _:
@@ -161,7 +167,10 @@ class CompileChecks:
             more = self.meaning.model(
                 self.meaning.term(less), z3.Not(self.meaning.block(block)), rules=False
             )
-            yield "no superfluous row", f"{term.rows[i]} of {term}" if more is False else ""
+            yield (
+                "no superfluous row",
+                f"{term.rows[i]} of {term}" if more is False else "",
+            )
 
     def _irredundant(self) -> Iterator[Finding]:
         """Every term has a point that no other term of its block has."""
@@ -178,11 +187,16 @@ class CompileChecks:
                 *(z3.Not(self.meaning.term(term)) for term in rest),
                 rules=False,
             )
-            yield "no superfluous term", f"{block.terms[k]} adds nothing" if own is False else ""
+            yield (
+                "no superfluous term",
+                f"{block.terms[k]} adds nothing" if own is False else "",
+            )
 
     def _order(self, blocks: Sequence[Block]) -> str:
         """Blocks by their first output; terms by their fixed values, the number of their rows, then these."""
-        firsts = [min(v.index for v in block.outputs) for block in blocks if block.outputs]
+        firsts = [
+            min(v.index for v in block.outputs) for block in blocks if block.outputs
+        ]
         if firsts != sorted(firsts):
             return "the blocks are not ordered by their first output"
         for block in blocks:
@@ -218,7 +232,9 @@ class CompileChecks:
             return None
 
     def _compared(self, blocks: Sequence[Block]) -> str:
-        if [block.outputs for block in blocks] != [block.outputs for block in self.compiled.blocks]:
+        if [block.outputs for block in blocks] != [
+            block.outputs for block in self.compiled.blocks
+        ]:
             return "the blocks hold other outputs"
         for mine, other in zip(self.compiled.blocks, blocks, strict=True):
             if set(mine.terms) == set(other.terms) and mine.terms != other.terms:

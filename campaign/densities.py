@@ -24,7 +24,9 @@ def densities(subject: Subject) -> Iterator[Finding]:
     if subject.sentence.kind != KIND or subject.mux.dtype is torch.float64:
         return
     wide = Multiplexer.from_compiled(
-        subject.mux.rules, subject.mux.compiled, **{**subject.options, "dtype": torch.float64}
+        subject.mux.rules,
+        subject.mux.compiled,
+        **{**subject.options, "dtype": torch.float64},
     )
     scale = subject.random.choice([1.0, 2.0, 5.0])
     seed = subject.random.getrandbits(60)
@@ -41,7 +43,9 @@ def densities(subject: Subject) -> Iterator[Finding]:
 
 def _mean(mux: Multiplexer, scale: float, seed: int) -> float:
     """−E log p of the layer's own samples."""
-    base = torch.distributions.Normal(torch.zeros(mux.out_features, dtype=mux.dtype), scale)
+    base = torch.distributions.Normal(
+        torch.zeros(mux.out_features, dtype=mux.dtype), scale
+    )
     own = RulesDistribution(mux, base)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

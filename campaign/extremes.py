@@ -32,7 +32,9 @@ def extreme_inputs(subject: Subject) -> Iterator[Finding]:
 def uncovered_inputs(subject: Subject) -> Iterator[Finding]:
     """Rules that leave no output for some inputs in their ranges: a layer refuses these, if there is one at all."""
     mux = subject.mux
-    saved = Multiplexer.from_state(mux.state_dict(), boxes=mux._boxes, functions=subject.functions)
+    saved = Multiplexer.from_state(
+        mux.state_dict(), boxes=mux.boxes, functions=subject.functions
+    )
     for check, other in (
         ("uncovered inputs are refused", mux),
         ("… by a layer that was saved", saved),
@@ -41,7 +43,9 @@ def uncovered_inputs(subject: Subject) -> Iterator[Finding]:
         given = asked.extreme_inputs(2 * COMBINATIONS, EACH)
         if not given:
             return
-        for x, own, known in asked.answers(asked.best, asked.raw(2 * COMBINATIONS * EACH), given):
+        for x, own, known in asked.answers(
+            asked.best, asked.raw(2 * COMBINATIONS * EACH), given
+        ):
             yield asked.judged(check, x, own, known)
 
 
@@ -50,7 +54,11 @@ def repairs(subject: Subject) -> Iterator[Finding]:
     given = subject.extreme_inputs(COMBINATIONS, EACH)
     if subject.sentence.inputs and not given:
         return
-    rows = subject.outputs(EACH).repeat(COMBINATIONS, 1) if given else subject.outputs(4 * EACH)
+    rows = (
+        subject.outputs(EACH).repeat(COMBINATIONS, 1)
+        if given
+        else subject.outputs(4 * EACH)
+    )
     own = None if given else _obeying(subject)
     if own is not None:
         rows = torch.cat([rows, own])

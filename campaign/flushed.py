@@ -29,7 +29,9 @@ def while_flushing(subject: Subject) -> Iterator[Finding]:
     if subject.sentence.inputs and not given:
         return
     raw = subject.raw(COMBINATIONS * EACH)
-    raw[0] = -90.0 if raw.dtype is not torch.float64 else -720.0  # e⁻⁹⁰ and e⁻⁷²⁰ are subnormal
+    raw[0] = (
+        -90.0 if raw.dtype is not torch.float64 else -720.0
+    )  # e⁻⁹⁰ and e⁻⁷²⁰ are subnormal
     yield from _rows(subject, subject.mux, "while flushing", raw, given)
     yield from _repaired(subject, given)
     yield from _verdicts(subject, raw, given)
@@ -64,7 +66,10 @@ def _repaired(subject: Subject, given: Given) -> Iterator[Finding]:
 def _verdicts(subject: Subject, raw: Tensor, given: Given) -> Iterator[Finding]:
     """``Rules.satisfied`` on rows inside, on their neighbours, and on numbers about zero."""
     for x, _, known in subject.answers(subject.best, raw, given):
-        near = [torch.nextafter(x, torch.full_like(x, side)) for side in (-torch.inf, torch.inf)]
+        near = [
+            torch.nextafter(x, torch.full_like(x, side))
+            for side in (-torch.inf, torch.inf)
+        ]
         least = torch.nextafter(torch.zeros_like(x), torch.ones_like(x))
         offers = torch.cat([x, *near, least, -least])
         own = {name: value.repeat(5) for name, value in known.items()}
@@ -77,7 +82,11 @@ def _verdicts(subject: Subject, raw: Tensor, given: Given) -> Iterator[Finding]:
             yield Finding(check)
             continue
         different = np.flatnonzero(verdict.numpy() != expected)
-        wrong = f"it is wrong on {offers[int(different[0])].tolist()}" if len(different) else ""
+        wrong = (
+            f"it is wrong on {offers[int(different[0])].tolist()}"
+            if len(different)
+            else ""
+        )
         yield Finding(check, wrong)
 
 

@@ -70,7 +70,11 @@ def compared(random: Random, left: Node, right: Node, *, equal: float = 0.1) -> 
     """A comparison, strict or not; with probability ``equal`` an equality, and half as often a disequality."""
     chance = random.random()
     op = (
-        "==" if chance < equal else "!=" if chance < 1.5 * equal else random.choice(COMPARISONS[:4])
+        "=="
+        if chance < equal
+        else "!="
+        if chance < 1.5 * equal
+        else random.choice(COMPARISONS[:4])
     )
     return Node(op, (left, right))
 
@@ -88,8 +92,12 @@ def value_at(node: Node, point: Point) -> Fraction:
 def true_at(random: Random, node: Node, point: Point, slack: Fraction) -> Node:
     """An inequality over ``node`` that holds at the point with this much to spare."""
     if random.random() < 0.5:
-        return Node(random.choice(["<=", "<"]), (node, number(value_at(node, point) + slack)))
-    return Node(random.choice([">=", ">"]), (node, number(value_at(node, point) - slack)))
+        return Node(
+            random.choice(["<=", "<"]), (node, number(value_at(node, point) + slack))
+        )
+    return Node(
+        random.choice([">=", ">"]), (node, number(value_at(node, point) - slack))
+    )
 
 
 def reals(random: Random, most: int = 3) -> list[str]:
@@ -110,17 +118,26 @@ def tree(random: Random, leaf: Callable[[], Node], depth: int) -> Node:
     """A Boolean combination of leaves with every connective."""
     if depth == 0 or random.random() < 0.2:
         return leaf()
-    op = random.choice(["and", "and", "or", "or", "or", "not", "implies", "iff", "xor", "case"])
-    count = {"and": random.randint(2, 3), "or": random.randint(2, 3), "not": 1, "case": 3}.get(
-        op, 2
+    op = random.choice(
+        ["and", "and", "or", "or", "or", "not", "implies", "iff", "xor", "case"]
     )
+    count = {
+        "and": random.randint(2, 3),
+        "or": random.randint(2, 3),
+        "not": 1,
+        "case": 3,
+    }.get(op, 2)
     return Node(op, tuple(tree(random, leaf, depth - 1) for _ in range(count)))
 
 
 def nested(random: Random) -> Sentence:
     names = reals(random)
     rules = [
-        tree(random, lambda: compared(random, linear(random, names), number(small(random))), 2)
+        tree(
+            random,
+            lambda: compared(random, linear(random, names), number(small(random))),
+            2,
+        )
         for _ in range(random.randint(1, 2))
     ]
     return over(names, rules)
@@ -136,12 +153,23 @@ def arithmetic(random: Random) -> Sentence:
     def compound() -> Node:
         op = random.choice(["abs", "max", "min", "case"])
         if op == "case":
-            return Node("case", (compared(random, part(), number(small(random))), part(), part()))
-        return Node(op, tuple(part() for _ in range(1 if op == "abs" else random.randint(2, 3))))
+            return Node(
+                "case",
+                (compared(random, part(), number(small(random))), part(), part()),
+            )
+        return Node(
+            op, tuple(part() for _ in range(1 if op == "abs" else random.randint(2, 3)))
+        )
 
     rules = [
-        Node(random.choice(["<=", "<", ">="]), (compound(), total(part(), number(small(random))))),
-        *(compared(random, part(), number(small(random))) for _ in range(random.randint(0, 2))),
+        Node(
+            random.choice(["<=", "<", ">="]),
+            (compound(), total(part(), number(small(random)))),
+        ),
+        *(
+            compared(random, part(), number(small(random)))
+            for _ in range(random.randint(0, 2))
+        ),
     ]
     return over(names, rules)
 
@@ -153,13 +181,19 @@ def disequalities(random: Random) -> Sentence:
         for _ in range(random.randint(1, 2))
     ]
     if random.random() < 0.5:
-        rules += [Node("!=", (variable(names[0]), variable(names[-1])))] if len(names) > 1 else []
+        rules += (
+            [Node("!=", (variable(names[0]), variable(names[-1])))]
+            if len(names) > 1
+            else []
+        )
     rules += [
         Node(
             "<=",
             (
                 number(-7),
-                Node("min", tuple(map(variable, names))) if len(names) > 1 else variable(names[0]),
+                Node("min", tuple(map(variable, names)))
+                if len(names) > 1
+                else variable(names[0]),
             ),
         )
     ]
@@ -180,22 +214,33 @@ def boxes(random: Random) -> Sentence:
             width = abs(random.choice([nonzero, any_size])(random))
             kind = random.choice(["interval", "interval", "above", "below", "free"])
             if kind in ("interval", "above"):
-                found.append(Node(random.choice([">", ">="]), (variable(name), number(start))))
+                found.append(
+                    Node(random.choice([">", ">="]), (variable(name), number(start)))
+                )
             if kind in ("interval", "below"):
                 found.append(
-                    Node(random.choice(["<", "<="]), (variable(name), number(start + width)))
+                    Node(
+                        random.choice(["<", "<="]),
+                        (variable(name), number(start + width)),
+                    )
                 )
         return found
 
     if random.random() < 0.6:
         return over(names, side(), satisfiable=True)
     return over(
-        names, [Node("or", tuple(Node("and", tuple(side())) for _ in range(2)))], satisfiable=True
+        names,
+        [Node("or", tuple(Node("and", tuple(side())) for _ in range(2)))],
+        satisfiable=True,
     )
 
 
 def _rows(
-    random: Random, names: Sequence[str], centre: Point, slack: Numbers, numbers: Numbers
+    random: Random,
+    names: Sequence[str],
+    centre: Point,
+    slack: Numbers,
+    numbers: Numbers,
 ) -> list[Node]:
     count = random.randint(len(names), len(names) + 3)
     return [
@@ -224,7 +269,9 @@ def unions(random: Random) -> Sentence:
         return Node("and", tuple(_rows(random, names, centre, nonzero, nonzero)))
 
     return over(
-        names, [Node("or", tuple(one() for _ in range(random.randint(2, 3))))], satisfiable=True
+        names,
+        [Node("or", tuple(one() for _ in range(random.randint(2, 3))))],
+        satisfiable=True,
     )
 
 
@@ -261,16 +308,28 @@ def ends(random: Random) -> Sentence:
     """Bounds near the largest and the smallest numbers of the formats."""
     largest = random.choice([Fraction(65504), Fraction(2) ** 127, Fraction(2) ** 1000])
     tiny = random.choice(
-        [Fraction(1, 2**24), Fraction(1, 2**126), Fraction(1, 2**149), Fraction(1, 2**133)]
+        [
+            Fraction(1, 2**24),
+            Fraction(1, 2**126),
+            Fraction(1, 2**149),
+            Fraction(1, 2**133),
+        ]
     )
     bound = random.choice([largest, tiny]) * Fraction(random.randint(1, 16), 8)
     if random.random() < 0.6:
         centre = {"x": Fraction(0), "y": Fraction(0)}
-        node = total(*(_multiple(Fraction(random.choice([-1, 1])), name) for name in centre))
-        rows = [true_at(random, node, centre, bound) for _ in range(random.randint(1, 2))]
+        node = total(
+            *(_multiple(Fraction(random.choice([-1, 1])), name) for name in centre)
+        )
+        rows = [
+            true_at(random, node, centre, bound) for _ in range(random.randint(1, 2))
+        ]
         return over(list(centre), rows, satisfiable=True)
     rules = [
-        Node(random.choice([">", ">="]), (variable("x"), number(random.choice([-1, 1]) * bound)))
+        Node(
+            random.choice([">", ">="]),
+            (variable("x"), number(random.choice([-1, 1]) * bound)),
+        )
     ]
     return over(reals(random, 2), rules, satisfiable=True)
 
@@ -282,7 +341,9 @@ def equalities(random: Random) -> Sentence:
     """Sums that have to come out, mostly at numbers that floats hold, among inequalities."""
     names = reals(random, 4)
     centre = {name: dyadic(random) for name in names}
-    numbers: Numbers = random.choice([lambda r: Fraction(r.choice([-1, 1, 1, 2, 3])), nonzero])
+    numbers: Numbers = random.choice(
+        [lambda r: Fraction(r.choice([-1, 1, 1, 2, 3])), nonzero]
+    )
     node = linear(random, names, numbers=numbers, most=4)
     rules = [Node("==", (node, number(value_at(node, centre))))]
     if len(names) > 2 and random.random() < 0.3:
@@ -299,7 +360,9 @@ def simplexes(random: Random) -> Sentence:
     names = reals(random, 4) if random.random() < 0.5 else ["x", "y", "z"]
     whole = random.choice([1, 1, 2, 100])
     rules = [Node("==", (total(*map(variable, names)), number(whole)))]
-    rules += [Node(random.choice([">=", ">"]), (variable(name), number(0))) for name in names]
+    rules += [
+        Node(random.choice([">=", ">"]), (variable(name), number(0))) for name in names
+    ]
     if random.random() < 0.4:
         cap = Fraction(whole * random.randint(5, 9), 10)
         alternatives = [Node("<=", (variable(name), number(cap))) for name in names]
@@ -319,7 +382,9 @@ def degenerate(random: Random) -> Sentence:
         rules = [Node(">=", (part, number(0))) for part in shifted] + [
             Node("<=", (total(*shifted), number(0)))
         ]
-    rules += [true_at(random, linear(random, names, most=2), centre, abs(nonzero(random)))]
+    rules += [
+        true_at(random, linear(random, names, most=2), centre, abs(nonzero(random)))
+    ]
     return over(names, rules, satisfiable=True)
 
 
@@ -352,11 +417,18 @@ def points(random: Random) -> Sentence:
                 ]
             case "abs":
                 rules.append(
-                    Node("<=", (Node("abs", (total(left, product(-1, right)),)), number(0)))
+                    Node(
+                        "<=",
+                        (Node("abs", (total(left, product(-1, right)),)), number(0)),
+                    )
                 )
             case _:
                 mixed = total(
-                    left, *(product(random.randint(1, 3), variable(other)) for other in names[:i])
+                    left,
+                    *(
+                        product(random.randint(1, 3), variable(other))
+                        for other in names[:i]
+                    ),
                 )
                 rules.append(Node("==", (mixed, number(value_at(mixed, centre)))))
     return replace(over(names, rules, satisfiable=True), point=point)
@@ -372,11 +444,20 @@ def empty(random: Random) -> Sentence:
             rows = [linear(random, names) for _ in range(2)]
             weights = [abs(nonzero(random)), abs(nonzero(random))]
             bounds = [small(random), small(random)]
-            combined = total(*(product(w, row) for w, row in zip(weights, rows, strict=True)))
-            least = sum((w * b for w, b in zip(weights, bounds, strict=True)), Fraction(0))
-            rules = [Node("<=", (row, number(b))) for row, b in zip(rows, bounds, strict=True)]
+            combined = total(
+                *(product(w, row) for w, row in zip(weights, rows, strict=True))
+            )
+            least = sum(
+                (w * b for w, b in zip(weights, bounds, strict=True)), Fraction(0)
+            )
+            rules = [
+                Node("<=", (row, number(b)))
+                for row, b in zip(rows, bounds, strict=True)
+            ]
             gap = random.choice([Fraction(0), Fraction(1, 10**9), Fraction(1)])
-            rules.append(Node(">" if not gap else ">=", (combined, number(least + gap))))
+            rules.append(
+                Node(">" if not gap else ">=", (combined, number(least + gap)))
+            )
         case "denied":
             claim = nested(random)
             return replace(
@@ -400,14 +481,22 @@ def empty(random: Random) -> Sentence:
                 Declared("m", "int", Fraction(-9), Fraction(9)),
             )
             odd = Node(
-                "==", (product(2, variable("n")), total(product(2, variable("m")), number(1)))
+                "==",
+                (
+                    product(2, variable("n")),
+                    total(product(2, variable("m")), number(1)),
+                ),
             )
             return Sentence(declared, (odd,), satisfiable=False)
         case _:
             declared = (Declared("x"), Declared("n", "int", Fraction(0), Fraction(3)))
-            beyond = Node(">=", (total(variable("n"), product(-1, variable("x"))), number(4)))
+            beyond = Node(
+                ">=", (total(variable("n"), product(-1, variable("x"))), number(4))
+            )
             return Sentence(
-                declared, (beyond, Node(">=", (variable("x"), number(0)))), satisfiable=False
+                declared,
+                (beyond, Node(">=", (variable("x"), number(0)))),
+                satisfiable=False,
             )
     random.shuffle(rules)
     return over(names, rules, satisfiable=False)
@@ -418,7 +507,9 @@ def empty(random: Random) -> Sentence:
 
 def discrete(random: Random) -> Sentence:
     """Whole numbers, truth values and labels, by themselves or with real outputs that depend on them."""
-    whole = Declared("n", "int", Fraction(random.randint(-3, 0)), Fraction(random.randint(1, 3)))
+    whole = Declared(
+        "n", "int", Fraction(random.randint(-3, 0)), Fraction(random.randint(1, 3))
+    )
     on = Declared("on", "bool")
     colour = Declared("colour", "category", labels=("red", "green", "blue"))
     declared = random.sample([whole, on, colour], random.randint(1, 2))
@@ -431,17 +522,24 @@ def discrete(random: Random) -> Sentence:
             return Node("is", (Node("label", (), random.choice(d.labels)),), d.name)
         if random.random() < 0.3:
             return Node(
-                "in", (variable(d.name), *(number(random.randint(-3, 3)) for _ in range(2)))
+                "in",
+                (variable(d.name), *(number(random.randint(-3, 3)) for _ in range(2))),
             )
-        return compared(random, variable(d.name), number(random.randint(-3, 3)), equal=0.3)
+        return compared(
+            random, variable(d.name), number(random.randint(-3, 3)), equal=0.3
+        )
 
     def leaf() -> Node:
         if not names or random.random() < 0.5:
             return about(random.choice(declared))
         counted = [
-            variable(d.name) for d in declared if d.kind != "category" and random.random() < 0.5
+            variable(d.name)
+            for d in declared
+            if d.kind != "category" and random.random() < 0.5
         ]
-        return compared(random, total(linear(random, names), *counted), number(small(random)))
+        return compared(
+            random, total(linear(random, names), *counted), number(small(random))
+        )
 
     rules = [Node("implies", (about(random.choice(declared)), leaf()))]
     rules += [tree(random, leaf, 1) for _ in range(random.randint(0, 2))]
@@ -462,7 +560,11 @@ def inputs(random: Random) -> Sentence:
     known = random.sample(ranges, random.randint(1, 2))
 
     def bound() -> Node:
-        own = [product(nonzero(random), variable(d.name)) for d in known if random.random() < 0.8]
+        own = [
+            product(nonzero(random), variable(d.name))
+            for d in known
+            if random.random() < 0.8
+        ]
         return total(*own, number(small(random)))
 
     match random.choice(["sided", "between", "tied", "cases", "cancelled"]):
@@ -475,13 +577,18 @@ def inputs(random: Random) -> Sentence:
             lower = bound()
             upper = total(lower, number(abs(nonzero(random))))
             node = linear(random, names)
-            rules = [Node(random.choice(["<", "<="]), (lower, node)), Node("<", (node, upper))]
+            rules = [
+                Node(random.choice(["<", "<="]), (lower, node)),
+                Node("<", (node, upper)),
+            ]
         case "tied":
             rules = [
                 Node(random.choice(["<", "<=", ">="]), (linear(random, names), bound()))
                 for _ in range(2)
             ]
-        case "cancelled":  # u/3 − v/7 is 0 at the ends of both ranges, and some 10⁻¹² in floats
+        case (
+            "cancelled"
+        ):  # u/3 − v/7 is 0 at the ends of both ranges, and some 10⁻¹² in floats
             size = Fraction(10) ** random.randint(0, 3)
             known = [
                 Declared("u", "input", Fraction(0), 3 * size),
@@ -504,12 +611,17 @@ def inputs(random: Random) -> Sentence:
                     Node("<=", (variable("x"), above)),
                 ]
         case _:
-            decides = compared(random, variable(known[0].name), number(small(random)), equal=0)
+            decides = compared(
+                random, variable(known[0].name), number(small(random)), equal=0
+            )
             first = Node(random.choice(["<", ">="]), (variable(names[0]), bound()))
             second = Node(random.choice(["<=", ">"]), (variable(names[-1]), bound()))
             rules = [
                 random.choice(
-                    [Node("case", (decides, first, second)), Node("implies", (decides, first))]
+                    [
+                        Node("case", (decides, first, second)),
+                        Node("implies", (decides, first)),
+                    ]
                 )
             ]
     return Sentence((*map(Declared, names), *known), tuple(rules))
@@ -521,14 +633,25 @@ def vectors(random: Random) -> Sentence:
     whole = Node("+", tuple(map(variable, names)), f"v/{len(names)}")
     centre = {name: dyadic(random) for name in names}
     rules = [
-        true_at(random, random.choice([whole, linear(random, names)]), centre, abs(nonzero(random)))
+        true_at(
+            random,
+            random.choice([whole, linear(random, names)]),
+            centre,
+            abs(nonzero(random)),
+        )
         for _ in range(random.randint(1, 3))
     ]
     if random.random() < 0.4:
         rules.append(Node("==", (whole, number(value_at(whole, centre)))))
     if random.random() < 0.4:
         rules.append(
-            Node("or", tuple(Node(">=", (variable(name), number(small(random)))) for name in names))
+            Node(
+                "or",
+                tuple(
+                    Node(">=", (variable(name), number(small(random))))
+                    for name in names
+                ),
+            )
         )
     together = [*map(Declared, names)]
     together.insert(random.choice([0, len(names)]), Declared("x"))
@@ -537,7 +660,11 @@ def vectors(random: Random) -> Sentence:
 
 def functions(random: Random) -> Sentence:
     """Outputs that follow what a function makes of others, or of an input."""
-    known = [Declared("u", "input", Fraction(-3), Fraction(5))] if random.random() < 0.4 else []
+    known = (
+        [Declared("u", "input", Fraction(-3), Fraction(5))]
+        if random.random() < 0.4
+        else []
+    )
     first = random.choice(["x", *(d.name for d in known)])
 
     def value(*names: str) -> Node:
@@ -549,14 +676,18 @@ def functions(random: Random) -> Sentence:
         return total(product(nonzero(random), called), number(small(random)))
 
     def bound(name: str, *names: str) -> Node:
-        return Node(random.choice(["<", "<=", ">", ">="]), (variable(name), value(*names)))
+        return Node(
+            random.choice(["<", "<=", ">", ">="]), (variable(name), value(*names))
+        )
 
     match random.choice(["sided", "between", "chain", "two", "tied", "cases"]):
         case "sided":
             rules = [bound("y", first)]
         case "between":
             lower = value(first)
-            upper = total(lower, number(5 + abs(nonzero(random))))  # room for bfloat16 too
+            upper = total(
+                lower, number(5 + abs(nonzero(random)))
+            )  # room for bfloat16 too
             rules = [
                 Node("<", (lower, variable("y"))),
                 Node(random.choice(["<", "<="]), (variable("y"), upper)),
@@ -567,15 +698,23 @@ def functions(random: Random) -> Sentence:
             rules = [bound("z", first, "y")]
         case "tied":
             rules = [
-                Node(random.choice(["<", ">="]), (linear(random, ["y", "z"]), value(first)))
+                Node(
+                    random.choice(["<", ">="]),
+                    (linear(random, ["y", "z"]), value(first)),
+                )
                 for _ in range(2)
             ]
-            rules += [Node("<=", (Node("abs", (variable(name),)), number(900))) for name in "yz"]
+            rules += [
+                Node("<=", (Node("abs", (variable(name),)), number(900)))
+                for name in "yz"
+            ]
         case _:
             decides = compared(random, variable(first), number(small(random)), equal=0)
             rules = [Node("case", (decides, bound("y", first), bound("y", first)))]
     if random.random() < 0.5:
-        rules.append(Node(random.choice(["<=", ">"]), (variable("x"), number(small(random)))))
+        rules.append(
+            Node(random.choice(["<=", ">"]), (variable("x"), number(small(random))))
+        )
     return Sentence((*map(Declared, "xyz"), *known), tuple(rules))
 
 
@@ -583,21 +722,37 @@ def closing(random: Random) -> Sentence:
     """Intervals whose ends are inputs, down to single points."""
     names = reals(random, 4)
     top = Fraction(random.choice([1, 2, 1000]))
-    known = [Declared("u", "input", Fraction(0), top), Declared("v", "input", Fraction(0), top)]
+    known = [
+        Declared("u", "input", Fraction(0), top),
+        Declared("v", "input", Fraction(0), top),
+    ]
 
     def interval(name: str) -> list[Node]:
         low = random.choice([[], [variable("u")]])
         width = random.choice(["u", "v"])
-        factor = random.choice([Fraction(1), Fraction(1), Fraction(2), abs(nonzero(random))])
+        factor = random.choice(
+            [Fraction(1), Fraction(1), Fraction(2), abs(nonzero(random))]
+        )
         high = [*low, _multiple(factor, width)]
         base = [number(random.choice([Fraction(0), Fraction(0), small(random)]))]
         ends = [total(*base, *low), total(*base, *high)]
-        return [Node(">=", (variable(name), ends[0])), Node("<=", (variable(name), ends[1]))]
+        return [
+            Node(">=", (variable(name), ends[0])),
+            Node("<=", (variable(name), ends[1])),
+        ]
 
-    rules = [row for name in names for row in interval(name)[: random.choice([1, 2, 2])]]
+    rules = [
+        row for name in names for row in interval(name)[: random.choice([1, 2, 2])]
+    ]
     if random.random() < 0.3:
         rules = [
-            Node("or", (Node("and", tuple(rules)), Node("==", (variable(names[0]), number(-1)))))
+            Node(
+                "or",
+                (
+                    Node("and", tuple(rules)),
+                    Node("==", (variable(names[0]), number(-1))),
+                ),
+            )
         ]
     return Sentence((*map(Declared, names), *known), tuple(rules))
 
@@ -606,7 +761,9 @@ def beyond(random: Random) -> Sentence:
     """Numbers that are at the ends of float64, or beyond them."""
 
     def far_off(random: Random) -> Fraction:
-        return nonzero(random) * Fraction(10) ** (random.choice([-1, 1]) * random.randint(250, 420))
+        return nonzero(random) * Fraction(10) ** (
+            random.choice([-1, 1]) * random.randint(250, 420)
+        )
 
     def some(random: Random) -> Fraction:
         return random.choice([nonzero, far_off])(random)
@@ -614,7 +771,9 @@ def beyond(random: Random) -> Sentence:
     names = reals(random, 3)
     known = []
     rows = [
-        compared(random, linear(random, names, numbers=some), number(some(random)), equal=0)
+        compared(
+            random, linear(random, names, numbers=some), number(some(random)), equal=0
+        )
         for _ in range(2)
     ]
     match random.choice(["box", "rows", "cases", "equality", "input", "whole"]):
@@ -640,20 +799,35 @@ def beyond(random: Random) -> Sentence:
             ]
         case "input":
             known = [
-                Declared("u", "input", *random.choice([(None, None), (Fraction(0), Fraction(3))]))
+                Declared(
+                    "u",
+                    "input",
+                    *random.choice([(None, None), (Fraction(0), Fraction(3))]),
+                )
             ]
             bound = total(product(far_off(random), variable("u")), number(some(random)))
-            rules = [Node(random.choice(["<", ">="]), (linear(random, names, numbers=some), bound))]
+            rules = [
+                Node(
+                    random.choice(["<", ">="]),
+                    (linear(random, names, numbers=some), bound),
+                )
+            ]
         case _:
             known = [Declared("n", "int", Fraction(0), Fraction(2))]
-            rules = [Node("<=", (variable(names[0]), product(far_off(random), variable("n"))))]
+            rules = [
+                Node(
+                    "<=", (variable(names[0]), product(far_off(random), variable("n")))
+                )
+            ]
     return Sentence((*map(Declared, names), *known), tuple(rules))
 
 
 def counts(random: Random) -> Sentence:
     """Whole numbers about as large as the formats hold, which skip some of them."""
     start = 2 ** random.choice([8, 11, 24, 53]) - random.randint(-2, 3)
-    whole = Declared("n", "int", Fraction(start), Fraction(start + random.randint(0, 4)))
+    whole = Declared(
+        "n", "int", Fraction(start), Fraction(start + random.randint(0, 4))
+    )
     here = number(start + random.randint(0, 4))
     rules = [compared(random, variable("n"), here, equal=0.4)]
     if random.random() < 0.5:

@@ -39,7 +39,9 @@ FLOATS: Mapping[str, Form] = {
     "numpy.float64": lambda value: np.float64(float(value)),
     "list": lambda value: [float(value)] * ROWS,
     "array of float64": lambda value: np.full(ROWS, float(value)),
-    "tensor of float64": lambda value: torch.full((ROWS,), float(value), dtype=torch.float64),
+    "tensor of float64": lambda value: torch.full(
+        (ROWS,), float(value), dtype=torch.float64
+    ),
 }
 WHOLES: Mapping[str, Form] = {
     "int": int,
@@ -49,7 +51,10 @@ WHOLES: Mapping[str, Form] = {
     "tensor of int64": lambda value: torch.full((ROWS,), int(value), dtype=torch.int64),
     "tensor without shape": lambda value: torch.tensor(int(value), dtype=torch.int64),
 }
-ANY: Mapping[str, Form] = {"Fraction": Fraction, "Decimal": lambda value: Decimal(float(value))}
+ANY: Mapping[str, Form] = {
+    "Fraction": Fraction,
+    "Decimal": lambda value: Decimal(float(value)),
+}
 
 NO_NUMBERS: tuple[Any, ...] = (
     None,
@@ -79,7 +84,9 @@ def given_numbers(subject: Subject) -> Iterator[Finding]:
     if not subject.sentence.inputs or subject.sentence.calls:
         return
     for _ in range(TIMES):
-        yield from _tried(subject, {d.name: _offer(subject, d) for d in subject.sentence.inputs})
+        yield from _tried(
+            subject, {d.name: _offer(subject, d) for d in subject.sentence.inputs}
+        )
     yield from _refused(subject)
 
 
@@ -100,7 +107,9 @@ def _offer(subject: Subject, declared: Declared) -> Offer:
         inside = [value for value in values if low <= value <= high]
         values = more + 2 * inside + [values[random.randrange(len(values))]]
     value = random.choice(values)
-    name, form = random.choice([pair for forms in _forms(value) for pair in forms.items()])
+    name, form = random.choice(
+        [pair for forms in _forms(value) for pair in forms.items()]
+    )
     return Offer(value, name, form(value))
 
 
@@ -116,7 +125,9 @@ def _tried(subject: Subject, offers: Mapping[str, Offer]) -> Iterator[Finding]:
     """Whatever is answered obeys with respect to the numbers themselves."""
     things = {name: offer.thing for name, offer in offers.items()}
     judge = Judge(_with_numbers(subject.sentence, offers))
-    told = ", ".join(f"{name} = {offer.value} as {offer.form}" for name, offer in offers.items())
+    told = ", ".join(
+        f"{name} = {offer.value} as {offer.form}" for name, offer in offers.items()
+    )
     outside = not all(_inside(d, offers[d.name].value) for d in subject.sentence.inputs)
     x0 = subject.outputs(ROWS)
     asked: dict[str, Callable[[], Tensor]] = {
@@ -137,11 +148,14 @@ def _tried(subject: Subject, offers: Mapping[str, Offer]) -> Iterator[Finding]:
             yield Finding(check, f"{told}: outside its range, and taken")
             continue
         bad = np.flatnonzero(~judge(x.detach().double().numpy()))
-        wrong = f"{told}: {x[int(bad[0])].tolist()} breaks the rules" if len(bad) else ""
+        wrong = (
+            f"{told}: {x[int(bad[0])].tolist()} breaks the rules" if len(bad) else ""
+        )
         yield Finding(check, wrong, rows=len(x))
     if not outside:
         yield Finding(
-            "inputs as they are given: satisfied", _verdicts(subject, judge, x0, things, told)
+            "inputs as they are given: satisfied",
+            _verdicts(subject, judge, x0, things, told),
         )
 
 
@@ -158,7 +172,9 @@ def _verdicts(
     expected = judge(x0.double().numpy())
     different = np.flatnonzero(np.asarray(found) != expected)
     return (
-        f"{told}: satisfied is wrong on {x0[int(different[0])].tolist()}" if len(different) else ""
+        f"{told}: satisfied is wrong on {x0[int(different[0])].tolist()}"
+        if len(different)
+        else ""
     )
 
 

@@ -12,6 +12,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager, redirect_stdout
+from dataclasses import replace
 from importlib.util import find_spec
 from io import StringIO
 from math import inf, nan
@@ -22,6 +23,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from campaign.calls import Function
 from campaign.subject import Finding, Given, Subject
 from multiplexnet.errors import MultiplexError
 from multiplexnet.layer.branches import Branches
@@ -81,6 +83,7 @@ Graph = Callable[[Tensor, Given], Tensor]
 
 def recorded_graphs(subject: Subject) -> Iterator[Finding]:
     """torch.export and ONNX with inputs of every kind: rows obey, and rows that eager refuses are NaN."""
+    subject = _with_losses(subject)
     raw = subject.raw(ROWS)
     given = _inputs(subject)
     answered = torch.tensor([_is_answered(subject, raw, given, i) for i in range(ROWS)])
@@ -91,7 +94,9 @@ def recorded_graphs(subject: Subject) -> Iterator[Finding]:
         raw[first].repeat(ROWS, 1),
         {name: column[first].repeat(ROWS) for name, column in given.items()},
     )
-    makers: dict[str, Callable[[nn.Module, Tensor, Given], Graph]] = {"export": _exported}
+    makers: dict[str, Callable[[nn.Module, Tensor, Given], Graph]] = {
+        "export": _exported
+    }
     if (
         subject.mux.dtype is not torch.bfloat16 and has_onnx()
     ):  # numpy, and so onnxruntime's interface, lacks bfloat16
@@ -103,7 +108,9 @@ def recorded_graphs(subject: Subject) -> Iterator[Finding]:
                 warnings.simplefilter("ignore")  # torch's own, about torch
                 x = make(_Best(subject.mux), *example)(raw, given)
         except Exception as error:
-            yield Finding(check, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}")
+            yield Finding(
+                check, f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
+            )
             continue
         here = {column: values[answered] for column, values in given.items()}
         yield subject.judged(f"{check}: rows", x[answered], raw[answered], here)
@@ -111,9 +118,27 @@ def recorded_graphs(subject: Subject) -> Iterator[Finding]:
     torch.compiler.reset()
 
 
+def _with_losses(subject: Subject) -> Subject:
+    """The same layer with functions that have no value where their first argument is below −1."""
+    if not subject.functions:
+        return subject
+
+    def losing(function: Function) -> Function:
+        return lambda x, *rest: function(x, *rest).masked_fill(x < -1, nan)
+
+    mux = subject.mux
+    functions = {name: losing(code) for name, code in subject.functions.items()}
+    other = Multiplexer.from_state(
+        mux.state_dict(), boxes=mux.boxes, functions=functions
+    )
+    return replace(subject, mux=other.train(mux.training))
+
+
 def has_onnx() -> bool:
     """Whether what ONNX needs is installed; the library itself does without."""
-    return all(find_spec(name) is not None for name in ("onnx", "onnxscript", "onnxruntime"))
+    return all(
+        find_spec(name) is not None for name in ("onnx", "onnxscript", "onnxruntime")
+    )
 
 
 def _inputs(subject: Subject) -> Given:
@@ -125,16 +150,23 @@ def _inputs(subject: Subject) -> Given:
         wild = [nan, inf, -inf, -5.0, 1e4, float(torch.finfo(dtype).max)]
         if declared.upper is not None:
             wild += [min(float(2 * abs(declared.upper) + 1), 1e300)] * 2
-        other = torch.tensor(subject.random.choices(wild, k=ROWS), dtype=torch.float64).to(dtype)
+        other = torch.tensor(
+            subject.random.choices(wild, k=ROWS), dtype=torch.float64
+        ).to(dtype)
         chosen = torch.rand(ROWS, generator=subject.generator) < 0.25
-        found[declared.name] = torch.where(chosen, other, allowed.get(declared.name, other))
+        found[declared.name] = torch.where(
+            chosen, other, allowed.get(declared.name, other)
+        )
     return found
 
 
-def _is_answered(subject: Subject, raw: Tensor, given: Mapping[str, Tensor], row: int) -> bool:
+def _is_answered(
+    subject: Subject, raw: Tensor, given: Mapping[str, Tensor], row: int
+) -> bool:
     try:
         subject.best(
-            raw[row : row + 1], {name: column[row : row + 1] for name, column in given.items()}
+            raw[row : row + 1],
+            {name: column[row : row + 1] for name, column in given.items()},
         )
     except MultiplexError:
         return False
@@ -188,7 +220,10 @@ def _in_onnx(best: nn.Module, raw: Tensor, given: Given) -> Graph:
             }
             np.savez(f"{folder}/given.npz", **arrays)
             done = subprocess.run(
-                [sys.executable, "-c", ONNX, folder], capture_output=True, text=True, check=False
+                [sys.executable, "-c", ONNX, folder],
+                capture_output=True,
+                text=True,
+                check=False,
             )
             if done.returncode:
                 told = done.stderr.strip().splitlines()[-1:] or [

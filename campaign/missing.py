@@ -50,7 +50,9 @@ def with_holes(sentence: Sentence, random: Random) -> tuple[Sentence, Gone]:
     for _ in range(random.choice([0, 1, 1, 2])):
         rules.append(_about(random, nullable, rules))
     random.shuffle(rules)
-    return replace(sentence, rules=tuple(rules), twin=None, point=None), frozenset(nullable)
+    return replace(sentence, rules=tuple(rules), twin=None, point=None), frozenset(
+        nullable
+    )
 
 
 def _about(random: Random, nullable: list[str], rules: list[Node]) -> Node:
@@ -72,7 +74,9 @@ def _about(random: Random, nullable: list[str], rules: list[Node]) -> Node:
 
 def text_of(sentence: Sentence, nullable: Gone) -> str:
     """The sentence in the rule language, with its question marks."""
-    marks = {spelled(d.vector or d.name) for d in sentence.outputs if d.name in nullable}
+    marks = {
+        spelled(d.vector or d.name) for d in sentence.outputs if d.name in nullable
+    }
     lines = []
     for line in str(sentence).split("\n")[: -len(sentence.rules)]:
         name = line.partition(":")[0]
@@ -102,10 +106,14 @@ def possible(node: Node, gone: Gone, positive: bool = True) -> Node:
             return possible(node.parts[0], gone, not positive)
         case "and" | "or":
             op = node.op if positive else {"and": "or", "or": "and"}[node.op]
-            return Node(op, tuple(possible(part, gone, positive) for part in node.parts))
+            return Node(
+                op, tuple(possible(part, gone, positive) for part in node.parts)
+            )
         case "implies":
             premise, conclusion = node.parts
-            return possible(Node("or", (Node("not", (premise,)), conclusion)), gone, positive)
+            return possible(
+                Node("or", (Node("not", (premise,)), conclusion)), gone, positive
+            )
         case "iff" | "xor":
             return _equivalent(node, gone, (node.op == "iff") == positive)
         case "case":
@@ -114,7 +122,9 @@ def possible(node: Node, gone: Gone, positive: bool = True) -> Node:
             no = Node("and", (Node("not", (condition,)), otherwise))
             return possible(Node("or", (yes, no)), gone, positive)
         case "in":
-            equal = tuple(Node("==", (node.parts[0], other)) for other in node.parts[1:])
+            equal = tuple(
+                Node("==", (node.parts[0], other)) for other in node.parts[1:]
+            )
             return possible(Node("or", equal), gone, positive)
     assert node.op in COMPARISONS
     return _compared(node, gone, positive)
@@ -129,14 +139,18 @@ def _equivalent(node: Node, gone: Gone, same: bool) -> Node:
     cases = []
     for side in (True, False):
         other = side if same else not side
-        cases.append(Node("and", (possible(left, gone, side), possible(right, gone, other))))
+        cases.append(
+            Node("and", (possible(left, gone, side), possible(right, gone, other)))
+        )
     return Node("or", tuple(cases))
 
 
 def _compared(node: Node, gone: Gone, positive: bool) -> Node:
     """A comparison; one of a conditional number is decided case by case."""
     case = next((part for part in _numbers(node) if part.op == "case"), None)
-    speaks_of_holes = node.names & gone or any(part.op == "missing" for part in node.walk())
+    speaks_of_holes = node.names & gone or any(
+        part.op == "missing" for part in node.walk()
+    )
     if case is None or not speaks_of_holes:
         return TRUE if _needed(node) & gone else _signed(node, positive)
     condition, then, otherwise = case.parts
@@ -186,7 +200,9 @@ def _coefficients(node: Node) -> Counter[Node]:
         case "*":
             assert isinstance(node.value, Fraction)
             factor = node.value
-            found.update({key: c * factor for key, c in _coefficients(node.parts[0]).items()})
+            found.update(
+                {key: c * factor for key, c in _coefficients(node.parts[0]).items()}
+            )
         case _:
             found[node] = 1
     return found
@@ -213,7 +229,9 @@ class HoleJudge:
         holes = np.isnan(rows) & is_nullable
         for pattern in np.unique(holes, axis=0):
             here = (holes == pattern).all(axis=1)
-            gone = frozenset(name for name, is_gone in zip(names, pattern, strict=True) if is_gone)
+            gone = frozenset(
+                name for name, is_gone in zip(names, pattern, strict=True) if is_gone
+            )
             verdict[here] = self._judge(gone)(rows[here][:, ~pattern])
         return verdict
 
@@ -230,7 +248,7 @@ class HoleJudge:
 
 def missing_values(base: Sentence, random: Random) -> Iterator[Finding]:
     """Layers and verdicts of the sentence with some of its outputs declared as missing."""
-    if base.calls or not base.outputs:
+    if base.calls or not base.outputs or not base.rules:
         return
     sentence, nullable = with_holes(base, random)
     judge = HoleJudge(sentence, nullable)
@@ -273,7 +291,9 @@ def _input(
     return torch.full((ROWS,), random.choice(values), dtype=torch.float64).to(dtype)
 
 
-def _outputs(sentence: Sentence, nullable: Gone, dtype: torch.dtype, random: Random) -> Tensor:
+def _outputs(
+    sentence: Sentence, nullable: Gone, dtype: torch.dtype, random: Random
+) -> Tensor:
     rows = _rows(sentence, nullable, random)
     places = [i for i, d in enumerate(sentence.declared) if d.kind != "input"]
     return torch.from_numpy(rows[:, places]).to(dtype)
@@ -285,11 +305,18 @@ def _rows(sentence: Sentence, nullable: Gone, random: Random) -> NDArray[np.floa
         float(node.value)
         for rule in sentence.rules
         for node in rule.walk()
-        if node.op == "number" and isinstance(node.value, Fraction) and abs(node.value) < 10**300
+        if node.op == "number"
+        and isinstance(node.value, Fraction)
+        and abs(node.value) < 10**300
     ]
     columns = []
     for declared in sentence.declared:
-        values = [float(v) for v in list(declared.values or ())[:50]] or [0.0, 1.0, -2.5, *known]
+        values = [float(v) for v in list(declared.values or ())[:50]] or [
+            0.0,
+            1.0,
+            -2.5,
+            *known,
+        ]
         column = random.choices(values, k=ROWS)
         if declared.name in nullable:
             column = [np.nan if random.random() < 0.4 else value for value in column]
@@ -298,7 +325,11 @@ def _rows(sentence: Sentence, nullable: Gone, random: Random) -> NDArray[np.floa
 
 
 def _agree(
-    check: str, rules: Rules, sentence: Sentence, judge: HoleJudge, rows: NDArray[np.float64]
+    check: str,
+    rules: Rules,
+    sentence: Sentence,
+    judge: HoleJudge,
+    rows: NDArray[np.float64],
 ) -> Finding:
     """Whether the library's verdict is the judge's."""
     names = [d.name for d in sentence.declared]
@@ -313,10 +344,18 @@ def _agree(
 
 
 def _judged(
-    check: str, sentence: Sentence, judge: HoleJudge, x: Tensor, given: Mapping[str, Tensor]
+    check: str,
+    sentence: Sentence,
+    judge: HoleJudge,
+    x: Tensor,
+    given: Mapping[str, Tensor],
 ) -> Finding:
     columns = dict(
-        zip((d.name for d in sentence.outputs), x.detach().double().unbind(-1), strict=True)
+        zip(
+            (d.name for d in sentence.outputs),
+            x.detach().double().unbind(-1),
+            strict=True,
+        )
     )
     columns |= {name: value.double() for name, value in given.items()}
     rows = torch.stack([columns[d.name] for d in sentence.declared], -1).numpy()

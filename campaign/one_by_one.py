@@ -116,7 +116,9 @@ class _OneByOne:
             for d, value in zip(declared, values, strict=True)
         }
         try:
-            self.mux.eval()(torch.zeros(1, self.mux.in_features, dtype=self.dtype), **given)
+            self.mux.eval()(
+                torch.zeros(1, self.mux.in_features, dtype=self.dtype), **given
+            )
         except InputError:
             self.refused.append({name: Fraction(float(v)) for name, v in given.items()})
             return False
@@ -142,11 +144,15 @@ class _OneByOne:
 
     def _plain(self, count: int, given: Given, scale: float = 2.0) -> Branches:
         """The layer's answer to raw values of ordinary size."""
-        drawn = torch.randn(count, self.mux.in_features, generator=self.subject.generator)
+        drawn = torch.randn(
+            count, self.mux.in_features, generator=self.subject.generator
+        )
         branches: Branches = self.mux.eval()((scale * drawn).to(self.dtype), **given)
         return branches
 
-    def _judged(self, check: str, x: Tensor, raw: Tensor | None, given: Given) -> Finding:
+    def _judged(
+        self, check: str, x: Tensor, raw: Tensor | None, given: Given
+    ) -> Finding:
         if x.dtype != self.dtype:
             return Finding(check, f"the layer of {self.dtype} returns {x.dtype}")
         return self.subject.judged(check, x, raw, given)
@@ -187,8 +193,13 @@ class _OneByOne:
             if not isinstance(model, dict):
                 continue
             names = [d.name for d in self.subject.sentence.outputs]
-            x = torch.tensor([[float(model[name]) for name in names]], dtype=torch.float64)
-            exact = all(Fraction(v) == model[n] for v, n in zip(x[0].tolist(), names, strict=True))
+            x = torch.tensor(
+                [[float(model[name]) for name in names]], dtype=torch.float64
+            )
+            exact = all(
+                Fraction(v) == model[n]
+                for v, n in zip(x[0].tolist(), names, strict=True)
+            )
             if not exact or not torch.equal(x.to(self.dtype).double(), x):
                 continue
             branches = self._plain(1, {n: values[:1] for n, values in given.items()})
@@ -224,10 +235,16 @@ class _OneByOne:
             for variable, form in cascade.carried:
                 value = inputs[names[form.terms[0][0]]]
                 step = cascade.spacing[variable]
-                beside[cascade.outputs[variable].name] = value - step * floor(value / step)
+                beside[cascade.outputs[variable].name] = value - step * floor(
+                    value / step
+                )
         real = [d.name for d in self.subject.sentence.outputs if d.kind == "real"]
         return self.meaning.on_grid(
-            {name: (steps[name], beside.get(name, Fraction(0))) for name in real if name in steps},
+            {
+                name: (steps[name], beside.get(name, Fraction(0)))
+                for name in real
+                if name in steps
+            },
             Fraction(torch.finfo(self.dtype).max),
         )
 
@@ -257,7 +274,12 @@ class _OneByOne:
         yield asked.judged("one by one: rows in another order", x, None, given)
         same = other.resolution == self.mux.resolution and self._is_exact
         carried = [c.carried for mux in (self.mux, other) for c in mux.cascades]
-        if same and not any(carried) and not branches.choices and not self.mux.compiled.blocks:
+        if (
+            same
+            and not any(carried)
+            and not branches.choices
+            and not self.mux.compiled.blocks
+        ):
             own = self._plain(len(raw), given, scale=0.5)
             yield Finding("one by one: orders reach the same", _improbable(own, x))
 
@@ -279,7 +301,9 @@ class _OneByOne:
                     continue
                 raise
             same = found.dtype == expected.dtype and torch.equal(found, expected)
-            yield Finding(f"one by one: the same bits: {name}", "" if same else "they are not")
+            yield Finding(
+                f"one by one: the same bits: {name}", "" if same else "they are not"
+            )
 
     def _cast(self) -> Multiplexer:
         other = torch.float64 if self.dtype is not torch.float64 else torch.float32
@@ -288,7 +312,9 @@ class _OneByOne:
 
 def _noisy(branches: Branches, generator: torch.Generator) -> Tensor:
     """Options and values drawn as ``log_prob`` says."""
-    return branches.ordered([part.sample(generator, noisy=True) for part in branches.cascades])
+    return branches.ordered(
+        [part.sample(generator, noisy=True) for part in branches.cascades]
+    )
 
 
 def _improbable(branches: Branches, x: Tensor) -> str:

@@ -35,7 +35,9 @@ def raw_rows(
     kinds = torch.stack(
         [z, 30 * z, 1e4 * sign, 1e30 * sign, 1e30 * z, inf * sign, tiny * sign, 0 * z]
     )
-    chosen = torch.randint(len(kinds) + 4, (count, 1), generator=generator).expand(count, width)
+    chosen = torch.randint(len(kinds) + 4, (count, 1), generator=generator).expand(
+        count, width
+    )
     each = torch.randint(len(kinds), (count, width), generator=generator)
     mixed = torch.where(chosen < len(kinds), chosen, each)
     raw = kinds.gather(0, mixed.unsqueeze(0)).squeeze(0)
@@ -65,16 +67,27 @@ def input_values(
         return sorted({*(v for v in _numbers(WIDE, dtype) if isfinite(v)), *near})
     low = declared.lower
     high = declared.upper
-    shares = [0.0, 1.0, 0.5, *torch.rand(3, generator=generator, dtype=torch.float64).tolist()]
+    shares = [
+        0.0,
+        1.0,
+        0.5,
+        *torch.rand(3, generator=generator, dtype=torch.float64).tolist(),
+    ]
     offers = [float(low + (high - low) * Fraction(share)) for share in shares]
     tensor = torch.tensor(_numbers(offers, dtype), dtype=dtype)
     middle = torch.tensor(_numbers([float((low + high) / 2)], dtype), dtype=dtype)
     inward = torch.nextafter(tensor, middle.expand_as(tensor))
-    found = {value for value in (*tensor.tolist(), *inward.tolist(), *near) if isfinite(value)}
+    found = {
+        value
+        for value in (*tensor.tolist(), *inward.tolist(), *near)
+        if isfinite(value)
+    }
     return sorted(value for value in found if low <= Fraction(value) <= high)
 
 
-def extreme_values(declared: Declared, dtype: torch.dtype, random: Random) -> list[float]:
+def extreme_values(
+    declared: Declared, dtype: torch.dtype, random: Random
+) -> list[float]:
     """Numbers of the dtype within the declared range: its ends, those of the format, subnormal ones, any magnitude."""
     info = torch.finfo(dtype)
     sizes = [
@@ -88,7 +101,11 @@ def extreme_values(declared: Declared, dtype: torch.dtype, random: Random) -> li
     most = Fraction(info.max)
     powers = [Fraction(10) ** k for k in (random.randint(-320, 308) for _ in range(6))]
     sizes += [float(power) for power in powers if least <= power <= most]
-    ends = [end for end in (declared.lower, declared.upper) if end is not None and abs(end) <= most]
+    ends = [
+        end
+        for end in (declared.lower, declared.upper)
+        if end is not None and abs(end) <= most
+    ]
     offers = [0.0, 1.0, -1.0, *sizes, *(-size for size in sizes)]
     edges = torch.tensor(_numbers([float(end) for end in ends], dtype), dtype=dtype)
     near = [
@@ -97,16 +114,22 @@ def extreme_values(declared: Declared, dtype: torch.dtype, random: Random) -> li
         for v in torch.nextafter(edges, torch.full_like(edges, side)).tolist()
     ]
     found = {
-        value for value in (*_numbers(offers, dtype), *edges.tolist(), *near) if isfinite(value)
+        value
+        for value in (*_numbers(offers, dtype), *edges.tolist(), *near)
+        if isfinite(value)
     }
     low = declared.lower
     high = declared.upper
     return sorted(
         value
         for value in found
-        if (low is None or low <= Fraction(value)) and (high is None or Fraction(value) <= high)
+        if (low is None or low <= Fraction(value))
+        and (high is None or Fraction(value) <= high)
     )
 
 
 def _numbers(values: Sequence[float], dtype: torch.dtype) -> list[float]:
-    return [float(value) for value in torch.tensor(values, dtype=torch.float64).to(dtype).tolist()]
+    return [
+        float(value)
+        for value in torch.tensor(values, dtype=torch.float64).to(dtype).tolist()
+    ]

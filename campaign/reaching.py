@@ -33,6 +33,8 @@ FURTHEST = 10**6
 """How far out points are asked for, in units of the numbers in the rows."""
 AROUND = 64
 """Solutions of equalities are asked for within so many times the size of the point that raw values of zero lead to."""
+ORDINARY = 30.0
+"""The raw values that lead half-way to any point of a bounded set that inputs move: no network learns a thousand."""
 LARGEST = 2.0**90
 """Sets with larger numbers in them are left out: raw values are cut at 2¹⁰⁰."""
 
@@ -55,30 +57,45 @@ def unreached(
         if any(term.equalities for term in terms) and not sentence.inputs
         else None
     )
-    found = _point(Meaning(sentence), terms, random, None if near is None else near[0].tolist())
+    found = _point(
+        Meaning(sentence), terms, random, None if near is None else near[0].tolist()
+    )
     if found is None:
         return "", 0
     given = {
-        d.name: torch.tensor([float(found[d.name])], dtype=torch.float64) for d in sentence.inputs
+        d.name: torch.tensor([float(found[d.name])], dtype=torch.float64)
+        for d in sentence.inputs
     }
     try:
         inputs = mux.input_columns(given, torch.Size((1,)))
         centre = _centre(mux, chosen, given)
         wanted = (
             centre
-            + torch.tensor([[float(found[d.name]) for d in sentence.outputs]], dtype=torch.float64)
+            + torch.tensor(
+                [[float(found[d.name]) for d in sentence.outputs]], dtype=torch.float64
+            )
         ) / 2
         columns = {d.name: wanted[:, j] for j, d in enumerate(sentence.outputs)} | given
         row = torch.stack([columns[d.name] for d in sentence.declared], -1).numpy()
         if not any(term.equalities for term in terms) and not judge(np.asarray(row))[0]:
-            return "", 0  # what floats make of the point, or of the inputs, lies outside
+            return (
+                "",
+                0,
+            )  # what floats make of the point, or of the inputs, lies outside
         if not _has_room(
             terms, {name: Fraction(float(column)) for name, column in columns.items()}
         ):
             return "", 0
-        reached = mux(_raw_for(mux, wanted, inputs, chosen), **given).best()
+        raw = _raw_for(mux, wanted, inputs, chosen)
+        reached = mux(raw, **given).best()
     except InputError:
         return "", 0
+    furthest = float(raw[:, : mux.out_features].abs().max())
+    if sentence.kind == "moved" and furthest > ORDINARY:
+        return (
+            f"{wanted[0].tolist()} needs raw values of {furthest:g} (inputs {given})",
+            1,
+        )
     off = float((reached - wanted).abs().max()) / max(float(wanted.abs().max()), size)
     if off <= (CLOSE_ON_GRID if any(term.equalities for term in terms) else CLOSE):
         return "", 1
@@ -91,7 +108,9 @@ def unreached(
 def _has_room(terms: list[Term], point: dict[str, Fraction]) -> bool:
     """Whether rounding the numbers in the inequalities takes up little of their slacks."""
     for row in (row for term in terms for row in term.inequalities):
-        parts = [c * point[s.name] for s, c in row.linear.summands if isinstance(s, Variable)]
+        parts = [
+            c * point[s.name] for s, c in row.linear.summands if isinstance(s, Variable)
+        ]
         if -sum(parts, row.linear.constant) < ROOM * sum(map(abs, parts)):
             return False
     return True
@@ -114,17 +133,22 @@ def _point(
         for row in term.rows
     ]
     fixed = [
-        part for term in terms for part in meaning.at({v.name: value for v, value in term.fixed})
+        part
+        for term in terms
+        for part in meaning.at({v.name: value for v, value in term.fixed})
     ]
     reals: list[Any] = [c for c in meaning.constants.values() if z3.is_real(c)]
     centres = {
-        d.name: Fraction(c) for d, c in zip(meaning.sentence.outputs, around or (), strict=False)
+        d.name: Fraction(c)
+        for d, c in zip(meaning.sentence.outputs, around or (), strict=False)
     }
     near = []
     for constant in reals:
         centre = centres.get(str(constant), Fraction(0))
         radius = (
-            _size(terms) * FURTHEST if around is None else AROUND * max(Fraction(1), abs(centre))
+            _size(terms) * FURTHEST
+            if around is None
+            else AROUND * max(Fraction(1), abs(centre))
         )
         near += [constant <= str(centre + radius), constant >= str(centre - radius)]
     wish = (
@@ -133,7 +157,9 @@ def _point(
         else z3.BoolVal(True)
     )
     for more in ([wish], []):
-        found = meaning.model(*map(meaning.row, rows), *fixed, *near, *more, rules=False)
+        found = meaning.model(
+            *map(meaning.row, rows), *fixed, *near, *more, rules=False
+        )
         if isinstance(found, dict):
             return found
     return None
@@ -143,7 +169,10 @@ def _size(terms: list[Term]) -> Fraction:
     """The largest number in the rows, as a distance, and at least 1."""
     rows = [row.linear for term in terms for row in term.rows if row.linear.summands]
     return max(
-        [Fraction(1), *(abs(row.constant) / max(abs(c) for _, c in row.summands) for row in rows)]
+        [
+            Fraction(1),
+            *(abs(row.constant) / max(abs(c) for _, c in row.summands) for row in rows),
+        ]
     )
 
 
@@ -158,7 +187,9 @@ def _spread(terms: list[Term]) -> Fraction:
     return max((max(row) / min(row) for row in rows), default=Fraction(1))
 
 
-def _raw_for(mux: Multiplexer, x: Tensor, inputs: Tensor | None, chosen: list[int]) -> Tensor:
+def _raw_for(
+    mux: Multiplexer, x: Tensor, inputs: Tensor | None, chosen: list[int]
+) -> Tensor:
     """Raw values and logits with which the layer chooses these terms and should come out at ``x``."""
     raw = torch.zeros(1, mux.in_features, dtype=torch.float64)
     place = {variable: j for j, variable in enumerate(mux.compiled.outputs)}

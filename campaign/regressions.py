@@ -21,7 +21,9 @@ FEW_ATTEMPTS = 15
 """At a smaller sentence, where every attempt makes graphs, which takes seconds."""
 
 
-def small(sentence: Sentence, violation: Violation, rows: int = ROWS) -> tuple[Sentence, Violation]:
+def small(
+    sentence: Sentence, violation: Violation, rows: int = ROWS
+) -> tuple[Sentence, Violation]:
     """A small sentence that fails the same check, and how it fails."""
     failures: dict[Sentence, Violation] = {}
 
@@ -51,7 +53,9 @@ def small(sentence: Sentence, violation: Violation, rows: int = ROWS) -> tuple[S
     found = shrunk(
         sentence,
         fails,
-        attempts=FEW_ATTEMPTS if any(_graphs(violation.check).values()) else MOST_ATTEMPTS,
+        attempts=FEW_ATTEMPTS
+        if any(_graphs(violation.check).values())
+        else MOST_ATTEMPTS,
     )
     return found, failures.get(found, violation)
 
@@ -80,7 +84,9 @@ def record_of(sentence: Sentence, violation: Violation, **more: Any) -> dict[str
         "what": violation.what,
         "text": str(sentence).splitlines(),
         "dtype": violation.dtype,
-        "raw": None if violation.raw is None else [value.hex() for value in violation.raw],
+        "raw": None
+        if violation.raw is None
+        else [value.hex() for value in violation.raw],
         "inputs": [value.hex() for value in violation.inputs],
         **more,
         "sentence": sentence.record(),
@@ -90,12 +96,16 @@ def record_of(sentence: Sentence, violation: Violation, **more: Any) -> dict[str
 def save(folder: Path, record: dict[str, Any]) -> Path:
     """The file of a regression, named after what it holds; the same one is written once."""
     folder.mkdir(parents=True, exist_ok=True)
-    digest = sha256(json.dumps([record["sentence"], record["check"]]).encode()).hexdigest()[:10]
+    digest = sha256(
+        json.dumps([record["sentence"], record["check"]]).encode()
+    ).hexdigest()[:10]
     path = (
         folder
         / f"{record['check'].replace(' ', '-').replace('’', '').replace(':', '')}-{digest}.json"
     )
-    path.write_text(json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    path.write_text(
+        json.dumps(record, indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+    )
     return path
 
 
@@ -110,4 +120,6 @@ def replayed(record: dict[str, Any], *, road: Callable[..., Trial] = Trial) -> O
         given = {record["dtype"]: [pair]}
     sentence = Sentence.from_record(record["sentence"])
     graphs = _graphs(record["check"])
-    return road(sentence, ROWS, random=Random(0), given=given, thorough=True, **graphs).run()
+    return road(
+        sentence, ROWS, random=Random(0), given=given, thorough=True, **graphs
+    ).run()

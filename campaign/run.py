@@ -112,7 +112,9 @@ class Summary:
             "checks": part("check: "),
             "formulas by kind": dict(sorted(self.kinds.items())),
             "refused": part("refused: "),
-            "other counts": {k: v for k, v in sorted(self.counts.items()) if ": " not in k},
+            "other counts": {
+                k: v for k, v in sorted(self.counts.items()) if ": " not in k
+            },
             "seconds": round(self.seconds, 1),
             "stretches": self.stretches,
             "what looks suspicious": self.suspicious,
@@ -130,7 +132,8 @@ class Summary:
         """Write the summary, whole or not at all."""
         draft = path.with_name(path.name + ".part")
         draft.write_text(
-            json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n", encoding="utf-8"
+            json.dumps(self.record(), indent=1, ensure_ascii=False) + "\n",
+            encoding="utf-8",
         )
         os.replace(draft, path)
 
@@ -143,10 +146,14 @@ class Summary:
         """
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            summary = Summary(Plan(**record["plan"]), record["formulas"], record["seconds"])
+            summary = Summary(
+                Plan(**record["plan"]), record["formulas"], record["seconds"]
+            )
             summary.kinds.update(record["formulas by kind"])
             for name, prefix in _PREFIXES.items():
-                summary.counts.update({prefix + key: value for key, value in record[name].items()})
+                summary.counts.update(
+                    {prefix + key: value for key, value in record[name].items()}
+                )
             summary.violations = record["what was violated"]
             summary.stretches = record["stretches"]
             summary.suspicious = record["what looks suspicious"]
@@ -170,9 +177,14 @@ _PREFIXES = {
 def code() -> str:
     """A hash of the package and of the campaign."""
     root = Path(__file__).parents[1]
-    files = sorted(file for part in ("src", "campaign") for file in (root / part).rglob("*.py"))
+    files = sorted(
+        file for part in ("src", "campaign") for file in (root / part).rglob("*.py")
+    )
     return sha256(
-        b"".join(path.relative_to(root).as_posix().encode() + path.read_bytes() for path in files)
+        b"".join(
+            path.relative_to(root).as_posix().encode() + path.read_bytes()
+            for path in files
+        )
     ).hexdigest()[:16]
 
 
@@ -228,12 +240,18 @@ def campaign(
     saved = monotonic()
     for index, outcome in _outcomes(summary, jobs):
         summary.add(outcome)
-        before = len(summary.violations)  # a trial is shrunk however many violations it comes with
+        before = len(
+            summary.violations
+        )  # a trial is shrunk however many violations it comes with
         for violation in outcome.violations:
-            summary.violations.append({"index": index, "kind": outcome.kind, **asdict(violation)})
+            summary.violations.append(
+                {"index": index, "kind": outcome.kind, **asdict(violation)}
+            )
         if outcome.violations and regressions is not None and before < MOST_SHRUNK:
             _save_small(plan, index, outcome, regressions)
-        if output is not None and (monotonic() - saved > SAVE_SECONDS or outcome.violations):
+        if output is not None and (
+            monotonic() - saved > SAVE_SECONDS or outcome.violations
+        ):
             summary.save(output)
             saved = monotonic()
         if progress is not None:

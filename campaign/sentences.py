@@ -65,7 +65,11 @@ class Node:
     @property
     def names(self) -> set[str]:
         """The variables that occur."""
-        return {str(node.value) for node in self.walk() if node.op in ("variable", "flag", "is")}
+        return {
+            str(node.value)
+            for node in self.walk()
+            if node.op in ("variable", "flag", "is")
+        }
 
 
 def number(value: Fraction | int) -> Node:
@@ -164,7 +168,9 @@ _WRITE: Mapping[str, Callable[[Node], str]] = {
     "missing": lambda node: f"({spelled(str(node.value))} is missing)",
     "is": lambda node: f'({spelled(str(node.value))} == "{node.parts[0].value}")',
     "label": lambda node: f'"{node.value}"',
-    "in": lambda node: f"({node.parts[0]} in {{{', '.join(map(str, node.parts[1:]))}}})",
+    "in": lambda node: (
+        f"({node.parts[0]} in {{{', '.join(map(str, node.parts[1:]))}}})"
+    ),
     "+": _sum,
     "*": lambda node: f"{_number(node)} * {node.parts[0]}",
     "and": _connective,
@@ -192,7 +198,9 @@ class Declared:
 
     def __post_init__(self) -> None:
         if (self.lower is None) != (self.upper is None):
-            raise ValueError(f"{self.name} has one end, and the language knows two or none")
+            raise ValueError(
+                f"{self.name} has one end, and the language knows two or none"
+            )
 
     def __str__(self) -> str:
         name = spelled(self.name)
@@ -212,7 +220,11 @@ class Declared:
     def vector(self) -> str | None:
         """The name of the vector that it is an element of, ``v`` for ``v[2]``."""
         vector, bracket, _ = self.name.partition("[")
-        return vector if bracket and vector.isidentifier() and self.name != "odd[7]" else None
+        return (
+            vector
+            if bracket and vector.isidentifier() and self.name != "odd[7]"
+            else None
+        )
 
     @property
     def values(self) -> range | None:
@@ -263,7 +275,9 @@ class Sentence:
     def calls(self) -> tuple[Node, ...]:
         """Every call of an opaque function, each once; its arguments are variables."""
         return tuple(
-            dict.fromkeys(node for rule in self.rules for node in rule.walk() if node.op == "call")
+            dict.fromkeys(
+                node for rule in self.rules for node in rule.walk() if node.op == "call"
+            )
         )
 
     @property
@@ -320,4 +334,8 @@ def _record(node: Node) -> list[Any]:
 
 def _node(record: list[Any]) -> Node:
     op, value, *parts = record
-    return Node(op, tuple(map(_node, parts)), Fraction(value) if op in ("number", "*") else value)
+    return Node(
+        op,
+        tuple(map(_node, parts)),
+        Fraction(value) if op in ("number", "*") else value,
+    )

@@ -14,7 +14,10 @@ MOST_ATTEMPTS = 150
 
 
 def shrunk(
-    sentence: Sentence, fails: Callable[[Sentence], bool], *, attempts: int = MOST_ATTEMPTS
+    sentence: Sentence,
+    fails: Callable[[Sentence], bool],
+    *,
+    attempts: int = MOST_ATTEMPTS,
 ) -> Sentence:
     """A sentence that fails as well and from which nothing can be taken away, or the best that was found.
 
@@ -58,7 +61,8 @@ def _smaller(sentence: Sentence) -> Iterator[Sentence]:
             and len(sentence.outputs) > (declared in sentence.outputs)
         ):
             yield replace(
-                sentence, declared=tuple(d for d in sentence.declared if d is not declared)
+                sentence,
+                declared=tuple(d for d in sentence.declared if d is not declared),
             )
     for i, rule in enumerate(rules):
         for other in _simpler(rule):

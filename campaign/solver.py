@@ -34,14 +34,23 @@ class Meaning:
         self.constants: dict[str, Any] = {}
         self.domain: list[Any] = []
         for d in sentence.declared:
-            make = {"bool": z3.Bool, "int": z3.Int, "category": z3.Int}.get(d.kind, z3.Real)
+            make = {"bool": z3.Bool, "int": z3.Int, "category": z3.Int}.get(
+                d.kind, z3.Real
+            )
             constant = self.constants[d.name] = make(d.name)
             if d.kind in ("int", "category"):
                 assert d.values is not None
-                self.domain += [constant >= d.values.start, constant <= d.values.stop - 1]
+                self.domain += [
+                    constant >= d.values.start,
+                    constant <= d.values.stop - 1,
+                ]
             elif d.kind == "input":
-                self.domain += [constant >= _real(d.lower)] if d.lower is not None else []
-                self.domain += [constant <= _real(d.upper)] if d.upper is not None else []
+                self.domain += (
+                    [constant >= _real(d.lower)] if d.lower is not None else []
+                )
+                self.domain += (
+                    [constant <= _real(d.upper)] if d.upper is not None else []
+                )
         self.labels = {d.name: d.labels for d in sentence.declared}
         self.rules = [self.truth(rule) for rule in sentence.rules]
 
@@ -65,7 +74,10 @@ class Meaning:
             **self.constants,
             **{str(call): self.number(call) for call in self.sentence.calls},
         }
-        return {name: _value(model.eval(c, model_completion=True)) for name, c in wanted.items()}
+        return {
+            name: _value(model.eval(c, model_completion=True))
+            for name, c in wanted.items()
+        }
 
     def implied_by(self, claim: Any) -> bool | None:
         """Whether the rules hold wherever the claim does."""
@@ -85,7 +97,9 @@ class Meaning:
             for name, value in values.items()
         ]
 
-    def on_grid(self, places: Mapping[str, tuple[Fraction, Fraction]], most: Fraction) -> list[Any]:
+    def on_grid(
+        self, places: Mapping[str, tuple[Fraction, Fraction]], most: Fraction
+    ) -> list[Any]:
         """That each of these is a whole multiple of its step, plus a number of its own, and at most so large."""
         claims = []
         for name, (step, more) in places.items():
@@ -111,7 +125,9 @@ class Meaning:
                 inner = self.number(node.parts[0])
                 return z3.If(inner >= 0, inner, -inner)
             case "case":
-                return z3.If(self.truth(node.parts[0]), *map(self.number, node.parts[1:]))
+                return z3.If(
+                    self.truth(node.parts[0]), *map(self.number, node.parts[1:])
+                )
         values = [self.number(part) for part in node.parts]
         match node.op:
             case "+":
@@ -140,7 +156,9 @@ class Meaning:
                 return self.constants[str(node.value)]
             case "is":
                 name = str(node.value)
-                return self.constants[name] == self.labels[name].index(str(node.parts[0].value))
+                return self.constants[name] == self.labels[name].index(
+                    str(node.parts[0].value)
+                )
             case "in":
                 first, *others = map(self.number, node.parts)
                 return z3.Or([first == other for other in others])
@@ -174,7 +192,9 @@ class Meaning:
     def term(self, term: Term) -> Any:
         """That its rows, its fixed values and its inner blocks hold."""
         fixed = self.at({v.name: value for v, value in term.fixed})
-        return z3.And([*map(self.row, term.rows), *fixed, *map(self.block, term.blocks)])
+        return z3.And(
+            [*map(self.row, term.rows), *fixed, *map(self.block, term.blocks)]
+        )
 
     def row(self, atom: Atom) -> Any:
         """One comparison with zero."""
@@ -200,17 +220,27 @@ class Meaning:
         solver = z3.Solver()
         solver.set("timeout", TIMEOUT_MILLISECONDS)
         for row in rows:
-            width = sum((abs(c) for _, c in row.linear.summands), Fraction(0)) * half_width
+            width = (
+                sum((abs(c) for _, c in row.linear.summands), Fraction(0)) * half_width
+            )
             value = self._linear(row.linear)
-            solver.add(value == 0 if row.relation == "==" else value + _real(width) <= 0)
+            solver.add(
+                value == 0 if row.relation == "==" else value + _real(width) <= 0
+            )
         exact = any(row.relation == "==" for row in rows)
         for name in {
-            s.name for row in rows for s, _ in row.linear.summands if isinstance(s, Variable)
+            s.name
+            for row in rows
+            for s, _ in row.linear.summands
+            if isinstance(s, Variable)
         }:
-            solver.add(self._amount(name) <= _real(size), self._amount(name) >= _real(-size))
+            solver.add(
+                self._amount(name) <= _real(size), self._amount(name) >= _real(-size)
+            )
             if exact:
                 solver.add(
-                    self._amount(name) == z3.ToReal(z3.Int(f"{name} on the grid")) * _real(grid)
+                    self._amount(name)
+                    == z3.ToReal(z3.Int(f"{name} on the grid")) * _real(grid)
                 )
         return bool(solver.check() == z3.sat)
 

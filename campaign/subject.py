@@ -45,10 +45,16 @@ class Finding:
     rows: int = 0
 
 
-def rows_of(sentence: Sentence, x: Tensor, given: Mapping[str, Tensor]) -> NDArray[np.float64]:
+def rows_of(
+    sentence: Sentence, x: Tensor, given: Mapping[str, Tensor]
+) -> NDArray[np.float64]:
     """Outputs and inputs as float64 rows in declared order, and what functions make of them."""
     outputs = dict(
-        zip((d.name for d in sentence.outputs), x.detach().double().unbind(-1), strict=True)
+        zip(
+            (d.name for d in sentence.outputs),
+            x.detach().double().unbind(-1),
+            strict=True,
+        )
     )
     columns = outputs | {name: value.double() for name, value in given.items()}
     rows = torch.stack([columns[d.name] for d in sentence.declared], -1).numpy()
@@ -88,7 +94,7 @@ class Subject:
         return {
             "max_terms": mux.max_terms,
             "dtype": mux.dtype,
-            "boxes": mux._boxes,
+            "boxes": mux.boxes,
             "functions": self.functions,
         }
 
@@ -97,7 +103,9 @@ class Subject:
     def raw(self, count: int) -> Tensor:
         """Raw rows, those at ±inf first."""
         raw = raw_rows(count, self.mux.in_features, self.mux.dtype, self.generator)
-        sides = torch.randn(count // 3, self.mux.in_features, generator=self.generator).sign()
+        sides = torch.randn(
+            count // 3, self.mux.in_features, generator=self.generator
+        ).sign()
         raw[: count // 3] = (sides * torch.inf).to(raw.dtype)
         return raw
 
@@ -112,7 +120,9 @@ class Subject:
             values = extreme_values(declared, self.mux.dtype, self.random)
             if not values:
                 return {}
-            chosen = torch.tensor(self.random.choices(values, k=combinations), dtype=torch.float64)
+            chosen = torch.tensor(
+                self.random.choices(values, k=combinations), dtype=torch.float64
+            )
             found[declared.name] = chosen.to(self.mux.dtype).repeat_interleave(each)
         return found
 
@@ -149,19 +159,23 @@ class Subject:
         """What the judge reads."""
         return rows_of(self.sentence, x, given)
 
-    def judged(self, check: str, x: Tensor, raw: Tensor | None, given: Given) -> Finding:
+    def judged(
+        self, check: str, x: Tensor, raw: Tensor | None, given: Given
+    ) -> Finding:
         """The exact verdict on answers."""
         rows = self.rows(x, given)
         wrong = np.flatnonzero(~self.judge(rows))
         if not len(wrong):
             return Finding(check, rows=len(rows))
         first = int(wrong[0])
-        told = (
-            f"{len(wrong)} of {len(rows)} rows break the rules; the first is {rows[first].tolist()}"
-        )
+        told = f"{len(wrong)} of {len(rows)} rows break the rules; the first is {rows[first].tolist()}"
         own = None if raw is None else tuple(raw[first].double().tolist())
         return Finding(
-            check, told, own, tuple(float(column[first]) for column in given.values()), len(rows)
+            check,
+            told,
+            own,
+            tuple(float(column[first]) for column in given.values()),
+            len(rows),
         )
 
 

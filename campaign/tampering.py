@@ -45,7 +45,9 @@ def _tables(mux: nn.Module) -> Iterator[tuple[str, Tensor]]:
     for prefix, module in mux.named_modules():
         kept = {**vars(module), **dict(module.named_buffers(recurse=False))}
         yield from (
-            (f"{prefix}.{name}", value) for name, value in kept.items() if isinstance(value, Tensor)
+            (f"{prefix}.{name}", value)
+            for name, value in kept.items()
+            if isinstance(value, Tensor)
         )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import traceback
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from math import prod
@@ -26,7 +26,11 @@ from torch import Tensor
 
 from campaign.calls import functions_of
 from campaign.cascades import CASCADES
-from campaign.coefficients import coefficients_from_inputs
+from campaign.coefficients import (
+    coefficients_from_inputs,
+    switches_from_inputs,
+    walls_from_inputs,
+)
 from campaign.compiling import CompileChecks
 from campaign.densities import densities
 from campaign.extremes import extreme_inputs, repairs, uncovered_inputs
@@ -44,6 +48,7 @@ from campaign.tampering import changed_tables
 from campaign.trips import round_trips
 from campaign.variants import sentence as numbered
 from campaign.verdict import Judge
+from campaign.vocabulary import other_words
 from multiplexnet.compiler.cascade.structure import Structure
 from multiplexnet.compiler.explanation.diagnose import uncovered_input
 from multiplexnet.compiler.terms import Compiled
@@ -77,6 +82,8 @@ INSISTED = 0.06
 """The share of the other sentences that are computed one output after another as well, where that is possible."""
 FLUSHED = 0.1
 """The share of layers made for cascades that are asked while subnormal numbers are taken for zero."""
+ALSO_TERMS = ("moved",)
+"""Families whose sentences are attacked as terms, too: these take the ones that leave something to choose."""
 CHOSEN = 0.25
 """The share of sentences made for cascades that are left to choose their structure."""
 RECORDED = 0.015
@@ -85,6 +92,8 @@ MISSING = 0.1
 """The share of sentences that are asked once more, with outputs that may be missing."""
 COEFFICIENTS = 0.2
 """How often rules with coefficients from inputs and assumptions are drawn besides."""
+OTHER_WORDS = 0.2
+"""How often rules in other words, or from arrays, are drawn besides."""
 COMBINATIONS = 24
 """Of inputs in one batch, at most: where some are refused, each is asked by itself."""
 FAR = (24, 40, 100)
@@ -145,14 +154,28 @@ def trial(seed: int, index: int, rows: int) -> Outcome:
     insisted = Random(f"{seed}/{index}/insisted").random() < INSISTED
     random = Random(f"{seed}/{index}/trial")
     sentence = numbered(seed, index)
-    run = Trial(sentence, rows, random=random, graphs=graphs, recorded=recorded, insisted=insisted)
+    run = Trial(
+        sentence,
+        rows,
+        random=random,
+        graphs=graphs,
+        recorded=recorded,
+        insisted=insisted,
+    )
     outcome = run.run()
-    apart = Random(f"{seed}/{index}/missing")  # so that all else is drawn as it was before
+    apart = Random(
+        f"{seed}/{index}/missing"
+    )  # so that all else is drawn as it was before
     if apart.random() < MISSING and sentence.kind not in CASCADES:
-        run.missing(apart)
+        run.besides("missing", missing_values(sentence, apart))
     products = Random(f"{seed}/{index}/coefficients")
     if products.random() < COEFFICIENTS:
-        run.coefficients(products)
+        run.besides("coefficients", coefficients_from_inputs(products))
+        run.besides("coefficients", walls_from_inputs(products))
+        run.besides("coefficients", switches_from_inputs(products))
+    words = Random(f"{seed}/{index}/other words")
+    if words.random() < OTHER_WORDS:
+        run.besides("words", other_words(words))
     return outcome
 
 
@@ -179,7 +202,8 @@ class Trial:
         graphs: bool = False,
         recorded: bool = False,
         insisted: bool = False,
-        given: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]] | None = None,
+        given: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]]
+        | None = None,
         thorough: bool = False,
     ) -> None:
         self.sentence = sentence
@@ -208,30 +232,17 @@ class Trial:
         self.outcome.counts["verdicts in integers"] += self.judge.in_integers
         return self.outcome
 
-    def missing(self, random: Random) -> None:
-        """The sentence once more, with outputs that may be missing."""
+    def besides(self, name: str, findings: Iterable[Finding]) -> None:
+        """What is found apart from the road of the sentence."""
         start = perf_counter()
         try:
-            for finding in missing_values(self.sentence, random):
+            for finding in findings:
                 self._checked(finding.check)
                 self.outcome.counts[f"rows: {finding.check}"] += finding.rows
                 if finding.wrong:
                     self._found(finding.check, finding.wrong)
         except Exception as error:
-            self._found("missing: crash", _told(error))
-        self.outcome.seconds += perf_counter() - start
-
-    def coefficients(self, random: Random) -> None:
-        """Other rules, in which inputs multiply outputs, and assumptions."""
-        start = perf_counter()
-        try:
-            for finding in coefficients_from_inputs(random):
-                self._checked(finding.check)
-                self.outcome.counts[f"rows: {finding.check}"] += finding.rows
-                if finding.wrong:
-                    self._found(finding.check, finding.wrong)
-        except Exception as error:
-            self._found("coefficients: crash", _told(error))
+            self._found(f"{name}: crash", _told(error))
         self.outcome.seconds += perf_counter() - start
 
     # --- bookkeeping --------------------------------------------------------------------------------------------------
@@ -251,7 +262,9 @@ class Trial:
         rules = Rules(str(self.sentence))
         meaning = Meaning(self.sentence)
         if self.sentence.kind in CASCADES:
-            return self._one_by_one(rules, meaning)
+            self._one_by_one(rules, meaning)
+            if self.sentence.kind not in ALSO_TERMS:
+                return
         if self.insisted and not self.sentence.calls:
             self._one_by_one(rules, meaning)
         compiled = self._compiled(rules, meaning)
@@ -282,11 +295,15 @@ class Trial:
         built = 0
         for dtype in DTYPES:
             try:
-                mux = Multiplexer(rules, structure=structure, dtype=dtype, seconds=SECONDS)
+                mux = Multiplexer(
+                    rules, structure=structure, dtype=dtype, seconds=SECONDS
+                )
             except MultiplexError as error:
                 self._refused(f"one by one {name_of(dtype)}", error)
                 if made_for and self.sentence.satisfiable and dtype is torch.float64:
-                    self._found("one by one: built in float64", str(error), dtype="float64")
+                    self._found(
+                        "one by one: built in float64", str(error), dtype="float64"
+                    )
                 continue
             if not mux.cascades:
                 continue
@@ -320,14 +337,19 @@ class Trial:
             )
         known = self.sentence.satisfiable
         if known is not None and known != (compiled is not None):
-            self._found("emptiness", f"known to be {'' if known else 'un'}satisfiable, {said}")
+            self._found(
+                "emptiness", f"known to be {'' if known else 'un'}satisfiable, {said}"
+            )
         if isinstance(model, dict):
             self._checked("the judge accepts z3's points", self._judge_agrees(model))
         return compiled
 
     def _judge_agrees(self, model: Mapping[str, Fraction]) -> int:
         """Whether the judge agrees with z3 on z3's own point, where floats hold it."""
-        if max((abs(model[name]) for name in self.judge.names), default=0) > sys.float_info.max:
+        if (
+            max((abs(model[name]) for name in self.judge.names), default=0)
+            > sys.float_info.max
+        ):
             return 0
         row = [float(model[name]) for name in self.judge.names]
         if any(
@@ -339,7 +361,9 @@ class Trial:
             self._found("judge", f"z3's point {row} breaks the rules")
         return 1
 
-    def _compile_checks(self, rules: Rules, compiled: Compiled, meaning: Meaning) -> None:
+    def _compile_checks(
+        self, rules: Rules, compiled: Compiled, meaning: Meaning
+    ) -> None:
         checks = CompileChecks(
             self.sentence, rules, compiled, meaning, self.random, thorough=self.thorough
         )
@@ -375,7 +399,9 @@ class Trial:
         )
         return Fraction(low + (high - low) * share)
 
-    def _layers(self, rules: Rules, compiled: Compiled, meaning: Meaning) -> Iterator[Multiplexer]:
+    def _layers(
+        self, rules: Rules, compiled: Compiled, meaning: Meaning
+    ) -> Iterator[Multiplexer]:
         """In every dtype that is not refused."""
         for dtype in DTYPES:
             mux = self._layer(rules, compiled, dtype, meaning)
@@ -398,7 +424,9 @@ class Trial:
             )
         except MultiplexError as error:
             self._refused(name_of(dtype), error)
-            if self.sentence.point is not None:  # made of numbers that every format holds
+            if (
+                self.sentence.point is not None
+            ):  # made of numbers that every format holds
                 self._found("single points are kept", str(error), dtype=name_of(dtype))
             if isinstance(error, ThinTermError):
                 self._checked("refused as thin, and it is")
@@ -406,13 +434,20 @@ class Trial:
                     self.outcome.counts[
                         f"suspicious: {name_of(dtype)}: refused as thin, yet wide"
                     ] += 1
-                    self.outcome.suspicious.append(f"{name_of(dtype)}: {' and '.join(error.rows)}")
+                    self.outcome.suspicious.append(
+                        f"{name_of(dtype)}: {' and '.join(error.rows)}"
+                    )
             return None
 
-    def _has_room(self, error: ThinTermError, dtype: torch.dtype, meaning: Meaning) -> bool:
+    def _has_room(
+        self, error: ThinTermError, dtype: torch.dtype, meaning: Meaning
+    ) -> bool:
         """Whether the refused rows are plainly wide: a cube many spacings wide, well inside the format."""
         try:
-            formulas = [rule.formula for rule in Rules("\n".join(error.rows)).specification.rules]
+            formulas = [
+                rule.formula
+                for rule in Rules("\n".join(error.rows)).specification.rules
+            ]
         except MultiplexError:
             return False
         info = torch.finfo(dtype)
@@ -457,7 +492,9 @@ class Trial:
         self, mux: Multiplexer, count: int, *, with_nan: bool = False
     ) -> tuple[Tensor, dict[str, Tensor]]:
         """Raw rows and inputs, those that were given first."""
-        raw = raw_rows(count, mux.in_features, mux.dtype, self.generator, with_nan=with_nan)
+        raw = raw_rows(
+            count, mux.in_features, mux.dtype, self.generator, with_nan=with_nan
+        )
         pairs = [
             pair
             for pair in self.given.get(name_of(mux.dtype), ())
@@ -474,14 +511,23 @@ class Trial:
             given = {name: values[chosen] for name, values in given.items()}
         if pairs:
             raw = torch.cat(
-                [torch.tensor([r for r, _ in pairs], dtype=torch.float64).to(mux.dtype), raw]
+                [
+                    torch.tensor([r for r, _ in pairs], dtype=torch.float64).to(
+                        mux.dtype
+                    ),
+                    raw,
+                ]
             )
             for i, name in enumerate(given):
-                first = torch.tensor([u[i] for _, u in pairs], dtype=torch.float64).to(mux.dtype)
+                first = torch.tensor([u[i] for _, u in pairs], dtype=torch.float64).to(
+                    mux.dtype
+                )
                 given[name] = torch.cat([first, given[name]])
         return raw, given
 
-    def _drawn_inputs(self, values: Sequence[float], count: int, dtype: torch.dtype) -> Tensor:
+    def _drawn_inputs(
+        self, values: Sequence[float], count: int, dtype: torch.dtype
+    ) -> Tensor:
         if not values:
             return torch.zeros(0, dtype=dtype)
         pool = torch.tensor(values, dtype=torch.float64).to(dtype)
@@ -522,32 +568,44 @@ class Trial:
             x = branches.x
             possible = possible_terms(branches)
             n, k = possible.shape
-            columns = {name: value.unsqueeze(-1).expand(n, k) for name, value in given.items()}
+            columns = {
+                name: value.unsqueeze(-1).expand(n, k) for name, value in given.items()
+            }
             where = torch.arange(n).unsqueeze(-1).expand(n, k)[possible]
             own = {name: column[possible] for name, column in columns.items()}
             self._judged("rows of all terms", mux, x[possible], own, raw, where)
             self._impossible(
-                mux, x[~possible], {name: column[~possible] for name, column in columns.items()}
+                mux,
+                x[~possible],
+                {name: column[~possible] for name, column in columns.items()},
             )
 
-    def _impossible(self, mux: Multiplexer, x: Tensor, given: Mapping[str, Tensor]) -> None:
+    def _impossible(
+        self, mux: Multiplexer, x: Tensor, given: Mapping[str, Tensor]
+    ) -> None:
         """Where a term cannot be met there is no number that could be taken for an output."""
         if not len(x):
             return
         self._checked("impossible terms")
         told = x.isfinite().all(-1)
-        rows = self._rows(x[told], {name: column[told] for name, column in given.items()})
+        rows = self._rows(
+            x[told], {name: column[told] for name, column in given.items()}
+        )
         wrong = np.flatnonzero(~self.judge(rows))
         if len(wrong):
             row = rows[int(wrong[0])].tolist()
             self._found(
-                "impossible terms", f"{row} of `.x` breaks the rules", dtype=name_of(mux.dtype)
+                "impossible terms",
+                f"{row} of `.x` breaks the rules",
+                dtype=name_of(mux.dtype),
             )
 
     def _best(self, mux: Multiplexer, count: int) -> None:
         """The best term, or a sample, of every row, in ``eval()``; NaN among the raw values."""
         mux.eval()
-        for branches, raw, given in self._branches(mux, *self._batch(mux, count, with_nan=True)):
+        for branches, raw, given in self._branches(
+            mux, *self._batch(mux, count, with_nan=True)
+        ):
             sampled = self.random.random() < 0.25
             x = branches.sample(self.generator) if sampled else branches.best()
             self._judged("rows in eval", mux, x, given, raw, torch.arange(len(raw)))
@@ -580,7 +638,9 @@ class Trial:
                 dtype=name,
                 raw=tuple(raw[int(where[first])].double().tolist()),
                 inputs=tuple(
-                    rows[first].tolist()[len(self.sentence.outputs) : len(self.sentence.declared)]
+                    rows[first].tolist()[
+                        len(self.sentence.outputs) : len(self.sentence.declared)
+                    ]
                 ),
                 training=mux.training,
             )
@@ -597,7 +657,9 @@ class Trial:
 
     def _attack(self, attack: Attack, mux: Multiplexer) -> None:
         """One attack; an exception that it does not expect is a violation of its own."""
-        subject = Subject(self.sentence, mux.eval(), self.judge, self.random, self.generator)
+        subject = Subject(
+            self.sentence, mux.eval(), self.judge, self.random, self.generator
+        )
         try:
             for finding in attack(subject):
                 self._noted(mux, finding)
@@ -624,8 +686,15 @@ class Trial:
         mux.train()
         for branches, raw, _ in self._branches(mux, *self._gradient_batch(mux)):
             x = branches.x if written else branches.best()
-            x = torch.where(possible_terms(branches).unsqueeze(-1), x, 0.0) if written else x
-            weight = torch.rand(x.shape, generator=self.generator, dtype=torch.float64) * 2 - 1
+            x = (
+                torch.where(possible_terms(branches).unsqueeze(-1), x, 0.0)
+                if written
+                else x
+            )
+            weight = (
+                torch.rand(x.shape, generator=self.generator, dtype=torch.float64) * 2
+                - 1
+            )
             if not x.requires_grad:
                 continue
             (gradient,) = torch.autograd.grad((x.double() * weight).mean(), raw)
@@ -648,8 +717,13 @@ class Trial:
         mux.eval()
         for branches, _, given in self._branches(mux, *self._batch(mux, 24)):
             x = branches.best()
-            near = [torch.nextafter(x, torch.full_like(x, side)) for side in (-np.inf, np.inf)]
-            other = 4 * torch.randn(x.shape, generator=self.generator, dtype=torch.float64)
+            near = [
+                torch.nextafter(x, torch.full_like(x, side))
+                for side in (-np.inf, np.inf)
+            ]
+            other = 4 * torch.randn(
+                x.shape, generator=self.generator, dtype=torch.float64
+            )
             offers = torch.cat([x, *near, other, other.round()])
             own = {name: value.repeat(5) for name, value in given.items()}
             own_verdict = self.judge(self._rows(offers, own))
@@ -677,7 +751,9 @@ class Trial:
         for branches, raw, given in self._branches(mux, *self._batch(mux, 16)):
             expected = branches.best()
             loaded = Multiplexer.from_state(
-                mux.state_dict(), boxes=mux._boxes, functions=functions_of(self.sentence)
+                mux.state_dict(),
+                boxes=mux.boxes,
+                functions=functions_of(self.sentence),
             )
             found = {"loaded": loaded.eval()(raw, **given).best()}
             with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -688,7 +764,7 @@ class Trial:
                     mux.compiled,
                     max_terms=self.max_terms,
                     dtype=start,
-                    boxes=mux._boxes,
+                    boxes=mux.boxes,
                     functions=functions_of(self.sentence),
                 )
                 found["cast"] = other.to(mux.dtype).eval()(raw, **given).best()
@@ -701,7 +777,11 @@ class Trial:
             for name, x in found.items():
                 self._checked(f"the same bits: {name}")
                 if x.dtype != expected.dtype or not torch.equal(x, expected):
-                    self._found(f"the same bits: {name}", "they are not", dtype=name_of(mux.dtype))
+                    self._found(
+                        f"the same bits: {name}",
+                        "they are not",
+                        dtype=name_of(mux.dtype),
+                    )
 
     def _beyond(self, mux: Multiplexer) -> None:
         """An input outside its declared range is refused."""
@@ -710,7 +790,8 @@ class Trial:
             if d.upper is None or not all(len(values) for values in given.values()):
                 continue
             beyond = torch.tensor(
-                [float(d.upper) + max(1.0, abs(float(d.upper)))] * 2, dtype=torch.float64
+                [float(d.upper) + max(1.0, abs(float(d.upper)))] * 2,
+                dtype=torch.float64,
             ).to(mux.dtype)
             self._checked("inputs out of range are refused")
             try:
@@ -732,17 +813,26 @@ class Trial:
             ):
                 self._checked(f"same in a graph: {graph}")
                 if wrong:
-                    self._found("same in a graph", f"{graph}: {wrong}", dtype=name_of(mux.dtype))
+                    self._found(
+                        "same in a graph", f"{graph}: {wrong}", dtype=name_of(mux.dtype)
+                    )
                 if x is not None:
                     self._judged(
-                        f"rows of a graph: {graph}", mux, x, given, raw, torch.arange(len(raw))
+                        f"rows of a graph: {graph}",
+                        mux,
+                        x,
+                        given,
+                        raw,
+                        torch.arange(len(raw)),
                     )
 
 
 def _told(error: Exception) -> str:
     """An exception and the last places on its way, without the folders of this machine."""
     frames = traceback.extract_tb(error.__traceback__)[-4:]
-    places = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+    places = [
+        f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames
+    ]
     return f"{', '.join(places)}\n{type(error).__name__}: {str(error).splitlines()[0] if str(error) else ''}"
 
 
@@ -762,5 +852,7 @@ def _edges(sentence: Sentence) -> list[Fraction]:
 
 def possible_terms(branches: Branches) -> Tensor:
     """Which terms can be met in which rows, ``(*batch, K)``."""
-    impossible = branches.joint([choice.logits.isneginf().double() for choice in branches.choices])
+    impossible = branches.joint(
+        [choice.logits.isneginf().double() for choice in branches.choices]
+    )
     return impossible == 0

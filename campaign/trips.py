@@ -26,7 +26,9 @@ def round_trips(subject: Subject) -> Iterator[Finding]:
     given = subject.extreme_inputs(COMBINATIONS, EACH)
     if subject.sentence.inputs and not given:
         return
-    expected = list(subject.answers(subject.best, subject.raw(COMBINATIONS * EACH), given))
+    expected = list(
+        subject.answers(subject.best, subject.raw(COMBINATIONS * EACH), given)
+    )
     for name, trip in TRIPS.items():
         check = f"round trip: {name}"
         if name == "pickle" and subject.sentence.calls:
@@ -41,7 +43,10 @@ def round_trips(subject: Subject) -> Iterator[Finding]:
             yield Finding(check, f"it ends in {type(error).__name__}: {error}")
             continue
         yield Finding(
-            check, "".join(_different(*pair) for pair in zip(expected, found, strict=True))[:300]
+            check,
+            "".join(_different(*pair) for pair in zip(expected, found, strict=True))[
+                :300
+            ],
         )
 
 
@@ -55,9 +60,7 @@ def _different(expected: tuple[Tensor, Tensor, Given], found: Tensor) -> str:
     if x.dtype == found.dtype and torch.equal(x, found):
         return ""
     row = int((x != found).any(-1).nonzero()[0, 0])
-    return (
-        f"the raw row {raw[row].tolist()} gives {found[row].tolist()}, before {x[row].tolist()}. "
-    )
+    return f"the raw row {raw[row].tolist()} gives {found[row].tolist()}, before {x[row].tolist()}. "
 
 
 # --- the trips ------------------------------------------------------------------------------------------------------
@@ -81,7 +84,9 @@ def _emptied(mux: Multiplexer) -> Multiplexer:
 
 
 def _rebuilt(subject: Subject) -> Multiplexer:
-    return Multiplexer.from_compiled(subject.mux.rules, subject.mux.compiled, **subject.options)
+    return Multiplexer.from_compiled(
+        subject.mux.rules, subject.mux.compiled, **subject.options
+    )
 
 
 def _from_meta(subject: Subject) -> Multiplexer:
@@ -104,7 +109,7 @@ TRIPS: Mapping[str, Trip] = {
     "pickle": lambda subject: pickle.loads(pickle.dumps(subject.mux)),
     "from_compiled": _rebuilt,
     "from_state": lambda subject: Multiplexer.from_state(
-        subject.mux.state_dict(), functions=subject.functions, boxes=subject.mux._boxes
+        subject.mux.state_dict(), functions=subject.functions, boxes=subject.mux.boxes
     ),
     "to_empty": lambda subject: _emptied(copy.deepcopy(subject.mux)),
     "to_empty, loaded": lambda subject: _loaded(

@@ -12,13 +12,29 @@ from random import Random
 from campaign.boundaries import BOUNDARIES
 from campaign.cascades import CASCADES, cascaded
 from campaign.formulas import FAMILIES, LATER, any_size, drawn, nonzero
-from campaign.sentences import COMPARISONS, Node, Sentence, number, product, total, variable
+from campaign.sentences import (
+    COMPARISONS,
+    Node,
+    Sentence,
+    number,
+    product,
+    total,
+    variable,
+)
 from campaign.words import in_other_words
 
 __all__ = ["KINDS", "sentence"]
 
 TURNED = {"<=": ">=", "<": ">", ">=": "<=", ">": "<", "==": "==", "!=": "!="}
-SATISFIABLE = ("boxes", "polytopes", "unions", "equalities", "disequalities", "far", "degenerate")
+SATISFIABLE = (
+    "boxes",
+    "polytopes",
+    "unions",
+    "equalities",
+    "disequalities",
+    "far",
+    "degenerate",
+)
 
 WORDS = 0.05
 """The share of sentences that are written in words that came later."""
@@ -33,7 +49,9 @@ def sentence(seed: int, index: int) -> Sentence:
         >>> len({str(sentence(0, i)) for i in range(50)})
         50
     """
-    apart = Random(f"{seed}/{index}/words")  # so that all else is drawn as it was before
+    apart = Random(
+        f"{seed}/{index}/words"
+    )  # so that all else is drawn as it was before
     found = _in_plain_words(seed, index)
     if apart.random() < WORDS and found.twin is None:
         return in_other_words(found, apart)
@@ -58,7 +76,9 @@ def _in_plain_words(seed: int, index: int) -> Sentence:
 
 def _base(random: Random) -> Sentence:
     return drawn(
-        random.choice([family for family in FAMILIES if family not in ("points", "empty", "ends")]),
+        random.choice(
+            [family for family in FAMILIES if family not in ("points", "empty", "ends")]
+        ),
         random,
     )
 
@@ -66,7 +86,9 @@ def _base(random: Random) -> Sentence:
 def negation(random: Random) -> Sentence:
     """What the rules forbid."""
     base = _base(random)
-    return Sentence(base.declared, (Node("not", (Node("and", base.rules),)),), "negation")
+    return Sentence(
+        base.declared, (Node("not", (Node("and", base.rules),)),), "negation"
+    )
 
 
 def permutation(random: Random) -> Sentence:
@@ -75,7 +97,9 @@ def permutation(random: Random) -> Sentence:
 
     def shuffled(node: Node) -> Node | None:
         if node.op in ("and", "or", "+", "max", "min", "iff", "xor"):
-            return replace(node, parts=tuple(random.sample(node.parts, len(node.parts))))
+            return replace(
+                node, parts=tuple(random.sample(node.parts, len(node.parts)))
+            )
         if node.op in COMPARISONS and random.random() < 0.5:
             return Node(TURNED[node.op], node.parts[::-1])
         return None
@@ -97,7 +121,10 @@ def scaling(random: Random) -> Sentence:
         return Node(node.op if factor > 0 else TURNED[node.op], parts)
 
     return replace(
-        base, rules=tuple(rule.replaced(scaled) for rule in base.rules), kind="scaling", twin=base
+        base,
+        rules=tuple(rule.replaced(scaled) for rule in base.rules),
+        kind="scaling",
+        twin=base,
     )
 
 
@@ -109,7 +136,8 @@ def substitution(random: Random) -> Sentence:
         return replace(base, kind="substitution")
     name = random.choice(names)
     instead = total(
-        product(nonzero(random), variable(name)), number(random.choice([nonzero, any_size])(random))
+        product(nonzero(random), variable(name)),
+        number(random.choice([nonzero, any_size])(random)),
     )
     rules = tuple(
         rule.replaced(lambda node: instead if node == variable(name) else None)
@@ -129,7 +157,9 @@ def fusion(random: Random) -> Sentence:
 
     def fused(name: str, other: str) -> Callable[[Node], Node | None]:
         instead = total(variable("s"), product(-1, variable(other)))
-        return lambda node: instead if node == variable(name) and random.random() < 0.5 else None
+        return lambda node: (
+            instead if node == variable(name) and random.random() < 0.5 else None
+        )
 
     rules = [rule.replaced(fused(a, b)) for rule in first.rules] + [
         rule.replaced(fused(b, a)) for rule in second.rules
@@ -150,7 +180,8 @@ def _small(sentence: Sentence) -> Sentence:
     used = {name for rule in rules for name in rule.names}
     return replace(
         sentence,
-        declared=tuple(d for d in sentence.declared if d.name in used) or sentence.declared,
+        declared=tuple(d for d in sentence.declared if d.name in used)
+        or sentence.declared,
         rules=rules,
     )
 

@@ -59,7 +59,11 @@ class Judge:
         self.names = [*(d.name for d in sentence.declared), *map(str, sentence.calls)]
         self.labels = {d.name: d.labels for d in sentence.declared}
         self.domains = [
-            (i, _float_beside(d.values.start, inf), _float_beside(d.values.stop - 1, -inf))
+            (
+                i,
+                _float_beside(d.values.start, inf),
+                _float_beside(d.values.stop - 1, -inf),
+            )
             for i, d in enumerate(sentence.declared)
             if d.values is not None
         ]
@@ -144,7 +148,9 @@ class _Enclosures:
     def truth(self, node: Node) -> Known:
         match node.op:
             case "and" | "or":
-                return self._all(node.parts) if node.op == "and" else self._any(node.parts)
+                return (
+                    self._all(node.parts) if node.op == "and" else self._any(node.parts)
+                )
             case "not":
                 yes, no = self.truth(node.parts[0])
                 return no, yes
@@ -158,9 +164,9 @@ class _Enclosures:
                 return (same, other) if node.op == "iff" else (other, same)
             case "case":
                 (c, not_c), (p, not_p), (q, not_q) = map(self.truth, node.parts)
-                return (c & p) | (not_c & q) | (p & q), (c & not_p) | (not_c & not_q) | (
-                    not_p & not_q
-                )
+                return (c & p) | (not_c & q) | (p & q), (c & not_p) | (
+                    not_c & not_q
+                ) | (not_p & not_q)
             case "flag":
                 on = self.columns[str(node.value)] == 1
                 return on, ~on
@@ -168,7 +174,9 @@ class _Enclosures:
                 here = self.columns[str(node.value)] == _position(node, self.labels)
                 return here, ~here
             case "in":
-                return self._any([Node("==", (node.parts[0], other)) for other in node.parts[1:]])
+                return self._any(
+                    [Node("==", (node.parts[0], other)) for other in node.parts[1:]]
+                )
         return self._compared(node)
 
     def _all(self, nodes: Sequence[Node]) -> Known:
@@ -261,7 +269,10 @@ class _Integers:
             case "*":
                 assert isinstance(node.value, Fraction)
                 value, denominator = self.number(node.parts[0])
-                return value * node.value.numerator, denominator * node.value.denominator
+                return (
+                    value * node.value.numerator,
+                    denominator * node.value.denominator,
+                )
             case "abs":
                 value, denominator = self.number(node.parts[0])
                 return np.abs(value), denominator
@@ -288,7 +299,10 @@ class _Integers:
                 value, denominator = self.columns[str(node.value)]
                 return _bools(value == denominator * _position(node, self.labels))
             case "in":
-                parts = [self._compared("==", node.parts[0], other) for other in node.parts[1:]]
+                parts = [
+                    self._compared("==", node.parts[0], other)
+                    for other in node.parts[1:]
+                ]
                 return reduce(np.logical_or, parts)
         parts = [self.truth(part) for part in node.parts]
         match node.op:

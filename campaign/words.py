@@ -39,7 +39,9 @@ def in_other_words(sentence: Sentence, random: Random) -> Sentence:
             return replace(node, value=names[str(node.value)])
         return None
 
-    declared = tuple(_respelled(d, names.get(d.name, d.name), random) for d in sentence.declared)
+    declared = tuple(
+        _respelled(d, names.get(d.name, d.name), random) for d in sentence.declared
+    )
     rules = tuple(rule.replaced(renamed) for rule in sentence.rules)
     return replace(sentence, declared=declared, rules=rules, twin=None)
 

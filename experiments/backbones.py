@@ -32,7 +32,9 @@ class WideBlock(nn.Module):
         self.conv1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False)
         self.conv2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False)
         same = inputs == outputs and stride == 1
-        self.shortcut = None if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+        self.shortcut = (
+            None if same else nn.Conv2d(inputs, outputs, 1, stride, bias=False)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         active = F.relu(self.norm1(x))
@@ -61,7 +63,9 @@ class WideResNet(nn.Module):
                 first = n == 0
                 blocks.append(
                     WideBlock(
-                        inputs if first else outputs, outputs, 2 if first and stage > 0 else 1
+                        inputs if first else outputs,
+                        outputs,
+                        2 if first and stage > 0 else 1,
                     )
                 )
         self.features = sizes[-1]
@@ -70,7 +74,9 @@ class WideResNet(nn.Module):
         self.norm = nn.BatchNorm2d(self.features)
         for module in self.modules():
             if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+                nn.init.kaiming_normal_(
+                    module.weight, mode="fan_out", nonlinearity="relu"
+                )
 
     def forward(self, images: Tensor) -> Tensor:
         return F.relu(self.norm(self.blocks(self.stem(images)))).mean((2, 3))
@@ -93,13 +99,25 @@ class Folded(nn.Module):
     """A convolution with its batch norm folded in, padded as TensorFlow pads («same»), then ReLU6 if wanted."""
 
     def __init__(
-        self, state: State, conv: str, norm: str, *, stride: int = 1, active: bool = True
+        self,
+        state: State,
+        conv: str,
+        norm: str,
+        *,
+        stride: int = 1,
+        active: bool = True,
     ) -> None:
         super().__init__()
-        scale = state[f"{norm}.weight"] / (state[f"{norm}.running_var"] + EPSILON).sqrt()
+        scale = (
+            state[f"{norm}.weight"] / (state[f"{norm}.running_var"] + EPSILON).sqrt()
+        )
         weight = state[f"{conv}.weight"] * scale[:, None, None, None]
-        self.register_buffer("weight", weight.contiguous(memory_format=torch.channels_last))
-        self.register_buffer("bias", state[f"{norm}.bias"] - state[f"{norm}.running_mean"] * scale)
+        self.register_buffer(
+            "weight", weight.contiguous(memory_format=torch.channels_last)
+        )
+        self.register_buffer(
+            "bias", state[f"{norm}.bias"] - state[f"{norm}.running_mean"] * scale
+        )
         self.stride, self.active = stride, active
         self.groups = weight.shape[0] if weight.shape[1] == 1 else 1
 
@@ -111,7 +129,9 @@ class Folded(nn.Module):
         if any(before != after for before, after in sides):
             x, sides = F.pad(x, [*sides[0], *sides[1]]), [(0, 0), (0, 0)]
         padding = (sides[1][0], sides[0][0])
-        y = F.conv2d(x, self.weight, self.bias, self.stride, padding, groups=self.groups)
+        y = F.conv2d(
+            x, self.weight, self.bias, self.stride, padding, groups=self.groups
+        )
         return F.relu6(y) if self.active else y
 
     def _padding(self, size: int, kernel: int) -> tuple[int, int]:
@@ -129,10 +149,16 @@ class LiteBlock(nn.Module):
         super().__init__()
         expands = f"{name}._expand_conv.weight" in state
         self.expand = (
-            Folded(state, f"{name}._expand_conv", f"{name}._bn0") if expands else nn.Identity()
+            Folded(state, f"{name}._expand_conv", f"{name}._bn0")
+            if expands
+            else nn.Identity()
         )
-        self.filter = Folded(state, f"{name}._depthwise_conv", f"{name}._bn1", stride=stride)
-        self.project = Folded(state, f"{name}._project_conv", f"{name}._bn2", active=False)
+        self.filter = Folded(
+            state, f"{name}._depthwise_conv", f"{name}._bn1", stride=stride
+        )
+        self.project = Folded(
+            state, f"{name}._project_conv", f"{name}._bn2", active=False
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         y: Tensor = self.project(self.filter(self.expand(x)))
@@ -148,10 +174,15 @@ class Lite0(nn.Module):
 
     def __init__(self, state: State) -> None:
         super().__init__()
-        strides = [stride if n == 0 else 1 for stride, count in STRIDES for n in range(count)]
+        strides = [
+            stride if n == 0 else 1 for stride, count in STRIDES for n in range(count)
+        ]
         self.stem = Folded(state, "_conv_stem", "_bn0", stride=2)
         self.blocks = nn.Sequential(
-            *(LiteBlock(state, f"_blocks.{i}", stride) for i, stride in enumerate(strides))
+            *(
+                LiteBlock(state, f"_blocks.{i}", stride)
+                for i, stride in enumerate(strides)
+            )
         )
         self.head = Folded(state, "_conv_head", "_bn1")
 
@@ -200,7 +231,10 @@ def features(
     if own:
         network = lite0()
         for shard in track(
-            own, "ImageNet features", disable=not accelerator.is_main_process, transient=True
+            own,
+            "ImageNet features",
+            disable=not accelerator.is_main_process,
+            transient=True,
         ):
             _computed(network, shard)
     accelerator.wait_for_everyone()
@@ -214,7 +248,12 @@ def _path(shard: Tensor, folder: Path) -> Path:
 
 def _found(shard: Tensor, folder: Path | None) -> Path | None:
     return next(
-        (path for each in data.folders(folder) if (path := _path(shard, each)).exists()), None
+        (
+            path
+            for each in data.folders(folder)
+            if (path := _path(shard, each)).exists()
+        ),
+        None,
     )
 
 

@@ -42,7 +42,9 @@ class Settings(harness.Common):
     backbone: Backbone = harness.option(
         "features", "frozen ImageNet features, or a wide residual network on images"
     )
-    alpha: float = harness.option(0.95, "the probability that some super-class must have")
+    alpha: float = harness.option(
+        0.95, "the probability that some super-class must have"
+    )
     batch: int = harness.option(250, "images a step, over all processes together")
     rate: float | None = harness.option(
         None, "learning rate; without it 0.002 (features, AdamW) or 0.1 (SGD)"
@@ -57,7 +59,8 @@ class Settings(harness.Common):
         None, "only so many training images, and half as many of the test"
     )
     validation: bool = harness.option(
-        False, "hold out 5,000 training images and report on them instead of the test set"
+        False,
+        "hold out 5,000 training images and report on them instead of the test set",
     )
 
     def for_quick(self) -> Self:
@@ -90,7 +93,9 @@ class Rows:
         return Rows(self.x[index], self.fine[index])
 
 
-def loaded(settings: Settings, results: harness.Results) -> tuple[Rows, Rows, Hierarchy]:
+def loaded(
+    settings: Settings, results: harness.Results
+) -> tuple[Rows, Rows, Hierarchy]:
     """Rows to train on, rows to report on, and the hierarchy."""
     (images, fine, coarse), (test_images, test_fine, _) = data.cifar100(settings.data)
     hierarchy = Hierarchy(fine, coarse)
@@ -98,9 +103,14 @@ def loaded(settings: Settings, results: harness.Results) -> tuple[Rows, Rows, Hi
     if settings.images is not None:
         test = test[: settings.images // 2]
     if settings.frozen:
-        x, test_x = backbones.features([train.x, test.x], settings.data, results.accelerator)
+        x, test_x = backbones.features(
+            [train.x, test.x], settings.data, results.accelerator
+        )
         mean, scale = x.mean(0), x.std(0) + 1e-6
-        train, test = Rows((x - mean) / scale, train.fine), Rows((test_x - mean) / scale, test.fine)
+        train, test = (
+            Rows((x - mean) / scale, train.fine),
+            Rows((test_x - mean) / scale, test.fine),
+        )
     if settings.validation:
         order = torch.randperm(len(train), generator=torch.Generator().manual_seed(0))
         held = min(5000, len(train) // 10)
@@ -115,7 +125,8 @@ MEAN, SPREAD = (0.5071, 0.4865, 0.4409), (0.2673, 0.2564, 0.2762)
 def normalised(images: Tensor) -> Tensor:
     """Pixels 0 … 255 as numbers around 0."""
     mean, spread = (
-        torch.tensor(values, device=images.device)[:, None, None] for values in (MEAN, SPREAD)
+        torch.tensor(values, device=images.device)[:, None, None]
+        for values in (MEAN, SPREAD)
     )
     return (images.float() / 255 - mean) / spread
 
@@ -130,9 +141,9 @@ def augmented(images: Tensor) -> Tensor:
     columns = torch.arange(width, device=device) + right
     columns = torch.where(mirrored, columns.flip(-1), columns)
     which = torch.arange(count, device=device)[:, None, None]
-    return F.pad(images, (4, 4, 4, 4))[which, :, rows[:, :, None], columns[:, None, :]].permute(
-        0, 3, 1, 2
-    )
+    return F.pad(images, (4, 4, 4, 4))[
+        which, :, rows[:, :, None], columns[:, None, :]
+    ].permute(0, 3, 1, 2)
 
 
 # --- model ------------------------------------------------------------------------------------------------------------
@@ -180,9 +191,14 @@ class Classifier(nn.Module):
 def optimizer_of(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
     """AdamW for heads, SGD with momentum for the whole network."""
     rate, decay = (2e-3, 1e-2) if settings.frozen else (0.1, 5e-4)
-    rate, decay = settings.rate or rate, decay if settings.decay is None else settings.decay
+    rate, decay = (
+        settings.rate or rate,
+        decay if settings.decay is None else settings.decay,
+    )
     if settings.frozen:
-        return torch.optim.AdamW(model.parameters(), rate, weight_decay=decay, fused=True)
+        return torch.optim.AdamW(
+            model.parameters(), rate, weight_decay=decay, fused=True
+        )
     return torch.optim.SGD(model.parameters(), rate, momentum=0.9, weight_decay=decay)
 
 
@@ -224,7 +240,11 @@ def measure(
             right["fine"].append(answer.fine == fine)
         right["coarse"].append(answer.coarse == hierarchy.parent[fine])
         right["satisfied"].append(certain(answer.logits, hierarchy, settings.alpha))
-        groups = hierarchy.logits(answer.logits) if answer.fine is not None else answer.logits
+        groups = (
+            hierarchy.logits(answer.logits)
+            if answer.fine is not None
+            else answer.logits
+        )
         most.append(groups.softmax(-1).amax(-1))
     run.keep(most=torch.cat(most).float().cpu())
     return {
@@ -258,7 +278,9 @@ def main(settings: Settings) -> None:
 BASELINES = ("vanilla", "vanilla-superclass", "dl2", "hierarchical")
 
 
-def by_seed(lines: Sequence[dict[str, Any]], method: str, name: str) -> dict[int, float]:
+def by_seed(
+    lines: Sequence[dict[str, Any]], method: str, name: str
+) -> dict[int, float]:
     """One number of a method for every seed that has it."""
     return {
         line["seed"]: line[name]
@@ -267,7 +289,9 @@ def by_seed(lines: Sequence[dict[str, Any]], method: str, name: str) -> dict[int
     }
 
 
-def paired(lines: Sequence[dict[str, Any]], method: str, baseline: str, name: str) -> list[float]:
+def paired(
+    lines: Sequence[dict[str, Any]], method: str, baseline: str, name: str
+) -> list[float]:
     """The differences between two methods over the seeds that both have."""
     ours, theirs = by_seed(lines, method, name), by_seed(lines, baseline, name)
     return [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
@@ -279,9 +303,13 @@ def comparable(
     """The lines with this backbone and head, and the methods that they are of."""
     same = [(line, settings.key(line["method"], line["seed"])) for line in results]
     lines = [
-        line for line, key in same if all(line.get(name) == value for name, value in key.items())
+        line
+        for line, key in same
+        if all(line.get(name) == value for name, value in key.items())
     ]
-    return lines, [method for method in HEADS if any(line["method"] == method for line in lines)]
+    return lines, [
+        method for method in HEADS if any(line["method"] == method for line in lines)
+    ]
 
 
 def report(settings: Settings, results: harness.Results) -> None:
@@ -293,7 +321,10 @@ def report(settings: Settings, results: harness.Results) -> None:
     )
     for method in methods:
         names = ("fine", "coarse", "satisfied")
-        cells = [harness.spread(list(by_seed(lines, method, name).values())) for name in names]
+        cells = [
+            harness.spread(list(by_seed(lines, method, name).values()))
+            for name in names
+        ]
         over = [
             paired(lines, method, baseline, "coarse")
             for baseline in BASELINES
@@ -324,8 +355,12 @@ def draw(settings: Settings, results: harness.Results) -> None:
             values = list(by_seed(lines, method, name).values())
             axis.plot(values, [height] * len(values), "o", alpha=0.35, color="tab:blue")
             if values:
-                axis.plot(sum(values) / len(values), height, "|", markersize=20, color="black")
-        axis.set_xlabel(f"{title} accuracy, % ({settings.backbone}; each seed, and the mean)")
+                axis.plot(
+                    sum(values) / len(values), height, "|", markersize=20, color="black"
+                )
+        axis.set_xlabel(
+            f"{title} accuracy, % ({settings.backbone}; each seed, and the mean)"
+        )
         axis.grid(axis="x", alpha=0.3)
     axes[0].set_yticks(range(len(methods)), methods)
     axes[0].invert_yaxis()
@@ -337,7 +372,9 @@ def draw(settings: Settings, results: harness.Results) -> None:
         if "most" in kept:
             most = kept["most"].sort().values
             style = "-" if "multiplexnet" in method else "--"
-            axis.plot(most, torch.arange(1, len(most) + 1) / len(most), style, label=method)
+            axis.plot(
+                most, torch.arange(1, len(most) + 1) / len(most), style, label=method
+            )
     axis.axvline(settings.alpha, color="grey", linewidth=0.8)
     axis.set_xlabel("probability of the most probable super-class")
     axis.set_ylabel("share of the test images below")

@@ -40,7 +40,10 @@ Split = tuple[Tensor, Tensor, Tensor]
 
 def cache() -> Path:
     """The folder for downloads and for what is worked out once."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "multiplexnet"
+    return (
+        Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        / "multiplexnet"
+    )
 
 
 def folders(folder: Path | None) -> list[Path]:
@@ -65,7 +68,9 @@ def cifar100(folder: Path | None = None) -> tuple[Split, Split]:
     )
 
 
-def located(name: str, folder: Path | None, download: Callable[[str, Path], None]) -> Path:
+def located(
+    name: str, folder: Path | None, download: Callable[[str, Path], None]
+) -> Path:
     """The path of a file whose checksum is right, downloaded if it is nowhere.
 
     Raises:
@@ -141,4 +146,8 @@ def _idx(path: Path) -> Tensor:
 def _records(path: Path) -> Split:
     """Records of a coarse label, a fine label and 3 × 32 × 32 pixels."""
     records = torch.from_numpy(np.fromfile(path, np.uint8).reshape(-1, 2 + 3 * 32 * 32))
-    return records[:, 2:].reshape(-1, 3, 32, 32), records[:, 1].long(), records[:, 0].long()
+    return (
+        records[:, 2:].reshape(-1, 3, 32, 32),
+        records[:, 1].long(),
+        records[:, 0].long(),
+    )

@@ -28,7 +28,13 @@ from typing import Any, Literal, Protocol, Self, TypeVar
 
 import numpy as np
 import torch
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeRemainingColumn,
+)
 from torch import Tensor, nn
 
 try:
@@ -70,15 +76,28 @@ class Common:
     """The options of every experiment."""
 
     seeds: tuple[int, ...] = option((0, 1, 2, 3, 4), "one run for each")
-    epochs: int | None = option(None, "epochs of training; without it, each method's own number")
-    quick: bool = option(False, "a small version that takes about a minute and writes to out/")
-    resume: bool = option(
-        False, "skip runs that are in the results, go on with the one that was interrupted"
+    epochs: int | None = option(
+        None, "epochs of training; without it, each method's own number"
     )
-    results: Path | None = option(None, "folder of NAME.jsonl; experiments/results without it")
-    figures: Path | None = option(None, "folder of the pictures; experiments/figures without it")
-    checkpoints: Path = option(OUT / "checkpoints", "folder of unfinished and of kept states")
-    threads: int = option(1, "of torch on a CPU; with more, small tensors only take longer")
+    quick: bool = option(
+        False, "a small version that takes about a minute and writes to out/"
+    )
+    resume: bool = option(
+        False,
+        "skip runs that are in the results, go on with the one that was interrupted",
+    )
+    results: Path | None = option(
+        None, "folder of NAME.jsonl; experiments/results without it"
+    )
+    figures: Path | None = option(
+        None, "folder of the pictures; experiments/figures without it"
+    )
+    checkpoints: Path = option(
+        OUT / "checkpoints", "folder of unfinished and of kept states"
+    )
+    threads: int = option(
+        1, "of torch on a CPU; with more, small tensors only take longer"
+    )
     data: Path | None = option(
         None, "folder of the data sets; else $MULTIPLEXNET_DATA, else a cache folder"
     )
@@ -108,7 +127,10 @@ def _argument(hint: Any, default: Any) -> dict[str, Any]:
     if typing.get_origin(hint) is tuple:
         return _argument(typing.get_args(hint)[0], default) | {"nargs": "+"}
     if typing.get_origin(hint) is Literal:
-        return {"choices": typing.get_args(hint), "type": type(typing.get_args(hint)[0])}
+        return {
+            "choices": typing.get_args(hint),
+            "type": type(typing.get_args(hint)[0]),
+        }
     if hint is bool:
         return {"action": argparse.BooleanOptionalAction if default else "store_true"}
     return {"type": hint, "metavar": hint.__name__.upper()}
@@ -123,7 +145,11 @@ def parsed(settings: type[S], argv: Sequence[str] | None = None) -> S:
     )
     hints = typing.get_type_hints(settings)
     for each in fields(settings):
-        default = each.default_factory() if each.default_factory is not MISSING else each.default
+        default = (
+            each.default_factory()
+            if each.default_factory is not MISSING
+            else each.default
+        )
         parser.add_argument(
             "--" + each.name.replace("_", "-"),
             default=argparse.SUPPRESS,
@@ -132,7 +158,8 @@ def parsed(settings: type[S], argv: Sequence[str] | None = None) -> S:
         )
     given: dict[str, Any] = vars(parser.parse_args(argv))
     given = {
-        name: tuple(value) if isinstance(value, list) else value for name, value in given.items()
+        name: tuple(value) if isinstance(value, list) else value
+        for name, value in given.items()
     }
     base = settings(quick=True).for_quick() if given.get("quick") else settings()
     return replace(base, **given)
@@ -176,7 +203,11 @@ def spread(values: Sequence[float], digits: int = 2, sign: str = "") -> str:
     """The mean and its standard error; the mean alone of one value, a dash of none."""
     if not values:
         return "–"
-    error = f" ± {stdev(values) / math.sqrt(len(values)):.{digits}f}" if len(values) > 1 else ""
+    error = (
+        f" ± {stdev(values) / math.sqrt(len(values)):.{digits}f}"
+        if len(values) > 1
+        else ""
+    )
     return f"{mean(values):{sign}.{digits}f}{error}"
 
 
@@ -222,7 +253,9 @@ class Results:
             others = [json.dumps(other) for other in self if not _has(other, key)]
             _replaced(
                 self.path,
-                lambda part: part.write_text("\n".join([*others, line]) + "\n", encoding="utf-8"),
+                lambda part: part.write_text(
+                    "\n".join([*others, line]) + "\n", encoding="utf-8"
+                ),
             )
 
     @contextmanager
@@ -258,7 +291,8 @@ class Best:
             return False
         self.value, self.epoch = value, epoch
         self.state = {
-            name: each.detach().clone() for name, each in bare(module).state_dict().items()
+            name: each.detach().clone()
+            for name, each in bare(module).state_dict().items()
         }
         return True
 
@@ -271,12 +305,20 @@ class Best:
         return {"value": self.value, "epoch": self.epoch, "state": self.state}
 
     def load_state_dict(self, state: dict[str, Any], /) -> None:
-        self.value, self.epoch, self.state = state["value"], state["epoch"], state["state"]
+        self.value, self.epoch, self.state = (
+            state["value"],
+            state["epoch"],
+            state["state"],
+        )
 
 
 def bare(module: Any) -> Any:
     """The module itself, without the wrapper that DDP puts around it."""
-    return module.module if isinstance(module, nn.parallel.DistributedDataParallel) else module
+    return (
+        module.module
+        if isinstance(module, nn.parallel.DistributedDataParallel)
+        else module
+    )
 
 
 class Run:
@@ -361,9 +403,13 @@ class Run:
         order = torch.randperm(rows, generator=self.shuffle)
         for chunk in torch.split(order, batch):
             short = -len(chunk) % self.world
-            yield torch.cat([chunk, chunk.repeat(self.world)[:short]])[self.rank :: self.world]
+            yield torch.cat([chunk, chunk.repeat(self.world)[:short]])[
+                self.rank :: self.world
+            ]
 
-    def epochs(self, total: int, *, stage: str = "train", **parts: Stateful) -> Iterator[int]:
+    def epochs(
+        self, total: int, *, stage: str = "train", **parts: Stateful
+    ) -> Iterator[int]:
         """Number the epochs, saving all ``parts`` and random states after each; ``--resume`` goes on after the last.
 
         Args:
@@ -407,7 +453,8 @@ class Run:
         """Put tensors and plain data aside for pictures; :meth:`Results.kept` finds them again, also after a resume."""
         if self.is_main:
             _replaced(
-                self.path("kept"), lambda part: torch.save({**tensors, "curve": self.curve}, part)
+                self.path("kept"),
+                lambda part: torch.save({**tensors, "curve": self.curve}, part),
             )
 
     def finish(self, **values: Any) -> None:

@@ -73,7 +73,12 @@ class Settings(harness.Common):
 
     def for_quick(self) -> Settings:
         return replace(
-            self, seeds=(0,), methods=("multiplexnet",), encoders=("mlp",), epochs=1, label_epochs=3
+            self,
+            seeds=(0,),
+            methods=("multiplexnet",),
+            encoders=("mlp",),
+            epochs=1,
+            label_epochs=3,
         )
 
     def generative_epochs(self, plan: Phases) -> int:
@@ -133,7 +138,9 @@ class Digits:
         for column, wanted in enumerate((total // 10, total % 10)):
             for digit, images in enumerate(self.of_digit):
                 here = wanted == digit
-                result[here, column] = images[(place[here, column] * len(images)).long()]
+                result[here, column] = images[
+                    (place[here, column] * len(images)).long()
+                ]
         return torch.cat([addends, result], 1)
 
     def fixed(self, rows: int) -> Tensor:
@@ -154,7 +161,10 @@ def distorted(images: Tensor) -> Tensor:
         right / 7,
         down / 7,
     )
-    rows = (cosine * wide, shear - sine * high, right), (sine * wide, cosine * high, down)
+    rows = (
+        (cosine * wide, shear - sine * high, right),
+        (sine * wide, cosine * high, down),
+    )
     maps = torch.stack([torch.stack(row, -1) for row in rows], -2)
     grid = F.affine_grid(maps, [len(images), 1, 28, 28], align_corners=False)
     return F.grid_sample(images.unsqueeze(1), grid, align_corners=False).squeeze(1)
@@ -187,7 +197,12 @@ def label_net(encoder: Encoder, scale: float) -> nn.Sequential:
         net = [nn.Flatten(), *dense(784, 250), *dense(250, 100)]
     else:
         convolutions = [*halved(1, 16, 5), *halved(16, 32, 5), *halved(32, 64, 3)]
-        net = [nn.Unflatten(1, (1, 28)), *convolutions, nn.Flatten(), *dense(64 * 16, 128)]
+        net = [
+            nn.Unflatten(1, (1, 28)),
+            *convolutions,
+            nn.Flatten(),
+            *dense(64 * 16, 128),
+        ]
     last = nn.Linear(100 if encoder == "mlp" else 128, 10)
     with torch.no_grad():
         last.weight *= scale
@@ -201,14 +216,21 @@ class M2(nn.Module):
     that no term has are not decoded.
     """
 
-    def __init__(self, labels: nn.Module, terms: mx.FiniteTerms, latent: int = 50) -> None:
+    def __init__(
+        self, labels: nn.Module, terms: mx.FiniteTerms, latent: int = 50
+    ) -> None:
         super().__init__()
         self.labels, self.terms = labels, terms
         self.encoder = nn.Sequential(
             nn.Flatten(), *dense(784, 250), *dense(250, 100), nn.Linear(100, 2 * latent)
         )
-        self.of_z, self.of_y = nn.Linear(latent, 100), nn.Parameter(torch.randn(10, 100))
-        self.decoder = nn.Sequential(nn.ReLU(), nn.Linear(100, 250), nn.ReLU(), nn.Linear(250, 784))
+        self.of_z, self.of_y = (
+            nn.Linear(latent, 100),
+            nn.Parameter(torch.randn(10, 100)),
+        )
+        self.decoder = nn.Sequential(
+            nn.ReLU(), nn.Linear(100, 250), nn.ReLU(), nn.Linear(250, 784)
+        )
         marginals = torch.stack(self.terms.marginals(torch.zeros(4, 10)))
         self.possible = nn.Buffer(
             marginals.isfinite().nonzero()
@@ -223,14 +245,18 @@ class M2(nn.Module):
         """V(x_n, y) = −E log p(x_n|y, z) + KL(q(z|x_n) ‖ p(z)) of rows ``(B, 4, 28, 28)``: ``(B, 4, 10)``."""
         encoded: Tensor = self.encoder(x.flatten(0, 1))
         mean, log_variance = encoded.reshape(len(x), 4, -1).chunk(2, -1)
-        kl = 0.5 * (mean.square() + log_variance.exp() - log_variance - 1).sum(-1, keepdim=True)
+        kl = 0.5 * (mean.square() + log_variance.exp() - log_variance - 1).sum(
+            -1, keepdim=True
+        )
         z = mean + torch.randn_like(mean) * (0.5 * log_variance).exp()
         position, label = self.possible[:, 0], self.possible[:, 1]
         logits = self.decoder(self.of_z(z)[:, position] + self.of_y[label])
         grey = x.flatten(2)[
             :, position
         ]  # the cross-entropy with grey values is that of binarised images, on average
-        surprise = F.binary_cross_entropy_with_logits(logits, grey, reduction="none").sum(-1)
+        surprise = F.binary_cross_entropy_with_logits(
+            logits, grey, reduction="none"
+        ).sum(-1)
         costs = x.new_zeros(len(x), 40).index_copy(1, 10 * position + label, surprise)
         return costs.reshape(-1, 4, 10) + kl_weight * kl
 
@@ -296,7 +322,9 @@ def all_labels(labels: nn.Module, digits: Digits, device: torch.device) -> Tenso
     """log q(y|x) of all images, ``(N, 10)``."""
     labels.eval()
     chunks = torch.split(torch.arange(len(digits.labels)), 1000)
-    found = torch.cat([log_labels(labels, digits[index].to(device)) for index in chunks])
+    found = torch.cat(
+        [log_labels(labels, digits[index].to(device)) for index in chunks]
+    )
     labels.train()
     return found
 
@@ -310,10 +338,14 @@ def evidence(labels: nn.Module, digits: Digits, device: torch.device) -> float:
 def accuracy(log_q: Tensor, labels: Tensor) -> tuple[float, float]:
     """The share of images whose most probable label is theirs; and the same after the best renaming of the labels."""
     confusion = (
-        torch.bincount(10 * labels + log_q.argmax(1).cpu(), minlength=100).reshape(10, 10).double()
+        torch.bincount(10 * labels + log_q.argmax(1).cpu(), minlength=100)
+        .reshape(10, 10)
+        .double()
     )
     best = linear_sum_assignment(-confusion.numpy())
-    return float(confusion.trace() / len(labels)), float(confusion[best].sum() / len(labels))
+    return float(confusion.trace() / len(labels)), float(
+        confusion[best].sum() / len(labels)
+    )
 
 
 @torch.no_grad()
@@ -326,7 +358,9 @@ def negative_elbo(model: M2, digits: Digits, device: torch.device) -> float:
         total = 0.0
         for chunk in torch.split(rows, 250):
             x = digits[chunk].to(device)
-            total += float(model.free_energy(log_labels(model.labels, x), model.costs(x)).sum())
+            total += float(
+                model.free_energy(log_labels(model.labels, x), model.costs(x)).sum()
+            )
     model.train()
     return total / (4 * len(rows))
 
@@ -334,7 +368,9 @@ def negative_elbo(model: M2, digits: Digits, device: torch.device) -> float:
 # --- training --------------------------------------------------------------------------------------------------------
 
 
-def one_cycle(groups: list[dict[str, Any]], steps: int) -> tuple[torch.optim.Adam, OneCycleLR]:
+def one_cycle(
+    groups: list[dict[str, Any]], steps: int
+) -> tuple[torch.optim.Adam, OneCycleLR]:
     """Adam whose learning rates rise to what is given for 15 % of the steps and fall to zero after."""
     peaks = [group["lr"] for group in groups]
     optimizer = torch.optim.Adam(groups)
@@ -378,7 +414,10 @@ def learned_labels(
 
 
 def stepped(
-    run: harness.Run, loss: Tensor, optimizer: torch.optim.Optimizer, schedule: OneCycleLR
+    run: harness.Run,
+    loss: Tensor,
+    optimizer: torch.optim.Optimizer,
+    schedule: OneCycleLR,
 ) -> None:
     """One step of training."""
     run.check(loss)
@@ -389,12 +428,19 @@ def stepped(
 
 
 def learned_model(
-    run: harness.Run, model: M2, plan: Phases, digits: Digits, held_out: Digits, settings: Settings
+    run: harness.Run,
+    model: M2,
+    plan: Phases,
+    digits: Digits,
+    held_out: Digits,
+    settings: Settings,
 ) -> float:
     """Phase B: train the model and leave it at its best epoch, whose −ELBO on held-out images is returned."""
     epochs, batch = settings.generative_epochs(plan), settings.batch // 2
     steps = math.ceil(settings.quadruples * 3 // 4 / batch)
-    others = [p for name, p in model.named_parameters() if not name.startswith("labels.")]
+    others = [
+        p for name, p in model.named_parameters() if not name.startswith("labels.")
+    ]
     groups = [
         {"params": model.labels.parameters(), "lr": 4e-3 * plan.slow},
         {"params": others, "lr": 4e-3},
@@ -403,14 +449,24 @@ def learned_model(
     phase, optimizer = run.prepare(GenerativePhase(model, plan.ratio), optimizer)
     best = harness.Best()
     for epoch in run.epochs(
-        epochs, stage="b", phase=phase, optimizer=optimizer, schedule=schedule, best=best
+        epochs,
+        stage="b",
+        phase=phase,
+        optimizer=optimizer,
+        schedule=schedule,
+        best=best,
     ):
         rows = digits.quadruples(settings.quadruples * 3 // 4, run.shuffle)
         for step, index in enumerate(run.batches(len(rows), batch), epoch * steps):
             kl_weight = max(
                 1.0, 10 - 9 * 2 * step / (steps * epochs)
             )  # from 10 to 1 over the first half
-            stepped(run, phase(digits[rows[index]].to(run.device), kl_weight), optimizer, schedule)
+            stepped(
+                run,
+                phase(digits[rows[index]].to(run.device), kl_weight),
+                optimizer,
+                schedule,
+            )
         value = run.agree(negative_elbo(model, held_out, run.device))
         best.offer(value, epoch, model)
         run.log(elbo=value)
@@ -436,7 +492,9 @@ def train(
     )
     extras: dict[str, Any] = {}
     if plan.labels:
-        labels, meter, restarts = learned_labels(run, encoder, plan, digits, held_out, settings)
+        labels, meter, restarts = learned_labels(
+            run, encoder, plan, digits, held_out, settings
+        )
         model.labels.load_state_dict(labels.state_dict())
         right, _ = accuracy(all_labels(labels, unseen, run.device), test_labels)
         extras = {"evidence_a": meter, "accuracy_a": right, "restarts": restarts}
@@ -459,7 +517,9 @@ def train(
 @torch.no_grad()
 def prior_samples(model: M2, rows: int = 8) -> Tensor:
     """Mean images of z drawn from the prior, one z a row, one label a column: ``(rows, 10, 28, 28)``."""
-    z = torch.randn(rows, 1, model.of_z.in_features, generator=torch.Generator().manual_seed(0))
+    z = torch.randn(
+        rows, 1, model.of_z.in_features, generator=torch.Generator().manual_seed(0)
+    )
     device = model.of_y.device
     return (
         model.images(z.to(device), torch.arange(10, device=device))
@@ -475,7 +535,10 @@ def draw(samples: Tensor, title: str, path: Path) -> None:
     figure = Figure(figsize=(5, 0.5 * rows + 0.6), layout="constrained")
     axes = figure.subplots()
     axes.imshow(
-        samples.permute(0, 2, 1, 3).reshape(28 * rows, 280).numpy(), cmap="gray_r", vmin=0, vmax=1
+        samples.permute(0, 2, 1, 3).reshape(28 * rows, 280).numpy(),
+        cmap="gray_r",
+        vmin=0,
+        vmax=1,
     )
     axes.set_xticks([28 * y + 14 for y in range(10)], [str(y) for y in range(10)])
     axes.set_yticks([])
@@ -489,7 +552,9 @@ def figures(results: harness.Results, settings: Settings) -> None:
     for method in settings.methods:
         for encoder in settings.encoders:
             lines = [
-                line for line in results if (line["method"], line["encoder"]) == (method, encoder)
+                line
+                for line in results
+                if (line["method"], line["encoder"]) == (method, encoder)
             ]
             for line in sorted(lines, key=lambda line: line["validation_elbo"])[:1]:
                 samples = results.kept(
@@ -497,7 +562,11 @@ def figures(results: harness.Results, settings: Settings) -> None:
                 ).get("samples")
                 if samples is not None:
                     title = f"{method}, {encoder}: labels {100 * line['accuracy']:.1f} % right, none given"
-                    draw(samples, title, settings.figures_folder / f"mnist_{method}_{encoder}.png")
+                    draw(
+                        samples,
+                        title,
+                        settings.figures_folder / f"mnist_{method}_{encoder}.png",
+                    )
 
 
 def keys(settings: Settings) -> Iterator[tuple[Method, Encoder, Ablation, int]]:

@@ -46,8 +46,12 @@ class Hierarchy(nn.Module):
                 f"{len(pairs)} pairs of class and super-class, {classes} classes, {groups} super-classes: every class "
                 "must occur, with one super-class, and all super-classes must have equally many; is this CIFAR-100?"
             )
-        self.register_buffer("members", pairs[:, 1].reshape(groups, -1), persistent=False)
-        self.register_buffer("parent", pairs[:, 0][pairs[:, 1].argsort()], persistent=False)
+        self.register_buffer(
+            "members", pairs[:, 1].reshape(groups, -1), persistent=False
+        )
+        self.register_buffer(
+            "parent", pairs[:, 0][pairs[:, 1].argsort()], persistent=False
+        )
 
     @property
     def groups(self) -> int:
@@ -83,26 +87,38 @@ class Bound:
     alpha: float
 
     def __call__(self, *others: Tensor) -> Tensor:
-        value = torch.stack(others, -1).double().logsumexp(-1) + math.log(odds(self.alpha))
+        value = torch.stack(others, -1).double().logsumexp(-1) + math.log(
+            odds(self.alpha)
+        )
         dtype = others[0].dtype
         above = torch.nextafter(
-            value.detach().to(dtype), torch.tensor(math.inf, dtype=dtype, device=value.device)
+            value.detach().to(dtype),
+            torch.tensor(math.inf, dtype=dtype, device=value.device),
         )
-        return above + (value - value.detach()).to(dtype)  # that zero carries the gradient
+        return above + (value - value.detach()).to(
+            dtype
+        )  # that zero carries the gradient
 
 
 def group_rules(hierarchy: Hierarchy) -> mx.Rules:
     """Some super-class has probability at least α: its logit exceeds the bound of the others'."""
     groups = range(hierarchy.groups)
-    terms = (f"s[{i}] > bound({', '.join(f's[{j}]' for j in groups if j != i)})" for i in groups)
-    return mx.Rules(f"s: real[{hierarchy.groups}]; bound: function\n{' or '.join(terms)}")
+    terms = (
+        f"s[{i}] > bound({', '.join(f's[{j}]' for j in groups if j != i)})"
+        for i in groups
+    )
+    return mx.Rules(
+        f"s: real[{hierarchy.groups}]; bound: function\n{' or '.join(terms)}"
+    )
 
 
 def class_rules(hierarchy: Hierarchy) -> mx.Rules:
     """The paper's: every class of some super-class exceeds the bound of all classes outside, by itself."""
     terms = []
     for members in hierarchy.members.tolist():
-        outside = ", ".join(f"x[{j}]" for j in range(hierarchy.classes) if j not in members)
+        outside = ", ".join(
+            f"x[{j}]" for j in range(hierarchy.classes) if j not in members
+        )
         terms.append(" and ".join(f"x[{c}] > bound({outside})" for c in members))
     return mx.Rules(
         f"x: real[{hierarchy.classes}]; bound: function\n{' or '.join(f'({term})' for term in terms)}"
@@ -117,11 +133,16 @@ def certain(logits: Tensor, hierarchy: Hierarchy, alpha: float) -> Tensor:
     """
     shares = torch.exp(logits.double() - logits.double().amax(-1, keepdim=True))
     inside = (
-        shares if logits.shape[-1] == hierarchy.groups else shares[..., hierarchy.members].sum(-1)
+        shares
+        if logits.shape[-1] == hierarchy.groups
+        else shares[..., hierarchy.members].sum(-1)
     )
     mine = torch.eye(hierarchy.groups, dtype=torch.bool, device=logits.device)
     outside = (
-        inside.unsqueeze(-2).expand(*inside.shape, hierarchy.groups).masked_fill(mine, 0.0).sum(-1)
+        inside.unsqueeze(-2)
+        .expand(*inside.shape, hierarchy.groups)
+        .masked_fill(mine, 0.0)
+        .sum(-1)
     )
     return (inside * (1 - 2**-39) >= odds(alpha) * outside).any(-1)
 
@@ -165,7 +186,9 @@ class Head(nn.Module, ABC):
 
     def answer(self, z: Tensor) -> Answer:
         logits = self.logits(z).double()
-        return Answer(logits, self.hierarchy.logits(logits).argmax(-1), logits.argmax(-1))
+        return Answer(
+            logits, self.hierarchy.logits(logits).argmax(-1), logits.argmax(-1)
+        )
 
 
 class Vanilla(Head):
@@ -243,7 +266,9 @@ class Paper(Head):
 
     def __init__(self, hierarchy: Hierarchy, alpha: float) -> None:
         super().__init__(hierarchy, alpha)
-        self.mux = mx.Multiplexer(class_rules(hierarchy), functions={"bound": Bound(alpha)})
+        self.mux = mx.Multiplexer(
+            class_rules(hierarchy), functions={"bound": Bound(alpha)}
+        )
 
     @property
     def outputs(self) -> int:
@@ -256,7 +281,10 @@ class Paper(Head):
     def loss(self, z: Tensor, fine: Tensor) -> Tensor:
         parts = zip(torch.split(z, ROWS), torch.split(fine, ROWS), strict=True)
         return torch.cat(
-            [self.branches(own).loss(partial(cost, label=label)) for own, label in parts]
+            [
+                self.branches(own).loss(partial(cost, label=label))
+                for own, label in parts
+            ]
         )
 
     def logits(self, z: Tensor) -> Tensor:
@@ -272,7 +300,9 @@ class Tied(Head):
 
     def __init__(self, hierarchy: Hierarchy, alpha: float) -> None:
         super().__init__(hierarchy, alpha)
-        self.mux = mx.Multiplexer(group_rules(hierarchy), functions={"bound": Bound(alpha)})
+        self.mux = mx.Multiplexer(
+            group_rules(hierarchy), functions={"bound": Bound(alpha)}
+        )
         winners = self.mux(torch.zeros(self.mux.in_features)).x.argmax(-1)
         self.register_buffer("winners", winners, persistent=False)
 
@@ -294,7 +324,9 @@ class Tied(Head):
 
     def logits(self, z: Tensor) -> Tensor:
         best = self.branches(z).best().double()
-        return self.hierarchy.within(z.double()) + best.index_select(-1, self.hierarchy.parent)
+        return self.hierarchy.within(z.double()) + best.index_select(
+            -1, self.hierarchy.parent
+        )
 
 
 class TiedSuperclass(Tied):
@@ -306,7 +338,9 @@ class TiedSuperclass(Tied):
 
 def half(hierarchy: Hierarchy, z: Tensor, fine: Tensor) -> Tensor:
     """Half a cross-entropy of the super-class, from logits of the classes."""
-    return 0.5 * F.cross_entropy(hierarchy.logits(z), hierarchy.parent[fine], reduction="none")
+    return 0.5 * F.cross_entropy(
+        hierarchy.logits(z), hierarchy.parent[fine], reduction="none"
+    )
 
 
 def picked(values: Tensor, label: Tensor) -> Tensor:

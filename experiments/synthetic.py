@@ -74,14 +74,19 @@ class Settings(harness.Common):
 
     methods: tuple[Method, ...] = harness.option(METHODS, "what is compared")
     sizes: tuple[int, ...] = harness.option((100, 250, 500, 1000), "training rows")
-    validation: int = harness.option(1000, "rows for curves and the choice of the epoch")
+    validation: int = harness.option(
+        1000, "rows for curves and the choice of the epoch"
+    )
     test: int = harness.option(5000, "rows that the results are measured on")
     importance: int = harness.option(
-        500, "draws from q(z|x) a row, for a bound on the likelihood; a fifth with terms"
+        500,
+        "draws from q(z|x) a row, for a bound on the likelihood; a fifth with terms",
     )
     prior: int = harness.option(20_000, "draws from the prior, for the other one")
     draws: int = harness.option(64, "draws of z a row for the −ELBO of the results")
-    rate: float | None = harness.option(None, "learning rate; without it, each method's own")
+    rate: float | None = harness.option(
+        None, "learning rate; without it, each method's own"
+    )
     same_recipe: bool = harness.option(
         False,
         "all methods take the steps, draws and choice of the epoch of ours; to synthetic-same-recipe.jsonl",
@@ -89,7 +94,13 @@ class Settings(harness.Common):
 
     def for_quick(self) -> Self:
         return replace(
-            self, seeds=(0,), sizes=(250,), test=1000, importance=100, prior=4000, draws=16
+            self,
+            seeds=(0,),
+            sizes=(250,),
+            test=1000,
+            importance=100,
+            prior=4000,
+            draws=16,
         )
 
 
@@ -156,9 +167,7 @@ class Rectangle(NamedTuple):
     @property
     def text(self) -> str:
         radial, lateral = f"{self.c} * x + {self.s} * y", f"{self.c} * y - {self.s} * x"
-        return (
-            f"({self.near} <= {radial} <= {self.far} and -{self.side} <= {lateral} <= {self.side})"
-        )
+        return f"({self.near} <= {radial} <= {self.far} and -{self.side} <= {lateral} <= {self.side})"
 
     @property
     def corners(self) -> list[tuple[float, float]]:
@@ -183,7 +192,9 @@ KNOWN = tuple(
 @cache
 def rules() -> mx.Rules:
     """The eight rectangles."""
-    return mx.Rules("x: real; y: real\n" + " or ".join(rectangle.text for rectangle in KNOWN))
+    return mx.Rules(
+        "x: real; y: real\n" + " or ".join(rectangle.text for rectangle in KNOWN)
+    )
 
 
 @cache
@@ -192,7 +203,10 @@ def layer(
 ) -> mx.Multiplexer:
     """The rules as a layer; it has no parameters, so that all models share it."""
     return mx.Multiplexer(
-        rules(), dtype=dtype, per_term=per_term, boxes=PaperSeparable if paper else Separable
+        rules(),
+        dtype=dtype,
+        per_term=per_term,
+        boxes=PaperSeparable if paper else Separable,
     )
 
 
@@ -208,7 +222,9 @@ def points(rows: int, seed: int) -> Tensor:
     while sum(map(len, found)) < rows:
         x = 5 * torch.randn(20 * rows, 2, generator=generator, dtype=torch.float64)
         radial, lateral = x @ along, (x @ across).abs()
-        found.append(x[((radial > NEAR) & (radial < END_OF_DATA) & (lateral < SIDE)).any(-1)])
+        found.append(
+            x[((radial > NEAR) & (radial < END_OF_DATA) & (lateral < SIDE)).any(-1)]
+        )
     return torch.cat(found)[:rows].float()
 
 
@@ -220,7 +236,9 @@ def entropy() -> float:
         25 * (1 - (b * law.pdf(b) - a * law.pdf(a)) / mass)
         for (a, b), mass in zip(sides, masses, strict=True)
     ]
-    return sum(squares) / 50 + math.log(50 * math.pi * len(WITH_DATA) * math.prod(masses))
+    return sum(squares) / 50 + math.log(
+        50 * math.pi * len(WITH_DATA) * math.prod(masses)
+    )
 
 
 class Data(NamedTuple):
@@ -234,7 +252,9 @@ class Data(NamedTuple):
 def drawn(rows: int, seed: int, settings: Settings) -> Data:
     """The data of a seed; a smaller training set is the beginning of a larger one."""
     counts = (max(rows, 1000), settings.validation, settings.test)
-    train, validation, test = (points(count, 3 * seed + part) for part, count in enumerate(counts))
+    train, validation, test = (
+        points(count, 3 * seed + part) for part, count in enumerate(counts)
+    )
     if not rules().satisfied(torch.cat([train, validation, test])).all():
         raise harness.ExperimentError(
             "a row of the data breaks the rules: they have to be rounded outward further"
@@ -335,7 +355,9 @@ class Posterior(NamedTuple):
     @property
     def divergence(self) -> Tensor:
         """KL(q(z|x) ‖ p(z)) of every row."""
-        return (self.log_variance.exp() + self.mean.square() - 1 - self.log_variance).sum(-1) / 2
+        return (
+            self.log_variance.exp() + self.mean.square() - 1 - self.log_variance
+        ).sum(-1) / 2
 
 
 def distance(x: Tensor, centre: Tensor) -> Tensor:
@@ -353,7 +375,12 @@ class Autoencoder(Model):
     """
 
     def __init__(
-        self, features: int, choices: int, draws: int, hidden: int = 250, latent: int = 25
+        self,
+        features: int,
+        choices: int,
+        draws: int,
+        hidden: int = 250,
+        latent: int = 25,
     ) -> None:
         super().__init__()
         self.latent, self.draws, self._parts = latent, draws, [latent, latent, choices]
@@ -416,12 +443,19 @@ class Autoencoder(Model):
         for start in range(0, draws, step):
             z, log_ratio = q.draw(min(step, draws - start))
             weights.append(self.log_likelihood(x, z) + log_ratio)
-        return float(math.log(draws) - torch.logsumexp(torch.cat(weights), 0).double().mean())
+        return float(
+            math.log(draws) - torch.logsumexp(torch.cat(weights), 0).double().mean()
+        )
 
     def from_prior(self, x: Tensor, draws: int) -> float:
         """−log of the mean of p(x|z) over draws from the prior, the same for all rows: a bound in expectation, too."""
-        found = [self.centres(z) for z in torch.split(torch.randn(draws, self.latent), AT_ONCE)]
-        centres, log_p = (torch.cat(part).flatten(0, 1) for part in zip(*found, strict=True))
+        found = [
+            self.centres(z)
+            for z in torch.split(torch.randn(draws, self.latent), AT_ONCE)
+        ]
+        centres, log_p = (
+            torch.cat(part).flatten(0, 1) for part in zip(*found, strict=True)
+        )
         near = (
             log_p > -20.0
         )  # what is less likely adds nothing; leaving it out keeps the bound a bound
@@ -434,7 +468,9 @@ class Autoencoder(Model):
         for rows in torch.split(2 * PRECISION * x, 200):
             sums.append(
                 log_sum_exp(
-                    torch.stack([log_sum_exp(torch.addmm(w, rows, c.T)) for w, c in tiles], -1)
+                    torch.stack(
+                        [log_sum_exp(torch.addmm(w, rows, c.T)) for w, c in tiles], -1
+                    )
                 )
             )
         return float((PRECISION * x.square().sum(-1) - torch.cat(sums)).double().mean())
@@ -449,7 +485,9 @@ def log_sum_exp(values: Tensor) -> Tensor:
 def picked(centres: Tensor, logits: Tensor) -> Tensor:
     """One of the centres of every row, drawn by its logits."""
     index = torch.multinomial(logits.softmax(-1), 1).squeeze(-1)
-    return centres.gather(-2, index[..., None, None].expand(*index.shape, 1, 2)).squeeze(-2)
+    return centres.gather(
+        -2, index[..., None, None].expand(*index.shape, 1, 2)
+    ).squeeze(-2)
 
 
 class Plain(Autoencoder):
@@ -483,13 +521,17 @@ class Published(Autoencoder):
         frame = frames(torch.float32)
         turned = torch.einsum("kij,...j->...ki", frame.turn, self.decoder(z))
         inside = between(turned - frame.low, frame.width) + frame.low
-        x = torch.einsum("kji,...kj->...ki", frame.turn, inside)  # the turn is orthogonal
+        x = torch.einsum(
+            "kji,...kj->...ki", frame.turn, inside
+        )  # the turn is orthogonal
         return x, x.new_full(x.shape[:-1], -math.log(len(KNOWN)))
 
     def cost(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
         centres, log_p = self.centres(z)
         log_q = q.choice.log_softmax(-1)
-        return (log_q.exp() * (distance(x.unsqueeze(-2), centres) + log_q - log_p)).sum(-1)
+        return (log_q.exp() * (distance(x.unsqueeze(-2), centres) + log_q - log_p)).sum(
+            -1
+        )
 
     def term(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
         return q.choice
@@ -510,7 +552,9 @@ class SharedRaw(Autoencoder):
 
     def branches(self, z: Tensor, choice: Tensor) -> mx.Branches:
         raw = self.decoder(z)
-        found: mx.Branches = self.rules(torch.cat([raw, choice.expand(*raw.shape[:-1], -1)], -1))
+        found: mx.Branches = self.rules(
+            torch.cat([raw, choice.expand(*raw.shape[:-1], -1)], -1)
+        )
         return found
 
     def centres(self, z: Tensor) -> tuple[Tensor, Tensor]:
@@ -518,7 +562,9 @@ class SharedRaw(Autoencoder):
         return branches.x, branches.log_probs
 
     def cost(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
-        return self.branches(z, q.choice).loss(lambda centre: distance(x.unsqueeze(-2), centre))
+        return self.branches(z, q.choice).loss(
+            lambda centre: distance(x.unsqueeze(-2), centre)
+        )
 
     def term(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
         return q.choice
@@ -572,7 +618,9 @@ class Inside(Autoencoder):
         log_scale = log_scales.gather(-2, index).squeeze(-2)
         log_p = logits.log_softmax(-1).gather(-1, index[..., 0]).squeeze(-1)
         standard = (raw - place) * (-log_scale).exp()
-        log_normal = (-standard.square() / 2 - log_scale - math.log(2 * math.pi) / 2).sum(-1)
+        log_normal = (
+            -standard.square() / 2 - log_scale - math.log(2 * math.pi) / 2
+        ).sum(-1)
         return log_p + log_normal - log_det
 
     @torch.no_grad()
@@ -607,7 +655,9 @@ def rectangles_of_terms() -> tuple[int, ...]:
     found = []
     for term in range(len(KNOWN)):
         x, y = maps(torch.zeros(2, dtype=torch.float64), torch.tensor(term)).tolist()
-        found.append(max(range(len(KNOWN)), key=lambda k: KNOWN[k].c * x + KNOWN[k].s * y))
+        found.append(
+            max(range(len(KNOWN)), key=lambda k: KNOWN[k].c * x + KNOWN[k].s * y)
+        )
     return tuple(found)
 
 
@@ -625,14 +675,18 @@ class Law(nn.Module):
     def __init__(self, components: int) -> None:
         super().__init__()
         self.weights = nn.Parameter(torch.zeros(components, dtype=torch.float64))
-        self.places = nn.Parameter(0.1 * torch.randn(components, 2, dtype=torch.float64))
+        self.places = nn.Parameter(
+            0.1 * torch.randn(components, 2, dtype=torch.float64)
+        )
         self.log_scales = nn.Parameter(torch.zeros(components, 2, dtype=torch.float64))
 
     def log_prob(self, u: Tensor) -> Tensor:
         """The log-density of u, ``(*batch, 2)``."""
         raw = torch.logit(u, 1e-12).unsqueeze(-2)
         standard = (raw - self.places) * (-self.log_scales).exp()
-        parts = (log_logistic(standard) - self.log_scales).sum(-1) + self.weights.log_softmax(-1)
+        parts = (log_logistic(standard) - self.log_scales).sum(
+            -1
+        ) + self.weights.log_softmax(-1)
         return torch.logsumexp(parts, -1) - log_logistic(raw).sum((-1, -2))
 
     def sample(self, shape: Sequence[int]) -> Tensor:
@@ -663,13 +717,19 @@ class Pulled:
         ((_, self.maps),) = rules.block_maps()
         self.term, self.law = term, law
         found = KNOWN[rectangles_of_terms()[term]]
-        self.turn = torch.tensor([[found.c, found.s], [-found.s, found.c]], dtype=rules.dtype)
+        self.turn = torch.tensor(
+            [[found.c, found.s], [-found.s, found.c]], dtype=rules.dtype
+        )
         self.low = torch.tensor([found.near, -found.side], dtype=rules.dtype)
-        self.width = torch.tensor([found.far - found.near, 2 * found.side], dtype=rules.dtype)
+        self.width = torch.tensor(
+            [found.far - found.near, 2 * found.side], dtype=rules.dtype
+        )
         self.log_area = (self.width.log().sum() - torch.logdet(self.turn)).item()
 
     def log_prob(self, raw: Tensor) -> Tensor:
-        x, log_det = self.maps.forward_and_log_det(raw, torch.full(raw.shape[:-1], self.term))
+        x, log_det = self.maps.forward_and_log_det(
+            raw, torch.full(raw.shape[:-1], self.term)
+        )
         u = (x @ self.turn.T - self.low) / self.width
         return self.law.log_prob(u) - self.log_area + log_det
 
@@ -699,7 +759,9 @@ class Density(Model):
         return mx.RulesDistribution(self.rules, self.bases, self.logits)
 
     def forward(self, x: Tensor) -> Tensor:
-        squares = torch.stack([parameter.square().sum() for parameter in self.law.parameters()])
+        squares = torch.stack(
+            [parameter.square().sum() for parameter in self.law.parameters()]
+        )
         return self.bound(x, 1).mean() + squares.sum() / (2 * self.rows)
 
     def bound(self, x: Tensor, draws: int) -> Tensor:
@@ -715,9 +777,16 @@ class Density(Model):
         return self.distribution.sample((count,))
 
 
-def model_and_recipe(method: Method, rows: int, settings: Settings) -> tuple[Model, Recipe]:
+def model_and_recipe(
+    method: Method, rows: int, settings: Settings
+) -> tuple[Model, Recipe]:
     """What a method is, and how it is trained."""
-    published = method in ("vae", "dl2", "multiplexnet-paper", "multiplexnet-shared-raw")
+    published = method in (
+        "vae",
+        "dl2",
+        "multiplexnet-paper",
+        "multiplexnet-shared-raw",
+    )
     recipe = PUBLISHED if published and not settings.same_recipe else OURS
     match method:
         case "uniform":
@@ -757,7 +826,9 @@ def trained(run: harness.Run, data: Data, settings: Settings) -> Model:
         epochs, model=wrapped, optimizer=optimizer, schedule=schedule, best=best
     ):
         wrapped.train()
-        for index in (index for _ in range(passes) for index in run.batches(rows, recipe.batch)):
+        for index in (
+            index for _ in range(passes) for index in run.batches(rows, recipe.batch)
+        ):
             loss = wrapped(data.train[index])
             run.check(loss)
             optimizer.zero_grad()
@@ -786,7 +857,10 @@ def measured(
 ) -> tuple[dict[str, float], dict[str, Tensor]]:
     """The values of a line of the results, and points for the pictures."""
     step = max(1, AT_ONCE // len(x))
-    bounds = [model.bound(x, draws=step).mean() for _ in range(math.ceil(settings.draws / step))]
+    bounds = [
+        model.bound(x, draws=step).mean()
+        for _ in range(math.ceil(settings.draws / step))
+    ]
     reconstructed, sampled = model.reconstructions(x), model.samples(len(x))
     noisy = model.noisy(sampled)
     nll = model.nll(x, settings)
@@ -827,7 +901,9 @@ def main(settings: Settings) -> None:
             run.seed(seed)
             data = drawn(n, seed, settings)
             model = trained(run, data, settings)
-            values, points = measured(model, data.test, settings) if run.is_main else ({}, {})
+            values, points = (
+                measured(model, data.test, settings) if run.is_main else ({}, {})
+            )
             run.keep(**points)
             run.finish(**values)
     if results.accelerator.is_main_process:
@@ -867,7 +943,17 @@ def runs(
 
 def table(results: harness.Results, settings: Settings) -> Table:
     """Means over the seeds, with standard deviations."""
-    names = ("N", "method", "−ELBO", "NLL", "recon. %", "prior %", "samples %", "energy", "s")
+    names = (
+        "N",
+        "method",
+        "−ELBO",
+        "NLL",
+        "recon. %",
+        "prior %",
+        "samples %",
+        "energy",
+        "s",
+    )
     title = "Six rectangles: nats on test data (less is better), % that obey"
     shown = Table(title=title, box=SIMPLE_HEAD, padding=(0, 0, 0, 1), pad_edge=False)
     for number, name in enumerate(names):
@@ -881,10 +967,17 @@ def table(results: harness.Results, settings: Settings) -> Table:
             energy = f"{mean(columns['energy']):.3f}"
             spread = [spreads(columns[name]) for name in ("elbo", "nll")]
             shown.add_row(
-                str(n), method, *spread, *shares, energy, f"{mean(columns['seconds']):.0f}"
+                str(n),
+                method,
+                *spread,
+                *shares,
+                energy,
+                f"{mean(columns['seconds']):.0f}",
             )
         shown.add_section()
-    shown.caption = f"No method can have less than {entropy():.3f}, the entropy of the truth."
+    shown.caption = (
+        f"No method can have less than {entropy():.3f}, the entropy of the truth."
+    )
     return shown
 
 
@@ -907,27 +1000,47 @@ def figures(results: harness.Results, settings: Settings) -> Iterator[Path]:
 
 def curves(results: harness.Results, settings: Settings) -> Figure:
     """The −ELBO of the validation rows over the steps of training: the mean over seeds, and their range."""
-    figure = Figure(figsize=(3.6 * len(settings.sizes) + 1.6, 3.9), layout="constrained")
-    panels: Sequence[Axes] = figure.subplots(1, len(settings.sizes), sharey=True, squeeze=False)[0]
+    figure = Figure(
+        figsize=(3.6 * len(settings.sizes) + 1.6, 3.9), layout="constrained"
+    )
+    panels: Sequence[Axes] = figure.subplots(
+        1, len(settings.sizes), sharey=True, squeeze=False
+    )[0]
     for panel, n in zip(panels, settings.sizes, strict=True):
         for method in settings.methods:
             kept = [
-                results.kept({"method": method, "n": n, "seed": seed}) for seed in settings.seeds
+                results.kept({"method": method, "n": n, "seed": seed})
+                for seed in settings.seeds
             ]
             found = [one["curve"] for one in kept if one]
             if found:
                 steps = [point["steps"] for point in found[0]]
-                values = torch.tensor([[point["elbo"] for point in curve] for curve in found])
+                values = torch.tensor(
+                    [[point["elbo"] for point in curve] for curve in found]
+                )
                 panel.plot(steps, values.mean(0), color=COLOURS[method], label=method)
                 panel.fill_between(
-                    steps, values.amin(0), values.amax(0), color=COLOURS[method], alpha=0.15, lw=0
+                    steps,
+                    values.amin(0),
+                    values.amax(0),
+                    color=COLOURS[method],
+                    alpha=0.15,
+                    lw=0,
                 )
-        panel.set(title=f"N = {n}", xlabel="steps", xscale="log", yscale="log", ylim=(2.7, 40))
-        panel.set_yticks([3, 4, 5, 7, 10, 20, 40], labels=["3", "4", "5", "7", "10", "20", "40"])
+        panel.set(
+            title=f"N = {n}", xlabel="steps", xscale="log", yscale="log", ylim=(2.7, 40)
+        )
+        panel.set_yticks(
+            [3, 4, 5, 7, 10, 20, 40], labels=["3", "4", "5", "7", "10", "20", "40"]
+        )
         panel.minorticks_off()
         panel.grid(alpha=0.25)
     panels[0].set_ylabel("−ELBO, validation rows")
-    figure.legend(*panels[0].get_legend_handles_labels(), loc="outside right center", frameon=False)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside right center",
+        frameon=False,
+    )
     return figure
 
 
@@ -935,8 +1048,12 @@ def pictures(results: harness.Results, settings: Settings, n: int) -> Figure:
     """Points of the first seed: data and reconstructions above, data again and samples from the prior below."""
     seed = settings.seeds[0]
     shown = [points(1000, 3 * seed)[:n], points(1000, 3 * seed + 2)]
-    figure = Figure(figsize=(2.5 * (1 + len(settings.methods)), 5.4), layout="constrained")
-    panels = figure.subplots(2, 1 + len(settings.methods), sharex=True, sharey=True, squeeze=False)
+    figure = Figure(
+        figsize=(2.5 * (1 + len(settings.methods)), 5.4), layout="constrained"
+    )
+    panels = figure.subplots(
+        2, 1 + len(settings.methods), sharex=True, sharey=True, squeeze=False
+    )
     for row, (x, title) in enumerate(
         zip(shown, (f"{n} training rows", "1000 test rows"), strict=True)
     ):
@@ -959,9 +1076,17 @@ def scatter(panel: Axes, x: Tensor, colour: str, title: str) -> None:
     """Points, and the eight rectangles."""
     for rectangle in KNOWN:
         panel.add_patch(
-            Polygon(rectangle.corners, closed=True, fill=False, edgecolor="firebrick", lw=0.8)
+            Polygon(
+                rectangle.corners,
+                closed=True,
+                fill=False,
+                edgecolor="firebrick",
+                lw=0.8,
+            )
         )
-    panel.scatter(x[:, 0].numpy(), x[:, 1].numpy(), s=2.5, color=colour, alpha=0.6, lw=0)
+    panel.scatter(
+        x[:, 0].numpy(), x[:, 1].numpy(), s=2.5, color=colour, alpha=0.6, lw=0
+    )
     panel.set(xlim=(-7.2, 7.2), ylim=(-7.2, 7.2), aspect="equal", xticks=[], yticks=[])
     panel.set_title(title, fontsize=9)
 

@@ -52,7 +52,11 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 def chosen(lines: Iterable[Line], **key: Any) -> list[Line]:
     """The lines with these values."""
-    return [line for line in lines if all(line.get(name) == value for name, value in key.items())]
+    return [
+        line
+        for line in lines
+        if all(line.get(name) == value for name, value in key.items())
+    ]
 
 
 def values(lines: Iterable[Line], name: str, scale: float = 1.0) -> list[float]:
@@ -78,7 +82,9 @@ def same_recipe() -> str:
     ours = chosen(harness.read(RESULTS / "synthetic.jsonl"), method="multiplexnet")
     lines = harness.read(RESULTS / "synthetic-same-recipe.jsonl")
     sizes = first_seen(lines, "n")
-    return _densities([*lines, *(line for line in ours if line["n"] in sizes)], published=False)
+    return _densities(
+        [*lines, *(line for line in ours if line["n"] in sizes)], published=False
+    )
 
 
 def _densities(lines: Sequence[Line], *, published: bool) -> str:
@@ -96,14 +102,35 @@ def _densities(lines: Sequence[Line], *, published: bool) -> str:
     for n in sorted(first_seen(lines, "n")):
         for method in order:
             if own := chosen(lines, method=method, n=n):
-                cells = [spread(values(own, "elbo"), 2), f"{median(values(own, 'elbo')):.2f}"]
+                cells = [
+                    spread(values(own, "elbo"), 2),
+                    f"{median(values(own, 'elbo')):.2f}",
+                ]
                 obey = [_mean(values(own, name, 100), 1) for name in OBEY]
-                energy = [_mean(values(own, name), 3) for name in ("energy", "means_energy")]
+                energy = [
+                    _mean(values(own, name), 3) for name in ("energy", "means_energy")
+                ]
                 last = [PUBLISHED.get((method, n), "")] if published else []
                 rows.append(
-                    [str(n), method, *cells, spread(values(own, "nll"), 2), *obey, *energy, *last]
+                    [
+                        str(n),
+                        method,
+                        *cells,
+                        spread(values(own, "nll"), 2),
+                        *obey,
+                        *energy,
+                        *last,
+                    ]
                 )
-    head = ["N", "method", "−ELBO", "median", "NLL", "reconstructions obey %", "prior means obey %"]
+    head = [
+        "N",
+        "method",
+        "−ELBO",
+        "median",
+        "NLL",
+        "reconstructions obey %",
+        "prior means obey %",
+    ]
     head += ["samples obey %", "energy distance", "of the means"]
     return table([*head, "original: −ELBO / NLL"] if published else head, rows)
 
@@ -148,7 +175,16 @@ def mnist() -> str:
                     ]
                 )
     return table(
-        ["method", "encoder", "accuracy %", "span", "at least", "−ELBO", "seconds a run", "paper"],
+        [
+            "method",
+            "encoder",
+            "accuracy %",
+            "span",
+            "at least",
+            "−ELBO",
+            "seconds a run",
+            "paper",
+        ],
         rows,
     )
 
@@ -156,7 +192,9 @@ def mnist() -> str:
 def ablations() -> str:
     """What is lost when one ingredient is left out."""
     lines = harness.read(RESULTS / "mnist-ablations.jsonl")
-    whole = chosen(harness.read(RESULTS / "mnist.jsonl"), method="multiplexnet", encoder="mlp")
+    whole = chosen(
+        harness.read(RESULTS / "mnist.jsonl"), method="multiplexnet", encoder="mlp"
+    )
     runs = [
         ("nothing", values(whole, "accuracy", 100)),
         ("phase B", values(whole, "accuracy_a", 100)),
@@ -210,7 +248,9 @@ def cifar100() -> str:
         "satisfied %",
         *(f"super-class over {base}" for base in BASES),
     ]
-    return table([*head, "paper, another network: fine / super-class / satisfied"], rows)
+    return table(
+        [*head, "paper, another network: fine / super-class / satisfied"], rows
+    )
 
 
 BASES = ("vanilla", "vanilla-superclass", "dl2", "hierarchical")
@@ -222,7 +262,9 @@ def _paired(lines: Sequence[Line], method: str, base: str) -> str:
         return ""
     theirs = {line["seed"]: line["coarse"] for line in chosen(lines, method=base)}
     own = chosen(lines, method=method)
-    differences = [line["coarse"] - theirs[line["seed"]] for line in own if line["seed"] in theirs]
+    differences = [
+        line["coarse"] - theirs[line["seed"]] for line in own if line["seed"] in theirs
+    ]
     return spread(differences) if differences else ""
 
 

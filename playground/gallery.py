@@ -27,16 +27,28 @@ def rules_of(path: Path) -> mx.Rules:
 def examples() -> list[dict[str, str]]:
     """All of them; the first is what the playground begins with."""
     first = (ROOT / "examples/actuator.rules").read_text(encoding="utf-8")
-    found = [{"file": "actuator.rules", "title": "an actuator and its pressure", "text": first}]
+    found = [
+        {
+            "file": "actuator.rules",
+            "title": "an actuator and its pressure",
+            "text": first,
+        }
+    ]
     for path in sorted((ROOT / "examples").glob("[0-9][0-9]_*.py")):
         rules = rules_of(path)
-        if not rules.specification.text:  # from arrays: a thousand rows are nothing to type
+        if (
+            not rules.specification.text
+        ):  # from arrays: a thousand rows are nothing to type
             continue
         text = dedent(str(rules)).strip() + "\n"
-        found.append({"file": path.name, "title": path.stem.replace("_", " "), "text": text})
+        found.append(
+            {"file": path.name, "title": path.stem[3:].replace("_", " "), "text": text}
+        )
     return found
 
 
 if __name__ == "__main__":
-    OUTPUT.write_text(json.dumps(examples(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    OUTPUT.write_text(
+        json.dumps(examples(), ensure_ascii=False, indent=1) + "\n", encoding="utf-8"
+    )
     print(f"{OUTPUT.relative_to(ROOT)}: {len(examples())} examples")

@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 import torch
 
-hypothesis.settings.register_profile("fixed", derandomize=True, deadline=None, database=None)
+hypothesis.settings.register_profile(
+    "fixed", derandomize=True, deadline=None, database=None
+)
 hypothesis.settings.load_profile("fixed")
 torch.set_num_threads(1)  # the tensors are small: threads only get in each other's way
 

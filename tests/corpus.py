@@ -56,7 +56,9 @@ def _vector(name: str, *values: int | Fraction) -> Point:
 def _eight_boxes() -> str:
     """Four boxes along the axes and four turned by 45°, apart from each other."""
     upright = [
-        f"{x - 1} <= x <= {x + 1} and {y - 1} <= y <= {y + 1}" for x in (-3, 3) for y in (-3, 3)
+        f"{x - 1} <= x <= {x + 1} and {y - 1} <= y <= {y + 1}"
+        for x in (-3, 3)
+        for y in (-3, 3)
     ]
     turned = [
         f"{s} - 1.25 <= x + y <= {s} + 1.25 and {d} - 4/3 <= x - y <= {d} + 4/3"
@@ -75,7 +77,12 @@ _PAPER = (
         outside={"x": 0},
     ),
     Case(
-        "paper_interval", "-1.5 < x < 4", terms=1, bounded=True, inside={"x": 0}, outside={"x": 4}
+        "paper_interval",
+        "-1.5 < x < 4",
+        terms=1,
+        bounded=True,
+        inside={"x": 0},
+        outside={"x": 4},
     ),
     Case(
         "paper_function_bound",
@@ -176,8 +183,22 @@ _DESIGN = (
 )
 
 _POLYHEDRA = (
-    Case("half_line", "x >= 1/3", terms=1, bounded=False, inside={"x": 1}, outside={"x": 0}),
-    Case("open_half_line", "x > 0", terms=1, bounded=False, inside={"x": 1}, outside={"x": 0}),
+    Case(
+        "half_line",
+        "x >= 1/3",
+        terms=1,
+        bounded=False,
+        inside={"x": 1},
+        outside={"x": 0},
+    ),
+    Case(
+        "open_half_line",
+        "x > 0",
+        terms=1,
+        bounded=False,
+        inside={"x": 1},
+        outside={"x": 0},
+    ),
     Case(
         "box",
         "0 <= x <= 1\n-1 < y < 2",
@@ -283,7 +304,11 @@ _POLYHEDRA = (
     ),
     Case("free", "x: real; y: real", terms=1, bounded=False, inside={"x": 0, "y": 0}),
     Case(
-        "free_beside", "x: real; y: real\nx >= 0", terms=1, bounded=False, inside={"x": 0, "y": -9}
+        "free_beside",
+        "x: real; y: real\nx >= 0",
+        terms=1,
+        bounded=False,
+        inside={"x": 0, "y": -9},
     ),
 )
 
@@ -428,7 +453,12 @@ _NUMBERS = (
         outside={"x": 0, "y": 0},
     ),
     Case(
-        "huge_coefficient", "1e30*x <= 1", terms=1, bounded=False, inside={"x": 0}, outside={"x": 1}
+        "huge_coefficient",
+        "1e30*x <= 1",
+        terms=1,
+        bounded=False,
+        inside={"x": 0},
+        outside={"x": 1},
     ),
     Case(
         "tiny_coefficient",
@@ -457,7 +487,14 @@ _NUMBERS = (
 )
 
 _DISJUNCTIONS = (
-    Case("disequality", "x != 0", terms=2, bounded=False, inside={"x": 1}, outside={"x": 0}),
+    Case(
+        "disequality",
+        "x != 0",
+        terms=2,
+        bounded=False,
+        inside={"x": 1},
+        outside={"x": 0},
+    ),
     Case(
         "disequality_of_two",
         "x != y and 0 <= x <= 1 and 0 <= y <= 1",
@@ -483,9 +520,19 @@ _DISJUNCTIONS = (
         outside={"x": 0, "y": 0},
     ),
     Case(
-        "overlapping", "0 <= x <= 2 or 1 <= x <= 3", bounded=True, inside={"x": 3}, outside={"x": 4}
+        "overlapping",
+        "0 <= x <= 2 or 1 <= x <= 3",
+        bounded=True,
+        inside={"x": 3},
+        outside={"x": 4},
     ),
-    Case("absorbed", "0 <= x <= 3 or 1 <= x <= 2", bounded=True, inside={"x": 3}, outside={"x": 4}),
+    Case(
+        "absorbed",
+        "0 <= x <= 3 or 1 <= x <= 2",
+        bounded=True,
+        inside={"x": 3},
+        outside={"x": 4},
+    ),
     Case(
         "cross",
         "abs(x) <= 3 and abs(y) <= 1 or abs(x) <= 1 and abs(y) <= 3",
@@ -590,7 +637,14 @@ _DISJUNCTIONS = (
         inside={"x": 1, "y": 2, "z": 1},
         outside={"x": 1, "y": 2, "z": 0},
     ),
-    Case("shell", "1 <= abs(x) <= 2", terms=2, bounded=True, inside={"x": -1}, outside={"x": 0}),
+    Case(
+        "shell",
+        "1 <= abs(x) <= 2",
+        terms=2,
+        bounded=True,
+        inside={"x": -1},
+        outside={"x": 0},
+    ),
     Case(
         "clamped",
         "y == min(max(x, 0), 1)",
@@ -618,7 +672,14 @@ _DISJUNCTIONS = (
 )
 
 _DISCRETE = (
-    Case("bool_alone", "on: bool\non", terms=1, bounded=True, inside={"on": 1}, outside={"on": 0}),
+    Case(
+        "bool_alone",
+        "on: bool\non",
+        terms=1,
+        bounded=True,
+        inside={"on": 1},
+        outside={"on": 0},
+    ),
     Case(
         "bool_guard",
         "on: bool; x: real\nimplies(on, x >= 1)\nimplies(not on, x == 0)",
@@ -805,7 +866,12 @@ _INPUTS = (
 
 _EXTREMES = (
     Case("contradiction", "x > 1\nx < 0", satisfiable=False, outside={"x": 0}),
-    Case("contradiction_strict", "x < y\ny < x", satisfiable=False, outside={"x": 0, "y": 0}),
+    Case(
+        "contradiction_strict",
+        "x < y\ny < x",
+        satisfiable=False,
+        outside={"x": 0, "y": 0},
+    ),
     Case("contradiction_open_point", "0 < x <= 0", satisfiable=False, outside={"x": 0}),
     Case(
         "contradiction_of_three",
@@ -819,16 +885,25 @@ _EXTREMES = (
         satisfiable=False,
         outside={"x": 0},
     ),
-    Case("contradiction_int", "n: int[0, 9]\n2*n == 5", satisfiable=False, outside={"n": 2}),
+    Case(
+        "contradiction_int",
+        "n: int[0, 9]\n2*n == 5",
+        satisfiable=False,
+        outside={"n": 2},
+    ),
     Case(
         "contradiction_pigeons",
         "n: int[0, 1][3]\nall(n[i] != n[j] for i in range(3) for j in range(i))",
         satisfiable=False,
         outside=_vector("n", 0, 1, 0),
     ),
-    Case("contradiction_constant", "x: real\n1 > 2", satisfiable=False, outside={"x": 0}),
+    Case(
+        "contradiction_constant", "x: real\n1 > 2", satisfiable=False, outside={"x": 0}
+    ),
     Case("tautology", "x >= 0 or x <= 1", terms=1, bounded=False, inside={"x": 5}),
-    Case("tautology_constant", "x: real\nTrue", terms=1, bounded=False, inside={"x": 5}),
+    Case(
+        "tautology_constant", "x: real\nTrue", terms=1, bounded=False, inside={"x": 5}
+    ),
     Case(
         "tautology_excluded_middle",
         "x > y or not x > y",
@@ -837,7 +912,11 @@ _EXTREMES = (
         inside={"x": 5, "y": 5},
     ),
     Case(
-        "tautology_cancelled", "x + y - x - y <= 0", terms=1, bounded=False, inside={"x": 5, "y": 5}
+        "tautology_cancelled",
+        "x + y - x - y <= 0",
+        terms=1,
+        bounded=False,
+        inside={"x": 5, "y": 5},
     ),
     Case(
         "redundant_rows",

@@ -25,7 +25,10 @@ RULES = """
     b <= limit
     all(v >= 0 for v in w); sum(w) == 1
 """
-ROWS, STEPS = 32, 6  # the rows of a batch, a power of two: halves are scaled without rounding
+ROWS, STEPS = (
+    32,
+    6,
+)  # the rows of a batch, a power of two: halves are scaled without rounding
 
 
 class Net(nn.Module):
@@ -51,12 +54,19 @@ def limits(rows: Tensor) -> Tensor:
 
 def batches() -> list[Tensor]:
     generator = torch.Generator().manual_seed(1)
-    return [torch.randn(ROWS, 4, generator=generator, dtype=torch.float64) for _ in range(STEPS)]
+    return [
+        torch.randn(ROWS, 4, generator=generator, dtype=torch.float64)
+        for _ in range(STEPS)
+    ]
 
 
 def loss_of(branches: Branches, rows: Tensor) -> Tensor:
     target = torch.stack(
-        [300 * (rows[..., 1] > 0), 300 + 50 * rows[..., 2], *rows[..., 1:].softmax(-1).unbind(-1)],
+        [
+            300 * (rows[..., 1] > 0),
+            300 + 50 * rows[..., 2],
+            *rows[..., 1:].softmax(-1).unbind(-1),
+        ],
         -1,
     )
     return branches.loss(lambda x: (x - target.unsqueeze(-2)).square()).mean()
@@ -89,7 +99,10 @@ def main(folder: Path) -> None:
         bool(net.mux.rules.satisfied(net(rows).best(), limit=limits(rows)).all())
         for rows in batches()
     ]
-    torch.save({"state": net.state_dict(), "losses": losses, "obeys": obeys}, folder / f"{rank}.pt")
+    torch.save(
+        {"state": net.state_dict(), "losses": losses, "obeys": obeys},
+        folder / f"{rank}.pt",
+    )
     torch.distributed.destroy_process_group()
 
 

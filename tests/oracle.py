@@ -8,7 +8,13 @@ import z3
 
 from multiplexnet.language.formula import Bool, Real, Specification, Variable
 from multiplexnet.smt.from_z3 import Range, from_z3
-from multiplexnet.smt.questions import constant_z3, domain_z3, input_range_z3, number_z3, to_z3
+from multiplexnet.smt.questions import (
+    constant_z3,
+    domain_z3,
+    input_range_z3,
+    number_z3,
+    to_z3,
+)
 
 __all__ = ["back_from_z3", "meaning", "numeral_z3", "proves"]
 
@@ -16,7 +22,13 @@ __all__ = ["back_from_z3", "meaning", "numeral_z3", "proves"]
 def meaning(specification: Specification) -> z3.BoolRef:
     """Rules and domains together: what the specification means."""
     variables = specification.variables
-    return z3.And([to_z3(specification.formula), *domain_z3(variables), *input_range_z3(variables)])
+    return z3.And(
+        [
+            to_z3(specification.formula),
+            *domain_z3(variables),
+            *input_range_z3(variables),
+        ]
+    )
 
 
 def proves(claim: z3.BoolRef) -> bool:
@@ -30,7 +42,9 @@ def back_from_z3(given: Specification) -> Specification:
     """The specification written in z3 and read again. Categories come back as integers."""
     rules = [*(to_z3(rule.formula) for rule in given.rules), *domain_z3(given.outputs)]
     ranges = {constant_z3(v): _range(v) for v in given.inputs}
-    return from_z3(rules, outputs=[constant_z3(v) for v in given.outputs], inputs=ranges)
+    return from_z3(
+        rules, outputs=[constant_z3(v) for v in given.outputs], inputs=ranges
+    )
 
 
 def _range(variable: Variable) -> Range | None:

@@ -21,11 +21,22 @@ def exploding() -> str:
 
 def started(*options: str) -> tuple[subprocess.Popen[str], int]:
     """The command, and where it listens."""
-    command = [sys.executable, "-m", "multiplexnet", "playground", "--no-browser", *options]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    command = [
+        sys.executable,
+        "-m",
+        "multiplexnet",
+        "playground",
+        "--no-browser",
+        *options,
+    ]
+    process = subprocess.Popen(
+        command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    )
     assert process.stdout is not None
     line = process.stdout.readline()
-    found = re.fullmatch(r"playground: http://127\.0\.0\.1:(\d+)/ \(Ctrl-C ends it\)\n", line)
+    found = re.fullmatch(
+        r"playground: http://127\.0\.0\.1:(\d+)/ \(Ctrl-C ends it\)\n", line
+    )
     if found is None:
         ended(process)
         raise AssertionError(f"the command said {line!r}")

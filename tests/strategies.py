@@ -52,7 +52,9 @@ def points(
     variables: Sequence[Variable] = VARIABLES,
 ) -> st.SearchStrategy[dict[Variable, Fraction]]:
     """A value for every variable, within its domain."""
-    return st.fixed_dictionaries({variable: _values(variable) for variable in variables})
+    return st.fixed_dictionaries(
+        {variable: _values(variable) for variable in variables}
+    )
 
 
 def _values(variable: Variable) -> st.SearchStrategy[Fraction]:
@@ -69,7 +71,10 @@ def _values(variable: Variable) -> st.SearchStrategy[Fraction]:
 
 
 def linears(
-    variables: Sequence[Variable] = VARIABLES, *, depth: int = 2, functions: Sequence[str] = ()
+    variables: Sequence[Variable] = VARIABLES,
+    *,
+    depth: int = 2,
+    functions: Sequence[str] = (),
 ) -> st.SearchStrategy[Linear]:
     """Linear expressions; with ``depth`` above 0 also over ``Max``, ``Ite`` and one-argument opaque functions."""
     symbol: st.SearchStrategy[Symbol] = st.sampled_from(variables)
@@ -112,11 +117,16 @@ def _only_max(linear: Linear) -> Max | None:
 
 
 def atoms(
-    variables: Sequence[Variable] = VARIABLES, *, depth: int = 2, functions: Sequence[str] = ()
+    variables: Sequence[Variable] = VARIABLES,
+    *,
+    depth: int = 2,
+    functions: Sequence[str] = (),
 ) -> st.SearchStrategy[Atom]:
     """Comparisons of a linear expression with zero, strict ones and equalities included."""
     return st.builds(
-        Atom, linears(variables, depth=depth, functions=functions), st.sampled_from(RELATIONS)
+        Atom,
+        linears(variables, depth=depth, functions=functions),
+        st.sampled_from(RELATIONS),
     )
 
 

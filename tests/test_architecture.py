@@ -31,6 +31,7 @@ STAGES: tuple[str, ...] = (
     "learning",
     "reports",
     "tables",
+    "quality",
     "synthesis",
     "tools",
     "playground",
@@ -41,8 +42,15 @@ STAGES: tuple[str, ...] = (
 HOMES = {
     "z3": ("smt", "compiler"),
     "cvc5": ("certificate.questions", "certificate.rules"),
-    "scipy": ("exact", "compiler.witness", "geometry", "tools.plane"),
-    "polars": ("tables", "synthesis", "tools"),
+    "scipy": (
+        "exact",
+        "compiler.witness",
+        "geometry",
+        "quality.nearness",
+        "tools.plane",
+    ),
+    "sklearn": ("quality.detection", "quality.trees"),
+    "polars": ("tables", "quality", "synthesis", "tools"),
     "pyarrow": ("tables.sources.columnar", "tables.output"),
     "distributed": ("tables.parallel",),
     "duckdb": ("tables.sources.databases",),
@@ -52,6 +60,7 @@ HOMES = {
         "tools.cli",
         "tools.table_commands",
         "tools.synthesis_commands",
+        "tools.report_commands",
         "playground.command",
     ),
     "uvicorn": ("playground.server",),
@@ -64,7 +73,9 @@ FILES = sorted(path for path in ROOT.rglob("*.py") if path != ROOT / "__init__.p
 
 def name_of(path: Path) -> str:
     """The module of a file, without the name of the package: ``language.formula``."""
-    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__")
+    return ".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(
+        ".__init__"
+    )
 
 
 def is_for_types(node: ast.AST) -> bool:
@@ -112,7 +123,9 @@ def belongs(module: str, homes: tuple[str, ...]) -> bool:
 
 
 @pytest.mark.parametrize("path", FILES, ids=name_of)
-def test_a_file_imports_only_from_its_own_stage_and_the_stages_before_it(path: Path) -> None:
+def test_a_file_imports_only_from_its_own_stage_and_the_stages_before_it(
+    path: Path,
+) -> None:
     late = {module for module in inner(path) if stage(module) > stage(name_of(path))}
     assert not late
 
@@ -134,32 +147,47 @@ def test_torch_begins_after_geometry() -> None:
         for path in FILES
         if any(name.partition(".")[0] == "torch" for name in imported(path))
     }
-    assert {user for user in users if stage(user) <= stage("rules")} <= {"verdicts.satisfaction"}
+    assert {user for user in users if stage(user) <= stage("rules")} <= {
+        "verdicts.satisfaction"
+    }
 
 
 def test_no_file_imports_itself_through_others() -> None:
     graph = {name_of(path): inner(path) for path in FILES}
     while graph:
-        free = {module for module, needed in graph.items() if not needed & graph.keys() - {module}}
+        free = {
+            module
+            for module, needed in graph.items()
+            if not needed & graph.keys() - {module}
+        }
         assert free, f"a circle among {sorted(graph)}"
-        graph = {module: needed for module, needed in graph.items() if module not in free}
+        graph = {
+            module: needed for module, needed in graph.items() if module not in free
+        }
 
 
 def fresh(code: str) -> str:
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     return run.stdout.strip()
 
 
 def test_importing_the_package_loads_nothing_heavy() -> None:
     heavy = "('z3', 'torch', 'numpy', 'scipy', 'polars')"
     assert (
-        fresh(f"import sys, multiplexnet; print([n for n in {heavy} if n in sys.modules])") == "[]"
+        fresh(
+            f"import sys, multiplexnet; print([n for n in {heavy} if n in sys.modules])"
+        )
+        == "[]"
     )
 
 
 def test_reading_rules_does_not_load_torch_or_z3() -> None:
     code = "import sys, multiplexnet as mx; str(mx.Rules('x >= 1'));"
-    assert fresh(f"{code} print([n for n in ('z3', 'torch') if n in sys.modules])") == "[]"
+    assert (
+        fresh(f"{code} print([n for n in ('z3', 'torch') if n in sys.modules])") == "[]"
+    )
 
 
 def test_every_public_name_can_be_loaded_and_listed() -> None:

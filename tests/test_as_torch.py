@@ -10,7 +10,12 @@ import pytest
 import torch
 from test_transforms import CASES, LATTICES, SMOOTH, Case, broken, exact, raws
 from torch import Tensor
-from torch.distributions import Dirichlet, MultivariateNormal, Normal, TransformedDistribution
+from torch.distributions import (
+    Dirichlet,
+    MultivariateNormal,
+    Normal,
+    TransformedDistribution,
+)
 from torch.distributions.transforms import ComposeTransform, ExpTransform
 
 from multiplexnet import Multiplexer, Rules
@@ -23,7 +28,9 @@ from multiplexnet.transforms.as_torch import TermConstraint, TermTransform
 WELL_SCALED = [
     case
     for case in SMOOTH
-    if not any(word in case.name for word in ("far", "narrow", "tiny", "end", "apart", "whole"))
+    if not any(
+        word in case.name for word in ("far", "narrow", "tiny", "end", "apart", "whole")
+    )
 ]
 """Cases in which raw values survive the way to x and back in float64."""
 
@@ -85,7 +92,9 @@ def test_log_abs_det_jacobian_agrees_with_autograd(case: Case) -> None:
     found = transform.log_abs_det_jacobian(raw, y)
     J = torch.autograd.functional.jacobian(transform, raw)[0, :, 0]
     assert found.shape == (1,)
-    torch.testing.assert_close(found[0], torch.linalg.slogdet(J)[1], rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        found[0], torch.linalg.slogdet(J)[1], rtol=1e-5, atol=1e-5
+    )
     torch.testing.assert_close(transform.inv.log_abs_det_jacobian(y, raw), -found)
 
 
@@ -101,7 +110,9 @@ def test_equalities_leave_fewer_raw_values(case: Case) -> None:
 
 
 @pytest.mark.parametrize("name", RULES)
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16], ids=str
+)
 def test_a_transformed_distribution_has_the_density_of_the_rules(
     name: str, dtype: torch.dtype
 ) -> None:
@@ -109,14 +120,18 @@ def test_a_transformed_distribution_has_the_density_of_the_rules(
     transform = term_transform(mux)
     computing = torch.float32 if dtype is torch.bfloat16 else dtype
     count = transform.reads.numel()
-    base = Normal(torch.zeros(count, dtype=computing), torch.ones(count, dtype=computing))
+    base = Normal(
+        torch.zeros(count, dtype=computing), torch.ones(count, dtype=computing)
+    )
     torchs = TransformedDistribution(base, [transform])
     ours = RulesDistribution(mux, base)
     x = torchs.sample((64,)).to(dtype)
     assert x.shape == (64, mux.out_features)
     assert bool(mux.rules.satisfied(x).all())
     assert torchs.event_shape == ours.event_shape
-    torch.testing.assert_close(torchs.log_prob(x), ours.log_prob(x), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(
+        torchs.log_prob(x), ours.log_prob(x), rtol=1e-5, atol=1e-5
+    )
 
 
 def test_weights_have_the_measure_of_dirichlet() -> None:
@@ -125,7 +140,9 @@ def test_weights_have_the_measure_of_dirichlet() -> None:
     transform = term_transform(Multiplexer(rules, dtype=torch.float64))
     z = torch.linspace(-12, 12, 20_001, dtype=torch.float64).unsqueeze(-1)
     y = transform(z)
-    dirichlet = Dirichlet(torch.tensor([2.0, 3.0], dtype=torch.float64), validate_args=False)
+    dirichlet = Dirichlet(
+        torch.tensor([2.0, 3.0], dtype=torch.float64), validate_args=False
+    )
     density = (dirichlet.log_prob(y) + transform.log_abs_det_jacobian(z, y)).exp()
     torch.testing.assert_close(
         torch.trapezoid(density, z.squeeze(-1)),
@@ -183,9 +200,13 @@ def test_composes_and_caches() -> None:
 
 
 def test_gradients_reach_the_base() -> None:
-    transform = term_transform(Multiplexer(Rules("x: real[2]; x[0] < x[1]"), dtype=torch.float64))
+    transform = term_transform(
+        Multiplexer(Rules("x: real[2]; x[0] < x[1]"), dtype=torch.float64)
+    )
     loc = torch.zeros(2, dtype=torch.float64, requires_grad=True)
-    p = TransformedDistribution(Normal(loc, torch.ones(2, dtype=torch.float64)), [transform])
+    p = TransformedDistribution(
+        Normal(loc, torch.ones(2, dtype=torch.float64)), [transform]
+    )
     p.rsample((10,)).sum().backward()
     assert loc.grad is not None
     assert bool((loc.grad != 0).all())
@@ -199,7 +220,11 @@ def test_refusals_say_what_was_expected() -> None:
         term_transform(mux, 0, 3, u=1.0)
     with pytest.raises(InputError):
         term_transform(mux)
-    roomy = [term for term in mux.terms if not any(s.is_input for s in variables(term.formula))]
+    roomy = [
+        term
+        for term in mux.terms
+        if not any(s.is_input for s in variables(term.formula))
+    ]
     (free,) = (mux.terms.index(term) for term in roomy)
     assert bool(term_transform(mux, free, u=-1.0)(torch.zeros(1)) > 5)
     with pytest.raises(InputError, match="no term leaves room"):

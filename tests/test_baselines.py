@@ -42,9 +42,16 @@ def test_a_disjunction_is_a_minimum_in_every_row() -> None:
 def test_eight_boxes_take_the_nearest_box() -> None:
     """The baseline of the paper's experiment: the smallest over boxes of the sum of hinges."""
     centres = list(product((-3.0, 3.0), repeat=2))
-    text = " or ".join(f"({a} - 1 <= x <= {a} + 1 and {b} - 1 <= y <= {b} + 1)" for a, b in centres)
-    x = 5 * torch.randn(50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    sums = [(x - torch.tensor(c, dtype=x.dtype)).abs().sub(1).relu().sum(-1) for c in centres]
+    text = " or ".join(
+        f"({a} - 1 <= x <= {a} + 1 and {b} - 1 <= y <= {b} + 1)" for a, b in centres
+    )
+    x = 5 * torch.randn(
+        50, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)
+    )
+    sums = [
+        (x - torch.tensor(c, dtype=x.dtype)).abs().sub(1).relu().sum(-1)
+        for c in centres
+    ]
     torch.testing.assert_close(dl2_loss(Rules(text), x), torch.stack(sums).amin(0))
 
 
@@ -77,16 +84,26 @@ def test_comparisons_keep_their_scale() -> None:
 )
 def test_every_connective(text: str, x: list[float], loss: float) -> None:
     rules = Rules(f"x: real; y: real\n{text}")
-    assert float(dl2_loss(rules, torch.tensor(x, dtype=torch.float64))) == pytest.approx(
-        loss, rel=1e-4
-    )
+    assert float(
+        dl2_loss(rules, torch.tensor(x, dtype=torch.float64))
+    ) == pytest.approx(loss, rel=1e-4)
 
 
 def test_inputs_and_functions() -> None:
     rules = Rules("y: real; u: input; w: input[2]\nf: function\ny >= f(u) + w[1]")
-    x, u, w = column(1.0, 2.0), torch.tensor([1.0, 3.0]), torch.tensor([[9.0, 0.5], [9.0, -0.5]])
-    assert dl2_loss(rules, x, functions={"f": torch.square}, u=u, w=w).tolist() == [0.5, 6.5]
-    assert dl2_loss(rules, x, functions={"f": torch.square}, u=0.0, w=w).tolist() == [0.0, 0.0]
+    x, u, w = (
+        column(1.0, 2.0),
+        torch.tensor([1.0, 3.0]),
+        torch.tensor([[9.0, 0.5], [9.0, -0.5]]),
+    )
+    assert dl2_loss(rules, x, functions={"f": torch.square}, u=u, w=w).tolist() == [
+        0.5,
+        6.5,
+    ]
+    assert dl2_loss(rules, x, functions={"f": torch.square}, u=0.0, w=w).tolist() == [
+        0.0,
+        0.0,
+    ]
 
 
 def test_batch_shapes() -> None:
@@ -109,8 +126,8 @@ def test_zero_exactly_where_the_formula_holds(
     obeys = holds(formula, point)
     for loss in (float(dl2_loss(rules, x)), float(penalty(rules, x)) ** 0.5):
         assert (
-            loss < 1e-9
-        ) == obeys  # thirds round; the smallest violation, the margin of <, is far above
+            (loss < 1e-9) == obeys
+        )  # thirds round; the smallest violation, the margin of <, is far above
 
 
 @pytest.mark.parametrize(
@@ -129,7 +146,8 @@ def test_zero_exactly_where_z3_says_so(text: str) -> None:
     steps = [Fraction(i, 2) for i in range(-5, 6)]
     grid = list(product(steps, repeat=2))
     losses = dl2_loss(
-        rules, torch.tensor([[float(a), float(b)] for a, b in grid], dtype=torch.float64)
+        rules,
+        torch.tensor([[float(a), float(b)] for a, b in grid], dtype=torch.float64),
     )
     for loss, (a, b) in zip(losses.tolist(), grid, strict=True):
         value = z3.simplify(
@@ -153,7 +171,9 @@ def test_gradients_point_to_the_nearest_term() -> None:
 
 @pytest.mark.parametrize("loss", [dl2_loss, penalty])
 def test_gradcheck(loss: object) -> None:
-    rules = Rules("x + 2*y <= 1 and (x >= 3 or max(x, y) <= -2) and implies(x > y, x + y == 7)")
+    rules = Rules(
+        "x + 2*y <= 1 and (x >= 3 or max(x, y) <= -2) and implies(x > y, x + y == 7)"
+    )
     x = torch.randn(
         6, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)
     ).requires_grad_()
@@ -198,7 +218,10 @@ def test_semantic_loss_is_a_sum_over_all_assignments(text: str) -> None:
     for assignment in product(*domains):
         point = dict(zip(rules.outputs, map(Fraction, assignment), strict=True))
         if holds(rules.formula, point):
-            chosen = [q[:, d.index(v)] for q, d, v in zip(log_q, domains, assignment, strict=True)]
+            chosen = [
+                q[:, d.index(v)]
+                for q, d, v in zip(log_q, domains, assignment, strict=True)
+            ]
             total += torch.stack(chosen).sum(0).exp()
     torch.testing.assert_close(semantic_loss(FiniteTerms(rules), log_q), -total.log())
 
@@ -215,14 +238,19 @@ def test_semantic_loss_of_certain_labels() -> None:
 def test_refusals() -> None:
     rules = Rules("y: real; u: input; f: function\ny >= f(u)")
     with pytest.raises(
-        ShapeError, match=r"x has shape \(3, 2\); its last dimension must be the 1 outputs"
+        ShapeError,
+        match=r"x has shape \(3, 2\); its last dimension must be the 1 outputs",
     ):
         dl2_loss(rules, torch.zeros(3, 2), functions={"f": torch.sin}, u=0.0)
-    with pytest.raises(ShapeError, match=r"input u has shape \(4,\); one value per row is \(3,\)"):
+    with pytest.raises(
+        ShapeError, match=r"input u has shape \(4,\); one value per row is \(3,\)"
+    ):
         dl2_loss(rules, torch.zeros(3, 1), functions={"f": torch.sin}, u=torch.zeros(4))
     with pytest.raises(InputError, match="need the input 'u'"):
         penalty(rules, torch.zeros(3, 1), functions={"f": torch.sin})
     with pytest.raises(InputError, match="the rules use 'f': give it as functions="):
         penalty(rules, torch.zeros(3, 1), u=0.0)
     with pytest.raises(InputError, match="'g' is no function of the rules"):
-        penalty(rules, torch.zeros(3, 1), u=0.0, functions={"f": torch.sin, "g": torch.sin})
+        penalty(
+            rules, torch.zeros(3, 1), u=0.0, functions={"f": torch.sin, "g": torch.sin}
+        )

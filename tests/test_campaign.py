@@ -27,7 +27,15 @@ from campaign.flushing import flushing, is_flushing
 from campaign.givens import given_numbers
 from campaign.regressions import record_of, replayed, save, small
 from campaign.run import Plan, Summary, campaign
-from campaign.sentences import Declared, Node, Sentence, number, product, total, variable
+from campaign.sentences import (
+    Declared,
+    Node,
+    Sentence,
+    number,
+    product,
+    total,
+    variable,
+)
 from campaign.solver import Meaning
 from campaign.subject import Attack, Finding, Subject
 from campaign.tampering import changed_tables
@@ -41,7 +49,9 @@ from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 REGRESSIONS = sorted((Path(__file__).parent / "regressions").glob("*.json"))
-FAULTS: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "faults.py"))
+FAULTS: dict[str, Any] = runpy.run_path(
+    str(Path(__file__).parents[1] / "benchmarks" / "faults.py")
+)
 BY_NAME = {fault.name: fault for fault in FAULTS["FAULTS"]}
 
 
@@ -73,7 +83,11 @@ def test_two_hundred_formulas_and_no_violation() -> None:
         "densities",
     ):
         assert summary.counts[f"check: {check}"] > 10, check
-    assert summary.counts["points judged inside"] > 1000 < summary.counts["points judged outside"]
+    assert (
+        summary.counts["points judged inside"]
+        > 1000
+        < summary.counts["points judged outside"]
+    )
     assert summary.counts["empty"] > 5
 
 
@@ -88,10 +102,19 @@ def test_what_once_failed_holds(path: Path) -> None:
 def test_compiled_and_exported_layers_give_the_same_bits() -> None:
     x, y = variable("x"), variable("y")
     rules = (
-        Node("or", (Node("<", (total(x, y), number(1))), Node(">=", (x, number(Fraction(7, 3)))))),
+        Node(
+            "or",
+            (
+                Node("<", (total(x, y), number(1))),
+                Node(">=", (x, number(Fraction(7, 3)))),
+            ),
+        ),
     )
     outcome = Trial(
-        Sentence((Declared("x"), Declared("y")), rules), 100, random=Random(3), graphs=True
+        Sentence((Declared("x"), Declared("y")), rules),
+        100,
+        random=Random(3),
+        graphs=True,
     ).run()
     assert outcome.violations == []
     assert outcome.counts["check: same in a graph: aot_eager"] == 1
@@ -103,10 +126,14 @@ def test_compiled_and_exported_layers_give_the_same_bits() -> None:
 def test_recorded_graphs_with_inputs_obey_or_say_nan(index: int) -> None:
     kinds = [lower_and_upper, bounded_by_input, guarded_by_input]
     outcome = Trial(kinds[index](), 40, random=Random(index), recorded=True).run()
-    graphs = [violation for violation in outcome.violations if "graph" in violation.check]
+    graphs = [
+        violation for violation in outcome.violations if "graph" in violation.check
+    ]
     assert graphs == []
     assert outcome.counts["check: a graph with inputs: export: rows"] == 1
-    assert outcome.counts["check: a graph with inputs: export: refused rows are NaN"] == 1
+    assert (
+        outcome.counts["check: a graph with inputs: export: refused rows are NaN"] == 1
+    )
 
 
 # --- faults are found -----------------------------------------------------------------------------------------------
@@ -131,14 +158,19 @@ def test_faults_leave_nothing_behind() -> None:
     for fault in BY_NAME.values():
         with FAULTS["planted"](fault):
             assert all(
-                getattr(target, name) is not old for target, name, old in _patched(fault, before)
+                getattr(target, name) is not old
+                for target, name, old in _patched(fault, before)
             )
     assert all(getattr(target, name) is old for target, name, old in before)
 
 
-def _patched(fault: Any, known: list[tuple[Any, str, Any]]) -> Iterator[tuple[Any, str, Any]]:
+def _patched(
+    fault: Any, known: list[tuple[Any, str, Any]]
+) -> Iterator[tuple[Any, str, Any]]:
     own = {(id(target), name) for target, name, _ in fault.patches()}
-    return ((target, name, old) for target, name, old in known if (id(target), name) in own)
+    return (
+        (target, name, old) for target, name, old in known if (id(target), name) in own
+    )
 
 
 def test_a_failure_is_shrunk_saved_and_replayed(tmp_path: Path) -> None:
@@ -170,7 +202,8 @@ def lower_and_upper() -> Sentence:
 def bounded_by_input() -> Sentence:
     """x <= u."""
     return Sentence(
-        (Declared("x"), Declared("u", "input")), (Node("<=", (variable("x"), variable("u"))),)
+        (Declared("x"), Declared("u", "input")),
+        (Node("<=", (variable("x"), variable("u"))),),
     )
 
 
@@ -179,7 +212,9 @@ def guarded_by_input() -> Sentence:
     x, u = variable("x"), variable("u")
     between = Node("and", (Node(">=", (x, number(0))), Node("<=", (x, number(1)))))
     known = Declared("u", "input", Fraction(-4), Fraction(4))
-    return Sentence((Declared("x"), known), (Node("or", (between, Node(">", (u, number(3))))),))
+    return Sentence(
+        (Declared("x"), known), (Node("or", (between, Node(">", (u, number(3))))),)
+    )
 
 
 class Broken(nn.Module):
@@ -213,7 +248,11 @@ class Answer:
 def tensors_only(inputs: dict[str, Any], dtype: torch.dtype) -> dict[str, Tensor]:
     """The policy that is easiest to get right: tensors of the dtype, and nothing else."""
     for name, value in inputs.items():
-        if not isinstance(value, Tensor) or value.dtype != dtype or not value.isfinite().all():
+        if (
+            not isinstance(value, Tensor)
+            or value.dtype != dtype
+            or not value.isfinite().all()
+        ):
             raise InputError(f"{name} is no tensor of {dtype}")
     return inputs
 
@@ -232,7 +271,10 @@ class Rounds(Strict):
     """Python's numbers become numbers of the dtype, without a word."""
 
     def forward(self, raw: Tensor, **inputs: Any) -> Any:
-        own = {name: torch.as_tensor(value).to(self.mux.dtype) for name, value in inputs.items()}
+        own = {
+            name: torch.as_tensor(value).to(self.mux.dtype)
+            for name, value in inputs.items()
+        }
         return self.mux(raw, **own)
 
 
@@ -303,7 +345,11 @@ def findings(
     found = []
     for seed in range(4):
         subject = Subject(
-            tried, layer, Judge(tried), Random(seed), torch.Generator().manual_seed(seed)
+            tried,
+            layer,
+            Judge(tried),
+            Random(seed),
+            torch.Generator().manual_seed(seed),
         )
         found += [finding for finding in attack(subject) if finding.wrong]
     return found
@@ -312,7 +358,12 @@ def findings(
 @pytest.mark.parametrize(
     ("attack", "kind", "tried", "check"),
     [
-        (given_numbers, Rounds, bounded_by_input(), "inputs as they are given: forward"),
+        (
+            given_numbers,
+            Rounds,
+            bounded_by_input(),
+            "inputs as they are given: forward",
+        ),
         (given_numbers, Rounds, lower_and_upper(), "inputs as they are given: forward"),
         (extreme_inputs, Overflows, bounded_by_input(), "rows for extreme inputs"),
         (repairs, Lazy, positive(), "rows of repair"),
@@ -325,20 +376,34 @@ def findings(
 def test_an_attack_finds_what_it_is_made_for(
     attack: Attack, kind: type, tried: Sentence, check: str
 ) -> None:
-    assert check in {finding.check for finding in findings(attack, kind, tried, torch.float32)}
+    assert check in {
+        finding.check for finding in findings(attack, kind, tried, torch.float32)
+    }
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+)
 def test_a_layer_that_takes_tensors_alone_passes(dtype: torch.dtype) -> None:
     found = findings(given_numbers, Strict, bounded_by_input(), dtype)
-    assert [finding for finding in found if "satisfied" not in finding.check + finding.wrong] == []
+    assert [
+        finding for finding in found if "satisfied" not in finding.check + finding.wrong
+    ] == []
 
 
 def test_a_number_is_judged_as_it_was_given() -> None:
     """0.1 in float32 is more than 0.1."""
-    wrong = [f.wrong for f in findings(given_numbers, Rounds, bounded_by_input(), torch.float32)]
-    assert any("as float: [0.10000000149011612] breaks the rules" in text for text in wrong)
-    wrong = [f.wrong for f in findings(given_numbers, Rounds, lower_and_upper(), torch.float32)]
+    wrong = [
+        f.wrong
+        for f in findings(given_numbers, Rounds, bounded_by_input(), torch.float32)
+    ]
+    assert any(
+        "as float: [0.10000000149011612] breaks the rules" in text for text in wrong
+    )
+    wrong = [
+        f.wrong
+        for f in findings(given_numbers, Rounds, lower_and_upper(), torch.float32)
+    ]
     assert any(
         "v = 16777217 as" in text or "v = 257 as" in text or "outside its range" in text
         for text in wrong
@@ -349,9 +414,12 @@ def test_tables_are_restored_after_they_were_changed() -> None:
     mux = Multiplexer(Rules("x + y <= 1"), dtype=torch.float64).eval()
     before = copy.deepcopy(dict(mux.named_buffers()))
     tried = Sentence(
-        (Declared("x"), Declared("y")), (Node("<=", (total(*map(variable, "xy")), number(1))),)
+        (Declared("x"), Declared("y")),
+        (Node("<=", (total(*map(variable, "xy")), number(1))),),
     )
-    list(changed_tables(Subject(tried, mux, Judge(tried), Random(0), torch.Generator())))
+    list(
+        changed_tables(Subject(tried, mux, Judge(tried), Random(0), torch.Generator()))
+    )
     assert all(torch.equal(before[name], table) for name, table in mux.named_buffers())
 
 
@@ -375,22 +443,39 @@ def test_the_mode_is_restored_even_on_error() -> None:
 
 def test_the_judge_is_not_fooled_by_the_mode() -> None:
     least, normal = 5e-324, 2.2250738585072014e-308
-    rows = np.array([[0.0], [-0.0], [least], [-least], [normal], [normal - least], [1e-310], [1.0]])
+    rows = np.array(
+        [[0.0], [-0.0], [least], [-least], [normal], [normal - least], [1e-310], [1.0]]
+    )
     bounds = [Fraction(0), Fraction(least), Fraction(1, 10**310), Fraction(normal)]
     for op in ("<", "<=", ">", ">=", "==", "!="):
         for bound in bounds:
-            judge = Judge(Sentence((Declared("x"),), (Node(op, (variable("x"), number(bound))),)))
+            judge = Judge(
+                Sentence((Declared("x"),), (Node(op, (variable("x"), number(bound))),))
+            )
             expected = judge(rows).tolist()
             with flushing():
                 found = judge(rows).tolist()
             assert found == expected
     whole = Judge(Sentence((Declared("n", "int", Fraction(0), Fraction(3)),), ()))
     with flushing():
-        assert whole(rows).tolist() == [True, True, False, False, False, False, False, True]
+        assert whole(rows).tolist() == [
+            True,
+            True,
+            False,
+            False,
+            False,
+            False,
+            False,
+            True,
+        ]
 
 
 def test_rows_become_integers_by_their_bits() -> None:
-    bits = np.random.default_rng(0).integers(0, 2**63, 2000, dtype=np.uint64).view(np.float64)
+    bits = (
+        np.random.default_rng(0)
+        .integers(0, 2**63, 2000, dtype=np.uint64)
+        .view(np.float64)
+    )
     rows = np.concatenate(
         [bits[np.isfinite(bits)], -bits[np.isfinite(bits)], [0.0, 5e-324, -5e-324]]
     )[:, None]
@@ -399,7 +484,10 @@ def test_rows_become_integers_by_their_bits() -> None:
         assert same(rows).sum() == 1
     for value in rows[::50, 0].tolist():
         judge = Judge(
-            Sentence((Declared("x"),), (Node("==", (variable("x"), number(Fraction(value)))),))
+            Sentence(
+                (Declared("x"),),
+                (Node("==", (variable("x"), number(Fraction(value)))),),
+            )
         )
         with flushing():
             assert judge(np.array([[value]]))[0]
@@ -447,7 +535,9 @@ def in_fractions(tried: Sentence) -> dict[str, Callable[..., Fraction]]:
 
     def exact(function: Callable[..., torch.Tensor]) -> Callable[..., Fraction]:
         return lambda *given: Fraction(
-            float(function(*(torch.tensor(float(g), dtype=torch.float64) for g in given)))
+            float(
+                function(*(torch.tensor(float(g), dtype=torch.float64) for g in given))
+            )
         )
 
     return {name: exact(function) for name, function in functions_of(tried).items()}
@@ -463,15 +553,22 @@ def test_the_judge_agrees_with_fractions(kind: str) -> None:
         formula = Rules(str(tried)).specification
         model = Meaning(tried).model()
         rows = random.choice(
-            [-3.0, -1.0, -0.5, 0.0, 1e-9, 0.1, 1 / 3, 2.0, 1e6, 1e300], (20, len(tried.declared))
+            [-3.0, -1.0, -0.5, 0.0, 1e-9, 0.1, 1 / 3, 2.0, 1e6, 1e300],
+            (20, len(tried.declared)),
         )
         if isinstance(model, dict):
             largest = Fraction(10) ** 300  # some of z3's numbers are beyond float64
             point = np.array(
-                [float(min(max(model[d.name], -largest), largest)) for d in tried.declared]
+                [
+                    float(min(max(model[d.name], -largest), largest))
+                    for d in tried.declared
+                ]
             )
             rows = np.concatenate(
-                [rows, [point, np.nextafter(point, np.inf), np.nextafter(point, -np.inf)]]
+                [
+                    rows,
+                    [point, np.nextafter(point, np.inf), np.nextafter(point, -np.inf)],
+                ]
             )
         for j, d in enumerate(tried.declared):
             if d.values is not None:
@@ -499,9 +596,9 @@ def test_the_judge_needs_integers_on_the_boundary_only() -> None:
     tenth = Node("<", (product(3, variable("x")), number(Fraction(3, 10))))
     judge = Judge(Sentence((Declared("x"),), (tenth,)))
     below = np.nextafter(0.1, 0)
-    assert judge(np.array([[0.1], [below], [0.0], [1.0], [-np.inf], [np.nan]])).tolist() == [
-        *(False, True, True, False, False, False)
-    ]
+    assert judge(
+        np.array([[0.1], [below], [0.0], [1.0], [-np.inf], [np.nan]])
+    ).tolist() == [*(False, True, True, False, False, False)]
     assert judge.in_integers == 2
 
 
@@ -537,7 +634,9 @@ def test_an_interrupted_campaign_goes_on_where_it_stopped(tmp_path: Path) -> Non
     resumed = campaign(plan, output=path, resume=True)
     assert without_seconds(resumed) == without_seconds(campaign(plan))
     assert json.loads(path.read_text()) == resumed.record()
-    assert without_seconds(campaign(plan, output=path, resume=True)) == without_seconds(resumed)
+    assert without_seconds(campaign(plan, output=path, resume=True)) == without_seconds(
+        resumed
+    )
     with pytest.raises(RecordError, match="another plan"):
         campaign(replace(plan, seed=3), output=path, resume=True)
 
@@ -554,7 +653,16 @@ def test_several_processes_count_the_same() -> None:
 
 def test_the_command(tmp_path: Path) -> None:
     path, runner = tmp_path / "summary.json", CliRunner()
-    arguments = ["--formulas", "4", "--rows", "100", "--seed", "2", "--output", str(path)]
+    arguments = [
+        "--formulas",
+        "4",
+        "--rows",
+        "100",
+        "--seed",
+        "2",
+        "--output",
+        str(path),
+    ]
     result = runner.invoke(app, arguments)
     assert result.exit_code == 0
     assert json.loads(path.read_text())["violations"] == 0
@@ -563,7 +671,9 @@ def test_the_command(tmp_path: Path) -> None:
     result = runner.invoke(app, [*arguments, "--resume"])
     assert result.exit_code == 2
     with FAULTS["planted"](BY_NAME["inward rounding"]):
-        result = runner.invoke(app, [*arguments, "--regressions", str(tmp_path / "regressions")])
+        result = runner.invoke(
+            app, [*arguments, "--regressions", str(tmp_path / "regressions")]
+        )
     assert result.exit_code == 1
     assert "violated: rows of all terms: seed 2, number" in result.stdout
     assert list((tmp_path / "regressions").glob("*.json"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from fractions import Fraction
@@ -20,11 +21,18 @@ from multiplexnet.compiler.cascade.build import Budget, Cascade, cascade_of
 from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.hidden import revealed
 from multiplexnet.compiler.cascade.known import Bit, Form, Whole, right_side
-from multiplexnet.compiler.cascade.order import Elimination
-from multiplexnet.compiler.cascade.projection import bucket_of, projection
+from multiplexnet.compiler.cascade.projection.order import Elimination
+from multiplexnet.compiler.cascade.projection.project import bucket_of, projection
+from multiplexnet.compiler.cascade.projection.rows import (
+    Clause,
+    Range,
+    Row,
+    clause_of,
+    row_of,
+    variables_of,
+)
 from multiplexnet.compiler.cascade.proof import proof_of
 from multiplexnet.compiler.cascade.record import cascade_from, record_of_cascade
-from multiplexnet.compiler.cascade.rows import Clause, Range, Row, clause_of, row_of, variables_of
 from multiplexnet.errors import (
     CascadeBudgetExceeded,
     CompileTimeout,
@@ -38,6 +46,7 @@ from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.formula import Variable
 from multiplexnet.transforms.cascade.known import known_values
 from multiplexnet.transforms.cascade.map import CascadeMap
+from multiplexnet.transforms.cascade.operations import Choice
 
 DTYPES = ("float64", "float32", "bfloat16", "float16")
 Inputs = Callable[[int, torch.dtype], dict[str, Tensor]]
@@ -150,7 +159,9 @@ FAMILIES: dict[str, tuple[str, Inputs | None]] = {
     "two sums that share an output": (
         "u: input[0, 20]; v: input[0, 20]; x: real[3]; all(0 <= w <= 20 for w in x); x[0] + x[1] == u; "
         "x[1] + x[2] == v",
-        lambda rows, dtype: uniform("u", 0, 20)(rows, dtype) | uniform("v", 0, 20)(rows, dtype),
+        lambda rows, dtype: (
+            uniform("u", 0, 20)(rows, dtype) | uniform("v", 0, 20)(rows, dtype)
+        ),
     ),
     "at most 3 of 30": ("x: bool[30]; sum(x) <= 3", None),
     "exactly 3 of 100": ("x: bool[100]; sum(x) == 3", None),
@@ -172,6 +183,10 @@ FAMILIES: dict[str, tuple[str, Inputs | None]] = {
         'm == 7 or n >= 20; implies(c == "b", y >= 2); implies(c == "a", m + n <= 100)',
         None,
     ),
+    "an output that is at most the first": (
+        "n: int[0, 200]; m: int[0, 200]; k: int[0, 200]; 2*n <= 3*m; 3*m <= 7*n; k <= n",
+        None,
+    ),
     "band that an input moves": (
         "d: input[0, 100]; a: real; b: real; 0 <= a <= 100; 0 <= b <= 100; d <= a + b <= d + 2",
         uniform("d", 0, 100),
@@ -179,14 +194,19 @@ FAMILIES: dict[str, tuple[str, Inputs | None]] = {
     "two inputs": (
         "u: input[0, 10]; v: input[0, 10]; x: real; y: real; 0 <= x; 0 <= y; "
         "x + y <= u - 3*v + 31; x - y >= v - u - 30",
-        lambda rows, dtype: uniform("u", 0, 10)(rows, dtype) | uniform("v", 0, 10)(rows, dtype),
+        lambda rows, dtype: (
+            uniform("u", 0, 10)(rows, dtype) | uniform("v", 0, 10)(rows, dtype)
+        ),
     ),
     "cases of an input": (
         "u: input[0, 10]; x: real; y: real; 0 <= x <= 9; 0 <= y <= 9; x + y <= 12; "
         "implies(u > 5.1, x >= y + 2); implies(u <= 5.1, x <= y - 1)",
         uniform("u", 0, 10),
     ),
-    "chain": ("x: real[20]; 0 <= x[0]; x[19] <= 100; all(x[i] < x[i+1] for i in range(19))", None),
+    "chain": (
+        "x: real[20]; 0 <= x[0]; x[19] <= 100; all(x[i] < x[i+1] for i in range(19))",
+        None,
+    ),
     "inventory": (
         "d: input[0, 10][12]; s: real[12]; b: real[12]; all(0 <= v <= 50 for v in s); all(0 <= v <= 10 for v in b); "
         "s[0] == 10; all(s[i+1] == s[i] + b[i] - d[i] for i in range(11))",
@@ -212,7 +232,10 @@ def test_every_row_obeys_and_no_row_gets_stuck(name: str, dtype: str) -> None:
     rules, form, rows = Rules(text), getattr(torch, dtype), 400
     layer = CascadeMap(compiled(rules, dtype), form).eval()
     given = inputs(rows, form) if inputs else {}
-    values, logits = raws(rows, layer.in_values, form), raws(rows, layer.in_logits, form)
+    values, logits = (
+        raws(rows, layer.in_values, form),
+        raws(rows, layer.in_logits, form),
+    )
     for x in (
         layer(values, logits, scalars(rules, given)),
         layer.sample(values, logits, scalars(rules, given)),
@@ -230,14 +253,41 @@ def test_the_program_and_the_walk_agree_bit_for_bit(name: str) -> None:
     layer = CascadeMap(compiled(rules, "float32"), torch.float32)
     given = scalars(rules, inputs(rows, torch.float32) if inputs else {})
     values = torch.randn(rows, layer.in_values, requires_grad=True)
-    flat, own = layer._flat(values, torch.randn(rows, layer.in_logits))
-    known = layer.known(given)
-    fast, plain = layer._computed(flat, own, known), layer.walked(flat.sigmoid(), own, known)
+    logits = torch.randn(rows, layer.in_logits)
+    own = layer._read_logits(logits)
+    fast = layer(values, logits, given)
+    plain = layer.recorded(values, own, given, layer.known(given))
     assert torch.equal(fast, plain)
     weights = torch.randn_like(fast)
-    (one,), (other,) = (torch.autograd.grad((x * weights).sum(), values) for x in (fast, plain))
+    (one,), (other,) = (
+        torch.autograd.grad((x * weights).sum(), values) for x in (fast, plain)
+    )
     ties = (one - other).abs() > 1e-3 * (1 + other.abs())
     assert ties.float().mean() < 0.02
+
+
+def test_what_ranges_and_conditions_decide_is_not_computed() -> None:
+    rules = Rules("u: input[10, 300]; " + lots(30, "sum(x) == u"))
+    program = CascadeMap(compiled(rules, "float32"), torch.float32).program
+    assert program is not None
+    kinds = Counter(type(one).__name__ for one in program.operations)
+    assert kinds["Choice"] == 30
+    assert kinds["Compared"] <= 1  # all rows speak of what is left
+    assert kinds["Within"] <= 3 * 30
+    assert kinds["Affine"] + kinds["Extreme"] <= 4 * 30
+    middle = [one for one in program.operations if isinstance(one, Choice)][10]
+    zero, spent, some, rest = middle.ends
+    assert zero == spent == (0.0, 0.0)
+    assert middle.rivals[1] is None  # 0 is all that is left to an output with nothing
+    assert some[0] == 10 * 2**17
+    assert rest[0] == rest[1]  # a number, not an interval
+
+
+def test_guards_are_looked_at_though_ranges_say_that_they_hold() -> None:
+    rules = Rules("u: input[0, 9]; x: real; y: real; -9 <= x <= 9; 0 <= y; x + y == u")
+    layer = CascadeMap(compiled(rules, "float32"), torch.float32)
+    assert layer.program is not None
+    assert len(layer.program.guards) == len(layer.cascade.guards) > 0
 
 
 # --- projection -----------------------------------------------------------------------------------------------------
@@ -272,7 +322,9 @@ def test_a_projection_says_for_which_others_a_value_exists(unit: bool) -> None:
         clauses, ranges = random_clauses(random, unit)
         found = projection(bucket_of(2, clauses, ranges), ranges)
         exact += found.exact
-        for a, b in product(*(range(ranges[v].lower, ranges[v].upper + 1) for v in (0, 1))):
+        for a, b in product(
+            *(range(ranges[v].lower, ranges[v].upper + 1) for v in (0, 1))
+        ):
             some = any(
                 holds(clauses, {0: a, 1: b, 2: c})
                 for c in range(ranges[2].lower, ranges[2].upper + 1)
@@ -284,7 +336,10 @@ def test_a_projection_says_for_which_others_a_value_exists(unit: bool) -> None:
 
 
 def test_a_dark_shadow_is_needed_where_no_coefficient_is_one() -> None:
-    between = [(Row(((0, 1), (1, -2)), 0),), (Row(((0, -1), (1, 2)), 0),)]  # y ≤ 2 x ≤ y
+    between = [
+        (Row(((0, 1), (1, -2)), 0),),
+        (Row(((0, -1), (1, 2)), 0),),
+    ]  # y ≤ 2 x ≤ y
     ranges = {0: Range(0, 4), 1: Range(0, 9)}
     found = projection(bucket_of(1, between, ranges), ranges)
     assert not found.exact
@@ -293,9 +348,15 @@ def test_a_dark_shadow_is_needed_where_no_coefficient_is_one() -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["lots, sum equals a number", "whole numbers, a label and a real", "gaps between outputs"],
+    [
+        "lots, sum equals a number",
+        "whole numbers, a label and a real",
+        "gaps between outputs",
+    ],
 )
-def test_z3_agrees_that_each_projection_is_the_set_of_points_with_a_value(name: str) -> None:
+def test_z3_agrees_that_each_projection_is_the_set_of_points_with_a_value(
+    name: str,
+) -> None:
     rules = Rules(FAMILIES[name][0])
     cascade = compiled(rules, "bfloat16")
     ranges = dict(enumerate(cascade.ranges))
@@ -316,17 +377,29 @@ def test_z3_agrees_that_each_projection_is_the_set_of_points_with_a_value(name: 
             clauses: tuple[Clause, ...], names: dict[int, z3.ArithRef] = names
         ) -> z3.BoolRef:
             rows = [
-                z3.Or([z3.Sum([c * names[v] for v, c in row.terms]) <= row.bound for row in clause])
+                z3.Or(
+                    [
+                        z3.Sum([c * names[v] for v, c in row.terms]) <= row.bound
+                        for row in clause
+                    ]
+                )
                 for clause in clauses
             ]
             return z3.And(rows)
 
         others = {
-            v for clause in (*bucket.clauses, *found.clauses) for v in variables_of(clause)
+            v
+            for clause in (*bucket.clauses, *found.clauses)
+            for v in variables_of(clause)
         } - {x}
-        inside = [z3.And(names[v] >= ranges[v].lower, names[v] <= ranges[v].upper) for v in others]
+        inside = [
+            z3.And(names[v] >= ranges[v].lower, names[v] <= ranges[v].upper)
+            for v in others
+        ]
         own = z3.And(
-            names[x] >= bucket.range.lower, names[x] <= bucket.range.upper, written(bucket.clauses)
+            names[x] >= bucket.range.lower,
+            names[x] <= bucket.range.upper,
+            written(bucket.clauses),
         )
         solver = z3.Solver()
         solver.set("timeout", 60_000)
@@ -353,7 +426,9 @@ def test_z3_agrees_that_each_projection_is_the_set_of_points_with_a_value(name: 
 def test_z3_proves_what_a_cascade_promises(name: str, dtype: str) -> None:
     rules = Rules(FAMILIES[name][0])
     cascade = compiled(rules, dtype)
-    clauses = clauses_of(revealed(rules.formula, len(rules.specification.variables)).formula, 2000)
+    clauses = clauses_of(
+        revealed(rules.formula, len(rules.specification.variables)).formula, 2000
+    )
     proof = proof_of(cascade, clauses, rules.inputs)
     assert proof.sound
     assert proof.never_stuck
@@ -366,7 +441,9 @@ def test_z3_notices_a_cascade_that_lost_a_clause_or_gained_one() -> None:
     clauses = clauses_of(revealed(rules.formula, 4).formula, 2000)
     last = cascade.steps[-1]
     loose = replace(last, bucket=replace(last.bucket, upper=()))
-    assert not proof_of(replace(cascade, steps=(*cascade.steps[:-1], loose)), clauses, ()).sound
+    assert not proof_of(
+        replace(cascade, steps=(*cascade.steps[:-1], loose)), clauses, ()
+    ).sound
     first = cascade.steps[2]
     careless = replace(first, bucket=replace(first.bucket, upper=()))
     assert not proof_of(
@@ -374,9 +451,13 @@ def test_z3_notices_a_cascade_that_lost_a_clause_or_gained_one() -> None:
     ).never_stuck
     narrow = replace(
         last,
-        bucket=replace(last.bucket, upper=(*last.bucket.upper, (Row(((last.variable, 1),), 5),))),
+        bucket=replace(
+            last.bucket, upper=(*last.bucket.upper, (Row(((last.variable, 1),), 5),))
+        ),
     )
-    assert not proof_of(replace(cascade, steps=(*cascade.steps[:-1], narrow)), clauses, ()).complete
+    assert not proof_of(
+        replace(cascade, steps=(*cascade.steps[:-1], narrow)), clauses, ()
+    ).complete
 
 
 # --- everything is reached ------------------------------------------------------------------------------------------
@@ -392,7 +473,9 @@ SMALL = {
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_probabilities_are_positive_exactly_where_rules_hold_and_sum_to_one(name: str) -> None:
+def test_probabilities_are_positive_exactly_where_rules_hold_and_sum_to_one(
+    name: str,
+) -> None:
     rules = Rules(SMALL[name])
     layer = CascadeMap(compiled(rules, "float64"), torch.float64)
     assert layer.cascade.complete
@@ -403,7 +486,9 @@ def test_probabilities_are_positive_exactly_where_rules_hold_and_sum_to_one(name
     log_p = layer.log_prob(points, values, logits)
     assert torch.equal(log_p > -torch.inf, rules.satisfied(points))
     assert abs(float(log_p.exp().sum()) - 1) < 1e-12
-    many = layer.sample(values[:1].expand(40_000, -1), logits[:1].expand(40_000, -1), noisy=True)
+    many = layer.sample(
+        values[:1].expand(40_000, -1), logits[:1].expand(40_000, -1), noisy=True
+    )
     seen, counts = torch.unique(many, dim=0, return_counts=True)
     expected = layer.log_prob(seen, values[: len(seen)], logits[: len(seen)]).exp()
     assert ((counts / 40_000 - expected).abs() < 0.015).all()
@@ -440,7 +525,9 @@ def test_log_prob_can_be_trained_on() -> None:
     optimiser = torch.optim.Adam([head], 0.05)
     losses = []
     for _ in range(200):
-        values, logits = head.expand(3, -1).split_with_sizes([layer.in_values, layer.in_logits], -1)
+        values, logits = head.expand(3, -1).split_with_sizes(
+            [layer.in_values, layer.in_logits], -1
+        )
         loss = -layer.log_prob(data, values, logits).mean()
         optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -469,14 +556,18 @@ def test_whole_parts_and_bits_of_one_input_are_exact() -> None:
             (Fraction(1, 2), True),
         ):
             bit = Bit(form, threshold, closed)
-            whole, bits = known_values([Whole(form), bit], [ends, Range(0, 1)], u.unsqueeze(0))
+            whole, bits = known_values(
+                [Whole(form), bit], [ends, Range(0, 1)], u.unsqueeze(0)
+            )
             for i, number in enumerate(numbers):
                 exact = Fraction(number) / Fraction(2) ** exponent
                 rest = exact - floor(exact)
                 expected = min(max(floor(exact), ends.lower), ends.upper)
                 assert whole[i] == expected
                 if expected == floor(exact):
-                    assert bool(bits[i]) == (rest >= threshold if closed else rest > threshold)
+                    assert bool(bits[i]) == (
+                        rest >= threshold if closed else rest > threshold
+                    )
 
 
 @pytest.mark.parametrize("terms", [((0, 1), (1, -3)), ((0, 3),), ((0, 1), (1, 1))])
@@ -486,7 +577,9 @@ def test_rows_with_several_inputs_err_on_the_safe_side_and_by_little(
     random, form = Random(1), Form(terms, -4)
     columns = [
         [
-            random.uniform(-9, 9) if random.random() < 0.7 else random.randint(-90, 90) / 16
+            random.uniform(-9, 9)
+            if random.random() < 0.7
+            else random.randint(-90, 90) / 16
             for _ in range(800)
         ]
         for _ in range(2)
@@ -498,11 +591,14 @@ def test_rows_with_several_inputs_err_on_the_safe_side_and_by_little(
         added, bound = right_side(form, sign, number, strict)
         ranges = [Range(-(2**40), 2**40)] * len(added)
         found = known_values(list(added), ranges, u)
-        left = torch.stack([c * value for c, value in zip(added.values(), found, strict=True)]).sum(
-            0
-        )
+        left = torch.stack(
+            [c * value for c, value in zip(added.values(), found, strict=True)]
+        ).sum(0)
         for i in range(u.shape[1]):
-            exact = number - sign * sum(c * Fraction(columns[place][i]) for place, c in terms) * 16
+            exact = (
+                number
+                - sign * sum(c * Fraction(columns[place][i]) for place, c in terms) * 16
+            )
             largest = -floor(-exact) - 1 if strict else floor(exact)
             room = bound - int(left[i])
             assert largest - 1 <= room <= largest
@@ -520,7 +616,9 @@ def test_inputs_that_leave_nothing_come_out_as_nan() -> None:
 
 
 def test_an_input_off_the_grid_is_carried_by_one_output() -> None:
-    rules = Rules("u: input[0, 18]; x: real; y: real; 0 <= x <= 9; 0 <= y <= 9; x + y == u")
+    rules = Rules(
+        "u: input[0, 18]; x: real; y: real; 0 <= x <= 9; 0 <= y <= 9; x + y == u"
+    )
     layer = CascadeMap(compiled(rules, "float32"), torch.float32).eval()
     u = torch.tensor([1.5, 2.0**-30, 1.1, 17.9, 2.0**-126, 0.0])
     x = layer(torch.randn(6, 2), None, u.unsqueeze(-1))
@@ -528,11 +626,15 @@ def test_an_input_off_the_grid_is_carried_by_one_output() -> None:
     subnormal = torch.tensor([1e-44])  # a mode of the processor may take it for zero
     assert layer(torch.randn(1, 2), None, subnormal.unsqueeze(-1)).isnan().all()
     assert torch.equal(layer.nearest(x, u.unsqueeze(-1)), x)
-    assert (layer.log_prob(x, torch.zeros(6, 2), None, u.unsqueeze(-1)) > -torch.inf).all()
+    assert (
+        layer.log_prob(x, torch.zeros(6, 2), None, u.unsqueeze(-1)) > -torch.inf
+    ).all()
 
 
 def test_an_input_off_the_grid_comes_out_as_nan_where_no_output_can_carry_it() -> None:
-    rules = Rules("u: input[0, 18]; x: real; y: real; -9 <= x <= 9; 0 <= y <= 9; x + y == u")
+    rules = Rules(
+        "u: input[0, 18]; x: real; y: real; -9 <= x <= 9; 0 <= y <= 9; x + y == u"
+    )
     layer = CascadeMap(compiled(rules, "float32"), torch.float32).eval()
     x = layer(torch.randn(2, 2), None, torch.tensor([[1.5], [2.0**-30]]))
     assert x[0].sum() == 1.5
@@ -543,12 +645,16 @@ def test_an_input_off_the_grid_comes_out_as_nan_where_no_output_can_carry_it() -
 
 
 def test_nan_stays_in_training_and_is_read_as_zero_in_eval() -> None:
-    layer = CascadeMap(compiled(Rules(lots(3, "sum(x) <= 150")), "float32"), torch.float32)
+    layer = CascadeMap(
+        compiled(Rules(lots(3, "sum(x) <= 150")), "float32"), torch.float32
+    )
     values = torch.tensor([[0.3, torch.nan, 0.1]])
     logits = torch.tensor([[torch.nan] * layer.in_logits])
     assert layer(values, logits).isnan().any()
     layer.eval()
-    assert torch.equal(layer(values, logits), layer(values.nan_to_num(), torch.zeros_like(logits)))
+    assert torch.equal(
+        layer(values, logits), layer(values.nan_to_num(), torch.zeros_like(logits))
+    )
 
 
 @pytest.mark.parametrize(
@@ -581,7 +687,9 @@ def test_a_cascade_is_saved_and_read_again(name: str) -> None:
         lambda r: r.pop("guards"),
     ],
 )
-def test_a_damaged_record_is_refused(damage: Callable[[dict[str, object]], object]) -> None:
+def test_a_damaged_record_is_refused(
+    damage: Callable[[dict[str, object]], object],
+) -> None:
     rules = Rules(lots(4, "sum(x) <= 300"))
     record = json.loads(json.dumps(record_of_cascade(compiled(rules, "float32"))))
     damage(record)
@@ -590,16 +698,22 @@ def test_a_damaged_record_is_refused(damage: Callable[[dict[str, object]], objec
 
 
 def test_vmap_export_and_second_derivatives() -> None:
-    layer = CascadeMap(compiled(Rules(lots(3, "sum(x) <= 150")), "float32"), torch.float32).eval()
+    layer = CascadeMap(
+        compiled(Rules(lots(3, "sum(x) <= 150")), "float32"), torch.float32
+    ).eval()
     values, logits = torch.randn(6, 3), torch.randn(6, layer.in_logits)
     expected = layer(values, logits)
     assert torch.equal(torch.vmap(layer)(values, logits), expected)
     exported = torch.export.export(layer, (values, logits))
     assert torch.equal(exported.module()(values, logits), expected)
-    jacobian = torch.func.vmap(torch.func.jacrev(lambda a, b: layer(a, b)))(values, logits)
+    jacobian = torch.func.vmap(torch.func.jacrev(lambda a, b: layer(a, b)))(
+        values, logits
+    )
     assert jacobian.shape == (6, 3, 3)
     values.requires_grad_()
-    (first,) = torch.autograd.grad(layer(values, logits).sum(), values, create_graph=True)
+    (first,) = torch.autograd.grad(
+        layer(values, logits).sum(), values, create_graph=True
+    )
     (second,) = torch.autograd.grad(first.sum(), values)
     (expected,) = torch.autograd.grad(layer(values, logits).sum(), values)
     assert torch.allclose(first, expected)
@@ -608,7 +722,9 @@ def test_vmap_export_and_second_derivatives() -> None:
     with torch.no_grad():
         moved = (values + step).requires_grad_()
     (after,) = torch.autograd.grad(layer(moved, logits).sum(), moved)
-    assert torch.allclose((after - expected).sum(-1) / 1e-3, second[:, 0], rtol=0.05, atol=0.3)
+    assert torch.allclose(
+        (after - expected).sum(-1) / 1e-3, second[:, 0], rtol=0.05, atol=0.3
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
@@ -636,7 +752,8 @@ def test_an_output_without_ends_is_named() -> None:
 def test_whole_numbers_that_a_format_does_not_hold_are_refused_by_name() -> None:
     rules = Rules("n: int[0, 100000]; m: int[0, 100000]; n <= m")
     with pytest.raises(
-        DtypeError, match=r"float16 holds whole numbers up to 2048.*n goes from 0 to 100000"
+        DtypeError,
+        match=r"float16 holds whole numbers up to 2048.*n goes from 0 to 100000",
     ):
         compiled(rules, "float16")
     assert compiled(rules, "float32").complete
@@ -644,15 +761,21 @@ def test_whole_numbers_that_a_format_does_not_hold_are_refused_by_name() -> None
 
 def test_rules_that_no_point_of_the_grid_obeys_are_refused() -> None:
     with pytest.raises(GridError, match="no point of the grid obeys"):
-        compiled(Rules("x: real; y: real; 0 <= x <= 1; 0 <= y <= 1; x + y == 0.3"), "float32")
+        compiled(
+            Rules("x: real; y: real; 0 <= x <= 1; 0 <= y <= 1; x + y == 0.3"), "float32"
+        )
 
 
 def test_a_budget_of_clauses_and_one_of_seconds_name_the_output() -> None:
     dense = Rules(table(20, 60, 0, mixed=True))
-    with pytest.raises(CascadeBudgetExceeded, match=r"without x\[\d+\] have more than 30 clauses"):
+    with pytest.raises(
+        CascadeBudgetExceeded, match=r"without x\[\d+\] have more than 30 clauses"
+    ):
         compiled(dense, "float32", budget=Budget(clauses=30))
     with (
-        pytest.raises(CompileTimeout, match=r"projecting the rules onto the outputs before x\[\d+"),
+        pytest.raises(
+            CompileTimeout, match=r"projecting the rules onto the outputs before x\[\d+"
+        ),
         Deadline(0.1) as deadline,
     ):
         compiled(dense, "float32", deadline=deadline)

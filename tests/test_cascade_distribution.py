@@ -26,10 +26,14 @@ def _calm() -> None:
 
 def test_probabilities_of_all_points_sum_to_one_and_are_those_of_samples() -> None:
     mux = layer(SMALL)
-    base = Normal(torch.tensor([0.3, -0.5, 0.0]).double(), torch.tensor([0.7, 1.5, 1.0]).double())
+    base = Normal(
+        torch.tensor([0.3, -0.5, 0.0]).double(), torch.tensor([0.7, 1.5, 1.0]).double()
+    )
     logits = torch.randn(mux.in_features - 3).double()
     p = mx.RulesDistribution(mux, base, logits)
-    points = torch.tensor(list(itertools.product(range(6), range(10), range(2)))).double()
+    points = torch.tensor(
+        list(itertools.product(range(6), range(10), range(2)))
+    ).double()
     probabilities = p.log_prob(points).exp()
     assert torch.allclose(probabilities.sum(), torch.tensor(1.0).double())
     assert torch.equal(probabilities > 0, mux.rules.satisfied(points))
@@ -75,10 +79,14 @@ def test_what_a_cascade_cannot_have_is_said() -> None:
     with pytest.raises(CascadeError, match="draws from all terms"):
         p.branches()
     with pytest.raises(
-        InputError, match=r"independent distributions with a cdf.*Normal\(torch.zeros\(5\), 1.0\)"
+        InputError,
+        match=r"independent distributions with a cdf.*Normal\(torch.zeros\(5\), 1.0\)",
     ):
-        mx.RulesDistribution(mux, MultivariateNormal(torch.zeros(5), torch.eye(5)), inputs=u)
+        mx.RulesDistribution(
+            mux, MultivariateNormal(torch.zeros(5), torch.eye(5)), inputs=u
+        )
     with pytest.raises(
-        ShapeError, match="their last dimension must be 8: 0 of terms, then 8 of options"
+        ShapeError,
+        match="their last dimension must be 8: 0 of terms, then 8 of options",
     ):
         mx.RulesDistribution(mux, Normal(torch.zeros(5), 1.0), torch.zeros(3), inputs=u)

@@ -11,8 +11,8 @@ import torch
 from torch import Tensor
 
 import multiplexnet as mx
-from multiplexnet.compiler.cascade.projection import bucket_of, projection
-from multiplexnet.compiler.cascade.rows import Range, Row
+from multiplexnet.compiler.cascade.projection.project import bucket_of, projection
+from multiplexnet.compiler.cascade.projection.rows import Range, Row
 from multiplexnet.errors import DtypeError
 
 DTYPES = [torch.float64, torch.float32, torch.bfloat16, torch.float16]
@@ -44,9 +44,14 @@ def different(n: int, top: int) -> str:
 def largest(n: int) -> str:
     labels = ", ".join(f'"l{i}"' for i in range(n))
     pairs = [
-        f'implies(best == "l{i}", x[{i}] >= x[{j}])' for i in range(n) for j in range(n) if i != j
+        f'implies(best == "l{i}", x[{i}] >= x[{j}])'
+        for i in range(n)
+        for j in range(n)
+        if i != j
     ]
-    return "\n".join([f"x: real[{n}]; best: {{{labels}}}; all(-5 <= v <= 5 for v in x)", *pairs])
+    return "\n".join(
+        [f"x: real[{n}]; best: {{{labels}}}; all(-5 <= v <= 5 for v in x)", *pairs]
+    )
 
 
 def power_balance() -> str:
@@ -78,7 +83,9 @@ def inventory(hours: int) -> str:
 def labelled(count: int) -> str:
     """A label for every interval of x."""
     labels = ", ".join(f'"l{i}"' for i in range(count))
-    rules = [f"kind: {{{labels}}}; x: real; y: real; 0 <= x <= 400; 0 <= y <= 400; x + y <= 500"]
+    rules = [
+        f"kind: {{{labels}}}; x: real; y: real; 0 <= x <= 400; 0 <= y <= 400; x + y <= 500"
+    ]
     rules += [f'implies(kind == "l{i}", {i} <= x <= {i + 10})' for i in range(count)]
     return "\n".join(rules)
 
@@ -134,12 +141,16 @@ def test_a_hundred_truth_values_are_counted_without_terms() -> None:
 
 @every_dtype
 @pytest.mark.parametrize("text", [apart(12, 24), different(12, 11), largest(12)])
-def test_twelve_outputs_keep_their_distance_or_differ(text: str, dtype: torch.dtype) -> None:
+def test_twelve_outputs_keep_their_distance_or_differ(
+    text: str, dtype: torch.dtype
+) -> None:
     mux = mx.Multiplexer(mx.Rules(text), dtype=dtype, structure="cascade")
     assert mux.complete
     check(mux)
     x = check(mux, 8)
-    assert mux(torch.zeros(8, mux.in_features, dtype=dtype)).log_prob(x).isfinite().all()
+    assert (
+        mux(torch.zeros(8, mux.in_features, dtype=dtype)).log_prob(x).isfinite().all()
+    )
 
 
 def test_a_tight_range_leaves_all_orders_and_nothing_else() -> None:
@@ -158,7 +169,10 @@ def test_gaps_that_leave_room_are_not_passed_and_those_that_may_not_are() -> Non
     for point in ((0, 1, 2), (0, 0, 1), (3, 1, 0), (2, 2, 2)):
         free = any(all(value != other for other in point) for value in range(3))
         known = dict(enumerate(point))
-        assert all(any(row.holds(known) for row in clause) for clause in found.clauses) == free
+        assert (
+            all(any(row.holds(known) for row in clause) for clause in found.clauses)
+            == free
+        )
 
 
 def test_options_by_rank_survive_a_file_and_find_every_point_again() -> None:
@@ -185,7 +199,9 @@ def test_whole_numbers_to_a_billion_and_the_dtype_that_cannot_hold_them() -> Non
     )
     check(mx.Multiplexer(mx.Rules(text), dtype=torch.float64))
     for dtype in DTYPES[1:]:
-        with pytest.raises(DtypeError, match=f"{str(dtype)[6:]} holds whole numbers up to .* n"):
+        with pytest.raises(
+            DtypeError, match=f"{str(dtype)[6:]} holds whole numbers up to .* n"
+        ):
             mx.Multiplexer(mx.Rules(text), dtype=dtype)
 
 
@@ -221,10 +237,14 @@ def test_an_output_that_has_to_equal_an_input_does_so_however_it_is_built() -> N
 def test_three_hundred_labels_are_options_and_no_terms() -> None:
     mux = mx.Multiplexer(mx.Rules(labelled(300)), structure="cascade")
     (cascade,) = mux.cascades
-    sizes = {v.name: step.size for v, step in zip(cascade.order, cascade.steps, strict=True)}
+    sizes = {
+        v.name: step.size for v, step in zip(cascade.order, cascade.steps, strict=True)
+    }
     assert sizes == {"kind": 300, "x": 1, "y": 1}
     assert len(set(check(mux, 400)[:, 0].tolist())) > 100
-    with pytest.raises(DtypeError, match=r"bfloat16 holds whole numbers up to 256 .* kind"):
+    with pytest.raises(
+        DtypeError, match=r"bfloat16 holds whole numbers up to 256 .* kind"
+    ):
         mx.Multiplexer(mx.Rules(labelled(300)), dtype=torch.bfloat16)
 
 

@@ -50,7 +50,9 @@ def _calm() -> Iterator[None]:
 
 
 def raws(rows: int, mux: mx.Multiplexer) -> Tensor:
-    scales = torch.tensor([1.0, 10.0, 1e4, inf, nan], dtype=torch.float64).repeat(rows // 5)
+    scales = torch.tensor([1.0, 10.0, 1e4, inf, nan], dtype=torch.float64).repeat(
+        rows // 5
+    )
     drawn = torch.randn(rows, mux.in_features, dtype=torch.float64)
     return (drawn * scales[:, None]).to(mux.dtype)
 
@@ -60,7 +62,9 @@ def through_onnx(
 ) -> Callable[[Tensor, Mapping[str, Tensor]], Tensor]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, about torch
-        program = torch.onnx.export(model, (raw,), kwargs=dict(inputs), dynamo=True, verbose=False)
+        program = torch.onnx.export(
+            model, (raw,), kwargs=dict(inputs), dynamo=True, verbose=False
+        )
     assert program is not None
     program.save(str(folder / "layer.onnx"))
     session = onnxruntime.InferenceSession(
@@ -119,7 +123,9 @@ def test_onnx_with_inputs_is_exact_and_nan_where_nothing_obeys(
 
 
 def test_onnx_keeps_every_digit_of_large_whole_numbers(tmp_path: Path) -> None:
-    mux = mx.Multiplexer(mx.Rules(WIDE), structure="cascade", dtype=torch.float64).eval()
+    mux = mx.Multiplexer(
+        mx.Rules(WIDE), structure="cascade", dtype=torch.float64
+    ).eval()
     raw = raws(100, mux)
     raw[50:] = inf  # as large as it can be: every constant is felt
     u = torch.randint(0, 10**9, (100,)).double()

@@ -47,7 +47,10 @@ def lots() -> mx.Multiplexer:
     [
         (LOTS, 10),
         (MIXED, 10),
-        ("x: real[30]; all(0 <= v <= 9 for v in x); sum(1 if v > 0 else 0 for v in x) <= 3", 30),
+        (
+            "x: real[30]; all(0 <= v <= 9 for v in x); sum(1 if v > 0 else 0 for v in x) <= 3",
+            30,
+        ),
         ("n: int[0, 100000]; m: int[0, 100000]; n <= m", 2),
         ("u: input[0, 4]; a: real; b: real; 0 <= a <= 2; 0 <= b <= 2; a + b == u", 2),
     ],
@@ -57,7 +60,9 @@ def test_a_cascade_is_taken_where_terms_explode_or_equalities_hold_inputs(
 ) -> None:
     mux = mx.Multiplexer(mx.Rules(text))
     assert sum(len(cascade.visible) for cascade in mux.cascades) == outputs
-    assert set(mux.resolution) == {v.name for cascade in mux.cascades for v in cascade.visible}
+    assert set(mux.resolution) == {
+        v.name for cascade in mux.cascades for v in cascade.visible
+    }
     assert f"cascade of {outputs} outputs" in repr(mux)
 
 
@@ -97,7 +102,9 @@ def test_contradictions_are_told_from_a_grid_that_is_too_coarse() -> None:
     with pytest.raises(mx.ContradictionError, match=r"x \+ y >= 3"):
         mx.Multiplexer(mx.Rules(contradiction), structure="cascade")
     coarse = "x: real; y: real; 0 <= x <= 1; 0 <= y <= 1; x + y == 0.3"
-    with pytest.raises(mx.MultiplexError, match="no point of the grid obeys the rules in float32"):
+    with pytest.raises(
+        mx.MultiplexError, match="no point of the grid obeys the rules in float32"
+    ):
         mx.Multiplexer(mx.Rules(coarse), structure="cascade")
 
 
@@ -112,7 +119,9 @@ def test_sums_of_inputs_get_a_grid_on_which_they_are_exact() -> None:
 
 
 def test_a_cascade_can_be_insisted_on_and_its_order_named() -> None:
-    rules = mx.Rules("x: real[3]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150")
+    rules = mx.Rules(
+        "x: real[3]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150"
+    )
     mux = mx.Multiplexer(rules, structure="cascade", order=["x[2]", "x[0]"])
     assert [v.name for v in mux.cascades[0].order] == ["x[2]", "x[0]", "x[1]"]
     with pytest.raises(
@@ -171,7 +180,13 @@ def test_saved_layers_load_without_z3_and_give_the_same_bits(tmp_path: object) -
     raw, given = torch.randn(20, mux.in_features), halves(20, torch.float32)
     path = f"{tmp_path}/layer.pt"
     torch.save(
-        {"state": mux.state_dict(), "raw": raw, "u": given, "x": mux(raw, u=given).best()}, path
+        {
+            "state": mux.state_dict(),
+            "raw": raw,
+            "u": given,
+            "x": mux(raw, u=given).best(),
+        },
+        path,
     )
     code = f"""
 import sys, torch, multiplexnet as mx
@@ -181,7 +196,9 @@ assert torch.equal(mux(saved["raw"], u=saved["u"]).best(), saved["x"])
 mux.to(torch.float64)
 print("z3" in sys.modules)
 """
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True
+    )
     assert run.stdout.strip() == "False"
 
 
@@ -205,13 +222,35 @@ class _Net(nn.Module):
 
 
 def test_compiled_exported_and_vectorised_layers_give_the_same_bits() -> None:
-    rules = mx.Rules("x: real[3]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150")
+    rules = mx.Rules(
+        "x: real[3]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150"
+    )
     net = _Net(mx.Multiplexer(rules, structure="cascade").eval())
     raw = torch.randn(8, net.mux.in_features)
     expected = net(raw)
-    assert torch.equal(torch.compile(net, fullgraph=True, backend="aot_eager")(raw), expected)
+    assert torch.equal(
+        torch.compile(net, fullgraph=True, backend="aot_eager")(raw), expected
+    )
     assert torch.equal(torch.export.export(net, (raw,)).module()(raw), expected)
     assert torch.equal(torch.vmap(net)(raw), expected)
+
+
+def test_a_layer_cast_back_is_the_one_it_was() -> None:
+    """The search finds its order while it makes the grid coarser; a named order may do with a finer one."""
+    rules = mx.Rules("""
+        a: real; b: real; u: input[-2, 5]
+        -10 <= a <= 10; -10 <= b <= 10
+        u < a + 3*b <= u + 0.00001
+        a - b <= u + 1.5
+    """)
+    mux = mx.Multiplexer(rules, structure="cascade", dtype=torch.float64).eval()
+    raw = torch.randn(64, mux.in_features, dtype=torch.float64)
+    u = torch.linspace(-2, 5, 64, dtype=torch.float64)
+    before = mux(raw, u=u).best()
+    resolution = mux.resolution
+    mux.to(torch.float32).to(torch.float64)
+    assert mux.resolution == resolution
+    assert torch.equal(mux(raw, u=u).best(), before)
 
 
 def test_autocast_changes_nothing(lots: mx.Multiplexer) -> None:
@@ -231,7 +270,9 @@ def test_any_batch_shape_will_do(lots: mx.Multiplexer) -> None:
 # --- learning -------------------------------------------------------------------------------------------------------
 
 
-def test_what_needs_terms_is_refused_with_the_ways_that_there_are(lots: mx.Multiplexer) -> None:
+def test_what_needs_terms_is_refused_with_the_ways_that_there_are(
+    lots: mx.Multiplexer,
+) -> None:
     branches = lots(torch.randn(4, lots.in_features))
     for ask in (
         lambda: branches.x,
@@ -246,7 +287,9 @@ def test_what_needs_terms_is_refused_with_the_ways_that_there_are(lots: mx.Multi
             ask()
 
 
-def test_probabilities_train_a_layer_and_an_estimator_runs(lots: mx.Multiplexer) -> None:
+def test_probabilities_train_a_layer_and_an_estimator_runs(
+    lots: mx.Multiplexer,
+) -> None:
     data = lots(torch.randn(64, lots.in_features)).best()
     head = nn.Linear(1, lots.in_features)
     optimiser = torch.optim.Adam(head.parameters(), 0.05)
@@ -286,7 +329,9 @@ def test_a_band_that_an_input_moves_is_learned() -> None:
 
 
 def test_an_input_off_the_grid_names_the_row_and_the_helper() -> None:
-    rules = mx.Rules("u: input[0, 6]; x: real; y: real; -3 <= x <= 3; 0 <= y <= 3; x + y == u")
+    rules = mx.Rules(
+        "u: input[0, 6]; x: real; y: real; -3 <= x <= 3; 0 <= y <= 3; x + y == u"
+    )
     mux = mx.Multiplexer(rules).eval()
     given = torch.tensor([1.5, 1e-9])
     with pytest.raises(

@@ -27,7 +27,9 @@ def _calm() -> None:
 
 
 def raws(rows: int, mux: mx.Multiplexer) -> Tensor:
-    scales = torch.tensor([1.0, 10.0, 1e4, torch.inf], dtype=torch.float64).repeat(rows // 4)
+    scales = torch.tensor([1.0, 10.0, 1e4, torch.inf], dtype=torch.float64).repeat(
+        rows // 4
+    )
     drawn = torch.randn(rows, mux.in_features, dtype=torch.float64)
     return (drawn * scales[:, None]).to(mux.dtype)
 
@@ -45,15 +47,23 @@ def test_predictions_are_cut_into_what_obeys(dtype: torch.dtype) -> None:
     x = branches.best()
     values, logits = maps.inverse(x)
     if dtype in (torch.float64, torch.float32):
-        assert (maps(values, logits) - x).abs().max() <= 2 * float(mux.resolution["x[0]"])
+        assert (maps(values, logits) - x).abs().max() <= 2 * float(
+            mux.resolution["x[0]"]
+        )
 
 
 def test_the_way_of_the_program_is_that_of_the_walk() -> None:
-    mux = mx.Multiplexer(mx.Rules(BAND), structure="cascade", values="clamp", dtype=torch.float64)
-    raw = (torch.randn(200, mux.in_features, dtype=torch.float64) * 0.7).requires_grad_()
+    mux = mx.Multiplexer(
+        mx.Rules(BAND), structure="cascade", values="clamp", dtype=torch.float64
+    )
+    raw = (
+        torch.randn(200, mux.in_features, dtype=torch.float64) * 0.7
+    ).requires_grad_()
     d = torch.rand(200, dtype=torch.float64) * 90
     x = mux(raw, d=d).best()
-    assert torch.equal(torch.vmap(lambda r, u: mux(r, d=u).best())(raw.detach(), d), x.detach())
+    assert torch.equal(
+        torch.vmap(lambda r, u: mux(r, d=u).best())(raw.detach(), d), x.detach()
+    )
     weights = torch.randn_like(x)
     (plain,) = torch.autograd.grad((x * weights).sum(), raw)
     x = mux(raw, d=d).best()
@@ -79,7 +89,9 @@ def test_which_map_is_part_of_the_state_and_has_no_density() -> None:
     other.load_state_dict(mux.state_dict())
     for twin in (*twins, other):
         assert torch.equal(twin(raw).best(), expected)
-    with pytest.raises(mx.MultiplexError, match=r'values="clamp".*no log_prob.*values="share"'):
+    with pytest.raises(
+        mx.MultiplexError, match=r'values="clamp".*no log_prob.*values="share"'
+    ):
         mux(raw).log_prob(expected)
     with pytest.raises(ValueError, match="values = 'sigmoid'"):
         mx.Multiplexer(mx.Rules(LOTS), values="sigmoid")  # type: ignore[arg-type]
@@ -121,14 +133,19 @@ def test_a_band_that_an_input_moves_is_learned_as_well_as_without_rules() -> Non
 def fresh(text: str, rows: int = 4000) -> Tensor:
     """Samples of a layer whose raw values and logits are 0."""
     mux = mx.Multiplexer(mx.Rules(text), structure="cascade").eval()
-    drawn: Tensor = mux(torch.zeros(rows, mux.in_features)).sample(torch.Generator().manual_seed(0))
+    drawn: Tensor = mux(torch.zeros(rows, mux.in_features)).sample(
+        torch.Generator().manual_seed(0)
+    )
     return drawn
 
 
 @pytest.mark.parametrize(
     ("text", "share"),
     [
-        ("on: bool[20]; sum(on) <= 3", (20 + 2 * 190 + 3 * 1140) / (20 * (1 + 20 + 190 + 1140))),
+        (
+            "on: bool[20]; sum(on) <= 3",
+            (20 + 2 * 190 + 3 * 1140) / (20 * (1 + 20 + 190 + 1140)),
+        ),
         ("on: bool[6]; sum(on) == 2", 1 / 3),
         ("on: bool[6]; sum(on) >= 5", 6 / 7),
         (
@@ -145,12 +162,18 @@ def test_combinations_start_equally_likely(text: str, share: float) -> None:
 def test_shares_of_a_budget_start_alike() -> None:
     simplex = fresh("x: real[10]; all(0 <= v <= 1 for v in x); sum(x) == 1", 1)
     assert (simplex - 0.1).abs().max() < 1e-5
-    ordered = fresh("x: real[5]; 0 <= x[0]; x[4] <= 12; all(x[i] <= x[i+1] for i in range(4))", 1)
-    assert torch.allclose(ordered[0], torch.tensor([2.0, 4.0, 6.0, 8.0, 10.0]), atol=1e-3)
+    ordered = fresh(
+        "x: real[5]; 0 <= x[0]; x[4] <= 12; all(x[i] <= x[i+1] for i in range(4))", 1
+    )
+    assert torch.allclose(
+        ordered[0], torch.tensor([2.0, 4.0, 6.0, 8.0, 10.0]), atol=1e-3
+    )
 
 
 def test_saved_layers_start_where_they_did() -> None:
-    mux = mx.Multiplexer(mx.Rules("on: bool[20]; sum(on) <= 3"), structure="cascade").eval()
+    mux = mx.Multiplexer(
+        mx.Rules("on: bool[20]; sum(on) <= 3"), structure="cascade"
+    ).eval()
     record = json.loads(mux.get_extra_state().numpy().tobytes())
     del record["started"]
     old = mx.Multiplexer.from_state(
@@ -179,7 +202,9 @@ class Seeing(nn.Module):
     def forward(self, j: int, h: Tensor, left: Left) -> Tensor:
         self.asked.append(j)
         assert (left.lower <= left.upper).all()
-        seen = torch.cat([h, left.x / 100, left.lower[..., None], left.upper[..., None]], -1)
+        seen = torch.cat(
+            [h, left.x / 100, left.lower[..., None], left.upper[..., None]], -1
+        )
         said: Tensor = self.last[j](seen)
         return said
 
@@ -196,7 +221,9 @@ def test_a_head_may_see_what_is_left(values: Literal["share", "clamp"]) -> None:
     assert sorted(head.asked) == [0, 1, 2, 3]
     x.sum().backward()  # type: ignore[no-untyped-call]
     assert all(p.grad is not None for p in head.parameters())
-    again = mux.unroll(head, h, x.detach(), u=u)  # along its own outputs it says the same
+    again = mux.unroll(
+        head, h, x.detach(), u=u
+    )  # along its own outputs it says the same
     assert torch.equal(again.best(), x)
     if values == "share":
         assert again.log_prob(x.detach()).isfinite().all()
@@ -210,6 +237,10 @@ def test_a_head_that_says_too_little_is_told() -> None:
         match=r"of x\[0\] \(output 0\); it has to be \(5, 3\): a value and 2 logits",
     ):
         mux.unroll(lambda j, h, left: h[:, :1], torch.randn(5, 3))
-    beside = mx.Multiplexer(mx.Rules(LOTS + "; y: real; y >= 1 or y <= 0"), structure="cascade")
-    with pytest.raises(mx.MultiplexError, match="some of these outputs come from terms"):
+    beside = mx.Multiplexer(
+        mx.Rules(LOTS + "; y: real; y >= 1 or y <= 0"), structure="cascade"
+    )
+    with pytest.raises(
+        mx.MultiplexError, match="some of these outputs come from terms"
+    ):
         beside.unroll(lambda j, h, left: h, torch.randn(5, 3))

@@ -27,10 +27,17 @@ LOTS = "all(v == 0 or 10 <= v <= 100 for v in x)"
 
 
 def test_inputs_are_rounded_into_their_range() -> None:
-    rules = mx.Rules("u: input[0.1, 6]; x: real; y: real; -3<=x<=3; 0<=y<=3; x + y == u")
+    rules = mx.Rules(
+        "u: input[0.1, 6]; x: real; y: real; -3<=x<=3; 0<=y<=3; x + y == u"
+    )
     mux = mx.Multiplexer(rules, dtype=torch.bfloat16)
     given: dict[str, Any]
-    for value in (torch.tensor([0.1016], dtype=torch.bfloat16), 0.1, [0.1, 6], Fraction(1, 3)):
+    for value in (
+        torch.tensor([0.1016], dtype=torch.bfloat16),
+        0.1,
+        [0.1, 6],
+        Fraction(1, 3),
+    ):
         given = mux.on_grid(u=value)
         rows = given["u"].numel()
         x = mux(torch.randn(rows, mux.in_features).bfloat16(), **given).best()
@@ -42,7 +49,9 @@ def test_inputs_are_rounded_into_their_range() -> None:
 
 
 def test_inputs_that_need_no_grid_become_tensors_that_the_layer_takes() -> None:
-    rules = mx.Rules(f"d: input[10, 150]; x: real[4]; n: int[0, 5]; {LOTS}; sum(x) == d; n <= x[0]")
+    rules = mx.Rules(
+        f"d: input[10, 150]; x: real[4]; n: int[0, 5]; {LOTS}; sum(x) == d; n <= x[0]"
+    )
     mux = mx.Multiplexer(rules, dtype=torch.float32)
     raw = torch.randn(1, mux.in_features)
     given: dict[str, Any]
@@ -57,8 +66,12 @@ def test_inputs_that_need_no_grid_become_tensors_that_the_layer_takes() -> None:
 
 
 def test_what_is_no_input_is_refused() -> None:
-    mux = mx.Multiplexer(mx.Rules(f"d: input[10, 150]; x: real[4]; {LOTS}; sum(x) == d"))
-    with pytest.raises(InputError, match=r"'e' is no input of the rules.*they declare: d"):
+    mux = mx.Multiplexer(
+        mx.Rules(f"d: input[10, 150]; x: real[4]; {LOTS}; sum(x) == d")
+    )
+    with pytest.raises(
+        InputError, match=r"'e' is no input of the rules.*they declare: d"
+    ):
         mux.on_grid(e=1)
     for value in ("a", None):
         with pytest.raises(InputError, match="it must be a number"):
@@ -75,12 +88,16 @@ def test_where_terms_and_a_cascade_meet_the_advice_for_log_prob_works() -> None:
     mux = mx.Multiplexer(rules)
     branches = mux(torch.randn(3, mux.in_features), d=20.0)
     x = branches.best()
-    with pytest.raises(CascadeError, match=r'RulesDistribution.*structure="cascade"') as told:
+    with pytest.raises(
+        CascadeError, match=r'RulesDistribution.*structure="cascade"'
+    ) as told:
         branches.log_prob(x)
     assert "-branches.log_prob" not in str(told.value)
     assert "insists on terms" not in str(told.value)
     base = torch.distributions.Normal(torch.zeros(6), 1.0)
-    assert mx.RulesDistribution(mux, base, inputs={"d": 20.0}).log_prob(x).isfinite().all()
+    assert (
+        mx.RulesDistribution(mux, base, inputs={"d": 20.0}).log_prob(x).isfinite().all()
+    )
     whole = mx.Multiplexer(rules, structure="cascade")
     branches = whole(torch.randn(3, whole.in_features), d=20.0)
     assert branches.log_prob(branches.best()).isfinite().all()
@@ -90,7 +107,9 @@ def test_where_terms_and_a_cascade_meet_the_advice_for_log_prob_works() -> None:
 
 
 def test_values_of_another_shape_have_no_probability() -> None:
-    mux = mx.Multiplexer(mx.Rules(f"x: real[4]; {LOTS}; sum(x) <= 150"), structure="cascade")
+    mux = mx.Multiplexer(
+        mx.Rules(f"x: real[4]; {LOTS}; sum(x) <= 150"), structure="cascade"
+    )
     branches = mux(torch.randn(4, mux.in_features))
     for shape in ((4, 5), (3, 4), ()):
         with pytest.raises(ShapeError, match=r"4 outputs for every row: \(4, 4\)"):
@@ -101,15 +120,22 @@ def test_values_of_another_shape_have_no_probability() -> None:
 
 
 def test_a_head_that_says_nothing_is_named() -> None:
-    mux = mx.Multiplexer(mx.Rules(f"x: real[4]; {LOTS}; sum(x) <= 150"), structure="cascade")
-    with pytest.raises(DtypeError, match=r"of type NoneType of x\[\d\].* shape \(3, 3\)"):
+    mux = mx.Multiplexer(
+        mx.Rules(f"x: real[4]; {LOTS}; sum(x) <= 150"), structure="cascade"
+    )
+    with pytest.raises(
+        DtypeError, match=r"of type NoneType of x\[\d\].* shape \(3, 3\)"
+    ):
         mux.unroll(lambda j, h, left: None, torch.randn(3, 2))  # type: ignore[arg-type, return-value]
 
 
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"structure": "casc"}, r"structure = 'casc'; it is \"auto\", \"terms\" or \"cascade\""),
+        (
+            {"structure": "casc"},
+            r"structure = 'casc'; it is \"auto\", \"terms\" or \"cascade\"",
+        ),
         ({"values": "x"}, r"values = 'x'; it is \"share\" or \"clamp\""),
         ({"equality": "x"}, "equality = 'x'"),
         ({"seconds": 0}, "seconds = 0; it is a positive number"),
@@ -127,7 +153,9 @@ def test_unknown_options_are_named(options: dict[str, Any], message: str) -> Non
 
 def test_budgets_are_positive_whole_numbers() -> None:
     for most in (-1, 0, "a", 2.5):
-        with pytest.raises(OptionError, match=r"Budget: clauses = .* a positive whole number"):
+        with pytest.raises(
+            OptionError, match=r"Budget: clauses = .* a positive whole number"
+        ):
             Budget(clauses=most)  # type: ignore[arg-type]
 
 
@@ -139,18 +167,25 @@ def test_an_order_names_every_output_once() -> None:
         mx.Multiplexer(rules, order=[3])  # type: ignore[list-item]
 
 
-def test_terms_that_refuse_an_equality_with_inputs_quote_the_rule_and_name_the_way_out() -> None:
+def test_terms_that_refuse_an_equality_with_inputs_quote_the_rule_and_name_the_way_out() -> (
+    None
+):
     rules = mx.Rules(f"d: input[10, 150]; x: real[4]; {LOTS}\nsum(x) == d")
     with pytest.raises(
-        RunTimeEqualityError, match=r'leave out structure="terms"(.|\n)*line 2: sum\(x\) == d'
+        RunTimeEqualityError,
+        match=r'leave out structure="terms"(.|\n)*line 2: sum\(x\) == d',
     ) as told:
         mx.Multiplexer(rules, structure="terms")
     assert "x[2] + x[3]" not in str(told.value)
 
 
-def test_conditional_numbers_that_make_a_sum_explode_are_named_and_the_advice_works() -> None:
+def test_conditional_numbers_that_make_a_sum_explode_are_named_and_the_advice_works() -> (
+    None
+):
     head = "u: input[0, 5]; x: real?[4]; all(0 <= v <= 100 for v in x); "
-    inside = mx.Rules(head + "sum((v if v is not missing else 5) for v in x) <= 150 + u")
+    inside = mx.Rules(
+        head + "sum((v if v is not missing else 5) for v in x) <= 150 + u"
+    )
     with pytest.raises(CascadeBudgetExceeded, match="`v if c else 5`") as told:
         mx.Multiplexer(inside, structure="cascade")
     advised = str(told.value).partition("as in `w")[2].partition("`")[0]

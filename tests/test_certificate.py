@@ -40,7 +40,15 @@ from multiplexnet.errors import (
     ThinTermError,
 )
 from multiplexnet.exact.formats import FORMATS
-from multiplexnet.language.formula import Apply, Atom, Formula, Linear, Variable, conjunction, holds
+from multiplexnet.language.formula import (
+    Apply,
+    Atom,
+    Formula,
+    Linear,
+    Variable,
+    conjunction,
+    holds,
+)
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 from multiplexnet.smt.questions import equivalent
@@ -110,7 +118,14 @@ COUNTED = "(declare-const n Int) (declare-const x Real) (assert (<= 0 n 9)) (ass
 
 def _z3() -> Rules:
     x, y, n, on = z3.Real("x!1"), z3.Real("y"), z3.Int("n"), z3.Bool("on")
-    parts = [z3.If(on, x + y <= 3, x >= 2), n >= 0, n <= 4, x <= n, y >= 0, z3.Or(y <= 1, y >= 5)]
+    parts = [
+        z3.If(on, x + y <= 3, x >= 2),
+        n >= 0,
+        n <= 4,
+        x <= n,
+        y >= 0,
+        z3.Or(y <= 1, y >= 5),
+    ]
     return Rules.from_z3(parts, outputs=[y, x, n, on])
 
 
@@ -124,7 +139,8 @@ ORDERING = "ordering y_1 y_0\ny_1 - 2 y_0 >= 0\nneg y_0 > 0.5 or y_1 > 3"
         (lambda: Rules.from_smtlib(COUNTED), "smtlib"),
         (
             lambda: Rules.from_smtlib(
-                "(declare-const x Real)(declare-const u Real)(assert (> x u))", inputs=["u"]
+                "(declare-const x Real)(declare-const u Real)(assert (> x u))",
+                inputs=["u"],
             ),
             "smtlib",
         ),
@@ -247,16 +263,19 @@ EXAMPLES: dict[str, Callable[[], Multiplexer]] = {
         "x: real; y: real\nx >= 2 or x <= -2.3; 0 < y <= 0.1", dtype=torch.float16
     ),
     "polyhedra": lambda: layer(
-        "x: real; y: real\nx >= 0; y >= 0; x + y < 1 or x - 2*y >= 3", dtype=torch.float32
+        "x: real; y: real\nx >= 0; y >= 0; x + y < 1 or x - 2*y >= 3",
+        dtype=torch.float32,
     ),
     "lattice": lambda: layer(
-        "x: real[3]\nsum(x) == 1; x[0] >= 0; x[1] > 0; x[2] <= 1/3", dtype=torch.bfloat16
+        "x: real[3]\nsum(x) == 1; x[0] >= 0; x[1] > 0; x[2] <= 1/3",
+        dtype=torch.bfloat16,
     ),
     "cuts": lambda: layer(
         "x: real; y: real; z: real\nx + y == 1; z <= x or x >= 3", dtype=torch.float32
     ),
     "thin": lambda: layer(
-        "x: real; y: real\nx >= 0; x <= 1; y - x >= 0; 1000*y - 1000*x <= 1", dtype=torch.float32
+        "x: real; y: real\nx >= 0; x <= 1; y - x >= 0; 1000*y - 1000*x <= 1",
+        dtype=torch.float32,
     ),
     "discrete": lambda: layer(
         'n: int[0, 3]; on: bool; c: {"a", "b"}; x: real\nimplies(on, x >= n)\nimplies(c == "a", n == 2)'
@@ -267,10 +286,14 @@ EXAMPLES: dict[str, Callable[[], Multiplexer]] = {
     "functions": lambda: layer(
         "x: real; y: real; h: function\ny >= h(x) + 1 or y <= h(x) - 1; 0 <= x <= 1"
     ),
-    "nearest": lambda: layer("x: real; y: real\n3*x == 1; x + y == 0.7", equality="nearest"),
+    "nearest": lambda: layer(
+        "x: real; y: real\n3*x == 1; x + y == 0.7", equality="nearest"
+    ),
     "nested": lambda: layer("on: bool[5]; x: real\nsum(on) >= 1\nx >= 0", max_terms=18),
     "smtlib": lambda: Multiplexer(Rules.from_smtlib(COUNTED)),
-    "cover": lambda: layer("x <= -1 or 1 <= x <= 2 or x >= 4", cover=np.array([[-2.0], [5.0]])),
+    "cover": lambda: layer(
+        "x <= -1 or 1 <= x <= 2 or x >= 4", cover=np.array([[-2.0], [5.0]])
+    ),
 }
 HISTORY = [("proved", name) for name in ("solver", "questions", "covered", "version")]
 """Leaves that tell what happened once; nobody can check them, and nothing depends on them."""
@@ -331,24 +354,39 @@ def others(value: Any) -> list[Any]:
     except ValueError:
         return [value + " ", value[:-1], value.upper() + "x", "", "0", None]
     near = [number + d for d in (Fraction(1, 2**60), Fraction(-1, 1000), 1, -1)]
-    return [*map(str, [*near, number * 2, -number, number / 3]), None, "1e999999999", f"{number}/0"]
+    return [
+        *map(str, [*near, number * 2, -number, number / 3]),
+        None,
+        "1e999999999",
+        f"{number}/0",
+    ]
 
 
 @settings(max_examples=80)
 @given(st.sampled_from(list(EXAMPLES)), st.data())
 def test_a_changed_leaf_is_found(name: str, draw: st.DataObject) -> None:
     data = json.loads(issued(name))
-    path = draw.draw(st.sampled_from([path for path in leaves(data) if path[0] != "sha256"]))
+    path = draw.draw(
+        st.sampled_from([path for path in leaves(data) if path[0] != "sha256"])
+    )
     old = at(data, path)
     value = draw.draw(
         st.sampled_from(
-            [other for other in others(old) if other != old or type(other) is not type(old)]
+            [
+                other
+                for other in others(old)
+                if other != old or type(other) is not type(old)
+            ]
         )
     )
     tampered = changed(data, path, value)
     assert outcome(tampered, forged=False) != "certified"  # the hashes tell
     if outcome(tampered) == "certified":
-        assert path in HISTORY or same_rules(name, path, value) or same_terms(data, tampered), (
+        assert (
+            path in HISTORY
+            or same_rules(name, path, value)
+            or same_terms(data, tampered)
+        ), (
             path,
             old,
             value,
@@ -378,7 +416,8 @@ def same_terms(data: Any, tampered: Any) -> bool:
     variables = variables_from(data["rules"]["variables"])
     before, after = (
         conjunction(
-            block.formula for block in RecordReader(variables).blocks(own["blocks"], own["inner"])
+            block.formula
+            for block in RecordReader(variables).blocks(own["blocks"], own["inner"])
         )
         for own in (data["terms"], tampered["terms"])
     )
@@ -413,7 +452,12 @@ PART = ("layer", "maps", 0, "terms", 0, "parts", 0)
             "7",
             "its anchor is not strictly inside: its slack in row",
         ),
-        ("polyhedra", (*PART, "anchor", 0), "1/3", "its anchor is no point of the format"),
+        (
+            "polyhedra",
+            (*PART, "anchor", 0),
+            "1/3",
+            "its anchor is no point of the format",
+        ),
         (
             "polyhedra",
             (*PART, "room", 0),
@@ -426,7 +470,12 @@ PART = ("layer", "maps", 0, "terms", 0, "parts", 0)
             "0",
             "the constants of the error bound are those of float32: not unit",
         ),
-        ("polyhedra", ("layer", "dtype"), "bfloat16", "the constants of the error bound"),
+        (
+            "polyhedra",
+            ("layer", "dtype"),
+            "bfloat16",
+            "the constants of the error bound",
+        ),
         (
             "boxes",
             ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0),
@@ -476,7 +525,9 @@ PART = ("layer", "maps", 0, "terms", 0, "parts", 0)
     ],
 )
 def test_what_is_wrong_is_said(name: str, path: Path_, value: Any, said: str) -> None:
-    found = complaints(checked(rehashed(changed(json.loads(issued(name)), path, value))))
+    found = complaints(
+        checked(rehashed(changed(json.loads(issued(name)), path, value)))
+    )
     assert any(said in text for text in found), found
 
 
@@ -502,13 +553,21 @@ def test_a_step_too_fine_is_found_even_with_margins_to_match() -> None:
 
 def _margins(part: dict[str, Any]) -> tuple[list[str], list[str]]:
     """What a forger would write for the margins of another lattice."""
-    found: Any = part_from(part, RecordReader([Variable(f"x[{i}]", i) for i in range(3)]))
+    found: Any = part_from(
+        part, RecordReader([Variable(f"x[{i}]", i) for i in range(3)])
+    )
     rows = [
-        ({v.index: row.linear.coefficient(v) * found.step for v in found._t}, -row.linear.constant)
+        (
+            {v.index: row.linear.coefficient(v) * found.step for v in found._t},
+            -row.linear.constant,
+        )
         for row in [*found.rows, *found._cut_rows(), *found._bounds()]
     ]
     made = margins(
-        rows, [c / found.step for c in found.anchor], CHECKED["float64"].unit, Fraction(1, 2)
+        rows,
+        [c / found.step for c in found.anchor],
+        CHECKED["float64"].unit,
+        Fraction(1, 2),
     )
     return list(map(str, made.room)), list(map(str, made.slack))
 
@@ -519,13 +578,17 @@ def test_other_rules_are_no_forgery_but_other_rules() -> None:
     assert checked(certificate).certified
     assert checked(certificate, rules=("rules", "x >= 1")).certified
     assert checked(certificate, rules=("rules", "2*x >= 2  # the same")).certified
-    wider, narrower = (checked(certificate, rules=("rules", f"x >= {b}")) for b in (0, 2))
+    wider, narrower = (
+        checked(certificate, rules=("rules", f"x >= {b}")) for b in (0, 2)
+    )
     assert [text.split(":")[1] for text in complaints(wider)] == [" complete"]
     assert [text.split(":")[1] for text in complaints(narrower)] == [" sound"]
     assert not checked(certificate, rules=("rules", "y >= 1")).certified
     smtlib = "(declare-const x Real) (assert (>= x 1.0))"
     assert checked(certificate, rules=("smtlib", smtlib)).certified
-    assert not checked(certificate, rules=("smtlib", smtlib.replace("x", "y"))).certified
+    assert not checked(
+        certificate, rules=("smtlib", smtlib.replace("x", "y"))
+    ).certified
 
 
 # --- the checker's own arithmetic ------------------------------------------------------------------------------------
@@ -537,19 +600,25 @@ def test_cvc5_reads_formulas_as_they_are_meant(
     formula: Formula, point: dict[Variable, Fraction]
 ) -> None:
     writer = Writer(VARIABLES)
-    here = [writer.formula(Atom(Linear.of(v) - value, "==")) for v, value in point.items()]
+    here = [
+        writer.formula(Atom(Linear.of(v) - value, "==")) for v, value in point.items()
+    ]
     said, is_true = writer.formula(formula), holds(formula, point)
     assert writer.implied(here, said).proved == is_true
     denied = writer.implied(here, writer.negated(said))
     assert denied.proved == (not is_true)
-    assert denied.point is None or denied.point == {v.name: value for v, value in point.items()}
+    assert denied.point is None or denied.point == {
+        v.name: value for v, value in point.items()
+    }
 
 
 def test_functions_are_the_same_for_the_same_arguments() -> None:
     x, y = Variable("x", 0), Variable("y", 1)
     h = [Linear.of(Apply("h", (Linear.of(v),))) for v in (x, y)]
     writer = Writer([x, y])
-    same, values = (writer.formula(Atom(a - b, "==")) for a, b in ((Linear.of(x), Linear.of(y)), h))
+    same, values = (
+        writer.formula(Atom(a - b, "==")) for a, b in ((Linear.of(x), Linear.of(y)), h)
+    )
     assert writer.implied([same], values).proved
     assert not writer.implied([values], same).proved
 
@@ -577,21 +646,28 @@ def test_formats_agree(name: str) -> None:
     ]
     values += [
         Fraction(float(v)) * Fraction(2) ** int(e)
-        for v, e in zip(random.normal(size=200), random.integers(-30, 15, 200), strict=True)
+        for v, e in zip(
+            random.normal(size=200), random.integers(-30, 15, 200), strict=True
+        )
     ]
     for value in values:
         assert ours.holds(value) == theirs.representable(value)
         near = theirs.rounded(value)
         for v in (near, -near):
             if abs(v) < theirs.max:
-                assert (ours.after(v), ours.before(v)) == (theirs.next_up(v), theirs.next_down(v))
+                assert (ours.after(v), ours.before(v)) == (
+                    theirs.next_up(v),
+                    theirs.next_down(v),
+                )
 
 
 @settings(max_examples=60)
 @given(st.integers(1, 4), st.integers(1, 4), st.data())
 def test_coordinates_of_a_lattice(n: int, d: int, draw: st.DataObject) -> None:
     small = st.integers(-3, 3).map(Fraction)
-    basis = draw.draw(st.lists(st.lists(small, min_size=d, max_size=d), min_size=n, max_size=n))
+    basis = draw.draw(
+        st.lists(st.lists(small, min_size=d, max_size=d), min_size=n, max_size=n)
+    )
     origin = draw.draw(st.lists(small, min_size=n, max_size=n))
     t = draw.draw(st.lists(small, min_size=d, max_size=d))
     x = [
@@ -606,12 +682,13 @@ def test_coordinates_of_a_lattice(n: int, d: int, draw: st.DataObject) -> None:
         return
     coordinates, zero = solved(origin, sparse, d)
     value = [
-        sum((c * x[i] for i, c in affine[0].items()), affine[1]) for affine in (*coordinates, *zero)
+        sum((c * x[i] for i, c in affine[0].items()), affine[1])
+        for affine in (*coordinates, *zero)
     ]
     assert value == [*t, *[0] * (n - d)]
-    normals = np.array([[float(affine[0].get(i, 0)) for i in range(n)] for affine in zero]).reshape(
-        n - d, n
-    )
+    normals = np.array(
+        [[float(affine[0].get(i, 0)) for i in range(n)] for affine in zero]
+    ).reshape(n - d, n)
     assert np.linalg.matrix_rank(normals) == n - d
 
 
@@ -638,11 +715,20 @@ def files(tmp_path: Path) -> Path:
 
 def test_exit_codes(files: Path) -> None:
     good = run("certify", files / "good.json")
-    assert (good.exit_code, "\ncertified: 6 statements\n" in good.stdout) == (0, True), good.output
-    assert run("certify", files / "good.json", "--rules", files / "own.rules").exit_code == 0
+    assert (good.exit_code, "\ncertified: 6 statements\n" in good.stdout) == (
+        0,
+        True,
+    ), good.output
+    assert (
+        run("certify", files / "good.json", "--rules", files / "own.rules").exit_code
+        == 0
+    )
     other = run("certify", files / "good.json", "--rules", files / "other.rules")
     assert other.exit_code == 1
-    assert "FAILS   the rules given: sound: every term over x, y implies the rules" in other.stdout
+    assert (
+        "FAILS   the rules given: sound: every term over x, y implies the rules"
+        in other.stdout
+    )
     for name in ("stale", "forged"):
         result = run("certify", files / f"{name}.json")
         assert result.exit_code == 1
@@ -650,8 +736,14 @@ def test_exit_codes(files: Path) -> None:
         assert ("FAILS   the hashes" in result.stdout) == (name == "stale")
     for path in (files / "none.json", files, files / "own.rules"):
         assert run("certify", path).exit_code == 2
-    assert run("certify", files / "good.json", "--rules", files / "none.rules").exit_code == 2
-    assert run("certify", files / "good.json", "--rules", files / "good.json").exit_code == 2
+    assert (
+        run("certify", files / "good.json", "--rules", files / "none.rules").exit_code
+        == 2
+    )
+    assert (
+        run("certify", files / "good.json", "--rules", files / "good.json").exit_code
+        == 2
+    )
 
 
 def test_as_json(files: Path) -> None:
@@ -660,7 +752,9 @@ def test_as_json(files: Path) -> None:
     assert answer["questions"] == 4
     failed = [s for s in answer["statements"] if not s["holds"]]
     assert failed[0]["statement"] == "sound: every term over x, y implies the rules"
-    assert {name: Fraction(value) for name, value in failed[0]["point"].items()}.keys() == {
+    assert {
+        name: Fraction(value) for name, value in failed[0]["point"].items()
+    }.keys() == {
         "x",
         "y",
     }
@@ -689,12 +783,15 @@ def test_without_the_compiler(files: Path) -> None:
         assert done.returncode == 0, done.stderr
 
 
-def test_without_cvc5_it_says_what_to_install(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_cvc5_it_says_what_to_install(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "cvc5", None)
     result = run("certify", files / "good.json")
     assert result.exit_code == 2
     assert (
-        result.stderr == "error: checking a certificate needs cvc5: in a clone of multiplexnet, "
+        result.stderr
+        == "error: checking a certificate needs cvc5: in a clone of multiplexnet, "
         "pip install -c constraints.txt '.[certify]'\n"
     )
 

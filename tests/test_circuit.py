@@ -21,14 +21,24 @@ from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.proof import proof_of
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import ContradictionError, TermBudgetExceeded
-from multiplexnet.language.formula import Formula, Rule, Specification, conjunction, conjuncts
+from multiplexnet.language.formula import (
+    Formula,
+    Rule,
+    Specification,
+    conjunction,
+    conjuncts,
+)
 from multiplexnet.rules import Rules
 from multiplexnet.smt.questions import equivalent, satisfiable
 
 FAMILIES = {
     "thirty_terms": ("on: bool[5]; x: real\nsum(on) >= 1\nx >= 0", 18, 31),
     "one_of_twenty": ("on: bool[20]\nsum(on) >= 1", 120, 2**20 - 1),
-    "three_of_thirty": ("on: bool[30]\nsum(on) <= 3", 200, sum(comb(30, k) for k in range(4))),
+    "three_of_thirty": (
+        "on: bool[30]\nsum(on) <= 3",
+        200,
+        sum(comb(30, k) for k in range(4)),
+    ),
     "colours_in_a_row": (
         'c: {"r", "g", "b"}[12]\nall(c[i] != c[i + 1] for i in range(11))',
         110,
@@ -79,7 +89,9 @@ def test_families_fit_into_fewer_terms_than_they_stand_for(name: str) -> None:
 
 
 def test_a_chain_of_implications_needs_no_decomposition() -> None:
-    rules = Rules("x: real[40]\nall(implies(x[i] > 0, x[i + 1] > 0) for i in range(39))")
+    rules = Rules(
+        "x: real[40]\nall(implies(x[i] > 0, x[i + 1] > 0) for i in range(39))"
+    )
     assert max(len(block.terms) for block in nested(rules, 4096).blocks) <= 41
 
 
@@ -127,9 +139,9 @@ def assert_well_formed(found: Compiled) -> None:
         inner = [output for part in term.blocks for output in part.outputs]
         assert len(set(inner)) == len(inner)
         assert set(inner) <= set(block.outputs)
-        assert {v for v, _ in term.fixed} == {v for v in block.outputs if v.is_discrete} - set(
-            inner
-        )
+        assert {v for v, _ in term.fixed} == {
+            v for v in block.outputs if v.is_discrete
+        } - set(inner)
         assert not {s for row in term.rows for s, _ in row.linear.summands} & {
             *inner,
             *(v for v, _ in term.fixed),
@@ -137,7 +149,9 @@ def assert_well_formed(found: Compiled) -> None:
 
 
 def test_decomposition_is_the_same_in_every_run() -> None:
-    first, second = (nested(Rules(FAMILIES["actuators"][0]), 80).blocks for _ in range(2))
+    first, second = (
+        nested(Rules(FAMILIES["actuators"][0]), 80).blocks for _ in range(2)
+    )
     assert first == second
 
 
@@ -180,13 +194,18 @@ def wrong_value(terms: Sequence[Term]) -> tuple[Term, ...]:
 @pytest.mark.parametrize("change", [missing, wrong_value])
 @pytest.mark.parametrize(
     "text",
-    ["on: bool[8]\nsum(on) <= 3", 'c: {"r", "g", "b"}[5]\nall(c[i] != c[i + 1] for i in range(4))'],
+    [
+        "on: bool[8]\nsum(on) <= 3",
+        'c: {"r", "g", "b"}[5]\nall(c[i] != c[i + 1] for i in range(4))',
+    ],
 )
 def test_the_certificate_sees_a_fault_deep_inside(text: str, change: object) -> None:
     specification = Rules(text).specification
     found = compile_rules(specification, max_terms=40, nested=True)
     proof_of(specification, found.blocks, complete=True)
-    with pytest.raises(AssertionError, match=r"do not contain every point|does not imply"):
+    with pytest.raises(
+        AssertionError, match=r"do not contain every point|does not imply"
+    ):
         proof_of(specification, [faulty(found.blocks[0], change)], complete=True)
 
 

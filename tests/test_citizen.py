@@ -50,7 +50,9 @@ def layer(name: str, dtype: torch.dtype = torch.float32) -> Multiplexer:
 
 def raws(mux: Multiplexer, rows: int = 20) -> Tensor:
     """N(0, 1), N(0, 30²), 1e4, 1e30 and infinite rows."""
-    scales = torch.tensor([1.0, 30.0, 1e4, 1e30, inf], dtype=torch.float64).repeat_interleave(rows)
+    scales = torch.tensor(
+        [1.0, 30.0, 1e4, 1e30, inf], dtype=torch.float64
+    ).repeat_interleave(rows)
     normal = torch.randn(len(scales), mux.in_features, dtype=torch.float64)
     return (normal * scales[:, None]).to(mux.dtype)
 
@@ -75,7 +77,9 @@ class Best(nn.Module):
 # --- compiled --------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "hexagon", "simplex", "twenty_two_sided"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "hexagon", "simplex", "twenty_two_sided"]
+)
 def test_one_graph_gives_the_same_values(name: str) -> None:
     mux = layer(name).eval()
     raw = raws(mux)
@@ -96,9 +100,9 @@ def test_a_loss_is_one_graph(name: str) -> None:
 
     raw = torch.randn(8, mux.in_features, dtype=torch.float64, requires_grad=True)
     expected = torch.autograd.grad(loss(raw), raw)[0]
-    found = torch.autograd.grad(torch.compile(loss, fullgraph=True, backend="aot_eager")(raw), raw)[
-        0
-    ]
+    found = torch.autograd.grad(
+        torch.compile(loss, fullgraph=True, backend="aot_eager")(raw), raw
+    )[0]
     assert torch.allclose(found, expected)
 
 
@@ -127,7 +131,9 @@ def test_inputs_in_a_graph() -> None:
     assert obeys(mux, x[~lost], u=u[~lost])
     two_sided = layer("input_two_sided").eval()
     compiled = torch.compile(Best(two_sided), fullgraph=True, backend="aot_eager")
-    x = compiled(torch.randn(4, two_sided.in_features), u=torch.tensor([1.0, 2.5, nan, 2.0]))
+    x = compiled(
+        torch.randn(4, two_sided.in_features), u=torch.tensor([1.0, 2.5, nan, 2.0])
+    )
     assert x.isnan().squeeze(-1).tolist() == [False, True, True, False]
 
 
@@ -138,7 +144,9 @@ def test_inputs_in_a_graph() -> None:
 def test_export_for_any_batch(name: str) -> None:
     mux = layer(name).eval()
     batch = torch.export.Dim("batch", min=2, max=10_000)
-    program = torch.export.export(Best(mux), (raws(mux, 2),), dynamic_shapes=({0: batch},))
+    program = torch.export.export(
+        Best(mux), (raws(mux, 2),), dynamic_shapes=({0: batch},)
+    )
     raw = raws(mux)
     x = program.module()(raw)
     assert torch.equal(x, mux(raw).best())
@@ -152,7 +160,11 @@ def test_onnxruntime_gives_the_same_bits(name: str, tmp_path: Path) -> None:
     mux = layer(name).eval()
     batch = torch.export.Dim("batch", min=2, max=10_000)
     program = torch.onnx.export(
-        Best(mux), (raws(mux, 2),), dynamo=True, verbose=False, dynamic_shapes=({0: batch},)
+        Best(mux),
+        (raws(mux, 2),),
+        dynamo=True,
+        verbose=False,
+        dynamic_shapes=({0: batch},),
     )
     assert program is not None
     program.save(str(tmp_path / "layer.onnx"))
@@ -168,7 +180,14 @@ def test_onnxruntime_gives_the_same_bits(name: str, tmp_path: Path) -> None:
 
 # --- mapped and differentiated ---------------------------------------------------------------------------------------
 
-SMOOTH = ["paper_eight_boxes", "hexagon", "simplex", "paper_sum_or", "twenty_two_sided", "mixed"]
+SMOOTH = [
+    "paper_eight_boxes",
+    "hexagon",
+    "simplex",
+    "paper_sum_or",
+    "twenty_two_sided",
+    "mixed",
+]
 
 
 @pytest.mark.parametrize("name", SMOOTH)
@@ -199,7 +218,9 @@ def test_jacobians(name: str) -> None:
     assert (jacobian[:, mux.out_features :] == 0).all()  # logits only choose
 
 
-@pytest.mark.parametrize("name", [name for name in SMOOTH if name != "twenty_two_sided"])
+@pytest.mark.parametrize(
+    "name", [name for name in SMOOTH if name != "twenty_two_sided"]
+)
 def test_gradients_are_right(name: str) -> None:
     """Also twice; ties between rows and the rounding to a lattice aside, which random points stay clear of."""
     mux = layer(name, torch.float64)
@@ -213,7 +234,10 @@ def test_gradients_are_right(name: str) -> None:
 
 def test_the_loss_under_function_transforms() -> None:
     mux = layer("paper_eight_boxes", torch.float64)
-    raw, y = torch.randn(5, 10, dtype=torch.float64), torch.randn(5, 2, dtype=torch.float64)
+    raw, y = (
+        torch.randn(5, 10, dtype=torch.float64),
+        torch.randn(5, 2, dtype=torch.float64),
+    )
 
     def loss(raw: Tensor, y: Tensor) -> Tensor:
         branches: Branches = mux(raw)
@@ -232,7 +256,9 @@ def test_the_loss_under_function_transforms() -> None:
 # --- precision and places --------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["paper_eight_boxes", "simplex", "hexagon", "design_actuator"])
+@pytest.mark.parametrize(
+    "name", ["paper_eight_boxes", "simplex", "hexagon", "design_actuator"]
+)
 def test_autocast(name: str) -> None:
     """A network under autocast speaks bfloat16; the layer still gives float32 numbers that obey."""
     mux = layer(name)
@@ -263,7 +289,9 @@ def test_a_function_is_asked_in_the_dtype_of_the_layer_under_autocast() -> None:
             return y.squeeze(-1)
 
     bound = Bound()
-    mux = Multiplexer(Rules("x1: real; x2: real; h: function\nx2 > h(x1)"), functions={"h": bound})
+    mux = Multiplexer(
+        Rules("x1: real; x2: real; h: function\nx2 > h(x1)"), functions={"h": bound}
+    )
     with torch.autocast("cpu", torch.bfloat16):
         x = mux(30 * torch.randn(50, 2)).best()
     assert bool((x[:, 1] > bound(x[:, 0])).all())
@@ -277,7 +305,10 @@ def test_replicas_share_nothing_that_moves() -> None:
         assert torch.equal(replica(part).best(), mux(part).best())
     own = {buffer.data_ptr() for buffer in mux.buffers()}
     assert own.isdisjoint(
-        buffer.data_ptr() for replica in replicas for buffer in replica.buffers() if buffer.numel()
+        buffer.data_ptr()
+        for replica in replicas
+        for buffer in replica.buffers()
+        if buffer.numel()
     )
 
 
@@ -300,7 +331,10 @@ def test_nothing_assumes_a_cpu(name: str) -> None:
 
 def test_inputs_assume_no_cpu() -> None:
     mux = Multiplexer(Rules(GUARDED)).to("meta")
-    raw, u = torch.zeros(5, mux.in_features, device="meta"), torch.zeros(5, device="meta")
+    raw, u = (
+        torch.zeros(5, mux.in_features, device="meta"),
+        torch.zeros(5, device="meta"),
+    )
     assert mux(raw, u=u).best().shape == (5, 2)
 
 
@@ -319,7 +353,9 @@ def test_other_modules_carry_it() -> None:
 
 
 def test_gradients_of_rules_with_inputs_under_vmap() -> None:
-    mux = Multiplexer(Rules("x: real; u: input[0, 1]\nx >= u or x <= -2"), dtype=torch.float64)
+    mux = Multiplexer(
+        Rules("x: real; u: input[0, 1]\nx >= u or x <= -2"), dtype=torch.float64
+    )
 
     def best(raw: Tensor, u: Tensor) -> Tensor:
         found: Tensor = mux(raw, u=u).best()
@@ -330,5 +366,7 @@ def test_gradients_of_rules_with_inputs_under_vmap() -> None:
         torch.rand(6, dtype=torch.float64),
     )
     jacobians = torch.vmap(torch.func.jacrev(best))(raw, u)
-    one_by_one = [torch.func.jacrev(best)(row, value) for row, value in zip(raw, u, strict=True)]
+    one_by_one = [
+        torch.func.jacrev(best)(row, value) for row, value in zip(raw, u, strict=True)
+    ]
     torch.testing.assert_close(jacobians, torch.stack(one_by_one))

@@ -18,10 +18,15 @@ from rich.console import Console
 from typer.testing import CliRunner, Result
 
 from multiplexnet import __version__
-from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape, explain
+from multiplexnet.compiler.explanation.diagnose import (
+    Explanation,
+    Range,
+    TermShape,
+    explain,
+)
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.language.formula import Atom, Linear
-from multiplexnet.language.parse import parse
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.reports.text import explain_json, explain_text
 from multiplexnet.tools.cli import app
 
@@ -46,7 +51,9 @@ def files(tmp_path: Path) -> Path:
     (tmp_path / "bad.csv").write_text(
         "id,limit,a,b\n1,500,0,3\n2,700,250.5,252.4\n3,700,400,402\n4,100,0,5\n"
     )
-    (tmp_path / "clash.rules").write_text("x: real; y: real\nx >= 2\ny >= 0\nx + y <= 1\ny <= 9\n")
+    (tmp_path / "clash.rules").write_text(
+        "x: real; y: real\nx >= 2\ny >= 0\nx + y <= 1\ny <= 9\n"
+    )
     (tmp_path / "gap.rules").write_text("u: input[0, 10]; x: real\nx >= u\nx <= 5\n")
     (tmp_path / "wrong.rules").write_text("x: real\nx >= y\n")
     return tmp_path
@@ -157,20 +164,35 @@ def test_check_shows_rows_and_says_how_they_are_counted(files: Path) -> None:
         "252.4",
         "700",
     ] in lines
-    assert "rows are counted from 1, without the header; 1 more does not obey" in result.stdout
+    assert (
+        "rows are counted from 1, without the header; 1 more does not obey"
+        in result.stdout
+    )
 
 
 def test_check_reads_standard_input_and_writes_rows_and_a_picture(files: Path) -> None:
     rows = files / "bad.csv"
     bad, picture = files / "rows.csv", files / "where.png"
-    options = ["--delimiter", ",", "--output", bad, "--plot", picture, "--missing", "pass"]
+    options = [
+        "--delimiter",
+        ",",
+        "--output",
+        bad,
+        "--plot",
+        picture,
+        "--missing",
+        "pass",
+    ]
     given = rows.read_bytes() + b"5,,,500\n"
     result = CliRunner().invoke(
         app, [str(w) for w in ["check", ACTUATOR, "-", *options]], input=given
     )
     assert result.exit_code == 1, result.output
     assert "standard input: 5 rows checked" in result.stdout
-    assert bad.read_text().splitlines()[1] == '2,700,250.5,252.4,"implies(a > 0, b >= a + 2)"'
+    assert (
+        bad.read_text().splitlines()[1]
+        == '2,700,250.5,252.4,"implies(a > 0, b >= a + 2)"'
+    )
     assert len(bad.read_text().splitlines()) == 4
     assert picture.stat().st_size > 1000
     assert run("check", ACTUATOR, "-", rows).exit_code == 2
@@ -185,7 +207,9 @@ def test_check_of_a_table_without_rows(files: Path) -> None:
 
 def test_check_by_position(files: Path) -> None:
     (files / "named.csv").write_text("label,p,q,r\nyes,0,3,500\n")
-    result = run("check", ACTUATOR, files / "named.csv", "--by-position", "--skip", "label")
+    result = run(
+        "check", ACTUATOR, files / "named.csv", "--by-position", "--skip", "label"
+    )
     assert result.exit_code == 0, result.output
     assert "columns: a = p, b = q, limit = r" in result.stdout
 
@@ -202,7 +226,9 @@ def test_check_shows_numbers_that_are_short(files: Path) -> None:
     assert Fraction(exact) == 4 - Fraction(1, 10**40)
 
 
-def test_progress_goes_to_standard_error(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_goes_to_standard_error(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("multiplexnet.tools.cli.SLOW_SECONDS", -1.0)
     assert run_json("check", ACTUATOR, files / "good.csv")["rows"] == 2
 
@@ -221,7 +247,10 @@ def test_explain_shows_terms_and_ranges() -> None:
     ):
         assert text in result.stdout
     assert "[0, 400)" in result.stdout
-    assert "complete: the terms are exactly the outputs that obey the rules" in result.stdout
+    assert (
+        "complete: the terms are exactly the outputs that obey the rules"
+        in result.stdout
+    )
 
 
 def test_explain_as_json() -> None:
@@ -242,7 +271,10 @@ def test_explain_as_json() -> None:
         ),
         *("complete", "covered", "certificate", "seconds"),
     }
-    assert answer["outputs"] == [{"name": "a", "domain": "real"}, {"name": "b", "domain": "real"}]
+    assert answer["outputs"] == [
+        {"name": "a", "domain": "real"},
+        {"name": "b", "domain": "real"},
+    ]
     assert answer["inputs"] == [{"name": "limit", "domain": "input[250, 1000]"}]
     assert answer["ranges"][0] == {
         "name": "a",
@@ -261,7 +293,10 @@ def test_explain_as_json() -> None:
     (block,) = answer["blocks"]
     assert block["outputs"] == ["a", "b"]
     assert block["terms"][0]["rows"][0] == "a == 0"
-    assert [(t["dimension"], t["bounded"]) for t in block["terms"]] == [(1, True), (2, True)]
+    assert [(t["dimension"], t["bounded"]) for t in block["terms"]] == [
+        (1, True),
+        (2, True),
+    ]
     assert answer["certificate"]["sound"] is True
     assert answer["complete"] is True
 
@@ -269,7 +304,9 @@ def test_explain_as_json() -> None:
 def test_explain_names_the_contradicting_lines(files: Path) -> None:
     result = run("explain", files / "clash.rules")
     assert result.exit_code == 1
-    assert "no output obeys the rules: these rules contradict each other" in result.stdout
+    assert (
+        "no output obeys the rules: these rules contradict each other" in result.stdout
+    )
     assert [line.strip() for line in result.stdout.splitlines() if "line " in line] == [
         "line 2: x >= 2",
         "line 3: y >= 0",
@@ -287,14 +324,18 @@ def test_explain_names_an_input_without_output(files: Path) -> None:
 
 
 def test_explain_over_the_budget(files: Path) -> None:
-    (files / "many.rules").write_text("x: real\n" + " or ".join(f"x == {i}" for i in range(9)))
+    (files / "many.rules").write_text(
+        "x: real\n" + " or ".join(f"x == {i}" for i in range(9))
+    )
     result = run("explain", files / "many.rules", "--max-terms", 3)
     assert result.exit_code == 2
     assert "more than 3 terms" in " ".join(result.stdout.split())
 
 
 def test_long_blocks_are_abbreviated(files: Path) -> None:
-    (files / "many.rules").write_text("x: real\n" + " or ".join(f"x == {i}" for i in range(60)))
+    (files / "many.rules").write_text(
+        "x: real\n" + " or ".join(f"x == {i}" for i in range(60))
+    )
     short, long = (
         run("explain", files / "many.rules"),
         run("explain", files / "many.rules", "--all-terms"),
@@ -321,7 +362,9 @@ def test_every_diagnosis_is_said() -> None:
     assert "y is always 3" in shown
     assert "= 3" in shown
     assert "[0, ∞)" in shown
-    told = _shown(replace(found, uncovered_input=((x, Fraction(1, 3)), (y, Fraction(1, 2)))))
+    told = _shown(
+        replace(found, uncovered_input=((x, Fraction(1, 3)), (y, Fraction(1, 2))))
+    )
     assert "no output obeys the rules for the input x = 1/3, y = 0.5" in told
     assert found.compiled is not None
     part = replace(found.compiled, complete=False, covered=Fraction(3, 4))
@@ -334,19 +377,24 @@ def test_every_diagnosis_is_said() -> None:
 def test_nested_choices_are_shown() -> None:
     specification = parse("x: real; y: real\nx >= 0\ny >= 0")
     x, y = specification.variables
-    inner = Block((y,), (Term((Atom(Linear.of(y), "<="),)), Term((Atom(-Linear.of(y) + 1, "<="),))))
+    inner = Block(
+        (y,),
+        (Term((Atom(Linear.of(y), "<="),)), Term((Atom(-Linear.of(y) + 1, "<="),))),
+    )
     outer = Block((x, y), (Term((Atom(-Linear.of(x), "<="),), blocks=(inner,)),))
     found = explain(specification)
     assert found.compiled is not None
     nested = replace(
-        found, compiled=replace(found.compiled, blocks=(outer,)), shapes=((TermShape(2, False),),)
+        found,
+        compiled=replace(found.compiled, blocks=(outer,)),
+        shapes=((TermShape(2, False),),),
     )
     shown = _shown(nested)
     assert "x, y: 1 term (2 terms in disjunctive normal form)" in shown
     assert "and one of" in shown
-    assert explain_json(nested)["blocks"][0]["terms"][0]["blocks"][0]["terms"][1]["rows"] == [
-        "y >= 1"
-    ]
+    assert explain_json(nested)["blocks"][0]["terms"][0]["blocks"][0]["terms"][1][
+        "rows"
+    ] == ["y >= 1"]
 
 
 def test_ranges_are_written_as_intervals() -> None:
@@ -374,10 +422,16 @@ def test_explain_draws(axes: list[str], tmp_path: Path) -> None:
 def test_bad_input_is_said_with_exit_code_2(files: Path, tmp_path: Path) -> None:
     cases = [
         (["explain", files / "wrong.rules"], "line 2, column 6"),
-        (["explain", files / "none.rules"], "none.rules cannot be read: No such file or directory"),
+        (
+            ["explain", files / "none.rules"],
+            "none.rules cannot be read: No such file or directory",
+        ),
         (["explain", files], "ends in .rules, .smt2, .txt"),
         (["check", ACTUATOR, files / "none.csv"], "none.csv: there is no such file"),
-        (["check", files / "none.rules", files / "good.csv"], "none.rules cannot be read"),
+        (
+            ["check", files / "none.rules", files / "good.csv"],
+            "none.rules cannot be read",
+        ),
         (
             ["check", ACTUATOR, ACTUATOR],
             ".arrow, .feather, .duckdb and .sqlite files can be checked",
@@ -390,7 +444,10 @@ def test_bad_input_is_said_with_exit_code_2(files: Path, tmp_path: Path) -> None
             ["explain", ACTUATOR, "--plot", tmp_path / "no" / "p.png"],
             "cannot be written: No such file or directory",
         ),
-        (["explain", ACTUATOR, "--at", "limit"], "--at limit: write it as in --at limit=300"),
+        (
+            ["explain", ACTUATOR, "--at", "limit"],
+            "--at limit: write it as in --at limit=300",
+        ),
         (
             ["explain", ACTUATOR, "--plot", tmp_path / "p.png", "--at", "x=1"],
             "'x' is not an input of the rules",
@@ -444,7 +501,10 @@ def test_a_closed_pipe_is_quiet(option: list[str]) -> None:
     reader, writer = os.pipe()
     os.close(reader)
     done = subprocess.run(
-        [*COMMAND, "explain", ACTUATOR, *option], stdout=writer, stderr=subprocess.PIPE, timeout=60
+        [*COMMAND, "explain", ACTUATOR, *option],
+        stdout=writer,
+        stderr=subprocess.PIPE,
+        timeout=60,
     )
     os.close(writer)
     assert (done.returncode, done.stderr) == (141, b"")
@@ -466,9 +526,7 @@ def test_an_interrupt_ends_quietly(files: Path, seconds: float) -> None:
 
 
 def test_without_its_libraries_it_says_how_to_install_them() -> None:
-    program = (
-        "import sys; sys.modules['typer'] = None; from multiplexnet.__main__ import main; main()"
-    )
+    program = "import sys; sys.modules['typer'] = None; from multiplexnet.__main__ import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", program], capture_output=True, text=True, timeout=60
     )

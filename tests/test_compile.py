@@ -54,7 +54,9 @@ def compiled(name: str) -> tuple[Specification, Compiled]:
 def terms_meaning(found: Compiled) -> z3.BoolRef:
     """The terms and the domains together: what a compilation means."""
     variables = [*found.outputs, *found.inputs]
-    return z3.And([to_z3(found.formula), *domain_z3(variables), *input_range_z3(variables)])
+    return z3.And(
+        [to_z3(found.formula), *domain_z3(variables), *input_range_z3(variables)]
+    )
 
 
 def is_equivalent(specification: Specification, found: Compiled) -> bool:
@@ -101,7 +103,9 @@ def test_no_term_is_empty_and_none_is_covered_by_the_others(case: Case) -> None:
     for block in found.blocks:
         for term in block.terms:
             others = [
-                negation(o.formula) for o in block.terms if o is not term and o.fixed == term.fixed
+                negation(o.formula)
+                for o in block.terms
+                if o is not term and o.fixed == term.fixed
             ]
             assert has_point([term.formula, *others], found)
 
@@ -112,7 +116,8 @@ def test_no_row_follows_from_the_others_and_no_equality_is_hidden(case: Case) ->
     for _, term in all_terms(found.blocks):
         for row in term.rows:
             assert has_point(
-                [negation(row), *(other for other in term.rows if other is not row)], found
+                [negation(row), *(other for other in term.rows if other is not row)],
+                found,
             )
             if row.relation == "<=":
                 assert has_point([Atom(row.linear, "<"), *term.rows], found)
@@ -123,14 +128,19 @@ def test_every_output_is_in_one_block_and_discrete_ones_are_fixed(case: Case) ->
     _, found = compiled(case.name)
     placed = [output for block in found.blocks for output in block.outputs]
     assert sorted(placed, key=lambda v: v.index) == list(found.outputs)
-    assert [block.outputs[0].index for block in found.blocks if block.outputs] == sorted(
+    assert [
         block.outputs[0].index for block in found.blocks if block.outputs
-    )
+    ] == sorted(block.outputs[0].index for block in found.blocks if block.outputs)
     for block, term in all_terms(found.blocks):
         inner = {output for part in term.blocks for output in part.outputs}
-        assert {v for v, _ in term.fixed} == {v for v in block.outputs if v.is_discrete} - inner
+        assert {v for v, _ in term.fixed} == {
+            v for v in block.outputs if v.is_discrete
+        } - inner
         mentioned = {
-            s for row in term.rows for s, _ in row.linear.summands if isinstance(s, Variable)
+            s
+            for row in term.rows
+            for s, _ in row.linear.summands
+            if isinstance(s, Variable)
         }
         assert not any(v.is_discrete for v in mentioned)
         assert {v for v in mentioned if not v.is_input} <= set(block.outputs) - inner
@@ -139,7 +149,10 @@ def test_every_output_is_in_one_block_and_discrete_ones_are_fixed(case: Case) ->
 def test_rows_are_canonical() -> None:
     (block,) = Rules("0.5*x - 0.25*y <= 0.125\n-x <= 4").compile().blocks
     x, y = (Linear.of(v) for v in block.outputs)
-    assert block.terms[0].rows == (Atom(-x - 4, "<="), Atom(x * 2 - y - Fraction(1, 2), "<="))
+    assert block.terms[0].rows == (
+        Atom(-x - 4, "<="),
+        Atom(x * 2 - y - Fraction(1, 2), "<="),
+    )
 
 
 def test_hidden_equalities_are_written_as_such() -> None:
@@ -156,7 +169,9 @@ def test_what_the_range_of_an_input_says_is_no_row() -> None:
 def test_rules_on_inputs_alone_are_a_block_without_outputs() -> None:
     found = Rules("x: real; u: input\nx <= u; u >= 1").compile()
     assert [len(block.outputs) for block in found.blocks] == [1, 0]
-    assert is_equivalent(Rules("x: real; u: input\nx <= u; u >= 1").specification, found)
+    assert is_equivalent(
+        Rules("x: real; u: input\nx <= u; u >= 1").specification, found
+    )
 
 
 # --- order ----------------------------------------------------------------------------------------------------------
@@ -192,7 +207,9 @@ def test_the_order_of_the_rules_does_not_change_what_they_mean(case: Case) -> No
     specification, found = compiled(case.name)
     turned = compile_rules(replace(specification, rules=specification.rules[::-1]))
     assert is_equivalent(specification, turned)
-    assert [block.outputs for block in turned.blocks] == [block.outputs for block in found.blocks]
+    assert [block.outputs for block in turned.blocks] == [
+        block.outputs for block in found.blocks
+    ]
     for before, after in zip(found.blocks, turned.blocks, strict=True):
         if set(before.terms) == set(after.terms):
             assert before.terms == after.terms
@@ -226,15 +243,23 @@ def test_random_formulas_compile_to_equivalent_terms(formula: Formula) -> None:
     assert_compiles(formula, VARIABLES)
 
 
-@given(formulas([Variable(name, i) for i, name in enumerate("xyz")], depth=0, max_leaves=14))
+@given(
+    formulas(
+        [Variable(name, i) for i, name in enumerate("xyz")], depth=0, max_leaves=14
+    )
+)
 @settings(max_examples=60, deadline=None)
-def test_random_formulas_over_reals_compile_to_equivalent_terms(formula: Formula) -> None:
+def test_random_formulas_over_reals_compile_to_equivalent_terms(
+    formula: Formula,
+) -> None:
     assert_compiles(formula, [Variable(name, i) for i, name in enumerate("xyz")])
 
 
 @given(formulas(VARIABLES[:3], functions=("h",), max_leaves=4))
 @settings(max_examples=40, deadline=None)
-def test_random_formulas_with_functions_compile_to_equivalent_terms(formula: Formula) -> None:
+def test_random_formulas_with_functions_compile_to_equivalent_terms(
+    formula: Formula,
+) -> None:
     assert_compiles(formula, VARIABLES[:3], ("h",))
 
 
@@ -249,15 +274,21 @@ TWO_SIDED = "x: real; y: real; on: bool\nx >= 2 or x <= -2\nimplies(on, y >= x)"
 def test_the_certificate_refuses_a_term_too_wide(name: str) -> None:
     specification, found = compiled(name)
     block = found.blocks[-1]
-    wider = [replace(block.terms[-1], rows=block.terms[-1].rows[:-1]), *block.terms[:-1]]
+    wider = [
+        replace(block.terms[-1], rows=block.terms[-1].rows[:-1]),
+        *block.terms[:-1],
+    ]
     with pytest.raises(AssertionError, match="not imply"):
         proof_of(
-            specification, [*found.blocks[:-1], Block(block.outputs, tuple(wider))], complete=True
+            specification,
+            [*found.blocks[:-1], Block(block.outputs, tuple(wider))],
+            complete=True,
         )
 
 
 @pytest.mark.parametrize(
-    "name", ["paper_eight_boxes", "nested", "mixed", "all_different", "twenty_two_sided"]
+    "name",
+    ["paper_eight_boxes", "nested", "mixed", "all_different", "twenty_two_sided"],
 )
 def test_the_certificate_refuses_a_missing_term(name: str) -> None:
     specification, found = compiled(name)
@@ -274,9 +305,15 @@ def test_the_certificate_refuses_a_wrong_value_of_a_discrete_output() -> None:
     specification, found = compiled("paper_mnist_addition")
     (block,) = found.blocks
     term = block.terms[0]
-    wrong = replace(term, fixed=(*term.fixed[:-1], (term.fixed[-1][0], term.fixed[-1][1] + 1)))
+    wrong = replace(
+        term, fixed=(*term.fixed[:-1], (term.fixed[-1][0], term.fixed[-1][1] + 1))
+    )
     with pytest.raises(AssertionError, match="not imply"):
-        proof_of(specification, [Block(block.outputs, (wrong, *block.terms[1:]))], complete=True)
+        proof_of(
+            specification,
+            [Block(block.outputs, (wrong, *block.terms[1:]))],
+            complete=True,
+        )
 
 
 def test_the_certificate_refuses_a_fault_in_rules_that_blocks_share() -> None:
@@ -317,7 +354,12 @@ def test_too_many_terms_are_refused_with_the_count_the_block_and_the_options() -
 
 def test_the_budget_is_per_block() -> None:
     assert (
-        len(Rules("x: real[9]\nall(v <= -1 or v >= 1 for v in x)").compile(max_terms=2).blocks) == 9
+        len(
+            Rules("x: real[9]\nall(v <= -1 or v >= 1 for v in x)")
+            .compile(max_terms=2)
+            .blocks
+        )
+        == 9
     )
 
 
@@ -341,12 +383,18 @@ def test_progress_is_told() -> None:
 
 
 def many_boxes() -> Rules:
-    return Rules("x: real[4]\nany(v >= 1 for v in x)\nany(v <= -1 for v in x)\nx[0] + x[1] <= 10")
+    return Rules(
+        "x: real[4]\nany(v >= 1 for v in x)\nany(v <= -1 for v in x)\nx[0] + x[1] <= 10"
+    )
 
 
 @pytest.mark.parametrize(
     "kind",
-    [np.asarray, torch.tensor, lambda rows: pl.DataFrame(rows, [f"x[{i}]" for i in range(4)])],
+    [
+        np.asarray,
+        torch.tensor,
+        lambda rows: pl.DataFrame(rows, [f"x[{i}]" for i in range(4)]),
+    ],
 )
 def test_a_cover_contains_the_rows_that_obey(kind: object) -> None:
     rules = many_boxes()
@@ -364,7 +412,9 @@ def test_a_cover_contains_the_rows_that_obey(kind: object) -> None:
 
 
 def test_one_term_is_enough_for_rows_in_one_term() -> None:
-    rows = np.array([[2.0, -2.0, 0.0, 0.0], [3.0, -3.0, 0.5, 0.0], [4.0, -1.0, 0.0, 0.1]])
+    rows = np.array(
+        [[2.0, -2.0, 0.0, 0.0], [3.0, -3.0, 0.5, 0.0], [4.0, -1.0, 0.0, 0.1]]
+    )
     assert len(many_boxes().compile(cover=rows).blocks[0].terms) == 1
 
 
@@ -380,7 +430,12 @@ def test_a_cover_reads_discrete_columns_inputs_and_names() -> None:
         "on: bool; x: real; u: input[0, 5]\nimplies(on, x >= u or x <= -u)\nimplies(not on, x == 0)"
     )
     table = pl.DataFrame(
-        {"u": [1.0, 2.0, 3.0, 1.0], "x": [1.5, 0.0, -4.0, 9.0], "on": [1, 0, 1, 0], "more": [0] * 4}
+        {
+            "u": [1.0, 2.0, 3.0, 1.0],
+            "x": [1.5, 0.0, -4.0, 9.0],
+            "on": [1, 0, 1, 0],
+            "more": [0] * 4,
+        }
     )
     found = rules.compile(cover=table)
     assert found.covered == 1
@@ -408,7 +463,9 @@ def test_without_rows_that_obey_some_sound_term_is_left(rows: np.ndarray) -> Non
 
 
 def test_a_cover_goes_where_the_whole_does_not() -> None:
-    rows = np.random.default_rng(1).permuted(np.tile(np.arange(6.0), (500, 1)), axis=1) * 2
+    rows = (
+        np.random.default_rng(1).permuted(np.tile(np.arange(6.0), (500, 1)), axis=1) * 2
+    )
     found = Rules(APART).compile(max_terms=500, cover=rows[:20])
     assert found.covered == 1
     assert len(found.blocks[0].terms) <= 20
@@ -419,7 +476,8 @@ def test_a_cover_goes_where_the_whole_does_not() -> None:
 @pytest.mark.parametrize("rows", [np.zeros((3, 2)), np.zeros(3), torch.zeros(2, 3, 1)])
 def test_rows_of_a_wrong_shape_are_refused(rows: object) -> None:
     with pytest.raises(
-        ShapeError, match=r"expected rows of shape \(N, 1\), one column for each of x; found shape"
+        ShapeError,
+        match=r"expected rows of shape \(N, 1\), one column for each of x; found shape",
     ):
         Rules("x >= 1").compile(cover=rows)
 
@@ -435,17 +493,25 @@ def test_a_table_without_a_column_is_refused() -> None:
 def test_the_range_of_an_input_is_taken_for_granted() -> None:
     text = "x: real; u: input[1, 2]\nx >= 0\nx <= u or u > 5"
     assert [len(block.terms) for block in Rules(text).compile().blocks] == [1]
-    assert [len(block.terms) for block in Rules(text.replace("[1, 2]", "")).compile().blocks] == [2]
+    assert [
+        len(block.terms) for block in Rules(text.replace("[1, 2]", "")).compile().blocks
+    ] == [2]
 
 
 def test_a_function_value_is_a_bound_like_any_other() -> None:
-    found = Rules("x: real; y: real; f: function\ny > f(x) or y < f(x + 0) - 1").compile()
+    found = Rules(
+        "x: real; y: real; f: function\ny > f(x) or y < f(x + 0) - 1"
+    ).compile()
     (block,) = found.blocks
     assert len(block.terms) == 2
-    assert all(len(row.linear.summands) == 2 for term in block.terms for row in term.rows)
+    assert all(
+        len(row.linear.summands) == 2 for term in block.terms for row in term.rows
+    )
 
 
-def test_arguments_of_functions_are_simplified_when_discrete_outputs_are_fixed() -> None:
+def test_arguments_of_functions_are_simplified_when_discrete_outputs_are_fixed() -> (
+    None
+):
     rules = Rules("on: bool; x: real; y: real; f: function\ny >= f(x + on)")
     (block,) = rules.compile().blocks
     assert len(block.terms) == 2
@@ -463,11 +529,15 @@ def test_a_boolean_output_stands_for_zero_and_one() -> None:
 
 @given(
     st.lists(
-        st.sampled_from(["x <= 1", "x >= -1", "x + y <= 1", "x - y <= 0", "y >= -2", "x == y"]),
+        st.sampled_from(
+            ["x <= 1", "x >= -1", "x + y <= 1", "x - y <= 0", "y >= -2", "x == y"]
+        ),
         min_size=1,
     )
 )
 @settings(max_examples=30, deadline=None)
 def test_repeated_rules_say_nothing_new(lines: list[str]) -> None:
     once = Rules("x: real; y: real\n" + "\n".join(dict.fromkeys(lines))).compile()
-    assert Rules("x: real; y: real\n" + "\n".join(lines)).compile().blocks == once.blocks
+    assert (
+        Rules("x: real; y: real\n" + "\n".join(lines)).compile().blocks == once.blocks
+    )

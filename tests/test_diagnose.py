@@ -13,7 +13,12 @@ from hypothesis import given, settings
 from oracle import meaning, numeral_z3, proves
 from strategies import VARIABLES, formulas
 
-from multiplexnet.compiler.explanation.diagnose import Explanation, Range, TermShape, explain
+from multiplexnet.compiler.explanation.diagnose import (
+    Explanation,
+    Range,
+    TermShape,
+    explain,
+)
 from multiplexnet.language.formula import (
     Formula,
     Rule,
@@ -50,7 +55,10 @@ def test_a_contradiction_is_a_smallest_set_of_rules(case: Case) -> None:
     variables = found.specification.variables
     assert found.compiled is None
     assert found.problem is not None
-    assert satisfiable(conjunction(r.formula for r in found.contradiction), variables) is None
+    assert (
+        satisfiable(conjunction(r.formula for r in found.contradiction), variables)
+        is None
+    )
     for few in combinations(rules, len(found.contradiction) - 1):
         assert satisfiable(conjunction(r.formula for r in few), variables) is not None
 
@@ -75,7 +83,13 @@ def test_the_contradicting_lines_are_named(text: str, expected: list[int]) -> No
 
 def test_a_contradiction_has_no_ranges() -> None:
     found = explained("x > 1\nx < 0")
-    assert (found.ranges, found.fixed, found.implied, found.always_true, found.shapes) == (
+    assert (
+        found.ranges,
+        found.fixed,
+        found.implied,
+        found.always_true,
+        found.shapes,
+    ) == (
         (),
         (),
         (),
@@ -117,7 +131,9 @@ def test_what_is_superfluous_can_be_dropped_and_nothing_else(case: Case) -> None
     rules, variables = found.specification.rules, found.specification.variables
     for i, rule in enumerate(rules):
         rest = conjunction(r.formula for j, r in enumerate(rules) if j != i)
-        follows = satisfiable(conjunction([rest, negation(rule.formula)]), variables) is None
+        follows = (
+            satisfiable(conjunction([rest, negation(rule.formula)]), variables) is None
+        )
         assert (rule in found.implied or rule in found.always_true) == follows
 
 
@@ -146,7 +162,9 @@ def assert_range(found: Range, specification: Specification) -> None:
         end = z3.RealVal(str(sign * bound))
         assert proves(z3.Implies(allowed, sign * value <= end))
         assert proves(z3.Implies(allowed, sign * value != end)) is not attained
-        assert not proves(z3.Implies(allowed, sign * value <= end - z3.RealVal("1/1000000000")))
+        assert not proves(
+            z3.Implies(allowed, sign * value <= end - z3.RealVal("1/1000000000"))
+        )
 
 
 @pytest.mark.parametrize("case", SATISFIABLE, ids=lambda case: case.name)
@@ -176,13 +194,21 @@ def test_ranges_of_random_formulas_are_exact(formula: Formula) -> None:
         ("x > 2", (2, False), (INFINITE, False)),
         ("x <= 1/3 or x == 5", (INFINITE, False), (5, True)),
         ("x: real\ny: real\ny >= 0", (INFINITE, False), (INFINITE, False)),
-        ("x: real; y: real\nx < y; y < 1; x >= -2*y", (Fraction(-2), False), (1, False)),
+        (
+            "x: real; y: real\nx < y; y < 1; x >= -2*y",
+            (Fraction(-2), False),
+            (1, False),
+        ),
         ("x: int[0, 9]\nx > 2.5; x != 9", (3, True), (8, True)),
         ("x: bool\nx or not x", (0, True), (1, True)),
         ('x: {"red", "green", "blue"}\nx != "red"', (1, True), (2, True)),
         ("x: real; u: input[1, 2]\n0 <= x <= u", (0, True), (2, True)),
         ("x: real; u: input\n0 <= x <= u", (0, True), (INFINITE, False)),
-        ("x: real; y: real; h: function\n0 <= x; x <= h(y)", (0, True), (INFINITE, False)),
+        (
+            "x: real; y: real; h: function\n0 <= x; x <= h(y)",
+            (0, True),
+            (INFINITE, False),
+        ),
     ],
 )
 def test_ranges_tell_open_ends_from_closed_ones(
@@ -255,7 +281,9 @@ def test_discrete_inputs_keep_to_their_domain() -> None:
     assert covered.ranges[0].lower == 0
     assert covered.ranges[0].upper == 3
     switched = Rules.from_z3(
-        [z3.Implies(on, x >= 1), z3.Implies(z3.Not(on), x <= 0)], outputs=[x], inputs=[on]
+        [z3.Implies(on, x >= 1), z3.Implies(z3.Not(on), x <= 0)],
+        outputs=[x],
+        inputs=[on],
     )
     assert [len(block.terms) for block in switched.compile().blocks] == [2]
     blocked = Rules.from_z3(
@@ -267,14 +295,18 @@ def test_discrete_inputs_keep_to_their_domain() -> None:
 @pytest.mark.parametrize(
     "case", [c for c in SATISFIABLE if "input" in c.text], ids=lambda case: case.name
 )
-def test_inputs_of_the_corpus_are_covered_or_there_is_a_counterexample(case: Case) -> None:
+def test_inputs_of_the_corpus_are_covered_or_there_is_a_counterexample(
+    case: Case,
+) -> None:
     found = explained(case.text)
     if found.uncovered_input is not None:
         assert_uncovered(found)
     else:
         outputs = [constant_z3(v) for v in found.specification.outputs]
         allowed = z3.Exists(outputs, meaning(found.specification))
-        assert proves(z3.Implies(z3.And(input_range_z3(found.specification.inputs)), allowed))
+        assert proves(
+            z3.Implies(z3.And(input_range_z3(found.specification.inputs)), allowed)
+        )
 
 
 # --- shapes ---------------------------------------------------------------------------------------------------------
@@ -295,16 +327,22 @@ def test_inputs_of_the_corpus_are_covered_or_there_is_a_counterexample(case: Cas
         ("n: int[0, 4]\nn == 2", [TermShape(0, True)]),
     ],
 )
-def test_shapes_give_dimension_and_boundedness(text: str, shapes: list[TermShape]) -> None:
+def test_shapes_give_dimension_and_boundedness(
+    text: str, shapes: list[TermShape]
+) -> None:
     assert list(explained(text).shapes[0]) == shapes
 
 
 @pytest.mark.parametrize(
-    "case", [c for c in SATISFIABLE if c.bounded is not None], ids=lambda case: case.name
+    "case",
+    [c for c in SATISFIABLE if c.bounded is not None],
+    ids=lambda case: case.name,
 )
 def test_the_corpus_knows_what_is_bounded(case: Case) -> None:
     found = explained(case.text)
-    assert all(shape.bounded for block in found.shapes for shape in block) == case.bounded
+    assert (
+        all(shape.bounded for block in found.shapes for shape in block) == case.bounded
+    )
 
 
 # --- the whole ------------------------------------------------------------------------------------------------------
@@ -312,7 +350,9 @@ def test_the_corpus_knows_what_is_bounded(case: Case) -> None:
 
 def test_rules_over_the_budget_still_get_their_ranges() -> None:
     apart = "x: real[6]\nall(abs(x[i] - x[j]) >= 1 for i in range(6) for j in range(i))"
-    found = Rules(f"{apart}\nall(0 <= v <= 9 for v in x)\nx[0] <= 20").explain(max_terms=20)
+    found = Rules(f"{apart}\nall(0 <= v <= 9 for v in x)\nx[0] <= 20").explain(
+        max_terms=20
+    )
     assert found.compiled is None
     assert "more than 20 terms" in str(found.problem)
     assert all(r.lower == 0 and r.upper == 9 for r in found.ranges)
@@ -323,7 +363,9 @@ def test_rules_over_the_budget_still_get_their_ranges() -> None:
 def test_an_explanation_carries_its_terms_and_time() -> None:
     found = explained(by_name("design_actuator").text)
     assert found.compiled is not None
-    assert found.compiled.blocks == Rules(by_name("design_actuator").text).compile().blocks
+    assert (
+        found.compiled.blocks == Rules(by_name("design_actuator").text).compile().blocks
+    )
     assert found.seconds >= found.compiled.seconds > 0
     assert found.problem is None
 
@@ -361,7 +403,9 @@ def test_an_explanation_prints_as_a_short_report() -> None:
         "n is always low",
         "follows from the other rules: line 5: a >= -1",
     ]
-    assert proof.startswith("complete: the terms are exactly the outputs that obey the rules")
+    assert proof.startswith(
+        "complete: the terms are exactly the outputs that obey the rules"
+    )
 
 
 def test_a_printed_contradiction_names_its_rules() -> None:

@@ -51,7 +51,11 @@ def tensor(*values: Any) -> Tensor:
 
 def normal(size: int, loc: float = 0.0, scale: float = 1.0) -> Distribution:
     return Independent(
-        Normal(torch.full((size,), loc, dtype=DOUBLE), torch.full((size,), scale, dtype=DOUBLE)), 1
+        Normal(
+            torch.full((size,), loc, dtype=DOUBLE),
+            torch.full((size,), scale, dtype=DOUBLE),
+        ),
+        1,
     )
 
 
@@ -92,7 +96,10 @@ def in_triangle(count: int = 160) -> tuple[Tensor, Tensor]:
     """Points of 0 ≤ x ≤ y ≤ 1, multiples of 2⁻⁵⁰ and dense at the border, and the area that each stands for."""
     s, step = middles(-30, 30, count)
     u, slope = torch.sigmoid(s), torch.sigmoid(s) * torch.sigmoid(-s) * step
-    square, area = torch.cartesian_prod(u, u), torch.outer(slope, slope).flatten() * u.repeat(count)
+    square, area = (
+        torch.cartesian_prod(u, u),
+        torch.outer(slope, slope).flatten() * u.repeat(count),
+    )
     points = torch.stack(
         [square[:, 0] * square[:, 1], square[:, 1]], -1
     )  # (u, v) ↦ (u v, v), with area v
@@ -115,7 +122,8 @@ def plane(p: RulesDistribution, lower: float, upper: float, count: int) -> float
 
 
 @pytest.mark.parametrize(
-    "base", [normal(1), normal(1, 1.0, 0.5), logistic(1), Normal(0.0, 1.0), correlated(1)]
+    "base",
+    [normal(1), normal(1, 1.0, 0.5), logistic(1), Normal(0.0, 1.0), correlated(1)],
 )
 @pytest.mark.parametrize(
     ("text", "lower", "upper"),
@@ -130,7 +138,9 @@ def test_intervals_integrate_to_one(
 ) -> None:
     mux = layer(text)
     logits = tensor(0.3, -0.5) if len(mux.terms) == 2 else None
-    assert line(RulesDistribution(mux, base, logits), lower, upper) == pytest.approx(1, abs=1e-3)
+    assert line(RulesDistribution(mux, base, logits), lower, upper) == pytest.approx(
+        1, abs=1e-3
+    )
 
 
 def test_half_lines_integrate_to_one() -> None:
@@ -143,9 +153,9 @@ def test_half_lines_integrate_to_one() -> None:
 
 def _first(p: RulesDistribution) -> int:
     """The term that holds x = 3."""
-    return [holds(t.formula, {p.mux.rules.outputs[0]: Fraction(3)}) for t in p.mux.terms].index(
-        True
-    )
+    return [
+        holds(t.formula, {p.mux.rules.outputs[0]: Fraction(3)}) for t in p.mux.terms
+    ].index(True)
 
 
 @pytest.mark.parametrize(
@@ -164,7 +174,10 @@ def test_a_union_with_overlap_integrates_to_one() -> None:
     points = tensor(
         [1.5, 1.5], [0.5, 0.5], [2.5, 1.25], [0.5, 2.5]
     )  # in both, in one, in the other, in none
-    alone = [RulesDistribution(layer(part), normal(2)).log_prob(points).exp() for part in parts]
+    alone = [
+        RulesDistribution(layer(part), normal(2)).log_prob(points).exp()
+        for part in parts
+    ]
     torch.testing.assert_close(p.log_prob(points).exp(), (alone[0] + alone[1]) / 2)
     assert p.log_prob(points[3]) == -inf
 
@@ -180,7 +193,8 @@ def test_discrete_and_continuous_outputs() -> None:
     p = RulesDistribution(layer(MIXED), normal(2), tensor(0.3, 0.7).log())
     u, step = middles(0, 10, 5000)
     slow, fast = (
-        float(p.log_prob(torch.stack([torch.full_like(u, mode), u], -1)).exp().sum()) * step
+        float(p.log_prob(torch.stack([torch.full_like(u, mode), u], -1)).exp().sum())
+        * step
         for mode in (0.0, 1.0)
     )
     assert slow + fast == pytest.approx(1, abs=1e-3)
@@ -194,7 +208,9 @@ def test_finite_rules_have_masses() -> None:
     rules = "a: int[0, 3]; b: int[0, 3]\na + b == 3 or a == b"
     mux = layer(rules)
     logits = torch.randn(len(mux.terms), dtype=DOUBLE)
-    p = RulesDistribution(mux, Turned(), logits)  # nothing reads the base, so that any will do
+    p = RulesDistribution(
+        mux, Turned(), logits
+    )  # nothing reads the base, so that any will do
     grid = torch.cartesian_prod(*[torch.arange(-1.0, 5.0, dtype=DOUBLE)] * 2)
     masses = p.log_prob(grid).exp()
     assert float(masses.sum()) == pytest.approx(1)
@@ -207,8 +223,12 @@ def test_finite_rules_have_masses() -> None:
     assert not RulesDistribution(layer(MIXED), normal(2)).support.is_discrete
 
 
-@pytest.mark.parametrize("base", [normal(3), correlated(3), normal(2), correlated(2), Turned()])
-def test_a_simplex_integrates_to_one_in_the_coordinates_of_its_lattice(base: Any) -> None:
+@pytest.mark.parametrize(
+    "base", [normal(3), correlated(3), normal(2), correlated(2), Turned()]
+)
+def test_a_simplex_integrates_to_one_in_the_coordinates_of_its_lattice(
+    base: Any,
+) -> None:
     p = RulesDistribution(layer(SIMPLEX), base)
     w, area = weights()
     assert float((p.log_prob(w).exp() * area).sum()) == pytest.approx(1, abs=2e-3)
@@ -217,9 +237,9 @@ def test_a_simplex_integrates_to_one_in_the_coordinates_of_its_lattice(base: Any
 def test_a_segment_integrates_to_one() -> None:
     p = RulesDistribution(layer("x + y == 1 and 0 <= x <= 1"), normal(2))
     u, step = middles(0, 1, 1024)
-    assert float(p.log_prob(torch.stack([u, 1 - u], -1)).exp().sum()) * step == pytest.approx(
-        1, abs=1e-3
-    )
+    assert float(
+        p.log_prob(torch.stack([u, 1 - u], -1)).exp().sum()
+    ) * step == pytest.approx(1, abs=1e-3)
     assert p.log_prob(tensor(0.5, 0.5000001)) == -inf
 
 
@@ -227,9 +247,9 @@ def test_a_direction_of_length_two_counts_integer_steps() -> None:
     """On x = 2 y the coordinate t is y: from one integer point to the next it grows by one."""
     p = RulesDistribution(layer("x == 2*y and 0 <= y <= 1"), normal(2))
     u, step = middles(0, 1, 1024)
-    assert float(p.log_prob(torch.stack([2 * u, u], -1)).exp().sum()) * step == pytest.approx(
-        1, abs=1e-3
-    )
+    assert float(
+        p.log_prob(torch.stack([2 * u, u], -1)).exp().sum()
+    ) * step == pytest.approx(1, abs=1e-3)
 
 
 def test_a_line_through_a_square() -> None:
@@ -250,17 +270,21 @@ def test_the_same_subspace_written_in_two_ways() -> None:
     text = "(x == y and y == z and 0 <= x <= 1) or (x == z and 2*y == x + z and 0.5 <= z <= 2)"
     p = RulesDistribution(layer(text), normal(3))
     v, step = middles(0, 2, 2048)
-    assert float(p.log_prob(torch.stack([v, v, v], -1)).exp().sum()) * step == pytest.approx(
-        1, abs=1e-3
-    )
+    assert float(
+        p.log_prob(torch.stack([v, v, v], -1)).exp().sum()
+    ) * step == pytest.approx(1, abs=1e-3)
 
 
 def test_blocks_are_independent_factors() -> None:
     p = RulesDistribution(
-        layer("x >= 2 or x <= -2\n0 <= y <= 1 or 3 <= y <= 5"), normal(2), tensor(1.0, 0, 0, 2.0)
+        layer("x >= 2 or x <= -2\n0 <= y <= 1 or 3 <= y <= 5"),
+        normal(2),
+        tensor(1.0, 0, 0, 2.0),
     )
     q = RulesDistribution(layer("x >= 2 or x <= -2"), normal(1), tensor(1.0, 0.0))
-    r = RulesDistribution(layer("0 <= y <= 1 or 3 <= y <= 5"), normal(1), tensor(0.0, 2.0))
+    r = RulesDistribution(
+        layer("0 <= y <= 1 or 3 <= y <= 5"), normal(1), tensor(0.0, 2.0)
+    )
     points = torch.cartesian_prod(tensor(-3.0, 0.0, 2.5), tensor(0.25, 2.0, 4.0))
     torch.testing.assert_close(
         p.log_prob(points), q.log_prob(points[:, :1]) + r.log_prob(points[:, 1:])
@@ -281,7 +305,9 @@ def test_a_union_of_intervals_with_equal_density() -> None:
     p = RulesDistribution(
         layer("0 <= x <= 1 or 2 <= x <= 5"), logistic(1), tensor(0.25, 0.75).log()
     )
-    assert p.log_prob(tensor([0.5], [3.0])).exp().tolist() == pytest.approx([0.25, 0.25])
+    assert p.log_prob(tensor([0.5], [3.0])).exp().tolist() == pytest.approx(
+        [0.25, 0.25]
+    )
 
 
 def test_a_free_output_keeps_the_base() -> None:
@@ -300,7 +326,9 @@ def test_the_measure_is_that_of_dirichlet() -> None:
     p = RulesDistribution(layer(SIMPLEX), normal(3, scale=0.5))
     q: Distribution = Dirichlet(torch.full((3,), 3.0, dtype=DOUBLE))
     w = p.sample((20000,))
-    assert float((q.log_prob(w) - p.log_prob(w)).exp().mean()) == pytest.approx(1, abs=0.05)
+    assert float((q.log_prob(w) - p.log_prob(w)).exp().mean()) == pytest.approx(
+        1, abs=0.05
+    )
 
 
 def test_two_terms_of_a_gauge_are_the_mixture_of_their_laws() -> None:
@@ -318,7 +346,8 @@ def test_two_terms_of_a_gauge_are_the_mixture_of_their_laws() -> None:
     "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str
 )
 @pytest.mark.parametrize(
-    "text", [ACTUATOR, MIXED, SIMPLEX, TRIANGLE, "x >= 2 or x <= -2\n0 < y < 1 or y == 3"]
+    "text",
+    [ACTUATOR, MIXED, SIMPLEX, TRIANGLE, "x >= 2 or x <= -2\n0 < y < 1 or y == 3"],
 )
 def test_samples_obey_exactly(text: str, dtype: torch.dtype) -> None:
     rules = Rules(text)
@@ -332,7 +361,9 @@ def test_samples_obey_exactly(text: str, dtype: torch.dtype) -> None:
     assert x.shape == (200, mux.out_features)
     assert p.support.check(x).all()
     for row in x.double().tolist():
-        assert holds(rules.formula, dict(zip(rules.outputs, map(Fraction, row), strict=True)))
+        assert holds(
+            rules.formula, dict(zip(rules.outputs, map(Fraction, row), strict=True))
+        )
     assert p.log_prob(x).isfinite().all()
 
 
@@ -351,7 +382,9 @@ def test_moments_of_samples_are_those_of_the_density() -> None:
     drawn, (w, area) = p.sample((20000,)), weights()
     mass = (p.log_prob(w).exp() * area).unsqueeze(-1)
     torch.testing.assert_close(drawn.mean(0), (mass * w).sum(0), atol=0.01, rtol=0)
-    torch.testing.assert_close(drawn.T @ drawn / len(drawn), w.T @ (mass * w), atol=0.01, rtol=0)
+    torch.testing.assert_close(
+        drawn.T @ drawn / len(drawn), w.T @ (mass * w), atol=0.01, rtol=0
+    )
 
 
 def test_per_term_bases_are_drawn_for_their_terms() -> None:
@@ -361,7 +394,9 @@ def test_per_term_bases_are_drawn_for_their_terms() -> None:
     x = p.sample((2000,)).squeeze(-1)
     low = torch.sigmoid(torch.tensor(-3.0, dtype=DOUBLE))
     assert ((x - low).abs() < 0.05).double().mean() == pytest.approx(0.5, abs=0.05)
-    assert ((x - (3 - low)).abs() < 0.05).double().mean() == pytest.approx(0.5, abs=0.05)
+    assert ((x - (3 - low)).abs() < 0.05).double().mean() == pytest.approx(
+        0.5, abs=0.05
+    )
     assert line(p, 0, 3, 30001) == pytest.approx(1, abs=1e-3)
     b = p.branches((7,))
     assert torch.equal(b.x[:, 0] < 0.2, torch.ones(7, 1, dtype=torch.bool))
@@ -398,7 +433,9 @@ def test_rsample_where_there_is_no_choice() -> None:
 def test_rsample_of_a_choice_is_refused() -> None:
     p = RulesDistribution(layer(ACTUATOR), normal(1))
     assert not p.has_rsample
-    with pytest.raises(NotImplementedError, match=r"no reparameterised sample: use branches\(\)"):
+    with pytest.raises(
+        NotImplementedError, match=r"no reparameterised sample: use branches\(\)"
+    ):
         p.rsample()
 
 
@@ -427,7 +464,10 @@ NAMES = [
 @pytest.mark.parametrize("name", NAMES)
 def test_samples_of_every_case_lie_in_the_support(name: str) -> None:
     rules = Rules(by_name(name).text)
-    code: dict[str, Callable[..., Tensor]] = {"h": torch.sin, "f": lambda x, y: x * y - 1}
+    code: dict[str, Callable[..., Tensor]] = {
+        "h": torch.sin,
+        "f": lambda x, y: x * y - 1,
+    }
     functions = {f: code[f] for f in rules.specification.functions}
     mux = Multiplexer(rules, dtype=DOUBLE, functions=functions)
     p = RulesDistribution(mux, normal(mux.out_features), inputs=_middle_inputs(rules))
@@ -440,8 +480,12 @@ def _middle_inputs(rules: Rules) -> dict[str, Tensor]:
     """The middle of the range of every input."""
     columns: dict[str, list[float]] = {}
     for variable in rules.inputs:
-        lower, upper = (getattr(variable.domain, end, None) for end in ("lower", "upper"))
-        middle = float(lower + upper) / 2 if lower is not None and upper is not None else 0.0
+        lower, upper = (
+            getattr(variable.domain, end, None) for end in ("lower", "upper")
+        )
+        middle = (
+            float(lower + upper) / 2 if lower is not None and upper is not None else 0.0
+        )
         columns.setdefault(variable.name.partition("[")[0], []).append(middle)
     names = {variable.name for variable in rules.inputs}
     return {
@@ -479,7 +523,8 @@ def test_gradcheck_of_the_log_density(text: str, points: list[list[float]]) -> N
 
 def test_gradcheck_in_x_where_the_set_has_an_inside() -> None:
     p = RulesDistribution(
-        layer("0 <= x <= y and y <= 1 or x + y >= 3 and x <= 2 and y <= 4"), correlated(2)
+        layer("0 <= x <= y and y <= 1 or x + y >= 3 and x <= 2 and y <= 4"),
+        correlated(2),
     )
     x = tensor([0.2, 0.7], [1.8, 2.2]).requires_grad_()
     assert torch.autograd.gradcheck(p.log_prob, (x,))
@@ -544,7 +589,12 @@ def test_expand() -> None:
     assert p.log_prob(tensor(2.5)).shape == (3, 2)
     assert (
         len(
-            set(RulesDistribution(layer(TRIANGLE), normal(2)).expand((50,)).sample()[:, 0].tolist())
+            set(
+                RulesDistribution(layer(TRIANGLE), normal(2))
+                .expand((50,))
+                .sample()[:, 0]
+                .tolist()
+            )
         )
         == 50
     )
@@ -590,21 +640,25 @@ def test_inputs_rule_terms_out() -> None:
 
 def test_opaque_functions() -> None:
     mux = Multiplexer(
-        Rules("x: real; y: real; f: function\ny > f(x)"), dtype=DOUBLE, functions={"f": torch.sin}
+        Rules("x: real; y: real; f: function\ny > f(x)"),
+        dtype=DOUBLE,
+        functions={"f": torch.sin},
     )
     p = RulesDistribution(mux, normal(2))
     x = p.sample((200,))
     z = x[:, 1] - x[:, 0].sin()
     raw = z + torch.log(-torch.expm1(-z))
-    expected = normal(2).log_prob(torch.stack([x[:, 0], raw], -1)) - torch.nn.functional.logsigmoid(
-        raw
-    )
+    expected = normal(2).log_prob(
+        torch.stack([x[:, 0], raw], -1)
+    ) - torch.nn.functional.logsigmoid(raw)
     torch.testing.assert_close(p.log_prob(x), expected, rtol=1e-6, atol=1e-6)
     assert p.log_prob(tensor(0.0, -0.5)) == -inf
 
 
 def test_terms_that_do_not_cover_everything() -> None:
-    mux = Multiplexer(Rules("0 <= x <= 1 or 2 <= x <= 3"), dtype=DOUBLE, cover=tensor([0.5]))
+    mux = Multiplexer(
+        Rules("0 <= x <= 1 or 2 <= x <= 3"), dtype=DOUBLE, cover=tensor([0.5])
+    )
     p = RulesDistribution(mux, normal(1))
     assert not mux.complete
     assert p.support.check(tensor([0.5], [2.5])).tolist() == [True, False]
@@ -627,19 +681,24 @@ def test_a_base_is_read_in_several_ways() -> None:
         Independent(Normal(loc[:2], scale[:2]), 1),
         MultivariateNormal(loc[:2], scale[:2].square().diag()),
     ]
-    first, *others = [float(RulesDistribution(mux, base).log_prob(x)) for base in [*whole, *read]]
+    first, *others = [
+        float(RulesDistribution(mux, base).log_prob(x)) for base in [*whole, *read]
+    ]
     assert others == pytest.approx([first] * 4)
 
 
 def test_bases_that_do_not_fit_are_refused() -> None:
     flow = TransformedDistribution(normal(3), [])
     with pytest.raises(
-        ShapeError, match=r"reads 2 of 3 raw values, and the marginal of TransformedDistribution"
+        ShapeError,
+        match=r"reads 2 of 3 raw values, and the marginal of TransformedDistribution",
     ):
         RulesDistribution(layer(SIMPLEX), flow)
     with pytest.raises(ShapeError, match=r"lives on 3 or 2 of them; Normal is over 5"):
         RulesDistribution(layer(SIMPLEX), Normal(torch.zeros(5), 1.0))
-    with pytest.raises(ShapeError, match="found 3 bases; give one, or one for each of the 2 terms"):
+    with pytest.raises(
+        ShapeError, match="found 3 bases; give one, or one for each of the 2 terms"
+    ):
         RulesDistribution(layer(ACTUATOR), [normal(1)] * 3)
     with pytest.raises(InputError, match="Bernoulli has not both"):
         RulesDistribution(layer(ACTUATOR), Bernoulli(torch.tensor([0.5])))
@@ -649,7 +708,8 @@ def test_bases_that_do_not_fit_are_refused() -> None:
 
 def test_logits_and_values_that_do_not_fit_are_refused() -> None:
     with pytest.raises(
-        ShapeError, match=r"logits have shape \(3,\); their last dimension must be 2 \(2\)"
+        ShapeError,
+        match=r"logits have shape \(3,\); their last dimension must be 2 \(2\)",
     ):
         RulesDistribution(layer(ACTUATOR), normal(1), torch.zeros(3))
     p = RulesDistribution(layer(ACTUATOR), normal(1))
@@ -658,11 +718,15 @@ def test_logits_and_values_that_do_not_fit_are_refused() -> None:
     with pytest.raises(DtypeError, match=r"float32; the layer works in torch.float64"):
         p.log_prob(torch.zeros(1, dtype=torch.float32))
     with pytest.raises(InputError, match="need the input 'u'"):
-        RulesDistribution(layer("y: real; u: input[0, 10]\n0 <= y <= u + 1 or y == 20"), normal(1))
+        RulesDistribution(
+            layer("y: real; u: input[0, 10]\n0 <= y <= u + 1 or y == 20"), normal(1)
+        )
 
 
 def test_a_base_without_a_mode() -> None:
-    with pytest.raises(NotImplementedError, match="the base, TransformedDistribution, has no mode"):
+    with pytest.raises(
+        NotImplementedError, match="the base, TransformedDistribution, has no mode"
+    ):
         _ = RulesDistribution(layer("-1 <= x <= 3"), logistic(1)).mode
     p = RulesDistribution(layer(ACTUATOR), normal(1), tensor(-9.0, 9.0))
     assert p.mode.tolist() in ([0.0], [3.0])
@@ -693,7 +757,9 @@ def test_a_flow_of_zuko_is_a_base() -> None:
     assert float((density * area).sum().detach()) == pytest.approx(1, abs=5e-3)
 
 
-@pytest.mark.parametrize("value", [Fraction(1, 10), Decimal("0.1"), [0.5, Fraction(1, 3)], 10**20])
+@pytest.mark.parametrize(
+    "value", [Fraction(1, 10), Decimal("0.1"), [0.5, Fraction(1, 3)], 10**20]
+)
 def test_inputs_of_a_distribution_are_numbers_of_any_kind(value: Any) -> None:
     mux = Multiplexer(Rules("x: real; u: input\nx <= u"))
     base = torch.distributions.Normal(torch.zeros(1), torch.ones(1))

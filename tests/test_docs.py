@@ -50,7 +50,9 @@ def listings(path: Path) -> Iterator[Listing]:
     text = path.read_text(encoding="utf-8")
     for found in FENCE.finditer(text):
         body = re.sub(f"^{found['indent']}", "", found["body"], flags=re.MULTILINE)
-        yield Listing(path, text[: found.start()].count("\n") + 1, found["language"], body)
+        yield Listing(
+            path, text[: found.start()].count("\n") + 1, found["language"], body
+        )
 
 
 def name_of(value: Any) -> str:
@@ -63,10 +65,14 @@ def name_of(value: Any) -> str:
 
 ALL = [listing for path in DOCUMENTS for listing in listings(path)]
 WITH_SESSIONS = [
-    path for path in DOCUMENTS if any(each.is_session for each in ALL if each.path == path)
+    path
+    for path in DOCUMENTS
+    if any(each.is_session for each in ALL if each.path == path)
 ]
 WITH_PYTHON = [
-    path for path in DOCUMENTS if any(each.is_python for each in ALL if each.path == path)
+    path
+    for path in DOCUMENTS
+    if any(each.is_python for each in ALL if each.path == path)
 ]
 
 
@@ -97,7 +103,9 @@ def answer_to(typed: str, names: dict[str, Any]) -> str:
 
 def agrees(shown: str, said: str) -> bool:
     """Line by line; ``...`` in what is shown stands for anything."""
-    pattern = re.escape(shown.strip()).replace(re.escape("..."), ".*").replace("…", ".*")
+    pattern = (
+        re.escape(shown.strip()).replace(re.escape("..."), ".*").replace("…", ".*")
+    )
     lines = "\n".join(line.rstrip() for line in said.strip().splitlines())
     return re.fullmatch(pattern, lines, re.DOTALL) is not None
 
@@ -107,7 +115,12 @@ def test_python_runs_from_top_to_bottom(
     path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    names: dict[str, Any] = {"__name__": "__main__", "torch": torch, "nn": torch.nn, "mx": mx}
+    names: dict[str, Any] = {
+        "__name__": "__main__",
+        "torch": torch,
+        "nn": torch.nn,
+        "mx": mx,
+    }
     for listing in ALL:
         if listing.path == path and listing.is_python:
             source = (
@@ -123,7 +136,9 @@ def test_sessions_answer_as_shown(path: Path) -> None:
         if listing.path == path and listing.is_session:
             for typed, shown in exchanges(listing.body):
                 said = answer_to(typed, names)
-                assert agrees(shown, said), f"line {listing.line}: {typed.strip()} says\n{said}"
+                assert agrees(shown, said), (
+                    f"line {listing.line}: {typed.strip()} says\n{said}"
+                )
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
@@ -137,7 +152,9 @@ def test_links_lead_to_files(path: Path) -> None:
 
 def test_the_gallery_of_the_readme_shows_the_rules_of_the_examples() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| \[[^]]+\]\((examples/\w+\.py)\) \| `([^`]+)` \|", text, re.MULTILINE)
+    rows = re.findall(
+        r"^\| \[[^]]+\]\((examples/\w+\.py)\) \| `([^`]+)` \|", text, re.MULTILINE
+    )
     assert len(rows) == 6
     for path, rules in rows:
         example = (ROOT / path).read_text(encoding="utf-8")
@@ -149,10 +166,16 @@ QUOTED = re.compile(r"<!-- peers: (.*?) -->\n(.*?)<!-- end -->", re.DOTALL)
 
 def cells(table: str) -> dict[tuple[str, str], str]:
     """The cells of a table by the names of row and column."""
-    lines = [line.strip("|").split("|") for line in table.splitlines() if line.startswith("|")]
+    lines = [
+        line.strip("|").split("|")
+        for line in table.splitlines()
+        if line.startswith("|")
+    ]
     head, _, *rows = [[cell.strip() for cell in line] for line in lines]
     return {
-        (row[0], name): cell for row in rows for name, cell in zip(head[1:], row[1:], strict=True)
+        (row[0], name): cell
+        for row in rows
+        for name, cell in zip(head[1:], row[1:], strict=True)
     }
 
 

@@ -11,6 +11,7 @@ import os
 import re
 import subprocess
 import sys
+import warnings
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -22,7 +23,17 @@ import pytest
 import multiplexnet as mx
 
 ROOT = Path(__file__).parents[1]
-RESOURCES = {"script", "img", "link", "source", "iframe", "video", "audio", "embed", "object"}
+RESOURCES = {
+    "script",
+    "img",
+    "link",
+    "source",
+    "iframe",
+    "video",
+    "audio",
+    "embed",
+    "object",
+}
 """Elements whose address a browser fetches by itself; of a link (``<a>``) it waits for a click."""
 NOT_FETCHED = {"index", "search", "prev", "next", "canonical", "author", "genindex"}
 """What ``<link rel=…>`` says about a page without fetching it."""
@@ -51,13 +62,16 @@ class Page(HTMLParser):
         self.anchors |= {given[name] for name in ("id", "name") if name in given}
         if tag == "link" and set(given.get("rel", "").split()) <= NOT_FETCHED:
             tag = "a"
-        self.links += [Link(tag, given[name]) for name in ("href", "src", "data") if name in given]
+        self.links += [
+            Link(tag, given[name]) for name in ("href", "src", "data") if name in given
+        ]
 
 
 def complaints(folder: Path) -> Iterator[str]:
     """Of the HTML pages in a folder: links to nothing, and what is loaded from elsewhere."""
     pages = {
-        path: Page(path.read_text(encoding="utf-8")) for path in sorted(folder.rglob("*.html"))
+        path: Page(path.read_text(encoding="utf-8"))
+        for path in sorted(folder.rglob("*.html"))
     }
     for path, page in pages.items():
         for link in page.links:
@@ -69,7 +83,9 @@ def complaints(folder: Path) -> Iterator[str]:
                 if link.element in RESOURCES:
                     yield f"{place} is loaded from elsewhere"
                 continue
-            target = (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            target = (
+                (path.parent / unquote(parts.path)).resolve() if parts.path else path
+            )
             if not target.exists():
                 yield f"{place} leads to no file"
                 continue
@@ -87,7 +103,11 @@ def built(folder: Path) -> Path:
     """The documentation as HTML pages."""
     command = [sys.executable, "-m", "sphinx", "-q", "-W", "--keep-going", "-b", "html"]
     command += ["-D", "nb_execution_mode=off", "-D", "suppress_warnings=myst-nb.lexer"]
-    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(ROOT / "src")}
+    environment = {
+        **os.environ,
+        "OMP_NUM_THREADS": "1",
+        "PYTHONPATH": str(ROOT / "src"),
+    }
     said = subprocess.run(
         [*command, str(ROOT / "docs"), str(folder)],
         capture_output=True,
@@ -113,7 +133,9 @@ def places_of(name: str) -> set[str]:
     return {f"multiplexnet.{name}", f"multiplexnet.errors.{name}", f"module-{module}"}
 
 
-NEEDS = "the documentation needs the extra `docs`: pip install -c constraints.txt '.[docs]'"
+NEEDS = (
+    "the documentation needs the extra `docs`: pip install -c constraints.txt '.[docs]'"
+)
 
 
 def test_the_pages(tmp_path: Path) -> None:
@@ -128,7 +150,8 @@ def test_the_pages(tmp_path: Path) -> None:
 # --- cells ----------------------------------------------------------------------------------------------------------
 
 CELL = re.compile(
-    r"^```\{code-cell\}[^\n]*\n(?P<options>(?::[^\n]*\n)*)(?P<code>.*?)^```", re.M | re.S
+    r"^```\{code-cell\}[^\n]*\n(?P<options>(?::[^\n]*\n)*)(?P<code>.*?)^```",
+    re.M | re.S,
 )
 PAGES = [
     path
@@ -188,21 +211,103 @@ def test_the_cells_of_a_page_run(
             '<link rel="stylesheet" href="//a.example/x.css">',
             "index.html: //a.example/x.css is loaded from elsewhere",
         ),
-        ('<a href="https://example.org">x</a><p id="here"><a href="index.html#here">y</a>', None),
+        (
+            '<a href="https://example.org">x</a><p id="here"><a href="index.html#here">y</a>',
+            None,
+        ),
     ],
 )
-def test_the_checker_sees_what_it_is_for(tmp_path: Path, page: str, complaint: str | None) -> None:
+def test_the_checker_sees_what_it_is_for(
+    tmp_path: Path, page: str, complaint: str | None
+) -> None:
     (tmp_path / "index.html").write_text(page, encoding="utf-8")
     assert list(complaints(tmp_path)) == ([complaint] if complaint else [])
+
+
+# --- reference ------------------------------------------------------------------------------------------------------
+
+REFERENCE = ROOT / "docs/reference"
+ENTRY = re.compile(
+    r"^\.\. exception:: multiplexnet\.errors\.(?P<name>\w+)\n\n(?P<words>(?:   .*\n|\n)+)",
+    re.M,
+)
+
+
+def own_errors() -> dict[str, type[Exception]]:
+    """Every exception that ``errors.py`` defines."""
+    return {
+        name: thing
+        for name, thing in vars(mx.errors).items()
+        if isinstance(thing, type)
+        and issubclass(thing, Exception)
+        and thing.__module__ == mx.errors.__name__
+    }
+
+
+def test_every_error_is_explained_with_what_to_do() -> None:
+    page = (REFERENCE / "errors.md").read_text(encoding="utf-8")
+    entries = {found["name"]: found["words"] for found in ENTRY.finditer(page)}
+    errors = own_errors()
+    assert entries.keys() == errors.keys()
+    for name, words in entries.items():
+        if name == "MultiplexError":
+            continue
+        base = next(b for b in errors[name].__bases__ if b is not mx.MultiplexError)
+        assert f"Also a `{base.__name__}`." in words, name
+        assert "**What to do.** " in words, name
+
+
+def test_every_command_has_a_section_with_its_own_help() -> None:
+    typer = pytest.importorskip("typer.main", reason=NEEDS)
+    from multiplexnet.playground.command import app
+
+    commands = typer.get_command(app).commands
+    page = (REFERENCE / "command_line.md").read_text(encoding="utf-8")
+    sections = re.findall(r"^## (\S+)$", page, re.M)
+    assert sorted(sections) == sorted(commands)
+    for section in page.split("\n## ")[1:]:
+        name = section.split("\n", 1)[0]
+        assert f'help_of("{name}")' in section
+        (example,) = re.findall(r"^```\n(multiplexnet .*)\n```$", section, re.M)
+        known = {option for p in commands[name].params for option in p.opts}
+        used = set(re.findall(r"(?<= )--?[a-z][\w-]*", example))
+        assert example.split()[1] == name
+        assert used <= known, (name, used - known)
+
+
+# --- frameworks -----------------------------------------------------------------------------------------------------
+
+
+def test_what_the_page_shows_of_lightning_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Lightning is no dependency: where it is not installed, the page is shown and this is skipped."""
+    pytest.importorskip("lightning", reason="needs Lightning: pip install lightning")
+    page = (ROOT / "docs/howto/training_frameworks.md").read_text(encoding="utf-8")
+    cells = [found["code"] for found in CELL.finditer(page)]
+    (shown,) = re.findall(r"^```\n(import lightning.*?)^```", page, re.M | re.S)
+    monkeypatch.chdir(tmp_path)
+    names: dict[str, Any] = {"__name__": "__main__"}
+    run_cell(cells[0], names)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Lightning's own, about loaders and versions
+        run_cell(shown.replace("max_epochs=25", "max_epochs=2"), names)
+    model, rows = names["model"].model.eval(), names["x"]
+    assert names["rules"].satisfied(model(rows)).all()
 
 
 def test_every_example_has_a_picture_of_modest_size() -> None:
     examples = {path.stem for path in (ROOT / "examples").glob("[0-9][0-9]_*.py")}
     pictures = {
-        path.stem: path.stat().st_size for path in (ROOT / "docs/images/gallery").glob("*.png")
+        path.stem: path.stat().st_size
+        for path in (ROOT / "docs/images/gallery").glob("*.png")
     }
     assert pictures.keys() == examples
     assert {name: size for name, size in pictures.items() if size >= HELD} == {}
     page = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
-    assert [name for name in sorted(examples) if f"images/gallery/{name}.png" not in page] == []
-    assert [name for name in sorted(examples) if f"../examples/{name}.py" not in page] == []
+    assert [
+        name for name in sorted(examples) if f"images/gallery/{name}.png" not in page
+    ] == []
+    assert [
+        name for name in sorted(examples) if f"../examples/{name}.py" not in page
+    ] == []

@@ -22,11 +22,15 @@ ONE_BLOCK = "0 <= x <= 1 or 2 <= x <= 3 or 5 <= x <= 9 or x == -1"
 TWO_BLOCKS = "x <= -1 or x >= 1\n y <= -2 or y == 0 or y >= 2"
 
 
-def branches_of(text: str, batch: int = 1, seed: int = 0) -> tuple[Branches, Tensor, mx.Rules]:
+def branches_of(
+    text: str, batch: int = 1, seed: int = 0
+) -> tuple[Branches, Tensor, mx.Rules]:
     rules = mx.Rules(text)
     mux = mx.Multiplexer(rules, dtype=torch.float64)
     generator = torch.Generator().manual_seed(seed)
-    raw = torch.randn(1, mux.in_features, dtype=torch.float64, generator=generator).requires_grad_()
+    raw = torch.randn(
+        1, mux.in_features, dtype=torch.float64, generator=generator
+    ).requires_grad_()
     return mux(raw.expand(batch, -1)), raw, rules
 
 
@@ -57,15 +61,22 @@ def test_unbiased_estimators_agree_with_the_exact_gradient(
     batch = 25_000
     branches, raw, _ = branches_of(text, batch)
     exact = branches.loss(joint_loss)
-    estimate = branches.loss(joint_loss, estimator=make(torch.Generator().manual_seed(1)))
+    estimate = branches.loss(
+        joint_loss, estimator=make(torch.Generator().manual_seed(1))
+    )
     spread = estimate.detach().std() / batch**0.5
     assert (estimate.mean() - exact.mean()).abs() <= 5 * spread + 1e-9
-    assert torch.allclose(gradient(estimate, raw), gradient(exact, raw), atol=0.08, rtol=0.05)
+    assert torch.allclose(
+        gradient(estimate, raw), gradient(exact, raw), atol=0.08, rtol=0.05
+    )
 
 
 def test_all_terms_at_the_top_leave_nothing_to_chance() -> None:
     branches, raw, _ = branches_of(TWO_BLOCKS, 5)
-    exact, estimate = branches.loss(joint_loss), branches.loss(joint_loss, estimator=TopTerms(6))
+    exact, estimate = (
+        branches.loss(joint_loss),
+        branches.loss(joint_loss, estimator=TopTerms(6)),
+    )
     assert torch.allclose(exact, estimate)
     assert torch.allclose(gradient(exact, raw), gradient(estimate, raw))
 
@@ -74,10 +85,14 @@ def test_summing_the_top_terms_lowers_the_variance() -> None:
     branches, _, _ = branches_of(ONE_BLOCK, 20_000)
     generator = torch.Generator().manual_seed(2)
     spread = [
-        branches.loss(joint_loss, estimator=TopTerms(count, 2, generator=generator)).std()
+        branches.loss(
+            joint_loss, estimator=TopTerms(count, 2, generator=generator)
+        ).std()
         for count in (1, 2, 3)
     ]
-    drawn = branches.loss(joint_loss, estimator=ScoreFunction(3, generator=generator)).std()
+    drawn = branches.loss(
+        joint_loss, estimator=ScoreFunction(3, generator=generator)
+    ).std()
     assert spread[0] > spread[1] > spread[2]
     assert spread[2] < drawn
 
@@ -104,7 +119,8 @@ def test_the_relaxed_choice_hardens_as_it_cools() -> None:
     far, near = (
         (
             branches.loss(
-                joint_loss, estimator=Concrete(t, generator=torch.Generator().manual_seed(4))
+                joint_loss,
+                estimator=Concrete(t, generator=torch.Generator().manual_seed(4)),
             ).mean()
             - exact
         )
@@ -120,7 +136,11 @@ def test_a_sum_over_outputs_needs_no_combinations() -> None:
     expected = sum(
         (
             choice.log_probs.exp()
-            * ((choice.x - 0.3).square().sum(-1) + choice.log_probs - torch.tensor(0.5).log())
+            * (
+                (choice.x - 0.3).square().sum(-1)
+                + choice.log_probs
+                - torch.tensor(0.5).log()
+            )
         ).sum(-1)
         for choice in branches.choices
     )
@@ -134,7 +154,9 @@ def test_a_sum_over_outputs_needs_no_combinations() -> None:
 
 def test_additive_and_joint_losses_agree_where_both_work() -> None:
     branches, raw, _ = branches_of(TWO_BLOCKS, 2)
-    apart = branches.loss(lambda x: (x - 1.5).square(), prior=[torch.tensor([0.0, 1.0]), None])
+    apart = branches.loss(
+        lambda x: (x - 1.5).square(), prior=[torch.tensor([0.0, 1.0]), None]
+    )
     together = branches.loss(
         lambda x: (x - 1.5).square().sum(-1), prior=[torch.tensor([0.0, 1.0]), None]
     )
@@ -143,11 +165,15 @@ def test_additive_and_joint_losses_agree_where_both_work() -> None:
 
 
 def test_logits_of_masked_blocks_get_their_gradient() -> None:
-    rules = mx.Rules("x: real; y: real; u: input[0, 3]\nx <= -1 or 1 <= x <= u\ny <= -1 or y >= u")
+    rules = mx.Rules(
+        "x: real; y: real; u: input[0, 3]\nx <= -1 or 1 <= x <= u\ny <= -1 or y >= u"
+    )
     mux = mx.Multiplexer(rules, dtype=torch.float64)
     raw = torch.zeros(4, mux.in_features, dtype=torch.float64, requires_grad=True)
     u = torch.tensor([0.5, 1.5, 2.0, 3.0], dtype=torch.float64)
-    (gradient,) = torch.autograd.grad(mux(raw, u=u).loss(lambda x: (x - 0.7).square()).sum(), raw)
+    (gradient,) = torch.autograd.grad(
+        mux(raw, u=u).loss(lambda x: (x - 0.7).square()).sum(), raw
+    )
     assert (gradient[1:, 2:] != 0).all()
     assert (gradient[0, 2:4] == 0).all()  # there is nothing to choose
 

@@ -16,11 +16,15 @@ every_example = pytest.mark.parametrize("path", EXAMPLES, ids=lambda path: path.
 
 
 def test_the_gallery_is_complete() -> None:
-    assert [path.name[:2] for path in EXAMPLES] == [f"{i:02}" for i in range(1, len(EXAMPLES) + 1)]
+    assert [path.name[:2] for path in EXAMPLES] == [
+        f"{i:02}" for i in range(1, len(EXAMPLES) + 1)
+    ]
 
 
 @every_example
-def test_it_runs_and_prints_its_result(path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_runs_and_prints_its_result(
+    path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     runpy.run_path(str(path), run_name="__main__")
     printed = capsys.readouterr().out
     assert re.search(r"\d", printed)

@@ -34,7 +34,10 @@ def values(variable: Variable) -> range:
 def obeying(rules: Rules) -> list[tuple[int, ...]]:
     """All assignments that obey, as positions in the domains."""
     domains = [values(v) for v in rules.outputs]
-    points = [dict(zip(rules.outputs, map(Fraction, p), strict=True)) for p in product(*domains)]
+    points = [
+        dict(zip(rules.outputs, map(Fraction, p), strict=True))
+        for p in product(*domains)
+    ]
     return [
         tuple(values(v).index(int(point[v])) for v in rules.outputs)
         for point in points
@@ -44,7 +47,8 @@ def obeying(rules: Rules) -> list[tuple[int, ...]]:
 
 def random_log_q(rules: Rules, *batch: int) -> list[Tensor]:
     return [
-        torch.randn(*batch, len(values(v)), dtype=DOUBLE).log_softmax(-1) for v in rules.outputs
+        torch.randn(*batch, len(values(v)), dtype=DOUBLE).log_softmax(-1)
+        for v in rules.outputs
     ]
 
 
@@ -86,10 +90,14 @@ def test_satisfaction_and_marginals_against_all_assignments(
     weights = torch.stack([joint(log_q, labels) for labels in obeying(rules)], -1)
     torch.testing.assert_close(terms.log_satisfaction(log_q), weights.logsumexp(-1))
     posterior = weights.softmax(-1)
-    for n, (variable, found) in enumerate(zip(rules.outputs, terms.marginals(log_q), strict=True)):
+    for n, (variable, found) in enumerate(
+        zip(rules.outputs, terms.marginals(log_q), strict=True)
+    ):
         for v in range(len(values(variable))):
             mine = torch.tensor([labels[n] == v for labels in obeying(rules)])
-            torch.testing.assert_close(found[..., v].exp(), posterior[..., mine].sum(-1))
+            torch.testing.assert_close(
+                found[..., v].exp(), posterior[..., mine].sum(-1)
+            )
 
 
 def test_log_probs_are_scores_renormalised_over_the_terms() -> None:
@@ -98,7 +106,9 @@ def test_log_probs_are_scores_renormalised_over_the_terms() -> None:
     (scores,), (log_pi,) = terms.scores(log_q), terms.log_probs(log_q)
     for k, labels in enumerate(terms.codes(0).tolist()):
         torch.testing.assert_close(scores[:, k], joint(log_q, tuple(labels)))
-    torch.testing.assert_close(log_pi, scores - terms.log_satisfaction(log_q).unsqueeze(-1))
+    torch.testing.assert_close(
+        log_pi, scores - terms.log_satisfaction(log_q).unsqueeze(-1)
+    )
     torch.testing.assert_close(log_pi.exp().sum(-1), torch.ones(6, dtype=DOUBLE))
 
 
@@ -112,12 +122,20 @@ def test_a_tensor_serves_when_all_domains_have_one_size() -> None:
 def test_labels_give_the_logits_of_the_layer(text: str) -> None:
     """log π_k = Σ_n log q(y_n = c_kn) over the terms, in the order in which the layer reads its logits."""
     rules = Rules(text)
-    mux, terms, log_q = Multiplexer(rules, dtype=DOUBLE), FiniteTerms(rules), random_log_q(rules, 5)
+    mux, terms, log_q = (
+        Multiplexer(rules, dtype=DOUBLE),
+        FiniteTerms(rules),
+        random_log_q(rules, 5),
+    )
     logits = [log_pi for log_pi in terms.log_probs(log_q) if log_pi.shape[-1] > 1]
-    branches = mux(torch.cat([torch.zeros(5, len(rules.outputs), dtype=DOUBLE), *logits], -1))
+    branches = mux(
+        torch.cat([torch.zeros(5, len(rules.outputs), dtype=DOUBLE), *logits], -1)
+    )
     lower = torch.tensor([values(v)[0] for v in rules.outputs], dtype=DOUBLE)
     labels = (branches.x - lower).long()
-    direct = torch.stack([q.gather(-1, labels[..., n]) for n, q in enumerate(log_q)]).sum(0)
+    direct = torch.stack(
+        [q.gather(-1, labels[..., n]) for n, q in enumerate(log_q)]
+    ).sum(0)
     torch.testing.assert_close(branches.log_probs, direct.log_softmax(-1))
 
 
@@ -127,7 +145,9 @@ def test_gradients_are_the_marginals() -> None:
     terms = FiniteTerms(rules)
     log_q = torch.stack(random_log_q(rules, 3), -2).requires_grad_()
     (gradient,) = torch.autograd.grad(terms.log_satisfaction(log_q).sum(), log_q)
-    torch.testing.assert_close(gradient, torch.stack(terms.marginals(log_q.detach()), -2).exp())
+    torch.testing.assert_close(
+        gradient, torch.stack(terms.marginals(log_q.detach()), -2).exp()
+    )
     finite = torch.stack(terms.marginals(log_q), -2)
     (second,) = torch.autograd.grad(finite[finite.isfinite()].sum(), log_q)
     assert second.isfinite().all()
@@ -150,7 +170,9 @@ def test_refusals_of_terms() -> None:
     terms = FiniteTerms(Rules("a: bool; b: int[0, 2]\nimplies(a, b > 0)"))
     with pytest.raises(ShapeError, match="of 3 outputs; the rules have 2"):
         terms.scores(torch.zeros(3, 2))
-    with pytest.raises(ShapeError, match="b has 3 values; its log-probabilities have 2"):
+    with pytest.raises(
+        ShapeError, match="b has 3 values; its log-probabilities have 2"
+    ):
         terms.scores(torch.zeros(2, 2))
 
 
@@ -173,11 +195,15 @@ def test_the_value_by_its_definition() -> None:
     shared = torch.cat(log_q[:2]).exp().mean(0)
     means = [shared, shared, log_q[2].exp().mean(0)]
     worth = [
-        torch.stack([(q.exp() / m)[:, v] for q, m, v in zip(log_q, means, k, strict=True)])
+        torch.stack(
+            [(q.exp() / m)[:, v] for q, m, v in zip(log_q, means, k, strict=True)]
+        )
         for k in obeying(rules)
     ]
     total = torch.stack([w.prod(0) for w in worth]).mean(0)
-    torch.testing.assert_close(EvidenceRatio(FiniteTerms(rules))(log_q), -total.log().mean())
+    torch.testing.assert_close(
+        EvidenceRatio(FiniteTerms(rules))(log_q), -total.log().mean()
+    )
 
 
 @pytest.mark.parametrize("text", [ADDITION, SMALL_ADDITION, "a: bool; b: bool; a == b"])
@@ -206,17 +232,24 @@ def test_a_perfect_labelling_reaches_the_best() -> None:
     assert float(ratio.success(ratio(perfect))) == pytest.approx(1)
 
 
-@pytest.mark.parametrize("text", [*TEXTS, "a: bool; b: bool; a == b", "a: bool; b: bool; a or b"])
+@pytest.mark.parametrize(
+    "text", [*TEXTS, "a: bool; b: bool; a == b", "a: bool; b: bool; a or b"]
+)
 def test_the_best_is_what_every_term_once_gives(text: str) -> None:
     rules = Rules(text)
     ratio = EvidenceRatio(FiniteTerms(rules))
     labels = torch.tensor(obeying(rules))
-    perfect = [certain(labels[:, n], len(values(v))) for n, v in enumerate(rules.outputs)]
+    perfect = [
+        certain(labels[:, n], len(values(v))) for n, v in enumerate(rules.outputs)
+    ]
     assert float(ratio(perfect)) == pytest.approx(ratio.best)
 
 
 def test_equally_likely_terms_of_free_labels_reach_minus_log_of_their_number() -> None:
-    for text, count in (("a: bool; b: bool; a == b", 2), ("a: int[0, 6]; b: int[0, 6]; a == b", 7)):
+    for text, count in (
+        ("a: bool; b: bool; a == b", 2),
+        ("a: int[0, 6]; b: int[0, 6]; a == b", 7),
+    ):
         assert ratio_of(text).best == pytest.approx(-log(count))
 
 
@@ -248,7 +281,9 @@ def test_a_prior_counts() -> None:
     labels = torch.tensor([[0, 0]] * 3 + [[1, 1]])
     prior = [torch.tensor([3 / 4, 1 / 4], dtype=DOUBLE).log()]
     loss = EvidenceRatio(terms)(certain(labels, 2), prior)
-    entropy = -(3 * log(3 / 4) + log(1 / 4)) / 4  # mutual information of two equal labels
+    entropy = (
+        -(3 * log(3 / 4) + log(1 / 4)) / 4
+    )  # mutual information of two equal labels
     assert float(loss) == pytest.approx(-entropy)
 
 
@@ -267,13 +302,17 @@ def test_classifiers_by_name() -> None:
 
 def test_refusals_of_the_ratio() -> None:
     terms = FiniteTerms(Rules("a: bool; b: int[0, 2]\nimplies(a, b > 0)"))
-    with pytest.raises(ShapeError, match="classifier has 1 names; the rules have 2 outputs"):
+    with pytest.raises(
+        ShapeError, match="classifier has 1 names; the rules have 2 outputs"
+    ):
         EvidenceRatio(terms, classifier=["one"])
     with pytest.raises(
         DomainError, match="classifier 'one' is to label a and b, whose domains differ"
     ):
         EvidenceRatio(terms, classifier=["one", "one"])
-    with pytest.raises(ShapeError, match=r"marginal: 'c' is no output of the rules \(a, b\)"):
+    with pytest.raises(
+        ShapeError, match=r"marginal: 'c' is no output of the rules \(a, b\)"
+    ):
         EvidenceRatio(terms, marginal=["c"])
 
 

@@ -57,13 +57,15 @@ def test_z3_operators_read_as_the_language(rule: z3.BoolRef, text: str) -> None:
         z3.Distinct(za, zb),
         z3.If(za, zb, zc),
         z3.If(za, zx > 0, zx < 0),
-        z3.If(zx > zy, zx, zy) + z3.If(zx + 1 < zy, zx, zy) > z3.If(zx >= zy, zx + 1, zy),
+        z3.If(zx > zy, zx, zy) + z3.If(zx + 1 < zy, zx, zy)
+        > z3.If(zx >= zy, zx + 1, zy),
         z3.If(z3.Or(za, zb), zx, 2 * zx) <= 3,
         z3.And(za, z3.Or(zb, z3.And(), z3.Or())),
         z3.PbEq([(za, 1), (z3.Or(zb, zx > 0), 2), (zc, -1)], 2),
         z3.AtLeast(za, zb, zx > 1, 2),
         (zx > 0) == (zy > 0),
-        z3.Sum(zx, zy, zx, -3 * zy) - zx - 1 <= zlimit * z3.RealVal(2) * z3.RealVal("0.1"),
+        z3.Sum(zx, zy, zx, -3 * zy) - zx - 1
+        <= zlimit * z3.RealVal(2) * z3.RealVal("0.1"),
         z3.Not(z3.Not(zx == zy)),
     ],
     ids=str,
@@ -92,7 +94,9 @@ def test_outputs_come_in_order_of_appearance_or_as_given() -> None:
 def test_an_input_has_the_range_it_is_given() -> None:
     [variable] = from_z3(zx <= zlimit, inputs={zlimit: (0, 0.1)}).inputs
     assert variable.domain == Real(Fraction(0), Fraction(1, 10))
-    [variable] = from_z3([zx <= zlimit, zlimit >= 0], inputs={"limit": (None, float("inf"))}).inputs
+    [variable] = from_z3(
+        [zx <= zlimit, zlimit >= 0], inputs={"limit": (None, float("inf"))}
+    ).inputs
     assert variable.domain == Real()
 
 
@@ -119,7 +123,9 @@ def test_integers_get_a_range_that_holds_what_the_rules_allow(
 
 
 def test_ranges_of_inputs_bound_integers() -> None:
-    spec = from_z3([zm == zn, zm <= zlimit], inputs={zn: (0, 5), zlimit: (0, Fraction(7, 2))})
+    spec = from_z3(
+        [zm == zn, zm <= zlimit], inputs={zn: (0, 5), zlimit: (0, Fraction(7, 2))}
+    )
     assert [v.domain for v in spec.variables] == [
         Int(0, 3),
         Int(0, 5),
@@ -141,7 +147,10 @@ def test_expressions_of_another_context_can_be_read() -> None:
 def test_a_deep_expression_is_no_problem() -> None:
     nots, ands = zx > 0, zx > 0
     for i in range(10_000):
-        nots, ands = z3.Not(nots), z3.And(zx > i % 7, ands) if i % 2 else z3.Or(zy > i % 7, ands)
+        nots, ands = (
+            z3.Not(nots),
+            z3.And(zx > i % 7, ands) if i % 2 else z3.Or(zy > i % 7, ands),
+        )
     assert from_z3(nots).rules[0].text == "x > 0"
     spec = from_z3(z3.Or(ands, zx < 0))
     assert len(spec.rules) == 1
@@ -199,8 +208,16 @@ def test_numbers_nested_too_deeply_are_refused() -> None:
             {},
             "of sort S: use Real, Int or Bool",
         ),
-        (OF_INT(zn) > 0, {}, "an opaque function takes reals and gives a real, g does not"),
-        (PREDICATE(zx), {}, "an opaque function takes reals and gives a real, p does not"),
+        (
+            OF_INT(zn) > 0,
+            {},
+            "an opaque function takes reals and gives a real, g does not",
+        ),
+        (
+            PREDICATE(zx),
+            {},
+            "an opaque function takes reals and gives a real, p does not",
+        ),
         (
             z3.And(zn >= 0, zx > 0),
             {},
@@ -212,7 +229,11 @@ def test_numbers_nested_too_deeply_are_refused() -> None:
             {},
             "the integer n ranges from 0 to 1000000: more than 1,000,000 values",
         ),
-        (zx > 0, {"outputs": ["x", "n"], "inputs": [zn]}, "the constant n is declared twice"),
+        (
+            zx > 0,
+            {"outputs": ["x", "n"], "inputs": [zn]},
+            "the constant n is declared twice",
+        ),
         (zx > 0, {"outputs": ["x", zn]}, "the integer n is not bounded"),
         (
             zx > zy,
@@ -227,9 +248,17 @@ def test_numbers_nested_too_deeply_are_refused() -> None:
             "the constant x is declared as Int but occurs in the rules as Real",
         ),
         (zx > 0, {"outputs": [z3.BitVec("x", 8)]}, "`x` is a bit-vector"),
-        (z3.And(zx > 0, z3.Int("x") > 0), {}, "two constants of different sort named `x`"),
+        (
+            z3.And(zx > 0, z3.Int("x") > 0),
+            {},
+            "two constants of different sort named `x`",
+        ),
         (zx > 0, {"inputs": {zx: (3, 1)}}, "the range of x is empty: 3 is above 1"),
-        (zx > 0, {"inputs": {zx: ("a", 1)}}, "'a' is no bound of a range: give a number or None"),
+        (
+            zx > 0,
+            {"inputs": {zx: ("a", 1)}},
+            "'a' is no bound of a range: give a number or None",
+        ),
         (zx > 0, {"inputs": {zx: (float("nan"), 1)}}, "nan is no bound of a range"),
         (za, {"inputs": {za: (0, 1)}}, "the constant a is a Bool and has no range"),
         (zx + 1, {}, "`x + 1` is a value of sort Real, not a rule"),

@@ -31,7 +31,14 @@ from multiplexnet.geometry import polyhedron
 from multiplexnet.geometry.anchors import THIN, anchor, clearance
 from multiplexnet.geometry.elimination import ROW_BUDGET, triangular
 from multiplexnet.geometry.lattice import grid_clearance
-from multiplexnet.geometry.parts import Bound, Box, Lattice, Parametric, Part, Polyhedron
+from multiplexnet.geometry.parts import (
+    Bound,
+    Box,
+    Lattice,
+    Parametric,
+    Part,
+    Polyhedron,
+)
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.formula import (
     And,
@@ -44,15 +51,20 @@ from multiplexnet.language.formula import (
     conjunction,
 )
 from multiplexnet.language.formula import variables as variables_of
-from multiplexnet.language.parse import parse
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.smt.questions import implies, satisfiable
+from multiplexnet.transforms.lattice import independent
 
 formats = pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
 Point = tuple[Fraction, ...]
 
 # --- formats --------------------------------------------------------------------------------------------------------
 
-NUMPY: dict[str, Any] = {"float64": np.float64, "float32": np.float32, "float16": np.float16}
+NUMPY: dict[str, Any] = {
+    "float64": np.float64,
+    "float32": np.float32,
+    "float16": np.float16,
+}
 numbers = st.one_of(
     st.fractions(-10, 10),
     st.floats(allow_nan=False, allow_infinity=False).map(Fraction),
@@ -107,14 +119,18 @@ def test_the_ends_of_a_format(form: Format) -> None:
 # --- exact systems against z3 ---------------------------------------------------------------------------------------
 
 coefficients = st.integers(-3, 3)
-bounds = st.one_of(st.integers(-3, 4).map(Fraction), st.fractions(-2, 3, max_denominator=4))
+bounds = st.one_of(
+    st.integers(-3, 4).map(Fraction), st.fractions(-2, 3, max_denominator=4)
+)
 
 
 @st.composite
 def systems(draw: st.DrawFn, most_variables: int = 3, most_rows: int = 6) -> Rows:
     n = draw(st.integers(1, most_variables))
     m = draw(st.integers(1, most_rows))
-    A = draw(st.lists(st.lists(coefficients, min_size=n, max_size=n), min_size=m, max_size=m))
+    A = draw(
+        st.lists(st.lists(coefficients, min_size=n, max_size=n), min_size=m, max_size=m)
+    )
     b = draw(st.lists(bounds, min_size=m, max_size=m))
     strict = draw(st.lists(st.booleans(), min_size=m, max_size=m))
     return Rows.of(A, b, strict, n=n)
@@ -170,7 +186,11 @@ def test_redundant_rows_are_implied_by_the_rest(rows: Rows) -> None:
         assert not implies(formula(others), atoms(kept)[i], variables(rows.n))
 
 
-@given(rows=systems(), objective=st.lists(coefficients, min_size=3, max_size=3), data=st.data())
+@given(
+    rows=systems(),
+    objective=st.lists(coefficients, min_size=3, max_size=3),
+    data=st.data(),
+)
 @settings(max_examples=60, deadline=None)
 def test_the_simplex_proves_its_answer(
     rows: Rows, objective: list[int], data: st.DataObject
@@ -187,17 +207,24 @@ def test_the_simplex_proves_its_answer(
         goal = Linear.total(dict(zip(variables(rows.n), map(Fraction, c), strict=True)))
         assert (
             satisfiable(
-                conjunction([formula(closed), Atom(-goal + 10**6, "<=")]), variables(rows.n)
+                conjunction([formula(closed), Atom(-goal + 10**6, "<=")]),
+                variables(rows.n),
             )
             is not None
         )
         return
     y = best.multipliers
     assert all(v >= 0 for v in y)
-    assert sum((ci * x for ci, x in zip(c, best.point, strict=True)), Fraction(0)) == best.value
-    assert sum((v * b for v, b in zip(y, rows.b, strict=True)), Fraction(0)) == best.value
+    assert (
+        sum((ci * x for ci, x in zip(c, best.point, strict=True)), Fraction(0))
+        == best.value
+    )
+    assert (
+        sum((v * b for v, b in zip(y, rows.b, strict=True)), Fraction(0)) == best.value
+    )
     assert [
-        sum((v * a[j] for v, a in zip(y, rows.A, strict=True)), Fraction(0)) for j in range(rows.n)
+        sum((v * a[j] for v, a in zip(y, rows.A, strict=True)), Fraction(0))
+        for j in range(rows.n)
     ] == c
 
 
@@ -206,9 +233,13 @@ def test_the_simplex_proves_its_answer(
 def test_ranges_enclose_the_set(rows: Rows) -> None:
     for variable, (low, high) in zip(variables(rows.n), ranges(rows), strict=True):
         if low is not None:
-            assert implies(formula(rows), Atom(-Linear.of(variable) + low, "<="), variables(rows.n))
+            assert implies(
+                formula(rows), Atom(-Linear.of(variable) + low, "<="), variables(rows.n)
+            )
         if high is not None:
-            assert implies(formula(rows), Atom(Linear.of(variable) - high, "<="), variables(rows.n))
+            assert implies(
+                formula(rows), Atom(Linear.of(variable) - high, "<="), variables(rows.n)
+            )
 
 
 # --- anchors --------------------------------------------------------------------------------------------------------
@@ -224,19 +255,27 @@ def simplex_rows(n: int) -> Rows:
 
 def chain(n: int) -> Rows:
     return Rows.of(
-        [[int(i == j) - int(i + 1 == j) for j in range(n)] for i in range(n - 1)], [0] * (n - 1)
+        [[int(i == j) - int(i + 1 == j) for j in range(n)] for i in range(n - 1)],
+        [0] * (n - 1),
     )
 
 
 def random_polytope(n: int, m: int, offset: int = 0) -> Rows:
     draw = random.Random(n * 1000 + m)
-    A = [[Fraction(round(draw.gauss(0, 1) * 1000), 1000) for _ in range(n)] for _ in range(m)]
-    return Rows.of(A, [Fraction(draw.randint(1000, 2000), 1000) + sum(a) * offset for a in A])
+    A = [
+        [Fraction(round(draw.gauss(0, 1) * 1000), 1000) for _ in range(n)]
+        for _ in range(m)
+    ]
+    return Rows.of(
+        A, [Fraction(draw.randint(1000, 2000), 1000) + sum(a) * offset for a in A]
+    )
 
 
 def slab(width: Fraction | int, offset: int = 0) -> Rows:
     """``0 ≤ x − y ≤ width`` with x + y in a unit interval around ``2 · offset``."""
-    return Rows.of([[1, -1], [-1, 1], [1, 1], [-1, -1]], [width, 0, 2 * offset + 1, 1 - 2 * offset])
+    return Rows.of(
+        [[1, -1], [-1, 1], [1, 1], [-1, -1]], [width, 0, 2 * offset + 1, 1 - 2 * offset]
+    )
 
 
 MICRO = Fraction(1, 10**6)
@@ -249,7 +288,10 @@ SETS: dict[str, tuple[Rows, frozenset[str]]] = {
     "random 3/8": (random_polytope(3, 8), ALL),
     "random 10/30": (random_polytope(10, 30), ALL),
     "random 50/200": (random_polytope(50, 200), ALL),
-    "random far away": (random_polytope(10, 30, offset=1000), ALL - {"bfloat16", "float16"}),
+    "random far away": (
+        random_polytope(10, 30, offset=1000),
+        ALL - {"bfloat16", "float16"},
+    ),
     "random very far away": (
         random_polytope(10, 30, offset=10**6),
         frozenset({"float64", "float32"}),
@@ -262,7 +304,10 @@ SETS: dict[str, tuple[Rows, frozenset[str]]] = {
     "half plane": (Rows.of([[1, 1]], [-5]), ALL),
     "far half plane": (Rows.of([[-1, -1]], [-(10**6)]), ALL - {"float16"}),
     "strip": (Rows.of([[1, -1], [-1, 1]], [1000, 0]), ALL),
-    "tiny triangle": (Rows.of([[-1, 0], [0, -1], [1, 1]], [0, 0, MICRO / 1000]), ALL - {"float16"}),
+    "tiny triangle": (
+        Rows.of([[-1, 0], [0, -1], [1, 1]], [0, 0, MICRO / 1000]),
+        ALL - {"float16"},
+    ),
     "mixed scales": (
         Rows.of([[10**8, 1], [1, 10**8], [-1, 0], [0, -1]], [10**8, 10**8, 0, 0]),
         ALL,
@@ -278,7 +323,9 @@ def test_anchors_are_representable_and_strictly_inside(name: str, form: Format) 
     rows, fits = SETS[name]
     if form.name not in fits:
         wider = next(
-            f for f in sorted(FORMATS.values(), key=lambda f: f.precision) if f.name in fits
+            f
+            for f in sorted(FORMATS.values(), key=lambda f: f.precision)
+            if f.name in fits
         )
         with pytest.raises(ThinTermError) as caught:
             anchor(rows, form)
@@ -324,7 +371,9 @@ def test_a_full_dimensional_set_of_moderate_size_has_an_anchor(rows: Rows) -> No
 
 
 @given(
-    E=st.lists(st.lists(st.integers(-5, 5), min_size=4, max_size=4), min_size=1, max_size=3),
+    E=st.lists(
+        st.lists(st.integers(-5, 5), min_size=4, max_size=4), min_size=1, max_size=3
+    ),
     x=st.lists(st.fractions(-5, 5, max_denominator=8), min_size=4, max_size=4),
 )
 @settings(max_examples=100, deadline=None)
@@ -337,14 +386,21 @@ def test_solutions_of_equations(E: list[list[int]], x: list[Fraction]) -> None:
         assert not dyadic
         return
     times = [
-        [sum(a * found.basis[i][j] for i, a in enumerate(row)) for j in range(found.dimension)]
+        [
+            sum(a * found.basis[i][j] for i, a in enumerate(row))
+            for j in range(found.dimension)
+        ]
         for row in E
     ]
     assert not any(c for row in times for c in row)
-    assert [sum(a * v for a, v in zip(row, found.origin, strict=True)) for row in E] == e
+    assert [
+        sum(a * v for a, v in zip(row, found.origin, strict=True)) for row in E
+    ] == e
     assert found.dimension == 4 - sympy.Matrix(E).rank()
     assert all(v.denominator & (v.denominator - 1) == 0 for v in found.origin)
-    if dyadic:  # the denominator is the smallest there is, and every dyadic solution is reached
+    if (
+        dyadic
+    ):  # the denominator is the smallest there is, and every dyadic solution is reached
         assert max(v.denominator for v in found.origin) <= max(v.denominator for v in x)
         _coordinates(found.basis, [v - o for v, o in zip(x, found.origin, strict=True)])
 
@@ -358,7 +414,10 @@ def _coordinates(basis: Sequence[Sequence[int]], difference: list[Fraction]) -> 
         return
     gram = [[sum(row[i] * row[j] for row in basis) for j in range(k)] for i in range(k)]
     right = [
-        sum((row[i] * v * size for row, v in zip(basis, difference, strict=True)), Fraction(0))
+        sum(
+            (row[i] * v * size for row, v in zip(basis, difference, strict=True)),
+            Fraction(0),
+        )
         for i in range(k)
     ]
     t = sympy.Matrix(gram).LUsolve(sympy.Matrix([int(v) for v in right]))
@@ -385,7 +444,9 @@ def conjuncts(node: Formula) -> list[Atom]:
 
 def parts(text: str, form: str = "float32") -> tuple[Part, ...]:
     specification = parse(text)
-    return parts_of(Term(tuple(conjuncts(specification.formula))), specification.outputs, form)
+    return parts_of(
+        Term(tuple(conjuncts(specification.formula))), specification.outputs, form
+    )
 
 
 def only(text: str, form: str = "float32") -> Part:
@@ -398,11 +459,19 @@ def names(part: Part) -> list[str]:
 
 
 def test_a_box_collects_what_nothing_ties() -> None:
-    box = only("a: real; b: real; c: real; d: real\n0.1 <= a < 0.5\nb == 2\nc > 3 - b\n", "float16")
+    box = only(
+        "a: real; b: real; c: real; d: real\n0.1 <= a < 0.5\nb == 2\nc > 3 - b\n",
+        "float16",
+    )
     assert isinstance(box, Box)
     assert names(box) == ["a", "b", "c", "d"]
     half = FORMATS["float16"]
-    assert box.lower == (half.up(Fraction(1, 10)), Fraction(2), half.next_up(Fraction(1)), None)
+    assert box.lower == (
+        half.up(Fraction(1, 10)),
+        Fraction(2),
+        half.next_up(Fraction(1)),
+        None,
+    )
     assert box.upper == (half.next_down(Fraction(1, 2)), Fraction(2), None, None)
 
 
@@ -442,17 +511,21 @@ def test_groups_become_parts_of_their_own() -> None:
 
 def test_errors_of_constants_name_the_row_and_the_way_out() -> None:
     with pytest.raises(
-        EqualityError, match=r"no binary float meets this equality.*nearest(.|\n)*x == 0\.1"
+        EqualityError,
+        match=r"no binary float meets this equality.*nearest(.|\n)*x == 0\.1",
     ):
         parts("x == 0.1")
     with pytest.raises(
         EqualityError, match="float32 does not hold this number exactly, float64 would"
     ):
         parts("x == 16777217")
-    with pytest.raises(ThinTermError, match=r"too thin for float16 \(float32 would do\)"):
+    with pytest.raises(
+        ThinTermError, match=r"too thin for float16 \(float32 would do\)"
+    ):
         parts("0.1 < x < 0.1000001", "float16")
     with pytest.raises(
-        ThinTermError, match=r"too thin for float16 \(bfloat16 would do\)|\(float32 would do\)"
+        ThinTermError,
+        match=r"too thin for float16 \(bfloat16 would do\)|\(float32 would do\)",
     ):
         parts("x > 1e6", "float16")
 
@@ -521,7 +594,8 @@ def _grid_points(part: Lattice, inside: Rows) -> list[Point]:
         ray = [draw.choice([draw.gauss(0, 1), 0.0]) for _ in part.anchor]
         speeds = [sum(c * d for c, d in zip(a, ray, strict=True)) for a in inside.A]
         reach = min(
-            (float(s) / v for s, v in zip(slacks, speeds, strict=True) if v > 0), default=1e30
+            (float(s) / v for s, v in zip(slacks, speeds, strict=True) if v > 0),
+            default=1e30,
         )
         length = Fraction(reach * draw.choice([1.0, 0.999, 0.5]))
         points.append(
@@ -535,16 +609,26 @@ def _grid_points(part: Lattice, inside: Rows) -> list[Point]:
 
 def _holds(row: Atom, point: dict[Variable, Fraction]) -> bool:
     value = row.linear.constant + sum(
-        (c * point[s] for s, c in row.linear.summands if isinstance(s, Variable)), Fraction(0)
+        (c * point[s] for s, c in row.linear.summands if isinstance(s, Variable)),
+        Fraction(0),
     )
-    return value == 0 if row.relation == "==" else value < 0 if row.relation == "<" else value <= 0
+    return (
+        value == 0
+        if row.relation == "=="
+        else value < 0
+        if row.relation == "<"
+        else value <= 0
+    )
 
 
 def test_weights_use_every_bit_of_the_format() -> None:
     steps = {
-        name: only(LATTICES["ten weights"], name) for name in ("float32", "bfloat16", "float16")
+        name: only(LATTICES["ten weights"], name)
+        for name in ("float32", "bfloat16", "float16")
     }
-    assert {name: part.step for name, part in steps.items() if isinstance(part, Lattice)} == {
+    assert {
+        name: part.step for name, part in steps.items() if isinstance(part, Lattice)
+    } == {
         "float32": Fraction(1, 2**24),
         "bfloat16": Fraction(1, 2**8),
         "float16": Fraction(1, 2**11),
@@ -562,7 +646,8 @@ def test_equalities_that_leave_one_point_are_constants() -> None:
 )
 def test_equalities_without_a_binary_solution_are_refused(text: str) -> None:
     with pytest.raises(
-        EqualityError, match=r'no binary float can meet this equality \(equality="nearest"'
+        EqualityError,
+        match=r'no binary float can meet this equality \(equality="nearest"',
     ) as caught:
         parts(text)
     assert len(caught.value.rows) == 1
@@ -572,7 +657,8 @@ def test_equalities_without_a_binary_solution_are_refused(text: str) -> None:
 def test_an_equality_too_fine_for_the_format_says_which_would_do() -> None:
     text = "x + y == 1.000000059604644775390625\n0 <= x <= 1; 0 <= y <= 1"  # 1 + 2^-24
     with pytest.raises(
-        ThinTermError, match=r"too thin for bfloat16 \(float32 would do\)|\(float64 would do\)"
+        ThinTermError,
+        match=r"too thin for bfloat16 \(float32 would do\)|\(float64 would do\)",
     ):
         parts(text, "bfloat16")
     assert isinstance(only(text, "float64"), Lattice)
@@ -582,12 +668,17 @@ def test_an_equality_too_fine_for_the_format_says_which_would_do() -> None:
 
 
 def affine(bound: Bound, x: Sequence[Fraction], u: Sequence[Fraction]) -> Fraction:
-    terms = [*zip(bound.outputs, x, strict=True), *zip(bound.parameters, u, strict=True)]
+    terms = [
+        *zip(bound.outputs, x, strict=True),
+        *zip(bound.parameters, u, strict=True),
+    ]
     return bound.constant + sum((c * v for c, v in terms), Fraction(0))
 
 
 def chosen(
-    lower: list[tuple[Fraction, bool]], upper: list[tuple[Fraction, bool]], draw: random.Random
+    lower: list[tuple[Fraction, bool]],
+    upper: list[tuple[Fraction, bool]],
+    draw: random.Random,
 ) -> Fraction:
     """A value between the bounds: an end where that is allowed, or something between."""
     low, high = (
@@ -611,7 +702,9 @@ def chosen(
     return draw.choice([*ends, inner])
 
 
-def walk(part: Parametric, u: Sequence[Fraction], draw: random.Random) -> list[Fraction]:
+def walk(
+    part: Parametric, u: Sequence[Fraction], draw: random.Random
+) -> list[Fraction]:
     x: list[Fraction] = []
     for step in part.steps:
         lower = [(affine(bound, x, u), bound.strict) for bound in step.lower]
@@ -626,7 +719,9 @@ def test_any_choice_inside_the_steps_satisfies_all_rows(rows: Rows, seed: int) -
     draw = random.Random(seed)
     known = [v for v in variables(rows.n) if v.index >= 3]
     outputs = [v for v in variables(rows.n) if v.index < 3]
-    kept = [row for row in atoms(rows) if any(s in outputs for s, _ in row.linear.summands)]
+    kept = [
+        row for row in atoms(rows) if any(s in outputs for s, _ in row.linear.summands)
+    ]
     if satisfiable(conjunction(kept)) is None:
         return
     part = triangular(outputs, kept)
@@ -637,7 +732,9 @@ def test_any_choice_inside_the_steps_satisfies_all_rows(rows: Rows, seed: int) -
         for guard in part.guards
     ]
     held = all(
-        affine(guard, (), values) < 0 if guard.strict else affine(guard, (), values) <= 0
+        affine(guard, (), values) < 0
+        if guard.strict
+        else affine(guard, (), values) <= 0
         for guard in part.guards
     )
     fixed = conjunction([*kept, *(Atom(Linear.of(v) - c, "==") for v, c in u.items())])
@@ -648,11 +745,15 @@ def test_any_choice_inside_the_steps_satisfies_all_rows(rows: Rows, seed: int) -
             point = dict(zip(part.outputs, x, strict=True)) | u
             assert all(_holds(row, point) for row in kept)
             total = [
-                sum((c * v for c, v in zip(a + p, [*x, *values], strict=True)), Fraction(0))
+                sum(
+                    (c * v for c, v in zip(a + p, [*x, *values], strict=True)),
+                    Fraction(0),
+                )
                 for a, p in zip(part.A, part.P, strict=True)
             ]
             assert all(
-                t < b if s else t <= b for t, b, s in zip(total, part.b, part.strict, strict=True)
+                t < b if s else t <= b
+                for t, b, s in zip(total, part.b, part.strict, strict=True)
             )
 
 
@@ -689,7 +790,9 @@ def test_equalities_with_run_time_values_are_refused() -> None:
 
 
 def test_a_function_bounds_what_comes_after_its_arguments() -> None:
-    early, late = parts("x: real[3]; f: function\nx[2] > f(x[0], x[1]) + 1\nx[0] < x[1]")
+    early, late = parts(
+        "x: real[3]; f: function\nx[2] > f(x[0], x[1]) + 1\nx[0] < x[1]"
+    )
     assert isinstance(early, Polyhedron)
     assert isinstance(late, Parametric)
     assert names(late) == ["x[2]"]
@@ -707,7 +810,9 @@ def test_functions_of_functions_keep_their_order() -> None:
 
 
 def test_what_a_function_forces_on_earlier_outputs() -> None:
-    found = parts("x: real; y: real; z: real; f: function\nz > f(x); z < y; y >= 1; x <= 2")
+    found = parts(
+        "x: real; y: real; z: real; f: function\nz > f(x); z < y; y >= 1; x <= 2"
+    )
     assert [names(part) for part in found] == [["x"], ["y", "z"]]
     _check_order(found)
     late = found[1]
@@ -730,7 +835,12 @@ def _check_order(found: Sequence[Part]) -> None:
 
 @pytest.mark.parametrize(
     "rules",
-    ["x > f(x)", "x > f(y); y > f(x)", "x > f(y); y > f(z); z > f(x)", "x >= f(x) + y; y <= 1"],
+    [
+        "x > f(x)",
+        "x > f(y); y > f(x)",
+        "x > f(y); y > f(z); z > f(x)",
+        "x >= f(x) + y; y <= 1",
+    ],
 )
 def test_cycles_of_functions_are_refused(rules: str) -> None:
     text = f"x: real; y: real; z: real; f: function\n{rules}"
@@ -742,7 +852,9 @@ def test_cycles_of_functions_are_refused(rules: str) -> None:
 
 
 def test_a_function_value_cannot_be_promised() -> None:
-    with pytest.raises(UnboundableError, match=r"which can be anything(.|\n)*f\(x\) < 5"):
+    with pytest.raises(
+        UnboundableError, match=r"which can be anything(.|\n)*f\(x\) < 5"
+    ):
         parts("x: real; y: real; f: function\nf(x) < y; y < 5")
     part = only("y: real; u: input; f: function\nf(u) < y; y < 5")
     assert isinstance(part, Parametric)
@@ -785,3 +897,26 @@ def test_a_program_is_solved_once(monkeypatch: pytest.MonkeyPatch) -> None:
     assert again[0] is not None
     with pytest.raises(ValueError, match="read-only"):
         again[0][1][0] = 5.0
+
+
+@given(
+    st.integers(1, 5).flatmap(
+        lambda d: st.lists(
+            st.lists(
+                st.integers(-3, 3) | st.integers(-(2**40), 2**40),
+                min_size=d,
+                max_size=d,
+            ),
+            min_size=d,
+            max_size=8,
+        )
+    )
+)
+def test_the_first_independent_rows_are_those_that_raise_the_rank(
+    basis: list[list[int]],
+) -> None:
+    chosen: list[int] = []
+    for i in range(len(basis)):
+        if sympy.Matrix([basis[j] for j in [*chosen, i]]).rank() > len(chosen):
+            chosen.append(i)
+    assert independent(basis) == chosen

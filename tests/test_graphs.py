@@ -23,7 +23,12 @@ from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import GraphError, InputError, RecordError
 from multiplexnet.layer.branches import Branches
 from multiplexnet.layer.objective import term_losses
-from multiplexnet.learning.estimators import Concrete, ScoreFunction, StraightThrough, TopTerms
+from multiplexnet.learning.estimators import (
+    Concrete,
+    ScoreFunction,
+    StraightThrough,
+    TopTerms,
+)
 
 # What torch warns of in its own code.
 pytestmark = pytest.mark.filterwarnings(
@@ -71,21 +76,31 @@ class Ended(nn.Module):
         return ENDS[self.end](self.mux(raw, **inputs))
 
 
-def exported(model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]) -> Callable[..., Tensor]:
+def exported(
+    model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]
+) -> Callable[..., Tensor]:
     return torch.export.export(model, (raw,), dict(inputs)).module()
 
 
-def traced(model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]) -> Callable[..., Tensor]:
-    compiled: Callable[..., Tensor] = torch.compile(model, fullgraph=True, backend="aot_eager")
+def traced(
+    model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]
+) -> Callable[..., Tensor]:
+    compiled: Callable[..., Tensor] = torch.compile(
+        model, fullgraph=True, backend="aot_eager"
+    )
     return compiled
 
 
-def generated(model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]) -> Callable[..., Tensor]:
+def generated(
+    model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]
+) -> Callable[..., Tensor]:
     compiled: Callable[..., Tensor] = torch.compile(model, fullgraph=True)
     return compiled
 
 
-def followed(model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]) -> Callable[..., Tensor]:
+def followed(
+    model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]
+) -> Callable[..., Tensor]:
     names = list(inputs)
     graph = make_fx(lambda r, *given: model(r, **dict(zip(names, given, strict=True))))(
         raw, *inputs.values()
@@ -93,15 +108,23 @@ def followed(model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]) -> Callabl
     return lambda r, **given: graph(r, *(given[name] for name in names))
 
 
-def mapped(model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]) -> Callable[..., Tensor]:
+def mapped(
+    model: Ended, raw: Tensor, inputs: Mapping[str, Tensor]
+) -> Callable[..., Tensor]:
     names = list(inputs)
     row = torch.vmap(
-        lambda r, *given: model(r, **dict(zip(names, given, strict=True))), randomness="different"
+        lambda r, *given: model(r, **dict(zip(names, given, strict=True))),
+        randomness="different",
     )
     return lambda r, **given: row(r, *(given[name] for name in names))
 
 
-RECORDERS = {"export": exported, "aot_eager": traced, "make_fx": followed, "vmap": mapped}
+RECORDERS = {
+    "export": exported,
+    "aot_eager": traced,
+    "make_fx": followed,
+    "vmap": mapped,
+}
 
 
 def through_onnx(
@@ -110,7 +133,9 @@ def through_onnx(
     """The layer as onnxruntime runs it."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, about torch
-        program = torch.onnx.export(model, (raw,), kwargs=dict(inputs), dynamo=True, verbose=False)
+        program = torch.onnx.export(
+            model, (raw,), kwargs=dict(inputs), dynamo=True, verbose=False
+        )
     assert program is not None
     program.save(str(folder / "layer.onnx"))
     session = onnxruntime.InferenceSession(
@@ -252,10 +277,12 @@ def built(name: str, dtype: torch.dtype = torch.float32) -> mx.Multiplexer:
 
 def raws(mux: mx.Multiplexer, rows: int = 60) -> Tensor:
     """N(0, 1), N(0, 30²), ±1e4, ±inf and NaN in turn."""
-    scales = torch.tensor([1.0, 30.0, 1e4, inf, nan], dtype=torch.float64).repeat(rows // 5)
-    return (torch.randn(len(scales), mux.in_features, dtype=torch.float64) * scales[:, None]).to(
-        mux.dtype
+    scales = torch.tensor([1.0, 30.0, 1e4, inf, nan], dtype=torch.float64).repeat(
+        rows // 5
     )
+    return (
+        torch.randn(len(scales), mux.in_features, dtype=torch.float64) * scales[:, None]
+    ).to(mux.dtype)
 
 
 def broken_rows(case: Case, x: Tensor, inputs: Mapping[str, Tensor]) -> list[int]:
@@ -273,13 +300,18 @@ def broken_rows(case: Case, x: Tensor, inputs: Mapping[str, Tensor]) -> list[int
 # --- rows that cannot obey ------------------------------------------------------------------------------------------
 
 PARTLY = "a: real; b: real; c: real; u: input[0, 10]; unused: input[0, 1]\n0 <= a <= u\nb >= 0 or b <= -1\nc >= 1"
-BAD_INPUTS = {"u": [1.0, -5.0, nan, 20.0, inf, 3.0], "unused": [0.0, 0.5, 0.5, 0.5, 0.5, 2.0]}
+BAD_INPUTS = {
+    "u": [1.0, -5.0, nan, 20.0, inf, 3.0],
+    "unused": [0.0, 0.5, 0.5, 0.5, 0.5, 2.0],
+}
 """Only the first row can obey. The last one has a wrong value of an input that no rule mentions."""
 
 
 @pytest.mark.parametrize("end", ENDS)
 @pytest.mark.parametrize("recorder", RECORDERS)
-def test_a_row_whose_inputs_are_out_of_range_is_nan_everywhere(recorder: str, end: str) -> None:
+def test_a_row_whose_inputs_are_out_of_range_is_nan_everywhere(
+    recorder: str, end: str
+) -> None:
     mux = mx.Multiplexer(mx.Rules(PARTLY)).eval()
     raw = torch.randn(6, mux.in_features)
     fine = {"u": torch.ones(6), "unused": torch.zeros(6)}
@@ -296,7 +328,9 @@ def test_a_row_whose_inputs_are_out_of_range_is_nan_everywhere(recorder: str, en
 @pytest.mark.parametrize("recorder", RECORDERS)
 def test_a_row_without_room_between_the_floats_is_nan_everywhere(recorder: str) -> None:
     mux = mx.Multiplexer(
-        mx.Rules("x: real; y: real; u: input[0,1]\nu < x; x < u + 1e-12\ny >= 1 or y <= 0")
+        mx.Rules(
+            "x: real; y: real; u: input[0,1]\nu < x; x < u + 1e-12\ny >= 1 or y <= 0"
+        )
     ).eval()
     raw, u = torch.randn(2, mux.in_features), torch.tensor([0.0, 0.5])
     graph = RECORDERS[recorder](Ended(mux), raw, {"u": torch.zeros(2)})
@@ -307,7 +341,9 @@ def test_a_row_without_room_between_the_floats_is_nan_everywhere(recorder: str) 
 
 @pytest.mark.parametrize("end", ["best", "sample"])
 @pytest.mark.parametrize("recorder", RECORDERS)
-def test_a_row_that_cannot_obey_is_nan_in_inner_blocks_too(recorder: str, end: str) -> None:
+def test_a_row_that_cannot_obey_is_nan_in_inner_blocks_too(
+    recorder: str, end: str
+) -> None:
     mux = built("decomposed")
     raw = torch.randn(4, mux.in_features)
     graph = RECORDERS[recorder](Ended(mux, end), raw, {"u": torch.ones(4)})
@@ -321,8 +357,12 @@ def test_a_row_that_cannot_obey_is_nan_in_inner_blocks_too(recorder: str, end: s
 
 @pytest.mark.parametrize("recorder", RECORDERS)
 def test_where_a_function_is_infinite_the_whole_row_is_nan(recorder: str) -> None:
-    rules = mx.Rules("x: real; y: real; z: real; h: function\ny > h(x); z >= 1 or z <= 0")
-    mux = mx.Multiplexer(rules, functions={"h": lambda x: 1 / (x - 1).clamp(max=0)}).eval()
+    rules = mx.Rules(
+        "x: real; y: real; z: real; h: function\ny > h(x); z >= 1 or z <= 0"
+    )
+    mux = mx.Multiplexer(
+        rules, functions={"h": lambda x: 1 / (x - 1).clamp(max=0)}
+    ).eval()
     raw = torch.tensor([[0.0] * mux.in_features, [1.0] * mux.in_features])
     graph = RECORDERS[recorder](Ended(mux), raw, {})
     assert graph(raw).isnan().tolist() == [[False] * 3, [True] * 3]
@@ -337,7 +377,11 @@ def test_kernels_that_torch_writes_do_the_same() -> None:
         {name: torch.tensor(v) for name, v in BAD_INPUTS.items()},
     )
     found = generated(Ended(mux), raw, bad)(raw, **bad)
-    assert found.isnan().all(-1).tolist() == found.isnan().any(-1).tolist() == [False, *[True] * 5]
+    assert (
+        found.isnan().all(-1).tolist()
+        == found.isnan().any(-1).tolist()
+        == [False, *[True] * 5]
+    )
 
 
 # --- terms that cannot be met ---------------------------------------------------------------------------------------
@@ -353,14 +397,17 @@ def two_ways() -> mx.Multiplexer:
 
 def test_values_of_impossible_terms_are_nan(two_ways: mx.Multiplexer) -> None:
     branches = two_ways(
-        torch.randn(3, two_ways.in_features).double(), u=torch.tensor([1.0, 9.0, 3.0]).double()
+        torch.randn(3, two_ways.in_features).double(),
+        u=torch.tensor([1.0, 9.0, 3.0]).double(),
     )
     impossible = branches.logits.isneginf()
     assert impossible.sum(-1).tolist() == [1, 1, 0]
     assert torch.equal(branches.x.isnan().squeeze(-1), impossible)
     rules = two_ways.rules
     for u, x, possible in zip((1.0, 9.0, 3.0), branches.x, ~impossible, strict=True):
-        assert rules.satisfied(x[possible], u=torch.full((int(possible.sum()),), u).double()).all()
+        assert rules.satisfied(
+            x[possible], u=torch.full((int(possible.sum()),), u).double()
+        ).all()
 
 
 def distance(centre: Tensor) -> Callable[[Tensor], Tensor]:
@@ -373,7 +420,10 @@ def test_impossible_terms_cost_nothing_and_lose_no_gradient(
     two_ways: mx.Multiplexer, way: str
 ) -> None:
     raw = torch.randn(3, two_ways.in_features).double().requires_grad_()
-    u, centre = torch.tensor([1.0, 9.0, 3.0]).double(), torch.tensor(2.5).double().requires_grad_()
+    u, centre = (
+        torch.tensor([1.0, 9.0, 3.0]).double(),
+        torch.tensor(2.5).double().requires_grad_(),
+    )
     branches = two_ways(raw, u=u)
     found = getattr(branches, way)(distance(centre))
     for i in range(3):
@@ -393,10 +443,19 @@ def test_impossible_terms_cost_nothing_and_lose_no_gradient(
 
 @pytest.mark.parametrize(
     "estimator",
-    [ScoreFunction(3), TopTerms(2, 1), TopTerms(3), TopTerms(1, 2), Concrete(), StraightThrough()],
+    [
+        ScoreFunction(3),
+        TopTerms(2, 1),
+        TopTerms(3),
+        TopTerms(1, 2),
+        Concrete(),
+        StraightThrough(),
+    ],
     ids=lambda estimator: type(estimator).__name__,
 )
-def test_estimators_leave_impossible_terms_out(two_ways: mx.Multiplexer, estimator: object) -> None:
+def test_estimators_leave_impossible_terms_out(
+    two_ways: mx.Multiplexer, estimator: object
+) -> None:
     raw = torch.randn(50, two_ways.in_features).double().requires_grad_()
     u, centre = (
         torch.tensor([1.0, 9.0]).double().repeat(25),
@@ -448,7 +507,8 @@ def test_a_row_that_cannot_be_repaired_is_refused() -> None:
     with pytest.raises(InputError, match=r"cannot be repaired.*row 1"):
         mux.repair(torch.zeros(2, 1), u=torch.tensor([0.0, 0.5]))
     wild = mx.Multiplexer(
-        mx.Rules("x: real; y: real; h: function\ny > h(x)"), functions={"h": lambda x: x * inf}
+        mx.Rules("x: real; y: real; h: function\ny > h(x)"),
+        functions={"h": lambda x: x * inf},
     )
     with pytest.raises(InputError, match=r"cannot be repaired.*the only row"):
         wild.repair(torch.ones(2))
@@ -462,7 +522,9 @@ def test_repair_is_no_part_of_a_graph() -> None:
             return mux.repair(2 * x, u=u) + 1
 
     x, u = torch.zeros(2, 1), torch.tensor([0.0, 5.0])
-    with pytest.raises(GraphError, match="call repair outside, on what the graph returns"):
+    with pytest.raises(
+        GraphError, match="call repair outside, on what the graph returns"
+    ):
         torch.export.export(Repaired(), (x, u))
     with pytest.raises(GraphError):
         torch.vmap(lambda row, limit: mux.repair(row, u=limit))(x, u)
@@ -493,12 +555,19 @@ def test_onnxruntime_obeys(name: str, tmp_path: Path) -> None:
     inputs[first][:3] = torch.tensor([nan, 1e6, -1e6])
     found = run(raw, inputs)
     assert found[:3].isnan().all()
-    assert broken_rows(case, found[3:], {name: values[3:] for name, values in inputs.items()}) == []
+    assert (
+        broken_rows(
+            case, found[3:], {name: values[3:] for name, values in inputs.items()}
+        )
+        == []
+    )
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16], ids=str)
 @pytest.mark.parametrize("name", ["readme", "chain", "equality"])
-def test_onnxruntime_obeys_in_other_formats(name: str, dtype: torch.dtype, tmp_path: Path) -> None:
+def test_onnxruntime_obeys_in_other_formats(
+    name: str, dtype: torch.dtype, tmp_path: Path
+) -> None:
     case, mux = CASES[name], built(name, dtype)
     raw = raws(mux)
     inputs = case.inputs(len(raw), dtype)
@@ -613,25 +682,39 @@ def test_at_most_three_of_thirty_starts_without_favourites() -> None:
 
 def test_a_uniform_prior_is_uniform_over_plain_terms() -> None:
     """At logits of 0 the choice is the prior, so nothing is paid for it."""
-    mux = mx.Multiplexer(mx.Rules("on: bool[7]\nsum(on) <= 3"), max_terms=30, dtype=torch.float64)
+    mux = mx.Multiplexer(
+        mx.Rules("on: bool[7]\nsum(on) <= 3"), max_terms=30, dtype=torch.float64
+    )
     loss = mux(torch.zeros(mux.in_features).double()).loss(torch.zeros_like)
     assert torch.allclose(loss, torch.zeros_like(loss))
 
 
 @pytest.mark.parametrize("loaded", ["from_state", "load_state_dict"])
 def test_a_layer_that_was_saved_before_gives_what_it_gave(loaded: str) -> None:
-    saved = json.loads((Path(__file__).parent / "saved" / "decomposed-0.1.0.json").read_text())
-    state = torch.frombuffer(bytearray(json.dumps(saved["record"]).encode()), dtype=torch.uint8)
+    saved = json.loads(
+        (Path(__file__).parent / "saved" / "decomposed-0.1.0.json").read_text()
+    )
+    state = torch.frombuffer(
+        bytearray(json.dumps(saved["record"]).encode()), dtype=torch.uint8
+    )
     mux = mx.Multiplexer.from_state(state)
     if loaded == "load_state_dict":
-        fresh = mx.Multiplexer(mx.Rules(saved["record"]["specification"]["text"]), max_terms=30)
+        fresh = mx.Multiplexer(
+            mx.Rules(saved["record"]["specification"]["text"]), max_terms=30
+        )
         fresh.load_state_dict({"_extra_state": state})
         mux = fresh
     assert mux.is_nested
-    for layer in (mux, mx.Multiplexer.from_state(mux.state_dict()), mux.double().float()):
+    for layer in (
+        mux,
+        mx.Multiplexer.from_state(mux.state_dict()),
+        mux.double().float(),
+    ):
         branches = layer.eval()(torch.tensor(saved["raw"]), u=torch.tensor(saved["u"]))
         assert torch.equal(branches.best(), torch.tensor(saved["best"]))
-        assert torch.equal(branches.choices[0].log_probs, torch.tensor(saved["log_probs"]))
+        assert torch.equal(
+            branches.choices[0].log_probs, torch.tensor(saved["log_probs"])
+        )
 
 
 def test_where_a_layer_starts_is_saved_with_it() -> None:
@@ -641,7 +724,9 @@ def test_where_a_layer_starts_is_saved_with_it() -> None:
     other = CASES["decomposed"].layer()
     other.load_state_dict(mux.state_dict())
     for layer in (again, other):
-        assert torch.equal(layer(raw, u=u).choices[0].log_probs, mux(raw, u=u).choices[0].log_probs)
+        assert torch.equal(
+            layer(raw, u=u).choices[0].log_probs, mux(raw, u=u).choices[0].log_probs
+        )
     record = json.loads(mux.get_extra_state().numpy().tobytes())
     damaged = torch.frombuffer(
         bytearray(json.dumps({**record, "counted": "yes"}).encode()), dtype=torch.uint8
@@ -651,7 +736,9 @@ def test_where_a_layer_starts_is_saved_with_it() -> None:
 
 
 def test_conditions_on_inputs_are_not_counted() -> None:
-    (block,) = (block for block in mx.Rules(GUARD).compile(nested=True).blocks if block.outputs)
+    (block,) = (
+        block for block in mx.Rules(GUARD).compile(nested=True).blocks if block.outputs
+    )
     inner = [part for term in block.terms for part in term.blocks]
     assert any(not part.outputs for part in inner)
 

@@ -28,7 +28,9 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fit:
 
     def run(*options: str) -> dict[str, Any]:
         harness.command(
-            toy.Settings, toy.main, ["--results", "results", "--kinds", "noisy", *options]
+            toy.Settings,
+            toy.main,
+            ["--results", "results", "--kinds", "noisy", *options],
         )
         (line,) = harness.read(Path("results/toy.jsonl"))
         return {name: value for name, value in line.items() if name != "seconds"}
@@ -46,7 +48,9 @@ def test_a_killed_run_goes_on_and_ends_with_the_same_result(
         fit("--epochs", "5", "--stop-after", str(stop))
     assert ended.value.code == 130
     repeated: set[int] = set()
-    monkeypatch.setattr(harness.Run, "check", lambda self, loss: repeated.add(self.epoch))
+    monkeypatch.setattr(
+        harness.Run, "check", lambda self, loss: repeated.add(self.epoch)
+    )
     assert fit("--epochs", "5", "--resume") == whole
     assert repeated == {*range(stop, 5)}, "finished epochs are not repeated"
 
@@ -81,7 +85,9 @@ def test_a_loss_that_is_no_number_stops_with_step_and_checkpoint(fit: Fit) -> No
     assert Path("out/checkpoints/toy/kind=noisy-seed=0.train.0of1.pt").exists()
 
 
-@pytest.mark.parametrize("option", ["--bogus", "--kinds=other", "--epochs=many", "--epoch=3"])
+@pytest.mark.parametrize(
+    "option", ["--bogus", "--kinds=other", "--epochs=many", "--epoch=3"]
+)
 def test_an_unknown_option_prints_the_usage(
     fit: Fit, option: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -94,7 +100,12 @@ def test_an_unknown_option_prints_the_usage(
 def test_quick_is_a_start_from_which_options_depart() -> None:
     assert harness.parsed(toy.Settings, []).learning_rate == 0.1
     assert harness.parsed(toy.Settings, ["--quick"]).learning_rate == 0.01
-    assert harness.parsed(toy.Settings, ["--quick", "--learning-rate", "0.5"]).learning_rate == 0.5
+    assert (
+        harness.parsed(
+            toy.Settings, ["--quick", "--learning-rate", "0.5"]
+        ).learning_rate
+        == 0.5
+    )
     assert harness.parsed(toy.Settings, ["--seeds", "3", "4"]).seeds == (3, 4)
     assert harness.parsed(toy.Settings, ["--quick"]).results_folder == Path("out")
 
@@ -112,7 +123,9 @@ def test_two_processes_fit_what_one_fits(tmp_path: Path) -> None:
             capture_output=True,
             timeout=120,
         )
-    (one,), (two,) = (harness.read(tmp_path / folder / "toy.jsonl") for folder in ("one", "two"))
+    (one,), (two,) = (
+        harness.read(tmp_path / folder / "toy.jsonl") for folder in ("one", "two")
+    )
     assert two["weights"] == pytest.approx(one["weights"], rel=1e-12)
 
 
@@ -130,14 +143,20 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("loader", "name"), [(data.mnist, "train-images-idx3-ubyte.gz"), (data.cifar100, "train.bin")]
+    ("loader", "name"),
+    [(data.mnist, "train-images-idx3-ubyte.gz"), (data.cifar100, "train.bin")],
 )
 def test_missing_data_say_which_file_where_and_what_to_do(
     nowhere: Path, loader: Callable[..., Any], name: str
 ) -> None:
     with pytest.raises(harness.ExperimentError) as error:
         loader(nowhere / "given")
-    for part in (name, str(nowhere / "given"), str(nowhere / "cache"), "MULTIPLEXNET_DATA"):
+    for part in (
+        name,
+        str(nowhere / "given"),
+        str(nowhere / "cache"),
+        "MULTIPLEXNET_DATA",
+    ):
         assert part in str(error.value)
 
 

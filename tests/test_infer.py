@@ -41,9 +41,15 @@ def loans() -> pl.DataFrame:
             "months": months,
             "open": random.random(ROWS) < 0.5,
             "noise": random.normal(size=ROWS) * 1e6,
-            "opened": [date(2024, 1, 1) + timedelta(days=int(k)) for k in first.tolist()],
-            "closed": [f"2024-0{4 + k % 4}-1{k % 9}" if k % 50 else None for k in range(ROWS)],
-            "paid": [date(2024, 1, 1) + timedelta(days=2 * int(k)) for k in first.tolist()],
+            "opened": [
+                date(2024, 1, 1) + timedelta(days=int(k)) for k in first.tolist()
+            ],
+            "closed": [
+                f"2024-0{4 + k % 4}-1{k % 9}" if k % 50 else None for k in range(ROWS)
+            ],
+            "paid": [
+                date(2024, 1, 1) + timedelta(days=2 * int(k)) for k in first.tolist()
+            ],
             "who": [f"person {k}" for k in range(ROWS)],
             "blank": pl.Series([None] * ROWS, dtype=pl.String),
         }
@@ -57,7 +63,9 @@ def support(text: str) -> dict[str, int]:
         rule, _, comment = line.partition("  # ")
         if comment == "all rows":
             found[rule] = 0
-        elif broken := re.fullmatch(r"[\d.]+ % of the rows, broken by ([\d,]+)", comment):
+        elif broken := re.fullmatch(
+            r"[\d.]+ % of the rows, broken by ([\d,]+)", comment
+        ):
             found[rule] = int(broken[1].replace(",", ""))
     return found
 
@@ -88,12 +96,15 @@ def test_ties_between_columns_are_found(inferred: str) -> None:
     assert found['implies(plan == "rest", months == 0)'] == 0
     assert found['implies(months == 0, plan == "rest")'] == 0
     orders = [rule for rule in found if "noise" in rule and "<" in rule]
-    assert orders == ["-3919360 <= noise <= 3064320"]  # its range, and no order by chance
+    assert orders == [
+        "-3919360 <= noise <= 3064320"
+    ]  # its range, and no order by chance
 
 
 def test_what_was_skipped_is_said(inferred: str) -> None:
     assert (
-        '# skipped: column "who": texts of many kinds, neither numbers nor a few labels' in inferred
+        '# skipped: column "who": texts of many kinds, neither numbers nor a few labels'
+        in inferred
     )
     assert '# skipped: column "blank": all cells are empty' in inferred
 
@@ -125,7 +136,9 @@ def test_a_sample_suggests_and_all_rows_decide(monkeypatch: pytest.MonkeyPatch) 
         ),
     ],
 )
-def test_tables_that_suggest_nothing(table: Any, options: dict[str, Any], message: str) -> None:
+def test_tables_that_suggest_nothing(
+    table: Any, options: dict[str, Any], message: str
+) -> None:
     with pytest.raises(TableError, match=message):
         mx.infer(table, **options)
 
@@ -150,4 +163,6 @@ def test_the_command_writes_a_file_that_check_reads(tmp_path: Path) -> None:
 
 def test_labels_that_count_as_empty_are_named() -> None:
     inferred = str(mx.infer({"plan": ["full", "NA", "basic", "full", "", "n/a"]}))
-    assert 'plan: {"basic", "full"}?  # 3 cells are empty or say "NA", "n/a"' in inferred
+    assert (
+        'plan: {"basic", "full"}?  # 3 cells are empty or say "NA", "n/a"' in inferred
+    )

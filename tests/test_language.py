@@ -37,7 +37,7 @@ from multiplexnet.language.formula import (
     Variable,
     holds,
 )
-from multiplexnet.language.parse import parse
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.text import (
     declaration_text,
     formula_text,
@@ -55,7 +55,9 @@ c: {"red", "green"}; e: {"red", "green"}; d: {"a", "b"}; u: input; f: function
 
 @pytest.fixture(autouse=True)
 def small_budget(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("multiplexnet.language.budget.PARTS", 20_000)  # the limit is met sooner
+    monkeypatch.setattr(
+        "multiplexnet.language.budget.PARTS", 20_000
+    )  # the limit is met sooner
 
 
 def formula(text: str) -> Formula:
@@ -72,12 +74,14 @@ def true_at(specification: Specification, point: Mapping[str, int | Fraction]) -
     )
 
 
-def random_point(specification: Specification, draw: random.Random) -> dict[str, int | Fraction]:
+def random_point(
+    specification: Specification, draw: random.Random
+) -> dict[str, int | Fraction]:
     def number(variable: Variable) -> int | Fraction:
         if isinstance(variable.domain, Real):
-            return Fraction(draw.randint(-40, 40), draw.choice([1, 2, 4, 10, 3])) * draw.choice(
-                [1, 1, 10, 100]
-            )
+            return Fraction(
+                draw.randint(-40, 40), draw.choice([1, 2, 4, 10, 3])
+            ) * draw.choice([1, 1, 10, 100])
         return draw.choice(variable.domain.values)
 
     return {variable.name: number(variable) for variable in specification.variables}
@@ -118,8 +122,18 @@ def test_without_declarations_names_are_real_outputs_in_order_of_appearance() ->
     specification = parse(
         "b + a >= 2\nx[2] <= (1 if c > x[0] else d)\nall(a > i for i in range(2))"
     )
-    assert [v.name for v in specification.variables] == ["b", "a", "x[0]", "x[1]", "x[2]", "c", "d"]
-    assert all(v.domain == Real() and v.role == "output" for v in specification.variables)
+    assert [v.name for v in specification.variables] == [
+        "b",
+        "a",
+        "x[0]",
+        "x[1]",
+        "x[2]",
+        "c",
+        "d",
+    ]
+    assert all(
+        v.domain == Real() and v.role == "output" for v in specification.variables
+    )
 
 
 def test_declarations_may_follow_their_use() -> None:
@@ -156,7 +170,10 @@ def test_rules_keep_their_text_and_line() -> None:
 )
 def test_layout_means_nothing(text: str) -> None:
     specification = parse(text)
-    assert [rule.formula for rule in specification.rules] == [Atom(-X + 2, "<="), Atom(Y - 3, "<=")]
+    assert [rule.formula for rule in specification.rules] == [
+        Atom(-X + 2, "<="),
+        Atom(Y - 3, "<="),
+    ]
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------
@@ -240,7 +257,10 @@ A, B = Atom(-X, "<"), Atom(Y - 1, "<=")  # x > 0, y <= 1
         ("(x > 0) == (y <= 1)", Iff(A, B)),
         ("xor(x > 0, y <= 1)", Not(Iff(A, B))),
         ("(x > 0) != (y <= 1)", Not(Iff(A, B))),
-        ("y <= 1 if x > 0 else y == 0", Or((And((A, B)), And((Atom(X, "<="), Atom(Y, "==")))))),
+        (
+            "y <= 1 if x > 0 else y == 0",
+            Or((And((A, B)), And((Atom(X, "<="), Atom(Y, "=="))))),
+        ),
         ("x in {1, y}", Or((Atom(X - 1, "=="), Atom(X - Y, "==")))),
         ("x not in [1, 2]", Not(Or((Atom(X - 1, "=="), Atom(X - 2, "=="))))),
         ("x in range(1, 6, 4)", Or((Atom(X - 1, "=="), Atom(X - 5, "==")))),
@@ -286,10 +306,14 @@ def test_vectors() -> None:
     x0, x1, x2, x3 = map(Linear.of, specification.variables)
     first = specification.rules[0].formula
     assert isinstance(first, Atom)
-    largest = next(symbol for symbol, _ in first.linear.summands if isinstance(symbol, Max))
+    largest = next(
+        symbol for symbol, _ in first.linear.summands if isinstance(symbol, Max)
+    )
     assert set(largest.arguments) == {x0, x1}
     assert specification.rules[1].formula == Atom(x0 + x2 - 4, "==")
-    assert specification.rules[3].formula == Or(tuple(Atom(x0 - x, "==") for x in (x1, x2, x3)))
+    assert specification.rules[3].formula == Or(
+        tuple(Atom(x0 - x, "==") for x in (x1, x2, x3))
+    )
 
 
 def test_booleans_are_truth_values_and_count_in_sums() -> None:
@@ -321,9 +345,13 @@ def test_categories_are_positions_of_labels() -> None:
 
 
 def test_opaque_functions_take_linear_arguments() -> None:
-    specification = parse("x: real; y: real; on: bool; f: function\ny > 2*f(x + 1, on) - 1")
+    specification = parse(
+        "x: real; y: real; on: bool; f: function\ny > 2*f(x + 1, on) - 1"
+    )
     x, y, on = map(Linear.of, specification.variables)
-    assert specification.formula == Atom(Linear.of(Apply("f", (x + 1, on))) * 2 - 1 - y, "<")
+    assert specification.formula == Atom(
+        Linear.of(Apply("f", (x + 1, on))) * 2 - 1 - y, "<"
+    )
 
 
 # --- what is said of bad text ---------------------------------------------------------------------------------------
@@ -393,7 +421,13 @@ BAD: list[tuple[str, int, str, *tuple[str, ...]]] = [
     ("x[0] > 1", 1, "a number where a vector"),
     ("all(v[i] > i for i in range(4))", 5, "index 3 is out of range"),
     # categories
-    ('c == "grean"', 1, '`c` has no label "grean"', "did you mean `green`?", '"red", "green"'),
+    (
+        'c == "grean"',
+        1,
+        '`c` has no label "grean"',
+        "did you mean `green`?",
+        '"red", "green"',
+    ),
     ('c in {"red", "blue"}', 1, '`c` has no label "blue"'),
     ("c == d", 1, "`c` and `d` have different labels"),
     ('c < "red"', 1, "labels have no order"),
@@ -405,7 +439,12 @@ BAD: list[tuple[str, int, str, *tuple[str, ...]]] = [
     # comprehensions
     ("all(i > 1 for i in range(3) if x > 1)", 32, "this filter depends on a variable"),
     ("sum(x for i in range(1000000000000)) > 1", 16, "a range of more than"),
-    ("sum(x for i in v for j in range(90000)) > 1", 27, "unfold to more than 2", "shorter ranges"),
+    (
+        "sum(x for i in v for j in range(90000)) > 1",
+        27,
+        "unfold to more than 2",
+        "shorter ranges",
+    ),
     ("all(x > 1 for sum in v)", 15, "`sum` is a word of the language"),
     ("all(i > j for i, j in [(1, 2, 3)])", 15, "2 names for 3 values"),
     ("all(x > a for a in [abs(x)])", 15, "a comprehension runs over"),
@@ -486,7 +525,9 @@ BAD: list[tuple[str, int, str, *tuple[str, ...]]] = [
 
 
 @pytest.mark.parametrize(
-    ("text", "column", "fragments"), [(t, c, f) for t, c, *f in BAD], ids=[b[0][:30] for b in BAD]
+    ("text", "column", "fragments"),
+    [(t, c, f) for t, c, *f in BAD],
+    ids=[b[0][:30] for b in BAD],
 )
 def test_bad_text_is_explained(text: str, column: int, fragments: list[str]) -> None:
     with pytest.raises(RuleSyntaxError) as caught:
@@ -526,7 +567,11 @@ def test_undeclared_text_is_explained(text: str, message: str) -> None:
 def test_an_error_in_a_continued_line_points_there() -> None:
     with pytest.raises(RuleSyntaxError) as caught:
         parse("x: real\n    x >= (1 +  # one\n   foo)\n")
-    assert (caught.value.line, caught.value.column, caught.value.source) == (3, 4, "   foo)")
+    assert (caught.value.line, caught.value.column, caught.value.source) == (
+        3,
+        4,
+        "   foo)",
+    )
 
 
 # --- size -----------------------------------------------------------------------------------------------------------
@@ -563,8 +608,13 @@ def test_parts_inside_one_another_are_counted(monkeypatch: pytest.MonkeyPatch) -
 
 def test_long_texts_are_read() -> None:
     began = time.process_time()
-    assert len(parse("\n".join(f"x{i % 50} >= {i}" for i in range(10_000))).rules) == 10_000
-    assert parse("sum([" + "x, " * 10_000 + "]) <= 1").formula == Atom(X * 10_000 - 1, "<=")
+    assert (
+        len(parse("\n".join(f"x{i % 50} >= {i}" for i in range(10_000))).rules)
+        == 10_000
+    )
+    assert parse("sum([" + "x, " * 10_000 + "]) <= 1").formula == Atom(
+        X * 10_000 - 1, "<="
+    )
     assert parse("x" + " + x" * 2_000 + " <= 1").formula == Atom(X * 2_001 - 1, "<=")
     assert parse("not " * 90 + "x <= 1").formula == Atom(X - 1, "<=")
     assert time.process_time() - began < 15
@@ -603,8 +653,14 @@ def test_any_text_is_read_or_refused(text: str) -> None:
 
 @seed(2)
 @settings(max_examples=400, deadline=None, database=None)
-@given(st.booleans(), st.lists(st.sampled_from(PIECES), max_size=20), st.sampled_from(["", " "]))
-def test_any_words_are_read_or_refused(declared: bool, words: list[str], space: str) -> None:
+@given(
+    st.booleans(),
+    st.lists(st.sampled_from(PIECES), max_size=20),
+    st.sampled_from(["", " "]),
+)
+def test_any_words_are_read_or_refused(
+    declared: bool, words: list[str], space: str
+) -> None:
     readable((DECLARED if declared else "") + space.join(words))
 
 
@@ -670,7 +726,10 @@ def test_numbers_are_written_exactly(number: str, text: str) -> None:
 )
 def test_formulas_are_written_as_people_write_them(rule: str, text: str) -> None:
     made = formula(rule)
-    assert formula_text(made).replace("abs(z - 1) + min(x, y)", "min(x, y) + abs(z - 1)") == text
+    assert (
+        formula_text(made).replace("abs(z - 1) + min(x, y)", "min(x, y) + abs(z - 1)")
+        == text
+    )
     assert formula_text(formula(formula_text(made))) == formula_text(made)
 
 
@@ -693,7 +752,9 @@ def test_deep_nesting_is_written_quickly() -> None:
         ("f(on + 0, x + 1) <= u", "u >= f(1*on, x + 1)"),
     ],
 )
-def test_discrete_variables_are_written_as_people_write_them(rule: str, text: str) -> None:
+def test_discrete_variables_are_written_as_people_write_them(
+    rule: str, text: str
+) -> None:
     assert formula_text(parse(DECLARED + rule).formula) == text
     assert formula_text(parse(DECLARED + text).formula) == text
 
@@ -706,7 +767,10 @@ def test_odd_formulas_over_discrete_variables_have_a_text() -> None:
     assert formula_text(Atom(a + 1, "==")) == "False"
     assert formula_text(Atom(c - 1, "<=")) == 'c in {"r", "g"}'
     assert formula_text(Atom(c - 5, "<")) == "True"
-    assert formula_text(Atom(a - c, "<=")) == '1*on <= (0 if c == "r" else 1 if c == "g" else 2)'
+    assert (
+        formula_text(Atom(a - c, "<="))
+        == '1*on <= (0 if c == "r" else 1 if c == "g" else 2)'
+    )
     assert linear_text(a) == "1*on"
     assert linear_text(Linear()) == "0"
 
@@ -744,7 +808,9 @@ def test_random_formulas_mean_the_same(
     assert again.variables == VARIABLES
     for point in where:
         assert holds(made, point, FUNCTIONS) == holds(again.formula, point, FUNCTIONS)
-    assert specification_text(parse(specification_text(again))) == specification_text(again)
+    assert specification_text(parse(specification_text(again))) == specification_text(
+        again
+    )
 
 
 # --- the corpus -----------------------------------------------------------------------------------------------------
@@ -766,7 +832,9 @@ def test_points_of_the_corpus_are_where_they_are_said_to_be(case: Case) -> None:
         assert not true_at(specification, case.outside)
     if not case.satisfiable:
         draw = random.Random(case.name)
-        assert not any(true_at(specification, random_point(specification, draw)) for _ in range(50))
+        assert not any(
+            true_at(specification, random_point(specification, draw)) for _ in range(50)
+        )
 
 
 def test_code_is_refused_and_not_run(tmp_path: Path) -> None:
@@ -790,11 +858,16 @@ def test_a_text_beside_a_date_is_a_date() -> None:
     for text in ('x >= "2024-02-29"', '"2024-02-29" <= x'):
         assert parse(f"x: date; {text}").formula == dated.formula
     later = parse('x: date; y: date; x + 1 >= "2024-03-01"')
-    assert later.formula == parse('x: date; y: date; x + 1 >= date("2024-03-01")').formula
+    assert (
+        later.formula == parse('x: date; y: date; x + 1 >= date("2024-03-01")').formula
+    )
     for text, message in (
         ('x: date; y: date; x - y >= "2024-02-29"', "cannot be compared"),
         ('x: date; x >= "2024-02-30"', "is no date"),
-        ('x: date["2024-02-29", "2024-01-01"]', "2024-02-29 is greater than 2024-01-01"),
+        (
+            'x: date["2024-02-29", "2024-01-01"]',
+            "2024-02-29 is greater than 2024-01-01",
+        ),
         ("n: int[0, 9]; n % -3 == 0", "on its right, and a positive one"),
         ("x: real?; x is None", "write `x is missing`"),
         ("x: real?; x is not None", "write `x is not missing`"),

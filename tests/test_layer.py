@@ -33,14 +33,24 @@ from multiplexnet.errors import (
     ShapeError,
     ThinTermError,
 )
-from multiplexnet.language.formula import Formula, Real, Rule, Specification, Variable, holds
+from multiplexnet.language.formula import (
+    Formula,
+    Real,
+    Rule,
+    Specification,
+    Variable,
+    holds,
+)
 from multiplexnet.layer.branches import Branches
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.separable import PaperSeparable
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
-TORCH_FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {"h": torch.sin, "f": lambda x, y: x * y - 1}
+TORCH_FUNCTIONS: Mapping[str, Callable[..., Tensor]] = {
+    "h": torch.sin,
+    "f": lambda x, y: x * y - 1,
+}
 
 UNBUILDABLE = {"third", "decimal_sum", "input_equality"}
 """No binary float meets them, or some input leaves no output."""
@@ -52,8 +62,12 @@ REFUSED: dict[tuple[str, torch.dtype], str] = {
 }
 """Terms too thin for a dtype, and the dtype that would do."""
 
-NAMES = [case.name for case in CASES if case.satisfiable and case.name not in UNBUILDABLE]
-BUILT = [(name, dtype) for name in NAMES for dtype in DTYPES if (name, dtype) not in REFUSED]
+NAMES = [
+    case.name for case in CASES if case.satisfiable and case.name not in UNBUILDABLE
+]
+BUILT = [
+    (name, dtype) for name in NAMES for dtype in DTYPES if (name, dtype) not in REFUSED
+]
 
 
 def name_of(dtype: torch.dtype) -> str:
@@ -98,12 +112,20 @@ def violations(
 
 
 def _obeys(
-    rules: Rules, variables: tuple[Variable, ...], row: tuple[float, ...], functions: Any
+    rules: Rules,
+    variables: tuple[Variable, ...],
+    row: tuple[float, ...],
+    functions: Any,
 ) -> bool:
     if not all(abs(value) < inf for value in row):
         return False
-    point = {variable: Fraction(value) for variable, value in zip(variables, row, strict=True)}
-    inside = all(isinstance(v.domain, Real) or point[v] in v.domain.values for v in variables)
+    point = {
+        variable: Fraction(value)
+        for variable, value in zip(variables, row, strict=True)
+    }
+    inside = all(
+        isinstance(v.domain, Real) or point[v] in v.domain.values for v in variables
+    )
     return inside and holds(rules.formula, point, functions)
 
 
@@ -111,8 +133,12 @@ def _exactly(f: Callable[..., Tensor], dtype: torch.dtype) -> Callable[..., Frac
     """The torch function as it is evaluated in the dtype, over exact numbers."""
 
     def exact(*arguments: Fraction) -> Fraction:
-        values = [torch.tensor([float(a)], dtype=torch.float64).to(dtype) for a in arguments]
-        assert all(Fraction(v.item()) == a for v, a in zip(values, arguments, strict=True))
+        values = [
+            torch.tensor([float(a)], dtype=torch.float64).to(dtype) for a in arguments
+        ]
+        assert all(
+            Fraction(v.item()) == a for v, a in zip(values, arguments, strict=True)
+        )
         return Fraction(f(*values).item())
 
     return exact
@@ -125,14 +151,28 @@ def raws(width: int, dtype: torch.dtype, *, rows: int = 3) -> Tensor:
     """A few rows of every scale: N(0, 1), N(0, 30²), ±1e4, ±1e30, ±inf, subnormal, zero, and all of them mixed."""
     normal = torch.randn(rows, width, dtype=torch.float64)
     sign = torch.sign(torch.randn(3, rows, width, dtype=torch.float64))
-    tiny = torch.finfo(dtype).smallest_normal * torch.rand(rows, width, dtype=torch.float64)
-    pure = [normal, 30 * normal, 1e4 * sign[0], 1e30 * sign[1], inf * sign[2], tiny, 0 * normal]
+    tiny = torch.finfo(dtype).smallest_normal * torch.rand(
+        rows, width, dtype=torch.float64
+    )
+    pure = [
+        normal,
+        30 * normal,
+        1e4 * sign[0],
+        1e30 * sign[1],
+        inf * sign[2],
+        tiny,
+        0 * normal,
+    ]
     pool = torch.stack([part.flatten() for part in pure])
-    mixed = pool.gather(0, torch.randint(len(pool), (1, pool.shape[1]))).reshape(rows, width)
+    mixed = pool.gather(0, torch.randint(len(pool), (1, pool.shape[1]))).reshape(
+        rows, width
+    )
     return torch.cat([*pure, mixed]).to(dtype)
 
 
-def inputs_of(rules: Rules, batch: tuple[int, ...], dtype: torch.dtype) -> dict[str, Tensor]:
+def inputs_of(
+    rules: Rules, batch: tuple[int, ...], dtype: torch.dtype
+) -> dict[str, Tensor]:
     """Values for all inputs in their ranges, ends included; large and small where there is no range."""
     wide = torch.tensor(
         [0.0, 1.0, -3.3, 201.9, 202.0, 250.7, 1e4, -1e4, 6e4, -6e4], dtype=torch.float64
@@ -148,12 +188,17 @@ def inputs_of(rules: Rules, batch: tuple[int, ...], dtype: torch.dtype) -> dict[
             values = (float(low) + (float(high) - float(low)) * share).to(dtype)
         scalars.setdefault(variable.name.partition("[")[0], []).append(values)
     vectors = {v.name.partition("[")[0] for v in rules.inputs if "[" in v.name}
-    return {name: torch.stack(v, -1) if name in vectors else v[0] for name, v in scalars.items()}
+    return {
+        name: torch.stack(v, -1) if name in vectors else v[0]
+        for name, v in scalars.items()
+    }
 
 
 def check(mux: Multiplexer, branches: Branches, given: Mapping[str, Tensor]) -> None:
     """best(), sample() and every term that can be met obey; none of them breaks a rule by any amount."""
-    functions = {name: TORCH_FUNCTIONS[name] for name in mux.rules.specification.functions}
+    functions = {
+        name: TORCH_FUNCTIONS[name] for name in mux.rules.specification.functions
+    }
     for x in (branches.best(), branches.sample()):
         assert x.shape == (*branches.batch, mux.out_features)
         assert x.dtype == mux.dtype
@@ -214,9 +259,13 @@ def test_nan_is_safe_in_eval(name: str, dtype: torch.dtype) -> None:
 def test_nan_is_seen_in_training(name: str) -> None:
     mux = layer(name)
     given = inputs_of(mux.rules, (2,), mux.dtype)
-    raw = torch.stack([torch.full((mux.in_features,), nan), torch.zeros(mux.in_features)])
+    raw = torch.stack(
+        [torch.full((mux.in_features,), nan), torch.zeros(mux.in_features)]
+    )
     shown = mux(raw, **given).best()
-    moved = mux(torch.randn(50, mux.in_features), **inputs_of(mux.rules, (50,), mux.dtype)).best()
+    moved = mux(
+        torch.randn(50, mux.in_features), **inputs_of(mux.rules, (50,), mux.dtype)
+    ).best()
     fixed = (moved == moved[0]).all()
     assert shown[0].isnan().any() or fixed
     assert not shown[1].isnan().any()
@@ -234,18 +283,24 @@ def test_no_gradient_is_all_zero(name: str, dtype: torch.dtype) -> None:
         calm = mux(torch.randn(rows, mux.in_features, dtype=dtype), **given).choices
         other = next(c for c in calm if torch.equal(c.columns, choice.columns))
         for k in range(choice.size):
-            x, possible = choice.terms(k, k + 1).squeeze(-2), ~choice.logits[:, k].isneginf()
+            x, possible = (
+                choice.terms(k, k + 1).squeeze(-2),
+                ~choice.logits[:, k].isneginf(),
+            )
             if bool((other.x[:, k] == other.x[:1, k]).all()) or not possible.any():
                 continue
             (gradient,) = torch.autograd.grad(
-                (x * torch.randn(x.shape, dtype=dtype))[possible].sum(), raw, retain_graph=True
+                (x * torch.randn(x.shape, dtype=dtype))[possible].sum(),
+                raw,
+                retain_graph=True,
             )
             assert gradient.isfinite().all()
             assert gradient[possible].ne(0).any(-1).all(), f"term {k}"
 
 
 @pytest.mark.parametrize(
-    "name", ["paper_eight_boxes", "simplex", "design_actuator", "function_of_two", "hexagon"]
+    "name",
+    ["paper_eight_boxes", "simplex", "design_actuator", "function_of_two", "hexagon"],
 )
 def test_training_with_a_large_rate_stays_inside(name: str) -> None:
     mux = layer(name)
@@ -258,7 +313,9 @@ def test_training_with_a_large_rate_stays_inside(name: str) -> None:
         check(mux, branches, given)
         optimiser.zero_grad()
         branches.loss(lambda x: (x - y).abs().sum(-1)).mean().backward()
-        assert all(p.grad is not None and p.grad.isfinite().all() for p in head.parameters())
+        assert all(
+            p.grad is not None and p.grad.isfinite().all() for p in head.parameters()
+        )
         optimiser.step()
     check(mux, mux(head(h), **given), given)
 
@@ -267,7 +324,9 @@ def test_training_with_a_large_rate_stays_inside(name: str) -> None:
 @given(formula=formulas(depth=0, max_leaves=5), dtype=st.sampled_from(DTYPES))
 def test_random_rules_are_kept_or_refused(formula: Formula, dtype: torch.dtype) -> None:
     """Every kind of variable, every connective: an exception with a reason, or rows that obey."""
-    rules = Rules.from_specification(Specification(VARIABLES, (Rule(formula, "random"),)))
+    rules = Rules.from_specification(
+        Specification(VARIABLES, (Rule(formula, "random"),))
+    )
     try:
         mux = Multiplexer(rules, dtype=dtype)
     except (ContradictionError, InputError, ThinTermError, EqualityError):
@@ -332,7 +391,9 @@ def test_contradictions_are_refused(name: str) -> None:
 
 
 def test_rules_without_outputs() -> None:
-    with pytest.raises(ShapeError, match="the rules have no outputs: declare one, as in `x: real`"):
+    with pytest.raises(
+        ShapeError, match="the rules have no outputs: declare one, as in `x: real`"
+    ):
         Multiplexer(Rules("u: input[0, 1]\nu >= 0"))
 
 
@@ -343,20 +404,27 @@ def test_inputs_may_close_an_interval(dtype: torch.dtype) -> None:
     mux = Multiplexer(rules, dtype=dtype)
     raw = torch.tensor([[-1e4, -1e4], [0.0, 0.0], [1e4, 1e4]], dtype=dtype)
     assert mux(raw, u=0.0).best().tolist() == [[0.0, 0.0]] * 3
-    assert mux(raw, u=5.0).best().flatten().tolist() == pytest.approx([0, 5, 2.5, 7.5, 5, 10])
+    assert mux(raw, u=5.0).best().flatten().tolist() == pytest.approx(
+        [0, 5, 2.5, 7.5, 5, 10]
+    )
     smallest = torch.finfo(dtype).smallest_normal
-    assert rules.satisfied(mux(raw, u=smallest).best(), u=torch.tensor(smallest, dtype=dtype)).all()
+    assert rules.satisfied(
+        mux(raw, u=smallest).best(), u=torch.tensor(smallest, dtype=dtype)
+    ).all()
 
 
 def test_inputs_that_leave_no_output() -> None:
     with pytest.raises(
-        InputError, match=r"for total = .* no output obeys the rules: declare narrower ranges"
+        InputError,
+        match=r"for total = .* no output obeys the rules: declare narrower ranges",
     ):
         Multiplexer(Rules(by_name("input_equality").text))
 
 
 def test_other_dtypes_have_no_guarantee() -> None:
-    with pytest.raises(DtypeError, match="use one of float64, float32, bfloat16, float16"):
+    with pytest.raises(
+        DtypeError, match="use one of float64, float32, bfloat16, float16"
+    ):
         Multiplexer(Rules("x >= 0"), dtype=torch.float8_e5m2)
 
 
@@ -376,7 +444,8 @@ def test_wrong_last_dimension_says_what_is_expected_and_why() -> None:
 def test_wrong_dtypes() -> None:
     mux = layer("triangle")
     with pytest.raises(
-        DtypeError, match=r"raw has dtype torch.int64; .* floating point: torch.float32 here"
+        DtypeError,
+        match=r"raw has dtype torch.int64; .* floating point: torch.float32 here",
     ):
         mux(torch.zeros(3, 2, dtype=torch.int64))
     with pytest.raises(
@@ -387,7 +456,9 @@ def test_wrong_dtypes() -> None:
 
 
 def test_mixed_devices() -> None:
-    with pytest.raises(ShapeError, match=r"raw is on meta and the layer on cpu: move one of them"):
+    with pytest.raises(
+        ShapeError, match=r"raw is on meta and the layer on cpu: move one of them"
+    ):
         layer("triangle")(torch.zeros(3, 2, device="meta"))
 
 
@@ -402,9 +473,9 @@ def test_blocks_are_a_product() -> None:
     assert branches.x.shape == (24, 6, 3)
     check(mux, branches, {})
     assert torch.allclose(branches.log_probs.exp().sum(-1), torch.ones(24))
-    logits = branches.choices[0].log_probs.unsqueeze(-1) + branches.choices[1].log_probs.unsqueeze(
-        -2
-    )
+    logits = branches.choices[0].log_probs.unsqueeze(-1) + branches.choices[
+        1
+    ].log_probs.unsqueeze(-2)
     assert torch.allclose(branches.logits, logits.flatten(-2), equal_nan=True)
     single = torch.cat([branches.terms(k, k + 1) for k in range(6)], -2)
     assert torch.equal(single, branches.x)
@@ -422,7 +493,8 @@ def test_twenty_two_sided_are_never_written_out() -> None:
     ]
     for look in looks:
         with pytest.raises(
-            ProductError, match=r"20 blocks .* = 1048576 combinations, more than max_terms = 4096"
+            ProductError,
+            match=r"20 blocks .* = 1048576 combinations, more than max_terms = 4096",
         ):
             look()
     index = [torch.full((3,), 1)] * 20
@@ -452,9 +524,19 @@ def test_samples_follow_the_probabilities() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=ids)
 @pytest.mark.parametrize(
-    "name", ["paper_sum_or", "paper_eight_boxes", "mixed", "nested", "maximum", "twenty_two_sided"]
+    "name",
+    [
+        "paper_sum_or",
+        "paper_eight_boxes",
+        "mixed",
+        "nested",
+        "maximum",
+        "twenty_two_sided",
+    ],
 )
-def test_every_term_may_have_raw_values_of_its_own(name: str, dtype: torch.dtype) -> None:
+def test_every_term_may_have_raw_values_of_its_own(
+    name: str, dtype: torch.dtype
+) -> None:
     mux = Multiplexer(Rules(by_name(name).text), per_term=True, dtype=dtype)
     sizes = [(len(block.terms), len(block.outputs)) for block in mux.blocks]
     assert mux.in_features == sum(k * d + (k if k > 1 else 0) for k, d in sizes)
@@ -516,7 +598,9 @@ def test_cases_by_inputs_are_told_apart_exactly(dtype: torch.dtype) -> None:
     mux = Multiplexer(rules, dtype=dtype)
     end = torch.tensor(0.1, dtype=dtype)
     ends = [end, torch.nextafter(end, end + 1), torch.nextafter(end, end - 1)]
-    u = torch.stack([*ends, *(torch.tensor(v, dtype=dtype) for v in (0, 0.125, -10, 10))])
+    u = torch.stack(
+        [*ends, *(torch.tensor(v, dtype=dtype) for v in (0, 0.125, -10, 10))]
+    )
     raw = torch.randn(len(u), mux.in_features, dtype=dtype)
     branches = mux(raw, u=u)
     check(mux, branches, {"u": u})
@@ -530,7 +614,8 @@ def test_inputs_out_of_range_are_named_by_row() -> None:
     raw = torch.zeros(8, mux.in_features)
     u = torch.tensor([1.0, 2.0, 2.5, 1.5, nan, inf, 0.999, 1.0])
     with pytest.raises(
-        InputError, match=r"input u is outside its declared range \[1, 2\] in rows 2, 4, 5, 6"
+        InputError,
+        match=r"input u is outside its declared range \[1, 2\] in rows 2, 4, 5, 6",
     ):
         mux(raw, u=u)
     with pytest.raises(InputError, match=r"in row \(1, 0\)|in rows \(1, 0\)"):
@@ -548,7 +633,10 @@ def test_ranges_are_exact() -> None:
     assert Fraction(end.item()) > Fraction(1, 10)
     with pytest.raises(InputError, match="outside"):
         mux(torch.zeros(1, dtype=torch.float64), u=end)
-    mux(torch.zeros(1, dtype=torch.float64), u=torch.nextafter(end, torch.zeros_like(end)))
+    mux(
+        torch.zeros(1, dtype=torch.float64),
+        u=torch.nextafter(end, torch.zeros_like(end)),
+    )
 
 
 def test_discrete_inputs_are_whole() -> None:
@@ -563,7 +651,9 @@ def test_inputs_missing_unknown_and_misshapen() -> None:
     raw = torch.zeros(4, mux.in_features)
     with pytest.raises(InputError, match=r"the rules need the input 'u': pass u="):
         mux(raw)
-    with pytest.raises(InputError, match=r"'v' is no input of the rules \(they declare: u\)"):
+    with pytest.raises(
+        InputError, match=r"'v' is no input of the rules \(they declare: u\)"
+    ):
         mux(raw, u=torch.zeros(4, 2), v=1.0)
     with pytest.raises(ShapeError, match="input u is a vector of 2"):
         mux(raw, u=torch.zeros(4, 3))
@@ -572,10 +662,13 @@ def test_inputs_missing_unknown_and_misshapen() -> None:
     ):
         mux(raw, u=torch.zeros(3, 2))
     with pytest.raises(
-        DtypeError, match=r"input u\[0\] has dtype torch.float64; the layer works in torch.float32"
+        DtypeError,
+        match=r"input u\[0\] has dtype torch.float64; the layer works in torch.float32",
     ):
         mux(raw, u=torch.zeros(4, 2, dtype=torch.float64))
-    with pytest.raises(InputError, match=r"'u' is no input of the rules \(they declare: none\)"):
+    with pytest.raises(
+        InputError, match=r"'u' is no input of the rules \(they declare: none\)"
+    ):
         layer("triangle")(torch.zeros(2), u=1)
 
 
@@ -591,9 +684,13 @@ ABOVE = "x1: real; x2: real; h: function\nx2 > h(x1)"
 
 
 def test_functions_are_bound_at_construction() -> None:
-    with pytest.raises(InputError, match=r"the rules use 'h': give it as functions=\{'h': …\}"):
+    with pytest.raises(
+        InputError, match=r"the rules use 'h': give it as functions=\{'h': …\}"
+    ):
         Multiplexer(Rules(ABOVE))
-    with pytest.raises(InputError, match=r"'g' is no function of the rules \(they declare: h\)"):
+    with pytest.raises(
+        InputError, match=r"'g' is no function of the rules \(they declare: h\)"
+    ):
         Multiplexer(Rules(ABOVE), functions={"h": torch.sin, "g": torch.cos})
 
 
@@ -623,14 +720,22 @@ def test_functions_may_be_modules() -> None:
 @pytest.mark.parametrize(
     ("function", "error", "message"),
     [
-        (lambda x: x.sum(), ShapeError, r"'h' returned shape \(\) for arguments of shape \(3"),
+        (
+            lambda x: x.sum(),
+            ShapeError,
+            r"'h' returned shape \(\) for arguments of shape \(3",
+        ),
         (
             lambda x: x.double(),
             DtypeError,
             r"'h' returned torch.float64 for arguments of torch.float32",
         ),
         (lambda x: 0.0, InputError, "'h' returned float; it must return a tensor"),
-        (lambda x: x * nan, InputError, r"cannot be met where h is NaN or infinite.*: rows \(?0"),
+        (
+            lambda x: x * nan,
+            InputError,
+            r"cannot be met where h is NaN or infinite.*: rows \(?0",
+        ),
         (
             lambda x: x.abs() + inf,
             InputError,
@@ -657,10 +762,14 @@ def test_functions_that_return_nonsense(
 
 def test_a_function_is_asked_only_where_it_counts() -> None:
     """log is NaN below 0, where the other term holds."""
-    rules = Rules("x: real; y: real; log: function\nx >= 1 and y > log(x) or x <= -1 and y == 0")
+    rules = Rules(
+        "x: real; y: real; log: function\nx >= 1 and y > log(x) or x <= -1 and y == 0"
+    )
     mux = Multiplexer(rules, functions={"log": torch.log}).eval()
     x = mux(raws(4, torch.float32, rows=20)).best()
-    assert ((x[:, 0] <= -1) & (x[:, 1] == 0) | (x[:, 0] >= 1) & (x[:, 1] > x[:, 0].log())).all()
+    assert (
+        (x[:, 0] <= -1) & (x[:, 1] == 0) | (x[:, 0] >= 1) & (x[:, 1] > x[:, 0].log())
+    ).all()
 
 
 @pytest.mark.parametrize("per_term", [False, True])
@@ -672,7 +781,10 @@ def test_one_call_serves_all_terms(per_term: bool) -> None:
         calls.append(others[0].shape)
         return torch.stack(others, -1).double().logsumexp(-1).to(others[0].dtype)
 
-    terms = ["x[0] > bound(x[2], x[3]) and x[1] > bound(x[2], x[3])", "x[2] > bound(x[0], x[1])"]
+    terms = [
+        "x[0] > bound(x[2], x[3]) and x[1] > bound(x[2], x[3])",
+        "x[2] > bound(x[0], x[1])",
+    ]
     rules = Rules(
         f"x: real[4]; bound: function\n{' or '.join(f'({term})' for term in [*terms, 'x[3] > bound(x[0], x[2])'])}"
     )
@@ -680,12 +792,16 @@ def test_one_call_serves_all_terms(per_term: bool) -> None:
     raw = torch.randn(20, mux.in_features)
     branches = mux(raw)
     x = branches.x
-    assert len(calls) <= 2, "the first output of each term, then the second of the first term"
+    assert len(calls) <= 2, (
+        "the first output of each term, then the second of the first term"
+    )
     for k in range(3):
         calls.clear()
         index = torch.full((20,), k)
         torch.testing.assert_close(branches.at([index]), x[:, k], rtol=0, atol=0)
-        torch.testing.assert_close(branches.terms(k, k + 1)[:, 0], x[:, k], rtol=0, atol=0)
+        torch.testing.assert_close(
+            branches.terms(k, k + 1)[:, 0], x[:, k], rtol=0, atol=0
+        )
         assert rules.satisfied(x[:, k], functions={"bound": bound}).all()
 
 
@@ -693,7 +809,14 @@ def test_one_call_serves_all_terms(per_term: bool) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["paper_eight_boxes", "simplex", "paper_coupled", "decimal_bound", "input_interval"]
+    "name",
+    [
+        "paper_eight_boxes",
+        "simplex",
+        "paper_coupled",
+        "decimal_bound",
+        "input_interval",
+    ],
 )
 def test_casts_build_the_layer_anew(name: str) -> None:
     mux = layer(name)
@@ -748,7 +871,8 @@ def test_a_cast_stays_on_its_device() -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["paper_eight_boxes", "simplex", "mixed", "design_actuator", "far_from_origin"]
+    "name",
+    ["paper_eight_boxes", "simplex", "mixed", "design_actuator", "far_from_origin"],
 )
 def test_copies_give_the_same_bits(name: str) -> None:
     mux = layer(name)
@@ -795,7 +919,9 @@ def test_a_saved_layer_needs_no_z3(tmp_path: Path) -> None:
         [sys.executable, "-c", SAVED, str(tmp_path)], capture_output=True, text=True
     )
     assert run.returncode == 0, run.stderr
-    assert torch.equal(torch.load(tmp_path / "best.pt", weights_only=True), mux(raw).best())
+    assert torch.equal(
+        torch.load(tmp_path / "best.pt", weights_only=True), mux(raw).best()
+    )
 
 
 def _permuted(state: Tensor) -> Tensor:
@@ -824,15 +950,24 @@ def test_a_state_of_other_rules_is_refused() -> None:
     with pytest.raises(RecordError, match="built from other rules"):
         layer("half_line").load_state_dict(state)
     with pytest.raises(RecordError, match="per_term=False"):
-        Multiplexer(Rules(by_name("paper_two_sided").text), per_term=True).load_state_dict(state)
-    for nonsense in (torch.zeros(3), {"_extra_state": torch.zeros(3, dtype=torch.uint8)}, None):
+        Multiplexer(
+            Rules(by_name("paper_two_sided").text), per_term=True
+        ).load_state_dict(state)
+    for nonsense in (
+        torch.zeros(3),
+        {"_extra_state": torch.zeros(3, dtype=torch.uint8)},
+        None,
+    ):
         with pytest.raises(RecordError, match="this is not the state of a Multiplexer"):
             Multiplexer.from_state(nonsense)
 
 
 def test_the_layer_tells_what_it_is() -> None:
     mux = layer("paper_sum_or")
-    assert repr(mux) == "Multiplexer(in_features=5, out_features=3, terms=2, dtype=float32)"
+    assert (
+        repr(mux)
+        == "Multiplexer(in_features=5, out_features=3, terms=2, dtype=float32)"
+    )
     assert mux.complete
     assert mux.certificate.sound
     assert [term.to_z3() for term in mux.terms]

@@ -10,7 +10,9 @@ from torch import Tensor, nn
 import multiplexnet as mx
 
 
-def trained(parameters: list[Tensor], loss: Callable[[], Tensor], steps: int, rate: float) -> None:
+def trained(
+    parameters: list[Tensor], loss: Callable[[], Tensor], steps: int, rate: float
+) -> None:
     optimiser = torch.optim.Adam(parameters, rate, betas=(0.9, 0.95))
     for _ in range(steps):
         optimiser.zero_grad()
@@ -47,7 +49,9 @@ def test_coupled_rules_reach_the_projection() -> None:
     raw = torch.zeros(2, mux.in_features, requires_grad=True)
     trained(
         [raw],
-        lambda: mux(raw).loss(lambda x: (x - targets.unsqueeze(-2)).square().sum(-1)).sum(),
+        lambda: (
+            mux(raw).loss(lambda x: (x - targets.unsqueeze(-2)).square().sum(-1)).sum()
+        ),
         800,
         0.05,
     )

@@ -54,12 +54,14 @@ def rows_that_disobey(rules: Rules, dtype: torch.dtype) -> int:
         mux = Multiplexer(rules, dtype=dtype, functions=functions)
     except MultiplexError:
         return 0
-    raw = torch.tensor(RAW, dtype=dtype)[torch.arange(49 * mux.in_features) * 3 % 7].view(
-        -1, mux.in_features
-    )
+    raw = torch.tensor(RAW, dtype=dtype)[
+        torch.arange(49 * mux.in_features) * 3 % 7
+    ].view(-1, mux.in_features)
     info, wrong = torch.finfo(dtype), 0
     for size in (1.0, -info.tiny, info.max, -info.max) if rules.inputs else (0.0,):
-        inputs = {v.name: torch.full((len(raw),), size, dtype=dtype) for v in rules.inputs}
+        inputs = {
+            v.name: torch.full((len(raw),), size, dtype=dtype) for v in rules.inputs
+        }
         try:
             x = mux(raw, **inputs).best()
         except MultiplexError:  # no room for this input
@@ -72,7 +74,9 @@ def rows_that_disobey(rules: Rules, dtype: torch.dtype) -> int:
 @pytest.mark.parametrize("shape", SHAPES)
 def test_any_number_is_obeyed_exactly_or_refused(shape: str, number: str) -> None:
     rules = Rules(SHAPES[shape].format(n=number))
-    assert [rows_that_disobey(rules, dtype) for dtype in (torch.float64, torch.float16)] == [0, 0]
+    assert [
+        rows_that_disobey(rules, dtype) for dtype in (torch.float64, torch.float16)
+    ] == [0, 0]
 
 
 @pytest.mark.parametrize(
@@ -89,9 +93,16 @@ def test_the_refusal_names_the_number_and_the_row(shape: str) -> None:
 
 def test_where_float64_is_not_needed_any_number_will_do() -> None:
     mux = Multiplexer(
-        Rules("x: real; u: input[0, 1e400]\n-1e400 < x < 1e400\nimplies(u > 1e400, x > 1)")
+        Rules(
+            "x: real; u: input[0, 1e400]\n-1e400 < x < 1e400\nimplies(u > 1e400, x > 1)"
+        )
     )
-    assert mux(torch.zeros(7, mux.in_features), u=torch.full((7,), 1e38)).best().isfinite().all()
+    assert (
+        mux(torch.zeros(7, mux.in_features), u=torch.full((7,), 1e38))
+        .best()
+        .isfinite()
+        .all()
+    )
 
 
 def test_a_loss_refuses_what_it_cannot_compute() -> None:
@@ -105,7 +116,8 @@ def test_a_loss_refuses_what_it_cannot_compute() -> None:
 def test_a_whole_number_that_the_format_does_not_hold_is_refused() -> None:
     rules = Rules("k: int[0, 5000]\nk == 2049")  # float16 has 2048 and 2050
     with pytest.raises(
-        EqualityError, match=r"float16 does not hold this number exactly(.|\n)*k == 2049"
+        EqualityError,
+        match=r"float16 does not hold this number exactly(.|\n)*k == 2049",
     ):
         Multiplexer(rules, dtype=torch.float16)
     assert Multiplexer(rules, dtype=torch.float32)(torch.zeros(1)).best() == 2049

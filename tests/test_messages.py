@@ -82,7 +82,8 @@ def test_the_largest_is_found_among_many_rows(tmp_path: Path) -> None:
     rules = Rules('sex: {"M", "F"}; rate: real\nimplies(sex == "M", rate <= 100)')
     table = tmp_path / "t.csv"
     table.write_text(
-        "sex,rate\n" + "".join(f"{'MF'[s]},{r:.1f}\n" for s, r in zip(sex, rate, strict=True))
+        "sex,rate\n"
+        + "".join(f"{'MF'[s]},{r:.1f}\n" for s, r in zip(sex, rate, strict=True))
     )
     (report,) = check_table(rules.specification, table).rules
     assert report.violations == ((sex == 0) & (rate > 100)).sum()
@@ -100,7 +101,9 @@ def test_check_says_how_much(tmp_path: Path) -> None:
         'sex: {"M", "F"}; rate: real\nimplies(sex == "M", rate <= 100)'
     )
     (tmp_path / "t.csv").write_text("sex,rate\nM,180\n")
-    result = CliRunner().invoke(app, ["check", str(tmp_path / "r.rules"), str(tmp_path / "t.csv")])
+    result = CliRunner().invoke(
+        app, ["check", str(tmp_path / "r.rules"), str(tmp_path / "t.csv")]
+    )
     assert result.exit_code == 1
     assert "on the boundary" not in result.stdout
     assert " 80" in result.stdout
@@ -120,7 +123,12 @@ def test_rules_from_a_list() -> None:
     ("entries", "line", "column", "reason"),
     [
         (["x: real", "x >= y"], 1, 6, "in entry 1 of the list: unknown name `y`"),
-        (["x: real\nx >= 0", "x <= 1\nx >= y"], 2, 6, "in entry 1 of the list: unknown name `y`"),
+        (
+            ["x: real\nx >= 0", "x <= 1\nx >= y"],
+            2,
+            6,
+            "in entry 1 of the list: unknown name `y`",
+        ),
         (["x >= (0", "1) <= x"], 1, 6, "in entry 0 of the list: this cannot be read"),
         (["x >= 0", "  # nothing"], 1, 1, "in entry 1 of the list: no rules"),
         ([], None, None, "no rules: the list is empty"),
@@ -162,7 +170,8 @@ def test_other_ways_in_refuse_what_is_no_text(reader: object, given: object) -> 
 
 
 @pytest.mark.parametrize(
-    "number", ["inf", "-inf", "infinity", "Inf", "math.inf", "np.inf", "float('inf')", "oo"]
+    "number",
+    ["inf", "-inf", "infinity", "Inf", "math.inf", "np.inf", "float('inf')", "oo"],
 )
 @pytest.mark.parametrize("declaration", ["", "x: real\n"])
 def test_infinity_is_no_number(number: str, declaration: str) -> None:
@@ -205,14 +214,22 @@ SCRIPT = "(declare-const x Real)\n(assert (> x 0))\n"
     ],
 )
 def test_questions_are_passed_over(command: str) -> None:
-    assert Rules.from_smtlib(SCRIPT + command).formula == Rules.from_smtlib(SCRIPT).formula
+    assert (
+        Rules.from_smtlib(SCRIPT + command).formula == Rules.from_smtlib(SCRIPT).formula
+    )
 
 
 @pytest.mark.parametrize(
     ("command", "advice"),
     [
-        ("(check-sat-assuming p)", "expected a list of literals, as in (check-sat-assuming"),
-        ("(push 1)(check-sat)(check-sat)", "a layer keeps one set of rules: keep one of them"),
+        (
+            "(check-sat-assuming p)",
+            "expected a list of literals, as in (check-sat-assuming",
+        ),
+        (
+            "(push 1)(check-sat)(check-sat)",
+            "a layer keeps one set of rules: keep one of them",
+        ),
         ("(pop 1)", "write a push for each"),
         ("(maximize x)", "rules say what has to hold"),
     ],
@@ -226,7 +243,9 @@ def test_other_commands_come_with_advice(command: str, advice: str) -> None:
 # --- layers ---------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("raw", [np.zeros(3, dtype=np.float32), [0.0, 1.0, 2.0], 1.0, None])
+@pytest.mark.parametrize(
+    "raw", [np.zeros(3, dtype=np.float32), [0.0, 1.0, 2.0], 1.0, None]
+)
 def test_raws_are_tensors(raw: object) -> None:
     mux = Multiplexer(Rules("x >= 2 or x <= -2"))
     for call, name in ((mux, "raw"), (mux.repair, "x0")):
@@ -249,14 +268,20 @@ def test_raws_are_tensors(raw: object) -> None:
         ("x >= 1e300", torch.float32, "float64"),
     ],
 )
-def test_numbers_beyond_the_range(text: str, dtype: torch.dtype, wider: str | None) -> None:
+def test_numbers_beyond_the_range(
+    text: str, dtype: torch.dtype, wider: str | None
+) -> None:
     with pytest.raises(OutOfRangeError) as refusal:
         Multiplexer(Rules(text), dtype=dtype)
     name = str(dtype).removeprefix("torch.")
     assert f"beyond the range of {name}, ±" in str(refusal.value)
-    assert (f"{wider} would do" if wider else "measure in other units") in str(refusal.value)
+    assert (f"{wider} would do" if wider else "measure in other units") in str(
+        refusal.value
+    )
     assert "thin" not in str(refusal.value)
-    assert isinstance(refusal.value, ThinTermError)  # who caught it before catches it now
+    assert isinstance(
+        refusal.value, ThinTermError
+    )  # who caught it before catches it now
     assert refusal.value.wider == wider
 
 
@@ -274,7 +299,9 @@ def test_what_was_tried_is_not_advised() -> None:
         lambda: rules.compile(nested=True, max_terms=20),
         lambda: Multiplexer(rules, max_terms=20),
     ):
-        with pytest.raises(TermBudgetExceeded, match="inner blocks were tried") as refusal:
+        with pytest.raises(
+            TermBudgetExceeded, match="inner blocks were tried"
+        ) as refusal:
             build()
         assert "nested=True" not in str(refusal.value)
     with pytest.raises(TermBudgetExceeded, match="nested=True"):
@@ -296,9 +323,14 @@ def test_outputs_without_ends_are_named_where_a_cascade_would_do() -> None:
 
 def without(library: str, program: str) -> subprocess.CompletedProcess[str]:
     """The program, where importing the library fails."""
-    hidden = f"import sys; sys.modules[{library!r}] = None; sys.path[:0] = {sys.path!r}\n"
+    hidden = (
+        f"import sys; sys.modules[{library!r}] = None; sys.path[:0] = {sys.path!r}\n"
+    )
     return subprocess.run(
-        [sys.executable, "-c", hidden + program], capture_output=True, text=True, check=False
+        [sys.executable, "-c", hidden + program],
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -332,7 +364,9 @@ except mx.MultiplexError as error:
 def test_without_accelerate() -> None:
     folder = str(Path(__file__).parents[1] / "experiments")
     for module in ("harness", "backbones"):
-        result = without("accelerate", f"sys.path.insert(0, {folder!r}); import {module}")
+        result = without(
+            "accelerate", f"sys.path.insert(0, {folder!r}); import {module}"
+        )
         assert result.returncode == 1
         assert (
             result.stderr
@@ -343,7 +377,9 @@ def test_without_accelerate() -> None:
 # --- commands -------------------------------------------------------------------------------------------------------
 
 
-def test_campaign_writes_into_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_campaign_writes_into_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     result = CliRunner().invoke(campaign_app, ["--formulas", "1", "--rows", "1"])
     assert result.exit_code == 0, result.output
@@ -380,7 +416,13 @@ def test_truth_values_are_told_in_words() -> None:
     with console.capture() as captured:
         console.print(explain_text(explanation))
     text = captured.get()
-    for told in ("false or true", "= false", "= true", "q is always false", "r is always true"):
+    for told in (
+        "false or true",
+        "= false",
+        "= true",
+        "q is always false",
+        "r is always true",
+    ):
         assert told in text
     assert "[0, 1]" not in text
 
@@ -392,7 +434,11 @@ MEGABYTE = 1 << 20
 
 def long_text(path: Path, rows: int, **options: object) -> Path:
     table = pa.table(
-        {"x": pa.array(["1" * (50 * MEGABYTE)] * rows if rows == 1 else ["1" * MEGABYTE] * rows)}
+        {
+            "x": pa.array(
+                ["1" * (50 * MEGABYTE)] * rows if rows == 1 else ["1" * MEGABYTE] * rows
+            )
+        }
     )
     pq.write_table(table, path, compression="zstd", **options)
     return path
@@ -414,20 +460,26 @@ print(next(line.split()[1] for line in Path("/proc/self/status").read_text().spl
 """
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     command = [sys.executable, "-c", program]
-    result = subprocess.run(command, capture_output=True, text=True, check=True, env=environment)
+    result = subprocess.run(
+        command, capture_output=True, text=True, check=True, env=environment
+    )
     told, kilobytes = result.stdout.splitlines()
     return told, int(kilobytes) * 1024
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 @pytest.mark.parametrize("use_dictionary", [True, False])
-def test_a_small_file_that_holds_a_huge_text(use_dictionary: bool, tmp_path: Path) -> None:
+def test_a_small_file_that_holds_a_huge_text(
+    use_dictionary: bool, tmp_path: Path
+) -> None:
     plain = tmp_path / "plain.parquet"
     pq.write_table(pa.table({"x": ["1", "2"]}), plain)
     told, ordinary = peak(plain)
     assert told == "read"
     for rows in (1, 40):
-        path = long_text(tmp_path / f"{rows}.parquet", rows, use_dictionary=use_dictionary)
+        path = long_text(
+            tmp_path / f"{rows}.parquet", rows, use_dictionary=use_dictionary
+        )
         assert path.stat().st_size < 100_000
         told, memory = peak(path)
         assert (
@@ -440,7 +492,9 @@ def test_a_small_file_that_holds_a_huge_text(use_dictionary: bool, tmp_path: Pat
 def test_texts_of_ordinary_length_are_read(tmp_path: Path) -> None:
     path = tmp_path / "t.parquet"
     numbers = ["0.1", "-2", "3e-2"] * 50_000
-    pl.DataFrame({"x": numbers, "c": ["red", "green", "red"] * 50_000}).write_parquet(path)
+    pl.DataFrame({"x": numbers, "c": ["red", "green", "red"] * 50_000}).write_parquet(
+        path
+    )
     rules = Rules('x: real; c: {"red", "green"}\nx >= 0\nc == "red"')
     report = check_table(rules.specification, path)
     assert report.rows == 150_000
@@ -452,7 +506,9 @@ def test_texts_of_ordinary_length_are_read(tmp_path: Path) -> None:
 
 def _unlisted(dense: torch.Tensor) -> dict[str, torch.Tensor]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch's own, about sparse, nested and quantized tensors
+        warnings.simplefilter(
+            "ignore"
+        )  # torch's own, about sparse, nested and quantized tensors
         return {
             ".to_dense()": dense.to_sparse(),
             "layout sparse_csr": dense.reshape(-1, 1).to_sparse_csr(),

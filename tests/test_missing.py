@@ -17,9 +17,14 @@ from torch import nn
 import multiplexnet as mx
 from campaign.missing import missing_values
 from campaign.variants import sentence
-from multiplexnet.errors import CoefficientError, DomainError, RecordError, RuleSyntaxError
+from multiplexnet.errors import (
+    CoefficientError,
+    DomainError,
+    RecordError,
+    RuleSyntaxError,
+)
 from multiplexnet.language.formula import holds
-from multiplexnet.language.parse import parse
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.text import formula_text, specification_text
 from multiplexnet.layer.branches import Branches
 from multiplexnet.learning.baselines import penalty
@@ -39,7 +44,10 @@ SQL: list[tuple[str, str]] = [
     ("c in {'a'} or on", "c in ('a') or on"),
     ("not on or x is not missing", "not on or x is not null"),
     ("x + 2*n <= y", "x + 2*n <= y"),
-    ("(x if x is not missing else 0) + y <= 4", "case when x is null then 0 else x end + y <= 4"),
+    (
+        "(x if x is not missing else 0) + y <= 4",
+        "case when x is null then 0 else x end + y <= 4",
+    ),
     ("max(x, y) <= 3", "max(x, y) <= 3"),
     ("min(x, n) >= 2", "min(x, n) >= 2"),
     ("abs(x - y) > 1", "abs(x - y) > 1"),
@@ -51,7 +59,13 @@ SQL: list[tuple[str, str]] = [
 
 def rows() -> list[tuple[float | None, ...]]:
     return list(
-        product([None, 1.0, 4.0], [0.0, 3.0, 6.0], [None, 4.0, 6.0], [None, 0.0, 1.0], [None, 1.0])
+        product(
+            [None, 1.0, 4.0],
+            [0.0, 3.0, 6.0],
+            [None, 4.0, 6.0],
+            [None, 0.0, 1.0],
+            [None, 1.0],
+        )
     )
 
 
@@ -65,7 +79,9 @@ def array(
 def database() -> sqlite3.Connection:
     """The rows as SQL sees them."""
     connection = sqlite3.connect(":memory:")
-    connection.execute("create table t (x real, y real, n integer, c text, on_ integer)")
+    connection.execute(
+        "create table t (x real, y real, n integer, c text, on_ integer)"
+    )
     for x, y, n, c, on in rows():
         label = None if c is None else "ab"[int(c)]
         connection.execute("insert into t values (?, ?, ?, ?, ?)", (x, y, n, label, on))
@@ -77,7 +93,9 @@ def test_a_rule_fails_where_the_check_of_sql_fails(
     database: sqlite3.Connection, rule: str, sql: str
 ) -> None:
     sql = sql.replace("or on", "or on_").replace("not on ", "not on_ ")
-    answers = [row[0] for row in database.execute(f"select {sql} from t order by rowid")]
+    answers = [
+        row[0] for row in database.execute(f"select {sql} from t order by rowid")
+    ]
     rules = mx.Rules(DECLARED + rule)
     found = rules.satisfied(array(rows()))
     assert found.tolist() == [answer is None or bool(answer) for answer in answers]
@@ -96,20 +114,38 @@ def test_texts_are_read_again_with_the_same_meaning() -> None:
         again = parse(specification_text(first))
         assert again.variables == first.variables
         for row in rows()[::7]:
-            point = {v: Fraction(value or 0) for v, value in zip(first.columns, row, strict=True)}
+            point = {
+                v: Fraction(value or 0)
+                for v, value in zip(first.columns, row, strict=True)
+            }
             values = dict(zip(first.columns, row, strict=True))
-            point |= {flag: Fraction(values[v] is None) for v, flag in first.flags.items()}
-            assert holds(first.rules[0].formula, point) == holds(again.rules[0].formula, point)
-    vector = parse("w: real?[2]; k: int[0, 9]?[2]\nall(v is missing or v >= 0 for v in w)")
+            point |= {
+                flag: Fraction(values[v] is None) for v, flag in first.flags.items()
+            }
+            assert holds(first.rules[0].formula, point) == holds(
+                again.rules[0].formula, point
+            )
+    vector = parse(
+        "w: real?[2]; k: int[0, 9]?[2]\nall(v is missing or v >= 0 for v in w)"
+    )
     assert specification_text(vector).startswith("w: real?[2]\nk: int[0, 9]?[2]\n")
-    assert formula_text(parse("x: real?\nx is not missing").rules[0].formula) == "x is not missing"
+    assert (
+        formula_text(parse("x: real?\nx is not missing").rules[0].formula)
+        == "x is not missing"
+    )
 
 
 @pytest.mark.parametrize(
     ("text", "message"),
     [
-        ("u: input?; x: real\nx <= u", "`?` is for outputs: inputs and functions are known"),
-        ("x: real\nx is missing", "`x` is never missing: declare that it may be with `?`"),
+        (
+            "u: input?; x: real\nx <= u",
+            "`?` is for outputs: inputs and functions are known",
+        ),
+        (
+            "x: real\nx is missing",
+            "`x` is never missing: declare that it may be with `?`",
+        ),
         ("x >= 0 or x is missing", "`x` is never missing"),
         ("x: real?[2]\nx is missing", "`x` is a vector: say of each element"),
         ("x: real?\nx + 1 is missing", "only an output by itself can be missing"),
@@ -131,7 +167,10 @@ def test_tables_and_arrays_agree(tmp_path: Path) -> None:
     for x, y, n, c, on in rows():
         label = "" if c is None else "ab"[int(c)]
         lines.append(
-            ",".join(["" if v is None else str(v) for v in (x, y, n)] + [label, str(on or "NA")])
+            ",".join(
+                ["" if v is None else str(v) for v in (x, y, n)]
+                + [label, str(on or "NA")]
+            )
         )
     path = tmp_path / "t.csv"
     path.write_text("\n".join(lines) + "\n")
@@ -160,13 +199,19 @@ implies(x is not missing, n is not missing)
 
 
 @pytest.mark.parametrize("structure", ["terms", "cascade"])
-@pytest.mark.parametrize("dtype", [torch.float16, torch.float32, torch.float64], ids=str)
+@pytest.mark.parametrize(
+    "dtype", [torch.float16, torch.float32, torch.float64], ids=str
+)
 def test_layers_choose_what_is_missing(structure: str, dtype: torch.dtype) -> None:
     rules = mx.Rules(TEXT)
     mux = mx.Multiplexer(rules, structure=structure, dtype=dtype)  # type: ignore[arg-type]
     assert mux.out_features == 3
     generator = torch.Generator().manual_seed(0)
-    raw = (4 * torch.randn(500, mux.in_features, generator=generator)).to(dtype).requires_grad_()
+    raw = (
+        (4 * torch.randn(500, mux.in_features, generator=generator))
+        .to(dtype)
+        .requires_grad_()
+    )
     branches = mux(raw)
     for x in (branches.best(), branches.sample(generator)):
         assert x.shape == (500, 3)
@@ -185,8 +230,13 @@ def test_layers_choose_what_is_missing(structure: str, dtype: torch.dtype) -> No
 
 
 def test_a_layer_has_no_coefficients_from_inputs_for_what_may_be_missing() -> None:
-    rules = mx.Rules("p: input[1, 9]; x: real?; y: real\n0 <= x <= 9; 0 <= y <= 9; p * x + y <= 20")
-    assert rules.satisfied(torch.tensor([[NAN, 9.0], [3.0, 9.0]]), p=9.0).tolist() == [True, False]
+    rules = mx.Rules(
+        "p: input[1, 9]; x: real?; y: real\n0 <= x <= 9; 0 <= y <= 9; p * x + y <= 20"
+    )
+    assert rules.satisfied(torch.tensor([[NAN, 9.0], [3.0, 9.0]]), p=9.0).tolist() == [
+        True,
+        False,
+    ]
     with pytest.raises(CoefficientError, match="only one of several alternatives"):
         mx.Multiplexer(rules)
 
@@ -226,7 +276,9 @@ def test_probabilities_of_rows_with_missing_values_add_up() -> None:
     assert (found[~obeys] == 0).all()
     terms = mx.Multiplexer(rules, structure="terms")
     logits = torch.randn(terms.in_features - 5)
-    p = mx.RulesDistribution(terms, torch.distributions.Normal(torch.zeros(3), 1.0), logits)
+    p = mx.RulesDistribution(
+        terms, torch.distributions.Normal(torch.zeros(3), 1.0), logits
+    )
     masses = p.log_prob(every).exp()
     assert masses.sum().item() == pytest.approx(1.0, abs=1e-5)
     assert ((masses > 0) == obeys).all()
@@ -280,16 +332,25 @@ def test_repair_keeps_what_is_missing(structure: str) -> None:
 
 def test_repair_makes_nothing_missing_because_it_is_near() -> None:
     mux = mx.Multiplexer(mx.Rules("x: real?\n5 <= x <= 9"), structure="terms")
-    assert mux.repair(torch.tensor([[0.1], [NAN]])).isnan().tolist() == [[False], [True]]
+    assert mux.repair(torch.tensor([[0.1], [NAN]])).isnan().tolist() == [
+        [False],
+        [True],
+    ]
 
 
 def test_certificates_and_records_speak_of_flags() -> None:
     rules = mx.Rules("x: real?; on: bool\n0 <= x <= 5; implies(on, x is missing)")
     mux = mx.Multiplexer(rules)
     assert mx.certify(mux.certificate, rules).certified
-    assert not mx.certify(mux.certificate, mx.Rules("x: real?; on: bool\n0 <= x <= 5")).certified
-    assert not mx.certify(mux.certificate, mx.Rules("x: real; on: bool\n0 <= x <= 5")).certified
-    state = bytes(mux.get_extra_state().tolist()).replace(b"x is missing", b"z is missing")
+    assert not mx.certify(
+        mux.certificate, mx.Rules("x: real?; on: bool\n0 <= x <= 5")
+    ).certified
+    assert not mx.certify(
+        mux.certificate, mx.Rules("x: real; on: bool\n0 <= x <= 5")
+    ).certified
+    state = bytes(mux.get_extra_state().tolist()).replace(
+        b"x is missing", b"z is missing"
+    )
     with pytest.raises(RecordError, match="a flag of an output that is none"):
         mx.Multiplexer.from_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
@@ -360,7 +421,10 @@ def test_decimals_and_dates_that_may_be_missing(tmp_path: Path) -> None:
         (1, Fraction(1)),
         (1, Fraction(1, 100)),
     ]
-    assert {c.reason: c.fails for c in report.cells} == {"missing": False, "not a date": True}
+    assert {c.reason: c.fails for c in report.cells} == {
+        "missing": False,
+        "not a date": True,
+    }
     assert report.obeys is not None
     assert report.obeys.tolist() == [True, False, True, False, False, False]
     day = date(2024, 3, 1)
@@ -394,6 +458,17 @@ def test_the_campaign_judges_missing_values(monkeypatch: pytest.MonkeyPatch) -> 
     found = [f for k, own in enumerate(base) for f in missing_values(own, Random(k))]
     assert len(found) > 10
     assert [f.wrong for f in found if f.wrong] == []
-    monkeypatch.setattr("multiplexnet.language.parse.possible", lambda formula, flags: formula)
+    monkeypatch.setattr(
+        "multiplexnet.language.parser.parse.possible", lambda formula, flags: formula
+    )
     wrong = [next(missing_values(own, Random(k))).wrong for k, own in enumerate(base)]
     assert any("the verdict differs" in text for text in wrong)
+
+
+def test_a_missing_whole_number_beyond_floats_is_unknown() -> None:
+    """What stands for it, 2⁵³ + 1, is no number of float64."""
+    rules = mx.Rules(
+        "n: int[9007199254740993, 9007199254740995]?\nn > 9007199254740995"
+    )
+    n = torch.tensor([[torch.nan], [9007199254740994.0], [torch.inf]]).double()
+    assert rules.satisfied(n).tolist() == [True, False, False]

@@ -32,7 +32,16 @@ TINY = [
     "64",
 ]
 MLP = ["--methods", "multiplexnet", "--encoders", "mlp"]
-SHORT = ["--quadruples", "128", "--label-epochs", "2", "--epochs", "2", "--restarts", "0"]
+SHORT = [
+    "--quadruples",
+    "128",
+    "--label-epochs",
+    "2",
+    "--epochs",
+    "2",
+    "--restarts",
+    "0",
+]
 Fit = Callable[..., dict[str, Any]]
 
 
@@ -57,7 +66,9 @@ def model() -> mnist.M2:
 
 def test_quadruples_obey_the_rule_and_their_addends_are_uniform() -> None:
     images, labels, *_ = tiny_digits.digits()
-    rows = mnist.Digits(images, labels).quadruples(5000, torch.Generator().manual_seed(0))
+    rows = mnist.Digits(images, labels).quadruples(
+        5000, torch.Generator().manual_seed(0)
+    )
     assert mx.Rules(mnist.ADDITION).satisfied(labels[rows].double()).all()
     for position in (0, 1):
         assert (
@@ -72,13 +83,21 @@ def test_quadruples_obey_the_rule_and_their_addends_are_uniform() -> None:
 def test_the_free_energy_is_that_of_the_hundred_sums(model: mnist.M2) -> None:
     log_q, costs = torch.randn(3, 4, 10).log_softmax(-1), torch.rand(3, 4, 10)
     for row, found in enumerate(model.free_energy(log_q, costs)):
-        sums = [(a, b, (a + b) // 10, (a + b) % 10) for a in range(10) for b in range(10)]
+        sums = [
+            (a, b, (a + b) // 10, (a + b) % 10) for a in range(10) for b in range(10)
+        ]
         joint = torch.stack(
-            [sum((log_q[row, n, y] for n, y in enumerate(h)), torch.zeros(())) for h in sums]
+            [
+                sum((log_q[row, n, y] for n, y in enumerate(h)), torch.zeros(()))
+                for h in sums
+            ]
         )
         pi = joint.softmax(0)
         value = torch.stack(
-            [sum((costs[row, n, y] for n, y in enumerate(h)), torch.zeros(())) for h in sums]
+            [
+                sum((costs[row, n, y] for n, y in enumerate(h)), torch.zeros(()))
+                for h in sums
+            ]
         )
         assert found.item() == pytest.approx(
             (pi * (value + pi.log() + math.log(100))).sum().item(), rel=1e-5
@@ -100,12 +119,17 @@ def test_costs_are_those_of_each_label_decoded_alone(model: mnist.M2) -> None:
     mean, log_variance = model.encoder(x.flatten(0, 1)).chunk(2, -1)
     posterior = torch.distributions.Normal(mean, (0.5 * log_variance).exp())
     z = (
-        mean.reshape(2, 4, -1) + torch.randn(2, 4, 50) * posterior.scale.reshape(2, 4, -1)
+        mean.reshape(2, 4, -1)
+        + torch.randn(2, 4, 50) * posterior.scale.reshape(2, 4, -1)
     ).flatten(0, 1)
-    kl = torch.distributions.kl_divergence(posterior, torch.distributions.Normal(0.0, 1.0)).sum(-1)
+    kl = torch.distributions.kl_divergence(
+        posterior, torch.distributions.Normal(0.0, 1.0)
+    ).sum(-1)
     for label in range(2):  # the two that all four positions can have
         logits, grey = model.images(z, torch.full((8,), label)), x.reshape(8, 784)
-        pixels = grey * logits.sigmoid().log() + (1 - grey) * (1 - logits.sigmoid()).log()
+        pixels = (
+            grey * logits.sigmoid().log() + (1 - grey) * (1 - logits.sigmoid()).log()
+        )
         torch.testing.assert_close(costs[..., label].flatten(), kl - pixels.sum(-1))
 
 
@@ -154,7 +178,8 @@ def test_every_method_writes_its_line(fit: Fit, method: str, encoder: str) -> No
 
 
 @pytest.mark.parametrize(
-    "ablation", ["no-ratio-in-b", "full-initialisation", "no-augmentation", "joint", "paper"]
+    "ablation",
+    ["no-ratio-in-b", "full-initialisation", "no-augmentation", "joint", "paper"],
 )
 def test_ablations_write_to_a_file_of_their_own(fit: Fit, ablation: str) -> None:
     line = fit(*MLP, *SHORT, "--ablations", ablation, file="mnist-ablations")
@@ -213,7 +238,8 @@ def test_two_processes_train_both_phases(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(
-    "MULTIPLEXNET_DATA" not in os.environ, reason="set MULTIPLEXNET_DATA to a folder with mnist/"
+    "MULTIPLEXNET_DATA" not in os.environ,
+    reason="set MULTIPLEXNET_DATA to a folder with mnist/",
 )
 def test_real_digits_are_named_by_the_rule_alone(tmp_path: Path) -> None:
     """Half a phase A of the MLP: more than nine test images in ten have their own label, and the meter says so."""
@@ -227,9 +253,12 @@ def test_real_digits_are_named_by_the_rule_alone(tmp_path: Path) -> None:
     )
     with harness.Results("mnist", settings).run({"seed": 0}) as run:
         plan = mnist.phases("multiplexnet", "none")
-        net, evidence, restarts = mnist.learned_labels(run, "mlp", plan, digits, held_out, settings)
+        net, evidence, restarts = mnist.learned_labels(
+            run, "mlp", plan, digits, held_out, settings
+        )
         right, _ = mnist.accuracy(
-            mnist.all_labels(net, mnist.Digits(test, test_labels), run.device), test_labels
+            mnist.all_labels(net, mnist.Digits(test, test_labels), run.device),
+            test_labels,
         )
     assert right > 0.9
     assert evidence < -3.9

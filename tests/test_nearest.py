@@ -22,22 +22,27 @@ CASES = {
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("name", CASES)
-def test_what_is_moved_is_met_exactly_and_stays_near(name: str, dtype: torch.dtype) -> None:
+def test_what_is_moved_is_met_exactly_and_stays_near(
+    name: str, dtype: torch.dtype
+) -> None:
     rules = mx.Rules(CASES[name][0])
     with pytest.raises(mx.MultiplexError, match='equality="nearest"'):
         mx.Multiplexer(rules, dtype=dtype)
     mux = mx.Multiplexer(rules, dtype=dtype, equality="nearest").eval()
     assert mux.moved
     assert max(mux.moved.values()) <= 8 * Fraction(torch.finfo(dtype).eps)
-    raw = torch.cat([torch.randn(20, mux.in_features) * scale for scale in (1.0, 30.0, 1e4)]).to(
-        dtype
-    )
+    raw = torch.cat(
+        [torch.randn(20, mux.in_features) * scale for scale in (1.0, 30.0, 1e4)]
+    ).to(dtype)
     columns = dict(zip(rules.outputs, mux(raw).best().unbind(-1), strict=True))
     for row in mux.moved:
         if len(mux.terms) == 1:
             sums = {
                 sum(
-                    (c * Fraction(float(columns[s][i])) for s, c in row.linear.summands),  # type: ignore[index]
+                    (
+                        c * Fraction(float(columns[s][i]))  # type: ignore[index]
+                        for s, c in row.linear.summands
+                    ),
                     row.linear.constant,
                 )
                 for i in range(len(raw))

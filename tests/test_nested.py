@@ -45,7 +45,9 @@ def compiled() -> Compiled:
     zero = Atom(Linear.of(z), "==")
     off = Term((zero,), ((on, Fraction(0)),), (inner_x, inner_y))
     running = Term(
-        (at_least(y, 0), at_most(y, 1), at_least(z, 3)), ((on, Fraction(1)),), (inner_x,)
+        (at_least(y, 0), at_most(y, 1), at_least(z, 3)),
+        ((on, Fraction(1)),),
+        (inner_x,),
     )
     block = Block((on, x, y, z), (off, running))
     return Compiled(RULES.outputs, (), (block,), Proof(True, True, "by hand", 0))
@@ -75,7 +77,9 @@ def test_whatever_is_chosen_obeys(mux: mx.Multiplexer, scale: float) -> None:
     assert RULES.satisfied(branches.sample()).all()
 
 
-def paths(choice: Choice, values: dict[int, Tensor]) -> Iterator[tuple[dict[int, Tensor], Tensor]]:
+def paths(
+    choice: Choice, values: dict[int, Tensor]
+) -> Iterator[tuple[dict[int, Tensor], Tensor]]:
     """Every way to choose, with the values (by column) and log q it has."""
     for k in range(choice.size):
         own = choice.terms(k, k + 1).squeeze(-2)
@@ -107,10 +111,13 @@ def test_a_sum_over_outputs_is_exact(mux: mx.Multiplexer) -> None:
     expected = torch.zeros(5).double()
     for values, log_q in paths(choice, {}):
         x = torch.stack([values[j] for j in range(4)], -1)
-        expected = expected + log_q.exp() * ((x - target).square().sum(-1) + log_q - log_p)
+        expected = expected + log_q.exp() * (
+            (x - target).square().sum(-1) + log_q - log_p
+        )
     assert torch.allclose(loss, expected)
     ours, theirs = (
-        torch.autograd.grad(value.sum(), raw, retain_graph=True)[0] for value in (loss, expected)
+        torch.autograd.grad(value.sum(), raw, retain_graph=True)[0]
+        for value in (loss, expected)
     )
     assert torch.allclose(ours, theirs)
 
@@ -125,7 +132,8 @@ def test_the_score_function_is_unbiased(mux: mx.Multiplexer) -> None:
         estimator=ScoreFunction(3, generator=torch.Generator().manual_seed(0)),
     ).mean()
     ours, theirs = (
-        torch.autograd.grad(value, raw, retain_graph=True)[0] for value in (exact, estimate)
+        torch.autograd.grad(value, raw, retain_graph=True)[0]
+        for value in (exact, estimate)
     )
     assert torch.allclose(exact, estimate, rtol=0.02)
     assert torch.allclose(ours, theirs, atol=0.2, rtol=0.05)
@@ -166,7 +174,9 @@ def test_rules_with_too_many_plain_terms_become_layers_all_the_same(text: str) -
     assert rules.satisfied(branches.sample()).all()
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+)
 def test_decomposed_rules_work_under_autocast(dtype: torch.dtype) -> None:
     rules = mx.Rules("p: bool[30]\nsum(p) <= 3")
     mux = mx.Multiplexer(rules, dtype=dtype).eval()

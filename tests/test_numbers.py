@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import runpy
 import threading
 from collections.abc import Callable, Iterator, Sequence
@@ -71,7 +72,9 @@ def tensor_of(numbers: Sequence[Fraction | float], dtype: torch.dtype) -> Tensor
 
     def work() -> None:
         torch.set_flush_denormal(False)
-        made.append(torch.tensor([float(n) for n in numbers], dtype=torch.float64).to(dtype))
+        made.append(
+            torch.tensor([float(n) for n in numbers], dtype=torch.float64).to(dtype)
+        )
 
     thread = threading.Thread(target=work)
     thread.start()
@@ -125,34 +128,45 @@ def test_open_ends_survive_flushing(
 ) -> None:
     rules = Rules(text)
     mux = Multiplexer(rules, dtype=dtype).train(training)
-    raw = torch.tensor([-90.0, -720.0, -1e4, -inf, 90.0, 720.0, inf, 0.0], dtype=dtype).unsqueeze(
-        -1
-    )
+    raw = torch.tensor(
+        [-90.0, -720.0, -1e4, -inf, 90.0, 720.0, inf, 0.0], dtype=dtype
+    ).unsqueeze(-1)
     raw = raw.expand(-1, mux.in_features).contiguous()
     assert not disobeying(rules, mux(raw).best())
     small = Fraction("1e-310")
-    near = tensor_of([0.0, small, -small, 1e-40, -1e-40, 3e-8, 1.0, -1.0], dtype).unsqueeze(-1)
-    assert not disobeying(rules, mux.repair(near.expand(-1, mux.out_features).contiguous()))
+    near = tensor_of(
+        [0.0, small, -small, 1e-40, -1e-40, 3e-8, 1.0, -1.0], dtype
+    ).unsqueeze(-1)
+    assert not disobeying(
+        rules, mux.repair(near.expand(-1, mux.out_features).contiguous())
+    )
 
 
 @pytest.mark.parametrize("dtype", FLUSHED, ids=str)
 def test_an_open_end_starts_at_the_smallest_normal_number(dtype: torch.dtype) -> None:
     mux = Multiplexer(Rules("x > 0"), dtype=dtype)
     assert (
-        mux(torch.tensor([-inf], dtype=dtype)).best().item() == torch.finfo(dtype).smallest_normal
+        mux(torch.tensor([-inf], dtype=dtype)).best().item()
+        == torch.finfo(dtype).smallest_normal
     )
 
 
 def test_float16_keeps_its_subnormal_numbers(flushing: bool) -> None:
     mux = Multiplexer(Rules("x > 0"), dtype=torch.float16)
-    assert exact(mux(torch.tensor([-inf], dtype=torch.float16)).best()) == [Fraction(1, 2**24)]
+    assert exact(mux(torch.tensor([-inf], dtype=torch.float16)).best()) == [
+        Fraction(1, 2**24)
+    ]
 
 
 @pytest.mark.parametrize("dtype", FLUSHED[1:], ids=str)
 def test_rules_that_need_subnormal_numbers_are_refused(dtype: torch.dtype) -> None:
-    with pytest.raises(ThinTermError, match=r"too thin for b?float\d+ \(float64 would do\)"):
+    with pytest.raises(
+        ThinTermError, match=r"too thin for b?float\d+ \(float64 would do\)"
+    ):
         Multiplexer(Rules("x >= 1e-40; x <= 2e-40"), dtype=dtype)
-    with pytest.raises(EqualityError, match=r"does not hold this number exactly, float64 would"):
+    with pytest.raises(
+        EqualityError, match=r"does not hold this number exactly, float64 would"
+    ):
         Multiplexer(Rules(f"x == 1/{2**130}"), dtype=dtype)
     with pytest.raises((ThinTermError, EqualityError)):
         Multiplexer(Rules(f"x + y == 1/{2**130}; x >= 0; y >= 0"), dtype=dtype)
@@ -181,13 +195,26 @@ WITH_INPUT = (
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("text", WITH_INPUT)
 @pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
-def test_subnormal_inputs(text: str, dtype: torch.dtype, training: bool, flushing: bool) -> None:
+def test_subnormal_inputs(
+    text: str, dtype: torch.dtype, training: bool, flushing: bool
+) -> None:
     """Every row obeys or is refused; in formats that float64 is wider than, a single input is never refused."""
     rules = Rules(text)
     mux = Multiplexer(rules, dtype=dtype).train(training)
     tiny = smallest(dtype)
-    for size in (tiny / 2, -tiny / 2, tiny / 128, -tiny / 128, tiny, -tiny, Fraction(0)):
-        inputs = {v.name: tensor_of([size / (1 + v.index % 2)] * 4, dtype) for v in rules.inputs}
+    for size in (
+        tiny / 2,
+        -tiny / 2,
+        tiny / 128,
+        -tiny / 128,
+        tiny,
+        -tiny,
+        Fraction(0),
+    ):
+        inputs = {
+            v.name: tensor_of([size / (1 + v.index % 2)] * 4, dtype)
+            for v in rules.inputs
+        }
         raw = (
             torch.tensor([-720.0, -inf, 0.0, inf], dtype=dtype)
             .unsqueeze(-1)
@@ -200,11 +227,15 @@ def test_subnormal_inputs(text: str, dtype: torch.dtype, training: bool, flushin
             continue
         assert not disobeying(rules, x, **inputs)
         assert rules.satisfied(x, functions=None, **inputs).all()
-        assert not disobeying(rules, mux.repair(torch.zeros_like(x), **inputs), **inputs)
+        assert not disobeying(
+            rules, mux.repair(torch.zeros_like(x), **inputs), **inputs
+        )
 
 
 def test_an_interval_that_subnormal_inputs_close_is_refused(flushing: bool) -> None:
-    rules = Rules("x: real; u: input; v: input\nx >= u or u > v; x <= v or u > v; x >= 1 or u <= v")
+    rules = Rules(
+        "x: real; u: input; v: input\nx >= u or u > v; x <= v or u > v; x >= 1 or u <= v"
+    )
     mux = Multiplexer(rules)
     u, v = tensor_of([1e-40], torch.float32), tensor_of([2e-40], torch.float32)
     with pytest.raises(
@@ -220,7 +251,9 @@ def test_declared_ranges_are_compared_exactly(flushing: bool) -> None:
     ):
         mux(torch.zeros(1, 1), u=tensor_of([-1e-40], torch.float32))
     assert not disobeying(
-        mux.rules, mux(torch.zeros(1, 1), u=(u := tensor_of([1e-40], torch.float32))).best(), u=u
+        mux.rules,
+        mux(torch.zeros(1, 1), u=(u := tensor_of([1e-40], torch.float32))).best(),
+        u=u,
     )
 
 
@@ -237,9 +270,14 @@ VERDICTS = {
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 @pytest.mark.parametrize("text", VERDICTS)
-def test_verdicts_of_subnormal_numbers(text: str, dtype: torch.dtype, flushing: bool) -> None:
+def test_verdicts_of_subnormal_numbers(
+    text: str, dtype: torch.dtype, flushing: bool
+) -> None:
     half = smallest(dtype) / (1 if dtype is torch.float16 else 2)
-    rules, x = Rules(text), tensor_of([half, 0.0, -half, 1.0, -1.0], dtype).unsqueeze(-1)
+    rules, x = (
+        Rules(text),
+        tensor_of([half, 0.0, -half, 1.0, -1.0], dtype).unsqueeze(-1),
+    )
     assert rules.satisfied(x).tolist() == VERDICTS[text]
     assert [v == 0 for v in rules.violation(x).flatten().tolist()] == VERDICTS[text]
     if dtype is not torch.bfloat16:
@@ -253,7 +291,11 @@ def test_verdicts_of_functions_with_subnormal_values(flushing: bool) -> None:
         tensor_of([small, 0, -small], torch.float64),
     )
     x = torch.arange(3.0, dtype=torch.float64).unsqueeze(-1)
-    assert rules.satisfied(x, functions={"f": lambda x: values}).tolist() == [True, False, False]
+    assert rules.satisfied(x, functions={"f": lambda x: values}).tolist() == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_products_of_small_numbers_are_not_lost(flushing: bool) -> None:
@@ -269,7 +311,9 @@ def test_products_of_small_numbers_are_not_lost(flushing: bool) -> None:
 def test_the_numbers_of_a_format_are_those_that_every_mode_keeps() -> None:
     for name, form in FORMATS.items():
         least = (
-            Fraction(1, 2**24) if name == "float16" else Fraction(2) ** (1 - form.largest_exponent)
+            Fraction(1, 2**24)
+            if name == "float16"
+            else Fraction(2) ** (1 - form.largest_exponent)
         )
         assert form.next_up(Fraction(0)) == least == CERTIFIED[name].after(Fraction(0))
         assert form.next_down(least) == 0 == CERTIFIED[name].before(least)
@@ -297,7 +341,9 @@ def test_another_thread_may_flush() -> None:
 
 # --- the safeguards are needed --------------------------------------------------------------------------------------
 
-FAULTS: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "faults.py"))
+FAULTS: dict[str, Any] = runpy.run_path(
+    str(Path(__file__).parents[1] / "benchmarks" / "faults.py")
+)
 BY_NAME = {fault.name: fault for fault in FAULTS["FAULTS"]}
 
 
@@ -307,7 +353,10 @@ def _broken_bound() -> bool:
 
 
 def _broken_input() -> bool:
-    mux, u = Multiplexer(Rules("x: real; u: input\nx >= u")), tensor_of([1e-40], torch.float32)
+    mux, u = (
+        Multiplexer(Rules("x: real; u: input\nx >= u")),
+        tensor_of([1e-40], torch.float32),
+    )
     return bool(disobeying(mux.rules, mux(torch.tensor([[-inf]]), u=u).best(), u=u))
 
 
@@ -330,8 +379,23 @@ def _broken_direction() -> bool:
         dtype=torch.float64,
         structure="terms",
     )
+    record = json.loads(bytes(mux.get_extra_state().tolist()))
+    record["in_turn"] = False  # as version 0.1.0 did: at once, around an anchor
+    saved = torch.tensor(list(json.dumps(record).encode()), dtype=torch.uint8)
+    mux = Multiplexer.from_state(saved)
     x = mux.eval()(torch.tensor([[inf, -inf]], dtype=torch.float64), u=1e279).best()
     return bool(x.isnan().any())
+
+
+def _broken_step() -> bool:
+    rules = Rules(
+        "u: input[-2, 5]; a: real; b: real; -10 <= a <= 10; -10 <= b <= 10\n"
+        "u <= a + b <= u + 0.005; a <= 0 or a >= u"
+    )
+    mux = Multiplexer(rules, dtype=torch.float16)
+    raw = 3 * torch.randn(400, mux.in_features)
+    u = torch.full((400,), 0.001, dtype=torch.float16)
+    return bool(disobeying(rules, mux(raw.half(), u=u).best(), u=u))
 
 
 def _broken_repair() -> bool:
@@ -352,6 +416,7 @@ PROBES: dict[str, Callable[[], bool]] = {
     "subnormal verdicts": _broken_verdict,
     "sides of numbers": _broken_side,
     "cut of directions": _broken_direction,
+    "numbers left": _broken_step,
     "room in repair": _broken_repair,
 }
 
@@ -428,7 +493,9 @@ def test_a_number_is_met_exactly(value: Any, text: str, dtype: torch.dtype) -> N
 
 
 def test_a_number_is_rounded_to_the_side_that_is_sound() -> None:
-    below, above = (Multiplexer(Rules(f"x: real; u: input\nx {sign} u")) for sign in ("<=", ">="))
+    below, above = (
+        Multiplexer(Rules(f"x: real; u: input\nx {sign} u")) for sign in ("<=", ">=")
+    )
     assert below(RAW, u=0.1).best().max().item() == BELOW
     assert above(RAW, u=0.1).best().min().item() == ABOVE
     assert above(RAW, u=torch.tensor(2**24 + 1)).best().min().item() == 2**24 + 2
@@ -460,7 +527,8 @@ def test_a_number_that_neither_neighbour_may_stand_for_is_refused() -> None:
 def test_a_number_beyond_the_format_is_refused_where_no_neighbour_is_left() -> None:
     mux = Multiplexer(Rules("x: real; u: input\nx >= u"))
     with pytest.raises(
-        InputError, match=r"is 1E\+400, .* need one that is larger, and float32 has none"
+        InputError,
+        match=r"is 1E\+400, .* need one that is larger, and float32 has none",
     ):
         mux(RAW, u=10**400)
 
@@ -470,12 +538,18 @@ def test_the_verdict_on_a_number_is_exact() -> None:
     x = torch.tensor([[BELOW], [ABOVE], [1 / 3]], dtype=torch.float64)
     assert rules.satisfied(x, u=0.1).tolist() == [True, False, False]
     assert rules.satisfied(x, u=Fraction(1, 3)).tolist() == [True, True, True]
-    assert rules.satisfied(x, u=[Fraction(1, 10), Decimal("0.1"), 2**60 + 1]).tolist() == [
+    assert rules.satisfied(
+        x, u=[Fraction(1, 10), Decimal("0.1"), 2**60 + 1]
+    ).tolist() == [
         True,
         False,
         True,
     ]
-    assert rules.satisfied(x, u=torch.tensor([1, 0, 2**62 + 1])).tolist() == [True, False, True]
+    assert rules.satisfied(x, u=torch.tensor([1, 0, 2**62 + 1])).tolist() == [
+        True,
+        False,
+        True,
+    ]
     many = torch.full((200_000, 1), 1 / 3, dtype=torch.float64)
     assert rules.satisfied(many, u=Fraction(1 / 3) + Fraction(1, 10**40)).all()
     assert not rules.satisfied(many, u=Fraction(1 / 3) - Fraction(1, 10**40)).any()
@@ -489,7 +563,11 @@ NO_NUMBERS: list[tuple[Any, type[MultiplexError], str]] = [
     (np.array("a"), InputError, r"input u has dtype <U1; it must be numbers"),
     (1j, DtypeError, r"input u is the complex number 1j; it must be a real number"),
     (torch.tensor([1j]), DtypeError, r"input u has dtype complex64: give real numbers"),
-    (np.longdouble(1), DtypeError, r"input u has dtype .*: give real numbers of float64 or less"),
+    (
+        np.longdouble(1),
+        DtypeError,
+        r"input u has dtype .*: give real numbers of float64 or less",
+    ),
     (nan, InputError, r"input u is nan; it must be a finite number"),
     (-inf, InputError, r"input u is -inf; it must be a finite number"),
     (Decimal("inf"), InputError, r"input u is Infinity; it must be a finite number"),
@@ -498,7 +576,9 @@ NO_NUMBERS: list[tuple[Any, type[MultiplexError], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("value", "kind", "message"), NO_NUMBERS, ids=lambda v: repr(v)[:20])
+@pytest.mark.parametrize(
+    ("value", "kind", "message"), NO_NUMBERS, ids=lambda v: repr(v)[:20]
+)
 def test_what_is_no_number_is_refused_in_our_words(
     value: Any, kind: type[MultiplexError], message: str
 ) -> None:
@@ -513,10 +593,16 @@ def test_what_is_no_number_is_refused_in_our_words(
 
 def test_numbers_outside_the_declared_range_are_refused_exactly() -> None:
     mux = Multiplexer(Rules("x: real; u: input[0, 0.1]\nx <= u"))
-    assert not disobeying(mux.rules, mux(RAW, u=Fraction(1, 10)).best(), u=Fraction(1, 10))
-    with pytest.raises(InputError, match=r"input u is outside its declared range \[0, 0.1\]"):
+    assert not disobeying(
+        mux.rules, mux(RAW, u=Fraction(1, 10)).best(), u=Fraction(1, 10)
+    )
+    with pytest.raises(
+        InputError, match=r"input u is outside its declared range \[0, 0.1\]"
+    ):
         mux(RAW, u=0.1)  # which is a little more than one tenth
-    with pytest.raises(InputError, match=r"input u is outside its declared range \[0, 0.1\]"):
+    with pytest.raises(
+        InputError, match=r"input u is outside its declared range \[0, 0.1\]"
+    ):
         mux(RAW, u=-1)
 
 
@@ -539,7 +625,10 @@ FAR = {
         {"u": -1e308, "v": 1e308},
         {"u": -1.7e308, "v": -1.7e308},
     ],
-    "x: real; y: real; u: input[0, 1e300]\nx <= y; y <= u; x >= -u": [{"u": 1e279}, {"u": 9e299}],
+    "x: real; y: real; u: input[0, 1e300]\nx <= y; y <= u; x >= -u": [
+        {"u": 1e279},
+        {"u": 9e299},
+    ],
     "x: real; y: real; lo: input; hi: input\nlo > hi or (lo <= x and x <= y and y <= hi)": [
         {"lo": -1e308, "hi": 1e308},
         {"lo": 1e308, "hi": 1.5e308},
@@ -562,14 +651,19 @@ def test_inputs_near_the_end_of_float64(text: str) -> None:
     raw = values[torch.arange(64 * mux.in_features) * 5 % 7].view(64, -1)
     for known in FAR[text]:
         inputs = {
-            name: torch.full((64,), value, dtype=torch.float64) for name, value in known.items()
+            name: torch.full((64,), value, dtype=torch.float64)
+            for name, value in known.items()
         }
         assert not disobeying(rules, mux(raw, **inputs).best(), **inputs)
-        assert not disobeying(rules, mux.repair(raw[:, : mux.out_features], **inputs), **inputs)
+        assert not disobeying(
+            rules, mux.repair(raw[:, : mux.out_features], **inputs), **inputs
+        )
 
 
 def test_gradients_are_finite_where_a_bound_overflows() -> None:
-    mux = Multiplexer(Rules("x: real; u: input\nx >= 2*u or x <= -8*u"), dtype=torch.float64)
+    mux = Multiplexer(
+        Rules("x: real; u: input\nx >= 2*u or x <= -8*u"), dtype=torch.float64
+    )
     raw = torch.randn(5, mux.in_features, dtype=torch.float64, requires_grad=True)
     mux(raw, u=torch.full((5,), -1e308, dtype=torch.float64)).best().sum().backward()
     assert raw.grad is not None
@@ -596,7 +690,9 @@ def test_repair_refuses_rows_without_room() -> None:
     """It once gave such rows back as they were, though they break the rules."""
     mux = Multiplexer(Rules("x: real; u: input\nx < u"))
     end = torch.finfo(torch.float32).min
-    with pytest.raises(InputError, match=r"for these inputs no term leaves room .* row 1"):
+    with pytest.raises(
+        InputError, match=r"for these inputs no term leaves room .* row 1"
+    ):
         mux.repair(torch.zeros(2, 1), u=torch.tensor([1.0, end]))
     assert mux.repair(torch.tensor([[0.0]]), u=torch.tensor([1.0])).item() == 0
 
@@ -629,7 +725,11 @@ def test_numbers_that_are_subnormal_in_float64_are_no_zeros_while_flushing(
     finally:
         torch.set_flush_denormal(False)
     for x in torch.cat(found).flatten().double().tolist():
-        assert Fraction(x) >= Fraction(value) if value > 0 else Fraction(x) <= Fraction(value)
+        assert (
+            Fraction(x) >= Fraction(value)
+            if value > 0
+            else Fraction(x) <= Fraction(value)
+        )
 
 
 def test_integers_are_refused_where_a_graph_is_recorded() -> None:
@@ -640,7 +740,9 @@ def test_integers_are_refused_where_a_graph_is_recorded() -> None:
         found: Tensor = mux(raw, u=u).best()
         return found
 
-    with pytest.raises(DtypeError, match=r"input u is no tensor of torch.float32: .*u=value.to"):
+    with pytest.raises(
+        DtypeError, match=r"input u is no tensor of torch.float32: .*u=value.to"
+    ):
         torch.vmap(best)(raw, torch.tensor([1, 2]))
 
 
@@ -662,5 +764,6 @@ def test_repair_hands_on_no_subnormal_number_while_flushing(dtype: torch.dtype) 
     finally:
         torch.set_flush_denormal(False)
     assert all(
-        Fraction(value) > -(Fraction(10) ** -330) for value in moved.flatten().double().tolist()
+        Fraction(value) > -(Fraction(10) ** -330)
+        for value in moved.flatten().double().tolist()
     )

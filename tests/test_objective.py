@@ -31,7 +31,9 @@ def naive(branches: Branches, f: Loss, prior: Tensor | None = None) -> Tensor:
     weights = torch.zeros_like(log_q) if prior is None else prior.expand(log_q.shape)
     size = torch.logsumexp(torch.where(possible, weights, -torch.inf), -1)
     for k in range(branches.size):
-        each = log_q[..., k].exp() * (losses[..., k] - (weights[..., k] - size) + log_q[..., k])
+        each = log_q[..., k].exp() * (
+            losses[..., k] - (weights[..., k] - size) + log_q[..., k]
+        )
         total = total + torch.where(possible[..., k], each, 0.0)
     return total
 
@@ -40,7 +42,14 @@ def squared(y: Tensor) -> Loss:
     return lambda x: (x - y.unsqueeze(-2)).square().sum(-1)
 
 
-RULES = ["paper_two_sided", "paper_eight_boxes", "nested", "simplex", "mixed", "paper_sum_or"]
+RULES = [
+    "paper_two_sided",
+    "paper_eight_boxes",
+    "nested",
+    "simplex",
+    "mixed",
+    "paper_sum_or",
+]
 
 
 @pytest.mark.parametrize("chunk", [1 << 18, 1], ids=["stacked", "streamed"])
@@ -65,8 +74,12 @@ def test_value_and_gradients_are_those_of_the_closed_form(
     expected = naive(mux(raw), loss, prior)
     assert found.shape == (4, 3)
     assert torch.allclose(found, expected)
-    wanted = torch.autograd.grad((expected * weight).sum(), [raw, scale, prior], allow_unused=True)
-    got = torch.autograd.grad((found * weight).sum(), [raw, scale, prior], allow_unused=True)
+    wanted = torch.autograd.grad(
+        (expected * weight).sum(), [raw, scale, prior], allow_unused=True
+    )
+    got = torch.autograd.grad(
+        (found * weight).sum(), [raw, scale, prior], allow_unused=True
+    )
     for a, b in zip(got, wanted, strict=True):
         assert a is not None
         assert torch.allclose(a, torch.zeros_like(a) if b is None else b)
@@ -190,7 +203,9 @@ def test_nan_is_seen() -> None:
 @pytest.mark.parametrize("chunk", [1 << 18, 1], ids=["stacked", "streamed"])
 def test_a_product_of_blocks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objective, "CHUNK", chunk)
-    mux = Multiplexer(Rules("x <= -1 or x >= 1\ny == 0 or 2 < y < 3 or y > 9"), dtype=torch.float64)
+    mux = Multiplexer(
+        Rules("x <= -1 or x >= 1\ny == 0 or 2 < y < 3 or y > 9"), dtype=torch.float64
+    )
     raw = torch.randn(5, mux.in_features, dtype=torch.float64, requires_grad=True)
     y = torch.randn(5, 2, dtype=torch.float64)
     found, expected = mux(raw).loss(squared(y)), naive(mux(raw), squared(y))
@@ -202,7 +217,9 @@ def test_a_product_of_blocks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> Non
 def test_batch_shapes() -> None:
     mux = layer("paper_sum_or")
     for batch in ((), (0,), (2, 3), (2, 0, 1)):
-        raw = torch.randn(*batch, mux.in_features, dtype=torch.float64, requires_grad=True)
+        raw = torch.randn(
+            *batch, mux.in_features, dtype=torch.float64, requires_grad=True
+        )
         loss = mux(raw).loss(lambda x: x.square().sum(-1))
         assert loss.shape == batch
         loss.sum().backward()
@@ -237,10 +254,14 @@ def test_it_can_be_differentiated_twice() -> None:
     assert torch.autograd.gradgradcheck(loss, (raw, prior))
 
 
-def test_a_streamed_step_needs_less_than_all_terms(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_streamed_step_needs_less_than_all_terms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """What is alive at once, as torch counts it, is less than one tensor of all values of all terms."""
     monkeypatch.setattr(objective, "CHUNK", 1 << 14)
-    mux = Multiplexer(Rules("k: int[0, 99]; x: real[11]\nall(k <= v <= k + 1 for v in x)"))
+    mux = Multiplexer(
+        Rules("k: int[0, 99]; x: real[11]\nall(k <= v <= k + 1 for v in x)")
+    )
     batch, terms, width = 512, len(mux.terms), mux.out_features
     assert (terms, width) == (100, 12)
     raw = torch.randn(batch, mux.in_features, requires_grad=True)

@@ -56,7 +56,10 @@ def test_outputs_come_by_number_or_as_listed() -> None:
         "y_1",
     ]
     assert [v.name for v in from_ordering("ordering b a\na > 0").outputs] == ["b", "a"]
-    assert [v.index for v in from_ordering("ordering b a\r\na > 0\r\n").outputs] == [0, 1]
+    assert [v.index for v in from_ordering("ordering b a\r\na > 0\r\n").outputs] == [
+        0,
+        1,
+    ]
 
 
 @pytest.mark.parametrize(
@@ -64,7 +67,11 @@ def test_outputs_come_by_number_or_as_listed() -> None:
     [
         ("", None, "the text is empty: begin with a line such as `ordering y_0 y_1`"),
         ("# nothing\n", None, "the text is empty"),
-        ("y_0 > 1", (1, 1), "expected `ordering` and the names of all outputs first, found `y_0`"),
+        (
+            "y_0 > 1",
+            (1, 1),
+            "expected `ordering` and the names of all outputs first, found `y_0`",
+        ),
         ("ordering", (1, 1), "expected the names of the outputs after `ordering`"),
         ("ordering y_0 y_0\ny_0 > 1", (1, 14), "y_0 is listed twice"),
         ("ordering y_0 3", (1, 14), "expected the name of an output, found `3`"),
@@ -74,8 +81,16 @@ def test_outputs_come_by_number_or_as_listed() -> None:
             (2, 6),
             "expected a number or an output, found the end of the line",
         ),
-        ("ordering y_0\ny_0 + 1", (2, 8), "expected one of >= > <= < =, found the end of the line"),
-        ("ordering y_0\n\ny_0 > 1 and y_0 < 2", (3, 9), "there is no `and` in this format"),
+        (
+            "ordering y_0\ny_0 + 1",
+            (2, 8),
+            "expected one of >= > <= < =, found the end of the line",
+        ),
+        (
+            "ordering y_0\n\ny_0 > 1 and y_0 < 2",
+            (3, 9),
+            "there is no `and` in this format",
+        ),
         ("ordering y_0\nnot y_0 > 1", (2, 1), "`not` is written `neg` in this format"),
         (
             "ordering y_0\ny_1 > 1",
@@ -87,10 +102,26 @@ def test_outputs_come_by_number_or_as_listed() -> None:
             (2, 11),
             "expected a number or an output, found the end of the line",
         ),
-        ("ordering y_0\nor y_0 > 1", (2, 1), "expected a number or an output, found `or`"),
-        ("ordering y_0\n2 neg y_0 > 1", (2, 3), "`neg` stands in front of a whole atom"),
-        ("ordering y_0\ny_0 > 1 > 0", (2, 9), "expected `or` or the end of the line, found `>`"),
-        ("ordering y_0\ny_0 y_0 > 1", (2, 5), "expected one of >= > <= < =, found `y_0`"),
+        (
+            "ordering y_0\nor y_0 > 1",
+            (2, 1),
+            "expected a number or an output, found `or`",
+        ),
+        (
+            "ordering y_0\n2 neg y_0 > 1",
+            (2, 3),
+            "`neg` stands in front of a whole atom",
+        ),
+        (
+            "ordering y_0\ny_0 > 1 > 0",
+            (2, 9),
+            "expected `or` or the end of the line, found `>`",
+        ),
+        (
+            "ordering y_0\ny_0 y_0 > 1",
+            (2, 5),
+            "expected one of >= > <= < =, found `y_0`",
+        ),
         ("ordering y_0\ny_0 ! 1", (2, 5), "unexpected character `!`"),
         ("ordering y_0\ny_0 > 1e999", (2, 7), "this number is out of range"),
         ("ordering y_0\ny_0 > " + "9" * 5000, (2, 7), "this number is out of range"),
@@ -129,7 +160,11 @@ WORDS = [
 ]
 
 
-@given(st.one_of(st.text(max_size=40), st.lists(st.sampled_from(WORDS), max_size=20).map("".join)))
+@given(
+    st.one_of(
+        st.text(max_size=40), st.lists(st.sampled_from(WORDS), max_size=20).map("".join)
+    )
+)
 @settings(deadline=None)
 def test_any_ordering_text_is_read_or_refused(text: str) -> None:
     for script in (text, f"ordering y_0 y_1\n{text}"):
@@ -145,8 +180,12 @@ def test_any_ordering_text_is_read_or_refused(text: str) -> None:
 def test_published_ordering_files(name: str, columns: int, rules: int) -> None:
     folder = os.environ.get("MULTIPLEXNET_DATA")
     if folder is None:
-        pytest.skip("set MULTIPLEXNET_DATA to a folder with tabular/*/constraints.txt to run this")
-    spec = from_ordering((Path(folder) / "tabular" / name / "constraints.txt").read_text())
+        pytest.skip(
+            "set MULTIPLEXNET_DATA to a folder with tabular/*/constraints.txt to run this"
+        )
+    spec = from_ordering(
+        (Path(folder) / "tabular" / name / "constraints.txt").read_text()
+    )
     assert [v.name for v in spec.outputs] == [f"y_{i}" for i in range(columns)]
     assert len(spec.rules) == rules
     assert satisfiable(spec.formula, spec.variables) is not None

@@ -6,6 +6,8 @@ import os
 import signal
 import subprocess
 import sys
+import time
+from contextlib import suppress
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -17,7 +19,9 @@ import pytest
 
 import multiplexnet as mx
 from multiplexnet.errors import TableError
+from multiplexnet.tables import parallel
 from multiplexnet.tables.check import check_table
+from multiplexnet.tables.parallel import spread
 from multiplexnet.tables.report import TableReport
 from multiplexnet.tables.work import empty_report
 
@@ -100,7 +104,9 @@ def _file(rows: pl.DataFrame) -> Any:
 
 def test_reports_of_different_rules_do_not_add_up() -> None:
     with pytest.raises(ValueError, match="different rules"):
-        mx.check(mx.Rules("x <= 1"), {"x": [1]}) + mx.check(mx.Rules("x <= 2"), {"x": [1]})
+        mx.check(mx.Rules("x <= 1"), {"x": [1]}) + mx.check(
+            mx.Rules("x <= 2"), {"x": [1]}
+        )
 
 
 # --- processes ------------------------------------------------------------------------------------------------------
@@ -130,10 +136,38 @@ def test_two_processes_report_what_one_does(small_pieces: None, parquet: Path) -
         mx.check(RULES, text, missing="error", jobs=2)
 
 
+def worked_on(task: tuple[int, str]) -> tuple[int, int]:
+    """The number of a piece, and the process that did it; the first process that is not asked to report here dies."""
+    number, mark = task
+    time.sleep(0.25)
+    home, _, folder = mark.partition(" ")
+    if folder and os.getpid() != int(home):
+        with suppress(FileExistsError):
+            (Path(folder) / "dead").mkdir()
+            os._exit(1)
+    return number, os.getpid()
+
+
+def test_this_process_begins_while_the_others_start() -> None:
+    done = list(spread(worked_on, ((k, "") for k in range(40)), 2, None))
+    assert [number for number, _ in done] == list(range(40))
+    assert done[0][1] == os.getpid()
+    assert len({process for _, process in done}) == 2
+
+
+def test_what_a_lost_process_was_doing_is_done_again(tmp_path: Path) -> None:
+    mark = f"{os.getpid()} {tmp_path}"
+    done = list(spread(worked_on, ((k, mark) for k in range(40)), 2, None))
+    assert [number for number, _ in done] == list(range(40))
+    assert (tmp_path / "dead").exists()
+
+
 def test_jobs_that_cannot_be() -> None:
     with pytest.raises(TableError, match="jobs = 0: give the number of processes"):
         mx.check(RULES, frame(20), jobs=0)
-    with pytest.raises(TableError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"):
+    with pytest.raises(
+        TableError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"
+    ):
         mx.check(RULES, frame(20), dask="tcp://127.0.0.1:9")
 
 
@@ -146,7 +180,10 @@ def test_a_cluster_reports_what_one_process_does_even_if_a_worker_is_killed(
     distributed = pytest.importorskip("distributed")
     alone = mx.check(RULES, parquet)
     options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
-    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster) as client:
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
         workers = list(client.run(os.getpid).values())
         assert len(set(workers)) == 2
         killed: list[int] = []
@@ -156,10 +193,25 @@ def test_a_cluster_reports_what_one_process_does_even_if_a_worker_is_killed(
                 killed.append(workers[0])
                 os.kill(workers[0], signal.SIGKILL)
 
-        together = mx.check(RULES, parquet, dask=cluster.scheduler_address, progress=kill_one)
+        together = mx.check(
+            RULES, parquet, dask=cluster.scheduler_address, progress=kill_one
+        )
         assert killed
         assert killed[0] not in client.run(os.getpid).values()
     assert same(alone, together)
+
+
+def test_workers_of_a_local_cluster_keep_their_memory(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Dask has them give it back at once, and each array is new memory then: a check took twice as long."""
+    pytest.importorskip("distributed")
+    monkeypatch.delenv(parallel.TRIM, raising=False)  # other clusters of this process
+    with parallel._client("local", 1) as client:
+        found = client.run(os.environ.get, parallel.TRIM)
+        assert list(found.values()) == [None]
+        threads = client.run(os.environ.get, "OMP_NUM_THREADS")
+        assert list(threads.values()) == ["1"]
 
 
 def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
@@ -169,9 +221,15 @@ def test_a_script_without_a_guard_is_told_so(tmp_path: Path) -> None:
         "check(Rules('x <= y'), {'x': [1], 'y': [2]}, jobs=2)\n"
     )
     said = subprocess.run(
-        [sys.executable, str(script)], capture_output=True, text=True, check=False, timeout=120
+        [sys.executable, str(script)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
     )
     assert said.returncode == 1
     last = said.stderr.strip().splitlines()[-1]
-    assert last.startswith("multiplexnet.errors.TableError: processes of jobs=2 end as they start.")
+    assert last.startswith(
+        "multiplexnet.errors.TableError: processes of jobs=2 end as they start."
+    )
     assert 'under `if __name__ == "__main__":`' in last

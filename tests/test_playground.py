@@ -26,6 +26,7 @@ from typing import Any
 
 import pytest
 from corpus import CASES
+from fuzz_mutation import NASTY, mutated, mutated_json
 from playground_server import ended, exploding, started
 
 import multiplexnet as mx
@@ -37,13 +38,17 @@ ROOT = Path(__file__).parents[1]
 STATIC = ROOT / "src/multiplexnet/playground/static"
 EXAMPLES = json.loads((STATIC / "examples.json").read_text(encoding="utf-8"))
 ACTUATOR = EXAMPLES[0]["text"]
-KIND_OF = {question: kind for kind, questions in ANSWERS.items() for question in questions}
+KIND_OF = {
+    question: kind for kind, questions in ANSWERS.items() for question in questions
+}
 
 
 def ask(question: str, **fields: Any) -> Any:
     """The answer, in this process."""
     told = json.loads(
-        answered(KIND_OF[question], json.dumps({"question": question, "fields": fields}))
+        answered(
+            KIND_OF[question], json.dumps({"question": question, "fields": fields})
+        )
     )
     assert "answer" in told, told
     return told["answer"]
@@ -51,11 +56,15 @@ def ask(question: str, **fields: Any) -> Any:
 
 def refusal(question: str, **fields: Any) -> Any:
     return json.loads(
-        answered(KIND_OF[question], json.dumps({"question": question, "fields": fields}))
+        answered(
+            KIND_OF[question], json.dumps({"question": question, "fields": fields})
+        )
     )["error"]
 
 
-def obeys(text: str, row: dict[str, str], inputs: dict[str, Fraction] | None = None) -> bool:
+def obeys(
+    text: str, row: dict[str, str], inputs: dict[str, Fraction] | None = None
+) -> bool:
     """The verdict on a row that the page was given as text, by the formula's own meaning in fractions."""
     from multiplexnet.language.formula import holds
 
@@ -98,7 +107,9 @@ def test_a_contradiction_is_its_smallest_set_of_rules() -> None:
     assert [rule["line"] for rule in told["diagnosis"]["contradiction"]] == [1, 2, 3]
     assert [
         r["line"]
-        for r in ask("verdict", text="x >= 3\ny >= 0\nx <= 2")["diagnosis"]["contradiction"]
+        for r in ask("verdict", text="x >= 3\ny >= 0\nx <= 2")["diagnosis"][
+            "contradiction"
+        ]
     ] == [1, 3]
 
 
@@ -121,7 +132,9 @@ def test_many_terms_are_cut_for_the_page() -> None:
 
 
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example["file"])
-def test_the_code_to_copy_runs(example: dict[str, str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_code_to_copy_runs(
+    example: dict[str, str], capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, code in ask("verdict", text=example["text"])["code"].items():
         names: dict[str, Any] = {"__name__": "__main__"}
         exec(compile(code, name, "exec"), names)
@@ -138,7 +151,9 @@ def test_the_code_to_copy_runs(example: dict[str, str], capsys: pytest.CaptureFi
         "y: real; rules: input[0, 1]; x: input[2]\ny >= rules + x[0]",
     ],
 )
-def test_odd_rules_survive_being_quoted(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_odd_rules_survive_being_quoted(
+    text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     for name, code in ask("verdict", text=text)["code"].items():
         names: dict[str, Any] = {}
         exec(compile(code, name, "exec"), names)
@@ -184,8 +199,12 @@ def test_a_fixed_output_of_another_block_can_leave_nothing() -> None:
 def test_one_output_is_a_line_and_an_axis_can_be_chosen() -> None:
     told = ask("picture", text="x: real; y: real\nx >= 2 or x <= -2; y > 0", axes=["x"])
     assert told["axes"] == ["x"]
-    assert [sorted(region["ends"]) for region in told["regions"]] == [["closed", "frame"]] * 2
-    assert sorted(sorted(x for (x,) in region["points"])[0] < 0 for region in told["regions"]) == [
+    assert [sorted(region["ends"]) for region in told["regions"]] == [
+        ["closed", "frame"]
+    ] * 2
+    assert sorted(
+        sorted(x for (x,) in region["points"])[0] < 0 for region in told["regions"]
+    ) == [
         False,
         True,
     ]
@@ -212,7 +231,9 @@ def test_one_output_is_a_line_and_an_axis_can_be_chosen() -> None:
         ({"text": "x" * 60_000}, "reads at most 50,000"),
     ],
 )
-def test_a_question_that_makes_no_sense_is_refused(fields: dict[str, Any], said: str) -> None:
+def test_a_question_that_makes_no_sense_is_refused(
+    fields: dict[str, Any], said: str
+) -> None:
     told = refusal("picture", **{"text": ACTUATOR, **fields})
     assert told["kind"] == "refused"
     assert re.search(said, told["message"])
@@ -231,7 +252,8 @@ def test_rules_with_functions_have_a_verdict_and_no_picture() -> None:
     assert "functions" in refusal("picture", text=text)["message"]
     assert "functions={…}" in refusal("point", text=text)["message"]
     assert (
-        "check the row in Python" in refusal("row", text=text, row={"x": "0", "y": "0"})["message"]
+        "check the row in Python"
+        in refusal("row", text=text, row={"x": "0", "y": "0"})["message"]
     )
 
 
@@ -256,7 +278,10 @@ def test_every_image_of_a_raw_point_obeys(text: str, dtype: str) -> None:
             answered(
                 "layer",
                 json.dumps(
-                    {"question": "point", "fields": {"text": text, "raw": raw, "dtype": dtype}}
+                    {
+                        "question": "point",
+                        "fields": {"text": text, "raw": raw, "dtype": dtype},
+                    }
                 ),
             )
         )
@@ -271,14 +296,16 @@ def test_every_image_of_a_raw_point_obeys(text: str, dtype: str) -> None:
 
 
 def test_each_term_has_an_image_in_its_own_region() -> None:
-    told = ask("point", text="x: real; y: real\nx >= 2 or x <= -2\n0 <= y <= 1", raw=[0.5, -3])
+    told = ask(
+        "point", text="x: real; y: real\nx >= 2 or x <= -2\n0 <= y <= 1", raw=[0.5, -3]
+    )
     positive = [image["at"][0] > 0 for image in told["images"]]
     assert [image["number"] for image in told["images"]] == [0, 1]
     assert sorted(positive) == [False, True]
     for image, is_positive in zip(told["images"], positive, strict=True):
-        region = ask("picture", text="x: real; y: real\nx >= 2 or x <= -2\n0 <= y <= 1")["regions"][
-            image["number"]
-        ]
+        region = ask(
+            "picture", text="x: real; y: real\nx >= 2 or x <= -2\n0 <= y <= 1"
+        )["regions"][image["number"]]
         assert all((x > 0) == is_positive for x, _ in region["points"])
 
 
@@ -296,15 +323,20 @@ def test_grids_are_images_of_lines() -> None:
         assert len(sides) == 1
     assert ask("point", text="x < y or x > y + 1")["grids"] == []
     assert all(
-        len(line) == 1 for line in ask("point", text="0 < x < 1", grid=1)["grids"][0]["lines"]
+        len(line) == 1
+        for line in ask("point", text="0 < x < 1", grid=1)["grids"][0]["lines"]
     )
 
 
 def test_samples_of_a_fresh_layer_obey() -> None:
-    told = ask("samples", text=ACTUATOR, count=500, spread=40, seed=3, inputs={"limit": "250"})
+    told = ask(
+        "samples", text=ACTUATOR, count=500, spread=40, seed=3, inputs={"limit": "250"}
+    )
     assert told["obeying"] == told["count"] == 500
     limit = {"limit": Fraction(250)}
-    assert all(obeys(ACTUATOR, {"a": repr(a), "b": repr(b)}, limit) for a, b in told["points"])
+    assert all(
+        obeys(ACTUATOR, {"a": repr(a), "b": repr(b)}, limit) for a, b in told["points"]
+    )
     assert told == ask(
         "samples", text=ACTUATOR, count=500, spread=40, seed=3, inputs={"limit": "250"}
     )
@@ -321,9 +353,13 @@ def test_an_input_is_a_number_of_the_dtype_inside_its_range() -> None:
 
 
 def test_a_row_breaks_rules_by_so_much() -> None:
-    told = ask("row", text=ACTUATOR, row={"a": "200", "b": "0.1"}, inputs={"limit": "300"})
+    told = ask(
+        "row", text=ACTUATOR, row={"a": "200", "b": "0.1"}, inputs={"limit": "300"}
+    )
     assert not told["obeys"]
-    assert [(rule["line"], rule["obeyed"], rule["amount"]) for rule in told["rules"]] == [
+    assert [
+        (rule["line"], rule["obeyed"], rule["amount"]) for rule in told["rules"]
+    ] == [
         (7, False, "on the boundary, which is excluded"),
         (8, False, "by 200"),
         (9, True, None),
@@ -356,7 +392,8 @@ def test_a_row_far_out_is_repaired() -> None:
         worker = Worker("layer", Limits())
         try:
             return await worker.ask(
-                "repair", {"text": "x + y <= 2; x >= y", "row": {"x": "-1e300", "y": "1e300"}}
+                "repair",
+                {"text": "x + y <= 2; x >= y", "row": {"x": "-1e300", "y": "1e300"}},
             )
         finally:
             await worker.stop()
@@ -364,13 +401,17 @@ def test_a_row_far_out_is_repaired() -> None:
     assert asyncio.run(asked())["answer"]["obeys"]
 
 
-def test_an_answer_that_cannot_be_sent_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_cannot_be_sent_is_an_error(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     for answer, kind in (
         ({"far": float("inf")}, "unexpected"),
         ({"long": "x" * (9 << 20)}, "memory"),
     ):
         told: dict[str, Any] = dict(answer)
-        monkeypatch.setitem(ANSWERS["verdict"], "verdict", partial(lambda told, asked: told, told))
+        monkeypatch.setitem(
+            ANSWERS["verdict"], "verdict", partial(lambda told, asked: told, told)
+        )
         assert refusal("verdict", text="x >= 1")["kind"] == kind
 
 
@@ -405,7 +446,9 @@ def module_at(path: Path) -> Any:
 
 def test_the_examples_are_those_of_the_gallery() -> None:
     gallery = module_at(ROOT / "playground/gallery.py")
-    assert gallery.examples() == EXAMPLES, "write them anew: python playground/gallery.py"
+    assert gallery.examples() == EXAMPLES, (
+        "write them anew: python playground/gallery.py"
+    )
 
 
 def test_the_editor_is_one_file_with_its_licences_and_no_addresses() -> None:
@@ -418,26 +461,34 @@ def test_the_editor_is_one_file_with_its_licences_and_no_addresses() -> None:
     wanted = json.loads((ROOT / "playground/package.json").read_text(encoding="utf-8"))[
         "dependencies"
     ]
-    assert [name for name, version in wanted.items() if f"{name} {version}" not in text] == []
+    assert [
+        name for name, version in wanted.items() if f"{name} {version}" not in text
+    ] == []
 
 
 def test_the_page_names_only_files_that_are_there() -> None:
     page = (STATIC / "index.html").read_text(encoding="utf-8")
     named = re.findall(r'(?:src|href)="([^"]+)"', page)
     assert named
-    assert [path for path in named if not (STATIC / path.removeprefix("/static/")).is_file()] == []
+    assert [
+        path for path in named if not (STATIC / path.removeprefix("/static/")).is_file()
+    ] == []
     for script in STATIC.glob("*.js"):
         text = script.read_text(encoding="utf-8")
         if script.name != "codemirror.js":
             assert "innerHTML" not in text
             assert [
-                p for p in re.findall(r'from "\./([^"]+)"', text) if not (STATIC / p).is_file()
+                p
+                for p in re.findall(r'from "\./([^"]+)"', text)
+                if not (STATIC / p).is_file()
             ] == []
 
 
 def luminance(colour: str) -> float:
     parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
-    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    linear = [
+        p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts
+    ]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
 
 
@@ -449,7 +500,9 @@ def contrast(a: str, b: str) -> float:
 @pytest.mark.parametrize("theme", [0, 1], ids=["light", "dark"])
 def test_text_can_be_read_in_both_themes(theme: int) -> None:
     blocks = re.findall(
-        r":root[^{]*\{(.*?)\}", (STATIC / "style.css").read_text(encoding="utf-8"), re.DOTALL
+        r":root[^{]*\{(.*?)\}",
+        (STATIC / "style.css").read_text(encoding="utf-8"),
+        re.DOTALL,
     )
     assert len(blocks) == 2
     colours = dict(re.findall(r"--([\w-]+): (#[0-9a-f]{6});", blocks[theme]))
@@ -467,8 +520,13 @@ def test_text_can_be_read_in_both_themes(theme: int) -> None:
         "comment",
     )
     for back in ("card", "sunken"):
-        assert {word for word in words if contrast(colours[word], colours[back]) < 4.5} == set()
-        assert {k for k in range(8) if contrast(colours[f"t{k}"], colours[back]) < 3} == set()
+        assert {
+            word for word in words if contrast(colours[word], colours[back]) < 4.5
+        } == set()
+        assert {
+            k for k in range(8) if contrast(colours[f"t{k}"], colours[back]) < 3
+        } == set()
+        assert contrast(colours["edge"], colours[back]) >= 3  # of fields and buttons
     assert contrast(colours["text"], colours["bad-back"]) >= 4.5
     assert contrast(colours["on-accent"], colours["accent"]) >= 4.5
 
@@ -517,20 +575,26 @@ def test_who_stops_waiting_ends_the_work() -> None:
     asyncio.run(asked())
 
 
-def test_a_question_that_takes_too_much_memory_is_refused_and_the_worker_replaced() -> None:
+def test_a_question_that_takes_too_much_memory_is_refused_and_the_worker_replaced() -> (
+    None
+):
     async def asked() -> list[dict[str, Any]]:
         worker = Worker("verdict", Limits(megabytes=4))
         worker.start()
         try:
             told = [
-                await worker.ask("verdict", {"text": "x: real[60]; all(v >= 1 for v in x)"})
+                await worker.ask(
+                    "verdict", {"text": "x: real[60]; all(v >= 1 for v in x)"}
+                )
                 for _ in range(2)
             ]
             worker.limits = Limits(megabytes=512)
             await worker._replaced()
             return [
                 *told,
-                await worker.ask("verdict", {"text": "x: real[60]; all(v >= 1 for v in x)"}),
+                await worker.ask(
+                    "verdict", {"text": "x: real[60]; all(v >= 1 for v in x)"}
+                ),
             ]
         finally:
             await worker.stop()
@@ -554,7 +618,12 @@ def test_only_so_many_questions_wait() -> None:
             await worker.stop()
 
     told = asyncio.run(asked())
-    assert [answer.get("error", {}).get("kind") for answer in told] == [None, None, "busy", "busy"]
+    assert [answer.get("error", {}).get("kind") for answer in told] == [
+        None,
+        None,
+        "busy",
+        "busy",
+    ]
 
 
 def test_a_worker_ends_with_whoever_asks_it_even_in_mid_answer() -> None:
@@ -576,7 +645,6 @@ def test_a_worker_ends_with_whoever_asks_it_even_in_mid_answer() -> None:
 
 def test_hostile_text_ends_in_an_answer_or_an_error() -> None:
     """What the fuzzer makes of rules and of the other fields, asked of workers with their limits."""
-    fuzz = module_at(ROOT / "benchmarks/fuzz.py")
     dice = random.Random(5)
     texts = [case.text for case in CASES if len(case.text) < 400]
     fields = {
@@ -585,9 +653,11 @@ def test_hostile_text_ends_in_an_answer_or_an_error() -> None:
     }  # fmt: skip
     questions: list[tuple[str, Any]] = []
     for _ in range(40):
-        questions.append(("verdict", {"text": fuzz.mutated(dice.choice(texts), dice)}))
-        questions.append((dice.choice(list(ANSWERS["layer"])), fuzz.mutated_json(fields, dice)))
-    for nasty in fuzz.NASTY:
+        questions.append(("verdict", {"text": mutated(dice.choice(texts), dice)}))
+        questions.append(
+            (dice.choice(list(ANSWERS["layer"])), mutated_json(fields, dice))
+        )
+    for nasty in NASTY:
         questions.append(("verdict", {"text": f"x: real\nx >= {nasty}"}))
         questions.append(("row", {"text": "x >= 1", "row": {"x": nasty}}))
 
@@ -596,7 +666,9 @@ def test_hostile_text_ends_in_an_answer_or_an_error() -> None:
         for worker in workers.values():
             worker.start()
         try:
-            return [(each, await workers[KIND_OF[each[0]]].ask(*each)) for each in questions]
+            return [
+                (each, await workers[KIND_OF[each[0]]].ask(*each)) for each in questions
+            ]
         finally:
             for worker in workers.values():
                 await worker.stop()
@@ -649,7 +721,12 @@ QUESTION = json.dumps({"text": "x >= 2 or x <= -2"})
 
 
 def test_the_page_and_its_files_are_served_with_careful_headers(port: int) -> None:
-    for path in ("/", "/static/app.js", "/static/codemirror.js", "/static/examples.json"):
+    for path in (
+        "/",
+        "/static/app.js",
+        "/static/codemirror.js",
+        "/static/examples.json",
+    ):
         status, headers, body = request(port, "GET", path)
         assert status == 200
         assert body
@@ -689,7 +766,9 @@ def test_a_question_is_answered(port: int) -> None:
     ids=str,
 )
 def test_strangers_are_refused(port: int, headers: dict[str, str]) -> None:
-    filled = {name: value.replace("{port}", str(port)) for name, value in headers.items()}
+    filled = {
+        name: value.replace("{port}", str(port)) for name, value in headers.items()
+    }
     status, _, body = request(port, "POST", "/ask/verdict", QUESTION, filled)
     assert status == 403
     assert "answer" not in body
@@ -704,7 +783,9 @@ def test_a_link_elsewhere_may_lead_to_the_page(port: int) -> None:
 def test_two_hosts_or_none_are_refused(port: int) -> None:
     for hosts in ("", f"Host: 127.0.0.1:{port}\r\nHost: evil.example\r\n"):
         with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
-            connection.sendall(f"GET / HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode())
+            connection.sendall(
+                f"GET / HTTP/1.1\r\n{hosts}Connection: close\r\n\r\n".encode()
+            )
             assert connection.recv(100).split()[1] in (b"400", b"403")
 
 
@@ -730,12 +811,18 @@ def test_what_is_no_question_is_refused(
 
 def test_fields_that_are_no_object_are_refused(port: int) -> None:
     for body in ("3", "[]", "null", '"x"'):
-        assert json.loads(request(port, "POST", "/ask/row", body)[2])["error"]["kind"] == "refused"
+        assert (
+            json.loads(request(port, "POST", "/ask/row", body)[2])["error"]["kind"]
+            == "refused"
+        )
     assert request(port, "GET", "/ask/verdict")[0] == 405
 
 
 def test_it_listens_on_one_address_of_this_machine_alone(port: int) -> None:
-    with pytest.raises(OSError), socket.create_connection(("127.0.0.2", port), timeout=5):
+    with (
+        pytest.raises(OSError),
+        socket.create_connection(("127.0.0.2", port), timeout=5),
+    ):
         pass
 
 
@@ -749,7 +836,9 @@ def test_a_page_that_goes_away_ends_its_question(port: int) -> None:
         time.sleep(0.3)
     start = time.monotonic()
     assert request(port, "POST", "/ask/verdict", QUESTION)[0] == 200
-    assert time.monotonic() - start < 15, "it waited for the question of the page that has gone"
+    assert time.monotonic() - start < 15, (
+        "it waited for the question of the page that has gone"
+    )
 
 
 def test_a_port_that_is_taken_is_an_error_with_a_way_out(port: int) -> None:
@@ -774,7 +863,9 @@ def test_without_its_libraries_the_command_says_what_to_install(missing: str) ->
         f"import sys; sys.modules[{missing!r}] = None\n"
         "from multiplexnet.playground.command import app\napp(['playground'])"
     )
-    run = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, timeout=60
+    )
     assert run.returncode == 2
     assert (
         f"the playground needs {missing}: in a clone of multiplexnet, pip install -c constraints.txt '.[playground]'"
@@ -786,7 +877,9 @@ def test_without_its_libraries_the_command_says_what_to_install(missing: str) ->
 def test_an_interrupt_ends_it_and_its_workers() -> None:
     process, port = started("--port", "0")
     assert request(port, "POST", "/ask/verdict", QUESTION)[0] == 200
-    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    children = (
+        Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    )
     assert len(children) == len(ANSWERS)
     process.send_signal(signal.SIGINT)
     process.communicate(timeout=30)

@@ -23,7 +23,9 @@ sync_api = pytest.importorskip(
 )
 NAMES = ("chromium", "chromium-browser", "chromium-headless-shell", "google-chrome")
 CHROMIUM = next((path for name in NAMES if (path := shutil.which(name))), None)
-pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs Chromium: apt-get install chromium")
+pytestmark = pytest.mark.skipif(
+    CHROMIUM is None, reason="needs Chromium: apt-get install chromium"
+)
 
 FLAGS = [
     "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
@@ -51,13 +53,17 @@ def browser() -> Iterator[Browser]:
 @pytest.fixture
 def page(browser: Browser, address: str) -> Iterator[Page]:
     """A page that has asked nobody else, and that complained about nothing, when the test ends."""
-    context = browser.new_context(viewport={"width": 1440, "height": 1000}, color_scheme="light")
+    context = browser.new_context(
+        viewport={"width": 1440, "height": 1000}, color_scheme="light"
+    )
     page = context.new_page()
     page.set_default_timeout(PATIENCE)
     asked: list[str] = []
     complaints: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
-    page.on("console", lambda message: complaints.append(f"{message.type}: {message.text}"))
+    page.on(
+        "console", lambda message: complaints.append(f"{message.type}: {message.text}")
+    )
     page.on("pageerror", lambda error: complaints.append(str(error)))
     page.goto(address)
     page.wait_for_selector("[data-image]")
@@ -79,7 +85,9 @@ def write(page: Page, text: str) -> None:
 
 def settled(page: Page) -> None:
     """Wait until nothing is asked any more."""
-    sync_api.expect(page.locator("main")).to_have_attribute("aria-busy", "false", timeout=PATIENCE)
+    sync_api.expect(page.locator("main")).to_have_attribute(
+        "aria-busy", "false", timeout=PATIENCE
+    )
 
 
 def drawn(page: Page, text: str) -> None:
@@ -104,11 +112,16 @@ def images(page: Page) -> list[list[Fraction]]:
     ]
 
 
-def drag(page: Page, selector: str, start: tuple[float, float], end: tuple[float, float]) -> None:
+def drag(
+    page: Page, selector: str, start: tuple[float, float], end: tuple[float, float]
+) -> None:
     """From one place of an element to another, both as parts of its width and height."""
     box = page.locator(selector).bounding_box()
     assert box is not None
-    places = [(box["x"] + x * box["width"], box["y"] + y * box["height"]) for x, y in (start, end)]
+    places = [
+        (box["x"] + x * box["width"], box["y"] + y * box["height"])
+        for x, y in (start, end)
+    ]
     page.mouse.move(*places[0])
     page.mouse.down()
     page.mouse.move(*places[1], steps=8)
@@ -121,7 +134,9 @@ def drag(page: Page, selector: str, start: tuple[float, float], end: tuple[float
 def test_rules_that_are_typed_have_terms(page: Page) -> None:
     page.click(".cm-content")
     page.keyboard.press("Control+a")
-    page.keyboard.type("x: real; y: real\nx >= 2 or x <= -2\n0 <= y <= 1 or y == 5\n", delay=5)
+    page.keyboard.type(
+        "x: real; y: real\nx >= 2 or x <= -2\n0 <= y <= 1 or y == 5\n", delay=5
+    )
     shown(page, "#verdict .headline", "4 terms in 2 blocks")
     assert page.locator("table.terms").count() == 2
     shown(page, "table.ranges", "[0, 5]")
@@ -144,10 +159,14 @@ def test_an_error_is_underlined_at_its_column(page: Page) -> None:
 
 
 def test_the_rules_of_a_contradiction_are_marked(page: Page) -> None:
-    write(page, "x: real; y: real\nx >= 1\ny >= 0; x + y <= 10\nx >= 0\nx <= 0 or y > 12")
+    write(
+        page, "x: real; y: real\nx >= 1\ny >= 0; x + y <= 10\nx >= 0\nx <= 0 or y > 12"
+    )
     shown(page, "#verdict .headline", "these 3 rules contradict each other")
     marked = ["x >= 1", "x + y <= 10", "x <= 0 or y > 12"]
-    assert [mark.inner_text() for mark in page.locator(".cm-contradiction").all()] == marked
+    assert [
+        mark.inner_text() for mark in page.locator(".cm-contradiction").all()
+    ] == marked
     sync_api.expect(page.locator("[data-term]")).to_have_count(0)
     write(page, "x: real; y: real\nx >= 1; y >= 0; x + y <= 10")
     sync_api.expect(page.locator("[data-term]")).to_have_count(1)
@@ -161,7 +180,9 @@ def test_superfluous_rules_are_greyed(page: Page) -> None:
         "[...document.querySelectorAll('.cm-superfluous')].map((mark) => mark.textContent)"
     )
     assert found == ["x >= 1", "(y > 0 or", "  x > 0)"]
-    before = page.evaluate("document.querySelector('.cm-superfluous').previousSibling.textContent")
+    before = page.evaluate(
+        "document.querySelector('.cm-superfluous').previousSibling.textContent"
+    )
     assert before.endswith("; "), (
         "the last rule of the line is meant, not the beginning of the first"
     )
@@ -208,13 +229,59 @@ def test_the_raw_point_is_dragged_and_every_image_obeys(page: Page) -> None:
     shown(page, "#image-words", "2 images, all obey, exactly")
 
 
+def test_a_cascade_is_drawn_and_dragged(page: Page) -> None:
+    """Twelve lots have no list of terms; what they leave for two of them is drawn, and every image obeys."""
+    text = "x: real[12]\nall(v == 0 or 10 <= v <= 100 for v in x)\nsum(x) <= 300"
+    drawn(page, text)
+    shown(page, "#verdict .headline", "A cascade of 12 outputs, one after another")
+    sync_api.expect(page.locator("[data-term]").first).to_be_attached()
+    sync_api.expect(page.locator("[data-image]")).to_have_count(4)
+    shown(page, "#image-words", "4 images, all obey, exactly; one for each choice")
+    before = images(page)
+    drag(page, "#pad", (0.5, 0.5), (0.9, 0.2))
+    settled(page)
+    after = images(page)
+    assert after != before
+    for x, y in after:
+        assert all(v == 0 or 10 <= v <= 100 for v in (x, y))
+    shown(page, "table.cascade", "one output after another, since")
+    shown(page, "#code", "-branches.log_prob(data)")
+
+
+def test_dates_are_typed_and_drawn_as_dates(page: Page) -> None:
+    text = (
+        'start: date["2024-01-01", "2024-12-31"]; end: date["2024-01-01", "2025-12-31"]\n'
+        "0 <= end - start <= 30"
+    )
+    drawn(page, text)
+    ticks = page.locator("[data-layer=axes] text").all_text_contents()
+    assert any(re.fullmatch(r"2024-\d\d-\d\d", words) for words in ticks)
+    page.fill("[data-row=start]", "2024-02-29")
+    page.fill("[data-row=end]", "2024-04-30")
+    shown(page, "#row-verdict", "breaks the rules")
+    shown(page, "#row-rules", "by 31")
+    page.click("#repair")
+    shown(page, "#row-verdict", "obeys all rules, exactly (moved")
+    assert re.fullmatch(r"2024-0\d-\d\d", page.input_value("[data-row=end]"))
+
+
+def test_a_missing_value_is_an_empty_field(page: Page) -> None:
+    drawn(page, "low: real?; high: real\n0 <= low <= high; high <= 9")
+    shown(page, "#sample-words", "have a missing value and no place here")
+    page.fill("[data-row=low]", "")
+    page.fill("[data-row=high]", "8")
+    shown(page, "#row-verdict", "obeys all rules, exactly")
+    assert page.get_attribute("[data-row=low]", "placeholder") == "missing"
+
+
 def test_samples_of_a_fresh_layer_are_judged(page: Page) -> None:
     shown(page, "#sample-words", "400 of 400 outputs of a fresh layer obey, exactly")
     sync_api.expect(page.locator(".sample")).to_have_count(400)
     first = page.locator(".sample").first.get_attribute("cy")
     page.click("#again")
     page.wait_for_function(
-        "first => document.querySelector('.sample').getAttribute('cy') !== first", arg=first
+        "first => document.querySelector('.sample').getAttribute('cy') !== first",
+        arg=first,
     )
     page.uncheck("#show-samples")
     sync_api.expect(page.locator(".sample")).to_have_count(0)
@@ -307,7 +374,7 @@ def test_the_code_follows_the_rules(page: Page) -> None:
 
 
 def test_an_example_is_loaded(page: Page) -> None:
-    page.select_option("#examples", label="09 l1 ball")
+    page.select_option("#examples", label="l1 ball")
     shown(page, ".cm-content", "sum(abs(v) for v in x) <= 1")
     shown(page, "#verdict .headline", "1 term in 1 block")
     shown(page, "#sample-words", "400 of 400")
@@ -322,14 +389,20 @@ def test_rules_are_a_link(page: Page, address: str) -> None:
     other.set_default_timeout(PATIENCE)
     other.goto(link)
     shown(other, "#code", "été")
-    assert other.locator(".cm-line").all_inner_texts() == page.locator(".cm-line").all_inner_texts()
+    assert (
+        other.locator(".cm-line").all_inner_texts()
+        == page.locator(".cm-line").all_inner_texts()
+    )
     other.goto(f"{address}#rules=%%%")
     other.reload()
     shown(other, ".cm-content", "actuator")
 
 
 def test_text_from_a_link_never_becomes_markup(page: Page, address: str) -> None:
-    write(page, 'c: {"<img src=x onerror=alert(1)>", "b"}\nc == "<img src=x onerror=alert(1)>"')
+    write(
+        page,
+        'c: {"<img src=x onerror=alert(1)>", "b"}\nc == "<img src=x onerror=alert(1)>"',
+    )
     shown(page, "#verdict .headline", "1 term")
     settled(page)
     assert page.locator("main img").count() == 0

@@ -52,7 +52,9 @@ class Columns:
 
 
 def structured() -> Any:
-    return np.array(list(zip(LOW, HIGH, strict=True)), dtype=[("low", "f8"), ("high", "f8")])
+    return np.array(
+        list(zip(LOW, HIGH, strict=True)), dtype=[("low", "f8"), ("high", "f8")]
+    )
 
 
 TABLES: dict[str, Callable[[], Any]] = {
@@ -69,7 +71,9 @@ TABLES: dict[str, Callable[[], Any]] = {
     },
     "structured array": structured,
     "array": lambda: np.stack([LOW, HIGH], axis=1),
-    "tensor": lambda: torch.tensor([LOW, HIGH], dtype=torch.float64, requires_grad=True).T,
+    "tensor": lambda: (
+        torch.tensor([LOW, HIGH], dtype=torch.float64, requires_grad=True).T
+    ),
     "objects": lambda: np.array([LOW, HIGH], dtype=object).T,
 }
 
@@ -93,7 +97,9 @@ def test_tensors_of_low_precision_are_what_they_hold() -> None:
     assert report.rules[0].largest == held - Fraction(1, 10)
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+)
 def test_subnormal_numbers_are_read_in_every_mode(dtype: torch.dtype) -> None:
     smallest = torch.tensor([[torch.finfo(dtype).smallest_normal / 2]], dtype=dtype)
     assert smallest.item() > 0
@@ -102,7 +108,9 @@ def test_subnormal_numbers_are_read_in_every_mode(dtype: torch.dtype) -> None:
         tables += [smallest.numpy(), pl.DataFrame({"x": smallest[:, 0].numpy()})]
     torch.set_flush_denormal(True)
     try:
-        counts = [mx.check(mx.Rules("x <= 0"), table).counts["x <= 0"] for table in tables]
+        counts = [
+            mx.check(mx.Rules("x <= 0"), table).counts["x <= 0"] for table in tables
+        ]
     finally:
         torch.set_flush_denormal(False)
     assert counts == [1] * len(tables)
@@ -112,7 +120,10 @@ def test_a_file_and_its_frame_give_one_report(tmp_path: Path) -> None:
     path = tmp_path / "t.csv"
     path.write_text("low,high\n0.1,0.2\n0.25,0.05\n", encoding="utf-8")
     report = mx.check(RULES, path)
-    assert report.counts == {"low <= high": 1, "low + high <= 0.3": 0}  # decimals, not doubles
+    assert report.counts == {
+        "low <= high": 1,
+        "low + high <= 0.3": 0,
+    }  # decimals, not doubles
     assert mx.check(RULES, str(path)) == report
     assert mx.check(RULES, pl.read_csv(path, infer_schema=False)).rules == report.rules
 
@@ -148,7 +159,9 @@ def test_numbers_that_would_be_rounded_are_refused() -> None:
 
 
 def test_labels_truth_values_and_inputs_in_memory() -> None:
-    rules = mx.Rules('on: bool; k: {"a", "b"}; top: input[0, 9]\nimplies(on, k == "a"); top >= 1')
+    rules = mx.Rules(
+        'on: bool; k: {"a", "b"}; top: input[0, 9]\nimplies(on, k == "a"); top >= 1'
+    )
     table = {"top": [1, 10], "k": ["a", "b"], "on": [True, True]}
     report = mx.check(rules, table)
     assert report.counts == {'implies(on, k == "a")': 1, "top >= 1": 0}
@@ -173,11 +186,20 @@ def test_arrays_have_the_columns_of_outputs_and_inputs_or_those_given() -> None:
     ("table", "message"),
     [
         (7, "an object of type int is no table: give a polars, pandas or Arrow table"),
-        (pl.LazyFrame({"low": LOW}), r"a LazyFrame has not been read yet: give frame\.collect\(\)"),
-        ({"low": [1.0], "high": [1.0, 2.0]}, "'low' has 1 values and column 'high' has 2"),
+        (
+            pl.LazyFrame({"low": LOW}),
+            r"a LazyFrame has not been read yet: give frame\.collect\(\)",
+        ),
+        (
+            {"low": [1.0], "high": [1.0, 2.0]},
+            "'low' has 1 values and column 'high' has 2",
+        ),
         ({"low": [1.0], "hihg": [1.0]}, r"no column 'high' \(did you mean 'hihg'\?\)"),
         ([], "an empty list: give the path of a table, or several"),
-        ({"low": np.zeros((1, 1)), "high": [1.0]}, r"column 'low': .*found shape \(1, 1\)"),
+        (
+            {"low": np.zeros((1, 1)), "high": [1.0]},
+            r"column 'low': .*found shape \(1, 1\)",
+        ),
         (pyarrow.table([[1.0], [2.0]], names=["low", "low"]), "the table"),
         ("none.csv", r"none\.csv: there is no such file"),
     ],
@@ -198,7 +220,9 @@ def test_cells_without_a_value_in_memory() -> None:
     ]
     assert report.obeying == 0
     assert mx.check(RULES, table, missing="pass").obeying == 1
-    with pytest.raises(mx.errors.TableError, match="the table, row 1, column 'high': the cell is"):
+    with pytest.raises(
+        mx.errors.TableError, match="the table, row 1, column 'high': the cell is"
+    ):
         mx.check(RULES, table, missing="error")
 
 
@@ -215,7 +239,9 @@ def test_a_report_is_readable_for_people_and_programs() -> None:
     assert "low + high <= 0.3" in str(report)
     told = json.loads(report.to_json())
     assert [rule["violating_rows"] for rule in told["rules"]] == [1, 3]
-    assert told["rules"][0]["largest_violation"] == number_text(Fraction(0.25) - Fraction(0.05))
+    assert told["rules"][0]["largest_violation"] == number_text(
+        Fraction(0.25) - Fraction(0.05)
+    )
 
 
 def test_checking_without_polars_says_what_to_install() -> None:
@@ -225,7 +251,9 @@ def test_checking_without_polars_says_what_to_install() -> None:
         "try:\n    mx.check\n"
         "except mx.MultiplexError as error: print(error)"
     )
-    run = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    run = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True
+    )
     assert run.stdout.strip() == (
         "multiplexnet.check needs polars, which is not installed: "
         "in a clone of multiplexnet, pip install -c constraints.txt '.[cli]'"
@@ -246,8 +274,13 @@ def test_a_certificate_is_checked_from_python(tmp_path: Path) -> None:
     report = mx.certify(path, rules)
     assert report.certified
     assert report == mx.certify(certificate, rules)
-    assert str(report).splitlines()[-2] == f"certified: {len(report.statements)} statements"
-    assert not mx.certify(certificate, rule_file).certified  # sound for these, and not complete
+    assert (
+        str(report).splitlines()[-2]
+        == f"certified: {len(report.statements)} statements"
+    )
+    assert not mx.certify(
+        certificate, rule_file
+    ).certified  # sound for these, and not complete
     told = json.loads(report.to_json())
     assert told["certified"]
     assert len(told["statements"]) == len(report.statements)
@@ -259,7 +292,9 @@ def test_rules_of_every_language_are_compared_with_a_certificate() -> None:
     certificate = mx.Multiplexer(mx.Rules("x >= 2 or x <= -2")).certificate
     same = [
         mx.Rules.from_z3(z3.Or(x >= 2, x <= -2)),
-        mx.Rules.from_smtlib("(declare-const x Real)(assert (or (>= x 2.0) (<= x (- 2.0))))"),
+        mx.Rules.from_smtlib(
+            "(declare-const x Real)(assert (or (>= x 2.0) (<= x (- 2.0))))"
+        ),
     ]
     for rules in same:
         assert mx.certify(certificate, rules).certified
@@ -284,7 +319,9 @@ def test_the_budget_that_a_refusal_names_has_a_public_name() -> None:
     ) as refusal:
         mx.Multiplexer(rules, structure="cascade", budget=mx.Budget(options=1))
     assert refusal.value.allowed == 1
-    assert mx.Multiplexer(rules, structure="cascade", budget=mx.Budget(options=9)).cascades
+    assert mx.Multiplexer(
+        rules, structure="cascade", budget=mx.Budget(options=9)
+    ).cascades
 
 
 def test_errors_are_caught_by_their_public_names() -> None:

@@ -30,7 +30,9 @@ def dense(n: int, m: int) -> tuple[Any, Any]:
 def as_text(A: Any, b: Any) -> mx.Rules:
     lines = [f"x: real[{A.shape[1]}]"]
     for row, bound in zip(A.tolist(), b.tolist(), strict=True):
-        lines.append(" + ".join(f"{c}*x[{i}]" for i, c in enumerate(row)) + f" <= {bound}")
+        lines.append(
+            " + ".join(f"{c}*x[{i}]" for i, c in enumerate(row)) + f" <= {bound}"
+        )
     return mx.Rules("\n".join(lines))
 
 
@@ -42,9 +44,10 @@ def test_rows_from_arrays_are_compiled_to_the_terms_of_the_same_text() -> None:
     rules = mx.Rules.from_arrays(A, b)
     assert rules.compile().blocks == as_text(A, b).compile().blocks
     assert mx.Rules(str(rules)).formula == rules.formula
-    assert [mx.Rules(f"x: real[6]\n{rule.text}").formula for rule in rules.specification.rules] == [
-        rule.formula for rule in rules.specification.rules
-    ]
+    assert [
+        mx.Rules(f"x: real[6]\n{rule.text}").formula
+        for rule in rules.specification.rules
+    ] == [rule.formula for rule in rules.specification.rules]
 
 
 def test_every_kind_of_array_gives_the_same_rules() -> None:
@@ -60,7 +63,9 @@ def test_every_kind_of_array_gives_the_same_rules() -> None:
 
 
 def test_equalities_names_and_rows_that_say_nothing() -> None:
-    rules = mx.Rules.from_arrays([[1, -1]], [np.inf], C=[[1, 2]], d=[3], names=["low", "high"])
+    rules = mx.Rules.from_arrays(
+        [[1, -1]], [np.inf], C=[[1, 2]], d=[3], names=["low", "high"]
+    )
     assert [rule.text for rule in rules.specification.rules] == ["low + 2*high == 3"]
     odd = mx.Rules.from_arrays([[1, -1]], [0], names=["Loan Amount", "x[3]"])
     assert odd.specification.rules[0].text == "`Loan Amount` - `x[3]` <= 0"
@@ -77,26 +82,43 @@ def test_equalities_names_and_rows_that_say_nothing() -> None:
         ({}, "neither A and b nor C and d were given"),
         ({"A": [[1]]}, "A was given without b: the rows are A x <= b"),
         ({"A": [1], "b": [1]}, r"A has shape \(1,\): it needs two dimensions"),
-        ({"A": [[1], [2]], "b": [1]}, r"b has shape \(1,\); A has 2 rows, so b needs shape \(2,\)"),
-        ({"A": [[1, 2], [3]], "b": [1, 2]}, "A is no array: its rows are not all of one length"),
-        ({"A": [[1, float("nan")]], "b": [1]}, r"A\[0, 1\] is nan: a finite number is needed"),
+        (
+            {"A": [[1], [2]], "b": [1]},
+            r"b has shape \(1,\); A has 2 rows, so b needs shape \(2,\)",
+        ),
+        (
+            {"A": [[1, 2], [3]], "b": [1, 2]},
+            "A is no array: its rows are not all of one length",
+        ),
+        (
+            {"A": [[1, float("nan")]], "b": [1]},
+            r"A\[0, 1\] is nan: a finite number is needed",
+        ),
         ({"A": [[1]], "b": [-np.inf]}, r"b\[0\] is -inf: a finite number is needed"),
         ({"A": [["1"]], "b": [1]}, r"A\[0, 0\] is a value of type str"),
-        ({"A": [[1]], "b": [1], "C": [[1, 2]], "d": [0]}, "A has 1 columns and C has 2"),
+        (
+            {"A": [[1]], "b": [1], "C": [[1, 2]], "d": [0]},
+            "A has 1 columns and C has 2",
+        ),
         (
             {"A": [[1, 2]], "b": [1], "names": ["a"]},
             "names= holds 1 names, and there are 2 columns",
         ),
         ({"A": [[1, 2]], "b": [1], "names": ["a", "a"]}, "the name 'a' stands twice"),
         ({"A": [[1]], "b": [1], "names": [" "]}, "names=: a name without letters"),
+        ({"A": [[1]], "b": [1], "names": True}, "names= is True: give one name for"),
     ],
 )
-def test_arrays_that_do_not_fit_are_refused(arguments: dict[str, Any], message: str) -> None:
+def test_arrays_that_do_not_fit_are_refused(
+    arguments: dict[str, Any], message: str
+) -> None:
     with pytest.raises(SourceError, match=message):
         mx.Rules.from_arrays(**arguments)
 
 
-def test_a_large_plain_conjunction_needs_no_solver(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_large_plain_conjunction_needs_no_solver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def asked(*_: Any) -> None:
         raise AssertionError("z3 was asked")
 
@@ -133,7 +155,10 @@ def test_a_comparison_follows_from_its_own_numbers_exactly_when_z3_says_so() -> 
         for conclusion in atoms:
             solver = z3.Solver()
             solver.add(written[premise], z3.Not(written[conclusion]))
-            assert known.imply(conclusion) == (solver.check() == z3.unsat), (premise, conclusion)
+            assert known.imply(conclusion) == (solver.check() == z3.unsat), (
+                premise,
+                conclusion,
+            )
     both = Comparisons([Atom(x - 1, "<="), Atom(-x + 1, "<=")])
     assert both.imply(Atom(x * 2 - 2, "=="))
     assert not both.imply(Atom(x - 1, "<"))
@@ -290,7 +315,9 @@ def test_the_rules_of_a_script_are_those_of_its_one_question() -> None:
     rules = mx.Rules.from_smtlib(SCOPED.replace("(< 1 x)", "(not (< x 1))"))
     found = [(rule.line, rule.text) for rule in rules.specification.rules]
     assert found == [(3, "(>= x 0)"), (8, "(<= x 5)"), (9, "(and p (not (< x 1)))")]
-    without = mx.Rules.from_smtlib(SCOPED.replace("(check-sat-assuming (p (< 1 x)))", ""))
+    without = mx.Rules.from_smtlib(
+        SCOPED.replace("(check-sat-assuming (p (< 1 x)))", "")
+    )
     assert [rule.line for rule in without.specification.rules] == [3, 11]
 
 
@@ -312,20 +339,51 @@ def test_scopes_that_cannot_be_followed(script: str, message: str) -> None:
     ("changed", "message"),
     [
         (
-            {"properties": {"n": {"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0}}},
+            {
+                "properties": {
+                    "n": {"type": "number", "minimum": 0, "maximum": 9, "multipleOf": 0}
+                }
+            },
             "greater than 0",
         ),
         (
-            {"properties": {"n": {"type": "integer", "minimum": 0, "maximum": 9, "multipleOf": 0}}},
+            {
+                "properties": {
+                    "n": {
+                        "type": "integer",
+                        "minimum": 0,
+                        "maximum": 9,
+                        "multipleOf": 0,
+                    }
+                }
+            },
             "greater than 0",
         ),
         (
             {"properties": {"n": {"type": "number", "minimum": float("inf")}}},
             "inf is no finite number",
         ),
-        ({"required": ["m"]}, "`required` names 'm', which is no property; there are n"),
+        (
+            {"required": ["m"]},
+            "`required` names 'm', which is no property; there are n",
+        ),
         ({"required": "n"}, "`required` lists names of properties, found 'n'"),
         ({"$ref": "#/nowhere"}, "the schema: the reference '#/nowhere' leads nowhere"),
+        ({"required": [["n"]]}, r"`required` names \['n'\], which is no property"),
+        (
+            {"properties": {"n": {"allOf": [True]}}},
+            "`True` says nothing of its kind: write a schema with a type",
+        ),
+        (
+            {"properties": {"n": {"allOf": {"type": "number"}}}},
+            r'`allOf` needs a list, found {"type": "number"}',
+        ),
+        ({"properties": {"n": {"anyOf": True}}}, "`anyOf` needs a list, found true"),
+        ({"properties": {"n": {"enum": -1}}}, "`enum` needs a list, found -1"),
+        (
+            {"properties": {"n": {"type": {"minimum": Fraction(1, 2)}}}},
+            r'{"minimum": 0.5}: it needs number, integer',
+        ),
     ],
 )
 def test_schemas_that_make_no_sense(changed: dict[str, Any], message: str) -> None:

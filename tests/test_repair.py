@@ -27,7 +27,9 @@ def rows_for(mux: mx.Multiplexer) -> Tensor:
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("case", PLAIN, ids=lambda case: case.name)
-def test_rows_that_obey_stay_and_all_obey_afterwards(case: Case, dtype: torch.dtype) -> None:
+def test_rows_that_obey_stay_and_all_obey_afterwards(
+    case: Case, dtype: torch.dtype
+) -> None:
     rules = mx.Rules(case.text)
     if rules.inputs or rules.specification.functions:
         return  # below
@@ -47,7 +49,9 @@ def test_rows_that_obey_stay_and_all_obey_afterwards(case: Case, dtype: torch.dt
     assert (gradient == 1).all()
 
 
-def projection(x0: NDArray[np.float64], A: NDArray[np.float64], b: NDArray[np.float64]) -> float:
+def projection(
+    x0: NDArray[np.float64], A: NDArray[np.float64], b: NDArray[np.float64]
+) -> float:
     """The distance to {A x ≤ b} by a solver of quadratic programs."""
     found = minimize(
         lambda x: ((x - x0) ** 2).sum(),
@@ -72,7 +76,9 @@ def test_polyhedra_are_met_about_where_the_projection_meets_them(text: str) -> N
     rules = mx.Rules(text)
     mux = mx.Multiplexer(rules, dtype=torch.float64)
     ((term,),) = (block.terms for block in mux.blocks)
-    A = np.array([[float(row.linear.coefficient(v)) for v in rules.outputs] for row in term.rows])
+    A = np.array(
+        [[float(row.linear.coefficient(v)) for v in rules.outputs] for row in term.rows]
+    )
     b = np.array([-float(row.linear.constant) for row in term.rows])
     x0 = 3 * torch.randn(25, mux.out_features, dtype=torch.float64)
     moved = (mux.repair(x0) - x0).norm(dim=-1)

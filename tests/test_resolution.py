@@ -32,17 +32,21 @@ SUM = "y == a + b; y >= 2000"
 
 def extremes(mux: Multiplexer, count: int = 400) -> Tensor:
     """Raw values of many sizes, infinite ones included."""
-    sizes = torch.tensor([0.0, 1e-30, 1e-3, 1.0, 1.0, 3.0, 30.0, 1e4, 1e30, float("inf")]).to(
-        mux.dtype
-    )
+    sizes = torch.tensor(
+        [0.0, 1e-30, 1e-3, 1.0, 1.0, 3.0, 30.0, 1e4, 1e30, float("inf")]
+    ).to(mux.dtype)
     raw = torch.randn(count, mux.in_features).to(mux.dtype)
-    return torch.nan_to_num(raw * sizes[torch.arange(count) % len(sizes)].unsqueeze(-1), nan=1.0)
+    return torch.nan_to_num(
+        raw * sizes[torch.arange(count) % len(sizes)].unsqueeze(-1), nan=1.0
+    )
 
 
 def obeys(mux: Multiplexer) -> bool:
     """Whether rows of extreme raw values satisfy the rules, their floats read as fractions."""
     rows = mux.eval()(extremes(mux)).best().double().tolist()
-    points = [dict(zip(mux.compiled.outputs, map(Fraction, row), strict=True)) for row in rows]
+    points = [
+        dict(zip(mux.compiled.outputs, map(Fraction, row), strict=True)) for row in rows
+    ]
     return all(holds(mux.rules.specification.formula, point) for point in points)
 
 
@@ -78,7 +82,9 @@ def obeys(mux: Multiplexer) -> bool:
         ),
     ],
 )
-def test_a_wide_set_is_built_obeys_and_is_certified(text: str, dtype: torch.dtype) -> None:
+def test_a_wide_set_is_built_obeys_and_is_certified(
+    text: str, dtype: torch.dtype
+) -> None:
     mux = Multiplexer(Rules(text), dtype=dtype)
     assert obeys(mux)
     assert checked(mux.certificate).certified
@@ -93,26 +99,35 @@ def test_a_cone_has_an_anchor_wherever_the_format_has_numbers(
     if exponent > FORMATS[str(dtype).removeprefix("torch.")].largest_exponent:
         pytest.skip("beyond the format")
     start = f"{sign * 2**exponent}"
-    text = f"a >= {start}; a <= b; b <= c" if sign > 0 else f"a <= {start}; a >= b; b >= c"
+    text = (
+        f"a >= {start}; a <= b; b <= c" if sign > 0 else f"a <= {start}; a >= b; b >= c"
+    )
     assert obeys(Multiplexer(Rules(text), dtype=dtype))
 
 
 @pytest.mark.parametrize(
     ("text", "dtype"),
     [
-        ("x - s == -18; x <= -39985/6", torch.bfloat16),  # both would be multiples of 32
+        (
+            "x - s == -18; x <= -39985/6",
+            torch.bfloat16,
+        ),  # both would be multiples of 32
         ("x - s == -18; x <= -39985/6", torch.float16),
         ("a >= 4000000; a <= b; b <= a + 1000", torch.bfloat16),
         ("a >= 100000; a <= b", torch.float16),
     ],
 )
-def test_what_the_format_cannot_hold_is_still_refused(text: str, dtype: torch.dtype) -> None:
+def test_what_the_format_cannot_hold_is_still_refused(
+    text: str, dtype: torch.dtype
+) -> None:
     with pytest.raises(ThinTermError):
         Multiplexer(Rules(text), dtype=dtype)
 
 
 @dtypes
-def test_a_bounded_set_is_not_cut_where_the_format_holds_all_of_it(dtype: torch.dtype) -> None:
+def test_a_bounded_set_is_not_cut_where_the_format_holds_all_of_it(
+    dtype: torch.dtype,
+) -> None:
     mux = Multiplexer(Rules("x + y == 1; 0 <= x <= 1"), dtype=dtype)
     far = mux.eval()(torch.tensor([[1e4, 0.0], [-1e4, 0.0]], dtype=dtype)).best()
     assert float(far[0, 0]) > 0.98
@@ -122,7 +137,11 @@ def test_a_bounded_set_is_not_cut_where_the_format_holds_all_of_it(dtype: torch.
 def test_the_campaign_asks_for_room_on_the_grid_where_there_are_equalities() -> None:
     meaning = Meaning(Sentence((Declared("x"), Declared("s")), ()))
     eighteen, half = (
-        [rule.formula for rule in Rules(text).specification.rules if isinstance(rule.formula, Atom)]
+        [
+            rule.formula
+            for rule in Rules(text).specification.rules
+            if isinstance(rule.formula, Atom)
+        ]
         for text in ("x - s == -18; x <= -39985/6", "x - s == -18; x <= -20")
     )
     assert meaning.room(half, Fraction(1), Fraction(256), Fraction(1))
@@ -135,7 +154,11 @@ def test_the_campaign_asks_for_room_on_the_grid_where_there_are_equalities() -> 
 
 @pytest.mark.parametrize(
     ("dtype", "step", "values"),
-    [(torch.float64, 2**-23, 3900), (torch.float32, 2**-11, 2000), (torch.float16, 4, 60)],
+    [
+        (torch.float64, 2**-23, 3900),
+        (torch.float32, 2**-11, 2000),
+        (torch.float16, 4, 60),
+    ],
 )
 def test_a_sum_far_from_zero_has_the_resolution_of_its_size(
     dtype: torch.dtype, step: float, values: int
@@ -148,14 +171,21 @@ def test_a_sum_far_from_zero_has_the_resolution_of_its_size(
 
 
 @pytest.mark.parametrize(
-    ("dtype", "step"), [(torch.float32, Fraction(1, 2**12)), (torch.bfloat16, Fraction(1, 16))]
+    ("dtype", "step"),
+    [(torch.float32, Fraction(1, 2**12)), (torch.bfloat16, Fraction(1, 16))],
 )
-def test_around_zero_half_of_the_digits_are_resolution(dtype: torch.dtype, step: Fraction) -> None:
-    assert set(Multiplexer(Rules("y == a + b"), dtype=dtype).resolution.values()) == {step}
+def test_around_zero_half_of_the_digits_are_resolution(
+    dtype: torch.dtype, step: Fraction
+) -> None:
+    assert set(Multiplexer(Rules("y == a + b"), dtype=dtype).resolution.values()) == {
+        step
+    }
 
 
 @dtypes
-@pytest.mark.parametrize("text", [SUM, "2*x == 3*y; 0 <= x <= 10", "x + 4*y == 8.5; 1 <= y <= 2"])
+@pytest.mark.parametrize(
+    "text", [SUM, "2*x == 3*y; 0 <= x <= 10", "x + 4*y == 8.5; 1 <= y <= 2"]
+)
 def test_values_lie_apart_by_the_resolution(text: str, dtype: torch.dtype) -> None:
     mux = Multiplexer(Rules(text), dtype=dtype)
     x = mux(torch.randn(500, mux.in_features).to(dtype)).best()
@@ -171,7 +201,8 @@ def test_only_outputs_in_equalities_have_a_step() -> None:
     assert Multiplexer(Rules("x >= 2; y == 3")).resolution == {}
     assert "step" not in repr(Multiplexer(Rules("x >= 2; y == 3")))
     mux = Multiplexer(
-        Rules("x: real; y: real; z: real; x + y == 1; 0 <= x <= 1; z >= 0"), dtype=torch.float16
+        Rules("x: real; y: real; z: real; x + y == 1; 0 <= x <= 1; z >= 0"),
+        dtype=torch.float16,
     )
     assert mux.resolution == {"x": Fraction(1, 2048), "y": Fraction(1, 2048)}
     assert "coarsest_step=0.000488" in repr(mux)
@@ -216,16 +247,22 @@ def cells(dtype: torch.dtype, low: float, high: float) -> tuple[Tensor, Tensor]:
     bits = torch.arange(1 << 15, dtype=torch.int32).to(torch.int16).view(dtype)
     x = bits[(bits >= low) & (bits <= high)]
     ends = torch.cat(
-        [torch.tensor([low]), (x.double()[1:] + x.double()[:-1]) / 2, torch.tensor([high])]
+        [
+            torch.tensor([low]),
+            (x.double()[1:] + x.double()[:-1]) / 2,
+            torch.tensor([high]),
+        ]
     )
     return x, ends.diff()
 
 
 @pytest.mark.parametrize(
-    ("dtype", "within"), [(torch.float32, 0.05), (torch.bfloat16, 0.4), (torch.float16, 0.2)]
+    ("dtype", "within"),
+    [(torch.float32, 0.05), (torch.bfloat16, 0.4), (torch.float16, 0.2)],
 )
 @pytest.mark.parametrize(
-    "rules", ["x >= 2 or x <= -2", "u: input; x: real; x >= u", "-1 < x < 1 or 3 <= x <= 4"]
+    "rules",
+    ["x >= 2 or x <= -2", "u: input; x: real; x >= u", "-1 < x < 1 or 3 <= x <= 4"],
 )
 def test_own_samples_are_as_likely_in_every_dtype(
     rules: str, dtype: torch.dtype, within: float
@@ -236,7 +273,9 @@ def test_own_samples_are_as_likely_in_every_dtype(
         inputs = {"u": torch.tensor(2.0, dtype=kind)} if mux.compiled.inputs else {}
         p = RulesDistribution(mux, Normal(torch.zeros(1), 5.0), inputs=inputs)
         found.append(float(p.log_prob(p.sample((20_000,))).double().mean()))
-    assert found[1] == pytest.approx(found[0], abs=within + 0.06)  # the deviation of two samples
+    assert found[1] == pytest.approx(
+        found[0], abs=within + 0.06
+    )  # the deviation of two samples
 
 
 @dtypes
@@ -245,13 +284,17 @@ def test_own_samples_are_as_likely_in_every_dtype(
     ["0 <= x; x <= y; y <= 1", "w: real[3]; sum(w) == 1; all(v >= 0 for v in w)", "u: input[0, 9]; x: real; y: real; "
      "x >= u; y >= x; y <= 20"],
 )  # fmt: skip
-def test_samples_of_polyhedra_are_as_likely_in_every_dtype(rules: str, dtype: torch.dtype) -> None:
+def test_samples_of_polyhedra_are_as_likely_in_every_dtype(
+    rules: str, dtype: torch.dtype
+) -> None:
     """Of terms: the points of a cascade have probabilities, which depend on the grid."""
     found = []
     for kind in (torch.float64, dtype):
         mux = Multiplexer(Rules(rules), structure="terms", dtype=kind)
         inputs = {"u": torch.tensor(2.0, dtype=kind)} if mux.compiled.inputs else {}
-        p = RulesDistribution(mux, Normal(torch.zeros(mux.out_features), 1.0), inputs=inputs)
+        p = RulesDistribution(
+            mux, Normal(torch.zeros(mux.out_features), 1.0), inputs=inputs
+        )
         found.append(float(p.log_prob(p.sample((20_000,))).double().mean()))
     assert found[1] == pytest.approx(found[0], abs=0.15)
 
@@ -263,7 +306,9 @@ def test_densities_of_all_floats_add_up_to_one(
 ) -> None:
     x, width = cells(dtype, 2.0, 200.0)
     total = 2 * float(
-        (outside_two(dtype, scale).log_prob(x.unsqueeze(-1)).double().exp() * width).sum()
+        (
+            outside_two(dtype, scale).log_prob(x.unsqueeze(-1)).double().exp() * width
+        ).sum()
     )
     assert total == pytest.approx(1, abs=within)
 
@@ -282,7 +327,9 @@ def test_densities_away_from_the_boundary_are_those_of_float64() -> None:
     x = torch.tensor([[3.0], [2.5], [-10.0], [-2.25]])
     exact = outside_two(torch.float64).log_prob(x.double())
     for dtype in DTYPES[1:]:
-        assert outside_two(dtype).log_prob(x.to(dtype)).double() == pytest.approx(exact, abs=1e-5)
+        assert outside_two(dtype).log_prob(x.to(dtype)).double() == pytest.approx(
+            exact, abs=1e-5
+        )
 
 
 def test_a_quarter_of_the_spacing() -> None:
@@ -291,7 +338,9 @@ def test_a_quarter_of_the_spacing() -> None:
         for value in (1.0, 1.5, 0.75, 100.0, -3.0, 2.0**-10):
             found = quarter_cell(torch.tensor(value, dtype=dtype), dtype)
             assert Fraction(found.item()) == form.spacing(Fraction(value)) / 4
-        if dtype is not torch.float64:  # whose own quarters of subnormal numbers it cannot hold
+        if (
+            dtype is not torch.float64
+        ):  # whose own quarters of subnormal numbers it cannot hold
             zero = torch.zeros(1, dtype=dtype)
             subnormal = power_of_two(form.least_exponent)
             assert Fraction(quarter_cell(zero, dtype).item()) == subnormal / 4
@@ -299,7 +348,9 @@ def test_a_quarter_of_the_spacing() -> None:
 
 @pytest.mark.parametrize("dtype", DTYPES[2:], ids=str)
 def test_zero_stands_for_what_underflows_to_it(dtype: torch.dtype) -> None:
-    p = RulesDistribution(Multiplexer(Rules("x >= 0"), dtype=dtype), Normal(torch.zeros(1), 1.0))
+    p = RulesDistribution(
+        Multiplexer(Rules("x >= 0"), dtype=dtype), Normal(torch.zeros(1), 1.0)
+    )
     at_zero, close = p.log_prob(torch.tensor([[0.0], [0.125]], dtype=dtype)).tolist()
     assert at_zero < close - 10  # raw values of −17 and below, and of −2
 
@@ -311,7 +362,12 @@ def test_zero_stands_for_what_underflows_to_it(dtype: torch.dtype) -> None:
 def test_entropy_is_estimated_from_samples(dtype: torch.dtype) -> None:
     # x = 2 + g(z): the entropy of z, the mean of log σ(z), and one bit for the side.
     z = 5 * torch.randn(200_000, dtype=torch.float64)
-    exact = 0.5 * log(2 * pi * 25) + 0.5 + float(torch.nn.functional.logsigmoid(z).mean()) + log(2)
+    exact = (
+        0.5 * log(2 * pi * 25)
+        + 0.5
+        + float(torch.nn.functional.logsigmoid(z).mean())
+        + log(2)
+    )
     assert float(outside_two(dtype).entropy()) == pytest.approx(
         exact, abs=0.35 if dtype is torch.bfloat16 else 0.2
     )
@@ -342,16 +398,23 @@ def test_blocks_add_their_entropies() -> None:
         Multiplexer(Rules("0 <= y <= 4"), dtype=torch.float64),
         Normal(torch.zeros(1, dtype=torch.float64), 1.0),
     )
-    assert float(p.entropy()) == pytest.approx(log(4) + float(alone.entropy()), abs=0.05)
+    assert float(p.entropy()) == pytest.approx(
+        log(4) + float(alone.entropy()), abs=0.05
+    )
 
 
 def test_an_entropy_of_nothing_is_refused() -> None:
-    with pytest.raises(ShapeError, match="an entropy from 0 samples; it needs 1 or more"):
+    with pytest.raises(
+        ShapeError, match="an entropy from 0 samples; it needs 1 or more"
+    ):
         outside_two(torch.float32).entropy(samples=0)
 
 
 def test_the_support_says_what_it_is() -> None:
-    assert repr(outside_two(torch.float32).support) == "RulesConstraint(Rules(1 rules over x))"
+    assert (
+        repr(outside_two(torch.float32).support)
+        == "RulesConstraint(Rules(1 rules over x))"
+    )
     mux = Multiplexer(Rules("u: input[0, 9]; x: real; x <= u"))
     p = RulesDistribution(mux, Normal(torch.zeros(1), 1.0), inputs={"u": 2.0})
     assert repr(p.support) == "RulesConstraint(Rules(1 rules over x), u=2.0)"

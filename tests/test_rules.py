@@ -36,7 +36,11 @@ ORDERING = "ordering y_0 y_1 y_2\ny_0 - y_1 >= 0.5\n-y_2 > 0 or y_1 > 1\n"
 
 def by_z3() -> Rules:
     a, b, limit = z3.Reals("a b limit")
-    rules = [z3.Or(a == 0, z3.And(a > 200, a < 400)), z3.Implies(a > 0, b >= a + 2), b <= limit]
+    rules = [
+        z3.Or(a == 0, z3.And(a > 200, a < 400)),
+        z3.Implies(a > 0, b >= a + 2),
+        b <= limit,
+    ]
     return Rules.from_z3(rules, outputs=[a, b], inputs=[limit])
 
 
@@ -44,7 +48,9 @@ def by_z3() -> Rules:
 
 
 @pytest.mark.parametrize(
-    "make", [by_z3, lambda: Rules.from_smtlib(SMTLIB, inputs=["limit"])], ids=["z3", "smtlib"]
+    "make",
+    [by_z3, lambda: Rules.from_smtlib(SMTLIB, inputs=["limit"])],
+    ids=["z3", "smtlib"],
 )
 def test_all_ways_in_have_one_meaning(make: object) -> None:
     given, rules = Rules(TEXT), make()  # type: ignore[operator]
@@ -57,7 +63,9 @@ def test_all_ways_in_have_one_meaning(make: object) -> None:
 def test_the_ordering_format_is_a_way_in() -> None:
     rules = Rules.from_ordering(ORDERING)
     assert [v.name for v in rules.outputs] == ["y_0", "y_1", "y_2"]
-    same = Rules("y_0: real; y_1: real; y_2: real\ny_0 - y_1 >= 0.5\ny_2 < 0 or y_1 > 1")
+    same = Rules(
+        "y_0: real; y_1: real; y_2: real\ny_0 - y_1 >= 0.5\ny_2 < 0 or y_1 > 1"
+    )
     assert equivalent(rules.formula, same.formula)
 
 
@@ -77,7 +85,11 @@ def test_rules_that_were_read_already_are_taken_as_they_are() -> None:
 )
 @pytest.mark.parametrize("kind", [str, Path])
 def test_files_are_read_by_their_ending(
-    tmp_path: Path, name: str, text: str, outputs: list[str], kind: type[str] | type[Path]
+    tmp_path: Path,
+    name: str,
+    text: str,
+    outputs: list[str],
+    kind: type[str] | type[Path],
 ) -> None:
     path = tmp_path / name
     path.write_text(text, encoding="utf-8")
@@ -87,7 +99,8 @@ def test_files_are_read_by_their_ending(
 def test_a_file_with_another_ending_is_refused(tmp_path: Path) -> None:
     (tmp_path / "some.csv").write_text("x >= 1")
     with pytest.raises(
-        RuleSyntaxError, match=r"ends in \.rules, \.smt2, \.txt, not in '\.csv'; rename it"
+        RuleSyntaxError,
+        match=r"ends in \.rules, \.smt2, \.txt, not in '\.csv'; rename it",
     ):
         Rules.load(tmp_path / "some.csv")
 
@@ -95,7 +108,8 @@ def test_a_file_with_another_ending_is_refused(tmp_path: Path) -> None:
 def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "some.rules").write_bytes(b"x >= 1\n\xff\xfe")
     with pytest.raises(
-        RuleSyntaxError, match=r"some\.rules is no UTF-8 text \(byte 7\); save it as UTF-8"
+        RuleSyntaxError,
+        match=r"some\.rules is no UTF-8 text \(byte 7\); save it as UTF-8",
     ):
         Rules.load(tmp_path / "some.rules")
 
@@ -152,7 +166,9 @@ def test_rules_from_elsewhere_print_in_the_language() -> None:
 )
 def test_rules_cannot_be_changed(name: str) -> None:
     rules = Rules("x >= 1")
-    with pytest.raises(AttributeError, match=f"Rules cannot be changed: {name} is read-only"):
+    with pytest.raises(
+        AttributeError, match=f"Rules cannot be changed: {name} is read-only"
+    ):
         setattr(rules, name, None)
     with pytest.raises(AttributeError, match="read-only"):
         delattr(rules, name)
@@ -166,7 +182,8 @@ def test_rules_cannot_be_changed(name: str) -> None:
 def test_z3_gets_rules_and_domains(case: Case) -> None:
     rules = Rules(case.text)
     assert proves(
-        z3.And(rules.to_z3(), *input_range_z3(rules.inputs)) == meaning(rules.specification)
+        z3.And(rules.to_z3(), *input_range_z3(rules.inputs))
+        == meaning(rules.specification)
     )
 
 
@@ -189,7 +206,9 @@ def test_verdicts_and_violations_pass_through() -> None:
 def test_functions_pass_through() -> None:
     rules = Rules("x1: real; x2: real; h: function\nx2 > h(x1)")
     h = {"h": lambda x: x * x}
-    assert rules.satisfied(np.array([[2.0, 5.0], [2.0, 4.0]]), functions=h).tolist() == [
+    assert rules.satisfied(
+        np.array([[2.0, 5.0], [2.0, 4.0]]), functions=h
+    ).tolist() == [
         True,
         False,
     ]
@@ -199,10 +218,16 @@ def test_compile_and_explain_pass_their_options_on() -> None:
     calls: list[tuple[str, int]] = []
     rules = Rules("x: real; y: real\nx != y")
     assert (
-        len(rules.compile(max_terms=2, progress=lambda *told: calls.append(told)).blocks[0].terms)
+        len(
+            rules.compile(max_terms=2, progress=lambda *told: calls.append(told))
+            .blocks[0]
+            .terms
+        )
         == 2
     )
-    assert [count for doing, count in calls if doing == "finding the terms of x, y"] == [0, 1, 2]
+    assert [
+        count for doing, count in calls if doing == "finding the terms of x, y"
+    ] == [0, 1, 2]
     assert rules.explain(max_terms=1).problem is not None
     assert rules.explain().problem is None
 

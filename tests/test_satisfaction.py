@@ -44,8 +44,12 @@ from multiplexnet.verdicts.satisfaction import satisfied, verdict, violation, vi
 X = tuple(Variable(f"x[{i}]", i) for i in range(3))
 
 
-def linear(coefficients: Iterable[Fraction | int], constant: Fraction | int = 0) -> Linear:
-    return Linear.total({x: Fraction(c) for x, c in zip(X, coefficients, strict=False)}, constant)
+def linear(
+    coefficients: Iterable[Fraction | int], constant: Fraction | int = 0
+) -> Linear:
+    return Linear.total(
+        {x: Fraction(c) for x, c in zip(X, coefficients, strict=False)}, constant
+    )
 
 
 # --- random formulas and floats -------------------------------------------------------------------------------------
@@ -78,13 +82,21 @@ numbers = (
 coefficients = (
     st.integers(-3, 3).map(Fraction)
     | st.sampled_from(
-        [Fraction(1, 10), Fraction(3, 10), Fraction(1, 3), Fraction(10**40), Fraction(1, 10**40)]
+        [
+            Fraction(1, 10),
+            Fraction(3, 10),
+            Fraction(1, 3),
+            Fraction(10**40),
+            Fraction(1, 10**40),
+        ]
     )
     | st.fractions(max_denominator=1000)
     | st.integers(-(2**70), 2**70).map(Fraction)
 )
 linears = st.builds(
-    linear, st.tuples(coefficients, coefficients, coefficients), coefficients | st.just(Fraction(0))
+    linear,
+    st.tuples(coefficients, coefficients, coefficients),
+    coefficients | st.just(Fraction(0)),
 )
 atoms = st.builds(Atom, linears, st.sampled_from(["<=", "<", "=="]))
 
@@ -115,17 +127,26 @@ formulas = st.recursive(atoms, _nested, max_leaves=6)
 def ties(point: tuple[float, ...], a: Linear) -> Linear:
     """The same expression, moved so that it is zero at the point."""
     return a - sum(
-        (c * Fraction(point[X.index(x)]) for x, c in a.summands if isinstance(x, Variable)),
+        (
+            c * Fraction(point[X.index(x)])
+            for x, c in a.summands
+            if isinstance(x, Variable)
+        ),
         a.constant,
     )
 
 
 def columns(points: list[tuple[float, ...]]) -> dict[Variable, np.ndarray]:
-    return dict(zip(X, np.array(points, dtype=np.float64).reshape(-1, 3).T, strict=True))
+    return dict(
+        zip(X, np.array(points, dtype=np.float64).reshape(-1, 3).T, strict=True)
+    )
 
 
 def exactly(formula: Formula, points: list[tuple[float, ...]]) -> list[bool]:
-    return [holds(formula, {x: Fraction(v) for x, v in zip(X, p, strict=True)}) for p in points]
+    return [
+        holds(formula, {x: Fraction(v) for x, v in zip(X, p, strict=True)})
+        for p in points
+    ]
 
 
 points = st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=5)
@@ -133,7 +154,9 @@ points = st.lists(st.tuples(numbers, numbers, numbers), min_size=1, max_size=5)
 
 @settings(deadline=None, max_examples=150)
 @given(formulas, points)
-def test_agrees_with_fractions(formula: Formula, points: list[tuple[float, ...]]) -> None:
+def test_agrees_with_fractions(
+    formula: Formula, points: list[tuple[float, ...]]
+) -> None:
     assert satisfied(formula, columns(points)).tolist() == exactly(formula, points)
 
 
@@ -161,18 +184,23 @@ def test_violation_is_zero_exactly_where_satisfied(
 def test_not_of_a_formula_is_the_opposite_verdict(
     formula: Formula, points: list[tuple[float, ...]]
 ) -> None:
-    assert (satisfied(Not(formula), columns(points)) == ~satisfied(formula, columns(points))).all()
+    assert (
+        satisfied(Not(formula), columns(points)) == ~satisfied(formula, columns(points))
+    ).all()
 
 
 @settings(deadline=None, max_examples=100)
 @given(formulas, points)
-def test_largest_violation_is_exact(formula: Formula, points: list[tuple[float, ...]]) -> None:
+def test_largest_violation_is_exact(
+    formula: Formula, points: list[tuple[float, ...]]
+) -> None:
     rows = ExactRows({x: Column((c,)) for x, c in columns(points).items()})
     violating = np.flatnonzero(~truth(formula, rows))
     if len(violating):
         largest = largest_violation(formula, rows, violating)
         singles = [
-            largest_violation(formula, rows, violating[k : k + 1]) for k in range(len(violating))
+            largest_violation(formula, rows, violating[k : k + 1])
+            for k in range(len(violating))
         ]
         assert largest == max(singles)
 
@@ -199,7 +227,9 @@ def test_integers_beyond_53_bits_together() -> None:
     x, y = 2.0**53 - 3, 2.0**53 - 1
     z = float(3 * int(x) - 2 * int(y))
     rule = Atom(linear([3, -2, -1]), "==")
-    assert satisfied(rule, columns([(x, y, z), (x, y, z - 1), (x, y, z + 1)])).tolist() == [
+    assert satisfied(
+        rule, columns([(x, y, z), (x, y, z - 1), (x, y, z + 1)])
+    ).tolist() == [
         True,
         False,
         False,
@@ -208,7 +238,10 @@ def test_integers_beyond_53_bits_together() -> None:
 
 def test_the_largest_violation_is_not_the_least_certain_one() -> None:
     rows = ExactRows(
-        {v: Column((c,)) for v, c in columns([(1e16 + 2, 1e16, 0.0), (3.0, 0.0, 0.0)]).items()}
+        {
+            v: Column((c,))
+            for v, c in columns([(1e16 + 2, 1e16, 0.0), (3.0, 0.0, 0.0)]).items()
+        }
     )
     assert largest_violation(Atom(linear([1, -1]), "<="), rows, np.array([0, 1])) == 3
 
@@ -237,13 +270,19 @@ def test_violations_of_each_kind_of_formula() -> None:
         (Atom(Linear.of(Ite(Atom(z, "=="), x, y)), "<="), 5.0),
         (Atom(x * Fraction(1, 3) - 1, "<="), 2 / 3),
     ]
-    assert [float(violation(f, data)[0]) for f, _ in cases] == [amount for _, amount in cases]
+    assert [float(violation(f, data)[0]) for f, _ in cases] == [
+        amount for _, amount in cases
+    ]
 
 
 def test_the_largest_of_forty_arguments() -> None:
     many = Max(tuple(linear([1, k]) for k in range(40)))
     data = columns([(1.0, 1.0, 0.0), (1.0, -1.0, 0.0), (0.1, 0.1, 0.0)])
-    assert satisfied(Atom(Linear.of(many) - 40, "=="), data).tolist() == [True, False, False]
+    assert satisfied(Atom(Linear.of(many) - 40, "=="), data).tolist() == [
+        True,
+        False,
+        False,
+    ]
 
 
 def test_opaque_functions_are_evaluated_once_and_read_as_exact() -> None:
@@ -251,7 +290,9 @@ def test_opaque_functions_are_evaluated_once_and_read_as_exact() -> None:
     rule = Atom(Linear.of(f) - Linear.of(X[2]), "<=")
     data = columns([(0.1, 0.2, 0.1 + 0.2), (0.1, 0.2, 0.3), (1.0, 1.0, 9.0)])
     assert satisfied(rule, data, {"f": lambda s: s}).tolist() == [True, False, True]
-    assert violation(rule, data, {"f": lambda s: np.where(s > 1, nan, 0.0)}).tolist() == [0, 0, inf]
+    assert violation(
+        rule, data, {"f": lambda s: np.where(s > 1, nan, 0.0)}
+    ).tolist() == [0, 0, inf]
 
 
 def test_functions_inside_maxima_near_overflow() -> None:
@@ -274,9 +315,13 @@ RULES = Specification(
 )
 
 
-@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16]
+)
 @pytest.mark.parametrize("batch", [(), (0,), (4,), (2, 3)])
-def test_every_dtype_and_batch_shape(dtype: torch.dtype, batch: tuple[int, ...]) -> None:
+def test_every_dtype_and_batch_shape(
+    dtype: torch.dtype, batch: tuple[int, ...]
+) -> None:
     x = torch.ones(*batch, 3, dtype=dtype)
     answer = verdict(RULES, x, {"limit": torch.full(batch, 2.0, dtype=dtype)})
     assert answer.dtype == torch.bool
@@ -288,9 +333,21 @@ def test_every_dtype_and_batch_shape(dtype: torch.dtype, batch: tuple[int, ...])
 
 def test_arrays_give_arrays_and_violations_agree_with_the_verdict() -> None:
     x = np.array(
-        [[1.0, 1.0, 3.0], [1.0, 1.0, 3.5], [1.0, 1.0, 12.0], [1.0, 2.0, 7.0], [nan, 0.0, 0.0]]
+        [
+            [1.0, 1.0, 3.0],
+            [1.0, 1.0, 3.5],
+            [1.0, 1.0, 12.0],
+            [1.0, 2.0, 7.0],
+            [nan, 0.0, 0.0],
+        ]
     )
-    assert verdict(RULES, x, {"limit": 2}).tolist() == [True, False, False, False, False]
+    assert verdict(RULES, x, {"limit": 2}).tolist() == [
+        True,
+        False,
+        False,
+        False,
+        False,
+    ]
     assert violations(RULES, x, {"limit": 2}).tolist() == [
         [0, 0],
         [inf, inf],
@@ -301,7 +358,10 @@ def test_arrays_give_arrays_and_violations_agree_with_the_verdict() -> None:
 
 
 def test_discrete_outputs_outside_their_domain_never_obey() -> None:
-    outputs = (Variable("on", 0, Bool()), Variable("colour", 1, Category(("red", "green", "blue"))))
+    outputs = (
+        Variable("on", 0, Bool()),
+        Variable("colour", 1, Category(("red", "green", "blue"))),
+    )
     anything = Specification(outputs, (Rule(TRUE, "True"),))
     x = np.array(
         [
@@ -315,7 +375,16 @@ def test_discrete_outputs_outside_their_domain_never_obey() -> None:
             [5e-324, 0.0],
         ]
     )
-    assert verdict(anything, x).tolist() == [True, True, False, False, False, False, False, False]
+    assert verdict(anything, x).tolist() == [
+        True,
+        True,
+        False,
+        False,
+        False,
+        False,
+        False,
+        False,
+    ]
 
 
 def test_functions_get_the_tensor_as_the_network_does() -> None:
@@ -327,7 +396,11 @@ def test_functions_get_the_tensor_as_the_network_does() -> None:
 
     rules = Specification(
         (X[0], X[1]),
-        (Rule(Atom(Linear.of(Apply("f", (linear([1]),))) - linear([0, 1]), "<="), "f"),),
+        (
+            Rule(
+                Atom(Linear.of(Apply("f", (linear([1]),))) - linear([0, 1]), "<="), "f"
+            ),
+        ),
         ("f",),
     )
     x = torch.linspace(-3, 3, 8, dtype=torch.float32).reshape(2, 4, 1)
@@ -337,7 +410,9 @@ def test_functions_get_the_tensor_as_the_network_does() -> None:
 
 
 def test_no_variable_at_all() -> None:
-    assert verdict(Specification((), (Rule(FALSE, "False"),)), np.zeros((2, 0))).tolist() == [
+    assert verdict(
+        Specification((), (Rule(FALSE, "False"),)), np.zeros((2, 0))
+    ).tolist() == [
         False,
         False,
     ]
@@ -359,21 +434,29 @@ def test_what_does_not_fit_is_said() -> None:
     ):
         verdict(RULES, x, {"limit": torch.zeros(4, 1)})
     with pytest.raises(
-        DtypeError, match=r"x has dtype torch.int64: give floats, for example x.double\(\)"
+        DtypeError,
+        match=r"x has dtype torch.int64: give floats, for example x.double\(\)",
     ):
         verdict(RULES, x.long(), {"limit": 1.0})
-    with pytest.raises(DtypeError, match=r"input limit has dtype complex128: give real numbers"):
+    with pytest.raises(
+        DtypeError, match=r"input limit has dtype complex128: give real numbers"
+    ):
         verdict(RULES, x, {"limit": np.zeros(4, dtype=np.complex128)})
-    with pytest.raises(InputError, match=r"the rules need a value for limit: pass limit=…"):
+    with pytest.raises(
+        InputError, match=r"the rules need a value for limit: pass limit=…"
+    ):
         verdict(RULES, x)
     with pytest.raises(
-        InputError, match=r"'limits' is not an input of the rules \(their inputs: limit\)"
+        InputError,
+        match=r"'limits' is not an input of the rules \(their inputs: limit\)",
     ):
         verdict(RULES, x, {"limits": 1.0, "limit": 2.0})
     with pytest.raises(InputError, match=r"'g' is not a function of the rules"):
         verdict(RULES, x, {"limit": 1.0}, {"g": abs})
     with pytest.raises(InputError, match=r"the rules call f\(…\): give the function"):
-        satisfied(Atom(Linear.of(Apply("f", (linear([1]),))), "<="), columns([(1, 1, 1)]))
+        satisfied(
+            Atom(Linear.of(Apply("f", (linear([1]),))), "<="), columns([(1, 1, 1)])
+        )
 
 
 # --- in bulk --------------------------------------------------------------------------------------------------------
@@ -393,7 +476,9 @@ def _bulk(kind: str, rng: np.random.Generator) -> dict[Variable, np.ndarray]:
 @pytest.mark.parametrize("kind", ["ordinary", "ties", "integers", "one huge value"])
 def test_bulk_is_right_and_fast(kind: str) -> None:
     data = _bulk(kind, np.random.default_rng(0))
-    rule = Or((Atom(linear([1, -1]), "<="), Atom(linear([1, 2, 3], Fraction(1, 3)), "==")))
+    rule = Or(
+        (Atom(linear([1, -1]), "<="), Atom(linear([1, 2, 3], Fraction(1, 3)), "=="))
+    )
     start = perf_counter()
     answer = satisfied(rule, data)
     assert perf_counter() - start < 1.0

@@ -21,7 +21,9 @@ def name_of(saved: dict[str, Any]) -> str:
 
 
 @pytest.mark.parametrize("saved", SAVED, ids=name_of)
-def test_a_layer_of_the_first_version_returns_the_same_bits(saved: dict[str, Any]) -> None:
+def test_a_layer_of_the_first_version_returns_the_same_bits(
+    saved: dict[str, Any],
+) -> None:
     state = torch.tensor(list(json.dumps(saved["state"]).encode()), dtype=torch.uint8)
     mux = mx.Multiplexer.from_state(state).eval()
     raw = torch.tensor(saved["raw"], dtype=torch.float64).to(mux.dtype)
@@ -30,5 +32,7 @@ def test_a_layer_of_the_first_version_returns_the_same_bits(saved: dict[str, Any
         for name, value in saved["inputs"].items()
     }
     best = mux(raw, **inputs).best()
-    assert [[value.hex() for value in row] for row in best.double().tolist()] == saved["best"]
+    assert [[value.hex() for value in row] for row in best.double().tolist()] == saved[
+        "best"
+    ]
     assert mux.rules.satisfied(best, **inputs).all()

@@ -38,7 +38,11 @@ def ranks(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     ]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     done = subprocess.run(
-        [*command, str(folder)], env=environment, capture_output=True, text=True, timeout=300
+        [*command, str(folder)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
     )
     assert done.returncode == 0, done.stderr
     return [torch.load(folder / f"{rank}.pt", weights_only=True) for rank in range(2)]
@@ -59,16 +63,22 @@ def test_processes_that_train_together_have_the_same_parameters(
     assert all(torch.equal(first[name], second[name]) for name in first)
 
 
-def test_they_are_those_of_one_process_to_the_last_bit(ranks: list[dict[str, Any]]) -> None:
+def test_they_are_those_of_one_process_to_the_last_bit(
+    ranks: list[dict[str, Any]],
+) -> None:
     state, _ = alone([ddp_worker.part_of(rank, 2) for rank in range(2)])
     assert all(torch.equal(ranks[0]["state"][name], state[name]) for name in state)
 
 
-def test_rows_summed_in_another_order_differ_by_rounding_alone(ranks: list[dict[str, Any]]) -> None:
+def test_rows_summed_in_another_order_differ_by_rounding_alone(
+    ranks: list[dict[str, Any]],
+) -> None:
     state, losses = alone([slice(None)])
     assert losses[-1] < losses[0]
     for name in state:
-        torch.testing.assert_close(ranks[0]["state"][name], state[name], rtol=1e-12, atol=1e-12)
+        torch.testing.assert_close(
+            ranks[0]["state"][name], state[name], rtol=1e-12, atol=1e-12
+        )
 
 
 def test_what_they_say_obeys(ranks: list[dict[str, Any]]) -> None:

@@ -27,7 +27,7 @@ from multiplexnet.language.formula import (
     Variable,
     holds,
 )
-from multiplexnet.language.parse import parse
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.text import specification_text
 from multiplexnet.smt import questions as smt
 from multiplexnet.smt.questions import (
@@ -124,7 +124,9 @@ def test_a_model_satisfies_and_none_means_none(
         return
     assert holds(formula, model)
     assert list(model) == list(VARIABLES)
-    assert all(model[v] in v.domain.values for v in VARIABLES if not isinstance(v.domain, Real))
+    assert all(
+        model[v] in v.domain.values for v in VARIABLES if not isinstance(v.domain, Real)
+    )
     assert -1 <= model[LIMIT] <= Fraction(5, 2)
 
 
@@ -218,7 +220,9 @@ def test_formula_to_z3_and_back_keeps_the_meaning(formula: Formula) -> None:
 def test_smtlib_and_back_keeps_the_meaning(formula: Formula) -> None:
     given_ = specification(formula, ("f",))
     again = from_smtlib(to_smtlib(given_))
-    assert [(v.name, v.role) for v in again.variables] == [(v.name, v.role) for v in VARIABLES]
+    assert [(v.name, v.role) for v in again.variables] == [
+        (v.name, v.role) for v in VARIABLES
+    ]
     assert proves(meaning(again) == meaning(given_))
 
 
@@ -234,7 +238,9 @@ def test_text_to_z3_to_text_keeps_the_meaning(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_z3_finds_what_is_known_of_the_corpus(case: Case) -> None:
     given_ = parse(case.text)
-    assert (satisfiable(given_.formula, given_.variables) is not None) == case.satisfiable
+    assert (
+        satisfiable(given_.formula, given_.variables) is not None
+    ) == case.satisfiable
     assert (
         bool(unsat_core([rule.formula for rule in given_.rules], given_.variables))
         != case.satisfiable

@@ -56,10 +56,14 @@ def test_smtlib_means_what_z3_reads() -> None:
 
 def test_in_a_logic_of_reals_whole_numbers_are_reals() -> None:
     script = "(set-logic QF_LRA) (define-fun k () Real 3) (declare-const x Real) (assert (> x k))"
-    assert from_smtlib(script).rules[0].formula == Atom(-Linear.of(Variable("x", 0)) + 3, "<")
+    assert from_smtlib(script).rules[0].formula == Atom(
+        -Linear.of(Variable("x", 0)) + 3, "<"
+    )
 
 
-def test_questions_and_unknown_logics_print_nothing(capfd: pytest.CaptureFixture[str]) -> None:
+def test_questions_and_unknown_logics_print_nothing(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     from_smtlib(
         '(set-logic QF_OURS) (declare-const x Real) (assert (> x 0)) (echo "x") (check-sat) (get-value (x))'
     )
@@ -77,12 +81,24 @@ def test_inputs_can_be_given_besides_the_script() -> None:
 @pytest.mark.parametrize(
     ("script", "place", "message"),
     [
-        ("", None, "there are no rules: declare outputs and write at least one (assert …)"),
+        (
+            "",
+            None,
+            "there are no rules: declare outputs and write at least one (assert …)",
+        ),
         ("; only a comment", None, "there are no rules"),
         ("(assert (> x 0))", (1, 12), "unknown constant x"),
         ("(declare-const x Real)\n(assert (> x yy))", (2, 14), "unknown constant yy"),
-        ("(declare-const x Real)\n (assert (> x 0)", (2, 2), "this bracket is never closed"),
-        ("(declare-const x Real))", (1, 23), "expected a command such as (assert …), found `)`"),
+        (
+            "(declare-const x Real)\n (assert (> x 0)",
+            (2, 2),
+            "this bracket is never closed",
+        ),
+        (
+            "(declare-const x Real))",
+            (1, 23),
+            "expected a command such as (assert …), found `)`",
+        ),
         ("x > 0", (1, 1), "expected a command such as (assert …), found `x`"),
         ('(echo "a)', (1, 7), 'the quote " is never closed'),
         ("(echo |a)", (1, 7), "the quote | is never closed"),
@@ -116,13 +132,21 @@ def test_inputs_can_be_given_besides_the_script() -> None:
             (2, 2),
             "is a quantifier",
         ),
-        ("(declare-const x Real)\n\n(assert (> (* x x) 2))", (3, 1), "`x*x` multiplies `x` by `x`"),
+        (
+            "(declare-const x Real)\n\n(assert (> (* x x) 2))",
+            (3, 1),
+            "`x*x` multiplies `x` by `x`",
+        ),
         (
             "(declare-const n Int)\n(assert (= (mod n 2) 0))",
             (2, 1),
             "rules have no integer division",
         ),
-        ("(declare-const n Int) (assert (> n 0))", None, "the integer n is not bounded above"),
+        (
+            "(declare-const n Int) (assert (> n 0))",
+            None,
+            "the integer n is not bounded above",
+        ),
         ("(declare-const x Real) (assert x)", (1, 33), "term is not Boolean"),
         ("(declare-const x Real) (assert (> x 0) (< x 1))", (1, 40), "')' expected"),
         ("(assert)", (1, 8), "unexpected ')'"),
@@ -136,7 +160,11 @@ def test_inputs_can_be_given_besides_the_script() -> None:
         ("(set-info :inputs a b)", (1, 1), "expected one string of names"),
         ('(set-info :inputs "z[0")', (1, 19), "expected names and ranges as in"),
         ('(set-info :inputs "z[0, 1/0]")', (1, 19), "expected names and ranges as in"),
-        ('(set-info :inputs "z[1, 0]")', (1, 19), "the range of z is empty: 1 is above 0"),
+        (
+            '(set-info :inputs "z[1, 0]")',
+            (1, 19),
+            "the range of z is empty: 1 is above 0",
+        ),
     ],
 )
 def test_bad_smtlib_is_refused_with_its_place(

@@ -33,7 +33,9 @@ from multiplexnet.rules import Rules
 from multiplexnet.transforms.separable import PaperSeparable
 from multiplexnet.transforms.tables import named_tables
 
-FAULTS: dict[str, Any] = runpy.run_path(str(Path(__file__).parents[1] / "benchmarks" / "faults.py"))
+FAULTS: dict[str, Any] = runpy.run_path(
+    str(Path(__file__).parents[1] / "benchmarks" / "faults.py")
+)
 BY_NAME = {fault.name: fault for fault in FAULTS["FAULTS"]}
 
 TEXTS = {
@@ -70,7 +72,11 @@ def outputs(mux: nn.Module, name: str) -> Tensor:
     """The best rows for the same raw values and inputs in every call."""
     generator = torch.Generator().manual_seed(0)
     raw = 3 * torch.randn(60, _built(name).in_features, generator=generator)
-    given = {"u": 10 * torch.rand(60, generator=generator)} if "u: input" in TEXTS[name] else {}
+    given = (
+        {"u": 10 * torch.rand(60, generator=generator)}
+        if "u: input" in TEXTS[name]
+        else {}
+    )
     x: Tensor = mux(raw, **given).best()
     _judge(Rules(TEXTS[name]), x, given)
     return x
@@ -82,11 +88,16 @@ def _judge(rules: Rules, x: Tensor, given: Mapping[str, Tensor]) -> None:
     columns = torch.cat([x, *(column.unsqueeze(-1) for column in given.values())], -1)
     for row in columns.double().tolist():
         assert all(map(isfinite, row)), row
-        point = {variable: Fraction(value) for variable, value in zip(variables, row, strict=True)}
-        assert all(isinstance(v.domain, Real) or point[v] in v.domain.values for v in variables), (
-            row
-        )
-        functions = {"h": lambda a: Fraction(torch.sin(torch.tensor([float(a)])).item())}
+        point = {
+            variable: Fraction(value)
+            for variable, value in zip(variables, row, strict=True)
+        }
+        assert all(
+            isinstance(v.domain, Real) or point[v] in v.domain.values for v in variables
+        ), row
+        functions = {
+            "h": lambda a: Fraction(torch.sin(torch.tensor([float(a)])).item())
+        }
         assert holds(rules.formula, point, functions), row
 
 
@@ -96,7 +107,9 @@ def _judge(rules: Rules, x: Tensor, given: Mapping[str, Tensor]) -> None:
 def _spoiled_heap() -> list[Tensor]:
     """Memory that was written to and given back, so that what is not written anew is garbage."""
     for size in (1, 2, 4, 8, 16, 64, 256, 1024):
-        blocks = [torch.full((size,), torch.nan, dtype=torch.float64) for _ in range(50)]
+        blocks = [
+            torch.full((size,), torch.nan, dtype=torch.float64) for _ in range(50)
+        ]
         del blocks
     return []
 
@@ -147,7 +160,9 @@ class Called(nn.Module):
 
     def forward(self, raw: Tensor, **inputs: Tensor) -> Any:
         others = {
-            name: torch.full_like(buffer, torch.nan if buffer.is_floating_point() else 1)
+            name: torch.full_like(
+                buffer, torch.nan if buffer.is_floating_point() else 1
+            )
             for name, buffer in self.mux.named_buffers()
         }
         return torch.func.functional_call(self.mux, others, (raw,), inputs)
@@ -178,12 +193,16 @@ WAYS: dict[str, Callable[[Multiplexer], nn.Module]] = {
     "meta, to": lambda mux: mux.to("meta").to("cpu"),
     "meta, load": lambda mux: _loaded(mux.to("meta"), mux.state_dict()),
     "meta, assign": lambda mux: _loaded(mux.to("meta"), mux.state_dict(), assign=True),
-    "meta, cast, to_empty": lambda mux: mux.to("meta").double().to_empty(device="cpu").float(),
+    "meta, cast, to_empty": lambda mux: (
+        mux.to("meta").double().to_empty(device="cpu").float()
+    ),
     "one module at a time": as_fsdp,
     "deepcopy": copy.deepcopy,
     "pickle": lambda mux: pickle.loads(pickle.dumps(mux)),
     "save": saved,
-    "save, load on meta, to_empty": lambda mux: emptied(saved(mux, map_location="meta")),
+    "save, load on meta, to_empty": lambda mux: emptied(
+        saved(mux, map_location="meta")
+    ),
     "share_memory": lambda mux: mux.share_memory(),
     "functional_call": Called,
     "AveragedModel": averaged,
@@ -213,7 +232,9 @@ def test_a_layer_built_without_memory(name: str) -> None:
         made = [build(name) for _ in range(4)]
     assert {mux.device.type for mux in made} == {"meta"}
     assert (
-        made[0](torch.zeros(5, made[0].in_features, device="meta"), **_meta_inputs(name))
+        made[0](
+            torch.zeros(5, made[0].in_features, device="meta"), **_meta_inputs(name)
+        )
         .best()
         .is_meta
     )
@@ -253,7 +274,9 @@ def test_a_model_is_built_without_memory_and_loaded() -> None:
 
 def test_a_layer_without_memory_refuses_real_rows() -> None:
     mux = layer("interval").to("meta")
-    with pytest.raises(ShapeError, match=r"the layer on meta.*mux\.to\(\"cpu\"\) makes its tables"):
+    with pytest.raises(
+        ShapeError, match=r"the layer on meta.*mux\.to\(\"cpu\"\) makes its tables"
+    ):
         mux(torch.zeros(1, 1))
     with pytest.raises(ShapeError, match="x0 is on cpu and the layer on meta"):
         mux.repair(torch.zeros(1, 1))
@@ -293,7 +316,10 @@ def test_an_ensemble_whose_base_has_no_memory() -> None:
 
 
 def test_a_mode_without_numbers_is_refused() -> None:
-    with FakeTensorMode(), pytest.raises(DtypeError, match="FakeTensor, which holds no numbers"):
+    with (
+        FakeTensorMode(),
+        pytest.raises(DtypeError, match="FakeTensor, which holds no numbers"),
+    ):
         build("interval")
 
 
@@ -330,11 +356,15 @@ def test_a_state_with_other_inner_blocks_is_taken_over() -> None:
     """The meaning of every logit is that of the saved layer, also of those of inner blocks."""
     mux = layer("nested")
     record = json.loads(bytes(mux.get_extra_state().tolist()))
-    changed = next(block for block in record["compiled"]["inner"] if len(block["terms"]) > 1)
+    changed = next(
+        block for block in record["compiled"]["inner"] if len(block["terms"]) > 1
+    )
     changed["terms"].reverse()
     state = torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8)
     mux.load_state_dict({"_extra_state": state})
-    assert torch.equal(outputs(mux, "nested"), outputs(Multiplexer.from_state(state), "nested"))
+    assert torch.equal(
+        outputs(mux, "nested"), outputs(Multiplexer.from_state(state), "nested")
+    )
     assert not torch.equal(outputs(mux, "nested"), outputs(_built("nested"), "nested"))
 
 
@@ -345,7 +375,10 @@ def test_assignments_of_discrete_outputs_are_derived_as_well() -> None:
     with torch.device("meta"):
         unmade = FiniteTerms(rules)
     _spoiled_heap()
-    for terms in (FiniteTerms(rules).to_empty(device="cpu"), unmade.to_empty(device="cpu")):
+    for terms in (
+        FiniteTerms(rules).to_empty(device="cpu"),
+        unmade.to_empty(device="cpu"),
+    ):
         assert torch.equal(terms.log_satisfaction(log_q), expected)
 
 
@@ -363,7 +396,9 @@ def _unasked(rules: Rules, **options: Any) -> Multiplexer:
     return Multiplexer.from_state(state, **options)
 
 
-def test_compiled_rules_about_inputs_alone_are_refused_when_the_layer_is_built() -> None:
+def test_compiled_rules_about_inputs_alone_are_refused_when_the_layer_is_built() -> (
+    None
+):
     rules = Rules(ABOUT_INPUTS)
     with pytest.raises(
         InputError, match="no output obeys the rules: declare narrower ranges"
@@ -381,7 +416,9 @@ def test_a_row_that_breaks_a_rule_about_inputs_is_refused() -> None:
         InputError, match=r"the rule `u >= 1` about inputs does not hold in rows 0, 2"
     ):
         mux(raw, u=torch.tensor([0.0, 1.0, 0.99]))
-    with pytest.raises(InputError, match=r"the rule `u >= 1` about inputs does not hold in row 1"):
+    with pytest.raises(
+        InputError, match=r"the rule `u >= 1` about inputs does not hold in row 1"
+    ):
         mux.repair(raw, u=torch.tensor([1.0, 0.5, 2.0]))
     assert mux(raw, u=torch.tensor([1.0, 2.0, 3.0])).best().shape == (3, 1)
 
@@ -396,7 +433,9 @@ def test_a_rule_about_inputs_in_a_graph_gives_no_number() -> None:
             return self.mux(raw, u=u).choices[0].feasible
 
     compiled = torch.compile(Best(), fullgraph=True, backend="aot_eager")
-    assert compiled(torch.zeros(3, 1), torch.tensor([0.0, 1.0, 2.0])).squeeze(-1).tolist() == [
+    assert compiled(torch.zeros(3, 1), torch.tensor([0.0, 1.0, 2.0])).squeeze(
+        -1
+    ).tolist() == [
         False,
         True,
         True,
@@ -416,7 +455,8 @@ def test_functions_of_inputs_alone_are_looked_at() -> None:
     ):
         raw = torch.zeros(2, 1)
         with pytest.raises(
-            InputError, match=r"the rule `f\(u\) >= 1` about inputs does not hold in row 1"
+            InputError,
+            match=r"the rule `f\(u\) >= 1` about inputs does not hold in row 1",
         ):
             mux(raw, u=torch.tensor([2.0, 1.5]))
         x = mux(raw, u=torch.tensor([2.0, 3.0])).best()
@@ -435,7 +475,12 @@ def test_several_rules_about_inputs() -> None:
             InputError, match=f"the rule `{broken}` about inputs does not hold in row 0"
         ):
             mux(raw, u=torch.tensor([u]), v=torch.tensor([v]))
-    for u, v in ((1.0, 4.0), (0.5, 3.0), (2.0, 1.5), (3.0, 1.5)):  # the last one exactly at the end
+    for u, v in (
+        (1.0, 4.0),
+        (0.5, 3.0),
+        (2.0, 1.5),
+        (3.0, 1.5),
+    ):  # the last one exactly at the end
         x = mux(raw, u=torch.tensor([u]), v=torch.tensor([v])).best()
         _judge(rules, x, {"u": torch.tensor([u]), "v": torch.tensor([v])})
 
@@ -445,8 +490,12 @@ def test_rules_about_inputs_that_go_on_in_inner_blocks_are_refused() -> None:
     compiled = rules.compile()
     row = compiled.blocks[0].terms[0].rows[:1]
     wrong = Block((), (Term((), blocks=(Block((), (Term(row),)),)),))
-    with pytest.raises(InputError, match="the rules about inputs alone have too many terms"):
-        Multiplexer.from_compiled(rules, replace(compiled, blocks=(*compiled.blocks, wrong)))
+    with pytest.raises(
+        InputError, match="the rules about inputs alone have too many terms"
+    ):
+        Multiplexer.from_compiled(
+            rules, replace(compiled, blocks=(*compiled.blocks, wrong))
+        )
 
 
 def test_compiled_terms_of_other_rules_are_refused() -> None:
@@ -465,7 +514,9 @@ def test_an_unknown_way_with_equalities_is_refused_at_every_door() -> None:
         lambda r, **options: Multiplexer.from_compiled(r, r.compile(), **options),
     )
     for make in doors:
-        with pytest.raises(ValueError, match=r'equality = .almost.; it is "exact" or "nearest"'):
+        with pytest.raises(
+            ValueError, match=r'equality = .almost.; it is "exact" or "nearest"'
+        ):
             make(rules, equality="almost")
 
 
@@ -492,7 +543,9 @@ else:
 def test_a_saved_layer_asks_without_z3(tmp_path: Path) -> None:
     torch.save(_unasked(Rules(ABOUT_INPUTS)).state_dict(), tmp_path / "state.pt")
     run = subprocess.run(
-        [sys.executable, "-c", SAVED, str(tmp_path / "state.pt")], capture_output=True, text=True
+        [sys.executable, "-c", SAVED, str(tmp_path / "state.pt")],
+        capture_output=True,
+        text=True,
     )
     assert run.returncode == 0, run.stderr
 
@@ -500,13 +553,19 @@ def test_a_saved_layer_asks_without_z3(tmp_path: Path) -> None:
 # --- the certificate looks at the tables every time -------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("name", ["boxes", "polyhedron", "lattice", "ends", "guards", "function"])
-def test_every_table_that_changes_after_the_certificate_was_read_is_seen(name: str) -> None:
+@pytest.mark.parametrize(
+    "name", ["boxes", "polyhedron", "lattice", "ends", "guards", "function"]
+)
+def test_every_table_that_changes_after_the_certificate_was_read_is_seen(
+    name: str,
+) -> None:
     mux = layer(name)
     before = mux.certificate
     assert mux.certificate is before  # the document is written once
     for changed, table in named_tables(mux):
-        if not table.numel() or changed.endswith(("whiten", "unwhiten", "coordinates", "log_det")):
+        if not table.numel() or changed.endswith(
+            ("whiten", "unwhiten", "coordinates", "log_det")
+        ):
             continue
         flat, kept = table.view(-1), table.clone()
         flat[-1] = ~flat[-1] if table.dtype is torch.bool else 7 if flat[-1] != 7 else 8
@@ -531,7 +590,9 @@ def test_maps_that_were_replaced_or_told_otherwise_are_seen() -> None:
     mux = layer("interval")
     mux.certificate  # noqa: B018
     mux.maps[0] = Multiplexer(Rules("0.2 < x < 0.9")).maps[0]
-    with pytest.raises(RecordError, match="of this layer is not the one that its terms give"):
+    with pytest.raises(
+        RecordError, match="of this layer is not the one that its terms give"
+    ):
         mux.certificate  # noqa: B018
     mux = layer("boxes")
     mux.certificate  # noqa: B018
@@ -556,7 +617,9 @@ def test_arbitrary_tables_may_hold_any_number_but_must_hold_one() -> None:
 def test_a_layer_without_memory_has_no_certificate_until_it_has() -> None:
     mux = layer("interval")
     before = mux.certificate
-    with pytest.raises(RecordError, match=r"is on the meta device.*build the layer anew"):
+    with pytest.raises(
+        RecordError, match=r"is on the meta device.*build the layer anew"
+    ):
         mux.to("meta").certificate  # noqa: B018
     assert mux.to_empty(device="cpu").certificate == before
 
@@ -568,9 +631,13 @@ def test_a_rule_about_inputs_is_judged_by_the_number_that_was_given() -> None:
     raw = torch.zeros(1, saved.in_features)
     x = saved(raw, u=Fraction(1, 10)).best()
     assert rules.satisfied(x, u=Fraction(1, 10)).all()
-    with pytest.raises(InputError, match=r"the rule `u <= 1/10` about inputs does not hold"):
+    with pytest.raises(
+        InputError, match=r"the rule `u <= 1/10` about inputs does not hold"
+    ):
         saved(raw, u=0.1)  # a float64 number a little above
-    with pytest.raises(InputError, match=r"the rule `u <= 1/10` about inputs does not hold"):
+    with pytest.raises(
+        InputError, match=r"the rule `u <= 1/10` about inputs does not hold"
+    ):
         saved(raw, u=torch.tensor([0.1]))
 
 
@@ -603,7 +670,9 @@ def _changed_in_place() -> None:
         ("tables looked at", _changed_in_place),
     ],
 )
-def test_who_takes_a_safeguard_away_is_noticed(name: str, scenario: Callable[[], None]) -> None:
+def test_who_takes_a_safeguard_away_is_noticed(
+    name: str, scenario: Callable[[], None]
+) -> None:
     scenario()
     _built.cache_clear()
     try:
@@ -614,3 +683,16 @@ def test_who_takes_a_safeguard_away_is_noticed(name: str, scenario: Callable[[],
             scenario()
     finally:
         _built.cache_clear()
+
+
+@pytest.mark.parametrize("setting", ["counted", "started", "in_turn"])
+def test_a_state_brings_its_own_settings(setting: str) -> None:
+    rules = Rules("u: input[0, 1]; x: real; y: real; x >= u; y >= x; x + y <= 5")
+    mux = Multiplexer(rules, structure="terms")
+    record = json.loads(bytes(mux.get_extra_state().tolist()))
+    state = torch.tensor(
+        list(json.dumps({**record, setting: False}).encode()), dtype=torch.uint8
+    )
+    mux.load_state_dict({"_extra_state": state})
+    again = json.loads(bytes(mux.get_extra_state().tolist()))
+    assert again[setting] is False

@@ -27,13 +27,18 @@ def parity(base: int) -> str:
     return f"a: int[0, {base - 1}]; b: int[0, {base - 1}]; odd: bool; iff(odd, {odd})"
 
 
-def all_symmetries(rules: Rules, classifier: list[str] | None = None) -> set[Relabelling]:
+def all_symmetries(
+    rules: Rules, classifier: list[str] | None = None
+) -> set[Relabelling]:
     """By trying every tuple of permutations on every assignment."""
     terms = FiniteTerms(rules)
     groups = sharing(terms.outputs, classifier)
     of = {n: g for g, group in enumerate(groups) for n in group}
     places = [[terms.outputs.index(v) for v in block.outputs] for block in terms.blocks]
-    relations = [{tuple(row) for row in terms.codes(b).tolist()} for b in range(len(terms.blocks))]
+    relations = [
+        {tuple(row) for row in terms.codes(b).tolist()}
+        for b in range(len(terms.blocks))
+    ]
     sizes = [len(terms.outputs[group[0]].domain.values) for group in groups]  # type: ignore[union-attr]
     found = set()
     for relabelling in product(*(permutations(range(size)) for size in sizes)):
@@ -56,7 +61,9 @@ def generated(found: Symmetries) -> set[Relabelling]:
     while queue:
         here = queue.pop()
         for generator in found.generators:
-            new = tuple(tuple(g[i] for i in h) for g, h in zip(generator, here, strict=True))
+            new = tuple(
+                tuple(g[i] for i in h) for g, h in zip(generator, here, strict=True)
+            )
             if new not in group:
                 group.add(new)
                 queue.append(new)
@@ -65,17 +72,23 @@ def generated(found: Symmetries) -> set[Relabelling]:
 
 def check(rules: Rules, classifier: list[str] | None = None) -> Symmetries:
     """Order, generators and orbits against brute force."""
-    found, expected = symmetries(rules, classifier=classifier), all_symmetries(rules, classifier)
+    found, expected = (
+        symmetries(rules, classifier=classifier),
+        all_symmetries(rules, classifier),
+    )
     assert found.order == len(expected)
     assert generated(found) == expected
     assert found.identifiable == (len(expected) == 1)
     for g, own in enumerate(found.classifiers):
         for orbit in own.orbits:
             images = {
-                own.labels[relabelling[g][own.labels.index(orbit[0])]] for relabelling in expected
+                own.labels[relabelling[g][own.labels.index(orbit[0])]]
+                for relabelling in expected
             }
             assert images == set(orbit)
-        assert sorted(label for orbit in own.orbits for label in orbit) == sorted(own.labels)
+        assert sorted(label for orbit in own.orbits for label in orbit) == sorted(
+            own.labels
+        )
     return found
 
 
@@ -109,17 +122,23 @@ def test_against_all_permutations(text: str) -> None:
     st.sets(st.tuples(*[st.integers(0, 2)] * 2), min_size=1),
 )
 @settings(max_examples=12, deadline=None)
-def test_random_relations(first: set[tuple[int, int]], second: set[tuple[int, int]]) -> None:
+def test_random_relations(
+    first: set[tuple[int, int]], second: set[tuple[int, int]]
+) -> None:
     """Two blocks: one over a single domain, one whose second output belongs to the other."""
     one = " or ".join(f"(a == {i} and b == {j})" for i, j in first)
     two = " or ".join(f"(c == {i} and d == {j})" for i, j in second)
-    check(Rules(f"a: int[0, 3]; b: int[0, 3]; c: int[0, 2]; d: int[0, 3]\n{one}\n{two}"))
+    check(
+        Rules(f"a: int[0, 3]; b: int[0, 3]; c: int[0, 2]; d: int[0, 3]\n{one}\n{two}")
+    )
 
 
 def test_a_group_that_refinement_alone_does_not_see() -> None:
     """A hexagon and two triangles look alike to colour refinement; only the search tells what is a symmetry."""
     hexagon = [(i, (i + 1) % 6) for i in range(6)]
-    triangles = [(i, (i + 1) % 3) for i in range(3)] + [(3 + i, 3 + (i + 1) % 3) for i in range(3)]
+    triangles = [(i, (i + 1) % 3) for i in range(3)] + [
+        (3 + i, 3 + (i + 1) % 3) for i in range(3)
+    ]
     for edges, order in ((hexagon, 12), (triangles, 72)):
         both = [*edges, *((j, i) for i, j in edges)]
         text = " or ".join(f"(a == {i} and b == {j})" for i, j in both)
@@ -134,7 +153,10 @@ def test_digits_can_be_learned_from_addition() -> None:
     assert found.identifiable
     assert found.generators == ()
     assert found.classifiers[0].orbits == tuple((str(d),) for d in range(10))
-    assert str(found) == "no relabelling but the identity keeps the rules: labels can be learned"
+    assert (
+        str(found)
+        == "no relabelling but the identity keeps the rules: labels can be learned"
+    )
 
 
 def test_digits_cannot_be_learned_from_parity() -> None:
@@ -157,7 +179,9 @@ def test_colours_of_a_map_are_interchangeable() -> None:
 
 def test_sums_without_a_carry_can_be_mirrored() -> None:
     """a + b + c = 12 over digits 0 … 8: d ↦ 8 − d is a symmetry, and no other is."""
-    found = symmetries(Rules("a: int[0, 8]; b: int[0, 8]; c: int[0, 8]; a + b + c == 12"))
+    found = symmetries(
+        Rules("a: int[0, 8]; b: int[0, 8]; c: int[0, 8]; a + b + c == 12")
+    )
     assert found.generators == ((tuple(range(8, -1, -1)),),)
     assert "for instance a, b, c: (0 8)(1 7)(2 6)(3 5)" in str(found)
 
@@ -185,7 +209,9 @@ def test_classifiers_of_their_own_have_more_freedom() -> None:
     )  # the same permutation on both sides
     rules = Rules("a: int[0, 3]; b: int[0, 3]; a + b == 2 or a + b == 4")
     assert check(rules, ["left", "right"]).order % check(rules).order == 0
-    assert [own.outputs for own in symmetries(rules, classifier=["l", "r"]).classifiers] == [
+    assert [
+        own.outputs for own in symmetries(rules, classifier=["l", "r"]).classifiers
+    ] == [
         ("a",),
         ("b",),
     ]
@@ -193,7 +219,9 @@ def test_classifiers_of_their_own_have_more_freedom() -> None:
 
 def test_labels_are_written_as_the_user_writes_them() -> None:
     found = symmetries(
-        Rules('a: {"red", "green", "blue"}; b: {"red", "green", "blue"}; a == "red" or b == "red"')
+        Rules(
+            'a: {"red", "green", "blue"}; b: {"red", "green", "blue"}; a == "red" or b == "red"'
+        )
     )
     assert found.classifiers[0].labels == ("red", "green", "blue")
     assert found.classifiers[0].orbits == (("red",), ("green", "blue"))
@@ -218,6 +246,8 @@ def test_refusals() -> None:
     with pytest.raises(ShapeError, match="classifier has 1 names"):
         symmetries(Rules("a: bool; b: bool; a or b"), classifier=["one"])
     with pytest.raises(DomainError, match="whose domains differ"):
-        symmetries(Rules("a: bool; b: int[0, 3]; a or b >= 1"), classifier=["one", "one"])
+        symmetries(
+            Rules("a: bool; b: int[0, 3]; a or b >= 1"), classifier=["one", "one"]
+        )
     with pytest.raises(TermBudgetExceeded):
         symmetries(Rules(addition(10)), max_terms=50)

@@ -52,11 +52,14 @@ def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fit:
 
     def run(*options: str) -> list[dict[str, Any]]:
         harness.command(
-            synthetic.Settings, synthetic.main, [*folders, *TINY, "--seeds", "3", *options]
+            synthetic.Settings,
+            synthetic.main,
+            [*folders, *TINY, "--seeds", "3", *options],
         )
         lines = harness.read(Path("results/synthetic.jsonl"))
         return [
-            {name: value for name, value in line.items() if name != "seconds"} for line in lines
+            {name: value for name, value in line.items() if name != "seconds"}
+            for line in lines
         ]
 
     return run
@@ -81,7 +84,8 @@ def test_the_entropy_is_that_of_the_data() -> None:
     """Each rectangle has 1/6 of the mass; within it the density falls with |x|² / 50."""
     assert synthetic.entropy() == pytest.approx(2.881, abs=5e-4)
     along, across = (
-        torch.linspace(a, b, 501, dtype=torch.float64) for a, b in ((2.5, 5.5), (-0.5, 0.5))
+        torch.linspace(a, b, 501, dtype=torch.float64)
+        for a, b in ((2.5, 5.5), (-0.5, 0.5))
     )
     density = (-torch.cartesian_prod(along, across).square().sum(-1) / 50).exp()
     density = density / density.mean() / (6 * 3.0 * 1.0)
@@ -114,7 +118,9 @@ def autoencoders() -> list[synthetic.Autoencoder]:
     ]
 
 
-@pytest.mark.parametrize("model", autoencoders(), ids=lambda model: type(model).__name__)
+@pytest.mark.parametrize(
+    "model", autoencoders(), ids=lambda model: type(model).__name__
+)
 def test_both_bounds_agree_with_an_integral_where_there_is_one(
     model: synthetic.Autoencoder,
 ) -> None:
@@ -135,21 +141,29 @@ def test_both_bounds_agree_with_an_integral_where_there_is_one(
         assert model.from_posterior(x, 7) == pytest.approx(exact, rel=1e-5)
         assert model.from_prior(x, 30) == pytest.approx(exact, rel=1e-4)
         assert float(model.bound(x, 3).mean()) >= exact - 1e-4
-        chooses_by_encoder = isinstance(model, synthetic.Published | synthetic.SharedRaw)
-        if not chooses_by_encoder:  # q(k|x) of the encoder is uniform here, far from p(k|x)
+        chooses_by_encoder = isinstance(
+            model, synthetic.Published | synthetic.SharedRaw
+        )
+        if (
+            not chooses_by_encoder
+        ):  # q(k|x) of the encoder is uniform here, far from p(k|x)
             assert float(model.bound(x, 3).mean()) == pytest.approx(exact, rel=1e-5)
 
 
-def test_the_exact_density_starts_uniform_integrates_to_one_and_samples_what_it_says() -> None:
+def test_the_exact_density_starts_uniform_integrates_to_one_and_samples_what_it_says() -> (
+    None
+):
     model = synthetic.Density(rows=10)
     with torch.no_grad():
         model.law.places.zero_()
         x = synthetic.points(20, seed=1)
-        assert model.bound(x, 1).tolist() == pytest.approx([math.log(8 * 3.5)] * 20, abs=1e-5), (
-            "areas differ by 4e-6"
-        )
+        assert model.bound(x, 1).tolist() == pytest.approx(
+            [math.log(8 * 3.5)] * 20, abs=1e-5
+        ), "areas differ by 4e-6"
         model.law.places.normal_()
-        model.law.log_scales.uniform_(-0.6, 0.0)  # thin tails, so that sums on a grid converge
+        model.law.log_scales.uniform_(
+            -0.6, 0.0
+        )  # thin tails, so that sums on a grid converge
         model.logits.normal_()
         middles = -6.4 + 0.04 * (torch.arange(320, dtype=torch.float64) + 0.5)
         grid = torch.cartesian_prod(middles, middles)
@@ -160,7 +174,9 @@ def test_the_exact_density_starts_uniform_integrates_to_one_and_samples_what_it_
         assert synthetic.rules().satisfied(samples).all()
         for axis, least in ((0, 3.0), (0, -1.0), (1, 0.0), (1, -3.0)):
             share = float((samples[:, axis] > least).double().mean())
-            assert share == pytest.approx(float(mass[grid[:, axis] > least].sum()), abs=0.04)
+            assert share == pytest.approx(
+                float(mass[grid[:, axis] > least].sum()), abs=0.04
+            )
 
 
 def test_noise_inside_the_map_has_an_exact_density_and_samples_that_obey() -> None:
@@ -171,7 +187,9 @@ def test_noise_inside_the_map_has_an_exact_density_and_samples_that_obey() -> No
         middles = -6.4 + 0.02 * (torch.arange(640, dtype=torch.float64) + 0.5)
         grid = torch.cartesian_prod(middles, middles)
         grid = grid[synthetic.rules().satisfied(grid)].float()
-        mass = model.log_likelihood(grid, z.expand(len(grid), -1)).double().exp() * 0.02**2
+        mass = (
+            model.log_likelihood(grid, z.expand(len(grid), -1)).double().exp() * 0.02**2
+        )
         assert float(mass.sum()) == pytest.approx(1.0, abs=0.02)
         centres, log_p = model.centres(z.expand(4000, -1))
         samples = synthetic.picked(centres, log_p)
@@ -179,7 +197,9 @@ def test_noise_inside_the_map_has_an_exact_density_and_samples_that_obey() -> No
         assert torch.equal(model.noisy(samples), samples)
         for axis, least in ((0, 3.0), (0, -1.0), (1, 0.0), (1, -3.0)):
             share = float((samples[:, axis] > least).double().mean())
-            assert share == pytest.approx(float(mass[grid[:, axis] > least].sum()), abs=0.04)
+            assert share == pytest.approx(
+                float(mass[grid[:, axis] > least].sum()), abs=0.04
+            )
 
 
 def test_every_row_of_data_belongs_to_the_term_whose_rectangle_holds_it() -> None:
@@ -247,7 +267,9 @@ def test_every_method_writes_its_line_and_the_pictures(
         "synthetic_samples_20.png",
     }
     printed = capsys.readouterr().out
-    assert printed.count("multiplexnet-density") == 2, "in a line of JSON and in the table"
+    assert printed.count("multiplexnet-density") == 2, (
+        "in a line of JSON and in the table"
+    )
     assert "figures/synthetic_curves.png" in printed
 
 
@@ -316,8 +338,16 @@ def test_two_processes_write_one_line(tmp_path: Path) -> None:
         "--epochs",
         "1",
     ]
-    launch = [sys.executable, "-m", "torch.distributed.run", "--nproc-per-node=2", *script]
+    launch = [
+        sys.executable,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        *script,
+    ]
     folders = ["--results", "results", "--figures", "figures"]
-    subprocess.run([*launch, *folders], cwd=tmp_path, check=True, capture_output=True, timeout=600)
+    subprocess.run(
+        [*launch, *folders], cwd=tmp_path, check=True, capture_output=True, timeout=600
+    )
     (line,) = (tmp_path / "results" / "synthetic.jsonl").read_text().splitlines()
     assert json.loads(line)["satisfied"] == 1.0

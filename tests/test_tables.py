@@ -20,7 +20,7 @@ import pytest
 
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
-from multiplexnet.language.parse import parse
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.rules import Rules
 from multiplexnet.tables import output as outputs
 from multiplexnet.tables import work as checking
@@ -103,7 +103,19 @@ def _cell(random: Random) -> str:
         lambda: f"{random.gauss(0, 1):.3e}",
         lambda: f"{random.randint(0, 10**25)}.{random.randint(0, 9)}",
         lambda: random.choice(
-            ["0.1", "0.2", "0.3", "-0", "1e-30", "1e30", " 7 ", "+2", ".5", "5.", "1e-300"]
+            [
+                "0.1",
+                "0.2",
+                "0.3",
+                "-0",
+                "1e-30",
+                "1e30",
+                " 7 ",
+                "+2",
+                ".5",
+                "5.",
+                "1e-300",
+            ]
         ),
     ]
     return random.choice(kinds)()
@@ -119,20 +131,28 @@ def test_agrees_with_fractions_of_the_cells(csv: Write, seed: int) -> None:
     cells = [[r[0], r[0], r[2]] if random.random() < 0.3 else r for r in cells]
     report = check_table(rules, csv("a,b,c\n" + "\n".join(map(",".join, cells)) + "\n"))
     points = [
-        dict(zip(rules.variables, map(Fraction, map(str.strip, r)), strict=True)) for r in cells
+        dict(zip(rules.variables, map(Fraction, map(str.strip, r)), strict=True))
+        for r in cells
     ]
     for rule, found in zip(rules.rules, report.rules, strict=True):
         wrong = [k + 1 for k, p in enumerate(points) if not holds(rule.formula, p)]
-        assert (found.violations, found.first_row) == (len(wrong), wrong[0] if wrong else None)
+        assert (found.violations, found.first_row) == (
+            len(wrong),
+            wrong[0] if wrong else None,
+        )
     first = [
-        abs(p[rules.variables[0]] + p[rules.variables[1]] - p[rules.variables[2]]) for p in points
+        abs(p[rules.variables[0]] + p[rules.variables[1]] - p[rules.variables[2]])
+        for p in points
     ]
     assert report.rules[0].largest == max(first)
 
 
 def test_chunks_do_not_matter(csv: Write, monkeypatch: pytest.MonkeyPatch) -> None:
     random = Random(1)
-    path = csv("a,b,c\n" + "\n".join(",".join(_cell(random) for _ in "abc") for _ in range(100)))
+    path = csv(
+        "a,b,c\n"
+        + "\n".join(",".join(_cell(random) for _ in "abc") for _ in range(100))
+    )
     whole = check_table(SUM, path)
     monkeypatch.setattr(checking, "CHUNK", 7)
     seen: list[int] = []
@@ -148,9 +168,13 @@ def test_blocks_of_bytes_do_not_matter(
 ) -> None:
     """Quoted cells hold commas, quotes and line ends; blocks are cut between rows, wherever their ends fall."""
     random = Random(0)
-    rows = [[random.choice(["1", "0.5", '"2"', '"-3"']) for _ in "ab"] for _ in range(50)]
+    rows = [
+        [random.choice(["1", "0.5", '"2"', '"-3"']) for _ in "ab"] for _ in range(50)
+    ]
     notes = [
-        random.choice(["", "é", '"a, b"', '"one\ntwo"', '"she said ""no""\n\n"', '"""\n"""'])
+        random.choice(
+            ["", "é", '"a, b"', '"one\ntwo"', '"she said ""no""\n\n"', '"""\n"""']
+        )
         for _ in rows
     ]
     lines = [f"{a},{note},{b}" for (a, b), note in zip(rows, notes, strict=True)]
@@ -165,14 +189,18 @@ def test_blocks_of_bytes_do_not_matter(
     assert longest <= 1 + block // 3, "a block of bytes is what is held"
 
 
-def test_batches_of_parquet_do_not_matter(parquet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_batches_of_parquet_do_not_matter(
+    parquet: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     a = pl.Series(range(100))
     path = parquet(a=a, b=50 - a, c=pl.repeat(50, 100, eager=True))
     whole = check_table(SUM, path)
     assert [rule.violations for rule in whole.rules] == [0, 74]
     monkeypatch.setattr(columnar, "BATCH", 7)
     assert check_table(SUM, path) == whole
-    assert [frame.height for frame in files.table_in_file(path).frames([2])] == [7] * 14 + [2]
+    assert [frame.height for frame in files.table_in_file(path).frames([2])] == [
+        7
+    ] * 14 + [2]
 
 
 def test_strict_comparisons_fail_by_nothing(csv: Write) -> None:
@@ -185,7 +213,10 @@ def test_strict_comparisons_fail_by_nothing(csv: Write) -> None:
 
 def test_labels_truth_values_and_inputs(csv: Write) -> None:
     report = check_table(
-        MIXED, csv("limit,colour,on,n\n5,red,true,3\n5,green,TRUE,3\n5, green ,0,5\n5,red,1,6\n")
+        MIXED,
+        csv(
+            "limit,colour,on,n\n5,red,true,3\n5,green,TRUE,3\n5, green ,0,5\n5,red,1,6\n"
+        ),
     )
     assert [r.violations for r in report.rules] == [1, 1]
     assert [r.first_row for r in report.rules] == [4, 2]
@@ -194,7 +225,8 @@ def test_labels_truth_values_and_inputs(csv: Write) -> None:
 
 def test_values_outside_their_domain(csv: Write) -> None:
     report = check_table(
-        MIXED, csv("limit,colour,on,n\n5,blue,0,3\n5,red,2,3.5\n11,red,1,10\n5,red,1,1.0\n")
+        MIXED,
+        csv("limit,colour,on,n\n5,blue,0,3\n5,red,2,3.5\n11,red,1,10\n5,red,1,1.0\n"),
     )
     assert [(d.variable.name, d.violations, d.first_row) for d in report.domains] == [
         ("n", 2, 2),
@@ -207,11 +239,15 @@ def test_values_outside_their_domain(csv: Write) -> None:
 
 @pytest.mark.parametrize("header", ["x[0],x[1]", "x_0,x_1", "x0,x1", " x0 , x1 "])
 def test_elements_of_vectors(csv: Write, header: str) -> None:
-    assert counts(parse("x: real[2]\nx[0] <= x[1]"), csv(f"{header}\n1,2\n2,1\n")) == [1]
+    assert counts(parse("x: real[2]\nx[0] <= x[1]"), csv(f"{header}\n1,2\n2,1\n")) == [
+        1
+    ]
 
 
 def test_other_columns_are_listed_and_unused_outputs_are_not_needed(csv: Write) -> None:
-    report = check_table(parse("a: real; free: real\na >= 0"), csv("id,a,note\n1,2,\n2,3,x\n"))
+    report = check_table(
+        parse("a: real; free: real\na >= 0"), csv("id,a,note\n1,2,\n2,3,x\n")
+    )
     assert report.ignored == ("id", "note")
     assert [(v.name, name) for v, name in report.columns] == [("a", "a")]
 
@@ -222,12 +258,17 @@ def test_by_position(csv: Write) -> None:
     report = check_table(ordered, path, by_position=True, skip=["label"])
     assert {v.name: name for v, name in report.columns} == {"y_0": "p", "y_1": "q"}
     assert report.rules[0].violations == 1
-    named = check_table(parse("u: real; v: real\nu <= v"), path, by_position=True, skip=["label"])
+    named = check_table(
+        parse("u: real; v: real\nu <= v"), path, by_position=True, skip=["label"]
+    )
     assert {v.name: name for v, name in named.columns} == {"u": "p", "v": "q"}
 
 
 def test_windows_line_ends_byte_order_mark_and_quotes(csv: Write) -> None:
-    assert counts(SUM, csv(b'\xef\xbb\xbfa,b,c\r\n"0.1",0.2,0.3\r\n1,2,4\r\n')) == [1, 0]
+    assert counts(SUM, csv(b'\xef\xbb\xbfa,b,c\r\n"0.1",0.2,0.3\r\n1,2,4\r\n')) == [
+        1,
+        0,
+    ]
 
 
 def test_a_table_without_rows_obeys(csv: Write) -> None:
@@ -240,7 +281,11 @@ def test_a_table_without_rows_obeys(csv: Write) -> None:
 WRONG: list[tuple[str, str | bytes, str]] = [
     ("empty file", "", r"t\.csv is empty: a header with column names is expected"),
     ("blank lines", "\n\n", r"t\.csv is empty"),
-    ("doubled", "a,b,a\n1,2,3\n", r"the column name 'a' appears twice: rename one of them"),
+    (
+        "doubled",
+        "a,b,a\n1,2,3\n",
+        r"the column name 'a' appears twice: rename one of them",
+    ),
     (
         "missing",
         "a,bb,c\n1,2,3\n",
@@ -257,12 +302,25 @@ WRONG: list[tuple[str, str | bytes, str]] = [
         r"t\.csv cannot be read: a row has more cells than the header has names",
     ),
     (
+        "long row beside a carriage return",
+        "a,b,c\n1,2,3\r4\n1,2,3,4\n",
+        r"t\.csv cannot be read: a row has more cells than the header has names; put",
+    ),
+    (
         "open quote",
         'a,b,c\n1,2,"3\n1,2,3\n',
         r"t\.csv cannot be read: line 2 opens a quote that is never closed",
     ),
-    ("open quote in the header", 'a,b,"c\n1,2,3\n', r"t\.csv cannot be read: line 1 opens a quote"),
-    ("carriage returns", "a,b,c\r1,2,3\r", r"t\.csv cannot be read: its header is not CSV"),
+    (
+        "open quote in the header",
+        'a,b,"c\n1,2,3\n',
+        r"t\.csv cannot be read: line 1 opens a quote",
+    ),
+    (
+        "carriage returns",
+        "a,b,c\r1,2,3\r",
+        r"t\.csv cannot be read: its header is not CSV",
+    ),
     (
         "latin-1",
         "a,b,c\n1,2,\xe9\n".encode("latin-1"),
@@ -276,7 +334,9 @@ WRONG: list[tuple[str, str | bytes, str]] = [
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG])
+@pytest.mark.parametrize(
+    ("text", "message"), [w[1:] for w in WRONG], ids=[w[0] for w in WRONG]
+)
 def test_wrong_csv(csv: Write, text: str | bytes, message: str) -> None:
     with pytest.raises(TableError, match=message):
         check_table(SUM, csv(text))
@@ -304,10 +364,13 @@ def test_wrong_files(csv: Write, tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"none\.csv: there is no such file"):
         check_table(SUM, tmp_path / "none.csv")
     with pytest.raises(
-        TableError, match=r"is a directory: give a file, or a pattern such as .*\*\.parquet"
+        TableError,
+        match=r"is a directory: give a file, or a pattern such as .*\*\.parquet",
     ):
         check_table(SUM, tmp_path)
-    with pytest.raises(TableError, match=r"t\.xlsx: only \.csv, \.tsv .* files can be checked"):
+    with pytest.raises(
+        TableError, match=r"t\.xlsx: only \.csv, \.tsv .* files can be checked"
+    ):
         check_table(SUM, csv("a,b,c\n", "t.xlsx"))
     with pytest.raises(TableError, match=r"t\.parquet cannot be read: "):
         check_table(SUM, csv("a,b,c\n1,2,3\n", "t.parquet"))
@@ -315,17 +378,23 @@ def test_wrong_files(csv: Write, tmp_path: Path) -> None:
         check_table(SUM, csv("", "t.parquet"))
 
 
-def test_parquet_without_pyarrow(parquet: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_parquet_without_pyarrow(
+    parquet: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow.parquet", None)
     with pytest.raises(
         TableError,
         match=r"cannot be read without pyarrow: in a clone.*pip install -c constraints.txt '.\[cli\]'",
     ):
-        check_table(SUM, parquet(a=pl.Series([1.0]), b=pl.Series([1.0]), c=pl.Series([2.0])))
+        check_table(
+            SUM, parquet(a=pl.Series([1.0]), b=pl.Series([1.0]), c=pl.Series([2.0]))
+        )
 
 
 def test_a_damaged_parquet_file(parquet: Write) -> None:
-    path = parquet(a=pl.Series(range(1000)), b=pl.Series(range(1000)), c=pl.Series(range(1000)))
+    path = parquet(
+        a=pl.Series(range(1000)), b=pl.Series(range(1000)), c=pl.Series(range(1000))
+    )
     content = path.read_bytes()
     path.write_bytes(content[:40] + b"\x00" * 400 + content[440:])
     with pytest.raises(TableError, match=r"t\.parquet cannot be read: "):
@@ -370,23 +439,34 @@ def test_wrong_parquet_columns(parquet: Write) -> None:
 
 def test_wrong_options(csv: Write) -> None:
     path = csv("p,q\n1,2\n")
-    with pytest.raises(TableError, match=r"there is no column 'pp' to skip \(did you mean 'p'\?\)"):
+    with pytest.raises(
+        TableError, match=r"there is no column 'pp' to skip \(did you mean 'p'\?\)"
+    ):
         check_table(SUM, path, skip=["pp"])
     with pytest.raises(
-        TableError, match=r"has 2 columns, and by position the rules need 3 \(c would be the last\)"
+        TableError,
+        match=r"has 2 columns, and by position the rules need 3 \(c would be the last\)",
     ):
         check_table(SUM, path, by_position=True)
-    with pytest.raises(TableError, match=r"missing = 'skip': it is 'error', 'pass' or 'fail'"):
+    with pytest.raises(
+        TableError, match=r"missing = 'skip': it is 'error', 'pass' or 'fail'"
+    ):
         check_table(SUM, path, missing="skip")  # type: ignore[arg-type]
-    with pytest.raises(TableError, match=r"';;' cannot separate cells: give one character"):
+    with pytest.raises(
+        TableError, match=r"';;' cannot separate cells: give one character"
+    ):
         files.table_in_file(path, ";;")
-    with pytest.raises(TableError, match=r"the rules call f\(…\), and a table has no functions"):
+    with pytest.raises(
+        TableError, match=r"the rules call f\(…\), and a table has no functions"
+    ):
         check_table(parse("a: real; f: function\na <= f(a)"), path)
 
 
 def test_truth_values_and_labels_that_are_none() -> None:
     on = Variable("on", 0, Bool())
-    spelled = pl.Series(["true", "FALSE", " Yes", "no", "1", "0", "t", "F", "maybe", "", "n/a"])
+    spelled = pl.Series(
+        ["true", "FALSE", " Yes", "no", "1", "0", "t", "F", "maybe", "", "n/a"]
+    )
     found = cells_of(on, spelled)
     assert found.column.near.tolist() == [1, 0, 1, 0, 1, 0, 1, 0, 0, 0, 0]
     assert _reasons(found.unread) == {"not a truth value": [8], "missing": [9, 10]}
@@ -394,7 +474,9 @@ def test_truth_values_and_labels_that_are_none() -> None:
     labels = Variable("k", 0, Category(("1", "2")))
     assert cells_of(labels, pl.Series([2, 1, 3])).column.near.tolist() == [1, 0, -1]
     named = Variable("k", 0, Category(("NA", "EU")))
-    assert cells_of(named, pl.Series(["NA", "", "null", "US"])).column.near.tolist() == [
+    assert cells_of(
+        named, pl.Series(["NA", "", "null", "US"])
+    ).column.near.tolist() == [
         0,
         0,
         0,
@@ -422,7 +504,9 @@ UNREAD = [
 ]
 
 
-def test_cells_are_counted_by_reason(csv: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_cells_are_counted_by_reason(
+    csv: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """None of them ends the run, and none of them breaks a rule: what they are said to be is what is wrong."""
     rows = [f"1,2,{cell}" for cell, _ in UNREAD] + ["1,2,3", "1,2,4", "2,1"]
     path = csv("a,b,c\n" + "\n".join(rows) + "\n")
@@ -459,7 +543,9 @@ def test_what_an_empty_cell_means(csv: Write) -> None:
 
 def test_the_worst_is_found_beside_cells_without_a_value(csv: Write) -> None:
     rules = parse("a: real; b: real; c: real\na <= 1 and b <= 1 and c <= 1")
-    report = check_table(rules, csv("a,b,c\n3,,0\n,7.5,x\n0,0,2\n,,0\n"), missing="pass")
+    report = check_table(
+        rules, csv("a,b,c\n3,,0\n,7.5,x\n0,0,2\n,,0\n"), missing="pass"
+    )
     assert report.rules[0].violations == 3
     assert report.rules[0].largest == Fraction(13, 2)
 
@@ -484,7 +570,9 @@ TEXT = "a,b,c\n1,2,3\n1,2,4\n2,0.5,2.5\n"
         ("t.csv", TEXT.replace(",", "|")),
         (
             "t.csv",
-            TEXT.replace(",", ";").replace("a;", '"a, quoted"; a ;').replace("\n", "\n0;", 3),
+            TEXT.replace(",", ";")
+            .replace("a;", '"a, quoted"; a ;')
+            .replace("\n", "\n0;", 3),
         ),
         ("t.csv.gz", TEXT),
     ],
@@ -498,7 +586,9 @@ def test_separators_and_gzip_are_found(csv: Write, name: str, text: str) -> None
 def test_a_separator_that_is_insisted_on(csv: Write) -> None:
     path = csv("a|x;b;c\n1;2;3\n")
     assert files.table_in_file(path, ";").names == ("a|x", "b", "c")
-    with pytest.raises(TableError, match=r"separated by '[|;]': say so with --delimiter"):
+    with pytest.raises(
+        TableError, match=r"separated by '[|;]': say so with --delimiter"
+    ):
         check_table(SUM, files.table_in_file(path, ","))
 
 
@@ -533,7 +623,9 @@ def test_arrow_files(tmp_path: Path, suffix: str) -> None:
 def test_several_files_are_one_table(csv: Write, tmp_path: Path) -> None:
     csv(TEXT, "m1.csv")
     csv("c;note;b;a\n4;x;2;1\n3;y;2;1\n", "m2.csv")
-    pl.DataFrame({"a": [1.0], "b": [2.0], "c": [9.0]}).write_parquet(tmp_path / "n.parquet")
+    pl.DataFrame({"a": [1.0], "b": [2.0], "c": [9.0]}).write_parquet(
+        tmp_path / "n.parquet"
+    )
     rules = Rules.from_specification(SUM)
     report = check(rules, [tmp_path / "m?.csv", str(tmp_path / "n.parquet")])
     assert (report.rows, report.obeying) == (6, 2)
@@ -565,16 +657,26 @@ def test_violating_rows_are_written(
     target = tmp_path / f"bad{suffix}"
     report = check_table(SUM, path, output=target, limit=1)
     written = (
-        pl.read_csv(target, infer_schema=False) if suffix == ".csv" else pl.read_parquet(target)
+        pl.read_csv(target, infer_schema=False)
+        if suffix == ".csv"
+        else pl.read_parquet(target)
     )
     assert written.columns == ["breaks", "c", "b", "a", "breaks_"]
     assert written.height == report.rows - report.obeying == 8
-    assert written["breaks_"].to_list()[:3] == ["a + b == c", "a <= b", "a <= b; c: missing"]
+    assert written["breaks_"].to_list()[:3] == [
+        "a + b == c",
+        "a <= b",
+        "a <= b; c: missing",
+    ]
     assert written["breaks"].to_list()[:3] == ["y", None, "z"]
     assert len(report.shown) == 1
-    with pytest.raises(TableError, match=r"is the table that is read: write the rows to another"):
+    with pytest.raises(
+        TableError, match=r"is the table that is read: write the rows to another"
+    ):
         check_table(SUM, path, output=path)
-    with pytest.raises(TableError, match=r"bad\.xlsx: violating rows are written as \.csv or"):
+    with pytest.raises(
+        TableError, match=r"bad\.xlsx: violating rows are written as \.csv or"
+    ):
         check_table(SUM, path, output=tmp_path / "bad.xlsx")
     with pytest.raises(TableError, match=r"bad\.csv cannot be written: No such file"):
         check_table(SUM, path, output=tmp_path / "no" / "bad.csv")
@@ -610,9 +712,17 @@ def test_whole_numbers_beyond_float64_are_exact(csv: Write, parquet: Write) -> N
     text = csv("id\n" + "\n".join(map(str, large)) + "\n")
     assert check_table(wide, text, keep_rows=True).obeys.tolist() == within  # type: ignore[union-attr]
     assert check_table(wide, parquet(id=pl.Series(large))).obeying == 3
-    assert check(Rules("id: int[0, 10**18]; id >= 1"), {"id": large}).obeys.tolist() == within  # type: ignore[union-attr]
+    assert (
+        check(Rules("id: int[0, 10**18]; id >= 1"), {"id": large}).obeys.tolist()  # type: ignore[union-attr]
+        == within
+    )
     narrow = parse("id: int[9007199254740990, 9007199254740999]; id >= 1")
-    cells = ["9007199254740993", "9007199254740989", "9007199254740999", "9007199254741000"]
+    cells = [
+        "9007199254740993",
+        "9007199254740989",
+        "9007199254740999",
+        "9007199254741000",
+    ]
     found = check_table(narrow, csv("id\n" + "\n".join(cells)), keep_rows=True)
     assert found.obeys is not None
     assert found.obeys.tolist() == [True, False, True, False]
@@ -623,14 +733,19 @@ def test_whole_numbers_beyond_float64_are_exact(csv: Write, parquet: Write) -> N
     assert found.obeys.tolist() == [True, False, True, False]
 
 
-@pytest.mark.parametrize("rows", ["1,2,a\n1,5,2,5,hello\n", '1,2,"a"\n1,5,2,\n', "1\n1,5,2,a"])
-def test_cells_too_many_are_refused_whatever_is_read(csv: Write, tmp_path: Path, rows: str) -> None:
+@pytest.mark.parametrize(
+    "rows", ["1,2,a\n1,5,2,5,hello\n", '1,2,"a"\n1,5,2,\n', "1\n1,5,2,a"]
+)
+def test_cells_too_many_are_refused_whatever_is_read(
+    csv: Write, tmp_path: Path, rows: str
+) -> None:
     path = csv("x,y,note\n" + rows)
     target = tmp_path / "bad.csv"
     target.write_text("of an earlier run")
     for output in (None, target):
         with pytest.raises(
-            TableError, match=r"more cells than the header has names \(row 2: [45] cells, 3"
+            TableError,
+            match=r"more cells than the header has names \(row 2: [45] cells, 3",
         ):
             check_table(parse("x: real; y: real; x <= y"), path, output=output)
     assert target.read_text() == "of an earlier run"
@@ -653,12 +768,58 @@ def test_what_is_said_of_columns_that_do_not_fit(csv: Write) -> None:
     rules = Rules("x <= y")
     for data, skip, message in (
         ({"X": [1], "y": [2]}, (), "no column 'x' \\(did you mean 'X'\\?\\)"),
-        ({"x": [1], "y": [2]}, ("x",), "the rules need the column 'x', and it was skipped"),
+        (
+            {"x": [1], "y": [2]},
+            ("x",),
+            "the rules need the column 'x', and it was skipped",
+        ),
         (csv("no database", "t.sqlite"), (), r"t\.sqlite is no SQLite database"),
     ):
         with pytest.raises(TableError, match=message):
             check(rules, data, skip=skip)
     assert "with a point: 1.5, not 1,5" in str(check(rules, csv("x;y\n1,5;2,5\n")))
     zoned = pl.Series("t", [0], pl.Datetime("us", "Europe/Berlin")).to_frame()
-    with pytest.raises(TableError, match=r"the column of t has times of a zone \(Europe/Berlin\)"):
+    with pytest.raises(
+        TableError, match=r"the column of t has times of a zone \(Europe/Berlin\)"
+    ):
         check(Rules('t: datetime; t >= "1970-01-01"'), zoned)
+
+
+def test_elements_of_matrices_and_of_quoted_vectors_are_found_by_their_names() -> None:
+    rules = Rules(
+        'w: real[2, 2]; "pay [EUR]": real[2]; x: real[2]; x_1: real\n'
+        'w[1, 0] <= w[0, 1]; "pay [EUR]"[1] >= 1; x[1] + x_1 <= 5; w[0, 0] + w[1, 1] + x[0] <= 9; "pay [EUR]"[0] >= 0'
+    )
+    table = {
+        "w_0_0": [1], "w[0,1]": [2], "w[1, 0]": [3], "w_1_1": [0],
+        "pay [EUR]_0": [0], "pay [EUR][1]": [0], "x_0": [0], "x[1]": [2], "x_1": [4],
+    }  # fmt: skip
+    report = check(rules, table)
+    assert list(report.counts.values()) == [1, 1, 1, 0, 0]
+    del table["x[1]"]
+    with pytest.raises(TableError, match=r"has no column 'x\[1\]'"):
+        check(rules, table)  # x_1 is the column of another variable
+
+
+@pytest.mark.parametrize("cell", ["1e2e9", "1e2exyz", "1e2e", "1e", "e2"])
+def test_a_second_exponent_is_no_number(cell: str) -> None:
+    report = check(Rules("x: real\nx == 100"), {"x": [cell]})
+    assert report.all_obey is False
+
+
+def test_lists_of_python_numbers_are_read_as_arrays_are() -> None:
+    cents = Rules("x: decimal(2)[0, 9]\nx >= 0.1")
+    for values in ([0.1, 1], [1, 0.1, 2], (0.29, 1)):
+        report = check(cents, {"x": values})
+        assert report.all_obey, values
+    days = Rules('d: date\nd <= "2024-01-01"')
+    listed = check(days, {"d": [19723, 19724]})
+    assert listed.obeys is not None
+    assert listed.obeys.tolist() == [True, False]
+
+
+def test_whole_numbers_that_floats_do_not_hold_stay_exact_in_lists() -> None:
+    rules = Rules("n: real\nn >= 9007199254740993")
+    report = check(rules, {"n": [2**53 + 1, 0.5, 2**53]})
+    assert report.obeys is not None
+    assert report.obeys.tolist() == [True, False, False]

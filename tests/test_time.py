@@ -90,7 +90,9 @@ def test_finding_terms_ends_in_time(nested: bool) -> None:
 
 def test_a_single_question_ends_in_time() -> None:
     start = time.monotonic()
-    with pytest.raises(CompileTimeout, match="over while looking for a contradiction") as refusal:
+    with pytest.raises(
+        CompileTimeout, match="over while looking for a contradiction"
+    ) as refusal:
         pigeons(12).compile(seconds=1)
     assert time.monotonic() - start < PATIENCE
     assert "drop rules" in str(refusal.value).lower()
@@ -113,7 +115,11 @@ def test_the_geometry_of_a_term_ends_in_time() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["x: real[3]; sum(x) == 1; x[0] >= 0", "x: real[2]; u: input[0, 1]; x[0] <= x[1] <= u"]
+    "text",
+    [
+        "x: real[3]; sum(x) == 1; x[0] >= 0",
+        "x: real[2]; u: input[0, 1]; x[0] <= x[1] <= u",
+    ],
 )
 def test_every_kind_of_part_looks_at_the_clock(text: str) -> None:
     (block,) = Rules(text).compile().blocks
@@ -159,7 +165,9 @@ def test_the_default_is_a_minute() -> None:
 
 @pytest.mark.parametrize("seconds", [0, -1, float("nan"), "5"])
 def test_seconds_are_a_positive_number(seconds: object) -> None:
-    with pytest.raises(ValueError, match="it is a positive number, or None for no limit"):
+    with pytest.raises(
+        ValueError, match="it is a positive number, or None for no limit"
+    ):
         Rules("x >= 0").compile(seconds=seconds)  # type: ignore[arg-type]
 
 
@@ -187,7 +195,9 @@ def test_a_limit_that_is_not_reached_changes_nothing(text: str) -> None:
 
 @pytest.mark.parametrize("text", TEXTS)
 def test_a_layer_built_in_time_has_the_same_tables(text: str) -> None:
-    limited, free = (dict(Multiplexer(Rules(text), seconds=s).named_buffers()) for s in (600, None))
+    limited, free = (
+        dict(Multiplexer(Rules(text), seconds=s).named_buffers()) for s in (600, None)
+    )
     assert limited.keys() == free.keys()
     assert all(torch.equal(limited[name], free[name]) for name in free)
 
@@ -256,13 +266,16 @@ def test_who_is_told_may_stop_it() -> None:
 def test_too_many_values_are_said_at_once(text: str, nested: bool) -> None:
     start = time.monotonic()
     with pytest.raises(
-        TermBudgetExceeded, match=r"n can take more than 1000 values, and every value needs a term"
+        TermBudgetExceeded,
+        match=r"n can take more than 1000 values, and every value needs a term",
     ):
         Rules(text).compile(max_terms=1000, nested=nested, seconds=None)
     assert time.monotonic() - start < PATIENCE
 
 
-@pytest.mark.parametrize("rule", ["n <= 5", "n >= 99995", "n == 3 or n == 99999", "2*n == 14"])
+@pytest.mark.parametrize(
+    "rule", ["n <= 5", "n >= 99995", "n == 3 or n == 99999", "2*n == 14"]
+)
 def test_many_values_of_which_few_are_left(rule: str) -> None:
     (block,) = Rules(f"n: int[0, 100000]; {rule}").compile(max_terms=50).blocks
     code = compile(rule, "rule", "eval")
@@ -276,11 +289,14 @@ def test_many_values_of_which_few_are_left(rule: str) -> None:
 def test_a_question_can_be_interrupted() -> None:
     encoder = Encoder(z3.Context())
     solver = z3.SimpleSolver(ctx=encoder.context)
-    solver.add(*(encoder.formula(rule.formula) for rule in pigeons(12).specification.rules))
+    solver.add(
+        *(encoder.formula(rule.formula) for rule in pigeons(12).specification.rules)
+    )
     with Deadline(2) as deadline:
         deadline.begin(TERMS, "p")
         with pytest.raises(
-            CompileTimeout, match="2 s were not enough: they were over while finding the terms of p"
+            CompileTimeout,
+            match="2 s were not enough: they were over while finding the terms of p",
         ):
             decided(solver, deadline)
 
@@ -290,7 +306,9 @@ def test_an_interrupt_is_none_of_the_answers() -> None:
     context = z3.Context()
     solver = z3.SimpleSolver(ctx=context)
     encoder = Encoder(context)
-    solver.add(*(encoder.formula(rule.formula) for rule in pigeons(12).specification.rules))
+    solver.add(
+        *(encoder.formula(rule.formula) for rule in pigeons(12).specification.rules)
+    )
     timer = threading.Timer(0.5, context.interrupt)
     timer.start()
     with pytest.raises(KeyboardInterrupt):
@@ -317,7 +335,10 @@ def test_an_interrupt_ends_a_compilation(rules: str, tmp_path: Path) -> None:
     )
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     with subprocess.Popen(
-        [sys.executable, str(program)], stdout=subprocess.PIPE, text=True, env=environment
+        [sys.executable, str(program)],
+        stdout=subprocess.PIPE,
+        text=True,
+        env=environment,
     ) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
@@ -330,18 +351,24 @@ def test_an_interrupt_ends_a_compilation(rules: str, tmp_path: Path) -> None:
     assert out == "interrupted\n"
 
 
-@pytest.mark.parametrize("seconds", [float("inf"), 10**400, Fraction(60), np.float32(60)])
+@pytest.mark.parametrize(
+    "seconds", [float("inf"), 10**400, Fraction(60), np.float32(60)]
+)
 def test_any_positive_number_of_seconds_is_a_limit_or_none(seconds: Any) -> None:
     assert Rules("x >= 1").compile(seconds=seconds).blocks
 
 
 @pytest.mark.parametrize("seconds", [0, -1, True, "60"])
 def test_other_seconds_are_refused(seconds: Any) -> None:
-    with pytest.raises(ValueError, match="it is a positive number, or None for no limit"):
+    with pytest.raises(
+        ValueError, match="it is a positive number, or None for no limit"
+    ):
         Rules("x >= 1").compile(seconds=seconds)
 
 
 def test_progress_has_to_be_a_function() -> None:
     progress: Any = 3
-    with pytest.raises(TypeError, match="progress = 3; it is a function of two arguments"):
+    with pytest.raises(
+        TypeError, match="progress = 3; it is a function of two arguments"
+    ):
         Rules("x >= 1").compile(progress=progress)

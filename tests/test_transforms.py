@@ -17,7 +17,15 @@ from torch import Tensor
 
 from multiplexnet.compiler.terms import Term
 from multiplexnet.exact.formats import FORMATS as EXACT_FORMATS
-from multiplexnet.geometry.parts import Bound, Box, Lattice, Parametric, Part, Polyhedron, Step
+from multiplexnet.geometry.parts import (
+    Bound,
+    Box,
+    Lattice,
+    OutputBounds,
+    Parametric,
+    Part,
+    Polyhedron,
+)
 from multiplexnet.geometry.split import parts_of
 from multiplexnet.language.formula import Apply, Atom, Linear, Relation, Variable
 from multiplexnet.transforms import (
@@ -69,14 +77,19 @@ class Case:
 
     @property
     def input_variables(self) -> tuple[Variable, ...]:
-        return tuple(Variable(f"u[{j}]", self.n + j, role="input") for j in range(self.inputs))
+        return tuple(
+            Variable(f"u[{j}]", self.n + j, role="input") for j in range(self.inputs)
+        )
 
     def parts(self, dtype: torch.dtype) -> tuple[Part, ...]:
         if self.parametric is not None:
             return (self.parametric,)
         atoms = [
             Atom(
-                Linear.total(dict(zip(self.outputs, exact(a), strict=True)), -Fraction(b)), relation
+                Linear.total(
+                    dict(zip(self.outputs, exact(a), strict=True)), -Fraction(b)
+                ),
+                relation,
             )
             for a, relation, b in self.rows
         ]
@@ -84,7 +97,11 @@ class Case:
 
     def maps(self, dtype: torch.dtype) -> TermMaps:
         return TermMaps(
-            [self.parts(dtype)], self.outputs, dtype, inputs=self.input_variables, boxes=self.boxes
+            [self.parts(dtype)],
+            self.outputs,
+            dtype,
+            inputs=self.input_variables,
+            boxes=self.boxes,
         )
 
     def known(self, count: int, dtype: torch.dtype) -> Tensor | None:
@@ -124,7 +141,9 @@ def simplex(n: int) -> tuple[Row, ...]:
 
 
 def between(
-    lower: float | Fraction | None, upper: float | Fraction | None, relation: Relation = "<"
+    lower: float | Fraction | None,
+    upper: float | Fraction | None,
+    relation: Relation = "<",
 ) -> tuple[Row, ...]:
     rows: list[Row] = []
     rows += [([-1], relation, -Fraction(lower))] if lower is not None else []
@@ -137,7 +156,9 @@ WIDE = (torch.float64, torch.float32)
 TENTH = Fraction(1, 10)
 
 
-def parametric(n: int, rows: Sequence[Row], steps: Sequence[Step]) -> Parametric:
+def parametric(
+    n: int, rows: Sequence[Row], steps: Sequence[OutputBounds]
+) -> Parametric:
     inputs = len(rows[0][0]) - n
     case = Case("", (), n, inputs)
     return Parametric(
@@ -157,19 +178,31 @@ def bound(outputs: Sequence[int], inputs: Sequence[int], constant: int) -> Bound
 
 
 def known_at_run_time() -> list[Case]:
-    above: tuple[Row, ...] = (([-3, 2], "<", -1), ([-1, 1], "<=", 0))  # x > (2u + 1)/3, x ≥ u
-    above_step = Step((Bound((), (Fraction(2, 3),), Fraction(1, 3), True), bound((), (1,), 0)), ())
+    above: tuple[Row, ...] = (
+        ([-3, 2], "<", -1),
+        ([-1, 1], "<=", 0),
+    )  # x > (2u + 1)/3, x ≥ u
+    above_step = OutputBounds(
+        (Bound((), (Fraction(2, 3),), Fraction(1, 3), True), bound((), (1,), 0)), ()
+    )
     below: tuple[Row, ...] = (([10, -1], "<", 0),)
-    below_step = Step((), (Bound((), (TENTH,), ZERO, True),))
+    below_step = OutputBounds((), (Bound((), (TENTH,), ZERO, True),))
     inside: tuple[Row, ...] = (([-1, 1, 0], "<", 0), ([1, 0, -1], "<=", 0))
-    inside_step = Step((bound((), (1, 0), 0),), (bound((), (0, 1), 0),))
-    pair: tuple[Row, ...] = (([1, -1, 0], "<", -2), ([0, 1, -1], "<", 0), ([-1, 0, -1], "<=", 0))
+    inside_step = OutputBounds((bound((), (1, 0), 0),), (bound((), (0, 1), 0),))
+    pair: tuple[Row, ...] = (
+        ([1, -1, 0], "<", -2),
+        ([0, 1, -1], "<", 0),
+        ([-1, 0, -1], "<=", 0),
+    )
     pair_steps = (
-        Step((bound((), (-1,), 0),), (bound((), (1,), -2),)),
-        Step((bound((1,), (0,), 2),), (bound((0,), (1,), 0),)),
+        OutputBounds((bound((), (-1,), 0),), (bound((), (1,), -2),)),
+        OutputBounds((bound((1,), (0,), 2),), (bound((0,), (1,), 0),)),
     )
     open_pair: tuple[Row, ...] = (([1, -1, 0], "<", -2), ([0, -1, 1], "<", 0))
-    open_steps = (Step((), ()), Step((bound((1,), (0,), 2), bound((0,), (1,), 0)), ()))
+    open_steps = (
+        OutputBounds((), ()),
+        OutputBounds((bound((1,), (0,), 2), bound((0,), (1,), 0)), ()),
+    )
     box: tuple[Row, ...] = (
         ([-1, 0, 0, 1, 0], "<", 0),
         ([1, 0, 0, 0, -1], "<=", 0),
@@ -177,17 +210,41 @@ def known_at_run_time() -> list[Case]:
         ([0, 0, 10, 0, -1], "<", 0),
     )
     box_steps = (
-        Step((bound((), (1, 0), 0),), (Bound((), (ZERO, ONE), ZERO, False),)),
-        Step((Bound((ZERO,), (Fraction(2, 3), ZERO), Fraction(1, 3), True),), ()),
-        Step((), (Bound((ZERO, ZERO), (ZERO, TENTH), ZERO, True),)),
+        OutputBounds((bound((), (1, 0), 0),), (Bound((), (ZERO, ONE), ZERO, False),)),
+        OutputBounds(
+            (Bound((ZERO,), (Fraction(2, 3), ZERO), Fraction(1, 3), True),), ()
+        ),
+        OutputBounds((), (Bound((ZERO, ZERO), (ZERO, TENTH), ZERO, True),)),
     )
     return [
         Case("a box of inputs", box, 3, 2, parametric=parametric(3, box, box_steps)),
-        Case("above an input", above, 1, 1, parametric=parametric(1, above, [above_step])),
-        Case("below an input", below, 1, 1, parametric=parametric(1, below, [below_step])),
-        Case("between inputs", inside, 1, 2, parametric=parametric(1, inside, [inside_step])),
-        Case("a pair below an input", pair, 2, 1, parametric=parametric(2, pair, pair_steps)),
-        Case("an open pair", open_pair, 2, 1, parametric=parametric(2, open_pair, open_steps)),
+        Case(
+            "above an input", above, 1, 1, parametric=parametric(1, above, [above_step])
+        ),
+        Case(
+            "below an input", below, 1, 1, parametric=parametric(1, below, [below_step])
+        ),
+        Case(
+            "between inputs",
+            inside,
+            1,
+            2,
+            parametric=parametric(1, inside, [inside_step]),
+        ),
+        Case(
+            "a pair below an input",
+            pair,
+            2,
+            1,
+            parametric=parametric(2, pair, pair_steps),
+        ),
+        Case(
+            "an open pair",
+            open_pair,
+            2,
+            1,
+            parametric=parametric(2, open_pair, open_steps),
+        ),
     ]
 
 
@@ -238,10 +295,15 @@ LATTICES = [
     Case("mean", (([1, 1, -2], "==", 0), ([1, 0, 0], "<", 3), ([0, -1, 0], "<", 4)), 3),
 ]
 PARAMETRIC = known_at_run_time()
-PAPER = [replace(case, name=f"paper: {case.name}", boxes=PaperSeparable) for case in BOXES]
+PAPER = [
+    replace(case, name=f"paper: {case.name}", boxes=PaperSeparable) for case in BOXES
+]
 CASES = [*BOXES, *PAPER, *POLYHEDRA, *LATTICES, *PARAMETRIC]
 EACH = [
-    pytest.param(c, d, id=f"{c.name}-{name_of(d)}") for c in CASES for d in DTYPES if d in c.dtypes
+    pytest.param(c, d, id=f"{c.name}-{name_of(d)}")
+    for c in CASES
+    for d in DTYPES
+    if d in c.dtypes
 ]
 SMOOTH = [
     c
@@ -269,14 +331,18 @@ def broken(rows: Sequence[Row], values: Tensor) -> int:
     )
 
 
-def _breaks(system: Sequence[tuple[list[int], Relation, int]], point: Sequence[float]) -> bool:
+def _breaks(
+    system: Sequence[tuple[list[int], Relation, int]], point: Sequence[float]
+) -> bool:
     if any(v != v or abs(v) == inf for v in point):
         return True
     ratios = [v.as_integer_ratio() for v in point]
     scale = max(d for _, d in ratios)
     integers = [n * (scale // d) for n, d in ratios]
     for a, relation, b in system:
-        difference = sum(c * v for c, v in zip(a, integers, strict=True) if c) - b * scale
+        difference = (
+            sum(c * v for c, v in zip(a, integers, strict=True) if c) - b * scale
+        )
         if (
             difference > 0
             if relation == "<="
@@ -310,7 +376,8 @@ def raws(n: int, dtype: torch.dtype, *, count: int = 24) -> Tensor:
 
 def checked(case: Case, x: Tensor, u: Tensor | None) -> int:
     return broken(
-        case.rows, x if u is None else torch.cat([x, u.expand(*x.shape[:-1], u.shape[-1])], -1)
+        case.rows,
+        x if u is None else torch.cat([x, u.expand(*x.shape[:-1], u.shape[-1])], -1),
     )
 
 
@@ -328,7 +395,9 @@ def test_lands_inside(case: Case, dtype: torch.dtype) -> None:
     chosen = maps(raw, torch.zeros(len(raw), dtype=torch.int64), inputs=u)
     assert torch.equal(chosen, x.squeeze(-2))
     feasible = maps.feasible(u)
-    assert feasible is None if u is None else feasible is not None and bool(feasible.all())
+    assert (
+        feasible is None if u is None else feasible is not None and bool(feasible.all())
+    )
 
 
 @pytest.mark.parametrize("case", CASES, ids=str)
@@ -340,7 +409,10 @@ def test_any_batch_shape(case: Case, shape: tuple[int, ...]) -> None:
     u = None if u is None else u.reshape(*shape, case.inputs)
     x = maps(raw, inputs=u)
     assert x.shape == (*shape, 1, case.n)
-    assert maps(raw, torch.zeros(shape, dtype=torch.int64), inputs=u).shape == (*shape, case.n)
+    assert maps(raw, torch.zeros(shape, dtype=torch.int64), inputs=u).shape == (
+        *shape,
+        case.n,
+    )
     value, log_det = maps.forward_and_log_det(raw, inputs=u)
     assert torch.equal(value, x)
     assert log_det.shape == (*shape, 1)
@@ -355,7 +427,9 @@ def test_inverts(case: Case) -> None:
     back = maps.inverse(x.squeeze(-2), inputs=u).squeeze(-2)
     again = maps(back, inputs=u)
     scale = (
-        x.abs().max() if "far" in case.name or "narrow" in case.name or "tiny" in case.name else 1.0
+        x.abs().max()
+        if "far" in case.name or "narrow" in case.name or "tiny" in case.name
+        else 1.0
     )
     torch.testing.assert_close(again, x, rtol=1e-9, atol=1e-9 * float(scale))
     if not any(word in case.name for word in ("far", "narrow", "tiny", "end")):
@@ -372,7 +446,9 @@ def test_log_determinant_agrees_with_autograd(case: Case) -> None:
         J = torch.autograd.functional.jacobian(
             lambda z, own=own: maps(z, inputs=own).squeeze(-2), raw[i]
         )  # type: ignore[no-untyped-call]
-        torch.testing.assert_close(log_det[i], torch.linalg.slogdet(J)[1], rtol=1e-5, atol=1e-5)
+        torch.testing.assert_close(
+            log_det[i], torch.linalg.slogdet(J)[1], rtol=1e-5, atol=1e-5
+        )
 
 
 @pytest.mark.parametrize("case", LATTICES, ids=str)
@@ -408,7 +484,9 @@ def test_gradients_are_finite_and_do_not_die(case: Case, dtype: torch.dtype) -> 
     assert is_point or too_small or bool((gradient != 0).any(-1).all())
 
 
-@pytest.mark.parametrize("case", [c for c in SMOOTH if c.n <= 3 and "far" not in c.name], ids=str)
+@pytest.mark.parametrize(
+    "case", [c for c in SMOOTH if c.n <= 3 and "far" not in c.name], ids=str
+)
 def test_gradcheck(case: Case) -> None:
     maps = case.maps(torch.float64)
     raw = torch.randn(3, case.n, dtype=torch.float64, requires_grad=True)
@@ -431,7 +509,8 @@ def test_gradcheck(case: Case) -> None:
     [
         c
         for c in CASES
-        if c.name in ("mixed", "paper: mixed", "polytope 3", "simplex 3", "a pair below an input")
+        if c.name
+        in ("mixed", "paper: mixed", "polytope 3", "simplex 3", "a pair below an input")
     ],
     ids=str,
 )
@@ -470,7 +549,9 @@ def _many(dtype: torch.dtype) -> tuple[list[Case], TermMaps]:
         ),
         Case("pair", (([0, 1, -1], "<", TENTH), ([0, 1, 1], "<", 7)), 3),
     ]
-    return cases, TermMaps([case.parts(dtype) for case in cases], cases[0].outputs, dtype)
+    return cases, TermMaps(
+        [case.parts(dtype) for case in cases], cases[0].outputs, dtype
+    )
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
@@ -497,7 +578,9 @@ def test_a_slice_of_terms_is_that_slice() -> None:
         own, own_det = part.forward_and_log_det(raw)
         torch.testing.assert_close(own, x[:, start:stop])
         torch.testing.assert_close(own_det, log_det[:, start:stop])
-        torch.testing.assert_close(part.inverse(x[:, 5]), maps.inverse(x[:, 5])[:, start:stop])
+        torch.testing.assert_close(
+            part.inverse(x[:, 5]), maps.inverse(x[:, 5])[:, start:stop]
+        )
 
 
 def test_chosen_terms_have_the_gradient_of_all() -> None:
@@ -514,10 +597,12 @@ def test_chosen_terms_have_the_gradient_of_all() -> None:
 def test_an_opaque_function_of_an_output_bounds_the_next() -> None:
     x, y = Variable("x", 0), Variable("y", 1)
     f = Apply("f", (Linear.of(x),))
-    step = Step((Bound((), (ONE,), ONE, True),), ())
+    step = OutputBounds((Bound((), (ONE,), ONE, True),), ())
     above = Parametric((y,), (f,), ((-ONE,),), ((ONE,),), (-ONE,), (True,), (step,), ())
     for dtype in DTYPES:
-        maps = TermMaps([[Box((x,), (-3 * ONE,), (3 * ONE,)), above]] * 2, [x, y], dtype)
+        maps = TermMaps(
+            [[Box((x,), (-3 * ONE,), (3 * ONE,)), above]] * 2, [x, y], dtype
+        )
         raw = raws(2, dtype)
         for index in (None, torch.ones(len(raw), dtype=torch.int64)):
             out = maps(raw, index, functions={"f": torch.exp}).reshape(-1, 2)
@@ -548,7 +633,9 @@ def test_an_infeasible_part_says_so_and_harms_no_gradient(dtype: torch.dtype) ->
 
 
 @pytest.mark.parametrize(("case", "dtype"), EACH)
-def test_nan_is_seen_in_training_and_safe_in_eval(case: Case, dtype: torch.dtype) -> None:
+def test_nan_is_seen_in_training_and_safe_in_eval(
+    case: Case, dtype: torch.dtype
+) -> None:
     maps, raw = case.maps(dtype), torch.full((2, case.n), nan, dtype=dtype)
     u = case.known(2, dtype)
     x = maps(raw, inputs=u).squeeze(-2)
@@ -584,7 +671,9 @@ def test_casts_and_copies_keep_every_bit(case: Case) -> None:
 def test_compiles_as_one_graph(case: Case, backend: str) -> None:
     maps, raw = case.maps(torch.float32), raws(case.n, torch.float32).requires_grad_()
     u = case.known(len(raw), torch.float32)
-    compiled = torch.compile(lambda raw, u: maps(raw, inputs=u), fullgraph=True, backend=backend)
+    compiled = torch.compile(
+        lambda raw, u: maps(raw, inputs=u), fullgraph=True, backend=backend
+    )
     x = compiled(raw, u)
     x.sum().backward()
     assert checked(case, x.squeeze(-2), u) == 0
@@ -628,19 +717,25 @@ def test_bounds_rounded_to_nearest_are_found_out() -> None:
     assert _violations(inward, rows, torch.float32) == 0
 
 
-def test_a_gauge_without_contraction_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_gauge_without_contraction_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = polytope(3, 9)
     (part,) = Case("", rows, 3).parts(torch.float32)
     assert _violations(part, rows, torch.float32) == 0
     honest = gauge_module.gauge_rows
     monkeypatch.setattr(gauge_module, "SAFETY", 0.0)
     monkeypatch.setattr(
-        gauge_module, "gauge_rows", lambda *a, unit, tiny: honest(*a, unit=0.0, tiny=0.0)
+        gauge_module,
+        "gauge_rows",
+        lambda *a, unit, tiny: honest(*a, unit=0.0, tiny=0.0),
     )
     assert _violations(part, rows, torch.float32) > 0
 
 
-def test_a_lattice_without_its_grid_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_lattice_without_its_grid_is_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     rows = simplex(3)
     (part,) = Case("", rows, 3).parts(torch.float32)
     assert isinstance(part, Lattice)

@@ -8,7 +8,9 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import product
 from pathlib import Path
+from random import Random
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import polars as pl
@@ -16,6 +18,7 @@ import pytest
 import torch
 
 import multiplexnet as mx
+from campaign.vocabulary import other_words
 from multiplexnet.errors import (
     DtypeError,
     InputError,
@@ -24,8 +27,10 @@ from multiplexnet.errors import (
     UnknownNameError,
 )
 from multiplexnet.exact.formats import FORMATS
-from multiplexnet.language.formula import Int, Specification, Variable, holds
-from multiplexnet.language.parse import parse
+from multiplexnet.language.formula import TRUE, Int, Specification, Variable, holds
+from multiplexnet.language.parser import operations
+from multiplexnet.language.parser.parse import parse
+from multiplexnet.language.parser.values import Number
 from multiplexnet.language.text import formula_text, specification_text
 from multiplexnet.verdicts.units import refuse_indistinct, steps_of
 
@@ -52,7 +57,15 @@ NAMED = """
 
 def test_any_name_can_be_written() -> None:
     read = parse(NAMED)
-    names = ["Loan Amount", "class", "größe [€][0]", "größe [€][1]", "sum", "q``uote", "x[7]"]
+    names = [
+        "Loan Amount",
+        "class",
+        "größe [€][0]",
+        "größe [€][1]",
+        "sum",
+        "q``uote",
+        "x[7]",
+    ]
     assert [v.name for v in read.variables] == names
     plain = parse(
         """a: real; b: {"a", "Loan Amount"}; g: real[2]; s: real; q: bool; x: real
@@ -62,7 +75,9 @@ def test_any_name_can_be_written() -> None:
     )
     named = dict(zip(names, plain.variables, strict=True))
     for values in product([0, 1], [0, 1], [0], [0, 1], [0, 1], [0, 1], [0, 2]):
-        point = {v: Fraction(value) for v, value in zip(read.variables, values, strict=True)}
+        point = {
+            v: Fraction(value) for v, value in zip(read.variables, values, strict=True)
+        }
         same = {named[v.name]: value for v, value in point.items()}
         assert holds(read.formula, point) == holds(plain.formula, same)
 
@@ -97,14 +112,26 @@ def test_a_label_goes_before_a_name_and_back_ticks_are_always_names() -> None:
         ("x: real\n`x <= 3", 2, 1, "back-ticks that does not end"),
         ('"": real', 1, 1, "a name without letters"),
         ('"a\\nb": real', 1, 1, "line break"),
-        ("Price: real\nprice <= 3", 2, 1, "(did you mean `Price`? upper and lower case differ)"),
-        ('"Loan Amount": real\n"Loan Amuont" <= 3', 2, 1, "(did you mean `Loan Amount`?)"),
+        (
+            "Price: real\nprice <= 3",
+            2,
+            1,
+            "(did you mean `Price`? upper and lower case differ)",
+        ),
+        (
+            '"Loan Amount": real\n"Loan Amuont" <= 3',
+            2,
+            1,
+            "(did you mean `Loan Amount`?)",
+        ),
         ('x: real\nx == "red"', 2, 1, "a category is compared with a label"),
         ("sum: real", 1, 1, 'or quote it, as in `"sum": real`'),
         ('x: real[2]; "x[1]": real', 1, 21, "`x[1]` is declared twice"),
     ],
 )
-def test_what_is_wrong_with_a_name_is_said(text: str, line: int, column: int, reason: str) -> None:
+def test_what_is_wrong_with_a_name_is_said(
+    text: str, line: int, column: int, reason: str
+) -> None:
     error = refused(text)
     assert (error.line, error.column) == (line, column)
     assert reason in error.reason
@@ -115,7 +142,9 @@ def test_rules_find_a_variable_by_its_name() -> None:
     assert rules["Loan Amount"].index == 0
     assert "limit" in rules
     assert [v.name for v in rules] == ["Loan Amount", "limit"]
-    with pytest.raises(UnknownNameError, match=r"no 'loan amount' \(did you mean `Loan Amount`\?"):
+    with pytest.raises(
+        UnknownNameError, match=r"no 'loan amount' \(did you mean `Loan Amount`\?"
+    ):
         rules["loan amount"]
 
 
@@ -131,7 +160,9 @@ def test_inputs_with_odd_names_are_passed_by_keyword() -> None:
 
 
 def test_names_that_came_later_are_left_to_old_rules() -> None:
-    read = parse("mean: function; count: real; date: real; count <= 3; date <= mean(count)")
+    read = parse(
+        "mean: function; count: real; date: real; count <= 3; date <= mean(count)"
+    )
     assert read.functions == ("mean",)
     assert [v.name for v in parse("step >= 2; year <= 3").variables] == ["step", "year"]
 
@@ -181,16 +212,28 @@ SAME = [  # what is written for a matrix `w: real[2, 3]` and a vector `x: real[3
         "all(s <= 1 for s in sum(w, axis=1))",
         "all(w[i][0] + w[i][1] + w[i][2] <= 1 for i in range(2))",
     ),
-    ("sum(w) <= len(w)", "w[0][0] + w[0][1] + w[0][2] + w[1][0] + w[1][1] + w[1][2] <= 2"),
+    (
+        "sum(w) <= len(w)",
+        "w[0][0] + w[0][1] + w[0][2] + w[1][0] + w[1][1] + w[1][2] <= 2",
+    ),
     ("any(0 <= x < 1)", "any(0 <= v and v < 1 for v in x)"),
-    ("all(2*x - 1 <= [1, 2, 3])", "2*x[0] - 1 <= 1 and 2*x[1] - 1 <= 2 and 2*x[2] - 1 <= 3"),
+    (
+        "all(2*x - 1 <= [1, 2, 3])",
+        "2*x[0] - 1 <= 1 and 2*x[1] - 1 <= 2 and 2*x[2] - 1 <= 3",
+    ),
     ("all(w[:, :0] @ x[:0] == [0, 0])", "True"),
-    ("all([[1, 2, 3], [0, 1, 0]] @ x <= [4, 5])", "x[0] + 2*x[1] + 3*x[2] <= 4 and x[1] <= 5"),
+    (
+        "all([[1, 2, 3], [0, 1, 0]] @ x <= [4, 5])",
+        "x[0] + 2*x[1] + 3*x[2] <= 4 and x[1] <= 5",
+    ),
     ("dot([1, 2, 0], x) <= 4", "x[0] + 2*x[1] <= 4"),
     ("mean(x) <= 4", "(x[0] + x[1] + x[2])/3 <= 4"),
     ("is_sorted(x)", "x[0] <= x[1] and x[1] <= x[2]"),
     ("argmax(x) == 1", "x[0] < x[1] and x[2] <= x[1]"),
-    ("argmin(x) in {0, 2}", "(x[0] <= x[1] and x[0] <= x[2]) or (x[2] < x[0] and x[2] < x[1])"),
+    (
+        "argmin(x) in {0, 2}",
+        "(x[0] <= x[1] and x[0] <= x[2]) or (x[2] < x[0] and x[2] < x[1])",
+    ),
     (
         "argmax(x) + 1 == n",
         "(n == 1 and argmax(x) == 0) or (n == 2 and argmax(x) == 1) or (n == 3 and argmax(x) == 2)",
@@ -233,7 +276,9 @@ def test_words_mean_what_people_expect(text: str, same: str) -> None:
 
 def _some_value(variable: Variable, generator: np.random.Generator) -> Fraction:
     if isinstance(variable.domain, Int):
-        return Fraction(int(generator.integers(variable.domain.lower, variable.domain.upper + 1)))
+        return Fraction(
+            int(generator.integers(variable.domain.lower, variable.domain.upper + 1))
+        )
     return Fraction(int(generator.integers(-4, 17)), 4)
 
 
@@ -308,7 +353,9 @@ def test_matrix_inputs_are_one_tensor() -> None:
     assert rules.satisfied(x, **given).all()
     assert (x.reshape(4, 2, 3) <= given["c"]).all()
     assert not rules.satisfied(x + 1, **given).any()
-    with pytest.raises(ShapeError, match=r"a matrix of 2 × 3: its last dimensions must be these"):
+    with pytest.raises(
+        ShapeError, match=r"a matrix of 2 × 3: its last dimensions must be these"
+    ):
         rules.satisfied(x, **given | {"c": torch.rand(4, 3, 2)})
 
 
@@ -356,12 +403,20 @@ def test_the_float_of_a_unit_is_the_nearest_and_no_other_float_stands_for_it(
     expected = {float(_nearest(k * domain.unit.size, name)) for k in steps}
     assert set(x.double().tolist()) == expected
     assert rules.satisfied(x.unsqueeze(-1)).all()
-    beside = torch.nextafter(x, torch.full_like(x, torch.inf)) if dtype.itemsize > 2 else None
+    beside = (
+        torch.nextafter(x, torch.full_like(x, torch.inf))
+        if dtype.itemsize > 2
+        else None
+    )
     if beside is not None:
         assert not rules.satisfied(beside.unsqueeze(-1)).any()
-    every = torch.tensor([float(_nearest(k * domain.unit.size, name)) for k in sorted(steps)])
+    every = torch.tensor(
+        [float(_nearest(k * domain.unit.size, name)) for k in sorted(steps)]
+    )
     read = steps_of(
-        every.numpy().astype(np.float64) if name != "float64" else np.array(sorted(expected)),
+        every.numpy().astype(np.float64)
+        if name != "float64"
+        else np.array(sorted(expected)),
         rules["x"],
         name,
     )
@@ -385,7 +440,9 @@ def test_the_float_of_a_unit_is_the_nearest_and_no_other_float_stands_for_it(
         ("datetime", "float32", "use float64"),
     ],
 )
-def test_what_a_dtype_cannot_tell_apart_is_refused(kind: str, name: str, advice: str) -> None:
+def test_what_a_dtype_cannot_tell_apart_is_refused(
+    kind: str, name: str, advice: str
+) -> None:
     rules = mx.Rules(f"x: {kind}")
     with pytest.raises(DtypeError, match="`x` is counted") as caught:
         mx.Multiplexer(rules, dtype=DTYPES[name])
@@ -402,11 +459,14 @@ def test_decimals_are_exact_in_every_part_of_the_layer() -> None:
     branches = mux(3 * torch.randn(300, mux.in_features, dtype=torch.float64))
     for x in (branches.best(), branches.sample()):
         assert rules.satisfied(x).all()
-        cents = [[round(100 * Fraction(value)) for value in row[:2]] for row in x.tolist()]
+        cents = [
+            [round(100 * Fraction(value)) for value in row[:2]] for row in x.tolist()
+        ]
         assert all(a + b == 9999 and a > b for a, b in cents)
         assert x[:, :2].tolist() == [[a / 100, b / 100] for a, b in cents]
     given = torch.tensor(
-        [[55.55, 44.44, 1.0], [10.0, 20.0, 5.0], [55.555, 44.435, 1.0]], dtype=torch.float64
+        [[55.55, 44.44, 1.0], [10.0, 20.0, 5.0], [55.555, 44.435, 1.0]],
+        dtype=torch.float64,
     )
     moved = mux.repair(given)
     assert torch.equal(moved[0], given[0])
@@ -441,7 +501,9 @@ def test_a_cascade_of_decimals_has_probabilities() -> None:
     ],
 )
 def test_inputs_in_cents_are_read(price: object, is_read: bool) -> None:
-    rules = mx.Rules("price: input decimal(2)[0, 99]; x: decimal(2)[0, 300]; price <= x <= 2*price")
+    rules = mx.Rules(
+        "price: input decimal(2)[0, 99]; x: decimal(2)[0, 300]; price <= x <= 2*price"
+    )
     mux = mx.Multiplexer(rules, dtype=torch.float64)
     raw = torch.randn(2, mux.in_features, dtype=torch.float64)
     if is_read:
@@ -466,7 +528,10 @@ def test_dates() -> None:
     ):
         end = mux(3 * torch.randn(200, mux.in_features), start=start).best()
         assert rules.satisfied(end, start=start).all()
-        days = {date.fromordinal(int(d) + date(1970, 1, 1).toordinal()) for d in end[:, 0].tolist()}
+        days = {
+            date.fromordinal(int(d) + date(1970, 1, 1).toordinal())
+            for d in end[:, 0].tolist()
+        }
         assert min(days) >= date(2024, 8, 3)
         assert max(days) <= date(2024, 9, 2)
     with pytest.raises(InputError, match='"soon" is no date'):
@@ -476,9 +541,14 @@ def test_dates() -> None:
     )
     assert "[2024-01-05, 2024-01-09]" in str(few.explain())
     assert "[0, 0.07]" in str(few.explain())
-    times = mx.Rules('t: datetime; u: input datetime; t >= u + 3600 and t >= d"2024-08-03 14:30"')
+    times = mx.Rules(
+        't: datetime; u: input datetime; t >= u + 3600 and t >= d"2024-08-03 14:30"'
+    )
     late = torch.tensor([[1722695400.0], [1722695399.0]], dtype=torch.float64)
-    assert times.satisfied(late, u=datetime(2024, 8, 3, 13, 30)).tolist() == [True, False]
+    assert times.satisfied(late, u=datetime(2024, 8, 3, 13, 30)).tolist() == [
+        True,
+        False,
+    ]
 
 
 def obeying(rules: mx.Rules, table: pl.DataFrame) -> list[bool]:
@@ -494,7 +564,9 @@ def test_tables_hold_decimals_and_dates() -> None:
     days = ["2024-08-03", "2024-08-03", "2023-08-03", "soon"]
     exact = pl.DataFrame({"my price": ["12.34", "12.341", "0.1", "1"], "start": days})
     assert obeying(rules, exact) == [True, False, False, False]
-    floats = pl.DataFrame({"my price": [12.34, 12.35, 0.1 + 0.2], "start": [date(2024, 8, 3)] * 3})
+    floats = pl.DataFrame(
+        {"my price": [12.34, 12.35, 0.1 + 0.2], "start": [date(2024, 8, 3)] * 3}
+    )
     assert obeying(rules, floats) == [True, False, False]
 
 
@@ -512,7 +584,9 @@ def table_lines(heading: str) -> list[tuple[str, str]]:
     """What a table of the reference says can be written, line by line."""
     text = REFERENCE.read_text(encoding="utf-8").partition(heading)[2]
     lines = [
-        line for line in text.partition("\n\n")[2].partition("\n\n")[0].split("\n")[2:] if line
+        line
+        for line in text.partition("\n\n")[2].partition("\n\n")[0].split("\n")[2:]
+        if line
     ]
     cells = [(line.split("|")[1].strip(), line.split("|", 2)[2]) for line in lines]
     return [(name, a or b) for name, cell in cells for a, b in CELL.findall(cell)]
@@ -532,3 +606,20 @@ def test_the_tables_of_the_reference_are_the_language() -> None:
         if text != "x[2]":
             read = parse(EVERYTHING + text)
             assert len(read.rules) + len(read.assumptions) == 1
+
+
+# --- the campaign -----------------------------------------------------------------------------------------------------
+
+
+def test_the_campaign_finds_nothing_and_notices_planted_faults() -> None:
+    def wrong(*numbers: int) -> list[str]:
+        findings = [f for k in numbers for f in other_words(Random(k))]
+        return [f.check for f in findings if f.wrong]
+
+    assert not wrong(2, 7, 44, 46)
+    with patch.object(operations, "_is_first", lambda numbers, place: TRUE):
+        assert "words: satisfied" in wrong(46)
+    with patch.object(
+        operations, "rounded_quotient", lambda linear, name: Number(linear)
+    ):
+        assert "words: satisfied" in wrong(7, 44)

@@ -19,7 +19,9 @@ def digits(folder: Path | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(0)
     labels = torch.arange(700) % 10
     patterns = (
-        torch.nn.functional.interpolate(torch.rand(10, 1, 4, 4, generator=generator), 28)
+        torch.nn.functional.interpolate(
+            torch.rand(10, 1, 4, 4, generator=generator), 28
+        )
         .squeeze(1)
         .round()
     )

@@ -19,7 +19,9 @@ class Settings(harness.Common):
     """Fit a line."""
 
     seeds: tuple[int, ...] = harness.option((0,), "one run for each")
-    kinds: tuple[Literal["plain", "noisy"], ...] = harness.option(("plain",), "what is fitted")
+    kinds: tuple[Literal["plain", "noisy"], ...] = harness.option(
+        ("plain",), "what is fitted"
+    )
     learning_rate: float = harness.option(0.1, "of plain gradient descent")
     stop_after: int = harness.option(-1, "interrupt after this many epochs")
 
@@ -33,7 +35,9 @@ class Line(nn.Module):
         self.linear, self.noise = nn.Linear(3, 1, dtype=torch.float64), noise
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        target = x.sum(-1, keepdim=True) + self.noise * torch.randn(len(x), 1, dtype=x.dtype)
+        target = x.sum(-1, keepdim=True) + self.noise * torch.randn(
+            len(x), 1, dtype=x.dtype
+        )
         loss: torch.Tensor = (self.linear(x) - target).square().mean()
         return loss
 
@@ -41,13 +45,19 @@ class Line(nn.Module):
 def main(settings: Settings) -> None:
     results = harness.Results("toy", settings)
     rows = torch.linspace(-1, 1, 36, dtype=torch.float64).reshape(12, 3)
-    for key in ({"kind": kind, "seed": seed} for kind in settings.kinds for seed in settings.seeds):
+    for key in (
+        {"kind": kind, "seed": seed}
+        for kind in settings.kinds
+        for seed in settings.seeds
+    ):
         with results.run(key) as run:
             if run.done:
                 continue
             run.seed(int(key["seed"]))
             line = Line(noise=0.1 if key["kind"] == "noisy" else 0.0)
-            optimizer = torch.optim.SGD(line.parameters(), settings.learning_rate, momentum=0.9)
+            optimizer = torch.optim.SGD(
+                line.parameters(), settings.learning_rate, momentum=0.9
+            )
             model, optimizer = run.prepare(line, optimizer)
             best = harness.Best()
             for epoch in run.epochs(

@@ -26,11 +26,14 @@ if TYPE_CHECKING:
     from multiplexnet.learning.baselines import dl2_loss as dl2_loss
     from multiplexnet.learning.baselines import penalty as penalty
     from multiplexnet.learning.baselines import semantic_loss as semantic_loss
-    from multiplexnet.learning.distribution import RulesDistribution as RulesDistribution
+    from multiplexnet.learning.distribution import (
+        RulesDistribution as RulesDistribution,
+    )
     from multiplexnet.learning.finite import EvidenceRatio as EvidenceRatio
     from multiplexnet.learning.finite import FiniteTerms as FiniteTerms
     from multiplexnet.learning.symmetry import symmetries as symmetries
     from multiplexnet.learning.term_transform import term_transform as term_transform
+    from multiplexnet.quality.report import report as report
     from multiplexnet.rules import Rules as Rules
     from multiplexnet.synthesis.synthesizer import Synthesizer as Synthesizer
     from multiplexnet.tables.check import check as check
@@ -61,6 +64,7 @@ _HOME = {
     "check": "tables.check",
     "infer": "tables.inference.infer",
     "sql": "tables.sql",
+    "report": "quality.report",
     "Synthesizer": "synthesis.synthesizer",
     "CompileTimeout": "errors",
     "ContradictionError": "errors",

@@ -128,7 +128,9 @@ class MissingLibrary(MultiplexError, ImportError):
     """
 
     def __init__(self, what: str, library: str, command: str) -> None:
-        super().__init__(f"{what} needs {library}, which is not installed: {command}", name=library)
+        super().__init__(
+            f"{what} needs {library}, which is not installed: {command}", name=library
+        )
 
 
 def install(extra: str) -> str:
@@ -261,7 +263,9 @@ class SolverGaveUp(MultiplexError, RuntimeError):
     """z3 neither found a point nor proved that there is none; the text gives its reason."""
 
     def __init__(self, reason: str) -> None:
-        super().__init__(f"z3 could not decide the rules ({reason}). Try fewer or simpler rules.")
+        super().__init__(
+            f"z3 could not decide the rules ({reason}). Try fewer or simpler rules."
+        )
 
 
 class ProductError(MultiplexError, RuntimeError):
@@ -275,7 +279,9 @@ class ProductError(MultiplexError, RuntimeError):
     def __init__(self, sizes: Sequence[int], max_terms: int) -> None:
         self.sizes = tuple(sizes)
         self.max_terms = max_terms
-        product = " × ".join(map(str, self.sizes[:12])) + (" × …" if len(self.sizes) > 12 else "")
+        product = " × ".join(map(str, self.sizes[:12])) + (
+            " × …" if len(self.sizes) > 12 else ""
+        )
         super().__init__(
             f"the {len(self.sizes)} blocks of the rules have {product} = {prod(self.sizes)} combinations, more "
             f"than max_terms = {max_terms}. best() and sample() need no combinations; for a loss, "
@@ -403,7 +409,9 @@ class ThinTermError(MultiplexError, ValueError):
             if wider
             else "no wider dtype would do either: give the rows more room"
         )
-        super().__init__(f"these rows are too thin for {dtype} ({advice}):{_listed(self.rows)}")
+        super().__init__(
+            f"these rows are too thin for {dtype} ({advice}):{_listed(self.rows)}"
+        )
 
 
 class OutOfRangeError(ThinTermError):
@@ -422,7 +430,9 @@ class OutOfRangeError(ThinTermError):
         super().__init__(rows, dtype, wider)
         end = _power_of_ten(largest)
         advice = (
-            f"{wider} would do" if wider else "no dtype reaches that far: measure in other units"
+            f"{wider} would do"
+            if wider
+            else "no dtype reaches that far: measure in other units"
         )
         self.args = (
             f"these rows are beyond the range of {dtype}, ±{end} ({advice}):{_listed(self.rows)}",
@@ -532,7 +542,8 @@ class EliminationError(MultiplexError, RuntimeError):
         self.outputs = tuple(outputs)
         super().__init__(
             f"bounds of {', '.join(self.outputs)} with run-time values in them need {count} rows (allowed: {budget}): "
-            "tie fewer of these outputs together, or take the run-time values out of the rules that do"
+            "declare the ranges of inputs, as in `u: input[0, 10]`, tie fewer of these outputs together, or take the "
+            "run-time values out of the rules that do"
         )
 
 
@@ -569,7 +580,11 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
             "options": f"{output} has more than {allowed} options, given the outputs before it",
             "written": written,
         }[what]
-        more = "" if what == "written" else f", or allow more with budget=mx.Budget({what}=…)"
+        more = (
+            ""
+            if what == "written"
+            else f", or allow more with budget=mx.Budget({what}=…)"
+        )
         after = f" (after {seconds:.1f} s)" if seconds else ""
         super().__init__(
             f"{found}{after}. Drop or split rules that tie {output} to many others, name another order of the outputs "
@@ -621,9 +636,13 @@ class RangeError(MultiplexError, ValueError):
         upper: the upper end that was found, if any.
     """
 
-    def __init__(self, output: str, lower: Fraction | None, upper: Fraction | None) -> None:
+    def __init__(
+        self, output: str, lower: Fraction | None, upper: Fraction | None
+    ) -> None:
         self.output = output
-        missing = [name for name, end in (("lower", lower), ("upper", upper)) if end is None]
+        missing = [
+            name for name, end in (("lower", lower), ("upper", upper)) if end is None
+        ]
         super().__init__(
             f"{output} depends on other outputs, and the rules give it no {' and no '.join(missing)} end: a cascade "
             f"needs one to choose its grid. Add a rule such as `-1000 <= {output} <= 1000`"

@@ -27,7 +27,7 @@ from multiplexnet.language.formula import (
     Variable,
     nearest_to_zero,
 )
-from multiplexnet.language.values import did_you_mean
+from multiplexnet.language.parser.values import did_you_mean
 
 if TYPE_CHECKING:
     import numpy as np
@@ -47,7 +47,9 @@ Functions = Mapping[str, Callable[..., Any]]
 
 def _z3_for(what: str) -> AbstractContextManager[None]:
     return needing(
-        "z3", what, "pip install z3-solver (saved layers load without it: Multiplexer.from_state)"
+        "z3",
+        what,
+        "pip install z3-solver (saved layers load without it: Multiplexer.from_state)",
     )
 
 
@@ -126,9 +128,7 @@ class _DeclaredInput:
 
     def _other_shape(self, found: tuple[int, ...]) -> str:
         if len(self.shape) == 1:
-            return (
-                f"input {self.name} is a vector of {self.shape[0]}: its last dimension must be that"
-            )
+            return f"input {self.name} is a vector of {self.shape[0]}: its last dimension must be that"
         sizes = " × ".join(map(str, self.shape))
         return (
             f"input {self.name} is a matrix of {sizes}: its last dimensions must be these, "
@@ -175,7 +175,7 @@ class Rules:
     _declared: dict[str, _DeclaredInput]
 
     def __init__(self, text: str | Sequence[str]) -> None:
-        from multiplexnet.language.parse import parse, parse_all
+        from multiplexnet.language.parser.parse import parse, parse_all
 
         listed = isinstance(text, list | tuple)
         for entry in text if listed else [text]:
@@ -196,7 +196,9 @@ class Rules:
         return rules
 
     @classmethod
-    def from_z3(cls, expression: Any, *, outputs: Any = None, inputs: Any = None) -> Rules:
+    def from_z3(
+        cls, expression: Any, *, outputs: Any = None, inputs: Any = None
+    ) -> Rules:
         """Rules from a z3 expression or a list of them; uninterpreted functions are opaque functions.
 
         Args:
@@ -207,7 +209,9 @@ class Rules:
         with _z3_for("reading z3 expressions"):
             from multiplexnet.smt.from_z3 import from_z3
 
-        return cls.from_specification(from_z3(expression, outputs=outputs, inputs=inputs or ()))
+        return cls.from_specification(
+            from_z3(expression, outputs=outputs, inputs=inputs or ())
+        )
 
     @classmethod
     def from_smtlib(cls, text: str, *, inputs: Sequence[str] | None = None) -> Rules:
@@ -228,7 +232,13 @@ class Rules:
 
     @classmethod
     def from_arrays(
-        cls, A: Any = None, b: Any = None, *, C: Any = None, d: Any = None, names: Any = None
+        cls,
+        A: Any = None,
+        b: Any = None,
+        *,
+        C: Any = None,
+        d: Any = None,
+        names: Any = None,
     ) -> Rules:
         """Rules ``A x <= b`` and ``C x == d``, one rule a row, for matrices with thousands of entries.
 
@@ -348,7 +358,9 @@ class Rules:
         """
         known = {variable.name: variable for variable in self._specification.variables}
         if name not in known:
-            raise UnknownNameError(str(name), did_you_mean(str(name), known), list(known))
+            raise UnknownNameError(
+                str(name), did_you_mean(str(name), known), list(known)
+            )
         return known[name]
 
     def __contains__(self, name: object) -> bool:
@@ -362,7 +374,9 @@ class Rules:
     def _text(self) -> str:
         from multiplexnet.language.text import specification_text
 
-        return self._specification.text.strip("\n") or specification_text(self._specification)
+        return self._specification.text.strip("\n") or specification_text(
+            self._specification
+        )
 
     def __str__(self) -> str:
         return self._text
@@ -380,10 +394,14 @@ class Rules:
         return hash(self._specification)
 
     def __setattr__(self, name: str, value: object) -> None:
-        raise AttributeError(f"Rules cannot be changed: {name} is read-only; make new Rules")
+        raise AttributeError(
+            f"Rules cannot be changed: {name} is read-only; make new Rules"
+        )
 
     def __delattr__(self, name: str) -> None:
-        raise AttributeError(f"Rules cannot be changed: {name} is read-only; make new Rules")
+        raise AttributeError(
+            f"Rules cannot be changed: {name} is read-only; make new Rules"
+        )
 
     def to_z3(self) -> Any:
         """The rules as one z3 expression in z3's main context, the domains of discrete outputs included."""
@@ -453,10 +471,14 @@ class Rules:
         scalars: dict[str, Any] = {}
         for name, declared in self._declared.items():
             if name not in given:
-                raise InputError(f"the rules need the input {name!r}: pass {_passed(name)}")
+                raise InputError(
+                    f"the rules need the input {name!r}: pass {_passed(name)}"
+                )
             refuse_unlisted(name, given[name])
             values = declared.elements(counted_input(declared.members[0], given[name]))
-            scalars |= zip((member.name for member in declared.members), values, strict=True)
+            scalars |= zip(
+                (member.name for member in declared.members), values, strict=True
+            )
         self.refuse_unknown_inputs(given)
         return scalars
 
@@ -503,7 +525,9 @@ class Rules:
             TermBudgetExceeded: a block has more than ``max_terms`` terms.
         """
         with Deadline(seconds, progress) as deadline:
-            return self.compiled_before(deadline, max_terms=max_terms, cover=cover, nested=nested)
+            return self.compiled_before(
+                deadline, max_terms=max_terms, cover=cover, nested=nested
+            )
 
     def compiled_before(
         self, deadline: Deadline, *, max_terms: int, cover: Any, nested: bool
@@ -514,7 +538,11 @@ class Rules:
 
         rows = None if cover is None else self._rows(cover)
         return compile_rules(
-            self._specification, max_terms=max_terms, cover=rows, nested=nested, deadline=deadline
+            self._specification,
+            max_terms=max_terms,
+            cover=rows,
+            nested=nested,
+            deadline=deadline,
         )
 
     def explain(
@@ -558,7 +586,8 @@ class Rules:
         for i, variable in enumerate(variables):
             if not isinstance(variable.domain, Real):
                 own = values[:, i]
-                first, last = variable.domain.values[0], variable.domain.values[-1]
+                first = variable.domain.values[0]
+                last = variable.domain.values[-1]
                 fits &= (own == np.rint(own)) & (own >= first) & (own <= last)
         columns = {v: values[fits, i].copy() for i, v in enumerate(variables)}
         columns |= {flag: marked[fits] for flag, marked in flags.items()}
@@ -573,7 +602,9 @@ class Rules:
                 raise ShapeError(
                     f"cover: the table has no column {', '.join(missing)}; it has {', '.join(table.columns)}"
                 )
-            return np.stack([np.asarray(table[name], dtype=np.float64) for name in names], axis=1)
+            return np.stack(
+                [np.asarray(table[name], dtype=np.float64) for name in names], axis=1
+            )
         values = (
             table.detach().cpu().double().numpy()
             if hasattr(table, "detach")

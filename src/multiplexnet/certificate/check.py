@@ -11,7 +11,8 @@ Nothing of the compiler is used and nothing the certificate says is taken on tru
   term, up to what the format cannot hold;
 * every anchor is strictly inside, and what is left of every slack is what the certificate says;
 * of every cascade the steps imply the rules, none gets stuck, nothing is lost (if that is claimed), no sum rounds, and
-  every point of its grid is a number of the format.
+  every point of its grid is a number of the format;
+* all of it for inputs in their ranges that keep what the rules assume of them, as the layer checks in every row.
 """
 
 from __future__ import annotations
@@ -26,7 +27,13 @@ from multiplexnet.certificate.cascade.recorded import Cascade
 from multiplexnet.certificate.cascade.steps import Steps
 from multiplexnet.certificate.document import Certificate, hashes
 from multiplexnet.certificate.formats import Format
-from multiplexnet.certificate.maps import Layer, RecordedBlock, cascades_from, layer_from, own_rows
+from multiplexnet.certificate.maps import (
+    Layer,
+    RecordedBlock,
+    cascades_from,
+    layer_from,
+    own_rows,
+)
 from multiplexnet.certificate.parts import Box, Part, is_coprime
 from multiplexnet.certificate.questions import Answer, Writer
 from multiplexnet.certificate.report import Report, Statement, said
@@ -88,7 +95,9 @@ def certify(
     return checked(certificate, rules=rule_file(Path(rules)))
 
 
-def checked(certificate: Certificate, *, rules: tuple[str, str] | None = None) -> Report:
+def checked(
+    certificate: Certificate, *, rules: tuple[str, str] | None = None
+) -> Report:
     """Check everything that a certificate says.
 
     Args:
@@ -112,7 +121,9 @@ def _refuse_common_factors(blocks: Sequence[Block]) -> None:
     for block in blocks:
         for term in block.terms:
             if not all(map(is_coprime, term.rows)):
-                raise ValueError("a row of a term whose coefficients are not coprime integers")
+                raise ValueError(
+                    "a row of a term whose coefficients are not coprime integers"
+                )
 
 
 class _Check:
@@ -155,14 +166,20 @@ class _Check:
                 )
             else:
                 statements += [
-                    replace(s, text=f"the rules given: {s.text}") for s in self._about(given)
+                    replace(s, text=f"the rules given: {s.text}")
+                    for s in self._about(given)
                 ]
                 asked += given.writer.questions
         elif rules is not None:
             statements.append(
-                Statement("the rules given are those of the certificate, letter by letter", True)
+                Statement(
+                    "the rules given are those of the certificate, letter by letter",
+                    True,
+                )
             )
-        moved = max((abs(d) for own in self.layer.made for d in own.moved), default=Fraction(0))
+        moved = max(
+            (abs(d) for own in self.layer.made for d in own.moved), default=Fraction(0)
+        )
         solver = f"cvc5 {own.writer.cvc5.__version__}"
         return Report(tuple(statements), self.certificate.sha256, solver, asked, moved)
 
@@ -171,14 +188,18 @@ class _Check:
         found = hashes(self.certificate.data)
         wrong = [name for name in found if said[name] != found[name]]
         return _decided(
-            "the hashes are those of the document", not wrong, f"not that of {', '.join(wrong)}"
+            "the hashes are those of the document",
+            not wrong,
+            f"not that of {', '.join(wrong)}",
         )
 
     def _about(self, rules: Reading) -> Iterator[Statement]:
         """What is claimed of the terms and some rules."""
         same = rules.variables == self.variables and rules.functions == self.functions
         why = "the text declares others, or in another order, or with other domains"
-        yield _decided("the variables and functions are those that the rules declare", same, why)
+        yield _decided(
+            "the variables and functions are those that the rules declare", same, why
+        )
         if not same:
             return
         if rules.assumptions:
@@ -196,7 +217,9 @@ class _Check:
         answer = writer.implied([], writer.negated(writer.all_of([])))
         listed = "; ".join(rules.assumptions)
         text = f"all of it for inputs that keep, as the layer checks in every row, {listed}"
-        return _decided(text, answer.point is not None, "no input keeps these assumptions")
+        return _decided(
+            text, answer.point is not None, "no input keeps these assumptions"
+        )
 
     def _constants(self) -> Statement:
         wrong = [
@@ -228,7 +251,11 @@ def _complete(record: Mapping[str, Any]) -> bool:
     """Whether completeness is claimed; what else is said about the first proof is history and cannot be checked."""
     if flag_from(record["sound"]) is not True:
         raise ValueError("it does not claim that its terms are sound")
-    text_from(record["solver"]), text_from(record["version"]), whole_from(record["questions"])
+    (
+        text_from(record["solver"]),
+        text_from(record["version"]),
+        whole_from(record["questions"]),
+    )
     if record["covered"] is not None and not 0 <= number_from(record["covered"]) <= 1:
         raise ValueError("a share that is none")
     return flag_from(record["complete"])
@@ -264,7 +291,9 @@ class Meaning:
         self.cascades = layer.cascades
         self.writer = rules.writer
         self._written: dict[int, Any] = {}
-        homes = [block.outputs for block in blocks] + [one.outputs for one in layer.cascades]
+        homes = [block.outputs for block in blocks] + [
+            one.outputs for one in layer.cascades
+        ]
         home = {v.name: i for i, outputs in enumerate(homes) for v in outputs}
         self.parts = [
             (part, frozenset(home[n] for n in rules.mentioned(part) if n in home))
@@ -275,22 +304,28 @@ class Meaning:
         """Soundness block by block, what several blocks share, completeness; then the cascades."""
         for i, block in enumerate(self.blocks):
             own = [part for part, places in self.parts if places == {i}]
-            yield self._sound(block, own) if block.outputs else self._inputs_alone(block)
+            yield (
+                self._sound(block, own) if block.outputs else self._inputs_alone(block)
+            )
         for part, places in self.parts:
             if len(places) != 1:
                 answer = self.writer.implied(map(self._whole, places), part)
-                yield said("sound: the blocks together imply a rule that they share", answer)
+                yield said(
+                    "sound: the blocks together imply a rule that they share", answer
+                )
         missed = next(
-            (answer for answer in map(self._covers, range(len(self.blocks))) if not answer.proved),
+            (
+                answer
+                for answer in map(self._covers, range(len(self.blocks)))
+                if not answer.proved
+            ),
             None,
         )
         if complete:
             text = "complete: the terms contain every point that obeys the rules"
             yield said(text, missed or Answer(True))
         else:
-            text = (
-                "as the certificate says, the terms do not contain every point that obeys the rules"
-            )
+            text = "as the certificate says, the terms do not contain every point that obeys the rules"
             yield _decided(text, missed is not None, "they do contain every such point")
         for i, cascade in enumerate(self.cascades, start=len(self.blocks)):
             yield from self._steps(i).statements(self.form, _names(cascade.outputs))
@@ -302,7 +337,11 @@ class Meaning:
 
     def _whole(self, i: int) -> Any:
         """Everything that a block or a cascade says."""
-        return self._block(self.blocks[i]) if i < len(self.blocks) else self._steps(i).whole()
+        return (
+            self._block(self.blocks[i])
+            if i < len(self.blocks)
+            else self._steps(i).whole()
+        )
 
     def _sound(self, block: Block, own: Sequence[Any]) -> Statement:
         text = f"sound: every term over {_names(block.outputs)} implies the rules"
@@ -334,7 +373,10 @@ class Meaning:
         return self._written[id(block)]
 
     def _term(self, term: Term) -> Any:
-        own = [*map(self.writer.formula, own_rows(term)), *map(self._block, term.blocks)]
+        own = [
+            *map(self.writer.formula, own_rows(term)),
+            *map(self._block, term.blocks),
+        ]
         return self.writer.all_of(own)
 
 
@@ -345,11 +387,15 @@ def _faults(
     term: Term, parts: Sequence[Part], form: Format, writer: Writer
 ) -> Iterator[tuple[str, Mapping[str, Fraction] | None]]:
     """What is wrong with the parts of a term, and where."""
-    constant = {pair for part in parts if isinstance(part, Box) for pair in part.constants()}
+    constant = {
+        pair for part in parts if isinstance(part, Box) for pair in part.constants()
+    }
     for (
         variable,
         value,
-    ) in term.fixed:  # to the solver its values are whole numbers, to the layer they are not
+    ) in (
+        term.fixed
+    ):  # to the solver its values are whole numbers, to the layer they are not
         if (variable, value) not in constant:
             yield f"{variable.name} is not the constant {value}", None
             return
@@ -359,7 +405,10 @@ def _faults(
             yield f"the part over {names}: {why}", None
             return
         yield from _unproved(
-            f"the part over {names} may leave the format", part.keeps(), part.holds(form), writer
+            f"the part over {names} may leave the format",
+            part.keeps(),
+            part.holds(form),
+            writer,
         )
     rows = own_rows(term)
     kept = [atom for part in parts for atom in part.keeps()]
@@ -379,7 +428,10 @@ def _unproved(
             map(writer.formula, premises), writer.all_of(map(writer.formula, open_))
         )
         if not answer.proved:
-            yield why if answer.point is not None else f"{why}: cvc5 gave no answer", answer.point
+            yield (
+                why if answer.point is not None else f"{why}: cvc5 gave no answer",
+                answer.point,
+            )
 
 
 def _normal(atom: Atom) -> Atom:

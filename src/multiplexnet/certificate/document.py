@@ -75,7 +75,9 @@ class Certificate:
     def complete(self) -> bool:
         """Whether everything that obeys is said to be reached: by the terms, and on the grids of the cascades."""
         cascades = self.data["layer"].get("cascades", [])
-        return bool(self.data["proved"]["complete"]) and all(one["complete"] for one in cascades)
+        return bool(self.data["proved"]["complete"]) and all(
+            one["complete"] and not one.get("late") for one in cascades
+        )
 
     @property
     def solver(self) -> str:
@@ -118,7 +120,9 @@ class Certificate:
                 parse_constant=_no_float,
             )
         except RecursionError:
-            raise RecordError("this is no certificate: it is nested too deeply") from None
+            raise RecordError(
+                "this is no certificate: it is nested too deeply"
+            ) from None
         except (
             ValueError
         ) as error:  # what is no JSON, no UTF-8, or has numbers of thousands of digits
@@ -139,7 +143,11 @@ class Certificate:
 def _laid_out(data: Any, indent: str = "") -> str:
     """JSON where what fits into a line stands in one."""
     short = json.dumps(data, ensure_ascii=False, allow_nan=False)
-    if len(indent) + len(short) <= WIDTH or not isinstance(data, dict | list) or not data:
+    if (
+        len(indent) + len(short) <= WIDTH
+        or not isinstance(data, dict | list)
+        or not data
+    ):
         return short
     inner = indent + "  "
     if isinstance(data, dict):
@@ -151,7 +159,12 @@ def _laid_out(data: Any, indent: str = "") -> str:
         closed = "]"
         lines = [_laid_out(v, inner) for v in data]
     return "\n".join(
-        [opened, *(f"{inner}{line}," for line in lines[:-1]), inner + lines[-1], indent + closed]
+        [
+            opened,
+            *(f"{inner}{line}," for line in lines[:-1]),
+            inner + lines[-1],
+            indent + closed,
+        ]
     )
 
 
@@ -184,7 +197,9 @@ def _no_float(text: str) -> NoReturn:
 def _check_shape(data: Any) -> None:
     names = {"format", "version", *PARTS, "sha256"}
     if not isinstance(data, dict) or data.get("format") != FORMAT:
-        raise RecordError(f"this is no certificate: an object with format {FORMAT!r} is expected")
+        raise RecordError(
+            f"this is no certificate: an object with format {FORMAT!r} is expected"
+        )
     if type(data.get("version")) is not int or data["version"] != VERSION:
         raise RecordError(
             f"a certificate of version {str(data.get('version'))[:40]}: this program reads {VERSION}"
@@ -200,7 +215,9 @@ def _check_shape(data: Any) -> None:
     }.items():
         optional = OPTIONAL if name == "layer" else set()
         if not isinstance(data[name], dict) or set(data[name]) - optional != inner:
-            raise RecordError(f"{name} of a certificate has exactly {', '.join(sorted(inner))}")
+            raise RecordError(
+                f"{name} of a certificate has exactly {', '.join(sorted(inner))}"
+            )
     _check_depth(data)
 
 
@@ -208,7 +225,11 @@ def _check_depth(data: Any) -> None:
     level = [data]
     for _ in range(DEEPEST):
         nodes = (node.values() if isinstance(node, dict) else node for node in level)
-        level = [child for node in nodes for child in node if isinstance(child, dict | list)]
+        level = [
+            child for node in nodes for child in node if isinstance(child, dict | list)
+        ]
         if not level:
             return
-    raise RecordError(f"this is no certificate: it is nested deeper than {DEEPEST} levels")
+    raise RecordError(
+        f"this is no certificate: it is nested deeper than {DEEPEST} levels"
+    )

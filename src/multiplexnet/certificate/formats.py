@@ -69,7 +69,10 @@ class Format:
         if not value:
             return True
         denominator = value.denominator
-        if denominator & (denominator - 1) or not self.tiny <= abs(value) <= self.largest:
+        if (
+            denominator & (denominator - 1)
+            or not self.tiny <= abs(value) <= self.largest
+        ):
             return False
         return grid(value) >= self.digit and abs(value) / grid(value) < power(self.p)
 

@@ -10,7 +10,13 @@ from typing import Any
 from multiplexnet.certificate.cascade.recorded import Cascade, cascade_from
 from multiplexnet.certificate.formats import FORMATS, Format
 from multiplexnet.certificate.parts import Part, part_from
-from multiplexnet.compiler.record import RecordReader, list_from, number_from, text_from, whole_from
+from multiplexnet.compiler.record import (
+    RecordReader,
+    list_from,
+    number_from,
+    text_from,
+    whole_from,
+)
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.language.formula import Atom, Linear, Variable
 
@@ -96,7 +102,9 @@ def layer_from(
             inner.append(number)
             found.append(reader.inner[number])
         block = _joined(found)
-        made.append(_made(block, entry["terms"], reader, may_move=equality == "nearest"))
+        made.append(
+            _made(block, entry["terms"], reader, may_move=equality == "nearest")
+        )
     with_outputs = [i for i, block in enumerate(blocks) if block.outputs]
     every_inner = list(range(len(reader.inner)))
     if sorted(outer) != with_outputs or sorted(inner) != every_inner:
@@ -108,7 +116,9 @@ def _joined(blocks: Sequence[Block]) -> Block:
     """Several blocks of one term each as one block."""
     if len(blocks) == 1:
         return blocks[0]
-    if not blocks or any(len(block.terms) > 1 or block.terms[0].blocks for block in blocks):
+    if not blocks or any(
+        len(block.terms) > 1 or block.terms[0].blocks for block in blocks
+    ):
         raise ValueError("blocks of several terms are not one block")
     outputs: list[Variable] = []
     rows: list[Atom] = []
@@ -122,7 +132,9 @@ def _joined(blocks: Sequence[Block]) -> Block:
     return Block(tuple(outputs), (joined,))
 
 
-def _made(block: Block, records: Any, reader: RecordReader, *, may_move: bool) -> RecordedBlock:
+def _made(
+    block: Block, records: Any, reader: RecordReader, *, may_move: bool
+) -> RecordedBlock:
     if len(list_from(records)) != len(block.terms):
         raise ValueError("the layer has another number of terms than the rules")
     terms: list[tuple[Term, tuple[Part, ...]]] = []
@@ -139,7 +151,8 @@ def _made(block: Block, records: Any, reader: RecordReader, *, may_move: bool) -
         if moved and not may_move:
             raise ValueError("a moved equality in a layer that moves none")
         distances += [
-            constant - _equality(term, i).linear.constant for i, constant in moved.items()
+            constant - _equality(term, i).linear.constant
+            for i, constant in moved.items()
         ]
         terms.append((_with_moved(term, moved), parts))
     return RecordedBlock(block, tuple(terms), tuple(distances))

@@ -101,7 +101,9 @@ def solved(
 
 
 def _substituted(
-    unknown: Sparse, affine: Affine, known: dict[int, tuple[dict[int, Fraction], Affine]]
+    unknown: Sparse,
+    affine: Affine,
+    known: dict[int, tuple[dict[int, Fraction], Affine]],
 ) -> tuple[dict[int, Fraction], Affine]:
     """``Σ unknown · t + affine`` with the known t put in."""
     left = dict[int, Fraction]()

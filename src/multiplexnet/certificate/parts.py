@@ -15,8 +15,20 @@ from math import gcd
 from typing import Any
 
 from multiplexnet.certificate.formats import FORMATS, Format, grid, power
-from multiplexnet.certificate.margins import Affine, Margins, NotInside, Sparse, margins, solved
-from multiplexnet.compiler.record import RecordReader, list_from, number_from, whole_from
+from multiplexnet.certificate.margins import (
+    Affine,
+    Margins,
+    NotInside,
+    Sparse,
+    margins,
+    solved,
+)
+from multiplexnet.compiler.record import (
+    RecordReader,
+    list_from,
+    number_from,
+    whole_from,
+)
 from multiplexnet.language.formula import Apply, Atom, Linear, Symbol, Variable, symbols
 
 __all__ = ["Box", "Part", "is_coprime", "part_from"]
@@ -89,7 +101,9 @@ def _numbers(record: Any, count: int) -> tuple[Fraction, ...]:
 
 def _sparse(record: Any, width: int) -> Sparse:
     """Coefficients ``[[position, number], …]``, positions ascending, numbers not 0."""
-    pairs = [(whole_from(j), number_from(c)) for j, c in map(list_from, list_from(record))]
+    pairs = [
+        (whole_from(j), number_from(c)) for j, c in map(list_from, list_from(record))
+    ]
     places = [j for j, _ in pairs]
     if places != sorted(set(places)) or not all(0 <= j < width and c for j, c in pairs):
         raise ValueError("a row of a basis out of order")
@@ -97,7 +111,9 @@ def _sparse(record: Any, width: int) -> Sparse:
 
 
 def _margins(record: Mapping[str, Any]) -> Margins:
-    slack, room = (tuple(map(number_from, list_from(record[name]))) for name in ("slack", "room"))
+    slack, room = (
+        tuple(map(number_from, list_from(record[name]))) for name in ("slack", "room")
+    )
     return Margins(slack, room, tuple(map(whole_from, list_from(record["loose"]))))
 
 
@@ -122,7 +138,9 @@ def is_coprime(row: Atom) -> bool:
     """Whether the coefficients are coprime integers, so that there is one way to write the row."""
     coefficients = [c for _, c in row.linear.summands]
     whole = all(c.denominator == 1 for c in coefficients)
-    return whole and (not coefficients or gcd(*(c.numerator for c in coefficients)) == 1)
+    return whole and (
+        not coefficients or gcd(*(c.numerator for c in coefficients)) == 1
+    )
 
 
 def _vectors(
@@ -141,7 +159,9 @@ def _said(found: Margins, said: Margins) -> Iterator[str]:
         yield "what is left of its slacks is not what the certificate says"
 
 
-def _at_most(symbol: Variable, bound: Fraction, sign: int = 1, *, strict: bool = False) -> Atom:
+def _at_most(
+    symbol: Variable, bound: Fraction, sign: int = 1, *, strict: bool = False
+) -> Atom:
     """``sign · x ≤ bound``."""
     return Atom(Linear.of(symbol) * sign - bound, "<" if strict else "<=")
 
@@ -159,7 +179,10 @@ class Box(Part):
         """From a record."""
         outputs = _outputs(record, reader)
         ends = [
-            tuple(None if end is None else number_from(end) for end in list_from(record[side]))
+            tuple(
+                None if end is None else number_from(end)
+                for end in list_from(record[side])
+            )
             for side in ("lower", "upper")
         ]
         if any(len(side) != len(outputs) for side in ends):
@@ -176,7 +199,9 @@ class Box(Part):
         """Output, end and side of every bound."""
         for side, ends in ((-1, self.lower), (1, self.upper)):
             yield from (
-                (v, end, side) for v, end in zip(self.outputs, ends, strict=True) if end is not None
+                (v, end, side)
+                for v, end in zip(self.outputs, ends, strict=True)
+                if end is not None
             )
 
     def keeps(self) -> Formulas:
@@ -186,7 +211,10 @@ class Box(Part):
         """The next number outside is outside the term."""
         return [
             _at_most(
-                v, side * (form.after(end) if side > 0 else form.before(end)), side, strict=True
+                v,
+                side * (form.after(end) if side > 0 else form.before(end)),
+                side,
+                strict=True,
             )
             for v, end, side in self._ends()
             if abs(end) < form.largest
@@ -237,7 +265,9 @@ class Polyhedron(Part):
         """From a record."""
         outputs = _outputs(record, reader)
         rows = _rows(record["rows"], reader, outputs)
-        return cls(outputs, rows, _numbers(record["anchor"], len(outputs)), _margins(record))
+        return cls(
+            outputs, rows, _numbers(record["anchor"], len(outputs)), _margins(record)
+        )
 
     def keeps(self) -> Formulas:
         return list(self.rows)
@@ -251,7 +281,9 @@ class Polyhedron(Part):
         if not all(map(form.is_clear_of_zero, self.anchor)):
             yield "its anchor is next to the numbers that some modes of a processor take for zero"
         try:
-            found = margins(_vectors(self.rows, self.outputs), self.anchor, form.unit, form.tiny)
+            found = margins(
+                _vectors(self.rows, self.outputs), self.anchor, form.unit, form.tiny
+            )
         except (NotInside, OverflowError) as error:
             yield f"its anchor is not strictly inside: {error}"
         else:
@@ -321,8 +353,12 @@ class Lattice(Part):
         """``±x_i ≤ size`` over t, with coprime coefficients."""
         found = []
         for i, size in self.cuts:
-            factor = Fraction(1, gcd(*(c.numerator for c in self.basis[i].values())) or 1)
-            x = Linear.total({self._t[j]: c for j, c in self.basis[i].items()}, self.origin[i])
+            factor = Fraction(
+                1, gcd(*(c.numerator for c in self.basis[i].values())) or 1
+            )
+            x = Linear.total(
+                {self._t[j]: c for j, c in self.basis[i].items()}, self.origin[i]
+            )
             found += [Atom((x * sign - size) * factor, "<=") for sign in (1, -1)]
         return found
 
@@ -354,7 +390,9 @@ class Lattice(Part):
         return found
 
     def _linear(self, affine: Affine) -> Linear:
-        return Linear.total({self.outputs[i]: c for i, c in affine[0].items()}, affine[1])
+        return Linear.total(
+            {self.outputs[i]: c for i, c in affine[0].items()}, affine[1]
+        )
 
     def _span(self) -> Formulas:
         return [Atom(self._linear(affine), "==") for affine in self._solved[1]]
@@ -378,7 +416,11 @@ class Lattice(Part):
         """What every x_i is a multiple of."""
         return [
             min(
-                [grid(c) for c in (origin, *(c * self.step for c in row.values())) if c],
+                [
+                    grid(c)
+                    for c in (origin, *(c * self.step for c in row.values()))
+                    if c
+                ],
                 default=Fraction(1),
             )
             for origin, row in zip(self.origin, self.basis, strict=True)
@@ -386,7 +428,9 @@ class Lattice(Part):
 
     def faults(self, form: Format) -> Iterator[str]:
         dyadic = [self.step, *self.origin]
-        if any(c.denominator & (c.denominator - 1) for c in dyadic) or self.step != grid(self.step):
+        if any(
+            c.denominator & (c.denominator - 1) for c in dyadic
+        ) or self.step != grid(self.step):
             yield "its step is no power of two, or its origin no binary number"
             return
         if any(c.denominator != 1 for row in self.basis for c in row.values()):
@@ -416,7 +460,9 @@ class Lattice(Part):
         rows = _vectors(said, self._t, self.step)
         tiny = Fraction(float(double.tiny) + 0.5)
         try:
-            found = margins(rows, [c / self.step for c in self.anchor], double.unit, tiny)
+            found = margins(
+                rows, [c / self.step for c in self.anchor], double.unit, tiny
+            )
         except (NotInside, OverflowError) as error:
             yield f"its anchor is not strictly inside: {error}"
         else:

@@ -110,7 +110,9 @@ class Writer:
     def assume(self, variables: Sequence[Variable]) -> None:
         """From now on the domains of these variables count, too."""
         self._variables += variables
-        for bound in (bound for variable in variables for bound in self.domain(variable)):
+        for bound in (
+            bound for variable in variables for bound in self.domain(variable)
+        ):
             self._solver.assertFormula(bound)
 
     def take(self, formula: Formula) -> None:
@@ -122,7 +124,9 @@ class Writer:
     def constant(self, variable: Variable) -> Any:
         """The constant that stands for a variable."""
         if variable.name not in self._known:
-            self._known[variable.name] = self.manager.mkConst(self.sort(variable), variable.name)
+            self._known[variable.name] = self.manager.mkConst(
+                self.sort(variable), variable.name
+            )
         return self._known[variable.name]
 
     def sort(self, variable: Variable) -> Any:
@@ -142,7 +146,9 @@ class Writer:
             case Bool():
                 return []
             case Real(lower, upper):
-                ends = [None if end is None else self.number(end) for end in (lower, upper)]
+                ends = [
+                    None if end is None else self.number(end) for end in (lower, upper)
+                ]
             case domain:
                 ends = [
                     self.manager.mkInteger(end)
@@ -171,7 +177,9 @@ class Writer:
         match formula:
             case Atom(linear, relation):
                 relations = {"<=": kind.LEQ, "<": kind.LT, "==": kind.EQUAL}
-                return term(relations[relation], self.linear(linear), self.number(Fraction(0)))
+                return term(
+                    relations[relation], self.linear(linear), self.number(Fraction(0))
+                )
             case Not(argument):
                 return term(kind.NOT, self.formula(argument))
             case And(arguments):
@@ -184,20 +192,20 @@ class Writer:
     def all_of(self, terms: Iterable[Any]) -> Any:
         """The conjunction of terms."""
         parts = list(terms)
-        return (
-            parts[0]
-            if len(parts) == 1
-            else self.manager.mkTerm(self.kind.AND, *parts)
-            if parts
-            else self._true()
-        )
+        if not parts:
+            return self._true()
+        if len(parts) == 1:
+            return parts[0]
+        return self.manager.mkTerm(self.kind.AND, *parts)
 
     def any_of(self, terms: Iterable[Any]) -> Any:
         """The disjunction of terms."""
         parts = list(terms)
         if not parts:
             return self.negated(self._true())
-        return parts[0] if len(parts) == 1 else self.manager.mkTerm(self.kind.OR, *parts)
+        return (
+            parts[0] if len(parts) == 1 else self.manager.mkTerm(self.kind.OR, *parts)
+        )
 
     def negated(self, term: Any) -> Any:
         """The negation of a term."""
@@ -251,7 +259,10 @@ class Writer:
                 return self._maximum([self.linear(argument) for argument in arguments])
             case Ite(condition, then, otherwise):
                 return term(
-                    kind.ITE, self.formula(condition), self.linear(then), self.linear(otherwise)
+                    kind.ITE,
+                    self.formula(condition),
+                    self.linear(then),
+                    self.linear(otherwise),
                 )
 
     def _maximum(self, arguments: Sequence[Any]) -> Any:

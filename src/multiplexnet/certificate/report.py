@@ -85,7 +85,9 @@ def said(text: str, answer: Answer, why: str = "it fails at a point") -> Stateme
     if answer.proved:
         return Statement(text, True)
     if answer.point is None:
-        return Statement(text, False, "not decided: cvc5 gave no answer in the time", is_open=True)
+        return Statement(
+            text, False, "not decided: cvc5 gave no answer in the time", is_open=True
+        )
     return Statement(text, False, why, answer.point)
 
 
@@ -117,8 +119,12 @@ def _verdict(report: Report) -> str:
 def _at(point: Mapping[str, Fraction] | None) -> str:
     if not point:
         return ""
-    shown = ", ".join(f"{name} = {value}" for name, value in list(point.items())[:SHOWN])
-    return f": {shown}" + (f" and {len(point) - SHOWN} more" if len(point) > SHOWN else "")
+    shown = ", ".join(
+        f"{name} = {value}" for name, value in list(point.items())[:SHOWN]
+    )
+    return f": {shown}" + (
+        f" and {len(point) - SHOWN} more" if len(point) > SHOWN else ""
+    )
 
 
 def report_json(report: Report) -> dict[str, Any]:

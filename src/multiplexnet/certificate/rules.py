@@ -10,9 +10,17 @@ from typing import Any
 
 from multiplexnet.certificate.questions import Writer, configured, cvc5
 from multiplexnet.errors import RecordError, RuleSyntaxError
-from multiplexnet.language.formula import And, Bool, Formula, Int, Real, Specification, Variable
+from multiplexnet.language.formula import (
+    And,
+    Bool,
+    Formula,
+    Int,
+    Real,
+    Specification,
+    Variable,
+)
 from multiplexnet.language.ordering import from_ordering
-from multiplexnet.language.parse import parse
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.smt.script import Command, Script
 
 __all__ = ["LANGUAGES", "Reading", "read"]
@@ -33,6 +41,7 @@ class Reading:
         ranged: integers whose domain is not declared (SMT-LIB has no domains) and must follow from the rules.
         writer: writes more formulas over the same variables.
         assumptions: what is assumed of inputs, as it was written; the writer's questions are asked for such inputs.
+        assumed: the same for cvc5.
     """
 
     variables: tuple[Variable, ...]
@@ -41,11 +50,24 @@ class Reading:
     ranged: tuple[Variable, ...]
     writer: Writer
     assumptions: tuple[str, ...] = ()
+    assumed: tuple[Any, ...] = ()
 
     def mentioned(self, term: Any) -> frozenset[str]:
         """The names of the variables that occur in a term."""
         return frozenset(
-            t.getSymbol() for t in _parts(term) if t.getKind() == self.writer.kind.CONSTANT
+            t.getSymbol()
+            for t in _parts(term)
+            if t.getKind() == self.writer.kind.CONSTANT
+        )
+
+    @property
+    def multiplies(self) -> bool:
+        """Whether a rule multiplies variables."""
+        return any(
+            sum(not _is_number(factor) for factor in part) > 1
+            for rule in self.rules
+            for part in _parts(rule)
+            if part.getKind() == self.writer.kind.MULT
         )
 
 
@@ -74,11 +96,20 @@ def read(language: str, text: str, variables: Sequence[Variable]) -> Reading:
 def _specification(found: Specification) -> Reading:
     writer = Writer(found.variables)
     formulas = [*(rule.formula for rule in found.rules), *found.stand_ins]
-    rules = [writer.formula(part) for formula in formulas for part in _conjuncts(formula)]
+    rules = [
+        writer.formula(part) for formula in formulas for part in _conjuncts(formula)
+    ]
     for assumption in found.assumptions:
         writer.take(assumption.formula)
-    assumptions = tuple(rule.text for rule in found.assumptions)
-    return Reading(found.variables, found.functions, tuple(rules), (), writer, assumptions)
+    return Reading(
+        found.variables,
+        found.functions,
+        tuple(rules),
+        (),
+        writer,
+        tuple(rule.text for rule in found.assumptions),
+        tuple(writer.formula(rule.formula) for rule in found.assumptions),
+    )
 
 
 def _conjuncts(formula: Formula) -> tuple[Formula, ...]:
@@ -87,7 +118,9 @@ def _conjuncts(formula: Formula) -> tuple[Formula, ...]:
 
 # --- SMT-LIB --------------------------------------------------------------------------------------------------------
 
-_DECLARATIONS = frozenset({"declare-const", "declare-fun", "define-fun", "define-const"})
+_DECLARATIONS = frozenset(
+    {"declare-const", "declare-fun", "define-fun", "define-const"}
+)
 _PASSED_OVER = frozenset(
     {
         "set-logic",
@@ -152,14 +185,18 @@ def _smtlib(text: str, variables: Sequence[Variable]) -> Reading:
             f"cvc5 cannot read the rules: {' '.join(str(error).split())}"
         ) from None
     found = tuple(
-        v for v in variables if isinstance(v.domain, Int) and inputs.get(v.name) != _ends(v)
+        v
+        for v in variables
+        if isinstance(v.domain, Int) and inputs.get(v.name) != _ends(v)
     )
     writer = Writer([v for v in variables if v not in found], known, manager, solver)
     for variable in variables:
         if known[variable.name].getSort() != writer.sort(variable):
             raise RecordError(f"{variable.name} is declared with another sort")
     functions = tuple(
-        c.words[1].symbol for c in commands if c.name == "declare-fun" and not _is_constant(c)
+        c.words[1].symbol
+        for c in commands
+        if c.name == "declare-fun" and not _is_constant(c)
     )
     return Reading(tuple(variables), functions, rules, found, writer)
 
@@ -175,7 +212,9 @@ def _parsed(
     symbols = parser.getSymbolManager()
     logics = [c.words[1].text for c in commands if c.name == "set-logic"]
     logic = next((name for name in logics if _REALS.fullmatch(name)), "ALL")
-    declared = "\n".join(script.text[c.start : c.end] for c in commands if c.name in _DECLARATIONS)
+    declared = "\n".join(
+        script.text[c.start : c.end] for c in commands if c.name in _DECLARATIONS
+    )
     configured(solver)
     parser.setStringInput(
         module.InputLanguage.SMT_LIB_2_6, f"(set-logic {logic})\n{declared}", "rules"
@@ -211,12 +250,18 @@ def _parts(term: Any) -> Iterator[Any]:
                 stack.append(child)
 
 
+def _is_number(term: Any) -> bool:
+    return bool(term.isRealValue() or term.isIntegerValue())
+
+
 def _refuse_others(term: Any, kind: Any) -> None:
     """Raises ``RuleSyntaxError`` for what is no part of linear arithmetic, quantifiers above all."""
     known = {getattr(kind, name) for name in _KINDS}
     for part in _parts(term):
         if part.getKind() not in known:
-            raise RuleSyntaxError(f"the rules use {part.getKind()}, which rules do not know")
+            raise RuleSyntaxError(
+                f"the rules use {part.getKind()}, which rules do not know"
+            )
 
 
 def _commands(script: Script) -> list[Command]:
@@ -225,7 +270,9 @@ def _commands(script: Script) -> list[Command]:
         if command.name == "exit":
             break
         if command.name not in _DECLARATIONS | _PASSED_OVER | {"assert"}:
-            raise script.error(f"the command {command.name} is not known here", command.start)
+            raise script.error(
+                f"the command {command.name} is not known here", command.start
+            )
         if len(command.words) < 2:
             continue
         depth = deepest = 0
@@ -240,7 +287,9 @@ def _commands(script: Script) -> list[Command]:
 
 def _is_constant(command: Command) -> bool:
     words = [word.text for word in command.words]
-    return words[0] == "declare-const" or (words[0] == "declare-fun" and words[2:4] == ["(", ")"])
+    return words[0] == "declare-const" or (
+        words[0] == "declare-fun" and words[2:4] == ["(", ")"]
+    )
 
 
 def _inputs(script: Script, command: Command) -> Iterator[tuple[str, Ends]]:
@@ -272,14 +321,20 @@ def _compare(
     if [v.name for v in variables if not v.is_input] != [
         name for name in names if name not in said
     ]:
-        raise RecordError("the variables of the certificate are not those that its rules declare")
+        raise RecordError(
+            "the variables of the certificate are not those that its rules declare"
+        )
     if not said <= set(names) or not inputs.keys() <= said:
-        raise RecordError("the inputs of the certificate are not those that its rules declare")
+        raise RecordError(
+            "the inputs of the certificate are not those that its rules declare"
+        )
     for variable in variables:
         if isinstance(variable.domain, Real) and _ends(variable) != inputs.get(
             variable.name, (None, None)
         ):
-            raise RecordError(f"the range of {variable.name} is not the one that the rules declare")
+            raise RecordError(
+                f"the range of {variable.name} is not the one that the rules declare"
+            )
 
 
 def _ends(variable: Variable) -> Ends:

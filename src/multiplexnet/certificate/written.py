@@ -5,7 +5,7 @@ from __future__ import annotations
 from multiplexnet.errors import MultiplexError
 from multiplexnet.language.formula import Specification
 from multiplexnet.language.ordering import from_ordering
-from multiplexnet.language.parse import parse
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.text import specification_text
 
 __all__ = ["rules_text"]

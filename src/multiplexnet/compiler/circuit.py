@@ -117,7 +117,8 @@ class Circuit:
             OverBudget: it takes more terms than allowed, or more cases inside each other.
         """
         block = self._block(
-            Component(component.outputs, tuple(simplified(component.conjuncts) or ())), 0
+            Component(component.outputs, tuple(simplified(component.conjuncts) or ())),
+            0,
         )
         if (count := kept_terms([block])) > self._max_terms:
             raise OverBudget(count)
@@ -134,7 +135,10 @@ class Circuit:
         return self._done[key]
 
     def _term(
-        self, rows: Iterable[Atom], fixed: Iterable[Fixed] = (), blocks: Sequence[Block] = ()
+        self,
+        rows: Iterable[Atom],
+        fixed: Iterable[Fixed] = (),
+        blocks: Sequence[Block] = (),
     ) -> Term:
         self._count += 1
         self._deadline.step(self._count)
@@ -166,7 +170,9 @@ class Circuit:
     def _case(
         self, fixed: Sequence[Fixed], parts: Sequence[Component], depth: int
     ) -> Iterator[Term]:
-        inner = [self._block(part, depth + 1) for part in parts if not _is_polyhedron(part)]
+        inner = [
+            self._block(part, depth + 1) for part in parts if not _is_polyhedron(part)
+        ]
         if not fixed and len(parts) == len(inner) == 1:
             yield from inner[
                 0
@@ -226,14 +232,20 @@ def _pivot(component: Component, deadline: Deadline) -> Variable:
     A real output has to occur in a conjunct that is no atom, or a case would decide nothing.
     """
     mentioned = [(part, variables(part)) for part in component.conjuncts]
-    open_ = {v for part, found in mentioned if not isinstance(part, Atom) for v in found}
+    open_ = {
+        v for part, found in mentioned if not isinstance(part, Atom) for v in found
+    }
     candidates = [v for v in component.outputs if v.is_discrete or v in open_]
 
     def score(variable: Variable) -> tuple[int, int, int]:
         deadline.check()
         rest = [output for output in component.outputs if output is not variable]
         largest = max((len(found) for found in _connected(rest, mentioned)), default=0)
-        return largest, -sum(variable in found for _, found in mentioned), variable.index
+        return (
+            largest,
+            -sum(variable in found for _, found in mentioned),
+            variable.index,
+        )
 
     return min(candidates, key=score)
 
@@ -261,7 +273,8 @@ def _frequent_atom(component: Component, variable: Variable) -> Atom:
         if not isinstance(part, Atom):
             for atom in atoms(part):
                 if any(
-                    symbol is variable or symbol == variable for symbol, _ in atom.linear.summands
+                    symbol is variable or symbol == variable
+                    for symbol, _ in atom.linear.summands
                 ):
                     count[atom] = count.get(atom, 0) + 1
     return max(count, key=lambda atom: (count[atom], -len(atom.linear.summands)))
@@ -292,20 +305,28 @@ class _Known:
     """Atoms that hold, and what they decide of other formulas without a solver."""
 
     def __init__(self, units: Iterable[Atom]) -> None:
-        self._upper: dict[tuple[tuple[Symbol, Fraction], ...], tuple[Fraction, bool]] = {}
+        self._upper: dict[
+            tuple[tuple[Symbol, Fraction], ...], tuple[Fraction, bool]
+        ] = {}
         self._values: dict[Variable, Fraction] = {}
         for unit in units:
             linear = unit.linear
             self._limit(linear, unit.relation == "<")
             if unit.relation == "==":
                 self._limit(-linear, False)
-                if len(linear.summands) == 1 and isinstance(linear.summands[0][0], Variable):
-                    self._values[linear.summands[0][0]] = -linear.constant / linear.summands[0][1]
+                if len(linear.summands) == 1 and isinstance(
+                    linear.summands[0][0], Variable
+                ):
+                    self._values[linear.summands[0][0]] = (
+                        -linear.constant / linear.summands[0][1]
+                    )
 
     def _limit(self, linear: Linear, strict: bool) -> None:
         """Remembers that ``linear ≤ 0`` (``< 0``)."""
         bound = linear.constant, strict
-        self._upper[linear.summands] = max(bound, self._upper.get(linear.summands, bound))
+        self._upper[linear.summands] = max(
+            bound, self._upper.get(linear.summands, bound)
+        )
 
     def unit(self, atom: Atom) -> Formula:
         """A known atom, true when the domains alone or a stronger one say so, with known values put in."""
@@ -318,7 +339,9 @@ class _Known:
             return TRUE
         others = {v: c for v, c in self._values.items() if not _defines(atom, v)}
         return (
-            substitute(atom, others) if any(s in others for s, _ in atom.linear.summands) else atom
+            substitute(atom, others)
+            if any(s in others for s, _ in atom.linear.summands)
+            else atom
         )
 
     def applied(self, formula: Formula) -> Formula:
@@ -384,5 +407,7 @@ def _by_domains(atom: Atom) -> Formula | None:
         upper = upper + ends[1]
     low, high = (canonical(Linear.number(end), atom.relation) for end in (lower, upper))
     if atom.relation == "==":
-        return FALSE if lower > 0 or upper < 0 else TRUE if lower == upper == 0 else None
+        return (
+            FALSE if lower > 0 or upper < 0 else TRUE if lower == upper == 0 else None
+        )
     return TRUE if high == TRUE else FALSE if low == FALSE else None

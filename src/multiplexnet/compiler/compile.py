@@ -102,7 +102,9 @@ def compile_rules(
     start = time.perf_counter()
     refuse_products(specification)
     deadline.begin(NORMAL_FORM)
-    parts = components(conjuncts(normal_form(specification.formula)), specification.outputs)
+    parts = components(
+        conjuncts(normal_form(specification.formula)), specification.outputs
+    )
     deadline.begin(CONTRADICTION)
     points = [_surely_inside(component, deadline) for component in parts]
     doubtful = [c for c, point in zip(parts, points, strict=True) if point is None]
@@ -127,7 +129,11 @@ def compile_rules(
     )
     deadline.begin(PROOF)
     proof = proof_of(
-        specification, found.blocks, complete=cover is None, claims=claims, deadline=deadline
+        specification,
+        found.blocks,
+        complete=cover is None,
+        claims=claims,
+        deadline=deadline,
     )
     if cover is not None:
         covered = cover.share(specification.formula, found.formula)
@@ -145,12 +151,19 @@ def compile_rules(
 def refuse_products(specification: Specification) -> None:
     """Raises ``CoefficientError`` if a rule multiplies inputs: such rules have no terms."""
     for rule in specification.rules:
-        if any(isinstance(symbol, Product) for symbol in symbols(rule.formula)):
+        if not any(isinstance(symbol, Product) for symbol in symbols(rule.formula)):
+            continue
+        text = rule.text or formula_text(rule.formula)
+        if all(v.is_input for v in variables(rule.formula)):
             raise CoefficientError(
-                f"`{rule.text or formula_text(rule.formula)}` has no terms: where its walls stand is known at run time",
-                'a layer computes its outputs one after another: Multiplexer(rules), without structure="terms", '
-                "cover= and per_term=",
+                f"`{text}` is a rule about inputs alone that multiplies them, which is not checked",
+                "give the product as an input of its own, or check it before the layer is called",
             )
+        raise CoefficientError(
+            f"`{text}` has no terms: where its walls stand is known at run time",
+            'a layer computes its outputs one after another: Multiplexer(rules), without structure="terms", '
+            "cover= and per_term=",
+        )
 
 
 def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
@@ -178,7 +191,10 @@ def _refuse_contradiction(
     doubtful += [rule.formula for rule in specification.assumptions]
     if (
         doubtful
-        and satisfiable(conjunction(doubtful), specification.variables, deadline=deadline) is None
+        and satisfiable(
+            conjunction(doubtful), specification.variables, deadline=deadline
+        )
+        is None
     ):
         found = contradiction(specification, deadline)
         raise ContradictionError([(rule.line, rule.text) for rule in found])
@@ -188,15 +204,21 @@ def contradiction(specification: Specification, deadline: Deadline) -> tuple[Rul
     """A smallest set of rules and assumptions that contradict each other; empty if none do. It asks z3."""
     assumed = [replace(a, text=f"assume {a.text}") for a in specification.assumptions]
     every = [*assumed, *specification.rules]
-    core = unsat_core([rule.formula for rule in every], specification.variables, deadline=deadline)
+    core = unsat_core(
+        [rule.formula for rule in every], specification.variables, deadline=deadline
+    )
     return tuple(every[i] for i in core)
 
 
-def _surely_inside(component: Component, deadline: Deadline) -> dict[Symbol, float] | None:
+def _surely_inside(
+    component: Component, deadline: Deadline
+) -> dict[Symbol, float] | None:
     """A point of one large conjunction over outputs, if floats found one: z3 would take its time."""
     rows = [part for part in component.conjuncts if isinstance(part, Atom)]
     over_inputs = any(
-        isinstance(s, Variable) and s.is_input for row in rows for s, _ in row.linear.summands
+        isinstance(s, Variable) and s.is_input
+        for row in rows
+        for s, _ in row.linear.summands
     )
     if len(rows) < len(component.conjuncts) or over_inputs:
         return None
@@ -206,7 +228,9 @@ def _surely_inside(component: Component, deadline: Deadline) -> dict[Symbol, flo
 def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:
     """The blocks but for one without outputs that is always true."""
     always_true = (Term(()),)
-    return tuple(block for block in blocks if block.outputs or block.terms != always_true)
+    return tuple(
+        block for block in blocks if block.outputs or block.terms != always_true
+    )
 
 
 @dataclass
@@ -233,7 +257,10 @@ class _BlockCompiler:
         self._begin(TERMS)
         terms: list[Term] = []
         for fixed, rest in self._cases():
-            terms += [Term(rows, fixed) for rows in self._real_terms(rest, budget - len(terms))]
+            terms += [
+                Term(rows, fixed)
+                for rows in self._real_terms(rest, budget - len(terms))
+            ]
             if fixed:
                 self.deadline.step(len(terms))
             if len(terms) > budget:
@@ -319,16 +346,22 @@ class _BlockCompiler:
             model = sandbox.model(solver)
             numbers = [model.number(variable) for variable in self._discrete]
             values = tuple(zip(self._discrete, numbers, strict=True))
-            solver.add(z3.Or([c != int(n) for c, n in zip(constants, numbers, strict=True)]))
+            solver.add(
+                z3.Or([c != int(n) for c, n in zip(constants, numbers, strict=True)])
+            )
             yield values, substitute(self._formula, dict(values))
 
     def _real_terms(self, formula: Formula, budget: int) -> list[Literals]:
         if formula not in self._cache:
             # overlapping implicants are thinned afterwards, so the search may find somewhat more than the budget
-            self._cache[formula] = self._enumerated(formula, budget, more=2 * budget + 64)
+            self._cache[formula] = self._enumerated(
+                formula, budget, more=2 * budget + 64
+            )
         return self._cache[formula]
 
-    def _enumerated(self, formula: Formula, budget: int, *, more: int) -> list[Literals]:
+    def _enumerated(
+        self, formula: Formula, budget: int, *, more: int
+    ) -> list[Literals]:
         """The plain terms of a formula over real outputs; ``more`` implicants may be found before they are thinned."""
         background, goal = _split(formula)
         if goal == TRUE:
@@ -367,7 +400,9 @@ class _BlockCompiler:
             if count > self.max_terms:
                 raise self._exceeded(count, variable)
 
-    def _exceeded(self, count: int, variable: Variable | None = None) -> TermBudgetExceeded:
+    def _exceeded(
+        self, count: int, variable: Variable | None = None
+    ) -> TermBudgetExceeded:
         names = [v.name for v in self.component.outputs]
         return TermBudgetExceeded(
             count,
@@ -409,7 +444,8 @@ def _values_at_least(
     if count <= most:
         return 0
     if all(
-        isinstance(part, Atom) and len(part.linear.summands) == 1 for part in component.conjuncts
+        isinstance(part, Atom) and len(part.linear.summands) == 1
+        for part in component.conjuncts
     ):
         return count
     sandbox = Sandbox(deadline)

@@ -19,7 +19,9 @@ class Component:
     conjuncts: tuple[Formula, ...]
 
 
-def components(parts: Iterable[Formula], outputs: Sequence[Variable]) -> list[Component]:
+def components(
+    parts: Iterable[Formula], outputs: Sequence[Variable]
+) -> list[Component]:
     """The finest split of the conjuncts such that no two components share an output, ordered by first output.
 
     Every output belongs to exactly one component; one that occurs nowhere has a component of its own. Conjuncts over

@@ -31,13 +31,14 @@ def irredundant(
     """
     literals = np.zeros((len(found), len(table.atoms)), dtype=np.float32)
     for k, implicant in enumerate(found):
-        literals[k, [table.place[atom] for atom in implicant.literals]] = 1
-    needed = _surely_needed(np.stack([implicant.true for implicant in found]), literals)
+        places = [table.place[atom] for atom in implicant.literals]
+        literals[k, places] = 1
+    true = np.stack([implicant.true for implicant in found])
+    needed = _surely_needed(true, literals)
     doubtful = np.flatnonzero(~needed).tolist()
+    sure = np.flatnonzero(needed).tolist()
     questions = sandbox.questions(known)
-    questions.solver.add(
-        *(sandbox.absent(found[k].literals) for k in np.flatnonzero(needed).tolist())
-    )
+    questions.solver.add(*(sandbox.absent(found[k].literals) for k in sure))
     outside = [z3.Bool(f"outside{k}", sandbox.context) for k in doubtful]
     for k, name in zip(doubtful, outside, strict=True):
         questions.solver.add(z3.Implies(name, sandbox.absent(found[k].literals)))
@@ -51,10 +52,10 @@ def irredundant(
 
 def _surely_needed(true: Bools, literals: NDArray[np.float32]) -> Bools:
     """Which witnesses lie outside all other implicants. Shape (K,)."""
-    broken = (~true).astype(
-        np.float32
-    ) @ literals.T  # how many literals of implicant j fail at witness k
-    return np.asarray((broken == 0).sum(axis=1) == 1)
+    false = (~true).astype(np.float32)
+    broken = false @ literals.T  # how many literals of implicant j fail at witness k
+    containing = (broken == 0).sum(axis=1)
+    return np.asarray(containing == 1)
 
 
 # --- covers of data -------------------------------------------------------------------------------------------------
@@ -83,7 +84,8 @@ class DataRows:
 
     def _at(self, mask: Bools) -> DataRows:
         return DataRows(
-            {variable: column[mask] for variable, column in self.columns.items()}, self.holds
+            {variable: column[mask] for variable, column in self.columns.items()},
+            self.holds,
         )
 
     def groups(
@@ -97,14 +99,18 @@ class DataRows:
             return
         table = np.stack([self.columns[variable] for variable in discrete], axis=1)
         for values in np.unique(table, axis=0):
-            fixed = tuple((v, Fraction(float(x))) for v, x in zip(discrete, values, strict=True))
+            fixed = tuple(
+                (v, Fraction(float(x))) for v, x in zip(discrete, values, strict=True)
+            )
             yield fixed, self._at(np.asarray((table == values).all(axis=1)))
 
     def share(self, formula: Formula, terms: Formula) -> Fraction:
         """Of the rows that obey the formula, the share that the terms contain (1 if no row obeys)."""
         obeying = self.where(formula)
         return (
-            Fraction(int(obeying.truth(terms).sum()), len(obeying)) if len(obeying) else Fraction(1)
+            Fraction(int(obeying.truth(terms).sum()), len(obeying))
+            if len(obeying)
+            else Fraction(1)
         )
 
 
@@ -122,7 +128,9 @@ def covering(engine: Implicants, formula: Formula, rows: DataRows) -> list[Liter
         return truth[atom]
 
     def inside(literals: Literals) -> Bools:
-        return reduce(np.logical_and, map(holds, literals), np.ones(len(rows), dtype=np.bool_))
+        return reduce(
+            np.logical_and, map(holds, literals), np.ones(len(rows), dtype=np.bool_)
+        )
 
     deadline = engine.deadline
     open_rows = np.ones(len(rows), dtype=np.bool_)
@@ -132,7 +140,8 @@ def covering(engine: Implicants, formula: Formula, rows: DataRows) -> list[Liter
         row = int(np.argmax(open_rows))
         order = _most_excluding_first(holds, open_rows.copy())
         literals = engine.prime(
-            np.array([holds(atom)[row] for atom in engine.table.atoms], dtype=np.bool_), order
+            np.array([holds(atom)[row] for atom in engine.table.atoms], dtype=np.bool_),
+            order,
         )
         found[literals] = inside(literals)
         open_rows &= ~found[literals]
@@ -142,7 +151,9 @@ def covering(engine: Implicants, formula: Formula, rows: DataRows) -> list[Liter
 def _most_excluding_first(
     holds: Callable[[Atom], Bools], wanted: Bools
 ) -> Callable[[Literals], Sequence[Atom]]:
-    return lambda literals: sorted(literals, key=lambda atom: int((holds(atom) & wanted).sum()))
+    return lambda literals: sorted(
+        literals, key=lambda atom: int((holds(atom) & wanted).sum())
+    )
 
 
 def _fewest(found: Mapping[Literals, Bools], count: int) -> list[Literals]:
@@ -152,7 +163,9 @@ def _fewest(found: Mapping[Literals, Bools], count: int) -> list[Literals]:
         best = max(found, key=lambda literals: int((found[literals] & left).sum()))
         chosen.append(best)
         left &= ~found[best]
-    for literals in list(chosen):  # a later choice may have made an earlier one superfluous
+    for literals in list(
+        chosen
+    ):  # a later choice may have made an earlier one superfluous
         rest = [found[other] for other in chosen if other is not literals]
         if rest and np.logical_or.reduce(rest).all():
             chosen.remove(literals)

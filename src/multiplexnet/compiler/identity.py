@@ -69,7 +69,9 @@ class Comparisons:
             return False
         bound = -atom.linear.constant * abs(factor)
         wanted = (bound, atom.relation == "<")
-        own, other = (known.upper, known.lower) if factor > 0 else (known.lower, known.upper)
+        own, other = (
+            (known.upper, known.lower) if factor > 0 else (known.lower, known.upper)
+        )
         if atom.relation == "==":
             return _reaches(own, (bound, False)) and _reaches(other, (-bound, False))
         return _reaches(own, wanted)

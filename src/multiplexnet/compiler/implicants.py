@@ -119,7 +119,11 @@ class Implicants:
                     return literals
                 case Or(arguments):
                     return min(
-                        (chosen(argument, literals) for argument in arguments if holds(argument)),
+                        (
+                            chosen(argument, literals)
+                            for argument in arguments
+                            if holds(argument)
+                        ),
                         key=len,
                     )
             raise TypeError(f"not in normal form: {node!r}")

@@ -110,11 +110,19 @@ class _Normaliser:
             case Not(argument):
                 return self.visit(argument, not polarity)
             case And(arguments) | Or(arguments):
-                join = conjunction if isinstance(formula, And) == polarity else disjunction
-                return _join(join, [self.visit(argument, polarity) for argument in arguments])
+                join = (
+                    conjunction if isinstance(formula, And) == polarity else disjunction
+                )
+                return _join(
+                    join, [self.visit(argument, polarity) for argument in arguments]
+                )
             case Iff(left, right):
-                both = conjunction([self.visit(left, True), self.visit(right, polarity)])
-                neither = conjunction([self.visit(left, False), self.visit(right, not polarity)])
+                both = conjunction(
+                    [self.visit(left, True), self.visit(right, polarity)]
+                )
+                neither = conjunction(
+                    [self.visit(left, False), self.visit(right, not polarity)]
+                )
                 return disjunction([both, neither])
 
     def _atom(self, linear: Linear, relation: Relation, polarity: bool) -> Formula:
@@ -134,7 +142,9 @@ class _Normaliser:
             return disjunction([below, above])
         return self._atom(-linear, _OPPOSITE[relation], True)
 
-    def _ite(self, linear: Linear, relation: Relation, symbol: Ite, c: Fraction) -> Formula:
+    def _ite(
+        self, linear: Linear, relation: Relation, symbol: Ite, c: Fraction
+    ) -> Formula:
         rest = linear - Linear.of(symbol) * c
         yes = [
             self.visit(symbol.condition, True),
@@ -146,16 +156,25 @@ class _Normaliser:
         ]
         return disjunction([conjunction(yes), conjunction(no)])
 
-    def _max(self, linear: Linear, relation: Relation, symbol: Max, c: Fraction) -> Formula:
+    def _max(
+        self, linear: Linear, relation: Relation, symbol: Max, c: Fraction
+    ) -> Formula:
         if relation == "==":
-            return conjunction([self._atom(linear, "<=", True), self._atom(-linear, "<=", True)])
+            return conjunction(
+                [self._atom(linear, "<=", True), self._atom(-linear, "<=", True)]
+            )
         rest = linear - Linear.of(symbol) * c
         join = conjunction if c > 0 else disjunction
-        parts = [self._atom(rest + argument * c, relation, True) for argument in symbol.arguments]
+        parts = [
+            self._atom(rest + argument * c, relation, True)
+            for argument in symbol.arguments
+        ]
         return _join(join, parts)
 
 
-def _join(join: Callable[[Iterable[Formula]], Formula], parts: list[Formula]) -> Formula:
+def _join(
+    join: Callable[[Iterable[Formula]], Formula], parts: list[Formula]
+) -> Formula:
     """The parts joined, each of them once, in the order of first appearance."""
     return join(dict.fromkeys(parts))
 
@@ -191,13 +210,17 @@ def _replaced_symbol(symbol: Symbol, values: dict[Variable, Fraction]) -> Linear
     if isinstance(symbol, Variable):
         return Linear.number(values[symbol]) if symbol in values else Linear.of(symbol)
     if isinstance(symbol, Product):
-        known, other = (_replaced_symbol(v, values) for v in (symbol.known, symbol.other))
+        known, other = (
+            _replaced_symbol(v, values) for v in (symbol.known, symbol.other)
+        )
         if known.is_constant:
             return other * known.constant
         return known * other.constant if other.is_constant else Linear.of(symbol)
     match symbol:  # the last two stand in arguments of opaque functions only
         case Apply(function, arguments):
-            return Linear.of(Apply(function, tuple(_replaced(a, values) for a in arguments)))
+            return Linear.of(
+                Apply(function, tuple(_replaced(a, values) for a in arguments))
+            )
         case Max(arguments):
             return maximum(_replaced(a, values) for a in arguments)
         case Ite(condition, then, otherwise):

@@ -38,7 +38,9 @@ class Table:
             dict.fromkeys(s for atom in atoms for s, _ in atom.linear.summands)
         )
         column = {symbol: j for j, symbol in enumerate(self.symbols)}
-        self._left: NDArray[Any] = np.zeros((len(self.atoms), len(self.symbols)), dtype=object)
+        self._left: NDArray[Any] = np.zeros(
+            (len(self.atoms), len(self.symbols)), dtype=object
+        )
         self._right: NDArray[Any] = np.zeros(len(self.atoms), dtype=object)
         for i, atom in enumerate(self.atoms):
             linear = atom.linear
@@ -47,8 +49,12 @@ class Table:
             self._right[i] = int(linear.constant * scale)
             for symbol, c in linear.summands:
                 self._left[i, column[symbol]] = int(c * scale)
-        self._equal = np.array([atom.relation == "==" for atom in self.atoms], dtype=np.bool_)
-        self._strict = np.array([atom.relation == "<" for atom in self.atoms], dtype=np.bool_)
+        self._equal = np.array(
+            [atom.relation == "==" for atom in self.atoms], dtype=np.bool_
+        )
+        self._strict = np.array(
+            [atom.relation == "<" for atom in self.atoms], dtype=np.bool_
+        )
 
     @cached_property
     def _sizes(self) -> tuple[int, int]:

@@ -78,20 +78,31 @@ def proof_of(
     """
     checker = _Checker(specification, claims or {}, deadline)
     parts = _parts(specification, blocks)
-    if not all(checker.keeps_its_claim(block) for block in _claimed(blocks, claims or {})):
+    if not all(
+        checker.keeps_its_claim(block) for block in _claimed(blocks, claims or {})
+    ):
         raise AssertionError("an inner block is not what it is said to be")
     for i, block in enumerate(blocks):
         own = [part.formula for part in parts if part.blocks == {i}]
         if not checker.all_imply(block, own):
             raise AssertionError("a term does not imply the rules")
     for part in (part for part in parts if len(part.blocks) != 1):
-        if not checker.imply([checker.formula(blocks[i]) for i in part.blocks], part.formula):
-            raise AssertionError("the terms do not imply a rule that several blocks share")
+        if not checker.imply(
+            [checker.formula(blocks[i]) for i in part.blocks], part.formula
+        ):
+            raise AssertionError(
+                "the terms do not imply a rule that several blocks share"
+            )
     covers = all(_covers(checker, parts, i, block) for i, block in enumerate(blocks))
     if complete and not covers:
-        raise AssertionError("the terms do not contain every point that obeys the rules")
+        raise AssertionError(
+            "the terms do not contain every point that obeys the rules"
+        )
     return Proof(
-        sound=True, complete=covers, solver=f"z3 {z3.get_version_string()}", checks=checker.checks
+        sound=True,
+        complete=covers,
+        solver=f"z3 {z3.get_version_string()}",
+        checks=checker.checks,
     )
 
 
@@ -108,14 +119,14 @@ def _claimed(blocks: Iterable[Block], claims: Claims) -> list[Block]:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Conjunct:
     """One conjunct of the rules and the positions of the blocks it speaks of."""
 
     formula: Formula
     blocks: frozenset[int]
 
 
-def _parts(specification: Specification, blocks: Sequence[Block]) -> list[_Part]:
+def _parts(specification: Specification, blocks: Sequence[Block]) -> list[_Conjunct]:
     home = {output: i for i, block in enumerate(blocks) for output in block.outputs}
     nowhere = frozenset(i for i, block in enumerate(blocks) if not block.outputs)
     found = []
@@ -124,12 +135,17 @@ def _parts(specification: Specification, blocks: Sequence[Block]) -> list[_Part]
         named = variables(formula)
         mentioned = frozenset(home[v] for v in named if not v.is_input)
         found.append(
-            _Part(formula, mentioned | nowhere if any(v.is_input for v in named) else mentioned)
+            _Conjunct(
+                formula,
+                mentioned | nowhere if any(v.is_input for v in named) else mentioned,
+            )
         )
     return found
 
 
-def _covers(checker: _Checker, parts: Sequence[_Part], i: int, block: Block) -> bool:
+def _covers(
+    checker: _Checker, parts: Sequence[_Conjunct], i: int, block: Block
+) -> bool:
     """Whether the rules imply the block; those that speak of it nearly always do, without the others."""
     near = [part.formula for part in parts if i in part.blocks]
     said = checker.formula(block)
@@ -141,7 +157,9 @@ def _covers(checker: _Checker, parts: Sequence[_Part], i: int, block: Block) -> 
 class _Checker:
     """Asks a fresh solver what implies what, where every variable is in its domain."""
 
-    def __init__(self, specification: Specification, claims: Claims, deadline: Deadline) -> None:
+    def __init__(
+        self, specification: Specification, claims: Claims, deadline: Deadline
+    ) -> None:
         self._deadline = deadline
         self._context = z3.Context()
         self._encoder = Encoder(self._context)
@@ -174,7 +192,11 @@ class _Checker:
 
     def all_imply(self, block: Block, conclusions: Sequence[Formula]) -> bool:
         """Whether every term of the block implies all of the conclusions."""
-        said = [self.formula(block)] if id(block) in self._claims else map(self._term, block.terms)
+        said = (
+            [self.formula(block)]
+            if id(block) in self._claims
+            else map(self._term, block.terms)
+        )
         return self._all_imply(said, conclusions, self._variables)
 
     def imply(
@@ -218,7 +240,9 @@ class _Checker:
                 return False
         return True
 
-    def _questions(self, conclusion: Formula, variables: Sequence[Variable]) -> Questions:
+    def _questions(
+        self, conclusion: Formula, variables: Sequence[Variable]
+    ) -> Questions:
         """A solver that is asked which premises leave room for the conclusion to fail."""
         solver = self._solver(variables)
         solver.add(z3.Not(self._written(conclusion)))
@@ -271,7 +295,9 @@ def _left_open(premises: Sequence[Formula], conclusion: Formula) -> Formula:
     if not any(isinstance(part, Atom) for part in parts):
         return conclusion
     known = Comparisons(premises)
-    return conjunction(part for part in parts if not (isinstance(part, Atom) and known.imply(part)))
+    return conjunction(
+        part for part in parts if not (isinstance(part, Atom) and known.imply(part))
+    )
 
 
 def _denied(formula: Formula) -> Formula:

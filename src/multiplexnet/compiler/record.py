@@ -116,7 +116,10 @@ def variable_record(variable: Variable) -> Record:
 def _domain(domain: Domain) -> Record:
     match domain:
         case Real(lower, upper):
-            return ["real", *(None if end is None else str(end) for end in (lower, upper))]
+            return [
+                "real",
+                *(None if end is None else str(end) for end in (lower, upper)),
+            ]
         case Int(lower, upper, unit):
             seen = [] if unit == ONE else [unit.kind, str(unit.size)]
             return ["int", lower, upper, *seen]
@@ -233,7 +236,9 @@ def specification_from(record: Record) -> Specification:
         reader = RecordReader(variables)
         rules = tuple(map(reader.rule, record["rules"]))
         assumptions = tuple(map(reader.rule, record.get("assumptions", [])))
-        if any(not v.is_input for rule in assumptions for v in variables_of(rule.formula)):
+        if any(
+            not v.is_input for rule in assumptions for v in variables_of(rule.formula)
+        ):
             raise ValueError("an assumption about an output")
         functions = tuple(map(text_from, record["functions"]))
         if unknown := reader.functions - set(functions):
@@ -258,9 +263,16 @@ def compiled_from(
             specification.outputs,
             specification.inputs,
             blocks,
-            Proof(flag_from(sound), flag_from(complete), text_from(solver), whole_from(checks)),
+            Proof(
+                flag_from(sound),
+                flag_from(complete),
+                text_from(solver),
+                whole_from(checks),
+            ),
             complete=flag_from(record["complete"]),
-            covered=None if record["covered"] is None else number_from(record["covered"]),
+            covered=None
+            if record["covered"] is None
+            else number_from(record["covered"]),
             specification=specification,
         )
 
@@ -307,7 +319,9 @@ def _unit_from(record: list[Record]) -> Unit:
         return ONE
     kind, size = record
     found = Unit(number_from(size), kind)
-    is_known = kind in ("decimal", "step") or (kind in ("date", "datetime") and found.size == 1)
+    is_known = kind in ("decimal", "step") or (
+        kind in ("date", "datetime") and found.size == 1
+    )
     if not is_known or found.size <= 0:
         raise ValueError(f"unknown unit {kind!r} of {size!r}")
     return found
@@ -318,7 +332,11 @@ _NUMBER = re.compile(r"-?[0-9]+(?:/[0-9]+)?", re.ASCII)
 
 def number_from(record: Record) -> Fraction:
     """An exact number ``"p"`` or ``"p/q"``; exponents are refused, since ``1e999999999`` would fill the memory."""
-    if not isinstance(record, str) or len(record) > LONGEST or not _NUMBER.fullmatch(record):
+    if (
+        not isinstance(record, str)
+        or len(record) > LONGEST
+        or not _NUMBER.fullmatch(record)
+    ):
         raise ValueError(f"{str(record)[:40]!r} is no exact number")
     return Fraction(record)
 
@@ -419,7 +437,9 @@ class RecordReader:
         inner = [v for block in term.blocks for v in block.outputs]
         own = set(outputs) - set(inner)
         if len(set(inner)) < len(inner) or not set(inner) <= set(outputs):
-            raise ValueError("inner blocks that share outputs, or have outputs of other blocks")
+            raise ValueError(
+                "inner blocks that share outputs, or have outputs of other blocks"
+            )
         discrete = {v for v in own if v.is_discrete}
         if len(term.fixed) != len(discrete) or {v for v, _ in term.fixed} != discrete:
             raise ValueError("a term does not fix each of its discrete outputs once")
@@ -430,7 +450,9 @@ class RecordReader:
         ):
             raise ValueError("a discrete output is fixed outside its domain")
         named = {s for row in term.rows for s in symbols(row)}
-        if any(isinstance(s, Variable) and not s.is_input and s not in own for s in named):
+        if any(
+            isinstance(s, Variable) and not s.is_input and s not in own for s in named
+        ):
             raise ValueError("a row speaks of an output that is not its own")
         if any(isinstance(s, Max | Ite) for s in named):
             raise ValueError("a row with a maximum or a condition in it")
@@ -468,7 +490,9 @@ class RecordReader:
             return Product(known, other)
         if kind == "apply":
             name, *arguments = rest
-            if not arguments or (self._allowed is not None and name not in self._allowed):
+            if not arguments or (
+                self._allowed is not None and name not in self._allowed
+            ):
                 raise ValueError(f"unknown function {str(name)[:40]!r}")
             self.functions.add(text_from(name))
             return Apply(name, tuple(map(self.linear, arguments)))
@@ -478,7 +502,9 @@ class RecordReader:
             return Max(tuple(map(self.linear, rest)))
         if kind == "if":
             condition, then, otherwise = rest
-            return Ite(self.formula(condition), self.linear(then), self.linear(otherwise))
+            return Ite(
+                self.formula(condition), self.linear(then), self.linear(otherwise)
+            )
         raise ValueError(f"unknown symbol {str(kind)[:40]!r}")
 
     def rule(self, record: Record) -> Rule:

@@ -64,7 +64,9 @@ class Term:
 
     @cached_property
     def formula(self) -> Formula:
-        fixed = [Atom(Linear.of(variable) - number, "==") for variable, number in self.fixed]
+        fixed = [
+            Atom(Linear.of(variable) - number, "==") for variable, number in self.fixed
+        ]
         inner = [block.formula for block in self.blocks]
         return conjunction([*self.rows, *fixed, *inner])
 

@@ -72,7 +72,9 @@ def tightest(rows: Iterable[Atom]) -> list[Atom]:
 def _left(row: Atom) -> Left:
     """The left side in a form whose hash is cheap: a canonical row has whole coefficients."""
     summands = row.linear.summands
-    return tuple(symbol for symbol, _ in summands), tuple(c.numerator for _, c in summands)
+    return tuple(symbol for symbol, _ in summands), tuple(
+        c.numerator for _, c in summands
+    )
 
 
 def _reversed(left: Left) -> Left:
@@ -101,7 +103,9 @@ def groups(rows: Iterable[Atom]) -> list[Group]:
     return [tuple(members) for _, members in found]
 
 
-def interior(rows: Sequence[Atom], deadline: Deadline = NEVER) -> dict[Symbol, float] | None:
+def interior(
+    rows: Sequence[Atom], deadline: Deadline = NEVER
+) -> dict[Symbol, float] | None:
     """A common point of rows that are many, and dense, that certainly has room in all inequalities, if one was found.
 
     It says nothing of variables that equalities determine.
@@ -157,7 +161,9 @@ class Tidy:
 
     def _final(self, group: Group, literals: set[Atom]) -> Group:
         needed = self._needed(group)
-        if needed is None:  # no point has room in all rows: some of them hide equalities
+        if (
+            needed is None
+        ):  # no point has room in all rows: some of them hide equalities
             group = tuple(tightest([*group, *self._implicit_equalities(group)]))
             needed = set()
         else:
@@ -175,18 +181,29 @@ class Tidy:
         linears = Inequalities(tuple(eliminated))
         inequalities = [row for row in group if row.relation != "=="]
         deadline = self._sandbox.deadline
-        if _dense(group, HUGE) and self._inside and linears.at(self._inside) is not None:
+        if (
+            _dense(group, HUGE)
+            and self._inside
+            and linears.at(self._inside) is not None
+        ):
             return set(group)
         centre = linears.interior_point(deadline) if _dense(group) else None
         if centre is not None and _dense(group, HUGE):
             return set(group)
         if centre is None:
-            if self._answer([*group, *(_strictly(row) for row in inequalities)]) is not True:
+            if (
+                self._answer([*group, *(_strictly(row) for row in inequalities)])
+                is not True
+            ):
                 return None
-            centre = linears.point(self._sandbox.model(self._asked.solver).point(linears.symbols))
+            centre = linears.point(
+                self._sandbox.model(self._asked.solver).point(linears.symbols)
+            )
         # where there is room, an equality is needed unless others imply it
         needed = set(independent)
-        for row, is_needed in zip(inequalities, linears.needed(centre, deadline), strict=False):
+        for row, is_needed in zip(
+            inequalities, linears.needed(centre, deadline), strict=False
+        ):
             if is_needed:
                 needed.add(row)
         return needed
@@ -195,7 +212,10 @@ class Tidy:
         """Equalities that inequalities only imply together, like x ≤ y and y ≤ x."""
         found = []
         for row in rows:
-            if row.relation != "<=" or self._answer([*rows, _strictly(row)]) is not False:
+            if (
+                row.relation != "<="
+                or self._answer([*rows, _strictly(row)]) is not False
+            ):
                 continue
             equality = canonical(row.linear, "==")
             if isinstance(equality, Atom):

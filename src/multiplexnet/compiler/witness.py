@@ -35,11 +35,13 @@ RIDGE = 1e-12
 """What is added to WᵀW, relative to its trace, so that it can be inverted."""
 REACH = 1e6
 """How far from the origin the LP looks for a point."""
-MOST_ROWS = 2_000
+MOST_ROWS = 5_000
 """Beyond this many rows the square matrix of their products is too large to be worth it."""
 
 
-def signs(linears: Sequence[Linear], symbols: Sequence[Symbol], points: Floats) -> NDArray[np.int8]:
+def signs(
+    linears: Sequence[Linear], symbols: Sequence[Symbol], points: Floats
+) -> NDArray[np.int8]:
     """The signs of linear expressions at points, 0 where floats leave a doubt.
 
     Args:
@@ -63,7 +65,9 @@ def _signs(A: Floats, b: Floats, points: Floats) -> NDArray[np.int8]:
         return positive - negative
 
 
-def _matrix(linears: Sequence[Linear], symbols: Sequence[Symbol]) -> tuple[Floats, Floats]:
+def _matrix(
+    linears: Sequence[Linear], symbols: Sequence[Symbol]
+) -> tuple[Floats, Floats]:
     column = {symbol: j for j, symbol in enumerate(symbols)}
     constants = [_float(linear.constant) for linear in linears]
     A = np.zeros((len(linears), len(symbols)))

@@ -57,7 +57,9 @@ FEWER = (
     "complete), or split the rules so that fewer outputs depend on each other"
 )
 START = Phase("starting", "steps", "")
-NORMAL_FORM = Phase("bringing the rules into normal form", "parts", "write fewer or shorter rules")
+NORMAL_FORM = Phase(
+    "bringing the rules into normal form", "parts", "write fewer or shorter rules"
+)
 CONTRADICTION = Phase(
     "looking for a contradiction", "questions", "drop rules until the rest is decided"
 )
@@ -71,11 +73,19 @@ PROJECTION = Phase(
 )
 PROOF = Phase("proving that the terms say what the rules say", "proofs", FEWER)
 INPUTS = Phase(
-    "looking for inputs without an output", "blocks", "declare narrower ranges of the inputs"
+    "looking for inputs without an output",
+    "blocks",
+    "declare narrower ranges of the inputs",
 )
-SUPERFLUOUS = Phase("looking for superfluous rules", "rules", "explain fewer rules at a time")
-RANGES = Phase("looking for the range of every output", "outputs", "explain fewer rules at a time")
-SHAPES = Phase("looking for the shape of every term", "terms", "explain fewer rules at a time")
+SUPERFLUOUS = Phase(
+    "looking for superfluous rules", "rules", "explain fewer rules at a time"
+)
+RANGES = Phase(
+    "looking for the range of every output", "outputs", "explain fewer rules at a time"
+)
+SHAPES = Phase(
+    "looking for the shape of every term", "terms", "explain fewer rules at a time"
+)
 GEOMETRY = Phase(
     "finding room for the terms in",
     "terms",
@@ -109,15 +119,21 @@ class Deadline:
         [('finding the terms of x', 0), ('finding the terms of x', 1)]
     """
 
-    def __init__(self, seconds: float | None = None, progress: Tell | None = None) -> None:
+    def __init__(
+        self, seconds: float | None = None, progress: Tell | None = None
+    ) -> None:
         is_number = isinstance(seconds, Real) and not isinstance(seconds, bool)
         if seconds is not None and not (is_number and seconds > 0):
-            raise OptionError("seconds", seconds, "a positive number, or None for no limit")
+            raise OptionError(
+                "seconds", seconds, "a positive number, or None for no limit"
+            )
         if progress is not None and not callable(progress):
             raise TypeError(
                 f"progress = {progress!r}; it is a function of two arguments: what is being done, and how far it is"
             )
-        self.seconds = float(seconds) if seconds is not None and seconds < LONGEST else None
+        self.seconds = (
+            float(seconds) if seconds is not None and seconds < LONGEST else None
+        )
         self._progress = progress
         self._end = inf if self.seconds is None else monotonic() + self.seconds
         self._phase = START
@@ -158,7 +174,10 @@ class Deadline:
     def _timeout(self) -> CompileTimeout:
         phase = self._phase
         return CompileTimeout(
-            self.seconds or 0.0, self._doing, f"{self._done:,} {phase.counted}", phase.advice
+            self.seconds or 0.0,
+            self._doing,
+            f"{self._done:,} {phase.counted}",
+            phase.advice,
         )
 
     # --- z3 ---------------------------------------------------------------------------------------------------------
@@ -179,7 +198,10 @@ class Deadline:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, _: TracebackType | None
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        _: TracebackType | None,
     ) -> None:
         self._over.set()
         if (

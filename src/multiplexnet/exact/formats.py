@@ -67,7 +67,9 @@ class Format:
     @cached_property
     def max(self) -> Fraction:
         """The largest finite number."""
-        return (2 - power_of_two(1 - self.precision)) * power_of_two(self.largest_exponent)
+        return (2 - power_of_two(1 - self.precision)) * power_of_two(
+            self.largest_exponent
+        )
 
     @cached_property
     def tiny(self) -> Fraction:
@@ -114,7 +116,9 @@ class Format:
                 f"{self.name} ends at {float(-self.max):g}: no number of it is smaller"
             )
         unit = self.spacing(value)
-        return (value / unit).__floor__() * unit  # math.floor cannot be recorded in a graph
+        return (
+            value / unit
+        ).__floor__() * unit  # math.floor cannot be recorded in a graph
 
     def up(self, value: Fraction) -> Fraction:
         """The smallest number of the format that is at least ``value``.

@@ -23,7 +23,9 @@ class NotDyadic(Exception):
 
     def __init__(self, row: int) -> None:
         self.row = row
-        super().__init__(f"equation {row} has no solution whose denominators are powers of two")
+        super().__init__(
+            f"equation {row} has no solution whose denominators are powers of two"
+        )
 
 
 @dataclass(frozen=True)
@@ -76,7 +78,9 @@ def solutions(
     return Solutions(tuple(origin), basis)
 
 
-def _isolated(row: Sequence[int], free: Columns, deadline: Deadline) -> list[int] | None:
+def _isolated(
+    row: Sequence[int], free: Columns, deadline: Deadline
+) -> list[int] | None:
     """Take the one column out of ``free`` that the equation sees, after Euclid's algorithm; shorten the others."""
     values = [_dot(row, column) for column in free]
     while True:
@@ -99,7 +103,9 @@ def _isolated(row: Sequence[int], free: Columns, deadline: Deadline) -> list[int
     return pivot
 
 
-def _near_zero(origin: list[Fraction], free: Columns, deadline: Deadline) -> list[Fraction]:
+def _near_zero(
+    origin: list[Fraction], free: Columns, deadline: Deadline
+) -> list[Fraction]:
     """The origin moved by whole steps of the basis while it gets shorter."""
     shorter = True
     while shorter:

@@ -64,7 +64,9 @@ def _solved(deadline: Deadline, goal: Array, A: Array, b: Array, bounds: Array) 
     HiGHS looks at the clock itself: a program that is cut short by it is never read.
     """
     deadline.check()
-    program = b"".join([str(A.shape).encode(), *map(np.ndarray.tobytes, (goal, A, b, bounds))])
+    program = b"".join(
+        [str(A.shape).encode(), *map(np.ndarray.tobytes, (goal, A, b, bounds))]
+    )
     if program in _answers:
         return _answers[program]
     answer = linprog(
@@ -86,7 +88,12 @@ def _all_between(low: float, high: float, n: int) -> Array:
 
 
 def maximise(
-    objective: Array, A: Array, b: Array, *, reach: float | None = None, deadline: Deadline = NEVER
+    objective: Array,
+    A: Array,
+    b: Array,
+    *,
+    reach: float | None = None,
+    deadline: Deadline = NEVER,
 ) -> tuple[float, Array] | None:
     """The maximum of ``objective · x`` over ``A x ≤ b``, ``|x| ≤ reach``, and where it is; ``None``: none was found.
 
@@ -96,8 +103,14 @@ def maximise(
         1.5
     """
     end = np.inf if reach is None else reach
-    answer = _solved(deadline, -objective, A, b, _all_between(-end, end, len(objective)))
-    return None if answer.x is None or answer.status else (-float(answer.fun), np.asarray(answer.x))
+    answer = _solved(
+        deadline, -objective, A, b, _all_between(-end, end, len(objective))
+    )
+    return (
+        None
+        if answer.x is None or answer.status
+        else (-float(answer.fun), np.asarray(answer.x))
+    )
 
 
 def tight_rows(A: Array, b: Array, x: Array) -> list[int]:
@@ -121,7 +134,9 @@ def escaping_rows(A: Array, deadline: Deadline = NEVER) -> NDArray[np.bool_]:
     goal = np.append(np.zeros(n), -np.ones(m))
     answer = _solved(deadline, goal, np.hstack([A, np.eye(m)]), np.zeros(m), bounds)
     return (
-        np.zeros(m, dtype=bool) if answer.x is None else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
+        np.zeros(m, dtype=bool)
+        if answer.x is None
+        else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
     )
 
 
@@ -145,7 +160,12 @@ def chebyshev_centre(
 
 
 def least_norm(
-    A: Array, b: Array, origin: Array, share: Array | None = None, *, deadline: Deadline = NEVER
+    A: Array,
+    b: Array,
+    origin: Array,
+    share: Array | None = None,
+    *,
+    deadline: Deadline = NEVER,
 ) -> Array | None:
     """The point of ``A x ≤ b`` that is nearest to ``origin``, distances summed over the coordinates.
 
@@ -162,7 +182,9 @@ def least_norm(
     stacked = np.block([[A, kept], [eye, -eye], [-eye, -eye]])
     bound = np.concatenate([b, origin, -origin])
     goal = np.append(np.zeros(n), np.ones(n))
-    answer = _solved(deadline, goal, stacked, bound, _all_between(-np.inf, np.inf, 2 * n))
+    answer = _solved(
+        deadline, goal, stacked, bound, _all_between(-np.inf, np.inf, 2 * n)
+    )
     return None if answer.x is None else np.asarray(answer.x[:n])
 
 
@@ -200,8 +222,13 @@ def _newton(A: Array, b: Array, start: Array, deadline: Deadline) -> tuple[Array
         if not decrement > NEWTON_DECREMENT:
             return x, regular and bool(np.isfinite(x).all())
         speed = A @ direction
-        length = min(1.0, NEWTON_REACH / max(float((speed / slack).max(initial=0.0)), 1e-300))
-        while np.log1p(-length * speed / slack).sum() < 0.1 * length * decrement and length > 1e-9:
+        length = min(
+            1.0, NEWTON_REACH / max(float((speed / slack).max(initial=0.0)), 1e-300)
+        )
+        while (
+            np.log1p(-length * speed / slack).sum() < 0.1 * length * decrement
+            and length > 1e-9
+        ):
             length /= 2
         x = x + length * direction
         slack = slack - length * speed

@@ -14,7 +14,7 @@ SWEEPS = 3
 """How often all rows are gone through; later bounds are valid too, only wider."""
 
 
-def ranges(rows: Rows) -> tuple[Interval, ...]:
+def ranges(rows: Rows, sweeps: int = SWEEPS) -> tuple[Interval, ...]:
     """An interval around each variable on the set ``A x ≤ b``; ``None`` where no bound was found. Sound, not tight.
 
     Example:
@@ -23,7 +23,7 @@ def ranges(rows: Rows) -> tuple[Interval, ...]:
     """
     lower: list[Fraction | None] = [None] * rows.n
     upper: list[Fraction | None] = [None] * rows.n
-    for _ in range(SWEEPS):
+    for _ in range(sweeps):
         before = (list(lower), list(upper))
         for a, bound in zip(rows.A, rows.b, strict=True):
             _tighten(a, bound, lower, upper)
@@ -33,7 +33,10 @@ def ranges(rows: Rows) -> tuple[Interval, ...]:
 
 
 def _tighten(
-    a: tuple[int, ...], bound: Fraction, lower: list[Fraction | None], upper: list[Fraction | None]
+    a: tuple[int, ...],
+    bound: Fraction,
+    lower: list[Fraction | None],
+    upper: list[Fraction | None],
 ) -> None:
     """What the row leaves for each variable when the others contribute the least they can."""
     least: dict[int, Fraction | None] = {}

@@ -68,10 +68,14 @@ class _Reduction:
         if 2 * abs(self.scaled[k][j]) <= self.d[j + 1]:
             return
         q = rounded(self.scaled[k][j], self.d[j + 1])
-        self.basis[k] = [x - q * y for x, y in zip(self.basis[k], self.basis[j], strict=True)]
-        self.scaled[k][j] -= q * self.d[j + 1]
+        long = self.basis[k]
+        short = self.basis[j]
+        self.basis[k] = [x - q * y for x, y in zip(long, short, strict=True)]
+        own = self.scaled[k]
+        other = self.scaled[j]
+        own[j] -= q * self.d[j + 1]
         for i in range(j):
-            self.scaled[k][i] -= q * self.scaled[j][i]
+            own[i] -= q * other[i]
 
     def should_swap(self, k: int) -> bool:
         """Lovász's condition fails: the projection of vector k is much shorter than that of its neighbour."""
@@ -80,15 +84,17 @@ class _Reduction:
 
     def swap(self, k: int) -> None:
         d = self.d
-        scaled = self.scaled
-        product = self.scaled[k][k - 1]
-        self.basis[k - 1], self.basis[k] = self.basis[k], self.basis[k - 1]
-        scaled[k - 1], scaled[k][: k - 1] = scaled[k][: k - 1], scaled[k - 1]
-        fresh = (d[k - 1] * d[k + 1] + product**2) // d[k]
-        for row in scaled[k + 1 : self.last + 1]:
+        before = k - 1
+        after = k + 1
+        own = self.scaled[k]
+        product = own[before]
+        self.basis[before], self.basis[k] = self.basis[k], self.basis[before]
+        self.scaled[before], own[:before] = own[:before], self.scaled[before]
+        fresh = (d[before] * d[after] + product**2) // d[k]
+        for row in self.scaled[after : self.last + 1]:
             t = row[k]
-            row[k] = (d[k + 1] * row[k - 1] - product * t) // d[k]
-            row[k - 1] = (fresh * t + product * row[k]) // d[k + 1]
+            row[k] = (d[after] * row[before] - product * t) // d[k]
+            row[before] = (fresh * t + product * row[k]) // d[after]
         d[k] = fresh
 
 

@@ -52,6 +52,12 @@ class Rows:
         """``Σ_j |a_ij|`` of every row."""
         return tuple(sum(map(abs, a)) for a in self.A)
 
+    @property
+    def fractions(self) -> tuple[tuple[Fraction, ...], ...]:
+        """The coefficients as fractions."""
+        zero = Fraction(0)  # by far the most of them
+        return tuple(tuple(Fraction(c) if c else zero for c in a) for a in self.A)
+
     def __len__(self) -> int:
         return len(self.b)
 
@@ -66,7 +72,9 @@ class Rows:
         )
 
     def __add__(self, other: Rows) -> Rows:
-        return Rows(self.A + other.A, self.b + other.b, self.strict + other.strict, self.n)
+        return Rows(
+            self.A + other.A, self.b + other.b, self.strict + other.strict, self.n
+        )
 
     def reversed(self) -> Rows:
         """``a·x ≥ b`` for every row: together with the rows, the equalities ``a·x = b``."""
@@ -100,7 +108,8 @@ class Rows:
         Without rows it is 1.
         """
         sizes = [
-            slack / (norm or 1) for slack, norm in zip(self.slacks(point), self.norms, strict=True)
+            slack / (norm or 1)
+            for slack, norm in zip(self.slacks(point), self.norms, strict=True)
         ]
         room = min(sizes, default=Fraction(1))
         return room if room > 0 else None
@@ -110,13 +119,18 @@ def dot(a: Sequence[Number], b: Sequence[Number]) -> Fraction:
     """``Σ a_i b_i``, exactly."""
     total = Fraction(0)
     for x, y in zip(a, b, strict=True):
-        total += x * y
+        if x and y:
+            total += x * y
     return total
 
 
 def _coprime(row: Sequence[Number], bound: Number) -> tuple[tuple[int, ...], Fraction]:
     """The row with coprime integers for coefficients, and its bound scaled along."""
-    scale = lcm(*(c.denominator for c in row))
-    whole = [c.numerator * (scale // c.denominator) for c in row]
+    entries = [(j, c) for j, c in enumerate(row) if c]
+    scale = lcm(*(c.denominator for _, c in entries))
+    whole = [c.numerator * (scale // c.denominator) for _, c in entries]
     divisor = gcd(*whole) or 1
-    return tuple(c // divisor for c in whole), Fraction(bound) * Fraction(scale, divisor)
+    coprime = [0] * len(row)
+    for (j, _), c in zip(entries, whole, strict=True):
+        coprime[j] = c // divisor
+    return tuple(coprime), Fraction(bound) * Fraction(scale, divisor)

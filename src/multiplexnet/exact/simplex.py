@@ -77,13 +77,17 @@ class _Dictionary:
     Row i < m of ``T`` belongs to ``basic[i]``, row m is the objective, row m+1 the objective of phase 1.
     """
 
-    def __init__(self, objective: Sequence[Fraction | int], rows: Rows, deadline: Deadline) -> None:
+    def __init__(
+        self, objective: Sequence[Fraction | int], rows: Rows, deadline: Deadline
+    ) -> None:
         self.deadline = deadline
         self.m = len(rows)
         self.n = rows.n
         self.scale = [bound.denominator for bound in rows.b]
         self.objective_scale = int(
-            np.lcm.reduce([Fraction(c).denominator for c in objective] or [1], dtype=object)
+            np.lcm.reduce(
+                [Fraction(c).denominator for c in objective] or [1], dtype=object
+            )
         )
         self.T: NDArray[Any] = np.zeros((self.m + 2, self.n + 1), dtype=object)
         for i, (a, bound, k) in enumerate(zip(rows.A, rows.b, self.scale, strict=True)):
@@ -114,7 +118,9 @@ class _Dictionary:
         """Make every x basic that can be; the rows in ``prefer`` become the tight ones."""
         order = [*prefer, *(i for i in range(self.m) if i not in set(prefer))]
         for k in range(self.n):
-            r = next((r for r in order if self.basic[r] >= self.n and self.T[r, k + 1]), None)
+            r = next(
+                (r for r in order if self.basic[r] >= self.n and self.T[r, k + 1]), None
+            )
             if r is not None:
                 self.pivot(r, k)
 
@@ -140,7 +146,9 @@ class _Dictionary:
         artificial = self.n + self.m
         if artificial in self.basic:
             r = self.basic.index(artificial)
-            slacks = [k for k, variable in enumerate(self.nonbasic) if variable >= self.n]
+            slacks = [
+                k for k, variable in enumerate(self.nonbasic) if variable >= self.n
+            ]
             entering = next(k for k in slacks if self.T[r, k + 1])
             self.pivot(r, entering)
         k = self.nonbasic.index(artificial)
@@ -159,7 +167,9 @@ class _Dictionary:
     def _entering(self, goal: int) -> int | None:
         row = self.T[goal]
         free = (k for k, v in enumerate(self.nonbasic) if v < self.n and row[k + 1])
-        better = [k for k, v in enumerate(self.nonbasic) if v >= self.n and row[k + 1] > 0]
+        better = [
+            k for k, v in enumerate(self.nonbasic) if v >= self.n and row[k + 1] > 0
+        ]
         if not better:
             return next(free, None)
         if self.pivots < DANTZIG_PIVOTS * (self.m + self.n):

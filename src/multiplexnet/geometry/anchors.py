@@ -21,7 +21,14 @@ from multiplexnet.exact.rows import Rows
 from multiplexnet.language.formula import Atom, Linear, Relation, Variable
 from multiplexnet.language.text import formula_text
 
-__all__ = ["anchor", "centres", "clearance", "find_anchor", "refuse_out_of_range", "text"]
+__all__ = [
+    "anchor",
+    "centres",
+    "clearance",
+    "find_anchor",
+    "refuse_out_of_range",
+    "text",
+]
 
 Point = tuple[Fraction, ...]
 
@@ -44,7 +51,11 @@ REPAIR_SWEEPS = 4
 
 
 def anchor(
-    rows: Rows, form: Format, *, names: Sequence[str] | None = None, deadline: Deadline = NEVER
+    rows: Rows,
+    form: Format,
+    *,
+    names: Sequence[str] | None = None,
+    deadline: Deadline = NEVER,
 ) -> Point:
     """A point strictly inside all rows, representable in the format, with :func:`clearance` below 1/2.
 
@@ -65,7 +76,9 @@ def anchor(
     found = find_anchor(rows, form, deadline)
     if found is not None:
         return found
-    wider = first_wider(form, lambda other: find_anchor(rows, other, deadline) is not None)
+    wider = first_wider(
+        form, lambda other: find_anchor(rows, other, deadline) is not None
+    )
     refuse_out_of_range(rows, form, names, wider)
     raise ThinTermError(text(rows, names), form.name, wider)
 
@@ -101,7 +114,11 @@ def find_anchor(rows: Rows, form: Format, deadline: Deadline = NEVER) -> Point |
     best: tuple[Fraction, Point] | None = None
     for candidate in _candidates(rows, form, deadline):
         deadline.check()
-        judged = clearance(rows, candidate, form) if max(map(abs, candidate)) < form.max else None
+        judged = (
+            clearance(rows, candidate, form)
+            if max(map(abs, candidate)) < form.max
+            else None
+        )
         if judged is None or (best is not None and judged >= best[0]):
             continue
         best = (judged, candidate)
@@ -132,7 +149,9 @@ def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction |
     rounding = [(form.epsilon * abs(c) + form.tiny) / 2 for c in point]
     # 0 − |A| (−rounding) = |A| rounding
     zeros = (Fraction(0),) * len(rows)
-    eaten = Rows(sizes, zeros, rows.strict, rows.n).slacks([-error for error in rounding])
+    eaten = Rows(sizes, zeros, rows.strict, rows.n).slacks(
+        [-error for error in rounding]
+    )
     shares = [error / slack for error, slack in zip(eaten, slacks, strict=True)]
     return max(shares, default=Fraction(0))
 
@@ -141,7 +160,9 @@ def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction |
 
 
 def _candidates(rows: Rows, form: Format, deadline: Deadline) -> Iterator[Point]:
-    for centre in centres(rows, form.max / 8, deadline, share=form.epsilon / COMFORTABLE):
+    for centre in centres(
+        rows, form.max / 8, deadline, share=form.epsilon / COMFORTABLE
+    ):
         yield from _roundings(rows, form, centre)
     if len(rows) * rows.n <= EXACT_SIZE:
         for reach in (form.max / 8, form.max * 31 / 32):
@@ -180,7 +201,9 @@ def _repaired(
             deadline.check()
             for neighbour in (form.next_up(point[j]), form.next_down(point[j])):
                 moved = (*point[:j], neighbour, *point[j + 1 :])
-                fresh = clearance(rows, moved, form) if abs(neighbour) < form.max else None
+                fresh = (
+                    clearance(rows, moved, form) if abs(neighbour) < form.max else None
+                )
                 if fresh is not None and fresh < judged:
                     judged = fresh
                     point = moved
@@ -224,7 +247,11 @@ def _safest(
 
 
 def centres(
-    rows: Rows, reach: Fraction, deadline: Deadline = NEVER, *, share: Fraction | None = None
+    rows: Rows,
+    reach: Fraction,
+    deadline: Deadline = NEVER,
+    *,
+    share: Fraction | None = None,
 ) -> Iterator[Point]:
     """Proposals for a point deep inside, the best first; unchecked.
 
@@ -244,7 +271,10 @@ def centres(
         centre, is_bounded = lp.analytic_centre(A, b, np.zeros(rows.n), deadline)
         if is_bounded:  # no linear program needed
             yield _global((Fraction(0),) * rows.n, Fraction(1), centre)
-    scale = [max(Fraction(1), abs(bound) / k / 4) for bound, k in zip(rows.b, norms, strict=True)]
+    scale = [
+        max(Fraction(1), abs(bound) / k / 4)
+        for bound, k in zip(rows.b, norms, strict=True)
+    ]
     found = _magnified(rows, A, norms, scale, reach, deadline)
     if found is None:
         return
@@ -252,7 +282,9 @@ def centres(
     b = _local(rows, norms, origin, size)
     if not (A @ x < b).all():
         return
-    centre, is_bounded = lp.analytic_centre(A, b, x, deadline) if pointed else (x, False)
+    centre, is_bounded = (
+        lp.analytic_centre(A, b, x, deadline) if pointed else (x, False)
+    )
     if is_bounded:
         yield _global(origin, size, centre)
         yield _global(origin, size, x)
@@ -261,7 +293,9 @@ def centres(
     widths = lp.as_floats([w / size for w in scale])
     yield _global(origin, size, _near(A, b, x, widths, home, deadline))
     if share is not None:
-        yield _global(origin, size, _near(A, b, x, widths, home, deadline, float(share)))
+        yield _global(
+            origin, size, _near(A, b, x, widths, home, deadline, float(share))
+        )
     yield _global(origin, size, x)
 
 
@@ -297,7 +331,9 @@ def _magnified(
     for _ in range(REFINEMENTS + 1):
         widths = lp.as_floats([min(w / size, Fraction(10**6)) for w in scale])
         limit = float(min(reach / size, Fraction(10) ** 15))
-        found = _largest_cube(A, _local(rows, norms, origin, size), widths, limit, deadline)
+        found = _largest_cube(
+            A, _local(rows, norms, origin, size), widths, limit, deadline
+        )
         if found is None:
             return None
         radius, x = found
@@ -326,9 +362,13 @@ def _largest_cube(
     return lp.chebyshev_centre(A, b, widths, limit, deadline)
 
 
-def _local(rows: Rows, norms: list[Fraction], origin: Point, size: Fraction) -> lp.Array:
+def _local(
+    rows: Rows, norms: list[Fraction], origin: Point, size: Fraction
+) -> lp.Array:
     """The right-hand sides in coordinates ``(x − origin) / size``, rows of unit size."""
-    return lp.as_floats([s / (k * size) for s, k in zip(rows.slacks(origin), norms, strict=True)])
+    return lp.as_floats(
+        [s / (k * size) for s, k in zip(rows.slacks(origin), norms, strict=True)]
+    )
 
 
 def _global(origin: Point, size: Fraction, x: lp.Array) -> Point:
@@ -348,10 +388,13 @@ def text(
         ['a - 2*b < 0.5']
     """
     variables = [
-        Variable(name, j) for j, name in enumerate(names or [f"x[{j}]" for j in range(rows.n)])
+        Variable(name, j)
+        for j, name in enumerate(names or [f"x[{j}]" for j in range(rows.n)])
     ]
     shown = []
     for a, bound, strict in zip(rows.A, rows.b, rows.strict, strict=True):
-        linear = Linear.total(dict(zip(variables, map(Fraction, a), strict=True)), -bound)
+        linear = Linear.total(
+            dict(zip(variables, map(Fraction, a), strict=True)), -bound
+        )
         shown.append(formula_text(Atom(linear, relation or ("<" if strict else "<="))))
     return shown

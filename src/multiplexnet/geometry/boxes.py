@@ -48,7 +48,9 @@ def joined(boxes: Sequence[Box], order: Sequence[Variable]) -> Box | None:
     return Box(outputs, lows, highs)
 
 
-def _interval(rows: Sequence[Atom], form: Format) -> tuple[Fraction | None, Fraction | None]:
+def _interval(
+    rows: Sequence[Atom], form: Format
+) -> tuple[Fraction | None, Fraction | None]:
     """The closed interval of the format's numbers that satisfy rows over one output."""
     lower: list[Fraction] = []
     upper: list[Fraction] = []
@@ -62,7 +64,9 @@ def _interval(rows: Sequence[Atom], form: Format) -> tuple[Fraction | None, Frac
                 lower.append(-_at_most(-bound, row, form))
         except OverflowError:
             wider = first_wider(form, lambda other: _has_interval(rows, other))
-            raise OutOfRangeError([formula_text(row)], form.name, form.max, wider) from None
+            raise OutOfRangeError(
+                [formula_text(row)], form.name, form.max, wider
+            ) from None
     low = max(lower, default=None)
     high = min(upper, default=None)
     if low is not None and high is not None and low > high:

@@ -16,12 +16,19 @@ from multiplexnet.errors import EliminationError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.magnitudes import refuse_far_rows
-from multiplexnet.geometry.parts import Bound, Parametric, Step
+from multiplexnet.geometry.parts import Bound, OutputBounds, Parametric
 from multiplexnet.geometry.polyhedron import without_redundant
 from multiplexnet.language.formula import Atom, Linear, Symbol, Variable, coprime
 from multiplexnet.language.text import formula_text
 
-__all__ = ["Elimination", "coefficients", "eliminated", "growth", "parametric", "triangular"]
+__all__ = [
+    "Elimination",
+    "coefficients",
+    "eliminated",
+    "growth",
+    "parametric",
+    "triangular",
+]
 
 ROW_BUDGET = 2000
 """Rows beyond which elimination is given up."""
@@ -42,7 +49,9 @@ class Elimination:
     rest: tuple[Atom, ...]
 
 
-def eliminated(variable: Variable, rows: Sequence[Atom], deadline: Deadline = NEVER) -> Elimination:
+def eliminated(
+    variable: Variable, rows: Sequence[Atom], deadline: Deadline = NEVER
+) -> Elimination:
     """The rows (inequalities) that mention a variable, and the others together with what those imply without it.
 
     Raises:
@@ -60,7 +69,12 @@ def eliminated(variable: Variable, rows: Sequence[Atom], deadline: Deadline = NE
     lower, upper = _sides(variable, touching)
     if len(lower) * len(upper) + len(others) > ROW_BUDGET:
         names = sorted(
-            {s.name for row in touching for s, _ in row.linear.summands if isinstance(s, Variable)}
+            {
+                s.name
+                for row in touching
+                for s, _ in row.linear.summands
+                if isinstance(s, Variable)
+            }
         )
         raise EliminationError(len(lower) * len(upper) + len(others), ROW_BUDGET, names)
     combined = [_combined(variable, low, high) for low in lower for high in upper]
@@ -109,13 +123,20 @@ def parametric(
     Raises:
         MagnitudeError: numbers that float64 cannot compute with; a guard over one value is decided without it.
     """
-    bounds = (_solved(row, variable) for variable in order for row in touching[variable])
-    refuse_far_rows([*rows, *bounds, *(row for row in guards if len(row.linear.summands) > 1)])
+    bounds = (
+        _solved(row, variable) for variable in order for row in touching[variable]
+    )
+    refuse_far_rows(
+        [*rows, *bounds, *(row for row in guards if len(row.linear.summands) > 1)]
+    )
     known = set(order)
     mentioned = {s for row in [*rows, *guards] for s, _ in row.linear.summands}
-    mentioned |= {s for v in order for row in touching[v] for s, _ in row.linear.summands}
+    mentioned |= {
+        s for v in order for row in touching[v] for s, _ in row.linear.summands
+    }
     parameters = tuple(
-        s for s, _ in Linear.total(dict.fromkeys(mentioned - known, Fraction(1))).summands
+        s
+        for s, _ in Linear.total(dict.fromkeys(mentioned - known, Fraction(1))).summands
     )
     closed = [half for row in rows for half in _halves(row)]
     return Parametric(
@@ -130,7 +151,9 @@ def parametric(
             for j, variable in enumerate(order)
         ),
         tuple(
-            _affine(half, Fraction(1), (), parameters) for row in guards for half in _halves(row)
+            _affine(half, Fraction(1), (), parameters)
+            for row in guards
+            for half in _halves(row)
         ),
     )
 
@@ -145,9 +168,9 @@ def _sides(variable: Variable, rows: Iterable[Atom]) -> tuple[list[Atom], list[A
 
 
 def _combined(variable: Variable, low: Atom, high: Atom) -> Atom:
-    linear = low.linear * high.linear.coefficient(variable) - high.linear * low.linear.coefficient(
+    linear = low.linear * high.linear.coefficient(
         variable
-    )
+    ) - high.linear * low.linear.coefficient(variable)
     return Atom(coprime(linear), "<" if "<" in (low.relation, high.relation) else "<=")
 
 
@@ -158,11 +181,16 @@ def _tightest(rows: Iterable[Atom]) -> list[Atom]:
         constant = row.linear.constant
         if not row.linear.summands:
             if constant > 0 or (constant == 0 and row.relation == "<"):
-                raise ValueError(f"the term is empty: its rows imply {formula_text(row)}")
+                raise ValueError(
+                    f"the term is empty: its rows imply {formula_text(row)}"
+                )
             continue
         key = (row.linear.summands, row.relation == "==")
         rank = (constant, row.relation == "<")
-        if key not in best or rank > (best[key].linear.constant, best[key].relation == "<"):
+        if key not in best or rank > (
+            best[key].linear.constant,
+            best[key].relation == "<",
+        ):
             best[key] = row
     return list(best.values())
 
@@ -178,7 +206,9 @@ def _pruned(rows: list[Atom], deadline: Deadline) -> list[Atom]:
         n=len(symbols),
     )
     kept = without_redundant(system, deadline)
-    left = {(a, b, strict) for a, b, strict in zip(kept.A, kept.b, kept.strict, strict=True)}
+    left = {
+        (a, b, strict) for a, b, strict in zip(kept.A, kept.b, kept.strict, strict=True)
+    }
     keys = zip(system.A, system.b, system.strict, strict=True)
     return [row for row in rows if row.relation == "=="] + [
         r for r, key in zip(plain, keys, strict=True) if key in left
@@ -187,7 +217,11 @@ def _pruned(rows: list[Atom], deadline: Deadline) -> list[Atom]:
 
 def _halves(row: Atom) -> tuple[Atom, ...]:
     """The row as inequalities."""
-    return (row,) if row.relation != "==" else (Atom(row.linear, "<="), Atom(-row.linear, "<="))
+    return (
+        (row,)
+        if row.relation != "=="
+        else (Atom(row.linear, "<="), Atom(-row.linear, "<="))
+    )
 
 
 # --- bounds ---------------------------------------------------------------------------------------------------------
@@ -205,15 +239,16 @@ def _step(
     rows: Sequence[Atom],
     before: Sequence[Variable],
     parameters: Sequence[Symbol],
-) -> Step:
+) -> OutputBounds:
     lower, upper = _sides(variable, rows)
     bounds = [
         tuple(
-            _affine(row, -1 / row.linear.coefficient(variable), before, parameters) for row in side
+            _affine(row, -1 / row.linear.coefficient(variable), before, parameters)
+            for row in side
         )
         for side in (lower, upper)
     ]
-    return Step(*bounds)
+    return OutputBounds(*bounds)
 
 
 def _solved(row: Atom, variable: Variable) -> Atom:
@@ -222,9 +257,17 @@ def _solved(row: Atom, variable: Variable) -> Atom:
 
 
 def _affine(
-    row: Atom, factor: Fraction, outputs: Sequence[Variable], parameters: Sequence[Symbol]
+    row: Atom,
+    factor: Fraction,
+    outputs: Sequence[Variable],
+    parameters: Sequence[Symbol],
 ) -> Bound:
     linear = row.linear * factor
     constant = linear.constant
     strict = row.relation == "<"
-    return Bound(coefficients(linear, outputs), coefficients(linear, parameters), constant, strict)
+    return Bound(
+        coefficients(linear, outputs),
+        coefficients(linear, parameters),
+        constant,
+        strict,
+    )

@@ -11,6 +11,7 @@ float32), finer steps are tried, each with the widest range that it has, then co
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -111,7 +112,9 @@ def _least(interval: Interval) -> Fraction:
     return max(zero, low or zero, -(high or zero))
 
 
-def _float_size(found: Solutions, over_t: Rows, i: int, deadline: Deadline) -> Fraction | None:
+def _float_size(
+    found: Solutions, over_t: Rows, i: int, deadline: Deadline
+) -> Fraction | None:
     """The largest ``|x_i|`` a float solver sees, a little more than that; ``None`` if it looks unbounded."""
     A = np.zeros((0, over_t.n))
     b = np.zeros(0)
@@ -144,19 +147,27 @@ class Inverse:
         N = np.array(found.basis, dtype=object)
         fixed_point = np.vectorize(lambda v: round(v * unit), otypes=[object])
         P = fixed_point(np.linalg.pinv(N.astype(np.float64)))
-        residual = np.eye(found.dimension, dtype=object) * unit - P.dot(N)
-        norms = np.abs(residual).sum(axis=1)
+        norms = np.zeros(found.dimension, dtype=object)
+        for j, column in enumerate(N.T):  # column j of unit · 1 − P N
+            seen = np.flatnonzero(column)
+            residual = -P[:, seen].dot(column[seen])
+            residual[j] += unit
+            norms = norms + np.abs(residual)
         rho = Fraction(int(max(norms)), unit)
         return Inverse(P, rho) if rho < 1 else None
 
-    def bound(self, origin: Sequence[Fraction], largest: Sequence[Fraction]) -> Fraction:
+    def bound(
+        self, origin: Sequence[Fraction], largest: Sequence[Fraction]
+    ) -> Fraction:
         """A power of two that no ``|t_j|`` exceeds while ``|x_i| ≤ largest_i``.
 
         ``t = P (x − origin) + (1 − P N) t``, so ``|t|_∞ ≤ max_j Σ_i |P_ji| |x_i − origin_i| / (1 − ρ)``.
         """
         reach = [size + abs(o) for size, o in zip(largest, origin, strict=True)]
-        sums = [dot([abs(int(p)) for p in row], reach) for row in self.P]
-        most = max(sums) / (1 << INVERSE_BITS)
+        scale = math.lcm(*(r.denominator for r in reach))
+        whole = [r.numerator * (scale // r.denominator) for r in reach]
+        sums = np.abs(self.P).dot(np.array(whole, dtype=object))
+        most = Fraction(int(max(sums)), scale << INVERSE_BITS)
         if not most:
             return Fraction(1)
         return power_of_two(floor_log2(most / (1 - self.rho)) + 1)
@@ -191,7 +202,9 @@ class LatticeSet:
     def finest_digit(self, bound: Fraction) -> Fraction:
         """The finest digit that float64 keeps in all sums on the way to x while ``|t| ≤ bound``."""
         pairs = zip(self.found.origin, self.found.basis, strict=True)
-        on_the_way = max(abs(origin) + sum(map(abs, row)) * bound for origin, row in pairs)
+        on_the_way = max(
+            abs(origin) + sum(map(abs, row)) * bound for origin, row in pairs
+        )
         return max(on_the_way * power_of_two(-DOUBLE.precision), DOUBLE.tiny)
 
 
@@ -222,7 +235,9 @@ def _wanted(lattice: LatticeSet) -> list[Fraction]:
     if lattice.centres:
         centre = lattice.centres[0]
     wanted = []
-    for i, (origin, row) in enumerate(zip(lattice.found.origin, lattice.found.basis, strict=True)):
+    for i, (origin, row) in enumerate(
+        zip(lattice.found.origin, lattice.found.basis, strict=True)
+    ):
         size = lattice.sizes[i] if any(row) else abs(origin)
         if size is None:
             at_centre = origin + dot(row, centre)
@@ -260,7 +275,9 @@ def _roomy(lattice: LatticeSet) -> Iterator[int]:
             yield from range(middle - EXTRA_STEPS // 2, middle + 1)
 
 
-def _on_grid(lattice: LatticeSet, step: Fraction, least: Sequence[Fraction]) -> Iterator[Grid]:
+def _on_grid(
+    lattice: LatticeSet, step: Fraction, least: Sequence[Fraction]
+) -> Iterator[Grid]:
     """The grid of this step with the widest range on which it is exact, at least ``least``; nothing if there is none.
 
     What the format holds is halved until all sums are exact in float64.
@@ -283,7 +300,9 @@ def _on_grid(lattice: LatticeSet, step: Fraction, least: Sequence[Fraction]) -> 
             return
 
 
-def _largest_within(lattice: LatticeSet, room: Mapping[int, Fraction]) -> list[Fraction]:
+def _largest_within(
+    lattice: LatticeSet, room: Mapping[int, Fraction]
+) -> list[Fraction]:
     """The largest ``|x_i|`` once ``|x_i| ≤ room_i``."""
     largest = [abs(origin) for origin in lattice.found.origin]
     for i, limit in room.items():

@@ -13,7 +13,13 @@ from fractions import Fraction
 from multiplexnet.errors import EqualityError, MagnitudeError, ThinTermError
 from multiplexnet.exact import lp, simplex
 from multiplexnet.exact.deadline import NEVER, Deadline
-from multiplexnet.exact.formats import Format, first_wider, floor_log2, holding, power_of_two
+from multiplexnet.exact.formats import (
+    Format,
+    first_wider,
+    floor_log2,
+    holding,
+    power_of_two,
+)
 from multiplexnet.exact.hermite import NotDyadic, Solutions, solutions
 from multiplexnet.exact.rows import Rows, dot
 from multiplexnet.geometry.anchors import (
@@ -31,9 +37,7 @@ from multiplexnet.language.formula import Variable
 
 __all__ = ["grid_clearance", "lattice_of"]
 
-NO_FLOAT = (
-    'no binary float can meet this equality (equality="nearest" takes the nearest numbers instead)'
-)
+NO_FLOAT = 'no binary float can meet this equality (equality="nearest" takes the nearest numbers instead)'
 
 
 def lattice_of(
@@ -93,7 +97,7 @@ def _texts(equalities: Rows, rows: Rows, names: Sequence[str]) -> list[str]:
 
 def _refuse_far_lattice(part: Lattice, text_of: Callable[[int], str]) -> None:
     """Raises ``MagnitudeError`` for numbers that float64 cannot work with, t counted in steps."""
-    coefficients = [[c * part.step for c in a] for a in part.A]
+    coefficients = [[c * part.step for c in a if c] for a in part.A]
     slacks = [b - dot(a, part.anchor) for a, b in zip(part.A, part.b, strict=True)]
     # one row more: |t| ≤ bound
     coefficients.append([part.step])
@@ -127,7 +131,9 @@ def _lattice(
     longest = max(abs(c) for row in found.basis for c in row)
     inverse = Inverse.of(found) if longest <= LARGEST else None
     if inverse is None:
-        raise MagnitudeError(text(equalities, [v.name for v in outputs], "=="), Fraction(longest))
+        raise MagnitudeError(
+            text(equalities, [v.name for v in outputs], "=="), Fraction(longest)
+        )
     over_t = _pulled_back(rows, found)
     own = _own_centres(over_t, deadline)
     sizes = Sizes.of(found, equalities, rows, over_t, deadline)
@@ -142,7 +148,7 @@ def _lattice(
             basis=found.basis,
             step=grid.step,
             bound=grid.bound,
-            A=tuple(tuple(map(Fraction, a)) for a in grid.rows.A),
+            A=grid.rows.fractions,
             b=grid.rows.b,
             strict=grid.rows.strict,
             anchor=anchor,
@@ -153,12 +159,13 @@ def _lattice(
 
 def _pulled_back(rows: Rows, found: Solutions) -> Rows:
     """The rows over t: ``a·(origin + basis t) ≤ b``; those that do not see t are left out."""
-    columns = list(zip(*found.basis, strict=True))
     A: list[list[int]] = []
     b: list[Fraction] = []
     strict: list[bool] = []
-    for row, slack, is_strict in zip(rows.A, rows.slacks(found.origin), rows.strict, strict=True):
-        a = [sum(map(int.__mul__, row, column)) for column in columns]
+    for row, slack, is_strict in zip(
+        rows.A, rows.slacks(found.origin), rows.strict, strict=True
+    ):
+        a = _combined(row, found.basis, found.dimension)
         if any(a):
             A.append(a)
             b.append(slack)
@@ -166,6 +173,15 @@ def _pulled_back(rows: Rows, found: Solutions) -> Rows:
         elif slack < 0 or (slack == 0 and is_strict):
             raise ValueError("the equalities contradict a row: the term is empty")
     return Rows.of(A, b, strict, n=found.dimension)
+
+
+def _combined(row: Sequence[int], basis: Sequence[Sequence[int]], d: int) -> list[int]:
+    """``row · basis``; most rows mention a few outputs only."""
+    total = [0] * d
+    for c, own in zip(row, basis, strict=True):
+        if c:
+            total = [t + c * v for t, v in zip(total, own, strict=True)]
+    return total
 
 
 # --- anchors on a grid ----------------------------------------------------------------------------------------------
@@ -199,12 +215,16 @@ def _anchored(
             yield grid, _grid_anchor(grid, points, limit)
 
 
-def grid_clearance(rows: Rows, point: Sequence[Fraction], step: Fraction) -> Fraction | None:
+def grid_clearance(
+    rows: Rows, point: Sequence[Fraction], step: Fraction
+) -> Fraction | None:
     """``max_i Σ_j |a_ij| · step / 2 / s_i``: how much of a slack rounding to the grid can eat; ``None``: not inside."""
     slacks = rows.slacks(point)
     if any(slack <= 0 for slack in slacks):
         return None
-    shares = [norm * step / 2 / slack for norm, slack in zip(rows.norms, slacks, strict=True)]
+    shares = [
+        norm * step / 2 / slack for norm, slack in zip(rows.norms, slacks, strict=True)
+    ]
     return max(shares, default=Fraction(0))
 
 

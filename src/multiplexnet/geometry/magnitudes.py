@@ -16,7 +16,15 @@ from multiplexnet.exact.formats import FORMATS, floor_log2, power_of_two
 from multiplexnet.language.formula import Apply, Atom, Linear
 from multiplexnet.language.text import formula_text
 
-__all__ = ["LARGEST", "LEAST_SLACK", "down", "level", "refuse_far", "refuse_far_rows", "up"]
+__all__ = [
+    "LARGEST",
+    "LEAST_SLACK",
+    "down",
+    "level",
+    "refuse_far",
+    "refuse_far_rows",
+    "up",
+]
 
 LARGEST = power_of_two(1000)
 """Numbers up to here, and down to 1 / LARGEST, are converted to float64 as they are: some 1e±301."""
@@ -66,7 +74,9 @@ def _far(number: Fraction, largest: Fraction = LARGEST) -> bool:
 
 
 def refuse_far(
-    A: Sequence[Sequence[Fraction | int]], slacks: Sequence[Fraction], text_of: Callable[[int], str]
+    A: Sequence[Sequence[Fraction | int]],
+    slacks: Sequence[Fraction],
+    text_of: Callable[[int], str],
 ) -> None:
     """Raises ``MagnitudeError`` for a row whose coefficients, slack or their quotients float64 cannot work with.
 

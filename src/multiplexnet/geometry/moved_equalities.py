@@ -25,7 +25,10 @@ __all__ = ["parts_with_moved_equalities"]
 
 
 def parts_with_moved_equalities(
-    term: Term, outputs: Sequence[Variable], form: Format | str, deadline: Deadline = NEVER
+    term: Term,
+    outputs: Sequence[Variable],
+    form: Format | str,
+    deadline: Deadline = NEVER,
 ) -> tuple[tuple[Part, ...], dict[Atom, Fraction]]:
     """The parts of a term, and by how much the right-hand side of each equality had to move (none: all are exact).
 
@@ -44,7 +47,9 @@ def parts_with_moved_equalities(
         return parts_of(term, outputs, form, deadline), {}
     except EqualityError as error:
         refusal: Exception = error
-    own = [row for row in term.rows if all(s in outputs for s, _ in row.linear.summands)]
+    own = [
+        row for row in term.rows if all(s in outputs for s, _ in row.linear.summands)
+    ]
     point = _inside(own, dict(term.fixed), deadline)
     size = max([abs(v) for v in point.values()] + [Fraction(1, 1 << form.precision)])
     finest = floor_log2(size) + 1 - form.precision
@@ -78,14 +83,18 @@ def _inside(
     b: list[Fraction | int] = []
     for row in rows:
         a = [row.linear.coefficient(v) for v in variables]
-        bound = -row.linear.constant - sum(row.linear.coefficient(v) * c for v, c in fixed.items())
+        bound = -row.linear.constant - sum(
+            row.linear.coefficient(v) * c for v, c in fixed.items()
+        )
         A.append([*a, int(row.relation != "==")])
         b.append(bound)
         if row.relation == "==":
             A.append([*(-c for c in a), 0])
             b.append(-bound)
     room: list[Fraction | int] = [*[0] * len(variables), 1]
-    found = simplex.maximise(room, Rows.of([*A, room], [*b, 1], n=len(room)), deadline=deadline)
+    found = simplex.maximise(
+        room, Rows.of([*A, room], [*b, 1], n=len(room)), deadline=deadline
+    )
     return dict(zip(variables, found.point, strict=False))
 
 
@@ -103,7 +112,8 @@ def _moved(
         if row.relation != "==" or row not in rows:
             return row
         value = sum(
-            (c * rounded[s] for s, c in row.linear.summands if isinstance(s, Variable)), Fraction(0)
+            (c * rounded[s] for s, c in row.linear.summands if isinstance(s, Variable)),
+            Fraction(0),
         )
         return Atom(Linear(row.linear.summands, -value), "==")
 

@@ -54,7 +54,9 @@ def stages_of(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Stages:
     while functional := [row for row in remaining if needed([row], own)]:
         variable = _last(functional, remaining, own)
         equal = [
-            row for row in remaining if row.relation == "==" and row.linear.coefficient(variable)
+            row
+            for row in remaining
+            if row.relation == "==" and row.linear.coefficient(variable)
         ]
         if equal:
             raise EqualityError(
@@ -71,9 +73,14 @@ UNSUPPORTED = "the value of a function, and equalities between such outputs are 
 
 def needed(rows: Iterable[Atom], own: frozenset[Variable]) -> set[Variable]:
     """The outputs that the functions in the rows have to know."""
-    applied = (s for row in rows for s, _ in row.linear.summands if isinstance(s, Apply))
+    applied = (
+        s for row in rows for s, _ in row.linear.summands if isinstance(s, Apply)
+    )
     return {
-        v for function in applied for v in symbols(function) if isinstance(v, Variable) and v in own
+        v
+        for function in applied
+        for v in symbols(function)
+        if isinstance(v, Variable) and v in own
     }
 
 
@@ -81,12 +88,16 @@ def _bounded(row: Atom, own: frozenset[Variable]) -> set[Variable]:
     return {s for s, _ in row.linear.summands if isinstance(s, Variable) and s in own}
 
 
-def _last(functional: Sequence[Atom], rows: Sequence[Atom], own: frozenset[Variable]) -> Variable:
+def _last(
+    functional: Sequence[Atom], rows: Sequence[Atom], own: frozenset[Variable]
+) -> Variable:
     """The output to compute last: one that functions bound and none needs, with the least growth."""
     bare = [row for row in functional if not _bounded(row, own)]
     if bare:
         raise UnboundableError([formula_text(row) for row in bare])
-    offers = {v for row in functional for v in _bounded(row, own)} - needed(functional, own)
+    offers = {v for row in functional for v in _bounded(row, own)} - needed(
+        functional, own
+    )
     if not offers:
         raise CyclicFunctionError([formula_text(row) for row in functional])
     return min(offers, key=lambda v: (growth(v, rows), -v.index))
@@ -119,5 +130,7 @@ def _parts(
 
 
 def _part(stage: _Stage) -> Parametric:
-    rows = list(dict.fromkeys(row for touching in stage.touching.values() for row in touching))
+    rows = list(
+        dict.fromkeys(row for touching in stage.touching.values() for row in touching)
+    )
     return parametric(stage.outputs, rows, stage.touching, ())

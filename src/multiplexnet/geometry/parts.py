@@ -71,7 +71,9 @@ class Lattice:
     def steps(self) -> dict[str, Fraction]:
         """What the values of each output lie apart; constants have no step."""
         pairs = zip(self.outputs, self.basis, strict=True)
-        return {variable.name: self.step * gcd(*row) for variable, row in pairs if any(row)}
+        return {
+            variable.name: self.step * gcd(*row) for variable, row in pairs if any(row)
+        }
 
 
 @dataclass(frozen=True)
@@ -84,6 +86,9 @@ class Parametric:
     ``guards`` hold: affine functions of the parameters alone that must be ``≤ 0`` (``strict``: ``< 0``). Outputs stand
     in the order of the steps. A part without outputs is only guards. Parts whose parameters are outputs, or functions
     of outputs, have no guards: their rows leave room whatever those values are.
+
+    Dense parts have no such form. They have a ``reference``, the middle of the ranges of the parameters, and their
+    steps lie a unit to both sides of a centre that moves with the parameters.
     """
 
     outputs: tuple[Variable, ...]
@@ -92,8 +97,9 @@ class Parametric:
     P: tuple[tuple[Fraction, ...], ...]
     b: tuple[Fraction, ...]
     strict: tuple[bool, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[OutputBounds, ...]
     guards: tuple[Bound, ...]
+    reference: tuple[Fraction, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -107,7 +113,7 @@ class Bound:
 
 
 @dataclass(frozen=True)
-class Step:
+class OutputBounds:
     """All lower and upper bounds of one output in terms of the outputs before it and the parameters."""
 
     lower: tuple[Bound, ...]

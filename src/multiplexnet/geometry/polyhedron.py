@@ -14,7 +14,13 @@ from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.anchors import Point, centres
 
-__all__ = ["implicit_equalities", "interior_point", "is_empty", "is_redundant", "without_redundant"]
+__all__ = [
+    "implicit_equalities",
+    "interior_point",
+    "is_empty",
+    "is_redundant",
+    "without_redundant",
+]
 
 CENTRE_REACH = Fraction(10) ** 12
 """How far from the origin a float centre is sought that shall prove a set full-dimensional."""
@@ -38,7 +44,10 @@ def is_empty(rows: Rows, deadline: Deadline = NEVER) -> bool:
         >>> is_empty(Rows.of([[1], [-1]], [0, 0])), is_empty(Rows.of([[1], [-1]], [0, 0], strict=[True, False]))
         (False, True)
     """
-    return interior_point(rows, deadline) is None and _deepest(rows, rows.strict, deadline) is None
+    return (
+        interior_point(rows, deadline) is None
+        and _deepest(rows, rows.strict, deadline) is None
+    )
 
 
 def implicit_equalities(rows: Rows, deadline: Deadline = NEVER) -> tuple[int, ...]:
@@ -79,7 +88,9 @@ def is_redundant(
     others = [k for k in range(len(rows)) if k != i]
     place = {k: j for j, k in enumerate(others)}
     start = [place[k] for k in prefer if k != i]
-    best = simplex.maximise(rows.A[i], rows.subset(others), prefer=start, deadline=deadline)
+    best = simplex.maximise(
+        rows.A[i], rows.subset(others), prefer=start, deadline=deadline
+    )
     if best.status == "infeasible":
         return True
     if best.status == "unbounded" or best.value > rows.b[i]:
@@ -101,11 +112,17 @@ def without_redundant(rows: Rows, deadline: Deadline = NEVER) -> Rows:
     kept = list(range(len(rows)))
     for i in reversed(range(len(rows))):
         others = [k for k in kept if k != i]
-        answer = lp.maximise(A[i], A[others], b[others], reach=lp.FAR, deadline=deadline)
-        if answer is None or answer[0] > b[i] + lp.REDUNDANT_TOLERANCE * (1.0 + abs(b[i])):
+        answer = lp.maximise(
+            A[i], A[others], b[others], reach=lp.FAR, deadline=deadline
+        )
+        if answer is None or answer[0] > b[i] + lp.REDUNDANT_TOLERANCE * (
+            1.0 + abs(b[i])
+        ):
             continue
         tight = lp.tight_rows(A[others], b[others], answer[1])
-        if is_redundant(rows.subset([*others, i]), len(others), prefer=tight, deadline=deadline):
+        if is_redundant(
+            rows.subset([*others, i]), len(others), prefer=tight, deadline=deadline
+        ):
             kept = others
     return rows.subset(kept)
 
@@ -117,7 +134,9 @@ def _deepest(rows: Rows, wanted: Sequence[bool], deadline: Deadline) -> Point | 
     return best.point[: rows.n] if enough else None
 
 
-def _slack_program(rows: Rows, wanted: Sequence[bool], deadline: Deadline) -> simplex.Optimum:
+def _slack_program(
+    rows: Rows, wanted: Sequence[bool], deadline: Deadline
+) -> simplex.Optimum:
     """The largest ``t ≤ 1`` that can be the slack of all wanted rows together."""
     slack = [0] * rows.n + [1]
     A = [[*a, int(w)] for a, w in zip(rows.A, wanted, strict=True)]

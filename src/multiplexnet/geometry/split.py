@@ -7,14 +7,20 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from multiplexnet.compiler.terms import Term
-from multiplexnet.errors import EqualityError, RunTimeEqualityError, ThinTermError
+from multiplexnet.errors import (
+    EliminationError,
+    EqualityError,
+    RunTimeEqualityError,
+    ThinTermError,
+)
 from multiplexnet.exact.components import components
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS, Format, holding
 from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.anchors import anchor, text
 from multiplexnet.geometry.boxes import constant_box, interval_box, joined
-from multiplexnet.geometry.elimination import coefficients, eliminated, parametric, triangular
+from multiplexnet.geometry.centres import centred
+from multiplexnet.geometry.elimination import eliminated, parametric, triangular
 from multiplexnet.geometry.lattice import lattice_of
 from multiplexnet.geometry.magnitudes import refuse_far
 from multiplexnet.geometry.opaque import stages_of
@@ -32,7 +38,10 @@ WIDEST = 32
 
 
 def parts_of(
-    term: Term, outputs: Sequence[Variable], form: Format | str, deadline: Deadline = NEVER
+    term: Term,
+    outputs: Sequence[Variable],
+    form: Format | str,
+    deadline: Deadline = NEVER,
 ) -> tuple[Part, ...]:
     """The parts of a term in an order in which they can be computed; together they hold each output once.
 
@@ -202,12 +211,23 @@ class _Group:
     def system(self, atoms: Iterable[Atom]) -> Rows:
         """The rows over the outputs of the group."""
         chosen = list(atoms)
+        places: dict[Symbol, int] = {v: j for j, v in enumerate(self.outputs)}
         return Rows.of(
-            [coefficients(row.linear, self.outputs) for row in chosen],
+            [_placed(row.linear, places) for row in chosen],
             [-row.linear.constant for row in chosen],
             [row.relation == "<" for row in chosen],
             n=len(self.outputs),
         )
+
+
+def _placed(linear: Linear, places: Mapping[Symbol, int]) -> list[Fraction | int]:
+    """The coefficients in the places of their outputs, 0 elsewhere."""
+    row: list[Fraction | int] = [0] * len(places)
+    for symbol, coefficient in linear.summands:
+        place = places.get(symbol)
+        if place is not None:
+            row[place] = coefficient
+    return row
 
 
 @dataclass(frozen=True)
@@ -235,7 +255,9 @@ class _Sorted:
 def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
     """The connected components of outputs and rows, ordered by first output; rows without outputs are left out."""
     found = components(outputs, rows, keys_of=_symbols)
-    return [_Group(tuple(keys), tuple(items)).with_ends for keys, items in found if keys]
+    return [
+        _Group(tuple(keys), tuple(items)).with_ends for keys, items in found if keys
+    ]
 
 
 def _apart(rows: Sequence[Atom]) -> list[Atom]:
@@ -247,7 +269,9 @@ def _apart(rows: Sequence[Atom]) -> list[Atom]:
         if not _is_copy(row):
             for symbol, c in row.linear.summands:
                 if symbol in copies:
-                    linear = linear + (Linear.of(copies[symbol]) - Linear.of(symbol)) * c
+                    linear = (
+                        linear + (Linear.of(copies[symbol]) - Linear.of(symbol)) * c
+                    )
         found.append(Atom(linear, row.relation))
     return found
 
@@ -298,7 +322,13 @@ def _parametric(group: _Group, deadline: Deadline) -> Parametric:
     equal = [formula_text(row) for row in group.rows if row.relation == "=="]
     if equal:
         raise RunTimeEqualityError(equal, "build a Multiplexer(rules), which takes one")
-    return triangular(group.outputs, group.rows, deadline)
+    try:
+        return triangular(group.outputs, group.rows, deadline)
+    except EliminationError:
+        part = centred(group.outputs, group.rows, deadline)
+        if part is None:
+            raise
+        return part
 
 
 def _intervals(groups: Iterable[_Group]) -> Iterator[Parametric]:
@@ -347,17 +377,16 @@ def _hidden_equalities(equalities: Rows, rows: Rows, deadline: Deadline) -> list
     found = implicit_equalities(equalities + equalities.reversed() + rows, deadline)
     hidden = sorted(i - first for i in found if i >= first)
     if any(rows.strict[i] for i in hidden):
-        raise ValueError("the term is empty: a strict row of it can only hold with equality")
+        raise ValueError(
+            "the term is empty: a strict row of it can only hold with equality"
+        )
     return hidden
 
 
-def _polyhedron(group: _Group, rows: Rows, form: Format, deadline: Deadline) -> Polyhedron:
+def _polyhedron(
+    group: _Group, rows: Rows, form: Format, deadline: Deadline
+) -> Polyhedron:
     names = [v.name for v in group.outputs]
     inside = anchor(rows, form, names=names, deadline=deadline)
     refuse_far(rows.A, rows.slacks(inside), lambda i: text(rows.subset([i]), names)[0])
-    return Polyhedron(group.outputs, _fractions(rows.A), rows.b, rows.strict, inside)
-
-
-def _fractions(A: Sequence[Sequence[int]]) -> tuple[tuple[Fraction, ...], ...]:
-    zero = Fraction(0)  # by far the most of them
-    return tuple(tuple(Fraction(c) if c else zero for c in a) for a in A)
+    return Polyhedron(group.outputs, rows.fractions, rows.b, rows.strict, inside)

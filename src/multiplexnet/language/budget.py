@@ -2,8 +2,25 @@
 
 from __future__ import annotations
 
-from multiplexnet.language.formula import Apply, Atom, Ite, Linear, Max, Node, Variable, children
-from multiplexnet.language.values import Cases, Number, Refusal, Stairs, Truth, Value, Vector
+from multiplexnet.language.formula import (
+    Apply,
+    Atom,
+    Ite,
+    Linear,
+    Max,
+    Node,
+    Variable,
+    children,
+)
+from multiplexnet.language.parser.values import (
+    Cases,
+    Number,
+    Refusal,
+    Stairs,
+    Truth,
+    Value,
+    Vector,
+)
 
 __all__ = ["MAX_TERMS", "Budget"]
 
@@ -11,7 +28,9 @@ MAX_TERMS = 4096
 """How many terms a block of rules may have unless told otherwise."""
 
 PARTS = 1_000_000  # what comprehensions may unfold to, beyond what stands in the text
-PARTS_PER_CHARACTER = 20  # generous: a value is charged for each time something is made of it
+PARTS_PER_CHARACTER = (
+    20  # generous: a value is charged for each time something is made of it
+)
 LARGEST_SYMBOL = 20_000  # parts of one max, min, abs, call or if-else
 
 

@@ -308,7 +308,9 @@ class Linear:
         return Linear((), Fraction(constant))
 
     @staticmethod
-    def total(coefficients: Mapping[Symbol, Fraction], constant: Fraction | int = 0) -> Linear:
+    def total(
+        coefficients: Mapping[Symbol, Fraction], constant: Fraction | int = 0
+    ) -> Linear:
         """The expression with these coefficients; zeros are dropped, the order is made canonical."""
         kept = [(symbol, Fraction(c)) for symbol, c in coefficients.items() if c]
         kept.sort(key=lambda summand: _order(summand[0]))
@@ -527,7 +529,9 @@ def _symbols_of(linears: Iterable[Linear]) -> Iterator[Symbol]:
             yield symbol
 
 
-def walk(root: Node, inside: Callable[[Node], Iterable[Node]] = children) -> Iterator[Node]:
+def walk(
+    root: Node, inside: Callable[[Node], Iterable[Node]] = children
+) -> Iterator[Node]:
     """The root and everything inside it, from left to right, each object once. It does not recurse.
 
     Args:
@@ -547,7 +551,9 @@ def walk(root: Node, inside: Callable[[Node], Iterable[Node]] = children) -> Ite
 
 
 def inside_out(
-    root: Node, done: Container[int], inside: Callable[[Node], Iterable[Node]] = children
+    root: Node,
+    done: Container[int],
+    inside: Callable[[Node], Iterable[Node]] = children,
 ) -> Iterator[Node]:
     """The nodes whose identity is not yet in ``done``, each after everything inside it. It does not recurse.
 
@@ -575,7 +581,10 @@ def symbols(formula: Node) -> Iterator[Symbol]:
     """Every symbol in the formula, those inside ``Apply``, ``Max`` and ``Ite`` too, each once."""
     seen: set[Symbol] = set()
     for node in walk(formula):
-        if isinstance(node, Variable | Product | Apply | Max | Ite) and node not in seen:
+        if (
+            isinstance(node, Variable | Product | Apply | Max | Ite)
+            and node not in seen
+        ):
             seen.add(node)
             yield node
 
@@ -624,7 +633,9 @@ def value(linear: Linear, point: Point, functions: Functions | None = None) -> F
     return total
 
 
-def _symbol_value(symbol: Symbol, point: Point, functions: Functions | None) -> Fraction:
+def _symbol_value(
+    symbol: Symbol, point: Point, functions: Functions | None
+) -> Fraction:
     match symbol:
         case Variable():
             return point[symbol]
@@ -695,7 +706,11 @@ class Specification:
     def flags(self) -> dict[Variable, Variable]:
         """For every output that may be missing the flag that says so."""
         named = {v.name: v for v in self.variables if not v.is_flag}
-        return {named[v.name.removesuffix(" is missing")]: v for v in self.variables if v.is_flag}
+        return {
+            named[v.name.removesuffix(" is missing")]: v
+            for v in self.variables
+            if v.is_flag
+        }
 
     @property
     def inputs(self) -> tuple[Variable, ...]:
@@ -711,7 +726,9 @@ class Specification:
         for variable, flag in self.flags.items():
             number = nearest_to_zero(variable.domain)
             is_there = negation(Atom(Linear.of(flag) - 1, "=="))
-            found.append(disjunction([is_there, Atom(Linear.of(variable) - number, "==")]))
+            found.append(
+                disjunction([is_there, Atom(Linear.of(variable) - number, "==")])
+            )
         return tuple(found)
 
     @cached_property

@@ -72,7 +72,11 @@ def flags_among(variables: Iterable[Variable]) -> dict[Variable, Variable]:
     """The outputs among these variables whose flags are among them, too, each with its flag."""
     named = {v.name: v for v in variables if not v.is_flag}
     flags = {v.name: v for v in variables if v.is_flag}
-    return {v: flags[flag_name(name)] for name, v in named.items() if flag_name(name) in flags}
+    return {
+        v: flags[flag_name(name)]
+        for name, v in named.items()
+        if flag_name(name) in flags
+    }
 
 
 def is_missing(flag: Variable) -> Atom:
@@ -131,12 +135,21 @@ class _Guard:
             case Not(argument):
                 return self._visit(argument, polarity=not polarity, certain=certain)
             case And(arguments) | Or(arguments):
-                join = conjunction if isinstance(formula, And) == polarity else disjunction
-                return join([self._visit(a, polarity=polarity, certain=certain) for a in arguments])
+                join = (
+                    conjunction if isinstance(formula, And) == polarity else disjunction
+                )
+                return join(
+                    [
+                        self._visit(a, polarity=polarity, certain=certain)
+                        for a in arguments
+                    ]
+                )
             case Iff(left, right):
                 return self._equivalence(left, right, polarity, certain)
 
-    def _equivalence(self, left: Formula, right: Formula, polarity: bool, certain: bool) -> Formula:
+    def _equivalence(
+        self, left: Formula, right: Formula, polarity: bool, certain: bool
+    ) -> Formula:
         cases = []
         for side in (True, False):
             other = side == polarity

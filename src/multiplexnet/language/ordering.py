@@ -30,7 +30,7 @@ from multiplexnet.language.formula import (
     disjunction,
     negation,
 )
-from multiplexnet.language.values import did_you_mean
+from multiplexnet.language.parser.values import did_you_mean
 
 __all__ = ["from_ordering"]
 
@@ -64,10 +64,14 @@ def from_ordering(text: str) -> Specification:
         >>> [v.name for v in spec.outputs], spec.rules[1].text, spec.rules[1].line
         (['y_0', 'y_1'], 'neg y_0 > 0 or y_1 > 3', 3)
     """
-    lines = [_Line(source, number) for number, source in enumerate(text.split("\n"), start=1)]
+    lines = [
+        _Line(source, number) for number, source in enumerate(text.split("\n"), start=1)
+    ]
     written = [line for line in lines if line.tokens]
     if not written:
-        raise RuleSyntaxError("the text is empty: begin with a line such as `ordering y_0 y_1`")
+        raise RuleSyntaxError(
+            "the text is empty: begin with a line such as `ordering y_0 y_1`"
+        )
     variables = _outputs(written[0])
     rules = tuple(_rule(line, variables) for line in written[1:])
     return Specification(tuple(variables.values()), rules, text=text)
@@ -75,7 +79,9 @@ def from_ordering(text: str) -> Specification:
 
 def _rule(line: _Line, outputs: Mapping[str, Variable]) -> Rule:
     return Rule(
-        _RuleReader(line, outputs).rule(), line.source.partition("#")[0].strip(), line.number
+        _RuleReader(line, outputs).rule(),
+        line.source.partition("#")[0].strip(),
+        line.number,
     )
 
 
@@ -83,14 +89,17 @@ def _outputs(line: _Line) -> dict[str, Variable]:
     head, *names = line.tokens
     if head.text != "ordering":
         raise line.error(
-            f"expected `ordering` and the names of all outputs first, found `{head.text}`", head
+            f"expected `ordering` and the names of all outputs first, found `{head.text}`",
+            head,
         )
     if not names:
         raise line.error("expected the names of the outputs after `ordering`", head)
     seen = set()
     for name in names:
         if name.kind != "name" or name.text in ("or", "neg"):
-            raise line.error(f"expected the name of an output, found `{name.text}`", name)
+            raise line.error(
+                f"expected the name of an output, found `{name.text}`", name
+            )
         if name.text in seen:
             raise line.error(f"{name.text} is listed twice", name)
         seen.add(name.text)
@@ -133,7 +142,9 @@ class _Line:
     def error(self, reason: str, token: _Token | None) -> RuleSyntaxError:
         """The exception for what is wrong at the token, or at the end of the line."""
         column = token.column if token else len(self.source.rstrip()) + 1
-        return RuleSyntaxError(reason, line=self.number, column=column, source=self.source)
+        return RuleSyntaxError(
+            reason, line=self.number, column=column, source=self.source
+        )
 
 
 _RELATIONS: dict[str, tuple[Relation, int]] = {
@@ -225,7 +236,8 @@ class _RuleReader:
         if token.text not in self.outputs:
             hint = did_you_mean(token.text, self.outputs)
             raise self.line.error(
-                f"unknown output `{token.text}`{hint}: it is not in the `ordering` line", token
+                f"unknown output `{token.text}`{hint}: it is not in the `ordering` line",
+                token,
             )
         self.next += 1
         return self.outputs[token.text]

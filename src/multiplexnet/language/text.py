@@ -1,4 +1,4 @@
-"""Formulas and specifications written in the language that :mod:`multiplexnet.language.parse` reads.
+"""Formulas and specifications written in the language that :mod:`multiplexnet.language.parser.parse` reads.
 
 What is written means what it came from: ``parse(specification_text(s))`` holds at the same points as ``s``.
 """
@@ -37,9 +37,9 @@ from multiplexnet.language.formula import (
     negation,
 )
 from multiplexnet.language.missing import MARK, flagged_name
-from multiplexnet.language.moments import moment_text
-from multiplexnet.language.operations import WORDS
-from multiplexnet.language.spelling import name_text
+from multiplexnet.language.parser.moments import moment_text
+from multiplexnet.language.parser.operations import WORDS
+from multiplexnet.language.parser.spelling import name_text
 
 __all__ = [
     "declaration_text",
@@ -123,7 +123,7 @@ def value_text(variable: Variable, number: Fraction) -> str:
 
 
 @dataclass(frozen=True)
-class _Part:
+class _Summand:
     """``coefficient · text``; ``alone`` is the text where nothing is added or multiplied."""
 
     coefficient: Fraction
@@ -148,7 +148,7 @@ def linear_text(linear: Linear) -> str:
     return _sum_text(_parts(linear), linear.constant)
 
 
-def _sum_text(parts: Sequence[_Part], constant: Fraction = Fraction(0)) -> str:
+def _sum_text(parts: Sequence[_Summand], constant: Fraction = Fraction(0)) -> str:
     if len(parts) == 1 and not constant and parts[0].coefficient == 1:
         return parts[0].alone
     signed = [(part.coefficient < 0, part.size) for part in parts]
@@ -162,7 +162,7 @@ def _sum_text(parts: Sequence[_Part], constant: Fraction = Fraction(0)) -> str:
     )
 
 
-def _parts(linear: Linear) -> list[_Part]:
+def _parts(linear: Linear) -> list[_Summand]:
     return [_part(symbol, coefficient) for symbol, coefficient in linear.summands]
 
 
@@ -174,23 +174,26 @@ def variable_text(variable: Variable) -> str:
         ('w[1, 2]', '`Loan Amount`[0]')
     """
     if variable.is_flag:
-        return variable_text(replace(variable, name=flagged_name(variable), role="output")) + MARK
+        return (
+            variable_text(replace(variable, name=flagged_name(variable), role="output"))
+            + MARK
+        )
     name, place = variable.place
     index = f"[{', '.join(map(str, place))}]" if place else ""
     return name_text(name, WORDS) + index
 
 
-def _part(symbol: Symbol, coefficient: Fraction) -> _Part:
+def _part(symbol: Symbol, coefficient: Fraction) -> _Summand:
     if isinstance(symbol, Variable):
         return _variable_part(symbol, coefficient)
     match symbol:
         case Product(known, other):
             text = f"{_factor_text(known)}*{_factor_text(other)}"
             sizes = _unit_size(known) * _unit_size(other)
-            return _Part(coefficient / sizes, text, text)
+            return _Summand(coefficient / sizes, text, text)
         case Apply(function, arguments):
             text = f"{name_text(function)}({_arguments(arguments)})"
-            return _Part(coefficient, text, text)
+            return _Summand(coefficient, text, text)
         case Ite(condition, then, otherwise):
             return _bracketed(coefficient, _case_text(condition, then, otherwise))
         case Max(arguments):
@@ -205,26 +208,27 @@ def _unit_size(symbol: Symbol) -> Fraction:
     return symbol.unit.size if isinstance(symbol, Variable) else Fraction(1)
 
 
-def _variable_part(variable: Variable, coefficient: Fraction) -> _Part:
+def _variable_part(variable: Variable, coefficient: Fraction) -> _Summand:
     name = variable_text(variable)
     match variable.domain:
         case Bool():
-            return _Part(
+            return _Summand(
                 coefficient, name, f"1*{name}"
             )  # as a number; alone it would be a truth value
         case Category(labels):
             cases = "".join(
-                f"{i} if {name} == {_quoted(label)} else " for i, label in enumerate(labels[:-1])
+                f"{i} if {name} == {_quoted(label)} else "
+                for i, label in enumerate(labels[:-1])
             )
             return _bracketed(coefficient, f"{cases}{len(labels) - 1}")
-    return _Part(coefficient / variable.unit.size, name, name)
+    return _Summand(coefficient / variable.unit.size, name, name)
 
 
-def _bracketed(coefficient: Fraction, text: str) -> _Part:
-    return _Part(coefficient, f"({text})", f"({text})")
+def _bracketed(coefficient: Fraction, text: str) -> _Summand:
+    return _Summand(coefficient, f"({text})", f"({text})")
 
 
-def _max_part(arguments: Sequence[Linear], coefficient: Fraction) -> _Part:
+def _max_part(arguments: Sequence[Linear], coefficient: Fraction) -> _Summand:
     """``max``, or where it reads better ``abs`` or ``min`` with the opposite sign."""
     if _is_abs(arguments):
         text = f"abs({linear_text(max(arguments, key=_leads))})"
@@ -233,7 +237,7 @@ def _max_part(arguments: Sequence[Linear], coefficient: Fraction) -> _Part:
         coefficient = -coefficient
     else:
         text = f"max({_arguments(arguments)})"
-    return _Part(coefficient, text, text)
+    return _Summand(coefficient, text, text)
 
 
 def _is_abs(arguments: Sequence[Linear]) -> bool:
@@ -289,7 +293,12 @@ def _atom_text(atom: Atom, *, negated: bool = False) -> str:
             (Variable(domain=Category(labels)) as left, c),
             (Variable(domain=Category(others)) as right, d),
         ):
-            if atom.relation == "==" and labels == others and c == -d and not atom.linear.constant:
+            if (
+                atom.relation == "=="
+                and labels == others
+                and c == -d
+                and not atom.linear.constant
+            ):
                 relation = "!=" if negated else "=="
                 return f"{variable_text(left)} {relation} {variable_text(right)}"
     if isinstance(formula, Atom):
@@ -333,7 +342,7 @@ def _comparison_text(linear: Linear, relation: Relation | Literal["!="]) -> str:
     return f"{_sum_text(left)} {written} {_sum_text(_negative(part for part in parts if part.coefficient < 0))}"
 
 
-def _negative(parts: Iterable[_Part]) -> list[_Part]:
+def _negative(parts: Iterable[_Summand]) -> list[_Summand]:
     return [replace(part, coefficient=-part.coefficient) for part in parts]
 
 
@@ -342,7 +351,9 @@ def _finite_text(variable: Variable, formula: Formula) -> str:
     domain = variable.domain
     name = variable_text(variable)
     assert isinstance(domain, Bool | Category)
-    allowed = [value for value in domain.values if holds(formula, {variable: Fraction(value)})]
+    allowed = [
+        value for value in domain.values if holds(formula, {variable: Fraction(value)})
+    ]
     if len(allowed) in (0, len(domain.values)):
         return str(bool(allowed))
     if variable.is_flag:
@@ -354,7 +365,9 @@ def _finite_text(variable: Variable, formula: Formula) -> str:
         return f"{name} != {_quoted(domain.labels[others[0]])}"
     if len(allowed) == 1:
         return f"{name} == {_quoted(domain.labels[allowed[0]])}"
-    return f"{name} in {{{', '.join(_quoted(domain.labels[value]) for value in allowed)}}}"
+    return (
+        f"{name} in {{{', '.join(_quoted(domain.labels[value]) for value in allowed)}}}"
+    )
 
 
 def _interval_text(lower: Formula, upper: Formula) -> str | None:
@@ -362,9 +375,13 @@ def _interval_text(lower: Formula, upper: Formula) -> str | None:
     match lower, upper:
         case Atom(below, ("<" | "<=") as left), Atom(above, ("<" | "<=") as right):
             if below.summands == (-above).summands and _is_quantity(above):
-                below, above = _in_units(below), _in_units(above)
+                below = _in_units(below)
+                above = _in_units(above)
                 middle = _sum_text(_parts(above))
-                ends = _bound_text(below.constant, above), _bound_text(-above.constant, above)
+                ends = (
+                    _bound_text(below.constant, above),
+                    _bound_text(-above.constant, above),
+                )
                 return f"{ends[0]} {left} {middle} {right} {ends[1]}"
     return None
 
@@ -385,11 +402,16 @@ def _membership_text(arguments: Sequence[Formula], operator: str = "in") -> str 
     linear = atoms[0].linear
     match linear.summands:
         case (
-            (Variable(domain=Category(labels)) as variable, Fraction(numerator=1, denominator=1)),
+            (
+                Variable(domain=Category(labels)) as variable,
+                Fraction(numerator=1, denominator=1),
+            ),
         ):
             positions = [-atom.linear.constant for atom in atoms]
             if all(position in range(len(labels)) for position in positions):
-                chosen = ", ".join(_quoted(labels[int(position)]) for position in positions)
+                chosen = ", ".join(
+                    _quoted(labels[int(position)]) for position in positions
+                )
                 return f"{variable_text(variable)} {operator} {{{chosen}}}"
     if not _is_quantity(linear):
         return None
@@ -426,7 +448,9 @@ def formula_text(formula: Formula) -> str:
             return " and ".join(_conjuncts(arguments)) or "True"
         case Or(arguments):
             return (
-                _membership_text(arguments) or " or ".join(map(formula_text, arguments)) or "False"
+                _membership_text(arguments)
+                or " or ".join(map(formula_text, arguments))
+                or "False"
             )
         case Iff(left, right):
             return f"iff({formula_text(left)}, {formula_text(right)})"
@@ -474,7 +498,9 @@ def declaration_text(specification: Specification) -> str:
         'x: real[2]\\non: bool'
     """
     declared = [v for v in specification.variables if not v.is_flag]
-    groups = [(base, list(group)) for (base, _), group in groupby(declared, key=_declared)]
+    groups = [
+        (base, list(group)) for (base, _), group in groupby(declared, key=_declared)
+    ]
     nullable = specification.flags
     lines = [
         f"{name_text(base, WORDS)}: {_type_text(group, '?' if group[0] in nullable else '')}"
@@ -498,15 +524,19 @@ def specification_text(specification: Specification) -> str:
     """Declarations, assumptions and rules as a text that can be read again, one a line.
 
     Example:
-        >>> from multiplexnet.language.parse import parse
+        >>> from multiplexnet.language.parser.parse import parse
         >>> print(specification_text(parse("implies(a > 0, b >= 0.5*a)")))
         a: real
         b: real
         a <= 0 or 0.5*a <= b
     """
-    assumed = [f"assume {formula_text(rule.formula)}" for rule in specification.assumptions]
+    assumed = [
+        f"assume {formula_text(rule.formula)}" for rule in specification.assumptions
+    ]
     rules = [formula_text(rule.formula) for rule in specification.rules]
-    return "\n".join([*filter(None, [declaration_text(specification)]), *assumed, *rules])
+    return "\n".join(
+        [*filter(None, [declaration_text(specification)]), *assumed, *rules]
+    )
 
 
 def _declared(variable: Variable) -> tuple[str, bool]:
@@ -546,7 +576,8 @@ def _whole_text(lower: int, upper: int, unit: Unit, size: str) -> str:
         case "decimal":
             return f"decimal({len(str(unit.size.denominator)) - 1}){ends}{size}"
         case "date" | "datetime" as kind:
-            first, last = moment_text(lower, kind), moment_text(upper, kind)
+            first = moment_text(lower, kind)
+            last = moment_text(upper, kind)
             if first is None or last is None:
                 return f"{kind}[{lower}, {upper}]{size}"
             return f'{kind}["{first}", "{last}"]{size}'

@@ -81,7 +81,9 @@ class Choice:
         """The choice with no term left in these rows, ``(*batch,)``, so that they come out as NaN."""
         kept = ~rows.unsqueeze(-1)
         feasible = (
-            kept.expand(*rows.shape, self.size) if self.feasible is None else self.feasible & kept
+            kept.expand(*rows.shape, self.size)
+            if self.feasible is None
+            else self.feasible & kept
         )
         return replace(self, feasible=feasible)
 
@@ -106,11 +108,17 @@ class Choice:
     def logits(self) -> Tensor:
         """Of the choice, ``(*batch, K)``: finite or NaN, and −inf exactly where a term cannot be met."""
         if self.given is None:
-            logits = self.raw.new_zeros((*self.raw.shape[: -2 if self.per_term else -1], 1))
+            logits = self.raw.new_zeros(
+                (*self.raw.shape[: -2 if self.per_term else -1], 1)
+            )
         else:
             largest = _largest_logit(self.given.dtype)
             logits = self.given.clamp(-largest, largest)
-        return logits if self.feasible is None else logits.masked_fill(~self.feasible, -torch.inf)
+        return (
+            logits
+            if self.feasible is None
+            else logits.masked_fill(~self.feasible, -torch.inf)
+        )
 
     @property
     def log_probs(self) -> Tensor:
@@ -139,13 +147,21 @@ class Choice:
         """
         maps = self.maps if stop - start == self.size else self.maps.terms(start, stop)
         raw = self.raw[..., start:stop, :] if self.per_term else self.raw
-        x: Tensor = maps(raw, inputs=self.inputs, functions=self.functions, per_term=self.per_term)
+        x: Tensor = maps(
+            raw, inputs=self.inputs, functions=self.functions, per_term=self.per_term
+        )
         feasible = None if self.feasible is None else self.feasible[..., start:stop]
-        x = self._seen(self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible))
+        x = self._seen(
+            self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)
+        )
         if feasible is None:
             return x
         met = feasible.unsqueeze(-1)
-        return x.masked_fill(~met, torch.nan) if instead is None else torch.where(met, x, instead)
+        return (
+            x.masked_fill(~met, torch.nan)
+            if instead is None
+            else torch.where(met, x, instead)
+        )
 
     def at(self, index: Tensor) -> Tensor:
         """The values of the chosen terms alone: index ``(*batch,)``, result ``(*batch, D_b)``."""
@@ -154,7 +170,9 @@ class Choice:
             chosen = index[..., None, None].expand(*index.shape, 1, raw.shape[-1])
             raw = raw.gather(-2, chosen).squeeze(-2)
         x: Tensor = self.maps(raw, index, inputs=self.inputs, functions=self.functions)
-        if self.feasible is not None:  # refused already, unless a graph is being recorded
+        if (
+            self.feasible is not None
+        ):  # refused already, unless a graph is being recorded
             x = x.masked_fill(~self.feasible.gather(-1, index.unsqueeze(-1)), torch.nan)
         return self._seen(self._found(x, raw, None))
 
@@ -176,7 +194,11 @@ class Choice:
         """The values of the most probable term, ``(*batch, D_b)``."""
         if self.inner:
             return self.settled(Choice.best_index)[0]
-        return self.terms(0, 1).squeeze(-2) if self.size == 1 else self.at(self.best_index())
+        return (
+            self.terms(0, 1).squeeze(-2)
+            if self.size == 1
+            else self.at(self.best_index())
+        )
 
     def best_index(self) -> Tensor:
         """The most probable term of every row. A NaN may win, a term that cannot be met never does."""
@@ -203,7 +225,9 @@ class Choice:
             for part in self.inner:
                 value, more = part.choice.settled(decide, done)
                 here = index == part.term
-                x = torch.where(here.unsqueeze(-1), x.index_copy(-1, part.places, value), x)
+                x = torch.where(
+                    here.unsqueeze(-1), x.index_copy(-1, part.places, value), x
+                )
                 log_q = torch.where(here, log_q + more, log_q)
             done[id(self)] = x, log_q
         return done[id(self)]
@@ -211,7 +235,9 @@ class Choice:
     def _ranked(self) -> Tensor:
         """The logits with NaN above −inf, so that a term that cannot be met is never chosen."""
         smallest = -_largest_logit(self.logits.dtype)
-        return torch.nan_to_num(self.logits, nan=smallest, posinf=torch.inf, neginf=-torch.inf)
+        return torch.nan_to_num(
+            self.logits, nan=smallest, posinf=torch.inf, neginf=-torch.inf
+        )
 
     def sampled_index(self, generator: torch.Generator | None = None) -> Tensor:
         """A term drawn from q(k) for every row, as the largest logit after Gumbel noise was added."""
@@ -245,6 +271,17 @@ class Branches:
 
     With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
     a *term* is a combination of one term per block, the last block running fastest.
+
+    Example: two terms, of which the logits choose the second.
+        >>> import multiplexnet as mx
+        >>> rules = mx.Rules("x >= 2 or x <= -2")
+        >>> branches = mx.Multiplexer(rules)(torch.tensor([[0.5, -1.0, 1.0]]))
+        >>> branches.x.shape, branches.logits.shape
+        (torch.Size([1, 2, 1]), torch.Size([1, 2]))
+        >>> bool(branches.best() <= -2) ^ bool(branches.best() >= 2)
+        True
+        >>> branches.loss(lambda x: x.square().sum(-1)).shape
+        torch.Size([1])
     """
 
     blocks: tuple[Choice, ...]
@@ -312,7 +349,9 @@ class Branches:
         """log q(k), ``(*batch, K)``."""
         return self.joint([choice.log_probs for choice in self.choices])
 
-    def terms(self, start: int, stop: int, values: Sequence[Tensor] | None = None) -> Tensor:
+    def terms(
+        self, start: int, stop: int, values: Sequence[Tensor] | None = None
+    ) -> Tensor:
         """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D)``.
 
         With several blocks these are picked from ``values``, the values of all terms of each block, if given.
@@ -320,9 +359,13 @@ class Branches:
         self._refuse_cascade("terms")
         if len(self.choices) == 1:
             return self._outward([self.choices[0].terms(start, stop)])
-        indices = self._of_blocks(torch.arange(start, stop, device=self.choices[0].raw.device))
+        indices = self._of_blocks(
+            torch.arange(start, stop, device=self.choices[0].raw.device)
+        )
         values = [choice.x for choice in self.choices] if values is None else values
-        return self._outward([x.index_select(-2, i) for x, i in zip(values, indices, strict=True)])
+        return self._outward(
+            [x.index_select(-2, i) for x, i in zip(values, indices, strict=True)]
+        )
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""
@@ -343,7 +386,9 @@ class Branches:
         """The value of a term drawn from q(k), ``(*batch, D)``, and log q of what was drawn, ``(*batch,)``."""
         drawn = [part.draw(generator) for part in self._parts]
         log_q = torch.stack([log_q for _, log_q in drawn]).sum(0)
-        values = [self._seen(part, x) for part, (x, _) in zip(self._parts, drawn, strict=True)]
+        values = [
+            self._seen(part, x) for part, (x, _) in zip(self._parts, drawn, strict=True)
+        ]
         return self._outward(values), log_q
 
     def log_prob(self, x: Tensor) -> Tensor:
@@ -362,7 +407,9 @@ class Branches:
         self._refuse_shape(x)
         x = x if self.units is None else self.units.first(x.shape[-1]).inward(x)
         x = x if self.holes is None else self.holes.inward(x)
-        parts = [part.log_prob(x.index_select(-1, part.columns)) for part in self.cascades]
+        parts = [
+            part.log_prob(x.index_select(-1, part.columns)) for part in self.cascades
+        ]
         return torch.stack(parts).sum(0)
 
     def _refuse_shape(self, x: Tensor) -> None:
@@ -385,7 +432,10 @@ class Branches:
         """The value of one chosen term per block, each index ``(*batch,)``; result ``(*batch, D)``."""
         self._refuse_cascade("terms to choose from")
         return self._outward(
-            [choice.at(index) for choice, index in zip(self.choices, indices, strict=True)]
+            [
+                choice.at(index)
+                for choice, index in zip(self.choices, indices, strict=True)
+            ]
         )
 
     def at_combination(self, index: Tensor) -> Tensor:

@@ -8,7 +8,6 @@ obey is never a number.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.structure import Plan, Structure
-from multiplexnet.compiler.terms import Block, Compiled
+from multiplexnet.compiler.terms import Compiled
 from multiplexnet.errors import (
     ContradictionError,
     DtypeError,
@@ -30,37 +29,27 @@ from multiplexnet.errors import (
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format
-from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.language.formula import (
     Atom,
-    Real,
-    Rule,
     Specification,
     Variable,
     atoms,
-    ends,
     variables,
 )
-from multiplexnet.language.text import formula_text, value_text
-from multiplexnet.transforms.run_time.reading import read
+from multiplexnet.language.text import value_text
+from multiplexnet.transforms.base import dtype_name
 from multiplexnet.verdicts.numbers import refuse_unlisted
-from multiplexnet.verdicts.satisfaction import verdict
 
 __all__ = [
-    "FloatRange",
     "anywhere",
     "as_written",
-    "blocks_about_inputs",
     "can_be_seen",
     "checked_function",
-    "number_is_inside",
-    "refuse_broken_inputs",
     "refuse_changed",
     "refuse_contradiction",
     "refuse_lost",
     "refuse_no_tensor",
     "refuse_other_rules",
-    "refuse_out_of_range",
     "refuse_roomless",
     "refuse_stuck",
     "refuse_uncovered",
@@ -71,7 +60,6 @@ __all__ = [
     "refuse_unmoved",
     "refuse_unseen",
     "refuse_without_memory",
-    "refused_range",
     "rows_where",
     "whole_rows",
     "without_tables",
@@ -88,7 +76,9 @@ def anywhere(mask: Tensor) -> bool | None:
         return None
     try:
         return bool(mask.any())
-    except RuntimeError:  # vmap, the meta device, tensors that record what is done to them
+    except (
+        RuntimeError
+    ):  # vmap, the meta device, tensors that record what is done to them
         return None
 
 
@@ -109,17 +99,19 @@ def rows_where(mask: Tensor) -> str:
         return "the only row"
     text = ", ".join(str(row[0] if len(row) == 1 else row) for row in rows)
     more = int(mask.sum()) - len(rows)
-    return (
-        f"row {text}"
-        if len(rows) == 1
-        else f"rows {text}" + (f" and {more} more" if more > 0 else "")
-    )
+    if len(rows) == 1:
+        return f"row {text}"
+    if more > 0:
+        return f"rows {text} and {more} more"
+    return f"rows {text}"
 
 
 def refuse_no_tensor(name: str, value: object) -> None:
     """Raises ``DtypeError`` for an array, a list or a number where a tensor is expected, or a sparse one."""
     if not isinstance(value, Tensor):
-        make = "torch.from_numpy" if type(value).__module__ == "numpy" else "torch.tensor"
+        make = (
+            "torch.from_numpy" if type(value).__module__ == "numpy" else "torch.tensor"
+        )
         raise DtypeError(
             f"{name} is of type {type(value).__name__}; a tensor is expected: {make}({name})"
         )
@@ -158,7 +150,8 @@ def refuse_uncovered_parts(
 def _refuse_input(found: Sequence[tuple[Variable, Fraction]] | None) -> None:
     if found is not None:
         point = ", ".join(
-            f"{variable.name} = {value_text(variable, value)}" for variable, value in found
+            f"{variable.name} = {value_text(variable, value)}"
+            for variable, value in found
         )
         raise InputError(
             f"for {point} no output obeys the rules: declare narrower ranges, as in `limit: input[0, 100]`, "
@@ -166,140 +159,11 @@ def _refuse_input(found: Sequence[tuple[Variable, Fraction]] | None) -> None:
         )
 
 
-@dataclass(frozen=True)
-class FloatRange:
-    """The declared range of an input as float64 numbers, rounded inward: what a layer compares values with.
-
-    Args:
-        variable: the input.
-        is_whole: whether its values are whole numbers.
-        least: the smallest float64 number in the range; ``None`` if it has no lower end.
-        most: the largest one.
-    """
-
-    variable: Variable
-    is_whole: bool
-    least: float | None
-    most: float | None
-
-    @staticmethod
-    def of(variable: Variable) -> FloatRange:
-        lower, upper = ends(variable.domain)
-        return FloatRange(
-            variable,
-            not isinstance(variable.domain, Real),
-            None if lower is None else up(lower),
-            None if upper is None else down(upper),
-        )
-
-    def contains(self, values: Tensor) -> Tensor:
-        """Where values lie in the range, compared exactly."""
-        inside = values.isfinite()
-        if not self.is_whole and self.least is None and self.most is None:
-            return inside
-        known = read(values)
-        if self.is_whole:
-            inside = inside & (known.low == known.low.round()) & (known.high == known.high.round())
-        if self.least is not None:
-            inside = inside & (known.low >= self.least)
-        if self.most is not None:
-            inside = inside & (known.high <= self.most)
-        return inside
-
-
-def refuse_out_of_range(within: FloatRange, values: Tensor) -> Tensor:
-    """The values of an input, NaN where they lie outside its range and that could not be raised as ``InputError``."""
-    outside = ~within.contains(values)
-    if anywhere(outside):
-        raise refused_range(within.variable, f"in {rows_where(outside)}")
-    return values.masked_fill(outside, torch.nan)
-
-
-def refused_range(variable: Variable, where: str) -> InputError:
-    """The error for an input outside its declared range."""
-    return InputError(
-        f"input {variable.name} is outside its declared range {_range(variable)} {where}"
-    )
-
-
-def number_is_inside(variable: Variable, number: Fraction) -> bool:
-    """Whether an exact number lies in the domain of an input."""
-    lower, upper = ends(variable.domain)
-    whole = isinstance(variable.domain, Real) or number.denominator == 1
-    return whole and (lower is None or number >= lower) and (upper is None or number <= upper)
-
-
-def _range(variable: Variable) -> str:
-    lower, upper = ends(variable.domain)
-    low = "-inf" if lower is None else value_text(variable, lower)
-    high = "inf" if upper is None else value_text(variable, upper)
-    return f"[{low}, {high}]" if isinstance(variable.domain, Real) else f"{{{low}, …, {high}}}"
-
-
-def blocks_about_inputs(compiled: Compiled) -> list[Block]:
-    """What the rules ask of inputs alone, which no output can make up for; blocks that always hold are left out.
-
-    Raises:
-        InputError: there are too many plain terms to be checked in every row.
-    """
-    found = [block for block in compiled.blocks if not block.outputs]
-    if any(term.blocks for block in found for term in block.terms):
-        raise InputError(
-            "the rules about inputs alone have too many terms to be checked in every row: simplify them"
-        )
-    return [block for block in found if all(term.rows for term in block.terms)]
-
-
-def refuse_broken_inputs(
-    met: Tensor,
-    inputs: Tensor,
-    given: Mapping[str, Any],
-    block: Block,
-    specification: Specification,
-    functions: Mapping[str, Function],
-) -> Tensor:
-    """The inputs, NaN where they break rules about inputs alone and that could not be raised as ``InputError``.
-
-    Args:
-        met: ``(*batch,)``, where the block is shown to hold; what rounding leaves in doubt is decided exactly.
-        inputs: ``(*batch, I)``, rounded to the side on which a row that they meet holds of what was given, too.
-        given: what was given for them by name, of which the rules are judged.
-        block: what the rules ask of inputs alone.
-        specification: the rules.
-        functions: torch code of the opaque functions by name.
-    """
-    if not anywhere(~met):
-        return inputs.masked_fill(~met.unsqueeze(-1), torch.nan)
-    rules = [
-        rule for rule in specification.rules if all(v.is_input for v in variables(rule.formula))
-    ]
-    for rule in (*rules, Rule(block.formula, "")):
-        broken = ~_verdict(rule, inputs, given, specification, functions)
-        if broken.any():
-            raise InputError(
-                f"the rule `{rule.text or formula_text(rule.formula)}` about inputs does not hold in "
-                f"{rows_where(broken)}: no output obeys there; pass other values"
-            )
-    return inputs
-
-
-def _verdict(
-    rule: Rule,
-    inputs: Tensor,
-    given: Mapping[str, Any],
-    specification: Specification,
-    functions: Mapping[str, Function],
-) -> Tensor:
-    """Whether a rule about inputs alone holds, exactly; outputs are free."""
-    free = tuple(v if v.is_input else replace(v, domain=Real()) for v in specification.variables)
-    x = inputs.new_zeros(*inputs.shape[:-1], len(specification.columns))
-    return verdict(
-        Specification(free, (rule,), specification.functions), x, given, functions or None
-    )
-
-
 def refuse_roomless(
-    given: Tensor, feasible: Sequence[Tensor | None], inputs: Sequence[Variable], dtype: torch.dtype
+    given: Tensor,
+    feasible: Sequence[Tensor | None],
+    inputs: Sequence[Variable],
+    dtype: torch.dtype,
 ) -> Tensor | None:
     """Raises ``InputError`` for rows in which some block has no term that can be met.
 
@@ -320,7 +184,7 @@ def refuse_roomless(
     if found:
         raise InputError(
             f"for these values of {', '.join(v.name for v in inputs)} no term leaves room between the floats of "
-            f"{str(dtype).removeprefix('torch.')}: {rows_where(nothing)}"
+            f"{dtype_name(dtype)}: {rows_where(nothing)}"
         )
     return nothing if found is None else None
 
@@ -352,15 +216,15 @@ def refuse_stuck(
     if rounded:
         unit = float(Fraction(2) ** max(bit.form.exponent for bit in rounded))
         raise InputError(
-            f"these values of {names} lie between the points of the grid: {rows_where(stuck)}. In {_name(dtype)} "
+            f"these values of {names} lie between the points of the grid: {rows_where(stuck)}. In {dtype_name(dtype)} "
             f"outputs have to add up to multiples of {unit:g} here (mux.resolution tells the grid): round the inputs "
             "with mux.on_grid(…), or use a wider dtype"
         )
     finest = float(min(cascade.spacing[: len(cascade.visible)]))
     raise InputError(
         f"for these values of {names} no output obeys {_rules_of_inputs(cascade, specification)}: "
-        f"{rows_where(stuck)}. Outputs are multiples of {finest:g} or more in {_name(dtype)} (mux.resolution): pass "
-        "other inputs, declare narrower ranges of them, or relax the rules"
+        f"{rows_where(stuck)}. Outputs are multiples of {finest:g} or more in {dtype_name(dtype)} (mux.resolution): "
+        "pass other inputs, declare narrower ranges of them, or relax the rules"
     )
 
 
@@ -371,13 +235,11 @@ def _rules_of_inputs(cascade: Cascade, specification: Specification) -> str:
     for rule in specification.rules:
         named = set(variables(rule.formula))
         if named & own and any(v.is_input for v in named):
-            texts.append(f"`{rule.text}`" + (f" (line {rule.line})" if rule.line else ""))
+            texts.append(
+                f"`{rule.text}`" + (f" (line {rule.line})" if rule.line else "")
+            )
     more = f" and {len(texts) - SHOWN} more rules" if len(texts) > SHOWN else ""
     return (", ".join(texts[:SHOWN]) + more) or "the rules"
-
-
-def _name(dtype: torch.dtype) -> str:
-    return str(dtype).removeprefix("torch.")
 
 
 def refuse_unseen(x: Tensor, what: str) -> None:
@@ -392,14 +254,16 @@ def refuse_unmoved(x: Tensor, dtype: torch.dtype) -> None:
     if anywhere(lost):
         raise InputError(
             "cannot be repaired: for these inputs no term leaves room between the floats of "
-            f"{str(dtype).removeprefix('torch.')}, or a function is NaN or infinite there: {rows_where(lost)}"
+            f"{dtype_name(dtype)}, or a function is NaN or infinite there: {rows_where(lost)}"
         )
 
 
 # --- opaque functions -----------------------------------------------------------------------------------------------
 
 
-def refuse_unknown_functions(wanted: Sequence[str], functions: Mapping[str, Function]) -> None:
+def refuse_unknown_functions(
+    wanted: Sequence[str], functions: Mapping[str, Function]
+) -> None:
     """Raises ``InputError`` unless there is code for exactly the functions of the rules."""
     missing = [name for name in wanted if name not in functions]
     if missing:
@@ -444,7 +308,9 @@ def checked_function(name: str, function: Function) -> Function:
     return checked
 
 
-def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Function]) -> None:
+def refuse_lost(
+    x: Tensor, expected: Tensor | None, functions: Mapping[str, Function]
+) -> None:
     """Raises ``InputError`` where values were lost: a function was NaN or infinite, or left no float beyond it.
 
     Args:
@@ -459,7 +325,7 @@ def refuse_lost(x: Tensor, expected: Tensor | None, functions: Mapping[str, Func
         names = ", ".join(functions)
         raise InputError(
             f"the rules cannot be met where {names} is NaN or infinite, or where no number of "
-            f"{str(x.dtype).removeprefix('torch.')} lies between the bounds that it leads to: {rows_where(lost)}"
+            f"{dtype_name(x.dtype)} lies between the bounds that it leads to: {rows_where(lost)}"
         )
 
 
@@ -480,7 +346,10 @@ def refuse_other_rules(specification: Specification, compiled: Compiled) -> None
 
     Of terms that somebody put together by hand only the outputs and inputs can be compared.
     """
-    same = (compiled.outputs, compiled.inputs) == (specification.outputs, specification.inputs)
+    same = (compiled.outputs, compiled.inputs) == (
+        specification.outputs,
+        specification.inputs,
+    )
     if not same or compiled.specification not in (None, specification):
         raise RecordError(
             "these terms were compiled from other rules than the layer is given: compile the rules again"
@@ -517,7 +386,10 @@ def as_written(
 
 
 def _is_equality_with_inputs(atom: Atom) -> bool:
-    return atom.relation == "==" and {v.is_input for v in variables(atom)} == {True, False}
+    return atom.relation == "==" and {v.is_input for v in variables(atom)} == {
+        True,
+        False,
+    }
 
 
 # --- tables ---------------------------------------------------------------------------------------------------------
@@ -535,7 +407,9 @@ def refuse_changed(found: Mapping[str, Any], expected: Mapping[str, Any]) -> Non
         expected: those of one that was made from the same terms a moment ago.
     """
     same = {
-        name for name in found.keys() & expected.keys() if _same(name, found[name], expected[name])
+        name
+        for name in found.keys() & expected.keys()
+        if _same(name, found[name], expected[name])
     }
     different = (found.keys() | expected.keys()) - same
     if different:

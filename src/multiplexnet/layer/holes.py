@@ -38,7 +38,9 @@ def hole_tables(specification: Specification, dtype: torch.dtype) -> dict[str, T
 
 
 def _exact(numbers: Sequence[Fraction], dtype: torch.dtype) -> Tensor:
-    return torch.tensor([float(number) for number in numbers], dtype=torch.float64).to(dtype)
+    return torch.tensor([float(number) for number in numbers], dtype=torch.float64).to(
+        dtype
+    )
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,8 @@ class Holes:
         def of_everything(x: Tensor) -> Tensor:
             values = self.values(x)
             losses = f(values)
-            return pad(losses, (0, self.count)) if losses.shape == values.shape else losses
+            return (
+                pad(losses, (0, self.count)) if losses.shape == values.shape else losses
+            )
 
         return of_everything

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from fractions import Fraction
 from math import gcd, lcm
 from typing import Any
@@ -14,27 +13,30 @@ from multiplexnet.certificate.document import FORMAT, VERSION, Certificate, hash
 from multiplexnet.certificate.written import rules_text
 from multiplexnet.compiler.cascade.record import record_of_cascade
 from multiplexnet.compiler.cascade.structure import rule_parts
-from multiplexnet.compiler.record import Writer, atom_record, formula_record, variable_record
-from multiplexnet.compiler.terms import Block, Compiled, Term
+from multiplexnet.compiler.record import (
+    Writer,
+    atom_record,
+    formula_record,
+    variable_record,
+)
+from multiplexnet.compiler.terms import Compiled, Term
 from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Box, Lattice, Parametric, Part, Polyhedron
-from multiplexnet.language.formula import Atom, Linear, Relation, Specification, Symbol, Variable
-from multiplexnet.transforms.base import precision_of
+from multiplexnet.language.formula import (
+    Atom,
+    Linear,
+    Relation,
+    Specification,
+    Symbol,
+    Variable,
+)
+from multiplexnet.layer.construction.blocks import BuiltBlock, Moved
+from multiplexnet.transforms.base import dtype_name, precision_of
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, GaugeRows, gauge_rows
 from multiplexnet.transforms.lattice import in_steps
 
-__all__ = ["BuiltBlock", "issued"]
-
-Moved = Mapping[Atom, Fraction]
-
-
-@dataclass(frozen=True)
-class BuiltBlock:
-    """What a layer made of one block: for every term its parts, and by how much equalities were moved."""
-
-    block: Block
-    terms: Sequence[tuple[Sequence[Part], Moved]]
+__all__ = ["issued"]
 
 
 def issued(
@@ -67,7 +69,7 @@ def issued(
         "rules": _rules(specification),
         "terms": {"blocks": blocks, "inner": writer.inner},
         "layer": {
-            "dtype": str(dtype).removeprefix("torch."),
+            "dtype": dtype_name(dtype),
             "equality": equality,
             "bound": _bound(dtype),
             "maps": [_map(own, compiled, writer, dtype) for own in made],
@@ -109,8 +111,10 @@ def _cascades(specification: Specification, maps: Sequence[CascadeMap]) -> list[
     return [
         {
             **record_of_cascade(own.cascade),
-            "conditions": [formula_record(one) for one in conditions[own.cascade.visible]],
-            "computing": str(own.computing).removeprefix("torch."),
+            "conditions": [
+                formula_record(one) for one in conditions[own.cascade.visible]
+            ],
+            "computing": dtype_name(own.computing),
         }
         for own in maps
     ]
@@ -143,7 +147,10 @@ def _map(
         if block.outputs and own.issuperset(block.outputs)
     ]
     terms = [
-        {"parts": [_part(part, dtype) for part in parts], "moved": _moved(term, parts, moved)}
+        {
+            "parts": [_part(part, dtype) for part in parts],
+            "moved": _moved(term, parts, moved),
+        }
         for term, (parts, moved) in zip(made.block.terms, made.terms, strict=True)
     ]
     return {"blocks": places if inner is None else [], "inner": inner, "terms": terms}
@@ -175,21 +182,32 @@ def _part(part: Part, dtype: torch.dtype) -> dict[str, Any]:
     outputs = [v.index for v in part.outputs]
     match part:
         case Box(_, lower, upper):
-            ends = {"lower": [_end(e) for e in lower], "upper": [_end(e) for e in upper]}
+            ends = {
+                "lower": [_end(e) for e in lower],
+                "upper": [_end(e) for e in upper],
+            }
             return {"kind": "box", "outputs": outputs, **ends}
         case Polyhedron():
             precision = precision_of(dtype)
-            rows = gauge_rows(part.A, part.b, part.anchor, unit=precision.unit, tiny=precision.tiny)
+            rows = gauge_rows(
+                part.A, part.b, part.anchor, unit=precision.unit, tiny=precision.tiny
+            )
             atoms = _atoms(part.outputs, part.A, part.b, part.strict)
             anchor = {"anchor": [str(c) for c in part.anchor], **_margins(part, rows)}
             return {"kind": "polyhedron", "outputs": outputs, "rows": atoms, **anchor}
         case Lattice():
             return {"kind": "lattice", "outputs": outputs, **_lattice(part)}
         case Parametric():
-            both = [_coprime((*a, *p), b) for a, p, b in zip(part.A, part.P, part.b, strict=True)]
+            both = [
+                _coprime((*a, *p), b)
+                for a, p, b in zip(part.A, part.P, part.b, strict=True)
+            ]
             symbols = (*part.outputs, *part.parameters)
             atoms = _atoms(
-                symbols, [row for row, _ in both], [bound for _, bound in both], part.strict
+                symbols,
+                [row for row, _ in both],
+                [bound for _, bound in both],
+                part.strict,
             )
             return {"kind": "parametric", "outputs": outputs, "rows": atoms}
 
@@ -201,32 +219,49 @@ def _end(end: Fraction | None) -> str | None:
 def _margins(part: Polyhedron, rows: GaugeRows) -> dict[str, Any]:
     """Slacks, what is left of each as the float64 that the layer divides by, and the rows that are taken loosely."""
     products = (
-        sum((c * x for c, x in zip(a, part.anchor, strict=True) if c), Fraction(0)) for a in part.A
+        sum((c * x for c, x in zip(a, part.anchor, strict=True) if c), Fraction(0))
+        for a in part.A
     )
     slacks = [str(b - product) for b, product in zip(part.b, products, strict=True)]
     loose = [
-        i for i, (w, e) in enumerate(zip(rows.W, rows.E, strict=True)) if e.any() and not w.any()
+        i
+        for i, (w, e) in enumerate(zip(rows.W, rows.E, strict=True))
+        if e.any() and not w.any()
     ]
-    return {"slack": slacks, "room": [str(Fraction(float(r))) for r in rows.room], "loose": loose}
+    return {
+        "slack": slacks,
+        "room": [str(Fraction(float(r))) for r in rows.room],
+        "loose": loose,
+    }
 
 
 def _lattice(part: Lattice) -> dict[str, Any]:
     double = precision_of(torch.float64)
     count = len(part.A) - part.cuts
     d = len(part.anchor)
-    used = in_steps(part)  # with those of the bounds of t that do not follow from its other rows
+    used = in_steps(
+        part
+    )  # with those of the bounds of t that do not follow from its other rows
     ends = [
         next([j, 1 if a > 0 else -1] for j, a in enumerate(row) if a)
         for row in used.A[len(part.A) :]
     ]
     bounds = tuple(
-        tuple(sign * part.step * (i == j) for i in range(d)) for j in range(d) for sign in (1, -1)
+        tuple(sign * part.step * (i == j) for i in range(d))
+        for j in range(d)
+        for sign in (1, -1)
     )
     n = len(part.A)
     whole = Polyhedron(
-        (), used.A[:n] + bounds, used.b[:n] + (part.bound,) * len(bounds), (), used.anchor
+        (),
+        used.A[:n] + bounds,
+        used.b[:n] + (part.bound,) * len(bounds),
+        (),
+        used.anchor,
     )
-    rows = gauge_rows(whole.A, whole.b, whole.anchor, unit=double.unit, tiny=double.tiny + 0.5)
+    rows = gauge_rows(
+        whole.A, whole.b, whole.anchor, unit=double.unit, tiny=double.tiny + 0.5
+    )
     t = tuple(Variable(f"t[{j}]", j) for j in range(d))
     return {
         "origin": [str(c) for c in part.origin],
@@ -258,7 +293,9 @@ def _cuts(part: Lattice, first: int) -> list[list[Any]]:
     return found
 
 
-def _coprime(row: Sequence[Fraction], bound: Fraction) -> tuple[list[Fraction], Fraction]:
+def _coprime(
+    row: Sequence[Fraction], bound: Fraction
+) -> tuple[list[Fraction], Fraction]:
     scale = lcm(*(c.denominator for c in row))
     factor = Fraction(scale, gcd(*(int(c * scale) for c in row)) or 1)
     return [c * factor for c in row], bound * factor
@@ -275,6 +312,10 @@ def _atoms(
     for row, bound, is_strict in zip(A, b, strict, strict=True):
         relation: Relation = "<" if is_strict else "<="
         found.append(
-            atom_record(Atom(Linear.total(dict(zip(symbols, row, strict=True)), -bound), relation))
+            atom_record(
+                Atom(
+                    Linear.total(dict(zip(symbols, row, strict=True)), -bound), relation
+                )
+            )
         )
     return found

@@ -44,8 +44,12 @@ def marginal_loss(
     if estimator is None:
         return _reduced(branches, f, prior, _marginal)
     blocks = zip(branches.choices, _priors(branches, prior), strict=True)
-    divergence = [_nested(choice, log_p, _marginal, _no_losses, {}) for choice, log_p in blocks]
-    return estimator(branches, lambda x: _summed(f(x), x)) + torch.stack(divergence).sum(0)
+    divergence = [
+        _nested(choice, log_p, _marginal, _no_losses, {}) for choice, log_p in blocks
+    ]
+    return estimator(branches, lambda x: _summed(f(x), x)) + torch.stack(
+        divergence
+    ).sum(0)
 
 
 def evidence_loss(branches: Branches, f: Loss, prior: Prior = None) -> Tensor:
@@ -72,13 +76,19 @@ def _reduced(branches: Branches, f: Loss, prior: Prior, reduction: Reduction) ->
         return reduction(term_losses(branches, f), branches.logits, log_p)
     anywhere = branches.best().detach().unsqueeze(-2)
     with torch.no_grad():
-        is_additive = f(anywhere).shape == anywhere.shape  # one loss per output, not yet summed
+        is_additive = (
+            f(anywhere).shape == anywhere.shape
+        )  # one loss per output, not yet summed
     if not is_additive:
-        return reduction(term_losses(branches, f), branches.logits, _joint_prior(branches, prior))
+        return reduction(
+            term_losses(branches, f), branches.logits, _joint_prior(branches, prior)
+        )
     blocks = zip(branches.choices, _priors(branches, prior), strict=True)
     own = partial(_block_losses, f, anywhere)
     done = dict[int, Tensor]()
-    return torch.stack([_nested(choice, p, reduction, own, done) for choice, p in blocks]).sum(0)
+    return torch.stack(
+        [_nested(choice, p, reduction, own, done) for choice, p in blocks]
+    ).sum(0)
 
 
 def _nested(
@@ -112,7 +122,9 @@ def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
 
     Outputs that a term leaves to inner choices do not count, and stay as in ``rest`` as well, where f is finite.
     """
-    counts = torch.ones(choice.size, len(choice.columns), dtype=torch.bool, device=rest.device)
+    counts = torch.ones(
+        choice.size, len(choice.columns), dtype=torch.bool, device=rest.device
+    )
     for part in choice.inner:
         counts[part.term, part.places] = False
     instead = rest.index_select(-1, choice.columns)
@@ -121,7 +133,9 @@ def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
         own = choice.terms(start, stop, instead)
         if choice.inner:
             own = torch.where(counts[start:stop], own, instead)
-        x = rest.expand(*own.shape[:-1], rest.shape[-1]).index_copy(-1, choice.columns, own)
+        x = rest.expand(*own.shape[:-1], rest.shape[-1]).index_copy(
+            -1, choice.columns, own
+        )
         return (f(x).index_select(-1, choice.columns) * counts[start:stop]).sum(-1)
 
     return _chunked(chunk, choice.size, rest.numel())
@@ -165,18 +179,20 @@ def _parts(losses: Tensor, logits: Tensor, log_p: Tensor) -> tuple[Tensor, Tenso
 
 def _priors(branches: Branches, prior: Prior) -> list[Tensor]:
     """log p(k) of every block."""
-    given = (
-        [prior] * len(branches.choices)
-        if prior is None
-        else [prior]
-        if isinstance(prior, Tensor)
-        else list(prior)
-    )
+    given: list[Tensor | None]
+    if prior is None:
+        given = [None] * len(branches.choices)
+    elif isinstance(prior, Tensor):
+        given = [prior]
+    else:
+        given = list(prior)
     if len(given) != len(branches.choices):
         raise ShapeError(
             f"prior: the rules have {len(branches.choices)} blocks; give the logits of each in a list"
         )
-    return [_log_prior(p, choice) for choice, p in zip(branches.choices, given, strict=True)]
+    return [
+        _log_prior(p, choice) for choice, p in zip(branches.choices, given, strict=True)
+    ]
 
 
 def _joint_prior(branches: Branches, prior: Prior) -> Tensor:
@@ -218,7 +234,9 @@ def _given_prior(prior: Tensor, logits: Tensor, masked: bool) -> Tensor:
 
 def _broadcasts(shape: torch.Size, to: torch.Size) -> bool:
     short = len(shape) <= len(to)
-    return short and all(a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False))
+    return short and all(
+        a in (1, b) for a, b in zip(reversed(shape), reversed(to), strict=False)
+    )
 
 
 def term_losses(branches: Branches, f: Loss) -> Tensor:
@@ -262,7 +280,10 @@ def _chunked(chunk: Callable[[int, int], Tensor], count: int, width: int) -> Ten
         return chunk(0, count)
     bounds = [(start, min(start + step, count)) for start in range(0, count, step)]
     return torch.cat(
-        [_again(chunk, *bound) if torch.is_grad_enabled() else chunk(*bound) for bound in bounds],
+        [
+            _again(chunk, *bound) if torch.is_grad_enabled() else chunk(*bound)
+            for bound in bounds
+        ],
         -1,
     )
 

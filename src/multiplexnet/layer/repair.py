@@ -60,7 +60,9 @@ CHANGED = 1e305
 """The distance of a term that says of another output that it is missing."""
 
 
-WHY = "Multiplexer.repair looks at the values of every row: call it outside of the graph"
+WHY = (
+    "Multiplexer.repair looks at the values of every row: call it outside of the graph"
+)
 
 
 @torch.compiler.disable(reason=WHY)  # type: ignore[no-untyped-call, untyped-decorator]
@@ -73,7 +75,9 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
             f"x0 has shape {tuple(x0.shape)}; its last dimension must be the {mux.out_features} outputs"
         )
     if x0.dtype != mux.dtype:
-        raise DtypeError(f"x0 has dtype {x0.dtype}, but the guarantee was built for {mux.dtype}")
+        raise DtypeError(
+            f"x0 has dtype {x0.dtype}, but the guarantee was built for {mux.dtype}"
+        )
     mux.check_device("x0", x0)
     with torch.no_grad():
         batch = x0.shape[:-1]
@@ -121,11 +125,15 @@ def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
         own = result.index_select(-1, columns)
         obeys = _obeys(mux, block, result, inputs).unsqueeze(-1)
         flags = torch.tensor([v.is_flag for v in block.outputs], device=rows.device)
-        result[:, columns] = torch.where(obeys, own, _nearest(mux, maps, own, inputs, flags))
+        result[:, columns] = torch.where(
+            obeys, own, _nearest(mux, maps, own, inputs, flags)
+        )
     return result
 
 
-def _obeys(mux: Multiplexer, block: Block, rows: Tensor, inputs: Tensor | None) -> Tensor:
+def _obeys(
+    mux: Multiplexer, block: Block, rows: Tensor, inputs: Tensor | None
+) -> Tensor:
     """Whether each row satisfies one block of the rules, exactly; what other blocks hold does not matter."""
     specification = mux.rules.specification
     variables = tuple(
@@ -134,7 +142,9 @@ def _obeys(mux: Multiplexer, block: Block, rows: Tensor, inputs: Tensor | None) 
     )
     part = Specification(variables, (Rule(block.formula, ""),), specification.functions)
     given = (
-        {} if inputs is None else {v.name: inputs[:, i] for i, v in enumerate(mux.compiled.inputs)}
+        {}
+        if inputs is None
+        else {v.name: inputs[:, i] for i, v in enumerate(mux.compiled.inputs)}
     )
     return verdict(part, _seen(mux, rows), given, mux.functions or None)
 
@@ -146,9 +156,13 @@ def _nearest(
 
     What is missing stays so, and nothing else becomes so, if that can be: it is farther than any number.
     """
-    feasible = None if inputs is None else maps.feasible(inputs, functions=mux.functions)
+    feasible = (
+        None if inputs is None else maps.feasible(inputs, functions=mux.functions)
+    )
     best = torch.full_like(own, torch.nan)
-    distance = torch.full(own.shape[:-1], torch.inf, dtype=torch.float64, device=own.device)
+    distance = torch.full(
+        own.shape[:-1], torch.inf, dtype=torch.float64, device=own.device
+    )
     step = max(1, CHUNK // max(1, own.numel()))
     for start in range(0, len(maps), step):
         stop = min(start + step, len(maps))
@@ -156,11 +170,15 @@ def _nearest(
         points = part.nearest(own, inputs=inputs, functions=mux.functions)
         moved = points.double() - own.double().unsqueeze(-2)
         far = moved.square().sum(-1) + CHANGED * (moved.abs() * flags).sum(-1)
-        far = far.nan_to_num(nan=torch.finfo(far.dtype).max, posinf=torch.finfo(far.dtype).max)
+        far = far.nan_to_num(
+            nan=torch.finfo(far.dtype).max, posinf=torch.finfo(far.dtype).max
+        )
         if feasible is not None:
             far = far.masked_fill(~feasible[..., start:stop], torch.inf)
         nearest, k = far.min(-1)
-        point = points.gather(-2, k[..., None, None].expand(*k.shape, 1, own.shape[-1])).squeeze(-2)
+        point = points.gather(
+            -2, k[..., None, None].expand(*k.shape, 1, own.shape[-1])
+        ).squeeze(-2)
         closer = nearest < distance
         best = torch.where(closer.unsqueeze(-1), point, best)
         distance = torch.where(closer, nearest, distance)

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.language.formula import Variable
+from multiplexnet.transforms.base import dtype_name
 from multiplexnet.verdicts.units import has_unit, refuse_indistinct
 
 __all__ = ["Units", "unit_table"]
@@ -26,12 +27,13 @@ def unit_table(outputs: Sequence[Variable], dtype: torch.dtype) -> Tensor | None
     """
     own = [v for v in outputs if has_unit(v)]
     for variable in own:
-        refuse_indistinct(variable, str(dtype).removeprefix("torch."))
+        refuse_indistinct(variable, dtype_name(dtype))
     if not own:
         return None
     sizes = [v.unit.size for v in outputs]
     return torch.tensor(
-        [[s.numerator for s in sizes], [s.denominator for s in sizes]], dtype=torch.float64
+        [[s.numerator for s in sizes], [s.denominator for s in sizes]],
+        dtype=torch.float64,
     )
 
 
@@ -62,5 +64,7 @@ class Units:
         whole = near.round()
         fits = (whole * p / q).to(x.dtype) == x
         return torch.where(
-            p == q, x, torch.where(fits, whole, near + 0.25 * (near == whole)).to(x.dtype)
+            p == q,
+            x,
+            torch.where(fits, whole, near + 0.25 * (near == whole)).to(x.dtype),
         )

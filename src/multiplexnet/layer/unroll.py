@@ -80,7 +80,9 @@ class _Roll:
         rows = batch.numel()
         wanted = None if x is None else x.detach().expand(*batch, x.shape[-1])
         given = (
-            None if wanted is None else self.maps.in_steps(wanted[..., list(self.columns)], inputs)
+            None
+            if wanted is None
+            else self.maps.in_steps(wanted[..., list(self.columns)], inputs)
         )
         walk = self.maps.walk(inputs, rows, self.h.device)
         for step in self.maps.cascade.steps:
@@ -89,7 +91,9 @@ class _Roll:
                 walk.take(step, walk.full(options[0].lower))
                 continue
             value = self._asked(walk, step, options)
-            walk.take(step, value if given is None else given[step.variable].to(value.dtype))
+            walk.take(
+                step, value if given is None else given[step.variable].to(value.dtype)
+            )
             column = self.columns[step.variable]
             found = walk.values[step.variable].detach() * self._spacing(step)
             self.so_far = self.so_far.clone()
@@ -101,7 +105,8 @@ class _Roll:
 
     def _asked(self, walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
         """The value of an output by what the head says of it."""
-        batch, column = self.h.shape[:-1], self.columns[step.variable]
+        batch = self.h.shape[:-1]
+        column = self.columns[step.variable]
         said = self.head(column, self.h, self._left(walk, step, options))
         count = 1 + (step.size if step.size > 1 else 0)
         name = self.mux.rules.outputs[column].name
@@ -122,9 +127,12 @@ class _Roll:
             return self.maps.chosen(walk, step, options, said.reshape(-1, count))
 
     def _left(self, walk: Walk, step: Step, options: Sequence[Option]) -> Left:
-        batch, h = self.h.shape[:-1], self._spacing(step)
+        batch = self.h.shape[:-1]
+        h = self._spacing(step)
         every = [
-            torch.ones_like(walk.full(0.0), dtype=torch.bool) if o.possible is None else o.possible
+            torch.ones_like(walk.full(0.0), dtype=torch.bool)
+            if o.possible is None
+            else o.possible
             for o in options
         ]
         possible = torch.stack(every, -1)
@@ -132,5 +140,9 @@ class _Roll:
         uppers = torch.stack([walk.full(option.upper) for option in options], -1)
         lower = lowers.masked_fill(~possible, torch.inf).amin(-1) * h
         upper = uppers.masked_fill(~possible, -torch.inf).amax(-1) * h
-        ends = [end.detach().to(self.mux.dtype).reshape(batch) for end in (lower, upper)]
-        return Left(self.so_far, ends[0], ends[1], possible.reshape(*batch, len(options)))
+        ends = [
+            end.detach().to(self.mux.dtype).reshape(batch) for end in (lower, upper)
+        ]
+        return Left(
+            self.so_far, ends[0], ends[1], possible.reshape(*batch, len(options))
+        )

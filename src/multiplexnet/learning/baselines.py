@@ -95,7 +95,11 @@ def penalty(
         tensor([4., 0.])
     """
     return _loss(
-        rules, x, functions, inputs, lambda value, relation: _hinge(value, relation).square()
+        rules,
+        x,
+        functions,
+        inputs,
+        lambda value, relation: _hinge(value, relation).square(),
     )
 
 
@@ -121,7 +125,11 @@ def _hinge(value: Tensor, relation: Relation) -> Tensor:
 
 
 def _loss(
-    rules: Rules, x: Tensor, functions: Functions | None, inputs: Mapping[str, Any], amount: Amount
+    rules: Rules,
+    x: Tensor,
+    functions: Functions | None,
+    inputs: Mapping[str, Any],
+    amount: Amount,
 ) -> Tensor:
     if x.dim() == 0 or x.shape[-1] != len(rules.outputs):
         raise ShapeError(
@@ -164,7 +172,11 @@ class _Walk:
     """
 
     def __init__(
-        self, columns: Mapping[Variable, Tensor], functions: Functions, amount: Amount, zero: Tensor
+        self,
+        columns: Mapping[Variable, Tensor],
+        functions: Functions,
+        amount: Amount,
+        zero: Tensor,
     ) -> None:
         self._columns = columns
         self._functions = functions
@@ -196,7 +208,9 @@ class _Walk:
                 return reduce(torch.minimum, losses, self._zero + torch.inf)
             case Iff(left, right):
                 both = self.loss(left, True) + self.loss(right, positive)
-                return torch.minimum(both, self.loss(left, False) + self.loss(right, not positive))
+                return torch.minimum(
+                    both, self.loss(left, False) + self.loss(right, not positive)
+                )
 
     def _atom(self, value: Tensor, relation: Relation, positive: bool) -> Tensor:
         if positive:
@@ -231,14 +245,18 @@ class _Walk:
         match formula:
             case Atom(linear, relation):
                 value = self._value(linear)
-                return (
-                    value <= 0 if relation == "<=" else value < 0 if relation == "<" else value == 0
-                )
+                if relation == "<=":
+                    return value <= 0
+                return value < 0 if relation == "<" else value == 0
             case Not(argument):
                 return ~self._holds(argument)
             case And(arguments):
-                return reduce(torch.logical_and, map(self._holds, arguments), self._zero == 0)
+                return reduce(
+                    torch.logical_and, map(self._holds, arguments), self._zero == 0
+                )
             case Or(arguments):
-                return reduce(torch.logical_or, map(self._holds, arguments), self._zero != 0)
+                return reduce(
+                    torch.logical_or, map(self._holds, arguments), self._zero != 0
+                )
             case Iff(left, right):
                 return self._holds(left) == self._holds(right)

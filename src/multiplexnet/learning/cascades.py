@@ -61,7 +61,9 @@ class CascadeFactor:
         if isinstance(base, Independent) and base.reinterpreted_batch_ndims == 1:
             base = base.base_dist
         shape = Size(getattr(base, "batch_shape", ()))
-        univariate = getattr(base, "event_shape", None) == Size() and shape[-1:] == (outputs,)
+        univariate = getattr(base, "event_shape", None) == Size() and shape[-1:] == (
+            outputs,
+        )
         if not univariate or not _has_cdf(base):
             raise InputError(
                 "part of the outputs are computed one after another (a cascade), and their probabilities need a base "
@@ -72,7 +74,11 @@ class CascadeFactor:
 
     def batch_shapes(self) -> Iterator[Size]:
         yield self.base.batch_shape[:-1]
-        yield from (table.shape[:-1] for table in (self.logits, self.inputs) if table is not None)
+        yield from (
+            table.shape[:-1]
+            for table in (self.logits, self.inputs)
+            if table is not None
+        )
 
     def log_prob(self, x: Tensor) -> Tensor:
         """The log-probability of x, ``(*batch, D_b)``: ``(*batch,)``, in float64."""
@@ -82,9 +88,11 @@ class CascadeFactor:
         def mass(variable: int, steps: Tensor, width: Tensor) -> Tensor:
             left, right, first, last = cell_of(steps, width)
             if shift is not None:
-                left, right = left - shift[variable], right - shift[variable]
+                left = left - shift[variable]
+                right = right - shift[variable]
             edges = torch.stack([left, right]).reshape(2, *batch)
-            first, last = first.reshape(batch), last.reshape(batch)
+            first = first.reshape(batch)
+            last = last.reshape(batch)
             inner = ~first & ~last
             apart = cell_width(steps.reshape(batch), width.reshape(batch), inner)
             narrow = inner & (apart < NARROW)
@@ -93,20 +101,26 @@ class CascadeFactor:
             wide = self._log_mass(edges, first, last, column)
             return torch.where(narrow, density + apart.log(), wide).reshape(-1)
 
-        logits, inputs = self._expanded(self.logits, batch), self._expanded(self.inputs, batch)
+        logits = self._expanded(self.logits, batch)
+        inputs = self._expanded(self.inputs, batch)
         return self.maps.log_prob_under(x, logits, inputs, mass)
 
-    def _log_mass(self, edges: Tensor, first: Tensor, last: Tensor, column: Tensor) -> Tensor:
+    def _log_mass(
+        self, edges: Tensor, first: Tensor, last: Tensor, column: Tensor
+    ) -> Tensor:
         """The log-probability of a cell between two edges, ``(2, *batch)``; some have no lower or upper edge."""
         below, above = self._function(self.base.cdf, edges, column)
-        below, above = torch.where(first, 0.0, below), torch.where(last, 1.0, above)
+        below = torch.where(first, 0.0, below)
+        above = torch.where(last, 1.0, above)
         tiny = torch.finfo(torch.float64).tiny
         return (above - below).clamp(min=tiny).log()
 
     def _function(self, function: Any, z: Tensor, column: Tensor) -> Tensor:
         """A function of the base at raw values ``(…, *batch)`` of one output."""
         every = z.unsqueeze(-1).expand(*z.shape, self.base.batch_shape[-1])
-        found: Tensor = function(every).index_select(-1, column.reshape(1)).squeeze(-1).double()
+        found: Tensor = (
+            function(every).index_select(-1, column.reshape(1)).squeeze(-1).double()
+        )
         return found
 
     def sample(self, sample_shape: Size, batch: Size) -> Tensor:
@@ -114,7 +128,8 @@ class CascadeFactor:
         shape = sample_shape + batch
         wide = self.base.expand(Size([*batch, self.base.batch_shape[-1]]))
         z = self._raw(wide.sample(sample_shape))
-        logits, inputs = self._expanded(self.logits, shape), self._expanded(self.inputs, shape)
+        logits = self._expanded(self.logits, shape)
+        inputs = self._expanded(self.inputs, shape)
         return self.maps.sample(z, logits, inputs)
 
     def mode(self, batch: Size) -> Tensor:
@@ -131,7 +146,9 @@ class CascadeFactor:
         """The raw values of the cascade; flags of outputs that may be missing come after all outputs and have none."""
         last = int(self.columns.max()) + 1
         missing = max(0, last - z.shape[-1])
-        padded = torch.cat([z, z.new_zeros(*z.shape[:-1], missing)], -1) if missing else z
+        padded = (
+            torch.cat([z, z.new_zeros(*z.shape[:-1], missing)], -1) if missing else z
+        )
         return padded.index_select(-1, self.columns).to(self.maps.precision.dtype)
 
     @staticmethod

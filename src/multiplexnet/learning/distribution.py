@@ -97,7 +97,9 @@ class RulesDistribution(Distribution):
         True
     """
 
-    arg_constraints: dict[str, constraints.Constraint] = {"logits": constraints.real_vector}  # noqa: RUF012 - torch's own convention
+    arg_constraints: dict[str, constraints.Constraint] = {  # noqa: RUF012 - torch's own convention
+        "logits": constraints.real_vector
+    }
 
     def __init__(
         self,
@@ -139,7 +141,8 @@ class RulesDistribution(Distribution):
         """The log-densities of the blocks, which are independent of each other."""
         whole = x if self.mux.holes is None else self.mux.holes.inward(x)
         log_probs = [
-            factor.log_prob(whole.index_select(-1, factor.columns)) for factor in self._cascades
+            factor.log_prob(whole.index_select(-1, factor.columns))
+            for factor in self._cascades
         ]
         if not self._factors:
             return log_probs
@@ -189,7 +192,9 @@ class RulesDistribution(Distribution):
         weights, points = factor.points(self.batch_shape)
         holes = self.mux.holes
         start = x if holes is None else holes.inward(x)
-        whole = start.expand(len(points), *start.shape).index_copy(-1, factor.columns, points)
+        whole = start.expand(len(points), *start.shape).index_copy(
+            -1, factor.columns, points
+        )
         whole = whole if holes is None else holes.outward(whole)
         log_probs = self._log_probs(whole)[len(self._cascades) + block].movedim(0, -1)
         return -torch.where(weights > 0, weights * log_probs, 0.0).sum(-1)
@@ -200,7 +205,9 @@ class RulesDistribution(Distribution):
                 f"value has shape {tuple(x.shape)}; its last dimension must be the {self.mux.out_features} outputs"
             )
         if x.dtype != self.mux.dtype:
-            raise DtypeError(f"value has dtype {x.dtype}; the layer works in {self.mux.dtype}")
+            raise DtypeError(
+                f"value has dtype {x.dtype}; the layer works in {self.mux.dtype}"
+            )
         batch = torch.broadcast_shapes(x.shape[:-1], self.batch_shape)  # type: ignore[no-untyped-call]
         return x.expand(*batch, x.shape[-1])
 
@@ -208,7 +215,9 @@ class RulesDistribution(Distribution):
         """Which terms contain x, exactly: ``(*batch, K)``, the terms of all blocks side by side."""
         specification = self.mux.rules.specification
         blocks = [block for block, _ in self.mux.term_parts()]
-        terms = tuple(Rule(term.formula, "") for block in blocks for term in block.terms)
+        terms = tuple(
+            Rule(term.formula, "") for block in blocks for term in block.terms
+        )
         each = Specification(specification.variables, terms, specification.functions)
         known = self.mux.rules.scalar_inputs(self.inputs)
         return violations(each, x, known, self.mux.functions or None) == 0
@@ -223,14 +232,18 @@ class RulesDistribution(Distribution):
     @property
     def has_rsample(self) -> bool:  # type: ignore[override]
         """Whether there is no choice between terms, so that samples can be reparameterised."""
-        return not self._cascades and all(len(factor.maps) == 1 for factor in self._factors)
+        return not self._cascades and all(
+            len(factor.maps) == 1 for factor in self._factors
+        )
 
     def sample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """Values, ``(*sample, *batch, D)``: a term is drawn for every block, then a value of it. All obey, exactly."""
         with torch.no_grad():
             size = Size(sample_shape)
             drawn = [factor.sample(size, self.batch_shape) for factor in self._factors]
-            computed = [factor.sample(size, self.batch_shape) for factor in self._cascades]
+            computed = [
+                factor.sample(size, self.batch_shape) for factor in self._cascades
+            ]
             return self._at(drawn, computed, self._extended_shape(size)[:-1])
 
     def samples(self, count: int, *, chunk: int = 1 << 16) -> Iterator[Tensor]:
@@ -250,7 +263,10 @@ class RulesDistribution(Distribution):
             raise ShapeError(
                 f"{count} samples in chunks of {chunk}: the count is 0 or more, a chunk 1 or more"
             )
-        return (self.sample((min(chunk, count - start),)) for start in range(0, count, chunk))
+        return (
+            self.sample((min(chunk, count - start),))
+            for start in range(0, count, chunk)
+        )
 
     def rsample(self, sample_shape: Sequence[int] = ()) -> Tensor:
         """As :meth:`sample`, with gradients to the base, if no block has a choice between terms.
@@ -281,12 +297,17 @@ class RulesDistribution(Distribution):
         if self._cascades:
             raise CascadeError("draws from all terms")
         size = Size(sample_shape)
-        choices = tuple(factor.all_terms(size, self.batch_shape) for factor in self._factors)
+        choices = tuple(
+            factor.all_terms(size, self.batch_shape) for factor in self._factors
+        )
         shape = self._extended_shape(size)[:-1]
         return Branches(choices, shape, self.mux.max_terms, holes=self.mux.holes)
 
     def _at(
-        self, drawn: Sequence[tuple[Choice, Tensor]], computed: Sequence[Tensor], shape: Size
+        self,
+        drawn: Sequence[tuple[Choice, Tensor]],
+        computed: Sequence[Tensor],
+        shape: Size,
     ) -> Tensor:
         """The values, ``(*shape, D)``, of one choice per block, the term that it takes in every row, and cascades."""
         choices = tuple(choice for choice, _ in drawn)
@@ -310,9 +331,13 @@ class RulesDistribution(Distribution):
         computed = [factor.mode(self.batch_shape) for factor in self._cascades]
         return self._at(drawn, computed, self.batch_shape)
 
-    def expand(self, batch_shape: Sequence[int], _instance: Any = None) -> RulesDistribution:
+    def expand(
+        self, batch_shape: Sequence[int], _instance: Any = None
+    ) -> RulesDistribution:
         """The same distribution for every row of a larger batch."""
-        torch.empty(self.batch_shape).expand(Size(batch_shape))  # refuses what does not fit
+        torch.empty(self.batch_shape).expand(
+            Size(batch_shape)
+        )  # refuses what does not fit
         new = copy.copy(self)
         new._batch_shape = Size(batch_shape)
         return new
@@ -320,7 +345,9 @@ class RulesDistribution(Distribution):
     def __repr__(self) -> str:
         terms = " × ".join(str(len(factor.maps)) for factor in self._factors)
         parts = [f"terms={terms}"] if terms else []
-        parts += [f"cascade of {factor.maps.in_values} outputs" for factor in self._cascades]
+        parts += [
+            f"cascade of {factor.maps.in_values} outputs" for factor in self._cascades
+        ]
         return f"RulesDistribution({self.mux.rules!r}, {', '.join(parts)}, batch_shape={tuple(self.batch_shape)})"
 
 
@@ -339,14 +366,18 @@ class RulesConstraint(constraints.Constraint):
 
     event_dim = 1
 
-    def __init__(self, mux: Multiplexer, inputs: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self, mux: Multiplexer, inputs: Mapping[str, Any] | None = None
+    ) -> None:
         super().__init__()
         self._mux = mux
         self._inputs = dict(inputs or {})
         written = mux.rules.specification
         whole = mux.compiled.complete or bool(mux.cascades)
         self._specification = (
-            written if whole else replace(written, rules=(Rule(mux.compiled.formula, ""),))
+            written
+            if whole
+            else replace(written, rules=(Rule(mux.compiled.formula, ""),))
         )
 
     @property
@@ -404,7 +435,11 @@ class _Factor:
         return replace(self, feasible=self.feasible & kept)
 
     def batch_shapes(self) -> Iterator[Size]:
-        yield from (table.shape[:-1] for table in (self.given, self.feasible) if table is not None)
+        yield from (
+            table.shape[:-1]
+            for table in (self.given, self.feasible)
+            if table is not None
+        )
         yield from (marginal.batch_shape for marginal in self.marginals)
 
     # --- density
@@ -414,12 +449,20 @@ class _Factor:
         choice = self._choice(x.shape[:-1])
         counted = self._counted(inside & ~choice.logits.isneginf())
         z, log_det = self._mapped_back(x, counted, choice)
-        wide = torch.promote_types(choice.logits.dtype, log_det.dtype)  # a bfloat16 has two digits
+        wide = torch.promote_types(
+            choice.logits.dtype, log_det.dtype
+        )  # a bfloat16 has two digits
         log_probs = torch.log_softmax(choice.logits.to(wide), -1)
-        scores = log_probs.to(log_det.dtype) + self._base_log_prob(z, log_det.dtype) - log_det
+        scores = (
+            log_probs.to(log_det.dtype)
+            + self._base_log_prob(z, log_det.dtype)
+            - log_det
+        )
         somewhere = counted.any(-1)
         # The log-sum-exp of nothing has a NaN for its gradient: rows outside all terms are left out of it.
-        masked = scores.masked_fill(~counted, -torch.inf).masked_fill(~somewhere.unsqueeze(-1), 0.0)
+        masked = scores.masked_fill(~counted, -torch.inf).masked_fill(
+            ~somewhere.unsqueeze(-1), 0.0
+        )
         return torch.logsumexp(masked, -1).masked_fill(~somewhere, -torch.inf)
 
     def _counted(self, possible: Tensor) -> Tensor:
@@ -429,7 +472,9 @@ class _Factor:
         lowest = dimensions.amin(-1, keepdim=True)
         return possible & (self.dimensions == lowest)
 
-    def _mapped_back(self, x: Tensor, counted: Tensor, choice: Choice) -> tuple[Tensor, Tensor]:
+    def _mapped_back(
+        self, x: Tensor, counted: Tensor, choice: Choice
+    ) -> tuple[Tensor, Tensor]:
         """The raw values ``(*batch, K, D_b)`` and log-determinants ``(*batch, K)``; 0 where a term does not count.
 
         Only points inside a term are mapped back: elsewhere the inverse is arbitrary, and its gradient may be NaN.
@@ -442,14 +487,18 @@ class _Factor:
         )
         whole = z.new_zeros(*flat.shape, z.shape[-1]).index_put(places, z)
         log_dets = log_det.new_zeros(flat.shape).index_put(places, log_det)
-        return whole.reshape(*counted.shape, z.shape[-1]), log_dets.reshape(counted.shape)
+        return whole.reshape(*counted.shape, z.shape[-1]), log_dets.reshape(
+            counted.shape
+        )
 
     def _base_log_prob(self, z: Tensor, dtype: torch.dtype) -> Tensor:
         """The log-densities of raw values ``(*batch, K, D_b)`` under the marginals of their terms, ``(*batch, K)``."""
         density = torch.zeros(z.shape[:-1], dtype=dtype, device=z.device)
         for marginal in self.marginals:
             own = z.index_select(-2, marginal.terms).index_select(-1, marginal.columns)
-            found = marginal.log_prob(own.movedim(-2, 0).to(dtype), self.maps.dtype).movedim(0, -1)
+            found = marginal.log_prob(
+                own.movedim(-2, 0).to(dtype), self.maps.dtype
+            ).movedim(0, -1)
             density = density.index_copy(-1, marginal.terms, found.to(dtype))
         return density
 
@@ -459,14 +508,17 @@ class _Factor:
         """A term of every row, and raw values for it."""
         choice = self._choice(sample_shape + batch)
         index = choice.sampled_index()
-        return replace(choice, raw=self._raw(self._draws(sample_shape, batch), index)), index
+        return replace(
+            choice, raw=self._raw(self._draws(sample_shape, batch), index)
+        ), index
 
     def mode(self, batch: Size) -> tuple[Choice, Tensor]:
         """The most probable term of every row, and the mode of its marginal."""
         choice = self._choice(batch)
         index = choice.best_index()
         modes = [
-            (marginal, self._placed(marginal, marginal.mode(batch))) for marginal in self.marginals
+            (marginal, self._placed(marginal, marginal.mode(batch)))
+            for marginal in self.marginals
         ]
         return replace(choice, raw=self._raw(modes, index)), index
 
@@ -493,7 +545,9 @@ class _Factor:
         feasible = _expanded(self.feasible, batch)
         inputs = _expanded(self.inputs, batch)
         raw = self._zeros(batch)
-        return Choice(self.maps, raw, given, self.columns, feasible, inputs, self.functions)
+        return Choice(
+            self.maps, raw, given, self.columns, feasible, inputs, self.functions
+        )
 
     def _draws(self, sample_shape: Size, batch: Size) -> list[tuple[Marginal, Tensor]]:
         return [
@@ -515,7 +569,10 @@ class _Factor:
 
     def _zeros(self, batch: Size) -> Tensor:
         return torch.zeros(
-            *batch, self.columns.numel(), dtype=self.maps.dtype, device=self.columns.device
+            *batch,
+            self.columns.numel(),
+            dtype=self.maps.dtype,
+            device=self.columns.device,
         )
 
 
@@ -540,13 +597,22 @@ def _factors(
     for (block, maps), bases, given in each:
         own = [mux.compiled.outputs.index(variable) for variable in block.outputs]
         columns = torch.tensor(own, device=mux.device)
-        feasible = None if inputs is None else maps.feasible(inputs, functions=mux.functions)
+        feasible = (
+            None if inputs is None else maps.feasible(inputs, functions=mux.functions)
+        )
         reads = maps.reads(inputs=inputs, functions=mux.functions)
         places = columns if shared else torch.arange(len(own), device=mux.device)
         whole = mux.out_features if shared else len(own)
         marginals = tuple(marginals_of(bases, reads, places, whole))
         yield _Factor(
-            maps, columns, given, feasible, marginals, reads.sum(-1), inputs, mux.functions
+            maps,
+            columns,
+            given,
+            feasible,
+            marginals,
+            reads.sum(-1),
+            inputs,
+            mux.functions,
         )
 
 
@@ -572,7 +638,9 @@ def _cascades(
     for (columns, maps), own in zip(mux.cascade_parts(), logits, strict=True):
         if inputs is not None and (known := maps.known(inputs)):
             refused = maps.refused(known).reshape(inputs.shape[:-1])
-            refuse_stuck(refused, known, maps.cascade, mux.rules.specification, mux.dtype)
+            refuse_stuck(
+                refused, known, maps.cascade, mux.rules.specification, mux.dtype
+            )
         yield CascadeFactor.of(maps, columns, base, mux.out_features, own, inputs)
 
 
@@ -585,7 +653,9 @@ def _possible(
     lost = refuse_roomless(
         given, [factor.feasible for factor in factors], mux.compiled.inputs, mux.dtype
     )
-    return factors if lost is None else tuple(factor.without(lost) for factor in factors)
+    return (
+        factors if lost is None else tuple(factor.without(lost) for factor in factors)
+    )
 
 
 def _choices(sizes: Sequence[int]) -> list[int]:
@@ -597,7 +667,9 @@ def _uniform(mux: Multiplexer) -> Tensor:
     """Logits with which all terms of a block are equally likely."""
     sizes = [len(maps) for _, maps in mux.term_parts()]
     options = sum(maps.in_logits for _, maps in mux.cascade_parts())
-    return torch.zeros(sum(_choices(sizes)) + options, dtype=mux.dtype, device=mux.device)
+    return torch.zeros(
+        sum(_choices(sizes)) + options, dtype=mux.dtype, device=mux.device
+    )
 
 
 def _logits(logits: Tensor, sizes: Sequence[int]) -> list[Tensor | None]:
@@ -609,9 +681,15 @@ def _logits(logits: Tensor, sizes: Sequence[int]) -> list[Tensor | None]:
             f"logits have shape {tuple(logits.shape)}; their last dimension must be {sum(wanted)} ({of})"
         )
     pieces = logits.split_with_sizes(wanted, -1)
-    return [piece if size > 1 else None for size, piece in zip(sizes, pieces, strict=True)]
+    return [
+        piece if size > 1 else None for size, piece in zip(sizes, pieces, strict=True)
+    ]
 
 
 def _shape_of(value: Any, name: str) -> tuple[int, ...]:
     """The shape of what was given for an input: a tensor, or numbers of any kind."""
-    return tuple(value.shape) if isinstance(value, Tensor) else numbers_of(value, name).shape
+    return (
+        tuple(value.shape)
+        if isinstance(value, Tensor)
+        else numbers_of(value, name).shape
+    )

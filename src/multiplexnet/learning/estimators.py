@@ -11,6 +11,13 @@ estimator                   unbiased   what it evaluates per row
 
 Each is called with :class:`~multiplexnet.layer.branches.Branches` and a loss that maps values ``(*batch, S, D)`` to
 ``(*batch, S)``; the divergence of q from the prior is never estimated, since it is a sum over blocks.
+
+Example:
+    >>> import torch
+    >>> import multiplexnet as mx
+    >>> branches = mx.Multiplexer(mx.Rules("x >= 2 or x <= -2"))(torch.randn(4, 3))
+    >>> mx.estimators.ScoreFunction()(branches, lambda x: x.square().sum(-1)).shape
+    torch.Size([4])
 """
 
 from __future__ import annotations
@@ -48,7 +55,9 @@ class ScoreFunction(Estimator):
         generator: where the draws come from.
     """
 
-    def __init__(self, samples: int = 4, *, generator: torch.Generator | None = None) -> None:
+    def __init__(
+        self, samples: int = 4, *, generator: torch.Generator | None = None
+    ) -> None:
         if samples < 2:
             raise ValueError(
                 f"samples = {samples}: the baseline of a draw is the mean of the others; take at least 2"
@@ -76,10 +85,16 @@ class TopTerms(Estimator):
     """
 
     def __init__(
-        self, count: int = 8, samples: int = 2, *, generator: torch.Generator | None = None
+        self,
+        count: int = 8,
+        samples: int = 2,
+        *,
+        generator: torch.Generator | None = None,
     ) -> None:
         if count < 1 or samples < 1:
-            raise ValueError(f"count = {count}, samples = {samples}: take at least one of each")
+            raise ValueError(
+                f"count = {count}, samples = {samples}: take at least one of each"
+            )
         self.count = count
         self.samples = samples
         self.generator = generator
@@ -88,13 +103,17 @@ class TopTerms(Estimator):
         log_q = branches.log_probs
         top = log_q.detach().topk(min(self.count, log_q.shape[-1]), -1).indices
         values = f(
-            torch.stack([branches.at_combination(k) for k in _met(top, log_q).unbind(-1)], -2)
+            torch.stack(
+                [branches.at_combination(k) for k in _met(top, log_q).unbind(-1)], -2
+            )
         )
         q = log_q.gather(-1, top).exp()
         exact = torch.where(q > 0, q * values, 0.0).sum(-1)
         if top.shape[-1] == log_q.shape[-1]:
             return exact
-        return exact + self._rest(branches, f, log_q.scatter(-1, top, -torch.inf), top[..., :1])
+        return exact + self._rest(
+            branches, f, log_q.scatter(-1, top, -torch.inf), top[..., :1]
+        )
 
     def _rest(self, branches: Branches, f: Loss, log_q: Tensor, best: Tensor) -> Tensor:
         """Σ q_k f_k over terms whose log q is not −inf, from draws among them; ``best`` if nothing is left."""
@@ -104,7 +123,9 @@ class TopTerms(Estimator):
         )
         chosen = log_q.gather(-1, draws)
         met = torch.where(chosen.isneginf(), best, draws)
-        losses = f(torch.stack([branches.at_combination(k) for k in met.unbind(-1)], -2))
+        losses = f(
+            torch.stack([branches.at_combination(k) for k in met.unbind(-1)], -2)
+        )
         drawn = torch.where(
             chosen.isneginf(), 0.0, chosen
         )  # only if nothing at all is left, and then mass = 0
@@ -137,7 +158,9 @@ class Concrete(Estimator):
         if any(choice.inner for choice in branches.choices):
             raise NestedError("relaxed choices")
         return f(
-            branches.ordered([self._value(choice) for choice in branches.choices]).unsqueeze(-2)
+            branches.ordered(
+                [self._value(choice) for choice in branches.choices]
+            ).unsqueeze(-2)
         ).squeeze(-1)
 
     def _value(self, choice: Choice) -> Tensor:
@@ -163,7 +186,9 @@ class StraightThrough(Concrete):
 
 
 def _gumbel(like: Tensor, generator: torch.Generator | None) -> Tensor:
-    uniform = torch.rand(like.shape, generator=generator, dtype=torch.float64, device=like.device)
+    uniform = torch.rand(
+        like.shape, generator=generator, dtype=torch.float64, device=like.device
+    )
     return -torch.log(-torch.log(uniform.clamp(1e-300, 1 - 1e-16))).to(like.dtype)
 
 

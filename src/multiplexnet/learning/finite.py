@@ -89,7 +89,9 @@ class FiniteTerms(Derived):
     def _scores(self, block: int, columns: Sequence[Tensor]) -> Tensor:
         codes = self.codes(block)
         mine = [columns[self.outputs.index(v)] for v in self.blocks[block].outputs]
-        return torch.stack([q.index_select(-1, codes[:, n]) for n, q in enumerate(mine)]).sum(0)
+        return torch.stack(
+            [q.index_select(-1, codes[:, n]) for n, q in enumerate(mine)]
+        ).sum(0)
 
     def log_probs(self, log_q: LogProbs) -> list[Tensor]:
         """For every block log π_k, ``(*batch, K_b)``: the scores renormalised over the terms."""
@@ -97,7 +99,9 @@ class FiniteTerms(Derived):
 
     def log_satisfaction(self, log_q: LogProbs) -> Tensor:
         """log Z, the log-probability that labels drawn independently obey, ``(*batch,)``."""
-        return torch.stack([torch.logsumexp(scores, -1) for scores in self.scores(log_q)]).sum(0)
+        return torch.stack(
+            [torch.logsumexp(scores, -1) for scores in self.scores(log_q)]
+        ).sum(0)
 
     def marginals(self, log_q: LogProbs) -> list[Tensor]:
         """log P(y_n = v | the rules hold) for every output, each ``(*batch, V_n)``; −inf for values that never obey."""
@@ -108,7 +112,11 @@ class FiniteTerms(Derived):
                 values = [log_pi[..., codes == v] for v in range(_size(variable))]
                 nothing = log_pi.new_full(log_pi.shape[:-1], -torch.inf)
                 found[variable] = torch.stack(
-                    [torch.logsumexp(own, -1) if own.shape[-1] else nothing for own in values], -1
+                    [
+                        torch.logsumexp(own, -1) if own.shape[-1] else nothing
+                        for own in values
+                    ],
+                    -1,
                 )
         return [found[variable] for variable in self.outputs]
 
@@ -177,7 +185,9 @@ class EvidenceRatio(nn.Module):
             )
         groups = sharing(terms.outputs, classifier)
         reference = {
-            m: [n for n in group if names[n] in wanted] or group for group in groups for m in group
+            m: [n for n in group if names[n] in wanted] or group
+            for group in groups
+            for m in group
         }
         self._reference = [reference[m] for m in range(len(names))]
         self.best = self._best()
@@ -187,9 +197,13 @@ class EvidenceRatio(nn.Module):
         even = [torch.zeros(_size(v), dtype=torch.float64) for v in self.terms.outputs]
         share = [log_p.exp() for log_p in self.terms.marginals(even)]
         means = [
-            torch.stack([share[n] for n in members]).mean(0).log() for members in self._reference
+            torch.stack([share[n] for n in members]).mean(0).log()
+            for members in self._reference
         ]
-        return sum(float(scores.mean()) + log(len(scores)) for scores in self.terms.scores(means))
+        return sum(
+            float(scores.mean()) + log(len(scores))
+            for scores in self.terms.scores(means)
+        )
 
     def success(self, loss: Tensor) -> Tensor:
         """The loss between collapse (0) and a perfect labelling (1): a meter that needs no labels.
@@ -198,7 +212,9 @@ class EvidenceRatio(nn.Module):
         """
         return loss / self.best if self.best < -1e-12 else torch.zeros_like(loss)
 
-    def forward(self, log_q: LogProbs, log_prior: Sequence[Tensor] | None = None) -> Tensor:
+    def forward(
+        self, log_q: LogProbs, log_prior: Sequence[Tensor] | None = None
+    ) -> Tensor:
         """The loss of a batch, a scalar.
 
         Args:
@@ -208,13 +224,19 @@ class EvidenceRatio(nn.Module):
         columns = self.terms._columns(log_q)
         flat = [column.reshape(-1, column.shape[-1]) for column in columns]
         means = [_log_mean([flat[m] for m in members]) for members in self._reference]
-        scores = self.terms.scores([_finite(q) - mean for q, mean in zip(flat, means, strict=True)])
+        scores = self.terms.scores(
+            [_finite(q) - mean for q, mean in zip(flat, means, strict=True)]
+        )
         priors = log_prior or [torch.full_like(s[0], -log(s.shape[-1])) for s in scores]
-        ratios = [torch.logsumexp(s + p, -1) for s, p in zip(scores, priors, strict=True)]
+        ratios = [
+            torch.logsumexp(s + p, -1) for s, p in zip(scores, priors, strict=True)
+        ]
         return -torch.stack(ratios).sum(0).mean()
 
 
-def sharing(outputs: Sequence[Variable], classifier: Sequence[str] | None) -> list[list[int]]:
+def sharing(
+    outputs: Sequence[Variable], classifier: Sequence[str] | None
+) -> list[list[int]]:
     """The positions of outputs that share a classifier: those of one name, or by default of one domain.
 
     Raises:

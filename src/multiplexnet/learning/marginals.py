@@ -120,7 +120,9 @@ def marginals_of(
             key = (id(bases[k]), tuple(row))
             groups.setdefault(key, []).append(k)
     for (_, row), terms in groups.items():
-        columns = torch.tensor([j for j, read in enumerate(row) if read], device=reads.device)
+        columns = torch.tensor(
+            [j for j, read in enumerate(row) if read], device=reads.device
+        )
         base, picked = _marginal(bases[terms[0]], places[columns], whole)
         yield Marginal(base, torch.tensor(terms, device=reads.device), columns, picked)
 

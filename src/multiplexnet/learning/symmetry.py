@@ -69,7 +69,9 @@ class Symmetries:
 
     def __str__(self) -> str:
         if self.identifiable:
-            return "no relabelling but the identity keeps the rules: labels can be learned"
+            return (
+                "no relabelling but the identity keeps the rules: labels can be learned"
+            )
         lines = [
             f"{self.order:,} relabellings keep the rules: labels can be learned up to these only"
         ]
@@ -79,13 +81,21 @@ class Symmetries:
                     lines.append(
                         f"  {_listed(labels.outputs)}: {_listed(orbit)} can take each other's places"
                     )
-        lines += [f"  for instance {self._cycles(generator)}" for generator in self.generators[:3]]
+        lines += [
+            f"  for instance {self._cycles(generator)}"
+            for generator in self.generators[:3]
+        ]
         return "\n".join(lines)
 
     def _cycles(self, generator: Sequence[Permutation]) -> str:
-        parts = [_cycles(p, own.labels) for p, own in zip(generator, self.classifiers, strict=True)]
+        parts = [
+            _cycles(p, own.labels)
+            for p, own in zip(generator, self.classifiers, strict=True)
+        ]
         moved = zip(self.classifiers, parts, strict=True)
-        return ", ".join(f"{_listed(own.outputs)}: {text}" for own, text in moved if text)
+        return ", ".join(
+            f"{_listed(own.outputs)}: {text}" for own, text in moved if text
+        )
 
 
 def symmetries(
@@ -117,7 +127,9 @@ def symmetries(
     groups = sharing(terms.outputs, classifier)
     domains = [_labels(terms.outputs[group[0]]) for group in groups]
     first = [sum(map(len, domains[:g])) for g in range(len(groups))]
-    start = {terms.outputs[n]: first[g] for g, group in enumerate(groups) for n in group}
+    start = {
+        terms.outputs[n]: first[g] for g, group in enumerate(groups) for n in group
+    }
     relations = [
         frozenset(
             tuple(start[v] + code for v, code in zip(block.outputs, row, strict=True))
@@ -133,12 +145,15 @@ def symmetries(
             tuple(terms.outputs[n].name for n in group),
             labels,
             tuple(
-                tuple(labels[p - low] for p in orbit) for orbit in _orbits(range(low, high), found)
+                tuple(labels[p - low] for p in orbit)
+                for orbit in _orbits(range(low, high), found)
             ),
         )
         for group, labels, (low, high) in zip(groups, domains, spans, strict=True)
     )
-    split = tuple(tuple(tuple(p - low for p in g[low:high]) for low, high in spans) for g in found)
+    split = tuple(
+        tuple(tuple(p - low for p in g[low:high]) for low, high in spans) for g in found
+    )
     return Symmetries(classifiers, search.order, split)
 
 
@@ -189,7 +204,9 @@ class _Search:
         colours = self._levels[-1].colours
         sizes = Counter(colours)
         several = [point for point, colour in enumerate(colours) if sizes[colour] > 1]
-        return min(several, key=lambda point: (sizes[colours[point]], point), default=None)
+        return min(
+            several, key=lambda point: (sizes[colours[point]], point), default=None
+        )
 
     def generators(self) -> list[Permutation]:
         """Generators of the group, found from the last stabiliser to the whole; ``order`` is known afterwards."""
@@ -225,7 +242,9 @@ class _Search:
             symmetry = tuple(place[colour] for colour in level.colours)
             return symmetry if self._keeps(symmetry) else None
         options = image.cell(level.colours[self._base[depth]])
-        tries = (self._extended(depth + 1, self._fixed(image, option)) for option in options)
+        tries = (
+            self._extended(depth + 1, self._fixed(image, option)) for option in options
+        )
         return next((symmetry for symmetry in tries if symmetry is not None), None)
 
     def _keeps(self, symmetry: Permutation) -> bool:
@@ -248,21 +267,29 @@ class _Search:
         trace: list[int] = []
         while True:
             signatures = self._signatures(colours)
-            ranks = {signature: rank for rank, signature in enumerate(sorted(set(signatures)))}
+            ranks = {
+                signature: rank
+                for rank, signature in enumerate(sorted(set(signatures)))
+            }
             trace.append(hash(tuple(sorted(signatures))))
             if len(ranks) == len(set(colours)):
-                return _Colouring(tuple(ranks[signature] for signature in signatures), tuple(trace))
+                return _Colouring(
+                    tuple(ranks[signature] for signature in signatures), tuple(trace)
+                )
             colours = [ranks[signature] for signature in signatures]
 
     def _signatures(self, colours: Sequence[int]) -> list[tuple[object, ...]]:
-        occurrences: list[list[tuple[int, int, tuple[int, ...]]]] = [[] for _ in colours]
+        occurrences: list[list[tuple[int, int, tuple[int, ...]]]] = [
+            [] for _ in colours
+        ]
         for number, relation in enumerate(self._relations):
             for row in relation:
                 together = tuple(colours[point] for point in row)
                 for position, point in enumerate(row):
                     occurrences[point].append((number, position, together))
         return [
-            (colour, tuple(sorted(own))) for colour, own in zip(colours, occurrences, strict=True)
+            (colour, tuple(sorted(own)))
+            for colour, own in zip(colours, occurrences, strict=True)
         ]
 
 
@@ -278,7 +305,9 @@ def _orbit(point: int, generators: Sequence[Permutation]) -> set[int]:
     return reached
 
 
-def _orbits(points: Iterable[int], generators: Sequence[Permutation]) -> Iterator[tuple[int, ...]]:
+def _orbits(
+    points: Iterable[int], generators: Sequence[Permutation]
+) -> Iterator[tuple[int, ...]]:
     seen: set[int] = set()
     for point in points:
         if point not in seen:
@@ -291,7 +320,9 @@ def _orbits(points: Iterable[int], generators: Sequence[Permutation]) -> Iterato
 
 
 def _listed(names: Sequence[str]) -> str:
-    return ", ".join(names[:MANY]) + (f", … ({len(names)} in all)" if len(names) > MANY else "")
+    return ", ".join(names[:MANY]) + (
+        f", … ({len(names)} in all)" if len(names) > MANY else ""
+    )
 
 
 def _cycles(permutation: Permutation, labels: Sequence[str]) -> str:

@@ -15,7 +15,9 @@ from multiplexnet.transforms.as_torch import TermConstraint, TermTransform
 __all__ = ["term_transform"]
 
 
-def term_transform(mux: Multiplexer, term: int = 0, block: int = 0, **inputs: Any) -> TermTransform:
+def term_transform(
+    mux: Multiplexer, term: int = 0, block: int = 0, **inputs: Any
+) -> TermTransform:
     """One term of a layer as torch's own ``Transform``, over the outputs of its block.
 
     ``torch.distributions.TransformedDistribution(base, [term_transform(mux)])`` is then a distribution on the term;
@@ -53,7 +55,9 @@ def term_transform(mux: Multiplexer, term: int = 0, block: int = 0, **inputs: An
         )
     own, maps = pairs[block]
     if not 0 <= term < len(maps):
-        raise ShapeError(f"term {term} of a block with {len(maps)} terms; they are counted from 0")
+        raise ShapeError(
+            f"term {term} of a block with {len(maps)} terms; they are counted from 0"
+        )
     scalars = mux.rules.scalar_inputs(inputs)
     shapes = [torch.as_tensor(value).shape for value in scalars.values()]
     batch = torch.broadcast_shapes(*shapes)  # type: ignore[no-untyped-call]
@@ -64,6 +68,8 @@ def term_transform(mux: Multiplexer, term: int = 0, block: int = 0, **inputs: An
         refuse_roomless(given, [wanted], mux.compiled.inputs, mux.dtype)
     rules = (Rule(own.terms[term].formula, ""),)
     written = mux.rules.specification
-    specification = Specification((*own.outputs, *written.inputs), rules, written.functions)
+    specification = Specification(
+        (*own.outputs, *written.inputs), rules, written.functions
+    )
     codomain = TermConstraint(specification, scalars, mux.functions)
     return TermTransform(maps, term, codomain, inputs=given, functions=mux.functions)

@@ -18,7 +18,8 @@ LONGEST_NAME = 200
 MOST_VALUES = 5_000
 
 _NUMBER = re.compile(
-    r"[+-]?(\d+\.?\d*|\.\d+)(e([+-]?\d{1,4}))?|[+-]?\d+\s*/\s*\d+", re.IGNORECASE | re.ASCII
+    r"[+-]?(\d+\.?\d*|\.\d+)(e([+-]?\d{1,4}))?|[+-]?\d+\s*/\s*\d+",
+    re.IGNORECASE | re.ASCII,
 )
 
 
@@ -36,12 +37,20 @@ def number(text: object, name: str) -> Fraction:
         raise QuestionError(f"{name} has no value: type a number")
     words = text.strip().replace("−", "-")
     found = _NUMBER.fullmatch(words)
-    if len(words) > LONGEST_NUMBER or found is None or abs(int(found[3] or 0)) > LARGEST_EXPONENT:
-        raise QuestionError(f"{name} = {words[:40]}: write a number such as 2, 0.5, 1e-3 or 1/3")
+    if (
+        len(words) > LONGEST_NUMBER
+        or found is None
+        or abs(int(found[3] or 0)) > LARGEST_EXPONENT
+    ):
+        raise QuestionError(
+            f"{name} = {words[:40]}: write a number such as 2, 0.5, 1e-3 or 1/3"
+        )
     try:
         return Fraction(words.replace(" ", ""))
     except ZeroDivisionError:
-        raise QuestionError(f"{name} = {words[:40]}: nothing can be divided by 0") from None
+        raise QuestionError(
+            f"{name} = {words[:40]}: nothing can be divided by 0"
+        ) from None
 
 
 class Asked:
@@ -77,14 +86,16 @@ class Asked:
     def names(self, name: str) -> list[str]:
         """A list of words; empty if nothing was said."""
         words = self._many(name, list)
-        if not all(isinstance(word, str) and len(word) <= LONGEST_NAME for word in words):
+        if not all(
+            isinstance(word, str) and len(word) <= LONGEST_NAME for word in words
+        ):
             raise QuestionError(f"{name}: expected names")
         return list(words)
 
-    def numbers(self, name: str) -> dict[str, Fraction]:
-        """Numbers by name, as they were typed."""
+    def typed(self, name: str) -> dict[str, object]:
+        """What was typed, by name; :func:`~multiplexnet.playground.answers.values.read` makes values of it."""
         return {
-            key: number(value, key[:LONGEST_NAME]) for key, value in self._many(name, dict).items()
+            key[:LONGEST_NAME]: value for key, value in self._many(name, dict).items()
         }
 
     def floats(self, name: str) -> list[float] | None:
@@ -102,14 +113,22 @@ class Asked:
     def whole(self, name: str, least: int, most: int) -> int:
         """A whole number in a range; the least if nothing was said."""
         value = self._fields.get(name, least)
-        if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-            raise QuestionError(f"{name}: expected a whole number from {least} to {most}")
+        if (
+            not isinstance(value, int)
+            or isinstance(value, bool)
+            or not least <= value <= most
+        ):
+            raise QuestionError(
+                f"{name}: expected a whole number from {least} to {most}"
+            )
         return value
 
     def _field(self, name: str, kind: type) -> Any:
         value = self._fields.get(name)
         if not isinstance(value, kind):
-            raise QuestionError(f"{name}: expected {kind.__name__}, found {type(value).__name__}")
+            raise QuestionError(
+                f"{name}: expected {kind.__name__}, found {type(value).__name__}"
+            )
         return value
 
     def _many(self, name: str, kind: type) -> Any:

@@ -8,7 +8,7 @@ import typer
 
 from multiplexnet.errors import install
 from multiplexnet.tools.cli import BadInput, answering
-from multiplexnet.tools.synthesis_commands import app
+from multiplexnet.tools.report_commands import app
 
 __all__ = ["app", "playground"]
 
@@ -16,7 +16,10 @@ __all__ = ["app", "playground"]
 @app.command()
 def playground(
     port: Annotated[
-        int, typer.Option(min=0, max=65535, help="Where to listen on this machine; 0: any free.")
+        int,
+        typer.Option(
+            min=0, max=65535, help="Where to listen on this machine; 0: any free."
+        ),
     ] = 8399,
     seconds: Annotated[
         float, typer.Option(min=1, help="The most that one question may take.")
@@ -35,10 +38,14 @@ def playground(
             missing = (error.name or "").split(".")[0]
             if missing not in ("starlette", "uvicorn"):
                 raise
-            raise BadInput(f"the playground needs {missing}: {install('playground')}") from None
+            raise BadInput(
+                f"the playground needs {missing}: {install('playground')}"
+            ) from None
         serve(
             port,
             limits=Limits(seconds=seconds, megabytes=megabytes),
             browser=browser,
-            told=lambda address: print(f"playground: {address} (Ctrl-C ends it)", flush=True),
+            told=lambda address: print(
+                f"playground: {address} (Ctrl-C ends it)", flush=True
+            ),
         )

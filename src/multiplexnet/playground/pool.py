@@ -16,7 +16,10 @@ from multiplexnet.playground.worker import LARGEST_ANSWER
 __all__ = ["USUAL", "Limits", "Worker"]
 
 STARTING_SECONDS = 60
-BROKEN = ("memory", "unexpected")  # after such an error a worker is not trusted any more
+BROKEN = (
+    "memory",
+    "unexpected",
+)  # after such an error a worker is not trusted any more
 
 
 @dataclass(frozen=True)
@@ -46,7 +49,8 @@ class Worker:
     """
 
     def __init__(self, kind: str, limits: Limits) -> None:
-        self.kind, self.limits = kind, limits
+        self.kind = kind
+        self.limits = limits
         self._turn = asyncio.Lock()
         self._waiting = 0
         self._starting: asyncio.Task[Process] | None = None
@@ -57,7 +61,8 @@ class Worker:
 
     async def stop(self) -> None:
         """End the process, whatever it is doing."""
-        starting, self._starting = self._starting, None
+        starting = self._starting
+        self._starting = None
         if starting is None:
             return
         if not starting.done():
@@ -75,7 +80,9 @@ class Worker:
         self._waiting += 1
         try:
             async with self._turn:
-                return await self._asked(json.dumps({"question": question, "fields": fields}))
+                return await self._asked(
+                    json.dumps({"question": question, "fields": fields})
+                )
         finally:
             self._waiting -= 1
 
@@ -83,7 +90,9 @@ class Worker:
         answer: dict[str, Any] | None = None
         try:
             process = await self._ready()
-            answer = await asyncio.wait_for(_exchanged(process, line), self.limits.seconds)
+            answer = await asyncio.wait_for(
+                _exchanged(process, line), self.limits.seconds
+            )
             return answer
         except TimeoutError:
             return _error(
@@ -119,7 +128,11 @@ class Worker:
             self.kind,
             str(self.limits.megabytes),
         ]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+        environment = {
+            **os.environ,
+            "OMP_NUM_THREADS": "1",
+            "PYTHONDONTWRITEBYTECODE": "1",
+        }
         process = await asyncio.create_subprocess_exec(
             *command, stdin=PIPE, stdout=PIPE, env=environment, limit=2 * LARGEST_ANSWER
         )

@@ -44,7 +44,9 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "cache-control": "no-cache",
 }
-KIND_OF = {question: kind for kind, questions in ANSWERS.items() for question in questions}
+KIND_OF = {
+    question: kind for kind, questions in ANSWERS.items() for question in questions
+}
 
 
 class _OnlyFromHere:
@@ -68,7 +70,9 @@ class _OnlyFromHere:
         if problem is None:
             await self._app(scope, receive, _with_headers(send))
         elif scope["type"] == "http":
-            await PlainTextResponse(problem, status_code=403)(scope, receive, _with_headers(send))
+            await PlainTextResponse(problem, status_code=403)(
+                scope, receive, _with_headers(send)
+            )
         else:
             await send({"type": "websocket.close", "code": 1008})
 
@@ -86,7 +90,9 @@ class _OnlyFromHere:
         if any(value not in self._origins for name, value in given if name == "origin"):
             return "only the playground's own page may ask\n"
         sites = [value for name, value in given if name == "sec-fetch-site"]
-        if scope["method"] not in ("GET", "HEAD") and any(site != "same-origin" for site in sites):
+        if scope["method"] not in ("GET", "HEAD") and any(
+            site != "same-origin" for site in sites
+        ):
             return "only the playground's own page may ask\n"
         return None
 
@@ -124,19 +130,27 @@ def application(port: int, limits: Limits = USUAL) -> ASGIApp:
         question = request.path_params["question"]
         if question not in KIND_OF:
             return _refused(
-                404, f"there is no question {question[:40]!r}; there are {', '.join(KIND_OF)}"
+                404,
+                f"there is no question {question[:40]!r}; there are {', '.join(KIND_OF)}",
             )
-        if request.headers.get("content-type", "").partition(";")[0].strip() != "application/json":
+        if (
+            request.headers.get("content-type", "").partition(";")[0].strip()
+            != "application/json"
+        ):
             return _refused(415, "a question is sent as application/json")
         try:
             fields = _fields(await asyncio.wait_for(_body(request), BODY_SECONDS))
         except QuestionError as error:
             return _refused(400, str(error))
         except TimeoutError:
-            return _refused(408, f"the question did not arrive within {BODY_SECONDS} seconds")
+            return _refused(
+                408, f"the question did not arrive within {BODY_SECONDS} seconds"
+            )
         except ClientDisconnect:
             return Response(status_code=499)
-        answer = await _while_connected(request, workers[KIND_OF[question]].ask(question, fields))
+        answer = await _while_connected(
+            request, workers[KIND_OF[question]].ask(question, fields)
+        )
         return Response(status_code=499) if answer is None else JSONResponse(answer)
 
     async def page(request: Request) -> Response:
@@ -151,7 +165,9 @@ def application(port: int, limits: Limits = USUAL) -> ASGIApp:
 
 
 def _refused(status: int, message: str) -> Response:
-    return JSONResponse({"error": {"kind": "refused", "message": message}}, status_code=status)
+    return JSONResponse(
+        {"error": {"kind": "refused", "message": message}}, status_code=status
+    )
 
 
 async def _body(request: Request) -> bytes:

@@ -42,12 +42,18 @@ def answered(kind: str, line: str) -> str:
     except MultiplexError as error:
         return json.dumps({"error": _refusal(error)})
     except MemoryError:
-        return _error("memory", "the question needs more memory than the playground gives")
+        return _error(
+            "memory", "the question needs more memory than the playground gives"
+        )
     except Exception as error:
         traceback.print_exc()
         if "memory" in str(error):  # z3's own word for it
-            return _error("memory", "the question needs more memory than the playground gives")
-        return _error("unexpected", f"unexpected {type(error).__name__}: {str(error)[:300]}")
+            return _error(
+                "memory", "the question needs more memory than the playground gives"
+            )
+        return _error(
+            "unexpected", f"unexpected {type(error).__name__}: {str(error)[:300]}"
+        )
 
 
 def _error(kind: str, message: str) -> str:

@@ -36,7 +36,9 @@ def from_arrays(A: Any, b: Any, C: Any, d: Any, names: Any) -> Specification:
     ]
     given = [system for system in systems if system is not None]
     if not given:
-        raise SourceError("neither A and b nor C and d were given: there are no rows to obey")
+        raise SourceError(
+            "neither A and b nor C and d were given: there are no rows to obey"
+        )
     width = _common_width(given)
     listed = not (names is None or isinstance(names, str))
     outputs = tuple(
@@ -84,7 +86,8 @@ class _System:
             number, text = bound
             entries = self.entries[own]
             summands = tuple(
-                (symbol, c) for symbol, (c, _) in zip(symbols[own], entries, strict=True)
+                (symbol, c)
+                for symbol, (c, _) in zip(symbols[own], entries, strict=True)
             )
             left = _sum_text([written[symbol] for symbol in symbols[own]], entries)
             atom = Atom(Linear(summands, -number), self.relation)
@@ -128,7 +131,10 @@ def _system(
         width,
         starts,
         columns,
-        [_finite(pair, left, place) for pair, place in zip(_numbers(values), places, strict=True)],
+        [
+            _finite(pair, left, place)
+            for pair, place in zip(_numbers(values), places, strict=True)
+        ],
         _bounds(side, right, relation),
         relation,
     )
@@ -143,7 +149,9 @@ def _common_width(systems: Sequence[_System]) -> int:
                 "both need one column for every output"
             )
     if not first.width:
-        raise SourceError(f"{first.matrix} has no columns: it needs one for every output")
+        raise SourceError(
+            f"{first.matrix} has no columns: it needs one for every output"
+        )
     return first.width
 
 
@@ -190,14 +198,18 @@ def _entries(matrix: Any, name: str) -> tuple[int, int, Array, Array, Array]:
 
 
 def _dense(data: Any, name: str) -> Array:
-    if hasattr(data, "detach"):  # a tensor; numpy has no bfloat16, and float32 holds its numbers
+    if hasattr(
+        data, "detach"
+    ):  # a tensor; numpy has no bfloat16, and float32 holds its numbers
         tensor = data.detach().cpu().to_dense()
         is_short = tensor.is_floating_point() and tensor.element_size() < 4
         array = np.asarray(tensor.float() if is_short else tensor)
     else:
         array = _array_of(data, name)
     if array.dtype.kind not in "biufO":
-        raise SourceError(f"{name} holds values of type {array.dtype}: numbers are needed")
+        raise SourceError(
+            f"{name} holds values of type {array.dtype}: numbers are needed"
+        )
     return array
 
 
@@ -226,13 +238,21 @@ def _numbers(values: Array) -> list[tuple[Fraction | None, str]]:
         )
     known: dict[float, tuple[Fraction | None, str]] = {}
     digits, places = _decimals(values)
-    for value, m, k in zip(values.tolist(), digits.tolist(), places.tolist(), strict=True):
+    for value, m, k in zip(
+        values.tolist(), digits.tolist(), places.tolist(), strict=True
+    ):
         if value not in known:
-            known[value] = _number(value) if k < 0 else (Fraction(m, 10**k), _text(value))
-    return [known[value] if value == value else (None, "nan") for value in values.tolist()]
+            known[value] = (
+                _number(value) if k < 0 else (Fraction(m, 10**k), _text(value))
+            )
+    return [
+        known[value] if value == value else (None, "nan") for value in values.tolist()
+    ]
 
 
-def _decimals(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+def _decimals(
+    values: NDArray[np.float64],
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """``digits`` and ``places`` with value = digits / 10^places; −1 places where it takes more than sure digits.
 
     A decimal of at most :data:`SURE_DIGITS` digits that is read as the value is the one that Python prints for it.
@@ -242,7 +262,9 @@ def _decimals(values: NDArray[np.float64]) -> tuple[NDArray[np.int64], NDArray[n
     left = np.isfinite(values) & (np.abs(values) < 10.0**SURE_DIGITS)
     for k in range(SURE_DIGITS + 1):
         scaled = np.rint(np.where(left, values, 0.0) * 10.0**k)
-        fits = left & (np.abs(scaled) < 10.0**SURE_DIGITS) & (scaled / 10.0**k == values)
+        fits = (
+            left & (np.abs(scaled) < 10.0**SURE_DIGITS) & (scaled / 10.0**k == values)
+        )
         digits[fits] = scaled[fits].astype(np.int64)
         places[fits] = k
         left &= ~fits

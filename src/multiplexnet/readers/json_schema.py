@@ -25,8 +25,24 @@ Schema = Mapping[str, Any]
 
 REMARKS = frozenset(
     [
-        *("title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly"),
-        *("$comment", "$schema", "$id", "$defs", "definitions", "format", "additionalProperties"),
+        *(
+            "title",
+            "description",
+            "default",
+            "examples",
+            "deprecated",
+            "readOnly",
+            "writeOnly",
+        ),
+        *(
+            "$comment",
+            "$schema",
+            "$id",
+            "$defs",
+            "definitions",
+            "format",
+            "additionalProperties",
+        ),
     ]
 )
 """Words that ask nothing of a number or a label."""
@@ -40,9 +56,13 @@ def schema_in(source: Any) -> Schema:
     """
     if isinstance(source, str | Path):
         try:
-            source = json.loads(Path(source).read_text(encoding="utf-8"), parse_float=Fraction)
+            source = json.loads(
+                Path(source).read_text(encoding="utf-8"), parse_float=Fraction
+            )
         except OSError as error:
-            raise SourceError(f"{source} cannot be read: {error.strerror or error}") from None
+            raise SourceError(
+                f"{source} cannot be read: {error.strerror or error}"
+            ) from None
         except ValueError as error:
             raise SourceError(f"{source} is no JSON: {error}") from None
     if not isinstance(source, Mapping):
@@ -93,11 +113,15 @@ def _required(whole: Schema, properties: Mapping[str, Any]) -> list[str]:
     """The names of the properties that must be there."""
     names = whole.get("required", [])
     if not isinstance(names, list | tuple):
-        raise SourceError(f"`required` lists names of properties, found {names!r}: write a list")
+        raise SourceError(
+            f"`required` lists names of properties, found {names!r}: write a list"
+        )
     for name in names:
-        if name not in properties:
+        if not isinstance(name, str) or name not in properties:
             known = ", ".join(map(str, properties))
-            raise SourceError(f"`required` names {name!r}, which is no property; there are {known}")
+            raise SourceError(
+                f"`required` names {name!r}, which is no property; there are {known}"
+            )
     return list(names)
 
 
@@ -119,7 +143,9 @@ class _Reader:
         for name in self.skip:
             if name not in properties:
                 known = ", ".join(map(str, properties))
-                raise SourceError(f"there is no property {name!r} to skip; there are {known}")
+                raise SourceError(
+                    f"there is no property {name!r} to skip; there are {known}"
+                )
 
     def leave(self, schema: Schema, place: str, known: set[str]) -> None:
         """Notes the words of a schema that are neither known nor remarks."""
@@ -154,7 +180,9 @@ class _Reader:
     def _declare_vector(self, name: str, own: Schema, mark: str, place: str) -> None:
         size = own.get("maxItems")
         if not isinstance(size, int) or size < 1 or own.get("minItems") != size:
-            raise _Unsaid("an array of any length: give it minItems and maxItems of the same size")
+            raise _Unsaid(
+                "an array of any length: give it minItems and maxItems of the same size"
+            )
         self.leave(own, place, known={"type", "items", "minItems", "maxItems"})
         items = self.resolved(own.get("items", {}), place)
         kind = _kind(items)
@@ -163,14 +191,14 @@ class _Reader:
         words = _NUMBER if kind in ("number", "integer") else {"type", "enum", "const"}
         self.leave(items, f"{place}, its items", known=set(words))
         self.declarations.append(f"{name}: {_type_text(items, kind)}{mark}[{size}]")
-        self.rules += [f"all({rule} for v in {name})" for rule in _rules("v", items, kind)]
+        self.rules += [
+            f"all({rule} for v in {name})" for rule in _rules("v", items, kind)
+        ]
 
     # --- references -------------------------------------------------------------------------------------------------
 
     def resolved(self, schema: Any, place: str) -> dict[str, Any]:
         """The schema with what it refers to put in."""
-        if not isinstance(schema, Mapping):
-            raise _Unsaid(f"`{schema}` says nothing of its kind: write a schema with a type")
         found: dict[str, Any] = {}
         for part in self._parts(schema, depth=0):
             for word, value in part.items():
@@ -179,13 +207,21 @@ class _Reader:
                 found[word] = value
         return found
 
-    def _parts(self, schema: Schema, depth: int) -> Iterator[dict[str, Any]]:
+    def _parts(self, schema: Any, depth: int) -> Iterator[dict[str, Any]]:
         if depth > 20:
             raise _Unsaid("references that go round in a circle")
-        yield {word: value for word, value in schema.items() if word not in ("$ref", "allOf")}
+        if not isinstance(schema, Mapping):
+            raise _Unsaid(
+                f"`{schema}` says nothing of its kind: write a schema with a type"
+            )
+        yield {
+            word: value
+            for word, value in schema.items()
+            if word not in ("$ref", "allOf")
+        }
         if "$ref" in schema:
             yield from self._parts(self._target(schema["$ref"]), depth + 1)
-        for part in schema.get("allOf", ()):
+        for part in _listed(schema, "allOf"):
             yield from self._parts(part, depth + 1)
 
     def _target(self, reference: str) -> Schema:
@@ -197,31 +233,57 @@ class _Reader:
             for step in steps:
                 target = target[step.replace("~1", "/").replace("~0", "~")]
         except (KeyError, TypeError):
-            raise _Unsaid(f"the reference {reference!r} leads nowhere in this schema") from None
+            raise _Unsaid(
+                f"the reference {reference!r} leads nowhere in this schema"
+            ) from None
         if not isinstance(target, Mapping):
             raise _Unsaid(f"the reference {reference!r} leads to no schema")
         return target
 
-    def _without_null(self, own: dict[str, Any], place: str) -> tuple[dict[str, Any], bool]:
+    def _without_null(
+        self, own: dict[str, Any], place: str
+    ) -> tuple[dict[str, Any], bool]:
         """The schema without ``null``, and whether it was there."""
         kinds = own.get("type")
         if isinstance(kinds, list):
             others = [kind for kind in kinds if kind != "null"]
-            return {**own, "type": others[0] if len(others) == 1 else others}, "null" in kinds
+            return {
+                **own,
+                "type": others[0] if len(others) == 1 else others,
+            }, "null" in kinds
         for word in ("anyOf", "oneOf"):
             if word in own:
                 rest = {key: value for key, value in own.items() if key != word}
-                options = [self.resolved(option, place) for option in own[word]]
+                options = [
+                    self.resolved(option, place) for option in _listed(own, word)
+                ]
                 chosen = _only(options, word)
                 return {**chosen, **rest}, {"type": "null"} in options
         return own, False
+
+
+def _listed(schema: Schema, word: str) -> list[Any]:
+    """What stands in the list behind a word; nothing if the word is not there."""
+    found = schema.get(word, [])
+    if not isinstance(found, list | tuple):
+        raise _Unsaid(f"`{word}` needs a list, found {_shown(found)}")
+    return list(found)
+
+
+def _shown(value: Any) -> str:
+    """As JSON; numbers that were read as fractions are decimals again."""
+    return json.dumps(value, default=lambda own: float(own))
 
 
 def _only(options: Sequence[dict[str, Any]], word: str) -> dict[str, Any]:
     """The option that is left without ``null``, and without texts beside a number: so decimals are described."""
     left = [option for option in options if option.get("type") != "null"]
     numbers = [option for option in left if option.get("type") in ("number", "integer")]
-    texts = [option for option in left if option.get("type") == "string" and "enum" not in option]
+    texts = [
+        option
+        for option in left
+        if option.get("type") == "string" and "enum" not in option
+    ]
     if len(numbers) == 1 and len(numbers) + len(texts) == len(left):
         left = numbers
     if len(left) != 1:
@@ -241,7 +303,12 @@ _NUMBER = (
     "enum",
     "const",
 )
-_BOUNDS = {"minimum": ">=", "exclusiveMinimum": ">", "maximum": "<=", "exclusiveMaximum": "<"}
+_BOUNDS = {
+    "minimum": ">=",
+    "exclusiveMinimum": ">",
+    "maximum": "<=",
+    "exclusiveMaximum": "<",
+}
 
 
 def _kind(own: Schema) -> str:
@@ -252,12 +319,16 @@ def _kind(own: Schema) -> str:
     if kind == "string" and own.get("format") == "date" and values is None:
         return "date"
     if kind == "string" and values is None:
-        raise _Unsaid("a text of any kind: only labels can be told, with enum, and dates")
+        raise _Unsaid(
+            "a text of any kind: only labels can be told, with enum, and dates"
+        )
     if kind == "object":
         raise _Unsaid("an object inside an object: write its properties one level up")
     if kind not in ("number", "integer", "boolean", "string", "array"):
-        shown = json.dumps(kind) if kind is not None else "no type"
-        raise _Unsaid(f"{shown}: it needs number, integer, boolean, string with enum, or array")
+        shown = _shown(kind) if kind is not None else "no type"
+        raise _Unsaid(
+            f"{shown}: it needs number, integer, boolean, string with enum, or array"
+        )
     return str(kind)
 
 
@@ -275,13 +346,16 @@ def _values(own: Schema) -> list[Any] | None:
     """The values of ``enum`` and ``const``, but for null."""
     if "const" in own:
         return [own["const"]]
-    listed = own.get("enum")
-    return None if listed is None else [value for value in listed if value is not None]
+    if own.get("enum") is None:
+        return None
+    return [value for value in _listed(own, "enum") if value is not None]
 
 
 def _type_text(own: Schema, kind: str) -> str:
     if kind == "string":
-        labels = [json.dumps(str(label), ensure_ascii=False) for label in _values(own) or ()]
+        labels = [
+            json.dumps(str(label), ensure_ascii=False) for label in _values(own) or ()
+        ]
         return f"{{{', '.join(labels)}}}"
     if kind == "integer":
         low, high = _whole_ends(own)
@@ -337,7 +411,9 @@ def _rules(name: str, own: Schema, kind: str) -> list[str]:
             if word in own
         ]
     if values is not None:
-        found.append(f"{name} in {{{', '.join(number_text(_number(v)) for v in values)}}}")
+        found.append(
+            f"{name} in {{{', '.join(number_text(_number(v)) for v in values)}}}"
+        )
     if "multipleOf" in own and kind == "integer":
         step = _step(own)
         found += [f"{name} % {step.numerator} == 0"] if step.numerator != 1 else []
@@ -350,7 +426,9 @@ def _grid(own: Schema) -> tuple[Fraction, Fraction, Fraction]:
     low = own.get("minimum", own.get("exclusiveMinimum"))
     high = own.get("maximum", own.get("exclusiveMaximum"))
     if low is None or high is None:
-        raise _Unsaid("`multipleOf` without a range: give it minimum and maximum as well")
+        raise _Unsaid(
+            "`multipleOf` without a range: give it minimum and maximum as well"
+        )
     return ceil(_number(low) / step) * step, floor(_number(high) / step) * step, step
 
 

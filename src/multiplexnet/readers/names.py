@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from multiplexnet.errors import SourceError
-from multiplexnet.language.operations import WORDS
-from multiplexnet.language.spelling import name_text
+from multiplexnet.language.parser.operations import WORDS
+from multiplexnet.language.parser.spelling import name_text
 
 __all__ = ["cannot_be_written", "output_names", "written_name"]
 
@@ -31,6 +32,10 @@ def output_names(names: Any, width: int) -> list[str]:
     if isinstance(names, str):
         _refuse_unwritable(names)
         return [f"{names}[{i}]" for i in range(width)]
+    if not isinstance(names, Iterable):
+        raise SourceError(
+            f"names= is {names!r}: give one name for each column, as in names=['a', 'b'], or that of a vector"
+        )
     listed = [str(name) for name in names]
     if len(listed) != width:
         raise SourceError(
@@ -38,7 +43,9 @@ def output_names(names: Any, width: int) -> list[str]:
         )
     doubled = [name for name, count in Counter(listed).items() if count > 1]
     if doubled:
-        raise SourceError(f"the name {doubled[0]!r} stands twice in names=: rename one of them")
+        raise SourceError(
+            f"the name {doubled[0]!r} stands twice in names=: rename one of them"
+        )
     for name in listed:
         _refuse_unwritable(name)
     return listed

@@ -118,7 +118,9 @@ def check_text(report: TableReport) -> RenderableType:
     if report.cells:
         parts += ["", _cell_table(report)]
         if any(COMMA.fullmatch(c.example or "") for c in report.cells):
-            parts.append(Text("a decimal is written with a point: 1.5, not 1,5", style="dim"))
+            parts.append(
+                Text("a decimal is written with a point: 1.5, not 1,5", style="dim")
+            )
     if report.shown:
         parts += ["", _row_table(report), _more(report)]
     renamed = [f"{v.name} = {name}" for v, name in report.columns if name != v.name]
@@ -169,7 +171,10 @@ def _largest(violation: Fraction | float | None) -> str | None:
 
 def _assumption_table(report: TableReport) -> Table:
     table = plain_table(
-        ("line", True), ("assumption", False), ("rows that break it", True), ("first", True)
+        ("line", True),
+        ("assumption", False),
+        ("rows that break it", True),
+        ("first", True),
     )
     for a in report.assumptions:
         if a.violations:
@@ -181,19 +186,28 @@ def _assumption_table(report: TableReport) -> Table:
 
 def _domain_table(report: TableReport) -> Table:
     table = plain_table(
-        ("variable", False), ("declared as", False), ("rows outside", True), ("first", True)
+        ("variable", False),
+        ("declared as", False),
+        ("rows outside", True),
+        ("first", True),
     )
     for d in report.domains:
         if d.violations:
             first = _place(report, d.first_row)
-            row = row_cells(d.variable.name, domain_text(d.variable), f"{d.violations:,}", first)
+            row = row_cells(
+                d.variable.name, domain_text(d.variable), f"{d.violations:,}", first
+            )
             table.add_row(*row, style="red")
     return table
 
 
 def _cell_table(report: TableReport) -> Table:
     table = plain_table(
-        ("column", False), ("cells that are", False), ("", True), ("first", True), ("as in", False)
+        ("column", False),
+        ("cells that are", False),
+        ("", True),
+        ("first", True),
+        ("as in", False),
     )
     names = dict(report.columns)
     for c in report.cells:
@@ -208,10 +222,14 @@ def _cell_table(report: TableReport) -> Table:
 def _row_table(report: TableReport) -> Table:
     names = list(report.shown[0].values)
     shown = names[:LISTED]
-    table = plain_table(("row", True), ("breaks", False), *((name, True) for name in shown))
+    table = plain_table(
+        ("row", True), ("breaks", False), *((name, True) for name in shown)
+    )
     for row in report.shown:
         values = [_shortened(row.values[name] or "") for name in shown]
-        table.add_row(*row_cells(_place(report, row.row), "; ".join(row.breaks), *values))
+        table.add_row(
+            *row_cells(_place(report, row.row), "; ".join(row.breaks), *values)
+        )
     return table
 
 

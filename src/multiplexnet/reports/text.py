@@ -21,7 +21,12 @@ from multiplexnet.compiler.explanation.words import (
 )
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.language.formula import Rule, Variable
-from multiplexnet.language.text import domain_text, formula_text, number_text, value_text
+from multiplexnet.language.text import (
+    domain_text,
+    formula_text,
+    number_text,
+    value_text,
+)
 from multiplexnet.reports.printing import plain_table, row_cells
 
 if TYPE_CHECKING:
@@ -35,7 +40,9 @@ if TYPE_CHECKING:
 __all__ = ["explain_json", "explain_text"]
 
 SHOWN_TERMS = 50  # of a block, unless all are asked for
-STEP_FORMAT = "float32"  # torch's own, for which the steps of outputs in equalities are told
+STEP_FORMAT = (
+    "float32"  # torch's own, for which the steps of outputs in equalities are told
+)
 _STYLES = {"wrong": "red", "superfluous": "yellow", "proved": "green", "known": ""}
 Json = dict[str, Any]
 
@@ -55,8 +62,12 @@ def explain_json(explanation: Explanation) -> Json:
     compiled = explanation.compiled
     specification = explanation.specification
     answer: Json = {
-        "outputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.columns],
-        "inputs": [{"name": v.name, "domain": domain_text(v)} for v in specification.inputs],
+        "outputs": [
+            {"name": v.name, "domain": domain_text(v)} for v in specification.columns
+        ],
+        "inputs": [
+            {"name": v.name, "domain": domain_text(v)} for v in specification.inputs
+        ],
         "functions": list(specification.functions),
         "rules": _rules_json(specification.rules),
         "assumptions": _rules_json(specification.assumptions),
@@ -78,10 +89,13 @@ def explain_json(explanation: Explanation) -> Json:
     if compiled is not None:
         certificate = compiled.proof
         answer["blocks"] = [
-            _block_json(b, s) for b, s in zip(compiled.blocks, _shapes(explanation), strict=True)
+            _block_json(b, s)
+            for b, s in zip(compiled.blocks, _shapes(explanation), strict=True)
         ]
         answer["complete"] = compiled.complete
-        answer["covered"] = None if compiled.covered is None else _number(compiled.covered)
+        answer["covered"] = (
+            None if compiled.covered is None else _number(compiled.covered)
+        )
         answer["certificate"] = {
             "sound": certificate.sound,
             "complete": certificate.complete,
@@ -127,11 +141,22 @@ def _block_json(block: Block, shapes: Sequence[TermShape | None]) -> Json:
     terms = []
     for term, shape in zip(block.terms, shapes, strict=True):
         known = (None, None) if shape is None else (shape.dimension, shape.bounded)
-        steps = {name: number_text(step) for name, step in _steps(block, term, shape).items()}
+        steps = {
+            name: number_text(step) for name, step in _steps(block, term, shape).items()
+        }
         terms.append(
-            {**_term_json(term), "dimension": known[0], "bounded": known[1], "steps": steps}
+            {
+                **_term_json(term),
+                "dimension": known[0],
+                "bounded": known[1],
+                "steps": steps,
+            }
         )
-    return {"outputs": [v.name for v in block.outputs], "size": block.size, "terms": terms}
+    return {
+        "outputs": [v.name for v in block.outputs],
+        "size": block.size,
+        "terms": terms,
+    }
 
 
 def _cascade_json(cascade: CascadeShape) -> Json:
@@ -145,12 +170,16 @@ def _cascade_json(cascade: CascadeShape) -> Json:
             for v, step in zip(cascade.order, cascade.spacing, strict=True)
         },
         "complete": cascade.complete,
+        "dtype": cascade.form,
     }
 
 
 def _term_json(term: Term) -> Json:
     nested = [
-        {"outputs": [v.name for v in b.outputs], "terms": [_term_json(t) for t in b.terms]}
+        {
+            "outputs": [v.name for v in b.outputs],
+            "terms": [_term_json(t) for t in b.terms],
+        }
         for b in term.blocks
     ]
     return {
@@ -160,7 +189,9 @@ def _term_json(term: Term) -> Json:
     }
 
 
-def explain_text(explanation: Explanation, *, all_terms: bool = False) -> RenderableType:
+def explain_text(
+    explanation: Explanation, *, all_terms: bool = False
+) -> RenderableType:
     """The explanation for reading."""
     specification = explanation.specification
     parts: list[RenderableType] = [
@@ -173,12 +204,18 @@ def explain_text(explanation: Explanation, *, all_terms: bool = False) -> Render
         for k, (block, shapes) in enumerate(
             zip(blocks, _shapes(explanation), strict=True), start=1
         ):
-            parts += ["", _block_table(block, shapes, f"block {k} of {len(blocks)}: ", limit)]
+            parts += [
+                "",
+                _block_table(block, shapes, f"block {k} of {len(blocks)}: ", limit),
+            ]
     for cascade in explanation.cascades:
         parts += ["", Text("\n".join(cascade_lines(cascade)))]
     if explanation.ranges:
         parts += ["", _range_table(explanation.ranges)]
-    told = [Text(finding.text, style=_STYLES[finding.kind]) for finding in findings(explanation)]
+    told = [
+        Text(finding.text, style=_STYLES[finding.kind])
+        for finding in findings(explanation)
+    ]
     parts += ["", *told, Text(f"{explanation.seconds:.2f} s", style="dim")]
     return Group(*parts)
 
@@ -196,23 +233,31 @@ def _block_table(
         if block.size != len(block.terms)
         else ""
     )
-    title = Text(f"{head}{names}: {counted(len(block.terms), 'term')}{size}", style="bold")
+    title = Text(
+        f"{head}{names}: {counted(len(block.terms), 'term')}{size}", style="bold"
+    )
     steps = [
         _steps_text(_steps(block, *pair))
         for pair in zip(block.terms[:limit], shapes[:limit], strict=True)
     ]
     more = [(f"steps in {STEP_FORMAT}", False)] if any(steps) else []
-    table = plain_table(("", True), ("term", False), ("dimension", True), ("bounded", False), *more)
-    for k, (term, shape) in enumerate(zip(block.terms[:limit], shapes[:limit], strict=True)):
-        known = (
-            (None, None) if shape is None else (shape.dimension, "yes" if shape.bounded else "no")
-        )
+    table = plain_table(
+        ("", True), ("term", False), ("dimension", True), ("bounded", False), *more
+    )
+    for k, (term, shape) in enumerate(
+        zip(block.terms[:limit], shapes[:limit], strict=True)
+    ):
+        known: tuple[int | None, str | None] = (None, None)
+        if shape is not None:
+            known = (shape.dimension, "yes" if shape.bounded else "no")
         own = [steps[k]] if more else []
         table.add_row(*row_cells(k, term_text(term), *known, *own))
     if not (hidden := len(block.terms[limit:]) if limit is not None else 0):
         return Group(title, table)
     return Group(
-        title, table, Text(f"… and {hidden:,} more terms (--all-terms shows them)", style="dim")
+        title,
+        table,
+        Text(f"… and {hidden:,} more terms (--all-terms shows them)", style="dim"),
     )
 
 
@@ -241,7 +286,9 @@ def _steps_text(steps: dict[str, Fraction]) -> str:
     names: dict[Fraction, list[str]] = {}
     for name, step in steps.items():
         names.setdefault(step, []).append(name)
-    return "; ".join(f"{', '.join(own)}: {float(step):.3g}" for step, own in names.items())
+    return "; ".join(
+        f"{', '.join(own)}: {float(step):.3g}" for step, own in names.items()
+    )
 
 
 def _range_table(ranges: Sequence[Range]) -> Table:

@@ -85,7 +85,9 @@ def constant_z3(variable: Variable, *, context: z3.Context | None = None) -> z3.
     return z3.Int(variable.name, context)
 
 
-def number_z3(number: Fraction | int, *, context: z3.Context | None = None) -> z3.ArithRef:
+def number_z3(
+    number: Fraction | int, *, context: z3.Context | None = None
+) -> z3.ArithRef:
     """The exact number as a z3 real."""
     return z3.RealVal(str(number), context)
 
@@ -109,7 +111,9 @@ COMPARE = {"<=": _at_most, "<": _comparison(z3.Z3_mk_lt), "==": _equal}
 _COMPARE_TURNED = {"<=": _at_least, "<": _comparison(z3.Z3_mk_gt), "==": _equal}
 
 
-def joined(make: Callable[[Any, int, Any], Any], parts: Sequence[z3.ArithRef]) -> z3.ArithRef:
+def joined(
+    make: Callable[[Any, int, Any], Any], parts: Sequence[z3.ArithRef]
+) -> z3.ArithRef:
     """A sum or product of parts of one sort; z3's Python operators would check and convert each part again."""
     first = parts[0]
     asts = [part.as_ast() for part in parts]
@@ -126,7 +130,9 @@ class Encoder:
     def __init__(self, context: z3.Context | None = None) -> None:
         self.context = context
         self._written: dict[int, tuple[Node, z3.ExprRef]] = {}
-        self._reals: set[int] = set()  # the ids of the symbols among them that are no integers
+        self._reals: set[int] = (
+            set()
+        )  # the ids of the symbols among them that are no integers
         self._constants: dict[Variable, z3.ExprRef] = {}
         self._numbers: dict[tuple[Fraction, bool], z3.ArithRef] = {}
         self._multiples: dict[tuple[int, Fraction, bool], z3.ArithRef] = {}
@@ -181,7 +187,10 @@ class Encoder:
         scale = -1 if turned else 1
         integer = not any(id(symbol) in self._reals for symbol, _ in linear.summands)
         if integer:
-            scale *= lcm(*(c.denominator for _, c in linear.summands), linear.constant.denominator)
+            scale *= lcm(
+                *(c.denominator for _, c in linear.summands),
+                linear.constant.denominator,
+            )
         left = self._sum(linear.summands, Fraction(0), scale=scale, integer=integer)
         right = self.number(-linear.constant * scale, integer=integer)
         compared = _COMPARE_TURNED[atom.relation] if turned else COMPARE[atom.relation]
@@ -208,12 +217,16 @@ class Encoder:
         scale: int = 1,
         integer: bool,
     ) -> z3.ArithRef:
-        parts = [self._multiple(symbol, c * scale, integer=integer) for symbol, c in summands]
+        parts = [
+            self._multiple(symbol, c * scale, integer=integer) for symbol, c in summands
+        ]
         if constant or not parts:
             parts.append(self.number(constant, integer=integer))
         return parts[0] if len(parts) == 1 else joined(z3.Z3_mk_add, parts)
 
-    def _multiple(self, symbol: Symbol, factor: Fraction, *, integer: bool) -> z3.ArithRef:
+    def _multiple(
+        self, symbol: Symbol, factor: Fraction, *, integer: bool
+    ) -> z3.ArithRef:
         key = id(symbol), factor, integer
         if key not in self._multiples:
             part = self._done(symbol)

@@ -68,7 +68,9 @@ def from_z3(
         (['x', 'y'], ['x == 0 or x >= 200', 'y <= limit'])
     """
     written = [
-        Written(part) for rule in _expressions(rules) for part in operands(rule, z3.Z3_OP_AND)
+        Written(part)
+        for rule in _expressions(rules)
+        for part in operands(rule, z3.Z3_OP_AND)
     ]
     if not written and outputs is None:
         raise RuleSyntaxError(
@@ -77,7 +79,9 @@ def from_z3(
     ranges = inputs if isinstance(inputs, Mapping) else dict.fromkeys(inputs)
     given = [_constant(name, range_) for name, range_ in ranges.items()]
     return specification(
-        written, None if outputs is None else [_constant(name) for name in outputs], given
+        written,
+        None if outputs is None else [_constant(name) for name in outputs],
+        given,
     )
 
 
@@ -112,7 +116,9 @@ class Written:
     def error(self, reason: str) -> RuleSyntaxError:
         """The exception for what is wrong with this rule."""
         source = short(self.expression) if self.line is None else self.source
-        return RuleSyntaxError(reason, line=self.line, column=self.column, source=source)
+        return RuleSyntaxError(
+            reason, line=self.line, column=self.column, source=source
+        )
 
 
 @dataclass(frozen=True)
@@ -158,7 +164,9 @@ def _exact(bound: object) -> Fraction | None:
         or not isinstance(bound, Rational | Decimal | float)
         or bound != bound
     ):
-        raise RuleSyntaxError(f"{bound!r} is no bound of a range: give a number or None")
+        raise RuleSyntaxError(
+            f"{bound!r} is no bound of a range: give a number or None"
+        )
     return Fraction(str(bound))
 
 
@@ -166,7 +174,9 @@ def _exact(bound: object) -> Fraction | None:
 
 
 def specification(
-    written: Sequence[Written], outputs: Sequence[Constant] | None, inputs: Sequence[Constant]
+    written: Sequence[Written],
+    outputs: Sequence[Constant] | None,
+    inputs: Sequence[Constant],
 ) -> Specification:
     """The specification of rules that were written down as z3 expressions.
 
@@ -182,7 +192,10 @@ def specification(
     if variables != list(reader.variables.values()):
         reader = Z3Reader({v.name: v for v in variables})
         formulas = _formulas(written, reader)
-    rules = [Rule(f, w.text or _text(f, w), w.line) for f, w in zip(formulas, written, strict=True)]
+    rules = [
+        Rule(f, w.text or _text(f, w), w.line)
+        for f, w in zip(formulas, written, strict=True)
+    ]
     return Specification(tuple(variables), tuple(rules), tuple(reader.functions))
 
 
@@ -216,7 +229,11 @@ def _variables(
     """The outputs, then the inputs, in order; integers still with their provisional ranges."""
     if outputs is None:
         names = {constant.name for constant in inputs}
-        outputs = [Constant(name, v.domain) for name, v in occurring.items() if name not in names]
+        outputs = [
+            Constant(name, v.domain)
+            for name, v in occurring.items()
+            if name not in names
+        ]
     declared: dict[str, Variable] = {}
     roles: tuple[tuple[Literal["output", "input"], Sequence[Constant]], ...] = (
         ("output", outputs),
@@ -229,7 +246,9 @@ def _variables(
                     f"the constant {constant.name} is declared twice among outputs and inputs"
                 )
             domain = _agreed(constant, occurring.get(constant.name))
-            declared[constant.name] = Variable(constant.name, len(declared), domain, role)
+            declared[constant.name] = Variable(
+                constant.name, len(declared), domain, role
+            )
     if unknown := [name for name in occurring if name not in declared]:
         raise RuleSyntaxError(
             f"the rules speak of {', '.join(unknown)}, declared neither as an output nor as an input"
@@ -256,14 +275,22 @@ def _with_ranges(
 ) -> list[Variable]:
     """The variables with the given ranges of inputs and those found for integers."""
     given = {c.name: (c.lower, c.upper) for c in inputs}
-    variables = [_with_given_range(v, *given.get(v.name, (None, None))) for v in variables]
+    variables = [
+        _with_given_range(v, *given.get(v.name, (None, None))) for v in variables
+    ]
     integers = {
-        v.name: given.get(v.name, (None, None)) for v in variables if isinstance(v.domain, Int)
+        v.name: given.get(v.name, (None, None))
+        for v in variables
+        if isinstance(v.domain, Int)
     }
     if not integers:
         return variables
-    known = input_range_z3(variables, context=written[0].expression.ctx if written else None)
-    ranges = integer_ranges(integers, formulas, [*(rule.expression for rule in written), *known])
+    known = input_range_z3(
+        variables, context=written[0].expression.ctx if written else None
+    )
+    ranges = integer_ranges(
+        integers, formulas, [*(rule.expression for rule in written), *known]
+    )
     return [replace(v, domain=ranges.get(v.name, v.domain)) for v in variables]
 
 
@@ -271,7 +298,9 @@ def _with_given_range(
     variable: Variable, lower: Fraction | None, upper: Fraction | None
 ) -> Variable:
     if isinstance(variable.domain, Bool) and (lower, upper) != (None, None):
-        raise RuleSyntaxError(f"the constant {variable.name} is a Bool and has no range")
+        raise RuleSyntaxError(
+            f"the constant {variable.name} is a Bool and has no range"
+        )
     return (
         replace(variable, domain=Real(lower, upper))
         if isinstance(variable.domain, Real)

@@ -13,7 +13,15 @@ import z3
 
 from multiplexnet.errors import SolverGaveUp
 from multiplexnet.exact.deadline import NEVER, Deadline
-from multiplexnet.language.formula import And, Formula, Iff, Not, Variable, conjunction, negation
+from multiplexnet.language.formula import (
+    And,
+    Formula,
+    Iff,
+    Not,
+    Variable,
+    conjunction,
+    negation,
+)
 from multiplexnet.language.formula import variables as variables_of
 from multiplexnet.smt.encoder import (
     Encoder,
@@ -81,7 +89,9 @@ def satisfiable(
     return model_point(solver.model(), named)
 
 
-def implies(premise: Formula, conclusion: Formula, variables: Iterable[Variable] = ()) -> bool:
+def implies(
+    premise: Formula, conclusion: Formula, variables: Iterable[Variable] = ()
+) -> bool:
     """Whether the conclusion holds wherever the premise does, within the domains of the variables.
 
     Example:
@@ -94,7 +104,9 @@ def implies(premise: Formula, conclusion: Formula, variables: Iterable[Variable]
     return satisfiable(exception, variables) is None
 
 
-def equivalent(left: Formula, right: Formula, variables: Iterable[Variable] = ()) -> bool:
+def equivalent(
+    left: Formula, right: Formula, variables: Iterable[Variable] = ()
+) -> bool:
     """Whether the two formulas hold at the same points, within the domains of the variables.
 
     Example:
@@ -106,7 +118,9 @@ def equivalent(left: Formula, right: Formula, variables: Iterable[Variable] = ()
     return satisfiable(Not(Iff(left, right)), variables) is None
 
 
-def model_point(model: z3.ModelRef, variables: Iterable[Variable]) -> dict[Variable, Fraction]:
+def model_point(
+    model: z3.ModelRef, variables: Iterable[Variable]
+) -> dict[Variable, Fraction]:
     """The exact values that a z3 model gives to the variables; what the model leaves open gets z3's default."""
     point = {}
     for variable in variables:
@@ -122,7 +136,9 @@ def _number(numeral: z3.ExprRef) -> Fraction:
     return Fraction(numeral.as_string())
 
 
-def _together(variables: Iterable[Variable], formulas: Iterable[Formula]) -> list[Variable]:
+def _together(
+    variables: Iterable[Variable], formulas: Iterable[Formula]
+) -> list[Variable]:
     """The given variables, then those of the formulas that are not among them."""
     mentioned = variables_of(And(tuple(formulas)))
     return list(dict.fromkeys([*variables, *mentioned]))
@@ -140,7 +156,10 @@ def _solver(variables: Sequence[Variable]) -> tuple[Encoder, z3.Solver]:
 
 
 def unsat_core(
-    formulas: Sequence[Formula], variables: Iterable[Variable] = (), *, deadline: Deadline = NEVER
+    formulas: Sequence[Formula],
+    variables: Iterable[Variable] = (),
+    *,
+    deadline: Deadline = NEVER,
 ) -> list[int]:
     """The positions of a smallest set of formulas that cannot hold together; empty if all of them can.
 
@@ -173,7 +192,10 @@ class _CoreSearch:
     """The solver calls behind :func:`unsat_core`: one solver, one switch for each formula."""
 
     def __init__(
-        self, formulas: Sequence[Formula], variables: Sequence[Variable], deadline: Deadline
+        self,
+        formulas: Sequence[Formula],
+        variables: Sequence[Variable],
+        deadline: Deadline,
     ) -> None:
         self.deadline = deadline
         encoder, self.solver = _solver(variables)
@@ -270,6 +292,10 @@ class _HittingSets:
         found = None
         if decided(self.solver, self.deadline):
             model = self.solver.model()
-            found = [i for i, switch in self.switches.items() if z3.is_true(model.eval(switch))]
+            found = [
+                i
+                for i, switch in self.switches.items()
+                if z3.is_true(model.eval(switch))
+            ]
         self.solver.pop()
         return found

@@ -12,7 +12,9 @@ from multiplexnet.errors import RuleSyntaxError
 
 __all__ = ["Command", "Script", "Token", "blank"]
 
-_TOKEN = re.compile(r"""(?P<skip>(?:\s|;[^\n]*)+)|[()]|"(?:[^"]|"")*"|\|[^|\\]*\||[^\s()";|]+""")
+_TOKEN = re.compile(
+    r"""(?P<skip>(?:\s|;[^\n]*)+)|[()]|"(?:[^"]|"")*"|\|[^|\\]*\||[^\s()";|]+"""
+)
 
 
 @dataclass(frozen=True)
@@ -66,11 +68,15 @@ class Script:
     def error(self, reason: str, offset: int) -> RuleSyntaxError:
         """The exception for what is wrong at the offset."""
         line, column = self.place(offset)
-        return RuleSyntaxError(reason, line=line, column=column, source=self.lines[line - 1])
+        return RuleSyntaxError(
+            reason, line=line, column=column, source=self.lines[line - 1]
+        )
 
     def written(self, start: int, end: int) -> str:
         """The text between two offsets on one line, without comments."""
-        return _TOKEN.sub(lambda m: " " if m["skip"] else m[0], self.text[start:end]).strip()
+        return _TOKEN.sub(
+            lambda m: " " if m["skip"] else m[0], self.text[start:end]
+        ).strip()
 
     def only(self, names: frozenset[str]) -> str:
         """The text with everything but these commands blanked out, so that every place stays where it is."""
@@ -84,7 +90,10 @@ class Script:
         pieces = []
         position = 0
         for command in commands:
-            pieces += [blank(self.text[position : command.start]), written(self, command)]
+            pieces += [
+                blank(self.text[position : command.start]),
+                written(self, command),
+            ]
             position = command.end
         return "".join(pieces)
 
@@ -93,7 +102,9 @@ class Script:
         while position < len(self.text):
             match = _TOKEN.match(self.text, position)
             if match is None:
-                raise self.error(f"the quote {self.text[position]} is never closed", position)
+                raise self.error(
+                    f"the quote {self.text[position]} is never closed", position
+                )
             if not match["skip"]:
                 yield Token(match[0], position)
             position = match.end()
@@ -107,7 +118,8 @@ class Script:
                 opened.append(token.start)
             elif not opened:
                 raise self.error(
-                    f"expected a command such as (assert …), found `{token.text}`", token.start
+                    f"expected a command such as (assert …), found `{token.text}`",
+                    token.start,
                 )
             elif token.text == ")":
                 start = opened.pop()
@@ -120,7 +132,9 @@ class Script:
     def _command(self, tokens: list[Token], start: int) -> Command:
         words = tuple(tokens[1:-1])
         if not words or words[0].text == "(":
-            raise self.error("expected the name of a command after `(`, as in (assert …)", start)
+            raise self.error(
+                "expected the name of a command after `(`, as in (assert …)", start
+            )
         return Command(words, start, tokens[-1].start + 1)
 
 

@@ -85,7 +85,9 @@ class Sandbox:
         solver.add(*assertions)
         return solver
 
-    def questions(self, known: Iterable[Formula] = (), *, work: int | None = None) -> Questions:
+    def questions(
+        self, known: Iterable[Formula] = (), *, work: int | None = None
+    ) -> Questions:
         """A solver that knows the given formulas (see :class:`Questions`)."""
         solver = self.solver(*map(self.formula, known))
         return Questions(self.formula, solver, work=work, deadline=self.deadline)
@@ -133,9 +135,13 @@ class Sandbox:
                 bound = self._number(-linear.constant)
                 return COMPARE[relation](self._sum(linear), bound)
             case And(arguments):
-                return z3.And([z3.BoolVal(True, self.context), *map(self.formula, arguments)])
+                return z3.And(
+                    [z3.BoolVal(True, self.context), *map(self.formula, arguments)]
+                )
             case Or(arguments):
-                return z3.Or([z3.BoolVal(False, self.context), *map(self.formula, arguments)])
+                return z3.Or(
+                    [z3.BoolVal(False, self.context), *map(self.formula, arguments)]
+                )
         raise TypeError(f"not in normal form: {formula!r}")
 
     def _number(self, number: Fraction) -> Any:
@@ -185,7 +191,9 @@ class Model:
         return {symbol: self.number(symbol) for symbol in symbols}
 
     def _value(self, expression: Any) -> Any:
-        z3.Z3_model_eval(self._context, self._model.model, expression.as_ast(), True, self._result)
+        z3.Z3_model_eval(
+            self._context, self._model.model, expression.as_ast(), True, self._result
+        )
         return self._result[0]
 
 
@@ -226,7 +234,9 @@ class Questions:
             self._switches[formula] = name, name.as_ast()
         return self._switches[formula][1]
 
-    def answer(self, formulas: Iterable[Formula], assumed: Iterable[Any] = ()) -> bool | None:
+    def answer(
+        self, formulas: Iterable[Formula], assumed: Iterable[Any] = ()
+    ) -> bool | None:
         """Whether all of the formulas (and z3's own constants) can hold together; ``None`` if the work ran out."""
         asts = [*(self.switch(f) for f in formulas), *assumed]
         array = (z3.Ast * len(asts))(*asts)

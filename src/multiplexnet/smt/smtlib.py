@@ -75,7 +75,9 @@ def from_smtlib(text: str, *, inputs: Sequence[str] = ()) -> Specification:
         raise RuleSyntaxError(
             f"z3 reads {len(expressions)} assertions where the text has {len(found.asserts)}"
         )
-    written = [_written(script, *pair) for pair in zip(found.asserts, expressions, strict=True)]
+    written = [
+        _written(script, *pair) for pair in zip(found.asserts, expressions, strict=True)
+    ]
     given = {
         **found.inputs,
         **{name: Constant(name) for name in inputs if name not in found.inputs},
@@ -86,11 +88,18 @@ def from_smtlib(text: str, *, inputs: Sequence[str] = ()) -> Specification:
                 f"the input {name} is not declared: add (declare-const {name} Real)"
             )
     outputs = [
-        Constant(name, domain) for name, domain in found.constants.items() if name not in given
+        Constant(name, domain)
+        for name, domain in found.constants.items()
+        if name not in given
     ]
-    known = [replace(constant, domain=found.constants[name]) for name, constant in given.items()]
+    known = [
+        replace(constant, domain=found.constants[name])
+        for name, constant in given.items()
+    ]
     return replace(
-        specification(written, outputs, known), functions=tuple(found.functions), text=text
+        specification(written, outputs, known),
+        functions=tuple(found.functions),
+        text=text,
     )
 
 
@@ -111,7 +120,9 @@ class _Declarations:
 
 
 _DOMAINS: dict[str, Domain] = {"Real": Real(), "Int": Int(0, 0), "Bool": Bool()}
-_TERMS = frozenset({"declare-const", "declare-fun", "define-fun", "define-const", "assert"})
+_TERMS = frozenset(
+    {"declare-const", "declare-fun", "define-fun", "define-const", "assert"}
+)
 _QUESTIONS = frozenset(
     f"get-{what}"
     for what in (
@@ -129,7 +140,8 @@ _QUESTIONS = frozenset(
     )
 )
 _PASSED_OVER = (
-    frozenset({"set-logic", "set-option", "check-sat", "eval", "echo", "simplify"}) | _QUESTIONS
+    frozenset({"set-logic", "set-option", "check-sat", "eval", "echo", "simplify"})
+    | _QUESTIONS
 )
 _ADVICE = {
     "reset": "leave out what stands before it",
@@ -181,7 +193,9 @@ def _at_its_question(script: Script) -> str:
 
 def _before_exit(script: Script) -> list[Command]:
     names = [command.name for command in script.commands]
-    return script.commands[: names.index("exit")] if "exit" in names else script.commands
+    return (
+        script.commands[: names.index("exit")] if "exit" in names else script.commands
+    )
 
 
 def _levels(script: Script, command: Command) -> int:
@@ -190,7 +204,9 @@ def _levels(script: Script, command: Command) -> int:
             return 1
         case (_, Token(text)) if text.isdecimal():
             return int(text)
-    raise script.error(f"{command.name} takes one number, as in ({command.name} 1)", command.start)
+    raise script.error(
+        f"{command.name} takes one number, as in ({command.name} 1)", command.start
+    )
 
 
 def _pop(script: Script, command: Command, scopes: list[list[Command]]) -> None:
@@ -215,7 +231,8 @@ def _asserted(script: Script, command: Command) -> str:
             head = start + 1 - command.start
             return _ASSERTING + blank(text[len(_ASSERTING) : head]) + text[head:]
     raise script.error(
-        "expected a list of literals, as in (check-sat-assuming (p (not q)))", command.start
+        "expected a list of literals, as in (check-sat-assuming (p (not q)))",
+        command.start,
     )
 
 
@@ -251,7 +268,9 @@ def _declare(script: Script, command: Command, found: _Declarations) -> None:
             *rest,
         ):
             if sort.text not in _DOMAINS:
-                shown = script.written(sort.start, rest[-1].start + 1 if rest else command.end - 1)
+                shown = script.written(
+                    sort.start, rest[-1].start + 1 if rest else command.end - 1
+                )
                 raise script.error(
                     f"{name.text} is of sort {shown}: rules know Real, Int and Bool only",
                     sort.start,
@@ -262,7 +281,8 @@ def _declare(script: Script, command: Command, found: _Declarations) -> None:
         case (Token("declare-fun"), name, Token("("), *sorts, Token(")"), sort):
             for wrong in (s for s in (*sorts, sort) if s.text != "Real"):
                 raise script.error(
-                    f"the function {name.text} must take reals and give a real", wrong.start
+                    f"the function {name.text} must take reals and give a real",
+                    wrong.start,
                 )
             found.functions.append(name.symbol)
         case (Token("declare-const" | "declare-fun"), *_):
@@ -286,7 +306,8 @@ def _read_info(script: Script, command: Command, found: _Declarations) -> None:
             for name, lower, upper in _named_inputs(script, value):
                 if lower is not None and upper is not None and lower > upper:
                     raise script.error(
-                        f"the range of {name} is empty: {lower} is above {upper}", value.start
+                        f"the range of {name} is empty: {lower} is above {upper}",
+                        value.start,
                     )
                 found.inputs[name] = Constant(name, None, lower, upper)
         case (_, Token(":inputs"), *_):
@@ -306,16 +327,20 @@ def _named_inputs(
         try:
             if match is None:
                 raise ValueError
-            yield match["name"].strip("|"), _bound(match["lower"]), _bound(match["upper"])
-        except (ValueError, ZeroDivisionError):
-            reason = (
-                f'expected names and ranges as in "limit[0, 100] |x[0]|", found `{text[position:]}`'
+            yield (
+                match["name"].strip("|"),
+                _bound(match["lower"]),
+                _bound(match["upper"]),
             )
+        except (ValueError, ZeroDivisionError):
+            reason = f'expected names and ranges as in "limit[0, 100] |x[0]|", found `{text[position:]}`'
             raise script.error(reason, value.start) from None
         position = match.end()
 
 
-_END = re.compile(r"[+-]?(?:\d+/\d+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)", re.ASCII)
+_END = re.compile(
+    r"[+-]?(?:\d+/\d+|(?:\d+\.?\d*|\.\d+)(?:[eE][+-]?\d{1,3})?)", re.ASCII
+)
 
 
 def _bound(text: str | None) -> Fraction | None:
@@ -329,7 +354,9 @@ def _bound(text: str | None) -> Fraction | None:
 def _parsed(script: Script) -> list[z3.BoolRef]:
     """The assertions as z3 reads them."""
     logics = [
-        c.words[1].text for c in script.commands if c.name == "set-logic" and len(c.words) > 1
+        c.words[1].text
+        for c in script.commands
+        if c.name == "set-logic" and len(c.words) > 1
     ]
     reals = any(_REAL_LOGIC.fullmatch(logic) for logic in logics)
     text = script.only(_TERMS | {"set-logic"} if reals else _TERMS)
@@ -357,7 +384,10 @@ def _rewritten(error: Exception, script: Script) -> RuleSyntaxError:
         line > 1
     )  # z3 counts columns from 1 in the first line and from 0 in all others
     return RuleSyntaxError(
-        " ".join(match[3].split()), line=line, column=min(column, len(source) + 1), source=source
+        " ".join(match[3].split()),
+        line=line,
+        column=min(column, len(source) + 1),
+        source=source,
     )
 
 
@@ -386,14 +416,18 @@ def to_smtlib(specification: Specification) -> str:
         for name, n in _arities(specification).items()
     ]
     lines += [
-        _range(v, encoder) for v in specification.outputs if not isinstance(v.domain, Real | Bool)
+        _range(v, encoder)
+        for v in specification.outputs
+        if not isinstance(v.domain, Real | Bool)
     ]
     for rule in specification.rules:
         lines += [
             f"; {' '.join(rule.text.split())}",
             f"(assert {encoder.formula(rule.formula).sexpr()})",
         ]
-    lines += [f"(assert {encoder.formula(own).sexpr()})" for own in specification.stand_ins]
+    lines += [
+        f"(assert {encoder.formula(own).sexpr()})" for own in specification.stand_ins
+    ]
     return "\n".join(lines)
 
 
@@ -424,7 +458,10 @@ def _range_info(variable: Variable) -> str:
 def _arities(specification: Specification) -> dict[str, int]:
     """How many arguments each opaque function takes; one that no rule calls is not known and left out."""
     calls = (
-        s for rule in specification.rules for s in symbols(rule.formula) if isinstance(s, Apply)
+        s
+        for rule in specification.rules
+        for s in symbols(rule.formula)
+        if isinstance(s, Apply)
     )
     found = {call.function: len(call.arguments) for call in calls}
     return {name: found[name] for name in specification.functions if name in found}

@@ -38,7 +38,7 @@ from multiplexnet.language.formula import (
     maximum,
     negation,
 )
-from multiplexnet.language.values import MOST_DIGITS
+from multiplexnet.language.parser.values import MOST_DIGITS
 
 __all__ = ["Refused", "Z3Reader", "domain_of", "operands", "short"]
 
@@ -49,7 +49,9 @@ every step). Numbers with conditions inside are ordered by their text, which mak
 
 
 _MOST_BITS = (10**MOST_DIGITS).bit_length()
-_TOO_LONG = f"a number of more than {MOST_DIGITS:,} digits: scale the rule to smaller numbers"
+_TOO_LONG = (
+    f"a number of more than {MOST_DIGITS:,} digits: scale the rule to smaller numbers"
+)
 
 
 class Refused(Exception):
@@ -99,7 +101,9 @@ class Z3Reader:
         self._read[key] = value
         self._sizes[key] = 1 if plain else 1 + sum(self._sizes[part] for part in parts)
         what, largest = (
-            ("number", LARGEST_NUMBER) if isinstance(value, Linear) else ("rule", LARGEST_RULE)
+            ("number", LARGEST_NUMBER)
+            if isinstance(value, Linear)
+            else ("rule", LARGEST_RULE)
         )
         if self._sizes[key] > largest:
             raise Refused(
@@ -112,13 +116,17 @@ class Z3Reader:
         if kind == z3.Z3_OP_UNINTERPRETED:
             return self._apply(node, parts) if parts else self._constant(node)
         if kind not in _READ:
-            raise Refused(f"`{short(node)}`: rules have no operator {node.decl().name()}")
+            raise Refused(
+                f"`{short(node)}`: rules have no operator {node.decl().name()}"
+            )
         return _of_size(_READ[kind](node, parts))
 
     def _constant(self, node: z3.ExprRef) -> Formula | Linear:
         name = node.decl().name()
         domain = domain_of(node)
-        variable = self.variables.setdefault(name, Variable(name, len(self.variables), domain))
+        variable = self.variables.setdefault(
+            name, Variable(name, len(self.variables), domain)
+        )
         if type(variable.domain) is not type(domain):
             raise Refused(
                 f"there are two constants of different sort named `{name}`: give them different names"
@@ -128,7 +136,10 @@ class Z3Reader:
     def _apply(self, node: z3.ExprRef, parts: list[Any]) -> Linear:
         function = node.decl()
         name = node.decl().name()
-        sorts = [function.range(), *(function.domain(i) for i in range(function.arity()))]
+        sorts = [
+            function.range(),
+            *(function.domain(i) for i in range(function.arity())),
+        ]
         if any(sort.kind() != z3.Z3_REAL_SORT for sort in sorts):
             raise Refused(
                 f"`{short(node)}`: an opaque function takes reals and gives a real, {name} does not"
@@ -170,7 +181,9 @@ def _parts(node: z3.ExprRef) -> list[z3.ExprRef]:
         )
     domain_of(node)
     kind = node.decl().kind()
-    return operands(node, kind) if kind in (z3.Z3_OP_AND, z3.Z3_OP_OR) else node.children()
+    return (
+        operands(node, kind) if kind in (z3.Z3_OP_AND, z3.Z3_OP_OR) else node.children()
+    )
 
 
 _DOMAINS: dict[int, Domain] = {
@@ -223,7 +236,9 @@ def _xor(node: z3.ExprRef, parts: list[Any]) -> Formula:
 
 
 def _distinct(node: z3.ExprRef, parts: list[Any]) -> Formula:
-    return conjunction([negation(_equal(node, list(pair))) for pair in combinations(parts, 2)])
+    return conjunction(
+        [negation(_equal(node, list(pair))) for pair in combinations(parts, 2)]
+    )
 
 
 def _compare(
@@ -239,14 +254,24 @@ def _compare(
 def _ite(node: z3.ExprRef, parts: list[Any]) -> Formula | Linear:
     condition, then, otherwise = parts
     if not isinstance(then, Linear):
-        return conjunction([implies(condition, then), disjunction([condition, otherwise])])
-    return _larger_or_smaller(condition, then, otherwise) or _switched(condition, then, otherwise)
+        return conjunction(
+            [implies(condition, then), disjunction([condition, otherwise])]
+        )
+    return _larger_or_smaller(condition, then, otherwise) or _switched(
+        condition, then, otherwise
+    )
 
 
-def _larger_or_smaller(condition: Formula, then: Linear, otherwise: Linear) -> Linear | None:
+def _larger_or_smaller(
+    condition: Formula, then: Linear, otherwise: Linear
+) -> Linear | None:
     """``If(a > b, a, b)`` is a maximum and ``If(a < b, a, b)`` a minimum, whatever the comparison was scaled by."""
     difference = then - otherwise
-    if not isinstance(condition, Atom) or condition.relation == "==" or difference.is_constant:
+    if (
+        not isinstance(condition, Atom)
+        or condition.relation == "=="
+        or difference.is_constant
+    ):
         return None
     symbol, coefficient = difference.summands[0]
     factor = condition.linear.coefficient(symbol) / coefficient
@@ -282,7 +307,10 @@ def _switched(condition: Formula, then: Linear, otherwise: Linear) -> Linear:
             and isinstance(variable.domain, Bool)
             and condition == _is_true(variable)
         ):
-            return Linear.of(variable) * (then.constant - otherwise.constant) + otherwise.constant
+            return (
+                Linear.of(variable) * (then.constant - otherwise.constant)
+                + otherwise.constant
+            )
     return Linear.of(Ite(condition, then, otherwise))
 
 
@@ -313,7 +341,10 @@ def _of_size(value: Formula | Linear) -> Formula | Linear:
     """The value, unless its numbers are of a size that cannot be worked with: squaring makes them so in few steps."""
     if isinstance(value, Linear):
         for number in (value.constant, *(c for _, c in value.summands)):
-            if max(number.numerator.bit_length(), number.denominator.bit_length()) > _MOST_BITS:
+            if (
+                max(number.numerator.bit_length(), number.denominator.bit_length())
+                > _MOST_BITS
+            ):
                 raise Refused(_TOO_LONG)
     return value
 
@@ -331,14 +362,18 @@ def _product(node: z3.ExprRef, parts: list[Any]) -> Linear:
             "rules are linear, one of the two factors must be a number"
         )
     factor = reduce(
-        lambda a, b: a * b, (part.constant for part in parts if part.is_constant), Fraction(1)
+        lambda a, b: a * b,
+        (part.constant for part in parts if part.is_constant),
+        Fraction(1),
     )
     return varying[0][0] * factor if varying else Linear.number(factor)
 
 
 def _quotient(node: z3.ExprRef, parts: list[Any]) -> Linear:
     if len(parts) != 2:
-        raise Refused(f"`{short(node)}`: a quotient has two operands, this one has {len(parts)}")
+        raise Refused(
+            f"`{short(node)}`: a quotient has two operands, this one has {len(parts)}"
+        )
     left, right = parts
     if not right.is_constant:
         raise Refused(
@@ -386,7 +421,9 @@ def _count(
             node,
             [
                 one * w
-                for one, w in zip(ones, weights if weighted else [1] * len(ones), strict=True)
+                for one, w in zip(
+                    ones, weights if weighted else [1] * len(ones), strict=True
+                )
             ],
         )
         return Atom(Linear.number(bound) - total if turned else total - bound, relation)
@@ -394,9 +431,7 @@ def _count(
     return atom
 
 
-_INTEGER_DIVISION = (
-    "rules have no integer division; introduce an integer q with n == d*q + r and 0 <= r < d"
-)
+_INTEGER_DIVISION = "rules have no integer division; introduce an integer q with n == d*q + r and 0 <= r < d"
 
 _READ: dict[int, Callable[[z3.ExprRef, list[Any]], Formula | Linear]] = {
     z3.Z3_OP_TRUE: lambda node, parts: TRUE,
@@ -430,7 +465,9 @@ _READ: dict[int, Callable[[z3.ExprRef, list[Any]], Formula | Linear]] = {
     z3.Z3_OP_TO_INT: _folded(
         "rules do not round; introduce an integer n with n <= x and x < n + 1"
     ),
-    z3.Z3_OP_IS_INT: _refuse("rules cannot ask whether a real is whole; declare an Int"),
+    z3.Z3_OP_IS_INT: _refuse(
+        "rules cannot ask whether a real is whole; declare an Int"
+    ),
     z3.Z3_OP_PB_AT_MOST: _count("<=", weighted=False),
     z3.Z3_OP_PB_AT_LEAST: _count("<=", turned=True, weighted=False),
     z3.Z3_OP_PB_LE: _count("<="),

@@ -7,9 +7,9 @@ in their range.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from fractions import Fraction
+from functools import cached_property
 
 import torch
 from torch import Tensor
@@ -29,28 +29,63 @@ class Intervals:
     """The values that are left of one column in every row of a batch: whole numbers in intervals that are disjoint.
 
     Args:
-        lower: ``(O, B)``.
-        upper: ``(O, B)``; below ``lower`` where an interval is empty.
+        lower: ``(O, B)``; or ``(O, 1)``, where all rows have the same ends.
+        upper: the same shape; below ``lower`` where an interval is empty.
+        possible: ``(O, B)``, false where an interval is left out; ``None``: none is.
     """
 
     lower: Tensor
     upper: Tensor
+    possible: Tensor | None = None
+
+    @property
+    def counts(self) -> Tensor:
+        """How many whole numbers each interval has, ``(O, B)``."""
+        found = (self.upper - self.lower + 1).clamp(min=0)
+        if self.possible is None:
+            return found
+        return torch.where(self.possible, found, 0.0)
+
+    @property
+    def only(self) -> Tensor | None:
+        """The values ``(B,)`` if exactly one is left in every row, else ``None``."""
+        counts = self.counts
+        if bool((counts.sum(0) != 1).any()):
+            return None
+        chosen = counts.argmax(0, keepdim=True)
+        return self.lower.expand_as(counts).gather(0, chosen).squeeze(0)
+
+    def at(self, rows: Tensor) -> Intervals:
+        """Of some rows."""
+        if self.lower.shape[1] == 1 and self.possible is None:
+            return self
+        ends = (self.lower, self.upper)
+        if self.lower.shape[1] > 1:
+            ends = (self.lower[:, rows], self.upper[:, rows])
+        return Intervals(
+            *ends, None if self.possible is None else self.possible[:, rows]
+        )
 
     def overlaps(self, lower: Tensor, upper: Tensor) -> Tensor:
         """How many whole numbers of the intervals ``(T,)`` from ``lower`` to ``upper`` are left: ``(O, B, T)``."""
         top = torch.minimum(self.upper.unsqueeze(-1), upper)
         bottom = torch.maximum(self.lower.unsqueeze(-1), lower)
-        return (top - bottom + 1).clamp(min=0)
+        found = (top - bottom + 1).clamp(min=0)
+        if self.possible is None:
+            return found
+        return torch.where(self.possible.unsqueeze(-1), found, 0.0)
 
     def contain(self, values: Tensor) -> Tensor:
         """Where values ``(B,)`` are among those that are left."""
-        return ((self.lower <= values) & (values <= self.upper)).any(0)
+        inside = (self.lower <= values) & (values <= self.upper)
+        if self.possible is not None:
+            inside = inside & self.possible
+        return inside.any(0)
 
     def nearest(self, values: Tensor) -> Tensor:
         """What is left that lies nearest to values ``(B,)``."""
-        moved = torch.minimum(torch.maximum(values.expand_as(self.lower), self.lower), self.upper)
-        apart = (moved - values).abs()
-        apart = torch.where(self.lower <= self.upper, apart, torch.full_like(apart, torch.inf))
+        moved = torch.minimum(torch.maximum(values, self.lower), self.upper)
+        apart = torch.where(self.counts > 0, (moved - values).abs(), torch.inf)
         return moved.gather(0, apart.argmin(0, keepdim=True)).squeeze(0)
 
 
@@ -68,7 +103,20 @@ class Allowed:
 
     def is_bound(self, column: Variable) -> bool:
         """Whether a rule mentions the column."""
-        return any(column in cascade.visible for cascade in self.cascades)
+        return column in self._bound
+
+    @cached_property
+    def _bound(self) -> frozenset[Variable]:
+        return frozenset(v for cascade in self.cascades for v in cascade.visible)
+
+    @cached_property
+    def places(self) -> dict[Variable, tuple[int, int]]:
+        """The cascade of each bound column, and its step there."""
+        return {
+            cascade.outputs[step.variable]: (c, s)
+            for c, cascade in enumerate(self.cascades)
+            for s, step in enumerate(cascade.steps)
+        }
 
     def reached(self, values: Tensor) -> Tensor:
         """Which rows ``(N, D)`` of whole numbers, columns in the order of computing, can be drawn."""
@@ -117,17 +165,25 @@ def allowed_by(
     form = FORMATS["float64"]
     cascades = []
     for part in rule_parts(specification):
-        if len(part.outputs) == 1 and not part.hidden and _is_free(specification, part.outputs[0]):
+        if (
+            len(part.outputs) == 1
+            and not part.hidden
+            and _is_free(specification, part.outputs[0])
+        ):
             continue
         cascades.append(
-            cascade_of_part(part, (), form, order=order, budget=budget, deadline=deadline)
+            cascade_of_part(
+                part, (), form, order=order, budget=budget, deadline=deadline
+            )
         )
     found = order if order is not None else _order(specification, cascades)
     return Allowed(tuple(found), tuple(cascades))
 
 
 def _is_free(specification: Specification, column: Variable) -> bool:
-    return not any(column in set(variables(rule.formula)) for rule in specification.rules)
+    return not any(
+        column in set(variables(rule.formula)) for rule in specification.rules
+    )
 
 
 def _order(specification: Specification, cascades: Sequence[Cascade]) -> list[Variable]:
@@ -148,14 +204,25 @@ class Rows:
 
     def __init__(self, allowed: Allowed, count: int) -> None:
         like = torch.zeros(count, dtype=torch.float64)
-        self._count = count
+        self._allowed = allowed
         self._walks = [Walk(cascade, (), like) for cascade in allowed.cascades]
-        self._place: dict[Variable, tuple[int, int]] = {}
-        for c, cascade in enumerate(allowed.cascades):
-            for s, step in enumerate(cascade.steps):
-                self._place[cascade.outputs[step.variable]] = (c, s)
-        self._cascades = allowed.cascades
         self._done = [0] * len(allowed.cascades)
+
+    @property
+    def _place(self) -> Mapping[Variable, tuple[int, int]]:
+        return self._allowed.places
+
+    @property
+    def _cascades(self) -> tuple[Cascade, ...]:
+        return self._allowed.cascades
+
+    def at(self, rows: Tensor) -> Rows:
+        """Some of the rows, as far as they have come."""
+        found = Rows(self._allowed, len(rows))
+        for old, new in zip(self._walks, found._walks, strict=True):
+            new.values.update({v: own[rows] for v, own in old.values.items()})
+        found._done = list(self._done)
+        return found
 
     def left(self, column: Variable) -> Intervals:
         """What is left of a column; the columns before it have their values."""
@@ -163,7 +230,8 @@ class Rows:
             low, high = ends(column.domain)
             assert low is not None
             assert high is not None
-            return Intervals(self._full(low), self._full(high))
+            whole = torch.tensor([[float(low)], [float(high)]], dtype=torch.float64)
+            return Intervals(whole[:1], whole[1:])
         c, s = self._place[column]
         self._catch_up(c, s)
         options = self._walks[c].options(self._cascades[c].steps[s])
@@ -188,16 +256,19 @@ class Rows:
         (option,) = walk.options(step)
         walk.take(step, walk.full(option.lower))
 
-    def _full(self, value: Fraction) -> Tensor:
-        return torch.full((1, self._count), float(value), dtype=torch.float64)
-
 
 def _intervals(walk: Walk, options: Sequence[Option]) -> Intervals:
-    lower = torch.stack([walk.full(option.lower) for option in options])
-    upper = []
-    for low, option in zip(lower, options, strict=True):
-        high = walk.full(option.upper)
-        if option.possible is not None:
-            high = torch.where(option.possible, high, low - 1)
-        upper.append(high)
-    return Intervals(lower, torch.stack(upper))
+    possible = None
+    if any(option.possible is not None for option in options):
+        everywhere = walk.full(1.0) > 0
+        own = [everywhere if o.possible is None else o.possible for o in options]
+        possible = torch.stack(own)
+    ends = [number for o in options for number in (o.lower, o.upper)]
+    if any(isinstance(number, Tensor) for number in ends):
+        lower = torch.stack([walk.full(option.lower) for option in options])
+        upper = torch.stack([walk.full(option.upper) for option in options])
+    else:
+        both = torch.tensor(ends, dtype=torch.float64).reshape(-1, 2, 1)
+        lower = both[:, 0].contiguous()
+        upper = both[:, 1].contiguous()
+    return Intervals(lower, upper, possible)

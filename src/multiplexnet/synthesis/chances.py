@@ -16,9 +16,12 @@ import torch
 from torch import Tensor
 
 from multiplexnet.synthesis.allowed import Intervals
-from multiplexnet.synthesis.tokens import ANYWHERE, Tokens
+from multiplexnet.synthesis.columns.tokens import Tokens
 
-__all__ = ["Chances"]
+__all__ = ["Chances", "Kept", "Sums"]
+
+LEAST = 1e-9
+"""Below this the probability of what is left is not a difference of sums any more."""
 
 
 @dataclass(frozen=True)
@@ -31,6 +34,7 @@ class Chances:
         size: ``(T,)``, how many whole numbers each holds.
         least: of the range.
         most: of the range.
+        anywhere: the probability of the token that is the whole range.
     """
 
     lower: Tensor
@@ -38,19 +42,29 @@ class Chances:
     size: Tensor
     least: float
     most: float
+    anywhere: float
 
     @staticmethod
     def of(tokens: Tokens) -> Chances:
         lower = torch.from_numpy(tokens.lower).double()
         upper = torch.from_numpy(tokens.upper).double()
-        return Chances(lower, upper, upper - lower + 1, float(tokens.least), float(tokens.most))
+        return Chances(
+            lower,
+            upper,
+            upper - lower + 1,
+            float(tokens.least),
+            float(tokens.most),
+            tokens.anywhere,
+        )
 
     @property
     def width(self) -> float:
         """How many whole numbers the range holds."""
         return self.most - self.least + 1
 
-    def log_prob(self, logits: Tensor, tokens: Tensor, left: Intervals | None) -> Tensor:
+    def log_prob(
+        self, logits: Tensor, tokens: Tensor, left: Intervals | None
+    ) -> Tensor:
         """The log-probability of values with these tokens (−1: between them), ``(B,)``.
 
         Args:
@@ -62,7 +76,7 @@ class Chances:
         share = log_p.gather(-1, tokens.clamp(min=0).unsqueeze(-1)).squeeze(-1).exp()
         own = self.size[tokens.clamp(min=0)].to(share.dtype)
         weight = torch.where(tokens < 0, torch.zeros_like(share), share / own)
-        weight = (1 - ANYWHERE) * weight + ANYWHERE / self.width
+        weight = (1 - self.anywhere) * weight + self.anywhere / self.width
         if left is None:
             return weight.log()
         return weight.log() - self.mass(log_p, left).log()
@@ -70,33 +84,208 @@ class Chances:
     def mass(self, log_p: Tensor, left: Intervals) -> Tensor:
         """The probability of what is left, ``(B,)``, under log-probabilities ``(B, T)`` of the tokens."""
         part = left.overlaps(self.lower, self.upper).sum(0) / self.size
-        free = (left.upper - left.lower + 1).clamp(min=0).sum(0) / self.width
-        total = (1 - ANYWHERE) * (log_p.exp() * part.to(log_p.dtype)).sum(-1)
-        return total + ANYWHERE * free.to(log_p.dtype)
+        free = left.counts.sum(0) / self.width
+        total = (1 - self.anywhere) * (log_p.exp() * part.to(log_p.dtype)).sum(-1)
+        return total + self.anywhere * free.to(log_p.dtype)
 
-    def draw(self, logits: Tensor, left: Intervals, uniform: Tensor) -> Tensor:
+    def tokens(self, values: Tensor) -> Tensor:
+        """The token of each value ``(B,)``; −1 where it lies between tokens."""
+        place = torch.searchsorted(self.upper, values).clamp(max=len(self.upper) - 1)
+        inside = (self.lower[place] <= values) & (values <= self.upper[place])
+        return torch.where(inside, place, -1)
+
+    def kept(self, sums: Sums, left: Intervals) -> Kept:
+        """The probabilities of what is left, interval by interval."""
+        counts = left.counts
+        bottom = self._below(sums, left.lower)
+        mass = (self._below(sums, left.upper + 1) - bottom).clamp(min=0)
+        mass = torch.where(counts > 0, mass, 0.0)
+        free = self.anywhere / self.width * counts.sum(0)
+        ends = mass.cumsum(0)
+        total = (1 - self.anywhere) * ends[-1] + free
+        return Kept(left, bottom, mass, ends, free, total)
+
+    def log_mass(self, sums: Sums, left: Intervals) -> Tensor:
+        """The logarithm of the probability of what is left, ``(B,)``."""
+        kept = self.kept(sums, left)
+        found = kept.total.expand(sums.rows).log()
+        rare = (kept.ends[-1] < LEAST).expand(sums.rows).nonzero().squeeze(-1)
+        if len(rare):  # sums would cancel here
+            found = found.clone()
+            log_p = torch.log_softmax(sums.logits_of(rare).double(), -1)
+            found[rare] = self.mass(log_p, left.at(rare)).log()
+        return found
+
+    def draw(self, sums: Sums, left: Intervals | None, uniform: Tensor) -> Tensor:
         """Values drawn by their probabilities, ``(B,)``, float64 whole numbers.
 
         Args:
-            logits: ``(B, T)``.
-            left: what the rules leave, not empty in any row.
+            sums: of the probabilities of the tokens.
+            left: what the rules leave, not empty in any row; ``None``: everything.
             uniform: ``(2, B)``, between 0 and 1: one for the token and the interval, one for the value.
         """
+        if left is None:
+            return self._anything(sums, uniform)
+        return self._among(sums, self.kept(sums, left), uniform)
+
+    def _anything(self, sums: Sums, uniform: Tensor) -> Tensor:
+        anywhere = uniform[0] < self.anywhere
+        share = (uniform[0] - self.anywhere).clamp(min=0) / (1 - self.anywhere)
+        token = sums.token(share * sums.total)
+        low = torch.where(anywhere, self.least, self.lower[token])
+        high = torch.where(anywhere, self.most, self.upper[token])
+        return _between(low, high, uniform[1])
+
+    def _among(self, sums: Sums, kept: Kept, uniform: Tensor) -> Tensor:
+        target = (uniform[0] * kept.total - kept.free) / (1 - self.anywhere)
+        interval = _first_above(kept.ends, target)
+        rest = target - _at(kept.ends, interval) + _at(kept.mass, interval)
+        token = sums.token(_at(kept.bottom, interval) + rest)
+        low, high = _cut(
+            _at(kept.left.lower, interval),
+            _at(kept.left.upper, interval),
+            self.lower[token],
+            self.upper[token],
+        )
+        found = _between(low, high, uniform[1])
+        rare = ((target < 0) | (kept.ends[-1] < LEAST)).nonzero().squeeze(-1)
+        if len(rare):  # sums would cancel here
+            logits = sums.logits_of(rare)
+            left = kept.left.at(rare)
+            found[rare] = self.draw_exactly(logits, left, uniform[:, rare])
+        return found
+
+    def _below(self, sums: Sums, values: Tensor) -> Tensor:
+        """The probability of everything below values ``(O, B)``, or ``(O, 1)`` that all rows share."""
+        token = torch.searchsorted(self.upper, values).clamp(max=len(self.upper) - 1)
+        size = self.size[token]
+        part = torch.minimum((values - self.lower[token]).clamp(min=0), size) / size
+        before = sums.before(token)
+        return before + part * (sums.before(token + 1) - before)
+
+    def draw_exactly(self, logits: Tensor, left: Intervals, uniform: Tensor) -> Tensor:
+        """As :meth:`draw`, with the weight of every token in every interval: slower, for weights of any size."""
         part = left.overlaps(self.lower, self.upper)  # (O, B, T)
-        free = (left.upper - left.lower + 1).clamp(min=0).unsqueeze(-1)  # (O, B, 1)
-        chance = torch.softmax(logits.double(), -1) * ((1 - ANYWHERE) / self.size)
-        weights = torch.cat([part * chance, free * (ANYWHERE / self.width)], -1)
+        part = part.expand(-1, len(logits), -1)
+        free = left.counts.expand(-1, len(logits)).unsqueeze(-1)  # (O, B, 1)
+        chance = torch.softmax(logits.double(), -1) * ((1 - self.anywhere) / self.size)
+        weights = torch.cat([free * (self.anywhere / self.width), part * chance], -1)
         count = weights.shape[-1]
-        flat = weights.transpose(0, 1).flatten(1)  # (B, O * (T + 1))
+        flat = weights.permute(1, 2, 0).flatten(1)  # (B, (1 + T) * O), anywhere first
         chosen = _chosen(flat, uniform[0])
-        interval, token = chosen // count, chosen % count
-        bottom = torch.cat([self.lower, self.lower.new_tensor([self.least])])[token]
-        top = torch.cat([self.upper, self.upper.new_tensor([self.most])])[token]
-        here = interval.unsqueeze(0)
-        low = torch.maximum(left.lower.gather(0, here).squeeze(0), bottom)
-        high = torch.minimum(left.upper.gather(0, here).squeeze(0), top)
-        value = low + torch.floor((high - low + 1) * uniform[1])
-        return torch.minimum(value, high)
+        token = chosen // len(left.lower)
+        interval = chosen % len(left.lower)
+        bottom = torch.cat([self.lower.new_tensor([self.least]), self.lower])[token]
+        top = torch.cat([self.upper.new_tensor([self.most]), self.upper])[token]
+        assert count == len(self.lower) + 1
+        low = torch.maximum(_at(left.lower, interval), bottom)
+        high = torch.minimum(_at(left.upper, interval), top)
+        return _between(low, high, uniform[1])
+
+
+@dataclass(frozen=True)
+class Kept:
+    """What is left of a column, with its probabilities.
+
+    Args:
+        left: the intervals.
+        bottom: the probability of everything below each, ``(O, B)``.
+        mass: that of each, ``(O, B)``.
+        ends: these added up.
+        free: that of all by the token that is the whole range, ``(B,)``.
+        total: of all that is left, ``(B,)``.
+    """
+
+    left: Intervals
+    bottom: Tensor
+    mass: Tensor
+    ends: Tensor
+    free: Tensor
+    total: Tensor
+
+
+@dataclass(frozen=True)
+class Sums:
+    """Probabilities of tokens, added up: of every row, or of every group of rows.
+
+    Args:
+        logits: ``(G, T)``.
+        sums: ``(G, T + 1)``, float64, from 0 on.
+        group: the group of each row ``(B,)``; ``None``: each row has its own.
+    """
+
+    logits: Tensor
+    sums: Tensor
+    group: Tensor | None
+
+    @staticmethod
+    def of(logits: Tensor, group: Tensor | None = None) -> Sums:
+        """From logits ``(G, T)``."""
+        sums = torch.zeros(len(logits), logits.shape[-1] + 1, dtype=torch.float64)
+        chance = torch.softmax(logits, -1)
+        torch.cumsum(chance, -1, dtype=torch.float64, out=sums[:, 1:])
+        return Sums(logits, sums, group)
+
+    @property
+    def rows(self) -> int:
+        return len(self.sums) if self.group is None else len(self.group)
+
+    def logits_of(self, rows: Tensor) -> Tensor:
+        """``(b, T)``, of some rows."""
+        return self.logits[rows if self.group is None else self.group[rows]]
+
+    @property
+    def total(self) -> Tensor:
+        """``(B,)``; 1 but for rounding."""
+        whole = self.sums[:, -1]
+        return whole if self.group is None else whole[self.group]
+
+    def before(self, token: Tensor) -> Tensor:
+        """The probability of the tokens before these, ``(O, B)``, or ``(O, 1)`` that all rows share."""
+        if self.group is None and token.shape[1] == 1:
+            return self.sums[:, token[:, 0]].t()
+        if self.group is None:
+            return self.sums.gather(1, token.t()).t()
+        return self.sums.view(-1)[self.group * self.sums.shape[-1] + token]
+
+    def token(self, target: Tensor) -> Tensor:
+        """The token whose share of the sum holds the target, ``(B,)``."""
+        count = self.sums.shape[-1]
+        if self.group is None:
+            place = torch.searchsorted(self.sums, target.unsqueeze(-1), right=True)
+            return (place.squeeze(-1) - 1).clamp(0, count - 2)
+        start = 2.0 * torch.arange(len(self.sums), dtype=torch.float64).unsqueeze(-1)
+        flat = (self.sums + start).flatten()  # groups one above the other
+        place = torch.searchsorted(flat, target + 2.0 * self.group, right=True)
+        return (place - 1 - self.group * count).clamp(0, count - 2)
+
+
+def _at(numbers: Tensor, interval: Tensor) -> Tensor:
+    """Of numbers ``(O, B)`` those of one interval in each row."""
+    if numbers.shape[1] == 1:
+        return numbers[:, 0][interval]
+    return numbers.gather(0, interval.unsqueeze(0)).squeeze(0)
+
+
+def _first_above(ends: Tensor, target: Tensor) -> Tensor:
+    """The first interval whose end ``(O, B)`` is above the target, or the last that adds something."""
+    place = (ends <= target).sum(0)
+    last = (ends < ends[-1]).sum(0)
+    return torch.minimum(place, last)
+
+
+def _cut(
+    low: Tensor, high: Tensor, lower: Tensor, upper: Tensor
+) -> tuple[Tensor, Tensor]:
+    """What a token and an interval have in common; the interval where that is nothing."""
+    bottom = torch.maximum(low, lower)
+    top = torch.minimum(high, upper)
+    meets = bottom <= top
+    return torch.where(meets, bottom, low), torch.where(meets, top, high)
+
+
+def _between(low: Tensor, high: Tensor, uniform: Tensor) -> Tensor:
+    return torch.minimum(low + torch.floor((high - low + 1) * uniform), high)
 
 
 def _chosen(weights: Tensor, uniform: Tensor) -> Tensor:

@@ -5,7 +5,9 @@ two residual layers, and a head. Logits of a column whose values have an order a
 
     log(share of the token) + Σ_r c_r cos(π r · rank) + a free part,
 
-where the cosines make neighbours alike: what is learned of one value is learned of those around it.
+where the cosines make neighbours alike: what is learned of one value is learned of those around it. Embeddings of such
+columns are made of cosines and a free part, too: a column with hundreds of values says nearly the same to later columns
+by neighbouring ones.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ from math import pi
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, gelu, layer_norm
+from torch.nn.functional import dropout, embedding, gelu, layer_norm, pad
 
-from multiplexnet.synthesis.tokens import Tokens
+from multiplexnet.synthesis.columns.tokens import Tokens
 
 __all__ = ["Network", "Shape"]
+
+FREE = 0.1
+"""How large the free part of an embedding begins, beside the smooth one."""
 
 
 @dataclass(frozen=True)
@@ -55,28 +60,35 @@ class Network(nn.Module):
     waves: Tensor
     visible: Tensor
 
-    def __init__(self, tokens: Sequence[Tokens], ordered: Sequence[bool], shape: Shape) -> None:
+    def __init__(
+        self, tokens: Sequence[Tokens], ordered: Sequence[bool], shape: Shape
+    ) -> None:
         super().__init__()
         self.shape = shape
         self.counts = [len(own) for own in tokens]
         count = len(tokens)
         total = sum(self.counts)
-        self.embedding = nn.Embedding(total + count, shape.embedding)  # one more for «between»
+        self.embedding = _embedding(self.counts, ordered, shape.embedding)
+        self.lift = nn.Parameter(torch.randn(count, shape.waves, shape.embedding) / 2)
         wide = count * shape.embedding
         self.first = _weights(wide, count * shape.width, fan=max(1, wide // 2))
         self.start = nn.Parameter(torch.zeros(count * shape.width))
         self.inner = nn.ParameterList(
-            _weights(count, shape.width, shape.width, fan=shape.width) for _ in range(shape.layers)
+            _weights(count, shape.width, shape.width, fan=shape.width)
+            for _ in range(shape.layers)
         )
         self.bends = nn.ParameterList(
-            nn.Parameter(torch.zeros(count, 1, shape.width)) for _ in range(shape.layers)
+            nn.Parameter(torch.zeros(count, 1, shape.width))
+            for _ in range(shape.layers)
         )
         self.smooth = nn.Parameter(torch.zeros(count, shape.width + 1, shape.waves))
         self.free = nn.Parameter(torch.zeros(total, shape.width + 1))
         mask = torch.zeros(count, shape.embedding, count, shape.width)
         for j in range(count):
             mask[:j, :, j] = 1.0
-        self.register_buffer("visible", mask.reshape(wide, count * shape.width), persistent=False)
+        self.register_buffer(
+            "visible", mask.reshape(wide, count * shape.width), persistent=False
+        )
         shares = torch.cat([torch.from_numpy(own.log_share).float() for own in tokens])
         self.register_buffer("shares", shares, persistent=False)
         waves = [
@@ -89,6 +101,15 @@ class Network(nn.Module):
             starts.append(starts[-1] + own)
         self.starts = starts
 
+    @property
+    def embeddings(self) -> Tensor:
+        """For every token, and «between» after those of its column, what later columns see of it."""
+        smooth = []
+        for j in range(len(self.counts)):
+            own = slice(self.starts[j], self.starts[j + 1])
+            smooth.append(pad(self.waves[:, own].t() @ self.lift[j], (0, 0, 0, 1)))
+        return self.embedding.weight + torch.cat(smooth)
+
     def places(self, tokens: Tensor) -> Tensor:
         """Tokens ``(B, D)``, −1 for values between them, as rows of the embedding."""
         offsets = torch.tensor([s + j for j, s in enumerate(self.starts[:-1])])
@@ -97,38 +118,60 @@ class Network(nn.Module):
 
     def forward(self, tokens: Tensor) -> list[Tensor]:
         """For every column the logits ``(B, T_j)`` of its tokens, given tokens ``(B, D)`` of the columns before it."""
-        seen = self.embedding(self.places(tokens)).flatten(-2)
+        seen = embedding(self.places(tokens), self.embeddings).flatten(-2)
         hidden = seen @ (self.first * self.visible) + self.start
         count = len(self.counts)
         hidden = hidden.reshape(-1, count, self.shape.width).transpose(0, 1)
         hidden = self._layers(hidden, slice(0, count))
         return [self._head(hidden[j], j) for j in range(count)]
 
-    def column(self, j: int, tokens: Tensor) -> Tensor:
-        """The logits of one column ``(B, T_j)``; tokens ``(B, j)`` of those before it."""
-        width = self.shape.width
-        own = slice(j * width, (j + 1) * width)
-        start = self.start[own]
-        if j:
-            known = torch.cat([tokens, tokens.new_zeros(len(tokens), len(self.counts) - j)], -1)
-            seen = self.embedding(self.places(known)[:, :j]).flatten(-2)
-            start = seen @ self.first[: j * self.shape.embedding, own] + start
-        else:
-            start = start.expand(len(tokens), -1)
-        hidden = self._layers(start.unsqueeze(0), slice(j, j + 1))
-        return self._head(hidden[0], j)
+    def rows(self, j: int) -> range:
+        """The rows of the embedding that belong to column j: its tokens, then «between»."""
+        start = self.starts[j] + j
+        return range(start, start + self.counts[j] + 1)
+
+    def first_layer(self, j: int, places: Tensor, embeddings: Tensor) -> Tensor:
+        """What column j sees ``(B, width)`` of the rows ``(B, j)`` of the embeddings before it."""
+        own = slice(j * self.shape.width, (j + 1) * self.shape.width)
+        if not j:
+            return self.start[own].expand(len(places), -1)
+        seen = embedding(places, embeddings).flatten(-2)
+        first = self.first[: j * self.shape.embedding, own]
+        return torch.addmm(self.start[own], seen, first)
+
+    @property
+    def residual(self) -> list[tuple[Tensor, Tensor]]:
+        """Weights ``(D, width, width)`` and shifts ``(D, 1, width)`` of the layers."""
+        return list(zip(self.inner, self.bends, strict=True))
+
+    def head(self, j: int) -> tuple[Tensor, Tensor]:
+        """Weights ``(width, T)`` and shifts ``(T,)`` that make logits of column j."""
+        own = slice(self.starts[j], self.starts[j + 1])
+        weights = self.smooth[j] @ self.waves[:, own] + self.free[own].t()
+        return weights[:-1], self.shares[own] + weights[-1]
 
     def _layers(self, hidden: Tensor, own: slice) -> Tensor:
-        for weights, bend in zip(self.inner, self.bends, strict=True):
+        for weights, bend in self.residual:
             inside = gelu(layer_norm(hidden, hidden.shape[-1:]))
             inside = dropout(inside, self.shape.dropout, self.training)
             hidden = hidden + torch.baddbmm(bend[own], inside, weights[own])
         return gelu(layer_norm(hidden, hidden.shape[-1:]))
 
     def _head(self, hidden: Tensor, j: int) -> Tensor:
-        own = slice(self.starts[j], self.starts[j + 1])
-        weights = self.smooth[j] @ self.waves[:, own] + self.free[own].t()
-        return torch.addmm(self.shares[own] + weights[-1], hidden, weights[:-1])
+        weights, shift = self.head(j)
+        return torch.addmm(shift, hidden, weights)
+
+
+def _embedding(
+    counts: Sequence[int], ordered: Sequence[bool], size: int
+) -> nn.Embedding:
+    """The free part, small at first for values with an order: neighbours begin alike. One more for «between»."""
+    found = nn.Embedding(sum(counts) + len(counts), size)
+    sizes = [FREE if is_ordered else 1.0 for is_ordered in ordered]
+    repeats = torch.tensor([count + 1 for count in counts])
+    scale = torch.repeat_interleave(torch.tensor(sizes), repeats)
+    found.weight.data *= scale.unsqueeze(-1)
+    return found
 
 
 def _weights(*size: int, fan: int) -> nn.Parameter:

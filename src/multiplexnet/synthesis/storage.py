@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+import lzma
+import struct
 import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict
+from dataclasses import asdict, astuple
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 import torch
@@ -30,9 +32,10 @@ from multiplexnet.compiler.record import (
 )
 from multiplexnet.errors import RecordError
 from multiplexnet.synthesis.allowed import Allowed
+from multiplexnet.synthesis.columns.others import OTHER_KINDS, Other
+from multiplexnet.synthesis.columns.schema import KINDS, Field, Schema
+from multiplexnet.synthesis.columns.tokens import Tokens
 from multiplexnet.synthesis.network import Shape
-from multiplexnet.synthesis.schema import KINDS, Field, Schema
-from multiplexnet.synthesis.tokens import Tokens
 from multiplexnet.synthesis.training import RowModel
 
 __all__ = ["load", "save"]
@@ -43,16 +46,19 @@ LARGEST_DOCUMENT = 1 << 28
 MOST_TOKENS = 1_000_000
 WIDEST = 4_096
 MOST_PARAMETERS = 1 << 28
+MOST_DIGITS = 100
 ADVICE = "fit and save the model again"
 
 Record = Any
 
 
-def save(path: Path, schema: Schema, model: RowModel, further: Record) -> None:
+def save(
+    path: Path | IO[bytes], schema: Schema, model: RowModel, further: Record
+) -> None:
     """Write a model.
 
     Args:
-        path: of the file.
+        path: of the file, or the file.
         schema: the columns of the table.
         model: of its rows.
         further: what JSON can hold.
@@ -63,6 +69,8 @@ def save(path: Path, schema: Schema, model: RowModel, further: Record) -> None:
         "declared": record_of_specification(schema.declared),
         "variables": [variable_record(v) for v in own],
         "fields": [_field(field) for field in schema.fields],
+        "others": [astuple(other) for other in schema.others],
+        "names": list(schema.names),
         "order": [v.index for v in model.allowed.columns],
         "cascades": [record_of_cascade(cascade) for cascade in model.allowed.cascades],
         "ranges": [[tokens.least, tokens.most] for tokens in model.tokens],
@@ -75,12 +83,17 @@ def save(path: Path, schema: Schema, model: RowModel, further: Record) -> None:
         arrays[f"tokens/{j}"] = np.stack([tokens.lower, tokens.upper, tokens.counts])
     for name, tensor in model.network.state_dict().items():
         arrays[f"network/{name}"] = tensor.numpy()
-    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as file:
-        file.writestr(DOCUMENT, json.dumps(document))
+    with zipfile.ZipFile(path, "w") as file:
+        _add(file, DOCUMENT, json.dumps(document).encode())
         for name, array in arrays.items():
             buffer = BytesIO()
             np.save(buffer, array, allow_pickle=False)
-            file.writestr(f"{name}.npy", buffer.getvalue())
+            _add(file, f"{name}.npy", buffer.getvalue())
+
+
+def _add(file: zipfile.ZipFile, name: str, content: bytes) -> None:
+    """A part of the file, without the time: the same model is the same bytes."""
+    file.writestr(zipfile.ZipInfo(name), content, zipfile.ZIP_DEFLATED)
 
 
 def _field(field: Field) -> Record:
@@ -89,16 +102,19 @@ def _field(field: Field) -> Record:
     return [*names, field.variable.index, flag, str(field.size), field.kind]
 
 
-def load(path: Path) -> tuple[Schema, RowModel, Record]:
+def load(opened: IO[bytes], title: str) -> tuple[Schema, RowModel, Record]:
     """What was saved.
+
+    Args:
+        opened: the file.
+        title: what messages call it.
 
     Raises:
         RecordError: the file is damaged, or is no model.
-        OSError: as the system says.
     """
-    with _own_errors(path), zipfile.ZipFile(path) as file:
+    with _own_errors(title), zipfile.ZipFile(opened) as file:
         document = _document(file)
-        with reading(f"a model of tables in {path}", ADVICE):
+        with reading(f"a model of tables in {title}", ADVICE):
             if document["format"] != FORMAT:
                 raise ValueError(f"its format is {str(document['format'])[:60]!r}")
             schema = _schema(document)
@@ -106,18 +122,30 @@ def load(path: Path) -> tuple[Schema, RowModel, Record]:
 
 
 @contextmanager
-def _own_errors(path: Path) -> Iterator[None]:
+def _own_errors(title: str) -> Iterator[None]:
     try:
         yield
-    except (zipfile.BadZipFile, zlib.error, EOFError, KeyError, NotImplementedError) as error:
-        raise RecordError(
-            f"{path} is damaged, or is no model of tables ({error}); {ADVICE}"
-        ) from None
     except RecordError:
         raise
-    except (ValueError, RuntimeError, RecursionError, MemoryError) as error:
+    except (
+        zipfile.BadZipFile,
+        zlib.error,
+        EOFError,
+        LookupError,
+        NotImplementedError,
+        ArithmeticError,
+        AttributeError,
+        TypeError,
+        ValueError,
+        RuntimeError,
+        RecursionError,
+        MemoryError,
+        struct.error,
+        lzma.LZMAError,
+        OSError,  # places in the file that cannot be
+    ) as error:
         raise RecordError(
-            f"{path} is damaged, or is no model of tables ({error}); {ADVICE}"
+            f"{title} is damaged, or is no model of tables ({error}); {ADVICE}"
         ) from None
 
 
@@ -134,9 +162,15 @@ def _bytes(file: zipfile.ZipFile, name: str, most: int) -> bytes:
         return found
 
 
-def _array(file: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: str) -> NDArray[Any]:
+def _array(
+    file: zipfile.ZipFile, name: str, shape: tuple[int, ...], dtype: str
+) -> NDArray[Any]:
     size = int(np.prod(shape, dtype=object)) * np.dtype(dtype).itemsize
-    found = np.load(BytesIO(_bytes(file, f"{name}.npy", size + 1_024)), allow_pickle=False)
+    content = BytesIO(_bytes(file, f"{name}.npy", size + 1_024))
+    try:
+        found = np.load(content, allow_pickle=False)
+    except Exception as error:  # numpy reads its header with a parser of Python
+        raise zipfile.BadZipFile(f"{name} is no array: {error}") from None
     if found.shape != shape or found.dtype != np.dtype(dtype):
         raise ValueError(f"{name} is of shape {found.shape} and type {found.dtype}")
     return np.asarray(found)
@@ -154,11 +188,25 @@ def _schema(document: Record) -> Schema:
         step = number_from(size)
         if step.numerator != 1 or not variable.is_discrete or variable.is_input:
             raise ValueError("a column that is not counted in steps")
-        fields.append(Field(text_from(name), text_from(called), variable, mark, step, kind))
-    schema = Schema(tuple(fields), declared)
+        fields.append(
+            Field(text_from(name), text_from(called), variable, mark, step, kind)
+        )
+    others = tuple(_other(item) for item in list_from(document["others"]))
+    names = tuple(text_from(name) for name in list_from(document["names"]))
+    every = [field.name for field in fields] + [other.name for other in others]
+    if sorted(names) != sorted(every) or len(set(names)) < len(names):
+        raise ValueError("names of columns that do not fit")
+    schema = Schema(tuple(fields), declared, others, names)
     if schema.specification.variables != own:
         raise ValueError("columns that do not fit together")
     return schema
+
+
+def _other(record: Record) -> Other:
+    name, kind, before, digits = list_from(record)
+    if kind not in OTHER_KINDS or not 0 <= whole_from(digits) <= MOST_DIGITS:
+        raise ValueError(f"unknown kind {str(kind)[:60]!r}")
+    return Other(text_from(name), kind, text_from(before), digits)
 
 
 def _place(record: Record, count: int) -> int:
@@ -173,16 +221,28 @@ def _model(file: zipfile.ZipFile, document: Record, schema: Schema) -> RowModel:
     order = [_place(place, len(own)) for place in list_from(document["order"])]
     if sorted(order) != list(range(len(own))):
         raise ValueError("an order that leaves columns out")
-    cascades = tuple(cascade_from(item, own, 0) for item in list_from(document["cascades"]))
+    cascades = tuple(
+        cascade_from(item, own, 0) for item in list_from(document["cascades"])
+    )
     _refuse_other_order(cascades, [own[i] for i in order])
     allowed = Allowed(tuple(own[i] for i in order), cascades)
     sizes = [whole_from(size) for size in list_from(document["sizes"])]
-    ranges = [tuple(map(whole_from, list_from(ends))) for ends in list_from(document["ranges"])]
-    if len(sizes) != len(own) or len(ranges) != len(own) or not 0 < sum(sizes) <= MOST_TOKENS:
+    ranges = [
+        tuple(map(whole_from, list_from(ends)))
+        for ends in list_from(document["ranges"])
+    ]
+    if (
+        len(sizes) != len(own)
+        or len(ranges) != len(own)
+        or not 0 < sum(sizes) <= MOST_TOKENS
+    ):
         raise ValueError("tokens that are too many or too few")
     tokens = tuple(_tokens(file, j, sizes[j], ranges[j]) for j in range(len(own)))
     shape = _shape(document["shape"])
-    if len(own) ** 2 * shape.embedding * shape.width + sum(sizes) * shape.width > MOST_PARAMETERS:
+    if (
+        len(own) ** 2 * shape.embedding * shape.width + sum(sizes) * shape.width
+        > MOST_PARAMETERS
+    ):
         raise ValueError("a network that is too large")
     model = RowModel.fresh(allowed, tokens, shape)
     state = {}
@@ -209,14 +269,20 @@ def _refuse_other_order(cascades: Any, order: list[Any]) -> None:
 def _tokens(file: zipfile.ZipFile, j: int, size: int, ends: tuple[int, ...]) -> Tokens:
     least, most = ends
     lower, upper, counts = _array(file, f"tokens/{j}", (3, size), "int64")
-    touching = (upper[:-1] < lower[1:]).all() and (lower <= upper).all() and (counts >= 0).all()
+    touching = (
+        (upper[:-1] < lower[1:]).all()
+        and (lower <= upper).all()
+        and (counts >= 0).all()
+    )
     if not touching or not least <= lower[0] or not upper[-1] <= most:
         raise ValueError("tokens that are not in order")
     return Tokens(lower, upper, counts, least, most)
 
 
 def _shape(record: Record) -> Shape:
-    sizes = [whole_from(record[name]) for name in ("embedding", "width", "layers", "waves")]
+    sizes = [
+        whole_from(record[name]) for name in ("embedding", "width", "layers", "waves")
+    ]
     if not all(0 < size <= WIDEST for size in sizes) or sizes[2] > 16:
         raise ValueError("a network of no usual size")
     embedding, width, layers, waves = sizes

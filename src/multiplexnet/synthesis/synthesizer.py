@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
 from pathlib import Path
+from time import monotonic
 from typing import Any, Literal
 
 import numpy as np
@@ -13,22 +13,25 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from multiplexnet.errors import CompileTimeout, MultiplexError, RecordError, TableError
+from multiplexnet.errors import TableError
 from multiplexnet.exact.deadline import SECONDS, Deadline
-from multiplexnet.language.formula import Specification, Variable
+from multiplexnet.language.formula import Specification
 from multiplexnet.rules import Rules
-from multiplexnet.synthesis import storage
 from multiplexnet.synthesis.allowed import Allowed, allowed_by
-from multiplexnet.synthesis.drawing import (
-    BLOCK,
-    CANDIDATES,
-    Condition,
-    blocks,
-    drawn,
-    drawn_under,
+from multiplexnet.synthesis.columns.reading import Found, cells_in, cut, schema_of
+from multiplexnet.synthesis.columns.tokens import Whole
+from multiplexnet.synthesis.drawing.files import Drawn, Tell, write
+from multiplexnet.synthesis.drawing.given import given_of
+from multiplexnet.synthesis.drawing.making import Maker, Wanted
+from multiplexnet.synthesis.drawing.pieces import made_pieces, pieces
+from multiplexnet.synthesis.encoder import Encoder
+from multiplexnet.synthesis.findings import (
+    broken,
+    fixed,
+    refuse_contradictions,
+    unmet,
 )
-from multiplexnet.synthesis.schema import Found, Schema, cut, found_in, schema_of
-from multiplexnet.synthesis.tokens import Whole
+from multiplexnet.synthesis.learned import Learned
 from multiplexnet.synthesis.training import (
     CHUNK,
     RECIPES,
@@ -53,27 +56,6 @@ SHOWN = 5
 Bools = NDArray[np.bool_]
 
 
-@dataclass(frozen=True)
-class _Fitted:
-    """What was learned.
-
-    Args:
-        schema: the columns.
-        model: of the rows.
-        log_likelihood: the mean over rows that were kept apart, in nats; ``None`` if there were too few rows.
-        rows: how many were learned from.
-        library: ``"polars"``, ``"pandas"`` or ``"arrow"``: what tables are given back as.
-        notes: what was done to columns.
-    """
-
-    schema: Schema
-    model: RowModel
-    log_likelihood: float | None
-    rows: int
-    library: str
-    notes: tuple[str, ...]
-
-
 class Synthesizer:
     """A model of the rows of a table, p(row) = Π_j p(x_j | x_<j), each factor restricted to what the rules leave.
 
@@ -94,7 +76,7 @@ class Synthesizer:
     def __init__(self, rules: Rules | str) -> None:
         self.rules = rules if isinstance(rules, Rules) else Rules(rules)
         self.report: TableReport | None = None
-        self._fitted: _Fitted | None = None
+        self._fitted: Learned | None = None
 
     # --- learning ---------------------------------------------------------------------------------------------------
 
@@ -106,6 +88,8 @@ class Synthesizer:
         seed: int = 0,
         violations: Violations = "drop",
         progress: Callable[[Progress], None] | None = None,
+        note: Callable[[str], None] | None = None,
+        checkpoint: str | Path | None = None,
         recipes: tuple[Recipe, ...] | None = None,
     ) -> Synthesizer:
         """Learn the rows of a table.
@@ -119,6 +103,9 @@ class Synthesizer:
                 ``"repair"`` moves them to the nearest values that obey, column by column, ``"error"`` refuses the
                 table.
             progress: is called as it goes.
+            note: is called with what there is to say about columns and rules, before anything is learned.
+            checkpoint: a file that is written now and then while learning, and removed at the end. If it is there
+                already, and was begun with the same table, rules, seed and recipes, learning goes on from there.
             recipes: settings to try; the one that gives rows kept apart the highest likelihood is taken.
 
         Raises:
@@ -127,56 +114,74 @@ class Synthesizer:
             CascadeBudgetExceeded: the rules tie too many columns together.
         """
         if violations not in ("drop", "repair", "error"):
-            raise TableError(f"violations = {violations!r}: it is 'drop', 'repair' or 'error'")
+            raise TableError(
+                f"violations = {violations!r}: it is 'drop', 'repair' or 'error'"
+            )
+        begun = monotonic()
         opened, frame = _frame(table)
         found = schema_of(self.rules.specification, opened, frame)
         self.report = check(self.rules, found.exact)
         obeys = found.readable & np.asarray(self.report.obeys)
-        self._tell(obeys, violations)
+        self._tell(self.report, obeys, violations)
         found = cut(found, obeys)
         allowed = _compiled(found.schema.specification)
         values = self._rows(found, obeys, allowed, violations)
+        for text in found.notes:
+            warnings.warn(text, stacklevel=2)
+        facts = tuple(fixed(found.schema, allowed, values))
+        for text in (*found.notes, *facts):
+            if note is not None:
+                note(text)
         model, score = trained(
             values,
             allowed,
-            seconds=60 * minutes,
+            seconds=60 * minutes - (monotonic() - begun),
             seed=seed,
             recipes=RECIPES if recipes is None else recipes,
             tell=progress,
+            checkpoint=None if checkpoint is None else Path(checkpoint),
         )
-        for note in found.notes:
-            warnings.warn(note, stacklevel=2)
-        self._fitted = _Fitted(
+        self._fitted = Learned(
             found.schema,
             model,
             score if np.isfinite(score) else None,
             len(values),
             _library(table),
-            found.notes,
+            (*found.notes, *facts),
         )
         return self
 
-    def _tell(self, obeys: Bools, violations: Violations) -> None:
-        broken = int((~obeys).sum())
-        if not broken:
+    def _tell(self, report: TableReport, obeys: Bools, violations: Violations) -> None:
+        count = int((~obeys).sum())
+        if not count:
             return
-        assert self.report is not None
-        worst = sorted(self.report.rules, key=lambda own: -own.violations)
-        named = [
-            f"`{own.rule.text}` by {own.violations:,}, first in row {own.first_row}"
-            for own in worst[:SHOWN]
-            if own.violations
-        ]
-        why = "; ".join(named) or "cells that are empty, cannot be read or lie outside their column"
-        text = f"{broken:,} of {len(obeys):,} rows break rules ({why})"
-        if violations == "error":
-            raise TableError(f"{text}: mend them, or fit with violations='drop' or 'repair'")
+        why = broken(report)
+        text = f"{count:,} of {len(obeys):,} rows break rules ({why})"
         if not obeys.any():
-            raise TableError(f"{text}: no row is left to learn from")
-        done = "left out" if violations == "drop" else "moved to the nearest values that obey"
+            refuse_contradictions(self.rules)
+            never = unmet(report)
+            named = " and ".join(f"`{rule}`" for rule in never[:SHOWN])
+            hint = f"; {named} holds in none" if never else ""
+            raise TableError(f"{text}: no row is left to learn from{hint}")
+        if violations == "error":
+            raise TableError(
+                f"{text}: mend them, or fit with violations='drop' or 'repair'"
+            )
+        done = (
+            "left out"
+            if violations == "drop"
+            else "moved to the nearest values that obey"
+        )
         warnings.warn(f"{text}: they are {done}", stacklevel=3)
 
-    def _rows(self, found: Found, obeys: Bools, allowed: Allowed, violations: str) -> Whole:
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What was done to columns, and what the rules fix."""
+        return self._known().notes
+
+    def _rows(
+        self, found: Found, obeys: Bools, allowed: Allowed, violations: str
+    ) -> Whole:
         """The rows to learn from, columns in the order of computing."""
         order = [v.index for v in allowed.columns]
         wanted = found.readable if violations == "repair" else obeys
@@ -187,10 +192,13 @@ class Synthesizer:
         reached: Bools = allowed.reached(torch.from_numpy(values)).numpy()
         lost = int((~reached).sum())
         if lost == len(values):
-            raise TableError("no row can be drawn step by step under these rules: loosen them")
+            raise TableError(
+                "no row can be drawn step by step under these rules: loosen them"
+            )
         if lost:
             warnings.warn(
-                f"{lost:,} rows obey and cannot be drawn column by column: left out", stacklevel=3
+                f"{lost:,} rows obey and cannot be drawn column by column: left out",
+                stacklevel=3,
             )
         kept: Whole = values[reached]
         return kept
@@ -203,25 +211,45 @@ class Synthesizer:
         *,
         where: str | None = None,
         given: Any = None,
+        fill: bool = False,
         seed: int = 0,
+        jobs: int = 1,
+        dask: str | None = None,
+        progress: Tell | None = None,
     ) -> Any:
         """Rows that obey the rules, in the kind of table that was fitted.
 
-        The same seed gives the same rows; row 5 of a thousand is row 5 of a million.
+        The same seed gives the same rows, however many there are and whoever makes them: row 5 of a thousand is row 5
+        of a million.
 
         Args:
             count: how many rows; with ``given`` as many as that has.
-            where: a condition that all rows meet, as in ``'age >= 40 and sex == "F"'``. It is compiled as a further
-                rule; rows are chosen among a few candidates so that other columns follow, too.
-            given: a table of known columns, to be completed. Rows that cannot obey are left out with a warning.
+            where: a condition that all rows meet, as in ``'age >= 40 and sex == "F"'``; missing values do not meet it.
+                It is compiled as a further rule. Rows are drawn exactly from the conditional distribution, unless the
+                condition is rarely met; ``progress`` is told how many are.
+            given: a table of known columns, to be completed. Rows that cannot obey are left out with a warning that
+                names them and the rules. An empty cell is known to be missing if its column may be, and else filled
+                in. Columns that are not learned are passed on.
+            fill: fill in all empty cells of ``given``.
             seed: of the rows.
+            jobs: in how many processes.
+            dask: the address of a Dask scheduler whose workers make the rows, or ``"local"``.
+            progress: is called as it goes.
 
         Raises:
             TableError: nothing can meet the condition.
         """
-        frames = list(self.sampled_blocks(count, where=where, given=given, seed=seed))
-        fitted = self._known()
-        return _as(fitted.library, pl.concat(frames))
+        parts = self.sampled_blocks(
+            count,
+            where=where,
+            given=given,
+            fill=fill,
+            seed=seed,
+            jobs=jobs,
+            dask=dask,
+            progress=progress,
+        )
+        return _as(self._known().library, pl.concat(list(parts)))
 
     def sampled_blocks(
         self,
@@ -229,23 +257,62 @@ class Synthesizer:
         *,
         where: str | None = None,
         given: Any = None,
+        fill: bool = False,
         seed: int = 0,
+        jobs: int = 1,
+        dask: str | None = None,
+        progress: Tell | None = None,
     ) -> Iterator[pl.DataFrame]:
-        """As :meth:`sample`, a block of rows at a time, as polars tables: in the memory of one block."""
-        fitted = self._known()
+        """As :meth:`sample`, some rows at a time, as polars tables: in the memory of these."""
+        maker, wanted = self._asked(count, where, given, fill, seed)
+        return _told(maker, wanted, jobs, dask, progress)
+
+    def sample_to(
+        self,
+        path: str | Path,
+        count: int | None = None,
+        *,
+        where: str | None = None,
+        given: Any = None,
+        fill: bool = False,
+        seed: int = 0,
+        jobs: int = 1,
+        dask: str | None = None,
+        progress: Tell | None = None,
+    ) -> Drawn:
+        """As :meth:`sample`, written as they are made into a ``.csv`` or ``.parquet`` file, or a folder of the latter.
+
+        A folder that holds a part of the same sample is completed.
+
+        Raises:
+            TableError: it cannot be written; says how many rows are there, which are whole.
+        """
+        maker, wanted = self._asked(count, where, given, fill, seed)
+        return write(maker, wanted, Path(path), jobs=jobs, dask=dask, tell=progress)
+
+    def _asked(
+        self, count: int | None, where: str | None, given: Any, fill: bool, seed: int
+    ) -> tuple[Maker, Wanted]:
+        learned = self._known()
         if (count is None) == (given is None):
             raise TableError(
                 "give either how many rows, as in sample(1000), or sample(given=table)"
             )
         if count is not None and count < 0:
             raise TableError(f"sample({count}): the number of rows is 0 or more")
-        if where is None and given is None:
-            return _free(fitted, count or 0, seed)
-        known, rows = ({}, count or 0) if given is None else _known_columns(fitted, given)
-        condition = _condition(fitted, where, tuple(known))
-        if given is not None:
-            known, rows = _possible(condition, known, rows)
-        return _conditional(fitted, condition, known, rows, seed)
+        maker = Maker(learned, seed, where)
+        if given is None:
+            return maker, Wanted(count or 0, seed, where)
+        _, frame = _frame(given)
+        possible, others = maker.possible(given_of(learned.schema, frame, fill=fill))
+        if others:
+            told = "; ".join(map(str, others[:SHOWN]))
+            more = f" and {len(others) - SHOWN:,} more" if len(others) > SHOWN else ""
+            text = f"given: cannot be completed under the rules: {told}{more}"
+            if not len(possible):
+                raise TableError(f"{text}: no row is left")
+            warnings.warn(f"{text}: left out", stacklevel=4)
+        return maker, Wanted(len(possible), seed, where, possible)
 
     def log_prob(self, table: Any) -> NDArray[np.float64]:
         """The log-probability of every row, in nats; −∞ for rows that break rules or hold values never seen.
@@ -257,16 +324,21 @@ class Synthesizer:
         _, frame = _frame(table)
         names = [field.name for field in fitted.schema.fields]
         _refuse_lacking(names, frame)
-        columns, good = found_in(fitted.schema, frame, names)
+        cells = cells_in(fitted.schema, frame)
         model = fitted.model
-        values = np.stack([columns[v] for v in model.allowed.columns], -1)
-        good &= model.allowed.reached(torch.from_numpy(values)).numpy()
+        values = np.stack([cells.steps[v] for v in model.allowed.columns], -1)
+        good = cells.good & model.allowed.reached(torch.from_numpy(values)).numpy()
         found = np.full(len(values), -np.inf)
         rows = np.flatnonzero(good)
         for part in np.array_split(rows, -(-len(rows) // CHUNK) or 1):
             if len(part):
                 found[part] = _log_prob(model, values[part])
         return found
+
+    @property
+    def encoder(self) -> Encoder:
+        """Rows as numbers that no rule binds, and back: rules for a generator that you already have."""
+        return Encoder(self._known())
 
     @property
     def log_likelihood(self) -> float | None:
@@ -277,14 +349,7 @@ class Synthesizer:
 
     def save(self, path: str | Path) -> None:
         """Write the model to a file: a zip of JSON and plain arrays."""
-        fitted = self._known()
-        further = {
-            "log_likelihood": fitted.log_likelihood,
-            "rows": fitted.rows,
-            "library": fitted.library,
-            "notes": list(fitted.notes),
-        }
-        storage.save(Path(path), fitted.schema, fitted.model, further)
+        self._known().save(Path(path))
 
     @classmethod
     def load(cls, path: str | Path) -> Synthesizer:
@@ -292,25 +357,15 @@ class Synthesizer:
 
         Raises:
             RecordError: the file is damaged, or is no model.
+            OSError: as the system says.
         """
-        schema, model, further = storage.load(Path(path))
-        try:
-            score = further["log_likelihood"]
-            fitted = _Fitted(
-                schema,
-                model,
-                None if score is None else float(score),
-                int(further["rows"]),
-                str(further["library"]),
-                tuple(map(str, further["notes"])),
-            )
-        except (LookupError, TypeError, ValueError) as error:
-            raise RecordError(f"{path} is no model of tables ({error}); fit it again") from None
-        made = cls(Rules.from_specification(schema.declared))
-        made._fitted = fitted
+        with Path(path).open("rb") as file:
+            learned = Learned.load(file, str(path))
+        made = cls(Rules.from_specification(learned.schema.declared))
+        made._fitted = learned
         return made
 
-    def _known(self) -> _Fitted:
+    def _known(self) -> Learned:
         if self._fitted is None:
             raise TableError("nothing has been learned yet: call fit(table) first")
         return self._fitted
@@ -349,115 +404,29 @@ def _as(library: str, frame: pl.DataFrame) -> Any:
 def _refuse_lacking(names: list[str], frame: pl.DataFrame) -> None:
     lacking = [name for name in names if name not in frame.columns]
     if lacking:
-        raise TableError(f"the table has no column {', '.join(map(repr, lacking[:SHOWN]))}")
-
-
-# --- what is left -----------------------------------------------------------------------------------------------------
-
-
-def _compiled(specification: Specification, order: tuple[Variable, ...] | None = None) -> Allowed:
-    return allowed_by(specification, order, deadline=Deadline(SECONDS))
-
-
-def _condition(fitted: _Fitted, where: str | None, known: tuple[Variable, ...]) -> Condition:
-    """Rules and condition, compiled with known columns first."""
-    specification = fitted.schema.specification
-    further = () if where is None else fitted.schema.further(where)
-    columns = fitted.model.allowed.columns
-    order = (*(v for v in columns if v in known), *(v for v in columns if v not in known))
-    if not further and not known:
-        return Condition(fitted.model.allowed)
-    wanted = replace(specification, rules=(*specification.rules, *further))
-    try:
-        return Condition(_compiled(wanted, order), known)
-    except CompileTimeout:
-        raise
-    except MultiplexError as error:
-        if where is None:
-            raise
         raise TableError(
-            f"where = {where!r}: no row within the ranges of the table can meet it under the rules, or they cannot be "
-            f"compiled together ({error})"
-        ) from None
+            f"the table has no column {', '.join(map(repr, lacking[:SHOWN]))}"
+        )
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
 
-def _free(fitted: _Fitted, count: int, seed: int) -> Iterator[pl.DataFrame]:
-    if not count:
-        yield _made(fitted, torch.zeros(0, len(fitted.model.tokens), dtype=torch.int64))
-    for first, rows in blocks(count):
-        yield _made(fitted, drawn(fitted.model, seed, first)[:rows])
-
-
-def _conditional(
-    fitted: _Fitted,
-    condition: Condition,
-    known: dict[Variable, Whole],
-    count: int,
-    seed: int,
+def _told(
+    maker: Maker, wanted: Wanted, jobs: int, dask: str | None, tell: Tell | None
 ) -> Iterator[pl.DataFrame]:
-    size = BLOCK // CANDIDATES
-    if not count:
-        yield _made(fitted, torch.zeros(0, len(fitted.model.tokens), dtype=torch.int64))
-    for first, rows in blocks(count, size):
-        own = {v: _padded(values[first : first + rows], size) for v, values in known.items()}
-        found = drawn_under(fitted.model, condition, own, seed, first)
-        yield _made(fitted, found[:rows])
+    if not wanted.count:
+        yield maker.nothing().frame
+    state = Drawn(0, wanted.count)
+    for made in made_pieces(maker, pieces(wanted), jobs=jobs, dask=dask):
+        state = state.and_then(made, made.frame.height)
+        if tell is not None:
+            tell(state)
+        yield made.frame
 
 
-def _padded(values: Whole, size: int) -> torch.Tensor:
-    """The values, the last of them repeated so that there are enough."""
-    last = np.full(size - len(values), values[-1])
-    return torch.from_numpy(np.concatenate([values, last]))
-
-
-def _made(fitted: _Fitted, values: torch.Tensor) -> pl.DataFrame:
-    columns = fitted.model.allowed.columns
-    back = np.argsort([v.index for v in columns])
-    return fitted.schema.frame(values.numpy()[:, back])
-
-
-def _known_columns(fitted: _Fitted, given: Any) -> tuple[dict[Variable, Whole], int]:
-    """The known columns of a table as whole numbers, without rows that hold something else."""
-    _, frame = _frame(given)
-    names = [field.name for field in fitted.schema.fields]
-    unknown = [name for name in frame.columns if name not in names]
-    if unknown:
-        raise TableError(
-            f"given: the model has no column {unknown[0]!r}; its columns: {', '.join(names)}"
-        )
-    columns, good = found_in(fitted.schema, frame, frame.columns)
-    if not good.all():
-        raise TableError(
-            f"given: {_rows_text(~good)}: a cell is empty, cannot be read, or lies outside what its column had in "
-            "the table that was learned"
-        )
-    return columns, frame.height
-
-
-def _possible(
-    condition: Condition, known: dict[Variable, Whole], count: int
-) -> tuple[dict[Variable, Whole], int]:
-    """The rows that can be completed; the others are named."""
-    tensors = {v: torch.from_numpy(values) for v, values in known.items()}
-    good = condition.possible(tensors, count).numpy()
-    if not good.any():
-        raise TableError("given: no row can be completed under the rules")
-    if not good.all():
-        warnings.warn(
-            f"given: {_rows_text(~good)} cannot be completed under the rules: left out",
-            stacklevel=4,
-        )
-    return {v: values[good] for v, values in known.items()}, int(good.sum())
-
-
-def _rows_text(mask: Bools) -> str:
-    rows = (np.flatnonzero(mask) + 1).tolist()
-    listed = ", ".join(map(str, rows[:SHOWN]))
-    more = f" and {len(rows) - SHOWN} more" if len(rows) > SHOWN else ""
-    return f"row{'s' if len(rows) > 1 else ''} {listed}{more}"
+def _compiled(specification: Specification) -> Allowed:
+    return allowed_by(specification, deadline=Deadline(SECONDS))
 
 
 @torch.inference_mode()

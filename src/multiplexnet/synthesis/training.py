@@ -8,11 +8,14 @@ rate; rows that were kept apart choose among them and say when to stop.
 from __future__ import annotations
 
 import copy
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from math import cos, pi
+from pathlib import Path
 from time import monotonic
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,14 +24,18 @@ from torch import Tensor
 from multiplexnet.language.formula import Category, Variable
 from multiplexnet.synthesis.allowed import Allowed, Intervals
 from multiplexnet.synthesis.chances import Chances
+from multiplexnet.synthesis.checkpoint import Checkpoint, fingerprint, read, write
+from multiplexnet.synthesis.columns.tokens import Tokens, Whole, tokens_of
+from multiplexnet.synthesis.inference import Prepared
 from multiplexnet.synthesis.network import Network, Shape
-from multiplexnet.synthesis.tokens import Tokens, Whole, tokens_of
 
 __all__ = ["Data", "Progress", "Recipe", "RowModel", "data_of", "trained"]
 
 APART = 0.1
 """The share of rows that is kept apart for choosing."""
 MOST_APART = 5_000
+SAVED = 30.0
+"""Seconds after which training is saved again."""
 CHUNK = 2_048
 """Rows that are looked at together where nothing is learned."""
 
@@ -72,13 +79,25 @@ RECIPES = (
 
 @dataclass(frozen=True)
 class Progress:
-    """How far training is: which recipe of how many, steps done of all, and the log-likelihood of rows kept apart."""
+    """How far training is.
+
+    Args:
+        recipe: which one, from 0 on.
+        recipes: how many there are at most.
+        step: steps of this recipe that are done.
+        steps: all of them.
+        log_likelihood: the mean over rows kept apart so far, in nats.
+        rows_per_second: how fast rows are learned from.
+        seconds_left: how long this recipe takes at most from now on.
+    """
 
     recipe: int
     recipes: int
     step: int
     steps: int
     log_likelihood: float | None
+    rows_per_second: float
+    seconds_left: float
 
 
 @dataclass(frozen=True)
@@ -100,10 +119,7 @@ class Data:
 
     def at(self, rows: Tensor) -> Data:
         """Some of the rows."""
-        left = tuple(
-            None if own is None else Intervals(own.lower[:, rows], own.upper[:, rows])
-            for own in self.left
-        )
+        left = tuple(None if own is None else own.at(rows) for own in self.left)
         return Data(self.values[rows], self.tokens[rows], left)
 
 
@@ -142,11 +158,18 @@ class RowModel:
     def chances(self) -> list[Chances]:
         return [Chances.of(own) for own in self.tokens]
 
+    @cached_property
+    def prepared(self) -> Prepared:
+        """The network as it is now, for drawing."""
+        return Prepared(self.network)
+
     def log_prob(self, data: Data) -> Tensor:
         """The log-probability of every row."""
         total = torch.zeros(len(data))
         for j, logits in enumerate(self.network(data.tokens)):
-            total = total + self.chances[j].log_prob(logits, data.tokens[:, j], data.left[j])
+            total = total + self.chances[j].log_prob(
+                logits, data.tokens[:, j], data.left[j]
+            )
         return total
 
     @torch.no_grad()
@@ -170,6 +193,7 @@ def trained(
     seed: int,
     recipes: Sequence[Recipe] = RECIPES,
     tell: Callable[[Progress], None] | None = None,
+    checkpoint: Path | None = None,
 ) -> tuple[RowModel, float]:
     """The model of rows ``(N, D)`` that obey, and the mean log-likelihood of those that were kept apart.
 
@@ -181,44 +205,14 @@ def trained(
         seed: of everything that is drawn.
         recipes: what is tried.
         tell: called as it goes.
+        checkpoint: a file to go on from, if it is there; written now and then, and removed at the end.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        return _trained(values, allowed, seconds, recipes, tell)
-
-
-def _trained(
-    values: Whole,
-    allowed: Allowed,
-    seconds: float,
-    recipes: Sequence[Recipe],
-    tell: Callable[[Progress], None] | None,
-) -> tuple[RowModel, float]:
-    order = torch.randperm(len(values))
-    apart = min(MOST_APART, int(APART * len(values)))
-    ranges = [_range(column) for column in allowed.columns]
-    tokens = [tokens_of(values[:, j], *ranges[j]) for j in range(values.shape[1])]
-    data = data_of(values, tokens, allowed)
-    held, used = data.at(order[:apart]), data.at(order[apart:])
-    begun = monotonic()
-    best: RowModel | None = None
-    best_score = -np.inf
-    longest = 0.0
-    for number, recipe in enumerate(recipes):
-        start = monotonic()
-        if best is not None and start - begun + 1.5 * longest > seconds:
-            break
-        model = RowModel.fresh(allowed, tokens, recipe.shape)
-        run = _Run(model, used, held, recipe, begun + seconds)
-        for step in run.steps():
-            if tell is not None:
-                tell(Progress(number, len(recipes), step, run.count, run.score))
-        if (run.score is not None and run.score > best_score) or best is None:
-            best, best_score = model, run.score if run.score is not None else -np.inf
-        longest = max(longest, monotonic() - start)
-    assert best is not None
-    best.network.eval()
-    return best, best_score
+        fit = _Fit(values, allowed, seconds, recipes, tell)
+        fit.begun = fingerprint(values, allowed.columns, seed, tuple(recipes))
+        fit.file = checkpoint
+        return fit.result()
 
 
 def _range(column: Variable) -> tuple[int, int]:
@@ -227,10 +221,130 @@ def _range(column: Variable) -> tuple[int, int]:
     return values.start, values.stop - 1
 
 
+class _Fit:
+    """Recipes one after another, and the best model so far."""
+
+    def __init__(
+        self,
+        values: Whole,
+        allowed: Allowed,
+        seconds: float,
+        recipes: Sequence[Recipe],
+        tell: Callable[[Progress], None] | None,
+    ) -> None:
+        order = torch.randperm(len(values))
+        apart = min(MOST_APART, int(APART * len(values)))
+        self.allowed = allowed
+        learned = values[order[apart:].numpy()]
+        self.tokens = [
+            tokens_of(learned[:, j], *_range(column), has_order=_is_ordered(column))
+            for j, column in enumerate(allowed.columns)
+        ]
+        data = data_of(values, self.tokens, allowed)
+        self.held, self.used = data.at(order[:apart]), data.at(order[apart:])
+        self.seconds = seconds
+        self.recipes = recipes
+        self.tell = tell
+        self.begun = ""
+        self.file: Path | None = None
+        self.start = monotonic()
+        self.best: RowModel | None = None
+        self.best_recipe = 0
+        self.best_score = -np.inf
+        self.longest = 0.0
+
+    @property
+    def spent(self) -> float:
+        return monotonic() - self.start
+
+    def result(self) -> tuple[RowModel, float]:
+        state = None
+        if self.file is not None and self.file.exists():
+            state = read(self.file, self.begun)
+            if state is None:
+                text = f"{self.file} belongs to another fit, or is damaged: learning begins anew"
+                warnings.warn(text, stacklevel=5)
+        number = 0 if state is None else self._go_on(state)
+        while number < len(self.recipes):
+            if self.best is not None and self.spent + 1.5 * self.longest > self.seconds:
+                break
+            self._try(number, state)
+            state = None
+            number += 1
+        if self.file is not None:
+            self.file.unlink(missing_ok=True)
+        assert self.best is not None
+        self.best.network.eval()
+        return self.best, self.best_score
+
+    def _try(self, number: int, state: Checkpoint | None) -> None:
+        begun = self.spent
+        recipe = self.recipes[number]
+        model = RowModel.fresh(self.allowed, self.tokens, recipe.shape)
+        run = _Run(model, self.used, self.held, recipe, self.start + self.seconds)
+        if state is not None:
+            begun -= run.go_on(state)
+        saved = monotonic()
+        try:
+            for step in run.steps():
+                self._told(number, step, run)
+                if self.file is not None and monotonic() - saved > SAVED:
+                    self._save(number, run, self.spent - begun)
+                    saved = monotonic()
+        except KeyboardInterrupt:
+            if self.file is not None and run.done and not run.is_busy:
+                self._save(number, run, self.spent - begun)
+            raise
+        score = -np.inf if run.score is None else run.score
+        if self.best is None or score > self.best_score:
+            self.best, self.best_score, self.best_recipe = model, score, number
+        self.longest = max(self.longest, self.spent - begun)
+
+    def _told(self, number: int, step: int, run: _Run) -> None:
+        if self.tell is None:
+            return
+        speed = run.speed
+        left = (run.count - step) * run.size / max(speed, 1e-9)
+        left = max(0.0, min(left, self.seconds - self.spent))
+        self.tell(
+            Progress(number, len(self.recipes), step, run.count, run.score, speed, left)
+        )
+
+    def _save(self, number: int, run: _Run, spent: float) -> None:
+        assert self.file is not None
+        numbers: dict[str, Any] = {
+            "recipe": number,
+            "spent": self.spent,
+            "spent here": spent,
+            "longest": self.longest,
+            "best recipe": None if self.best is None else self.best_recipe,
+            "best score": float(self.best_score),
+        }
+        own_numbers, tensors = run.state()
+        if self.best is not None:
+            for name, tensor in self.best.network.state_dict().items():
+                tensors[f"before/{name}"] = tensor
+        write(self.file, self.begun, Checkpoint(numbers | own_numbers, tensors))
+
+    def _go_on(self, state: Checkpoint) -> int:
+        numbers = state.numbers
+        self.start -= numbers["spent"]
+        self.longest = numbers["longest"]
+        self.best_score = numbers["best score"]
+        if numbers["best recipe"] is not None:
+            self.best_recipe = numbers["best recipe"]
+            shape = self.recipes[self.best_recipe].shape
+            self.best = RowModel.fresh(self.allowed, self.tokens, shape)
+            self.best.network.load_state_dict(state.under("before"))
+        return int(numbers["recipe"])
+
+
 class _Run:
     """One recipe."""
 
-    def __init__(self, model: RowModel, used: Data, held: Data, recipe: Recipe, end: float) -> None:
+    def __init__(
+        self, model: RowModel, used: Data, held: Data, recipe: Recipe, end: float
+    ) -> None:
         self.end = end
         self.model = model
         self.used = used
@@ -240,41 +354,100 @@ class _Run:
         self.per_epoch = max(1, len(used) // self.size)
         self.count = self.per_epoch * recipe.epochs(len(used))
         self.score: float | None = None
+        self.done = 0
+        self.optimizer = torch.optim.AdamW(
+            model.network.parameters(), lr=recipe.rate, weight_decay=recipe.decay
+        )
+        self.average = copy.deepcopy(model.network)
+        self.best = copy.deepcopy(model.network.state_dict())
+        self.order = torch.empty(0, dtype=torch.int64)
+        self.random: Tensor | None = None
+        self.is_busy = False
+        """Whether a step is half done, so that nothing can be saved."""
+        self.begun = monotonic()
+        self.before = 0
+
+    @property
+    def speed(self) -> float:
+        """Rows a second."""
+        seconds = max(monotonic() - self.begun, 1e-9)
+        return (self.done - self.before) * self.size / seconds
 
     def steps(self) -> Iterator[int]:
         """Trains, and ends with the best weights that were met in the network."""
         network = self.model.network
-        optimizer = torch.optim.AdamW(
-            network.parameters(), lr=self.recipe.rate, weight_decay=self.recipe.decay
-        )
-        average = copy.deepcopy(network)
-        best = copy.deepcopy(network.state_dict())
-        for step in range(self.count):
+        if self.random is not None:
+            torch.set_rng_state(self.random)
+        for step in range(self.done, self.count):
             if step % self.per_epoch == 0:
-                order = torch.randperm(len(self.used))
+                self.order = torch.randperm(len(self.used))
             first = step % self.per_epoch * self.size
-            self._step(optimizer, order[first : first + self.size], step)
-            _follow(average, network, min(self.recipe.memory, (step + 1) / (step + 10)))
-            if (step + 1) % self.per_epoch == 0 and len(self.held):
-                score = replace(self.model, network=average).mean_log_prob(self.held)
-                if self.score is None or score > self.score:
-                    self.score = score
-                    best = copy.deepcopy(average.state_dict())
-            yield step + 1
-            if monotonic() > self.end and step + 1 >= self.per_epoch:
+            self.is_busy = True
+            self._step(self.order[first : first + self.size], step)
+            memory = min(self.recipe.memory, (step + 1) / (step + 10))
+            _follow(self.average, network, memory)
+            self.done = step + 1
+            if self.done % self.per_epoch == 0 and len(self.held):
+                self._judge()
+            self.is_busy = False
+            yield self.done
+            if monotonic() > self.end and self.done >= self.per_epoch:
                 break
-        network.load_state_dict(best if len(self.held) else average.state_dict())
+        last = self.average.state_dict()
+        network.load_state_dict(self.best if len(self.held) else last)
 
-    def _step(self, optimizer: torch.optim.Optimizer, rows: Tensor, step: int) -> None:
+    def _judge(self) -> None:
+        score = replace(self.model, network=self.average).mean_log_prob(self.held)
+        if self.score is None or score > self.score:
+            self.score = score
+            self.best = copy.deepcopy(self.average.state_dict())
+
+    def _step(self, rows: Tensor, step: int) -> None:
         rate = self.recipe.rate * 0.5 * (1 + cos(pi * step / self.count))
-        for group in optimizer.param_groups:
+        for group in self.optimizer.param_groups:
             group["lr"] = rate * min(1.0, (step + 1) / 20)
         self.model.network.train()
         loss = -self.model.log_prob(self.used.at(rows)).mean()
-        optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
         torch.nn.utils.clip_grad_norm_(self.model.network.parameters(), 1.0)
-        optimizer.step()
+        self.optimizer.step()
+
+    # --- going on -------------------------------------------------------------------------------------------------
+
+    def state(self) -> tuple[dict[str, Any], dict[str, Tensor]]:
+        """Everything that the next steps depend on."""
+        tensors = {"order": self.order, "random": torch.get_rng_state()}
+        parts = {
+            "network": self.model.network.state_dict(),
+            "average": self.average.state_dict(),
+            "best": self.best,
+        }
+        for part, own in parts.items():
+            for name, tensor in own.items():
+                tensors[f"{part}/{name}"] = tensor
+        for index, own in self.optimizer.state_dict()["state"].items():
+            for name, tensor in own.items():
+                tensors[f"optimizer/{index}/{name}"] = tensor
+        return {"step": self.done, "score": self.score}, tensors
+
+    def go_on(self, state: Checkpoint) -> float:
+        """Take over a state; the seconds that it took to come there."""
+        self.done = int(state.numbers["step"])
+        self.before = self.done
+        self.score = state.numbers["score"]
+        self.order = state.tensors["order"]
+        self.random = state.tensors["random"]
+        self.best = state.under("best")
+        self.model.network.load_state_dict(state.under("network"))
+        self.average.load_state_dict(state.under("average"))
+        record = self.optimizer.state_dict()
+        record["state"] = {}
+        for name, tensor in state.under("optimizer").items():
+            index, _, key = name.partition("/")
+            record["state"].setdefault(int(index), {})[key] = tensor
+        self.optimizer.load_state_dict(record)
+        return float(state.numbers["spent here"])
 
 
 @torch.no_grad()

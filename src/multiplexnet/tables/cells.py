@@ -27,7 +27,9 @@ from multiplexnet.verdicts.units import has_unit, steps_of
 __all__ = ["MISSING", "NAN", "Cells", "cells_of"]
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
-POWERS = np.array([10.0**s for s in range(23)])  # 10^22 is the last one that is exact in float64
+POWERS = np.array(
+    [10.0**s for s in range(23)]
+)  # 10^22 is the last one that is exact in float64
 LONGEST = 1000  # digits in a cell, and size of an exponent: more is a mistake, not a measurement
 
 MISSING = "missing"
@@ -43,6 +45,8 @@ SPELLINGS = {
     **dict.fromkeys(["true", "t", "yes", "y"], "1"),
     **dict.fromkeys(["false", "f", "no", "n"], "0"),
 }
+TICKS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
+"""Of a second, in a column of times."""
 Rows = NDArray[np.intp]
 
 
@@ -76,7 +80,9 @@ def cells_of(variable: Variable, cells: pl.Series) -> Cells:
     found = _read(variable, _filled(cells, int(whole[0])))
     unread = {reason: rows[~empty[rows]] for reason, rows in found.unread.items()}
     unread[MISSING] = np.union1d(unread.get(MISSING, whole[:0]), np.flatnonzero(empty))
-    return _blanked(found.column, {reason: rows for reason, rows in unread.items() if len(rows)})
+    return _blanked(
+        found.column, {reason: rows for reason, rows in unread.items() if len(rows)}
+    )
 
 
 def _filled(cells: pl.Series, row: int) -> pl.Series:
@@ -113,7 +119,9 @@ def _steps(cells: pl.Series, variable: Variable) -> Cells:
     if not cells.dtype.is_float():
         return Cells(found.column.times(1 / variable.unit.size), found.unread)
     name = str(cells.dtype).lower()  # Float32 is float32
-    return Cells(Column.floats(steps_of(found.column.parts[0], variable, name)), found.unread)
+    return Cells(
+        Column.floats(steps_of(found.column.parts[0], variable, name)), found.unread
+    )
 
 
 def _moments(cells: pl.Series, kind: str) -> Cells:
@@ -124,11 +132,14 @@ def _moments(cells: pl.Series, kind: str) -> Cells:
     if cells.dtype == pl.Date and kind == "datetime":
         cells = cells.cast(pl.Datetime("us"))
     if isinstance(cells.dtype, pl.Datetime):
-        micros = Column.integers(cells.dt.epoch("us").to_numpy())
-        unit = Fraction(1, 10**6 * (86_400 if kind == "date" else 1))
-        return Cells(micros.times(unit), unread)
+        ticks = Column.integers(cells.to_physical().to_numpy())
+        of_a_second = TICKS[cells.dtype.time_unit]
+        unit = Fraction(1, of_a_second * (86_400 if kind == "date" else 1))
+        return Cells(ticks.times(unit), unread)
     if cells.dtype == pl.Date:
-        return Cells(Column.integers(cells.dt.epoch("d").cast(pl.Int64).to_numpy()), unread)
+        return Cells(
+            Column.integers(cells.dt.epoch("d").cast(pl.Int64).to_numpy()), unread
+        )
     return _numbers(cells)
 
 
@@ -137,7 +148,8 @@ def _refuse_zone(cells: pl.Series, variable: Variable) -> None:
     if zone is not None:
         raise TableError(
             f"the column of {variable.name} has times of a zone ({zone}), and those of rules have none: give the times "
-            f"that clocks showed, in polars with .dt.convert_time_zone({zone!r}).dt.replace_time_zone(None)"
+            f"that clocks showed, in polars with .dt.convert_time_zone({zone!r}).dt.replace_time_zone(None), in pandas "
+            "with .dt.tz_localize(None)"
         )
 
 
@@ -158,7 +170,9 @@ def _read_moments(cells: pl.Series, kind: str) -> tuple[pl.Series, dict[str, Row
     empty = text.gather(rows).str.to_lowercase().is_in(list(EMPTY)).to_numpy()
     found = {MISSING: rows[empty], f"not a {kind}": rows[~empty]}
     epoch = date(1970, 1, 1) if kind == "date" else datetime(1970, 1, 1)
-    return read.fill_null(epoch), {reason: own for reason, own in found.items() if len(own)}
+    return read.fill_null(epoch), {
+        reason: own for reason, own in found.items() if len(own)
+    }
 
 
 def _labels(cells: pl.Series, labels: tuple[str, ...]) -> Cells:
@@ -201,7 +215,9 @@ def _floats(values: NDArray[np.float64]) -> Cells:
         return Cells(Column.floats(values))
     column = Column.floats(np.where(finite, values, 0.0))
     found = {NAN: np.isnan(values), INFINITE: np.isinf(values)}
-    return Cells(column, {reason: np.flatnonzero(of) for reason, of in found.items() if of.any()})
+    return Cells(
+        column, {reason: np.flatnonzero(of) for reason, of in found.items() if of.any()}
+    )
 
 
 # --- decimals -------------------------------------------------------------------------------------------------------
@@ -226,7 +242,9 @@ def _split(cells: pl.Series) -> tuple[pl.Series, pl.Series]:
         ".+"
     )  # without its point it would be a number
     places = (
-        cell.len_bytes().cast(pl.Int64) - 1 - cell.find(".", literal=True).cast(pl.Int64)
+        cell.len_bytes().cast(pl.Int64)
+        - 1
+        - cell.find(".", literal=True).cast(pl.Int64)
     ).fill_null(0)
     found = (
         cells.alias("cell")
@@ -244,7 +262,7 @@ def _scientific(
     What has too many digits goes to the dictionary of fractions, what is no number to that of reasons.
     """
     text = cells.str.strip_chars().str.to_lowercase()
-    halves = text.str.split_exact("e", 1).struct.unnest()
+    halves = text.str.splitn("e", 2).struct.unnest()
     digits, places = _split(halves["field_0"])
     exponent = halves["field_1"].cast(pl.Int64, strict=False)
     plain = halves["field_1"].is_null()

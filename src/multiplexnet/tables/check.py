@@ -138,10 +138,14 @@ def check_table(
     if isinstance(table, Path):
         table = [table_in_file(path) for path in files_named([table])]
     tables = [table] if isinstance(table, Table) else list(table)
-    chosen = [matched(specification, t, by_position=by_position, skip=skip) for t in tables]
+    chosen = [
+        matched(specification, t, by_position=by_position, skip=skip) for t in tables
+    ]
     names = list(dict.fromkeys(name for t in tables for name in t.names))
     _refuse_overwriting(output, tables)
-    work = Work(specification, missing, limit, keep_rows, strips, whole=output is not None)
+    work = Work(
+        specification, missing, limit, keep_rows, strips, whole=output is not None
+    )
     run = run_of(jobs, dask)
     with output_file(output, names) as written:
         if run is None:
@@ -192,4 +196,6 @@ def _refuse_overwriting(output: Path | None, tables: Sequence[Table]) -> None:
     for table in tables:
         path = Path(table.title)
         if path.exists() and path.samefile(output):
-            raise TableError(f"{output} is the table that is read: write the rows to another file")
+            raise TableError(
+                f"{output} is the table that is read: write the rows to another file"
+            )

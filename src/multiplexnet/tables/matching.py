@@ -10,7 +10,7 @@ from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Real, Specification, Variable, variables
 from multiplexnet.tables.sources.table import Table
 
-__all__ = ["has_domain", "is_named", "matched"]
+__all__ = ["column_name", "has_domain", "is_named", "matched"]
 
 
 def has_domain(variable: Variable) -> bool:
@@ -23,11 +23,15 @@ def has_domain(variable: Variable) -> bool:
 
 def is_named(variable: Variable, column: str) -> bool:
     """Whether the column has a name of the variable."""
-    return column in _spellings(variable.name)
+    return column in _spellings(variable)
 
 
 def matched(
-    specification: Specification, table: Table, *, by_position: bool, skip: Sequence[str]
+    specification: Specification,
+    table: Table,
+    *,
+    by_position: bool,
+    skip: Sequence[str],
 ) -> dict[Variable, str]:
     """The column of every variable that matters.
 
@@ -39,15 +43,24 @@ def matched(
             f"{table.title}: there is no column {unknown[0]!r} to skip{_nearest_name(unknown[0], table.names)}"
         )
     names = [name for name in table.names if name not in skip]
-    if by_position:  # all of them, so that text in a number column shows a column too many
+    if (
+        by_position
+    ):  # all of them, so that text in a number column shows a column too many
         return _in_order(specification, names, table)
     mentioned = _mentioned(specification)
     found = {}
     missing = []
-    for variable in (v for v in specification.variables if not v.is_flag):
+    declared = [v for v in specification.variables if not v.is_flag]
+    own_names = {v.name for v in declared}
+    for variable in declared:
         if variable not in mentioned and not has_domain(variable):
             continue
-        spellings = [name for name in _spellings(variable.name) if name in names]
+        others = own_names - {variable.name}
+        spellings = [
+            name
+            for name in _spellings(variable)
+            if name in names and name not in others
+        ]
         if spellings:
             found[variable] = spellings[0]
         else:
@@ -68,15 +81,25 @@ def _mentioned(specification: Specification) -> set[Variable]:
     return found | {v for v, flag in specification.flags.items() if flag in found}
 
 
-def _spellings(name: str) -> list[str]:
-    element = re.fullmatch(r"(\w+)\[(\d+)\]", name)
-    if element is None:
-        return [name]
-    vector, number = element.groups()
-    return [name, f"{vector}_{number}", f"{vector}{number}"]
+def column_name(variable: Variable) -> str:
+    """A name for the variable's column that needs no brackets: ``x_0`` is ``x[0]``, ``w_1_2`` is ``w[1, 2]``."""
+    vector, place = variable.place
+    return "_".join([vector, *map(str, place)])
 
 
-def _in_order(specification: Specification, names: list[str], table: Table) -> dict[Variable, str]:
+def _spellings(variable: Variable) -> list[str]:
+    vector, place = variable.place
+    found = [variable.name]
+    if place:
+        found += [variable.name.replace(", ", ","), column_name(variable)]
+    if len(place) == 1:
+        found.append(f"{vector}{place[0]}")
+    return list(dict.fromkeys(found))
+
+
+def _in_order(
+    specification: Specification, names: list[str], table: Table
+) -> dict[Variable, str]:
     declared = [v for v in specification.variables if not v.is_flag]
     numbers = [re.search(r"(\d+)\]?$", v.name) for v in declared]
     positions = [int(n[1]) for n in numbers if n]
@@ -92,7 +115,9 @@ def _in_order(specification: Specification, names: list[str], table: Table) -> d
     return {v: names[p] for v, p in zip(declared, positions, strict=True)}
 
 
-def _missing(missing: list[str], names: list[str], table: Table, *, nothing_found: bool) -> str:
+def _missing(
+    missing: list[str], names: list[str], table: Table, *, nothing_found: bool
+) -> str:
     one = len(missing) == 1
     listed = ", ".join(repr(name) + _nearest_name(name, names) for name in missing[:5])
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
@@ -111,4 +136,6 @@ def _nearest_name(name: str, names: Sequence[str]) -> str:
 
 
 def _some(names: Sequence[str]) -> str:
-    return ", ".join(names[:12]) + (f" and {len(names) - 12} more" if len(names) > 12 else "")
+    return ", ".join(names[:12]) + (
+        f" and {len(names) - 12} more" if len(names) > 12 else ""
+    )

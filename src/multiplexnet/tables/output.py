@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any, Protocol
 
@@ -17,6 +20,8 @@ COLUMN = "breaks"
 """The column that says what a row breaks; with underscores behind it where the table has such a column."""
 ENOUGH = 1 << 16
 """Rows that are collected before they are written."""
+END = 1 << 20
+"""Bytes that are kept free for the end of a Parquet file."""
 
 
 class Writer(Protocol):
@@ -62,7 +67,9 @@ class Output:
         """Write some rows, each with what it breaks; columns that they do not have are left empty."""
         length = frame.height
         columns = [
-            frame[name] if name in frame.columns else pl.Series(name, [None] * length, pl.Null)
+            frame[name]
+            if name in frame.columns
+            else pl.Series(name, [None] * length, pl.Null)
             for name in self.names
         ]
         columns.append(pl.Series(self._reason, list(breaks), pl.String))
@@ -97,27 +104,43 @@ class Output:
 
 
 class _Csv:
-    """Rows as text, with one header."""
+    """Rows as text, with one header. A piece that cannot be written whole is not there at all."""
 
     def __init__(self, path: Path) -> None:
-        self._file: IO[bytes] = path.open("wb")
+        self._file: IO[bytes] = path.open("wb", buffering=0)
         self._is_begun = False
 
     def write(self, frame: pl.DataFrame) -> None:
         if self._is_begun and not frame.height:
             return
-        frame.write_csv(self._file, include_header=not self._is_begun)
+        text = BytesIO()
+        frame.write_csv(text, include_header=not self._is_begun)
+        before = self._file.tell()
+        try:
+            _write_all(self._file, text.getbuffer())
+        except BaseException:
+            self._file.truncate(before)
+            raise
         self._is_begun = True
 
     def close(self) -> None:
         self._file.close()
 
 
+def _write_all(file: IO[bytes], content: memoryview) -> None:
+    while content:
+        content = content[file.write(content) :]
+
+
 class _Parquet:
-    """Row groups of the columns that came first."""
+    """Row groups of the columns that came first.
+
+    Room for a row group and for the end of the file is reserved before it is written. So a disk that is full is noticed
+    while what was written before can still be closed, and read.
+    """
 
     def __init__(self, path: Path) -> None:
-        self._draft = path
+        self._file: IO[bytes] = path.open("wb")
         self._writer: Any = None
         self._first: pl.Schema | None = None
 
@@ -128,7 +151,7 @@ class _Parquet:
         if not frame.height:
             return
         try:
-            self._writer.write_table(_arrow(frame.cast(self._first)))
+            table = _arrow(frame.cast(self._first))
         except pl.exceptions.PolarsError:
             changed = [
                 name
@@ -139,18 +162,34 @@ class _Parquet:
                 f"violating rows: the column {(changed or frame.columns)[0]!r} is not of one type in all tables: "
                 "write a .csv file instead"
             ) from None
+        self._reserve(int(1.2 * table.nbytes) + END)
+        self._writer.write_table(table)
 
     def _begin(self, frame: pl.DataFrame) -> None:
         from pyarrow.parquet import ParquetWriter
 
         self._first = pl.Schema(
-            {name: pl.String() if kind == pl.Null else kind for name, kind in frame.schema.items()}
+            {
+                name: pl.String() if kind == pl.Null else kind
+                for name, kind in frame.schema.items()
+            }
         )
-        self._writer = ParquetWriter(self._draft, _arrow(pl.DataFrame(schema=self._first)).schema)
+        empty = _arrow(pl.DataFrame(schema=self._first))
+        self._writer = ParquetWriter(self._file, empty.schema)
+
+    def _reserve(self, size: int) -> None:
+        self._file.flush()
+        try:
+            os.posix_fallocate(self._file.fileno(), self._file.tell(), size)
+        except OSError as error:
+            if error.errno not in (errno.EOPNOTSUPP, errno.EINVAL, errno.ENOSYS):
+                raise
 
     def close(self) -> None:
         if self._writer is not None:
             self._writer.close()
+            self._file.truncate()
+        self._file.close()
 
 
 def _arrow(frame: pl.DataFrame) -> Any:
@@ -176,4 +215,6 @@ def output_file(path: Path | None, names: Sequence[str]) -> Iterator[Output | No
             output.drop()
             raise
     except OSError as error:
-        raise TableError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise TableError(
+            f"{path} cannot be written: {error.strerror or error}"
+        ) from None

@@ -1,4 +1,4 @@
-"""Tables in pieces, checked by several processes or by the workers of a Dask cluster.
+"""Pieces of work for several processes or the workers of a Dask cluster; among them tables that are checked.
 
 A piece is a few row groups of a Parquet file, a whole file of another kind if there are several, or else some rows that
 this process has read. Workers answer with partial reports, which are added up in order; so it does not matter who
@@ -14,7 +14,7 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from multiprocessing import get_context
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import polars as pl
 
@@ -26,12 +26,20 @@ from multiplexnet.tables.sources.files import PARQUET, table_in_file
 from multiplexnet.tables.sources.table import Source, Table
 from multiplexnet.tables.work import Work, checked
 
-__all__ = ["Part", "Run", "Task", "run_of", "tasks_of"]
+__all__ = ["Answer", "Run", "Task", "run_of", "spread", "tasks_of"]
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 PIECE = 1 << 18
 """Rows of a piece, about."""
 AHEAD = 3
 """Pieces that are under way for each worker."""
+MOST_WAITING = 8
+"""Answers for each process that wait for an earlier one."""
+ENVIRONMENT = "distributed.nanny.pre-spawn-environ"
+TRIM = "MALLOC_TRIM_THRESHOLD_"
+"""Dask's workers give memory back at once, which makes every array new memory: a check takes twice as long."""
 LOSSES = 3
 """How often lost processes are replaced."""
 
@@ -62,18 +70,18 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Part:
+class Answer:
     """What a worker answers: a partial report, and rows to be written out."""
 
     report: TableReport
     violating: tuple[tuple[pl.DataFrame, list[str]], ...]
 
 
-Run = Callable[[Iterator[Task]], Iterator[Part]]
+Run = Callable[[Iterator[Task]], Iterator[Answer]]
 """Has pieces checked, and gives back the answers in the same order."""
 
 
-def checked_part(task: Task) -> Part:
+def checked_part(task: Task) -> Answer:
     """Check a piece: this is what workers run."""
     violating: list[tuple[pl.DataFrame, list[str]]] = []
 
@@ -88,7 +96,7 @@ def checked_part(task: Task) -> Part:
         before=task.before,
         start=task.start,
     )
-    return Part(report, tuple(violating))
+    return Answer(report, tuple(violating))
 
 
 def _opened(task: Task) -> Table:
@@ -97,7 +105,9 @@ def _opened(task: Task) -> Table:
         frame = task.frame
         assert frame is not None
         return Table(
-            task.title, task.names, lambda positions: iter([frame.select(map(str, positions))])
+            task.title,
+            task.names,
+            lambda positions: iter([frame.select(map(str, positions))]),
         )
     if source.groups is not None:
         opened = parquet_table(source.path, source.groups)
@@ -138,7 +148,12 @@ def _groups(whole: Task, source: Source) -> Iterator[tuple[Task, int]]:
         groups.append(g)
         rows += size
         if rows >= PIECE or g == len(sizes) - 1:
-            yield replace(whole, start=start, source=replace(source, groups=tuple(groups))), rows
+            yield (
+                replace(
+                    whole, start=start, source=replace(source, groups=tuple(groups))
+                ),
+                rows,
+            )
             start += rows
             groups = []
             rows = 0
@@ -155,7 +170,10 @@ def _frames(whole: Task, table: Table) -> Iterator[tuple[Task, int]]:
     for frame in table.frames(list(wanted) or [0]):
         rows = sum(part.height for part in waiting)
         if waiting and (rows >= PIECE or waiting[0].schema != frame.schema):
-            yield replace(whole, start=start, source=None, frame=pl.concat(waiting)), rows
+            yield (
+                replace(whole, start=start, source=None, frame=pl.concat(waiting)),
+                rows,
+            )
             start += rows
             waiting = []
         waiting.append(frame)
@@ -174,43 +192,143 @@ def run_of(jobs: int, dask: str | None) -> Run | None:
     Raises:
         TableError: a number of processes that cannot be.
     """
+    _refuse_no_jobs(jobs)
+    if jobs == 1 and dask is None:
+        return None
+    return lambda tasks: spread(checked_part, tasks, jobs, dask)
+
+
+def spread(
+    do: Callable[[T], R], tasks: Iterator[T], jobs: int, dask: str | None
+) -> Iterator[R]:
+    """What a function gives for every piece, in order; done by several processes, or on a Dask cluster.
+
+    A piece may be done twice if its worker was lost, so the function has to give the same both times.
+
+    Raises:
+        TableError: a number of processes that cannot be; no cluster; workers that end again and again.
+    """
+    _refuse_no_jobs(jobs)
+    if dask is not None:
+        return _on_dask(do, tasks, dask, max(jobs, 2))
+    return _in_processes(do, tasks, jobs)
+
+
+def _refuse_no_jobs(jobs: int) -> None:
     if jobs < 1:
         raise TableError(f"jobs = {jobs}: give the number of processes, at least 1")
-    if dask is not None:
-        return lambda tasks: _on_dask(tasks, dask, max(jobs, 2))
-    return None if jobs == 1 else lambda tasks: _in_processes(tasks, jobs)
 
 
-def _in_processes(tasks: Iterator[Task], jobs: int) -> Iterator[Part]:
-    """The pieces in processes of this machine; those of a process that was lost are checked again."""
-    under_way: deque[tuple[Task, Future[Part]]] = deque()
-    losses = answers = 0
-    pool = _pool(jobs)
+def _in_processes(do: Callable[[T], R], tasks: Iterator[T], jobs: int) -> Iterator[R]:
+    """The pieces in processes of this machine, this one among them, in order."""
+    if jobs == 1:
+        yield from map(do, tasks)
+        return
+    crew = _Crew(do, jobs)
     try:
-        for task in _and_then(tasks, None):
-            if task is not None:
-                under_way.append((task, _submitted(pool, task)))
-            while under_way and (task is None or len(under_way) > AHEAD * jobs):
-                try:
-                    part = under_way[0][1].result()
-                except BrokenProcessPool:
-                    losses += 1
-                    if not answers:
-                        _refuse_dying_at_start(jobs)
-                    if losses > LOSSES:
-                        raise TableError(
-                            f"processes of --jobs {jobs} were ended from outside {losses} times (was memory short?): "
-                            "take fewer"
-                        ) from None
-                    pool.shutdown(cancel_futures=True)
-                    pool = _pool(jobs)
-                    under_way = deque((own, _submitted(pool, own)) for own, _ in under_way)
-                    continue
-                under_way.popleft()
-                answers += 1
-                yield part
+        for task in tasks:
+            crew.take(task)
+            yield from crew.answers()
+        crew.take_back()
+        yield from crew.answers(to_the_end=True)
     finally:
-        pool.shutdown(cancel_futures=True)
+        crew.end()
+
+
+class _Crew(Generic[T, R]):
+    """This process and others.
+
+    The others take about a second to start, in which this one begins; later it does what is too much for them. What a
+    process was doing when it was lost is done again.
+
+    Args:
+        do: what is to be done with a piece.
+        jobs: how many processes there are together.
+    """
+
+    def __init__(self, do: Callable[[T], R], jobs: int) -> None:
+        self.do = do
+        self.jobs = jobs
+        self.losses = 0
+        self.waiting: deque[tuple[T, Future[R]]] = deque()
+        self._start()
+
+    def _start(self) -> None:
+        self.pool = _pool(self.jobs - 1)
+        self.started: Future[int] = self.pool.submit(int)
+
+    def take(self, task: T) -> None:
+        """Give a piece to another process, or do it here if none has started or all have enough to do."""
+        busy = sum(not future.done() for _, future in self.waiting)
+        if self.started.done() and busy < AHEAD * (self.jobs - 1):
+            self.waiting.append((task, self._submitted(task)))
+        else:
+            self.waiting.append((task, self._done(task)))
+
+    def take_back(self) -> None:
+        """Do here what no process has begun, the last pieces first."""
+        for k in reversed(range(len(self.waiting))):
+            task, future = self.waiting[k]
+            if future.cancel():
+                self.waiting[k] = (task, self._done(task))
+
+    def answers(self, to_the_end: bool = False) -> Iterator[R]:
+        """What is done, in order; waits where too much would be waiting otherwise, and for everything at the end."""
+        while self.waiting:
+            few = len(self.waiting) <= MOST_WAITING * self.jobs
+            if few and not to_the_end and not self.waiting[0][1].done():
+                return
+            try:
+                answer = self.waiting[0][1].result()
+            except BrokenProcessPool:
+                self._begin_again()
+                continue
+            self.waiting.popleft()
+            yield answer
+        if to_the_end:
+            self._refuse_what_cannot_start()
+
+    def end(self) -> None:
+        self.pool.shutdown(cancel_futures=True)
+
+    def _done(self, task: T) -> Future[R]:
+        """A piece that is done here."""
+        future: Future[R] = Future()
+        future.set_result(self.do(task))
+        return future
+
+    def _submitted(self, task: T) -> Future[R]:
+        try:
+            return self.pool.submit(self.do, task)
+        except BrokenProcessPool as broken:
+            future: Future[R] = Future()
+            future.set_exception(broken)
+            return future
+
+    def _begin_again(self) -> None:
+        """Other processes in place of those that were lost."""
+        self.losses += 1
+        self._refuse_what_cannot_start()
+        if self.losses > LOSSES:
+            raise TableError(
+                f"processes of --jobs {self.jobs} were ended from outside {self.losses} times (was memory short?): "
+                "take fewer"
+            ) from None
+        self.pool.shutdown(cancel_futures=True)
+        self._start()
+        for k, (task, future) in enumerate(self.waiting):
+            if not future.done() or future.cancelled() or future.exception():
+                self.waiting[k] = (task, self._submitted(task))
+
+    def _refuse_what_cannot_start(self) -> None:
+        try:
+            self.started.result()
+        except BrokenProcessPool:
+            _refuse_dying_at_start(self.jobs)
+
+
+def _pool(jobs: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
 
 
 def _refuse_dying_at_start(jobs: int) -> None:
@@ -221,50 +339,45 @@ def _refuse_dying_at_start(jobs: int) -> None:
         except BrokenProcessPool:
             raise TableError(
                 f"processes of jobs={jobs} end as they start. Each of them reads the script that is run once more: put "
-                'what it does, this check included, under `if __name__ == "__main__":`'
+                'what it does, this call included, under `if __name__ == "__main__":`'
             ) from None
 
 
-def _pool(jobs: int) -> ProcessPoolExecutor:
-    return ProcessPoolExecutor(jobs, mp_context=get_context("spawn"))
-
-
-def _submitted(pool: ProcessPoolExecutor, task: Task) -> Future[Part]:
-    try:
-        return pool.submit(checked_part, task)
-    except BrokenProcessPool as broken:
-        future: Future[Part] = Future()
-        future.set_exception(broken)
-        return future
-
-
-def _and_then(tasks: Iterator[Task], end: None) -> Iterator[Task | None]:
+def _and_then(tasks: Iterator[T], end: None) -> Iterator[T | None]:
     yield from tasks
     yield end
 
 
-def _on_dask(tasks: Iterator[Task], address: str, workers: int) -> Iterator[Part]:
+def _on_dask(
+    do: Callable[[T], R], tasks: Iterator[T], address: str, workers: int
+) -> Iterator[R]:
     """The pieces on the workers of a cluster; Dask gives those of a worker that was lost to another one."""
     with _client(address, workers) as client:
         under_way: deque[Any] = deque()
         count = max(len(client.nthreads()), 1)
         for task in _and_then(tasks, None):
             if task is not None:
-                under_way.append(client.submit(checked_part, task, pure=False))
+                under_way.append(client.submit(do, task, pure=False))
             while under_way and (task is None or len(under_way) > AHEAD * count):
                 yield under_way.popleft().result()
 
 
 @contextmanager
 def _client(address: str, workers: int) -> Iterator[Any]:
-    with needing("distributed", "checking on Dask", install("dask")):
+    with needing("distributed", "working on Dask", install("dask")):
+        import dask
         import distributed
 
     connected: Any = distributed.Client
     local: Any = distributed.LocalCluster
     if address == "local":
+        before = dask.config.get(ENVIRONMENT, {})
+        kept = {name: value for name, value in before.items() if name != TRIM}
         with (
-            local(n_workers=workers, threads_per_worker=1, dashboard_address=None) as cluster,
+            dask.config.set({ENVIRONMENT: kept}),
+            local(
+                n_workers=workers, threads_per_worker=1, dashboard_address=None
+            ) as cluster,
             connected(cluster) as client,
         ):
             yield client

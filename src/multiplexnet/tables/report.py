@@ -54,7 +54,10 @@ class RuleReport:
         first = _first(self.first_row, later.first_row, rows)
         sizes = [size for size in (self.largest, later.largest) if size is not None]
         return RuleReport(
-            self.rule, self.violations + later.violations, first, max(sizes, default=None)
+            self.rule,
+            self.violations + later.violations,
+            first,
+            max(sizes, default=None),
         )
 
 
@@ -183,7 +186,9 @@ class TableReport:
     def __add__(self, later: TableReport) -> TableReport:
         """The report of this table and a later one together, by the same rules."""
         if [r.rule for r in self.rules] != [r.rule for r in later.rules]:
-            raise ValueError("these reports are about different rules: they do not add up")
+            raise ValueError(
+                "these reports are about different rules: they do not add up"
+            )
         pairs = zip(self.rules, later.rules, strict=True)
         assumed = zip(self.assumptions, later.assumptions, strict=True)
         domains = zip(self.domains, later.domains, strict=True)

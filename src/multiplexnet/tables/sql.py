@@ -7,7 +7,6 @@ and nothing is divided; so the database calculates exactly as long as its column
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -37,12 +36,12 @@ from multiplexnet.language.formula import (
     holds,
     variables,
 )
-from multiplexnet.language.moments import moment_text
+from multiplexnet.language.parser.moments import moment_text
 from multiplexnet.rules import Rules
+from multiplexnet.tables.matching import column_name
 
 __all__ = ["DIALECTS", "Constraint", "Dialect", "Sql", "sql", "sql_of"]
 
-ELEMENT = re.compile(r"^(\w+)\[(\d+)\]$")
 MOST_DIGITS = 38
 """Digits of an exact number in the databases that are served."""
 
@@ -56,6 +55,8 @@ class Dialect:
         has_decimals: whether ``0.1`` is one tenth there; otherwise comparisons are written in whole numbers.
         adds_checks: whether a table that exists can be given a ``CHECK``.
         whole: what a column's whole part is written as.
+        remainder: what is left of a column after dividing it by a whole number.
+        has_cases: whether names that differ in upper and lower case alone are two names.
         truth_values: whether it has types for truth values and dates; otherwise they are 0 and 1, and texts.
         days: what the days since 1970-01-01 of a column are written as.
     """
@@ -64,6 +65,8 @@ class Dialect:
     has_decimals: bool
     adds_checks: bool
     whole: Callable[[str], str]
+    remainder: Callable[[str, int], str]
+    has_cases: bool
     truth_values: bool
     days: Callable[[str], str]
 
@@ -73,15 +76,35 @@ def _days(column: str) -> str:
 
 
 DIALECTS = {
-    "duckdb": Dialect("duckdb", True, False, lambda x: f"FLOOR({x})", True, _days),
-    "postgres": Dialect("postgres", True, True, lambda x: f"FLOOR({x})", True, _days),
+    "duckdb": Dialect(
+        "duckdb",
+        has_decimals=True,
+        adds_checks=False,
+        whole=lambda x: f"FLOOR({x})",
+        remainder=lambda x, size: f"FLOOR({x}) % {size}",
+        has_cases=False,
+        truth_values=True,
+        days=_days,
+    ),
+    "postgres": Dialect(
+        "postgres",
+        has_decimals=True,
+        adds_checks=True,
+        whole=lambda x: f"FLOOR({x})",
+        remainder=lambda x, size: f"CAST({x} AS NUMERIC) % {size}",
+        has_cases=True,
+        truth_values=True,
+        days=_days,
+    ),
     "sqlite": Dialect(
         "sqlite",
-        False,
-        False,
-        lambda x: f"CAST({x} AS INTEGER)",
-        False,
-        lambda x: f"CAST(julianday({x}) - 2440587.5 AS INTEGER)",
+        has_decimals=False,
+        adds_checks=False,
+        whole=lambda x: f"CAST({x} AS INTEGER)",
+        remainder=lambda x, size: f"CAST({x} AS INTEGER) % {size}",
+        has_cases=False,
+        truth_values=False,
+        days=lambda x: f"CAST(julianday({x}) - 2440587.5 AS INTEGER)",
     ),
 }
 
@@ -110,11 +133,13 @@ class Sql:
     Args:
         table: the name of the table, quoted.
         dialect: of the database.
+        columns: the names of the columns, in the order of declaration.
         constraints: cells that must not be missing, domains, assumptions about inputs, then rules, each in order.
     """
 
     table: str
     dialect: str
+    columns: tuple[str, ...]
     constraints: tuple[Constraint, ...]
 
     @property
@@ -133,7 +158,9 @@ class Sql:
     @property
     def queries(self) -> str:
         """One query for each constraint."""
-        return "\n".join(f"-- {_one_line(one.text)}\n{one.query};" for one in self.constraints)
+        return "\n".join(
+            f"-- {_one_line(one.text)}\n{one.query};" for one in self.constraints
+        )
 
     def __str__(self) -> str:
         where = "" if DIALECTS[self.dialect].adds_checks else ", for CREATE TABLE"
@@ -146,10 +173,10 @@ class Sql:
 def sql(rules: Rules, table: str, *, dialect: str = "duckdb") -> Sql:
     """The rules as SQL for one table of a database.
 
-    A column has the name of its variable; an element ``x[0]`` of a vector is ``x_0``. Categories are texts. A value
-    that is missing makes what needs it unknown, and unknown does not fail; columns that were not declared with ``?``
-    must not be missing. Whole and ``DECIMAL`` columns are judged exactly, as ``check`` judges them; with ``DOUBLE``
-    columns the database calculates in floats.
+    A column has the name of its variable; an element ``x[0]`` of a vector is ``x_0``, and ``w[1, 2]`` of a matrix
+    ``w_1_2``. Categories are texts. A value that is missing makes what needs it unknown, and unknown does not fail;
+    columns that were not declared with ``?`` must not be missing. Whole and ``DECIMAL`` columns are judged exactly, as
+    ``check`` judges them; with ``DOUBLE`` columns the database calculates in floats.
 
     Args:
         rules: the rules.
@@ -170,7 +197,9 @@ def sql(rules: Rules, table: str, *, dialect: str = "duckdb") -> Sql:
 def sql_of(specification: Specification, table: str, dialect: str = "duckdb") -> Sql:
     """As :func:`sql`, for rules that have been read."""
     if dialect not in DIALECTS:
-        raise SqlError(f"the dialect {dialect!r} is not known: there are {', '.join(DIALECTS)}")
+        raise SqlError(
+            f"the dialect {dialect!r} is not known: there are {', '.join(DIALECTS)}"
+        )
     if specification.functions:
         raise SqlError(
             f"the rules call {specification.functions[0]}(…), and a database does not know it: "
@@ -180,7 +209,7 @@ def sql_of(specification: Specification, table: str, dialect: str = "duckdb") ->
         raise SqlError("the table has no name: give one, as in --table loans")
     writer = _Writer(specification, DIALECTS[dialect])
     quoted = ".".join(map(_quoted, table.split(".")))
-    return Sql(quoted, dialect, tuple(writer.constraints(quoted)))
+    return Sql(quoted, dialect, writer.columns(), tuple(writer.constraints(quoted)))
 
 
 def _one_line(text: str) -> str:
@@ -206,7 +235,24 @@ class _Writer:
     def __init__(self, specification: Specification, dialect: Dialect) -> None:
         self.specification = specification
         self.dialect = dialect
-        self.flagged = {flag: variable for variable, flag in specification.flags.items()}
+        self.flagged = {
+            flag: variable for variable, flag in specification.flags.items()
+        }
+
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns, which have to differ."""
+        seen: dict[str, Variable] = {}
+        own = [v for v in self.specification.variables if not v.is_flag]
+        for variable in own:
+            name = column_name(variable)
+            key = name if self.dialect.has_cases else name.lower()
+            if key in seen:
+                raise SqlError(
+                    f"`{seen[key].name}` and `{variable.name}` would be one column in {self.dialect.name}: "
+                    "rename one of them"
+                )
+            seen[key] = variable
+        return tuple(map(column_name, own))
 
     def constraints(self, table: str) -> list[Constraint]:
         found = []
@@ -218,7 +264,7 @@ class _Writer:
         ]
         for variable in own:
             if variable not in self.specification.flags:
-                name = f"{self._plain(variable)}_is_there"
+                name = f"{column_name(variable)}_is_there"
                 found.append(
                     (
                         name,
@@ -229,15 +275,23 @@ class _Writer:
         for variable in own:
             if condition := self._domain(variable):
                 found.append(
-                    (f"{self._plain(variable)}_domain", f"domain of {variable.name}", condition)
+                    (
+                        f"{column_name(variable)}_domain",
+                        f"domain of {variable.name}",
+                        condition,
+                    )
                 )
-        assumed = [self.formula(rule.formula) for rule in self.specification.assumptions]
+        assumed = [
+            self.formula(rule.formula) for rule in self.specification.assumptions
+        ]
         for k, (rule, condition) in enumerate(
             zip(self.specification.assumptions, assumed, strict=True), start=1
         ):
             found.append((f"assumption_{k}", f"assume {rule.text}", condition))
         plain = [
-            Constraint(name, text, condition, f"SELECT * FROM {table} WHERE NOT ({condition})")
+            Constraint(
+                name, text, condition, f"SELECT * FROM {table} WHERE NOT ({condition})"
+            )
             for name, text, condition in found
         ]
         judged = "".join(f" AND ({condition}) IS NOT FALSE" for condition in assumed)
@@ -251,12 +305,8 @@ class _Writer:
         for rule in (*self.specification.rules, *self.specification.assumptions):
             yield rule.formula
 
-    def _plain(self, variable: Variable) -> str:
-        """The name of a variable's column; an element of a vector is ``x_0``."""
-        return variable.name if variable.whole else ELEMENT.sub(r"\1_\2", variable.name)
-
     def _column(self, variable: Variable) -> str:
-        return _quoted(self._plain(variable))
+        return _quoted(column_name(variable))
 
     def _domain(self, variable: Variable) -> str | None:
         column = self._column(variable)
@@ -292,7 +342,11 @@ class _Writer:
         whole = self.dialect.whole(steps)
         ends = (str(lower * size.numerator), str(upper * size.numerator))
         found = f"{steps} BETWEEN {ends[0]} AND {ends[1]} AND {steps} = {whole}"
-        return found if size.numerator == 1 else f"{found} AND {whole} % {size.numerator} = 0"
+        return (
+            found
+            if size.numerator == 1
+            else f"{found} AND {self.dialect.remainder(steps, size.numerator)} = 0"
+        )
 
     def _date(self, days: int) -> str:
         day = moment_text(days, "date")
@@ -324,7 +378,11 @@ class _Writer:
         parts = []
         for argument in arguments:
             text = self.formula(argument)
-            is_simple = isinstance(argument, Atom) and " AND " not in text and " OR " not in text
+            is_simple = (
+                isinstance(argument, Atom)
+                and " AND " not in text
+                and " OR " not in text
+            )
             parts.append(text if is_simple else f"({text})")
         return word.join(parts)
 
@@ -340,7 +398,10 @@ class _Writer:
                 (Variable(domain=Category(labels)) as left, c),
                 (Variable(domain=Category(others)) as right, d),
             ) if (
-                labels == others and c == -d and not atom.linear.constant and atom.relation == "=="
+                labels == others
+                and c == -d
+                and not atom.linear.constant
+                and atom.relation == "=="
             ):
                 return f"{self._column(left)} = {self._column(right)}"
         return self._comparison(atom)
@@ -357,7 +418,9 @@ class _Writer:
         column = self._column(variable)
         domain = variable.domain
         assert isinstance(domain, Bool | Category)
-        allowed = [value for value in domain.values if holds(atom, {variable: Fraction(value)})]
+        allowed = [
+            value for value in domain.values if holds(atom, {variable: Fraction(value)})
+        ]
         if isinstance(domain, Category):
             if not allowed:
                 return f"{column} <> {column}"
@@ -398,7 +461,8 @@ class _Writer:
                 scale = lcm(*map(self._scale, own))
                 return Fraction(scale), Max(tuple(argument * scale for argument in own))
             case Ite(condition, then, otherwise):
-                first, second = self._writable(then), self._writable(otherwise)
+                first = self._writable(then)
+                second = self._writable(otherwise)
                 scale = lcm(self._scale(first), self._scale(second))
                 return Fraction(scale), Ite(condition, first * scale, second * scale)
             case Variable():
@@ -409,7 +473,10 @@ class _Writer:
 
     def _scale(self, linear: Linear) -> int:
         """What a comparison is multiplied with so that its numbers can be written."""
-        denominators = [linear.constant.denominator, *(c.denominator for _, c in linear.summands)]
+        denominators = [
+            linear.constant.denominator,
+            *(c.denominator for _, c in linear.summands),
+        ]
         if self.dialect.has_decimals:
             denominators = [_without_twos_and_fives(d) for d in denominators]
         return lcm(*denominators)
@@ -427,7 +494,10 @@ class _Writer:
                 parts.append(f"-{text}" if c < 0 else text)
         if linear.constant or not parts:
             sign = "- " if linear.constant < 0 else "+ "
-            parts.append((sign if parts else sign.strip("+ ")) + self.number(abs(linear.constant)))
+            parts.append(
+                (sign if parts else sign.strip("+ "))
+                + self.number(abs(linear.constant))
+            )
         return " ".join(parts)
 
     def number(self, number: Fraction) -> str:
@@ -444,7 +514,11 @@ class _Writer:
                 "write rules with fewer"
             )
         sign = "-" if number < 0 else ""
-        return f"{sign}{digits[:-places]}.{digits[-places:]}" if places else f"{sign}{digits}"
+        return (
+            f"{sign}{digits[:-places]}.{digits[-places:]}"
+            if places
+            else f"{sign}{digits}"
+        )
 
     def _symbol(self, symbol: Symbol) -> str:
         match symbol:
@@ -454,12 +528,17 @@ class _Writer:
                 return self._max(arguments)
             case Ite(condition, then, otherwise):
                 test = self.formula(condition)
-                first, second = self._bracketed(then), self._bracketed(otherwise)
-                return f"CASE WHEN {test} THEN {first} WHEN NOT ({test}) THEN {second} END"
+                first = self._bracketed(then)
+                second = self._bracketed(otherwise)
+                return (
+                    f"CASE WHEN {test} THEN {first} WHEN NOT ({test}) THEN {second} END"
+                )
             case Product(known, other):
                 return f"{self._variable(known)} * {self._symbol(other)}"
             case Apply(function, _):
-                raise SqlError(f"the rules call {function}(…), and a database does not know it")
+                raise SqlError(
+                    f"the rules call {function}(…), and a database does not know it"
+                )
 
     def _variable(self, variable: Variable) -> str:
         column = self._column(variable)
@@ -491,7 +570,9 @@ class _Writer:
 
     def _bracketed(self, linear: Linear) -> str:
         text = self.linear(linear)
-        return text if len(linear.summands) + bool(linear.constant) == 1 else f"({text})"
+        return (
+            text if len(linear.summands) + bool(linear.constant) == 1 else f"({text})"
+        )
 
 
 def _without_twos_and_fives(number: int) -> int:

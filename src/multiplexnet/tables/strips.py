@@ -42,7 +42,9 @@ class Strips:
                 total._widen()
             own = Strips()
             own.width = part.width
-            own.counts = {finding: counts.copy() for finding, counts in part.counts.items()}
+            own.counts = {
+                finding: counts.copy() for finding, counts in part.counts.items()
+            }
             while own.width < total.width:
                 own._widen()
             for finding, counts in own.counts.items():

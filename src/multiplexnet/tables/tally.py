@@ -31,7 +31,13 @@ from multiplexnet.tables.report import (
 )
 from multiplexnet.tables.strips import Strips
 from multiplexnet.verdicts.columns import Column, to_float64
-from multiplexnet.verdicts.evaluation import Bools, ExactRows, in_domain, largest_violation, truth
+from multiplexnet.verdicts.evaluation import (
+    Bools,
+    ExactRows,
+    in_domain,
+    largest_violation,
+    truth,
+)
 
 __all__ = ["Chunk", "Missing", "Tally"]
 
@@ -99,18 +105,27 @@ class Tally:
         self.strips = Strips() if strips else None
         self.shown: list[RowReport] = []
         self.rules = [RuleReport(rule) for rule in specification.rules]
-        self.assumptions = [AssumptionReport(rule) for rule in specification.assumptions]
+        self.assumptions = [
+            AssumptionReport(rule) for rule in specification.assumptions
+        ]
         self.domains = [
-            DomainReport(v) for v in specification.variables if has_domain(v) and not v.is_flag
+            DomainReport(v)
+            for v in specification.variables
+            if has_domain(v) and not v.is_flag
         ]
         self.cells: dict[tuple[Variable, str], CellReport] = {}
         self._guarded: dict[tuple[int, frozenset[Variable]], Formula] = {}
 
     def chunk(
-        self, cells: Mapping[Variable, pl.Series], read: Mapping[Variable, Cells], length: int
+        self,
+        cells: Mapping[Variable, pl.Series],
+        read: Mapping[Variable, Cells],
+        length: int,
     ) -> Chunk:
         """Cells that have been read, ready to be added."""
-        unread = {v: self._reasons(v, own.unread) for v, own in read.items() if own.unread}
+        unread = {
+            v: self._reasons(v, own.unread) for v, own in read.items() if own.unread
+        }
         columns = {v: own.column for v, own in read.items()}
         for variable in (v for v in columns if v in self.flags):
             rows = _all_rows(unread.get(variable, {}))
@@ -128,12 +143,21 @@ class Tally:
             refused = min(empty, key=lambda cell: cell[1], default=None)
         return Chunk(ExactRows(columns, length=length), cells, unread, refused)
 
-    def _reasons(self, variable: Variable, unread: Mapping[str, Rows]) -> Mapping[str, Rows]:
+    def _reasons(
+        self, variable: Variable, unread: Mapping[str, Rows]
+    ) -> Mapping[str, Rows]:
         """Where a value may be missing, NaN says that it is."""
         if variable not in self.flags or NAN not in unread:
             return unread
-        joined = {reason: rows for reason, rows in unread.items() if reason not in (MISSING, NAN)}
-        return {MISSING: _all_rows({r: unread[r] for r in (MISSING, NAN) if r in unread}), **joined}
+        joined = {
+            reason: rows
+            for reason, rows in unread.items()
+            if reason not in (MISSING, NAN)
+        }
+        return {
+            MISSING: _all_rows({r: unread[r] for r in (MISSING, NAN) if r in unread}),
+            **joined,
+        }
 
     def add(self, chunk: Chunk) -> Bools:
         """Decide the rows of a chunk and count them; whether each of them obeys."""
@@ -161,7 +185,9 @@ class Tally:
 
     def cell_reports(self) -> tuple[CellReport, ...]:
         """Cells that could not be read, by column and reason."""
-        return tuple(sorted(self.cells.values(), key=lambda c: (c.variable.index, c.reason)))
+        return tuple(
+            sorted(self.cells.values(), key=lambda c: (c.variable.index, c.reason))
+        )
 
     # --- rules ------------------------------------------------------------------------------------------------------
 
@@ -189,7 +215,9 @@ class Tally:
         lost = self._lost(formula, chunk)
         few = None
         if lost:
-            affected = np.unique(np.concatenate([_all_rows(chunk.unread[v]) for v in lost]))
+            affected = np.unique(
+                np.concatenate([_all_rows(chunk.unread[v]) for v in lost])
+            )
             few = _with_flags(rows, lost, chunk.unread, affected)
             guarded = self._possible(k, lost)
             holds[affected] = truth(guarded, few)
@@ -202,18 +230,24 @@ class Tally:
         largest = Fraction(0) if report.largest is None else report.largest
         if few is not None:
             inside = np.isin(violating, affected)
-            largest = _worst(guarded, few, np.searchsorted(affected, violating[inside]), largest)
+            largest = _worst(
+                guarded, few, np.searchsorted(affected, violating[inside]), largest
+            )
             largest = _worst(formula, rows, violating[~inside], largest)
         else:
             largest = _worst(formula, rows, violating, largest)
-        self.rules[k] = RuleReport(report.rule, report.violations + len(violating), first, largest)
+        self.rules[k] = RuleReport(
+            report.rule, report.violations + len(violating), first, largest
+        )
         return holds
 
     def _lost(self, formula: Formula, chunk: Chunk) -> list[Variable]:
         """The variables of a rule that have cells without a value, and no flag in the rule that says so."""
         if not chunk.unread:
             return []
-        return [v for v in variables(formula) if v in chunk.unread and v not in self.flags]
+        return [
+            v for v in variables(formula) if v in chunk.unread and v not in self.flags
+        ]
 
     def _possible(self, k: int, lost: Sequence[Variable]) -> Formula:
         key = (k, frozenset(lost))
@@ -230,20 +264,33 @@ class Tally:
         inside[_all_rows(chunk.unread.get(variable, {}))] = True
         outside = np.flatnonzero(~inside)
         if len(outside):
-            chunk.findings.append((f"{variable.name}: {domain_text(variable)}", ~inside))
+            chunk.findings.append(
+                (f"{variable.name}: {domain_text(variable)}", ~inside)
+            )
             first = report.first_row or self.rows + int(outside[0]) + 1
-            self.domains[k] = DomainReport(variable, report.violations + len(outside), first)
+            self.domains[k] = DomainReport(
+                variable, report.violations + len(outside), first
+            )
         return inside
 
     def _cell(self, variable: Variable, reason: str, rows: Rows, chunk: Chunk) -> Bools:
         fine = np.ones(chunk.rows.length, dtype=np.bool_)
-        fails = reason != MISSING or not (variable in self.flags or self.missing == "pass")
+        fails = reason != MISSING or not (
+            variable in self.flags or self.missing == "pass"
+        )
         before = self.cells.get((variable, reason))
         if before is None:
             example = _text(chunk.cells[variable], int(rows[0]))
-            before = CellReport(variable, reason, 0, self.rows + int(rows[0]) + 1, example, fails)
+            before = CellReport(
+                variable, reason, 0, self.rows + int(rows[0]) + 1, example, fails
+            )
         self.cells[variable, reason] = CellReport(
-            variable, reason, before.cells + len(rows), before.first_row, before.example, fails
+            variable,
+            reason,
+            before.cells + len(rows),
+            before.first_row,
+            before.example,
+            fails,
         )
         if fails:
             fine[rows] = False
@@ -307,7 +354,9 @@ def _with_flags(
 
 
 def _flags_of(lost: Sequence[Variable]) -> dict[Variable, Variable]:
-    return {v: flag_of(v, -1 - k) for k, v in enumerate(sorted(lost, key=lambda v: v.index))}
+    return {
+        v: flag_of(v, -1 - k) for k, v in enumerate(sorted(lost, key=lambda v: v.index))
+    }
 
 
 def _marked(rows: Rows, length: int) -> Column:

@@ -93,11 +93,19 @@ def checked(
     ignored = [name for name in table.names if name not in chosen.values()]
     files = (FileReport(table.title, tally.rows),)
     seconds = perf_counter() - begun
-    return _report(tally, files, chosen.items(), ignored, limit=work.limit, seconds=seconds)
+    return _report(
+        tally, files, chosen.items(), ignored, limit=work.limit, seconds=seconds
+    )
 
 
 def _report(
-    tally: Tally, files: Any, columns: Any, ignored: Sequence[str], *, limit: int, seconds: float
+    tally: Tally,
+    files: Any,
+    columns: Any,
+    ignored: Sequence[str],
+    *,
+    limit: int,
+    seconds: float,
 ) -> TableReport:
     return TableReport(
         table=title_of(files),
@@ -137,7 +145,9 @@ def _chunks(
             done += part.height
 
 
-def _refuse_missing(table: Table, chosen: dict[Variable, str], chunk: Chunk, done: int) -> None:
+def _refuse_missing(
+    table: Table, chosen: dict[Variable, str], chunk: Chunk, done: int
+) -> None:
     if chunk.refused is None:
         return
     variable, row = chunk.refused
@@ -149,7 +159,9 @@ def _refuse_missing(table: Table, chosen: dict[Variable, str], chunk: Chunk, don
     )
 
 
-def _write(add: Add, table: Table, frame: pl.DataFrame, chunk: Chunk, obeyed: Any) -> None:
+def _write(
+    add: Add, table: Table, frame: pl.DataFrame, chunk: Chunk, obeyed: Any
+) -> None:
     """The rows of a chunk that do not obey."""
     broken = (~obeyed).nonzero()[0]
     if not len(broken):

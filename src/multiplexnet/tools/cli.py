@@ -20,7 +20,13 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    SpinnerColumn,
+    TextColumn,
+    TimeElapsedColumn,
+)
 from typer.core import TyperCommand
 
 from multiplexnet.errors import MultiplexError
@@ -74,7 +80,9 @@ def answering(as_json: bool) -> Iterator[None]:
         raise typer.Exit(141) from None
 
 
-def _printed(text: Callable[[], Any], data: Callable[[], dict[str, Any]], as_json: bool) -> None:
+def _printed(
+    text: Callable[[], Any], data: Callable[[], dict[str, Any]], as_json: bool
+) -> None:
     if as_json:
         print(json.dumps(data(), ensure_ascii=False, allow_nan=False))
         return
@@ -142,14 +150,20 @@ def _version(wanted: bool) -> None:
 @app.callback()
 def _main(
     version: Annotated[
-        bool, typer.Option("--version", callback=_version, is_eager=True, help="Print the version.")
+        bool,
+        typer.Option(
+            "--version", callback=_version, is_eager=True, help="Print the version."
+        ),
     ] = False,
 ) -> None:
     pass
 
 
 RulesFile = Annotated[
-    Path, typer.Argument(metavar="FILE", help="Rules: .rules, .smt2 or .txt.", show_default=False)
+    Path,
+    typer.Argument(
+        metavar="FILE", help="Rules: .rules, .smt2 or .txt.", show_default=False
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 
@@ -185,12 +199,15 @@ def check(
     by_position: Annotated[
         bool,
         typer.Option(
-            "--by-position", help="Take columns in order (y_0 is the first) instead of by name."
+            "--by-position",
+            help="Take columns in order (y_0 is the first) instead of by name.",
         ),
     ] = False,
     skip: Annotated[
         list[str] | None,
-        typer.Option("--skip", metavar="COLUMN", help="Leave this column out. Can be repeated."),
+        typer.Option(
+            "--skip", metavar="COLUMN", help="Leave this column out. Can be repeated."
+        ),
     ] = None,
     missing: Annotated[
         str,
@@ -203,12 +220,15 @@ def check(
     delimiter: Annotated[
         str | None,
         typer.Option(
-            metavar="CHARACTER", help="What separates cells (otherwise found in the header)."
+            metavar="CHARACTER",
+            help="What separates cells (otherwise found in the header).",
         ),
     ] = None,
     name: Annotated[
         str | None,
-        typer.Option("--table", metavar="NAME", help="The table of a .duckdb or .sqlite file."),
+        typer.Option(
+            "--table", metavar="NAME", help="The table of a .duckdb or .sqlite file."
+        ),
     ] = None,
     limit: Annotated[
         int, typer.Option(min=0, help="How many rows that do not obey are shown.")
@@ -216,17 +236,24 @@ def check(
     output: Annotated[
         Path | None,
         typer.Option(
-            metavar="FILE", help="Write all rows that do not obey to this .csv or .parquet file."
+            metavar="FILE",
+            help="Write all rows that do not obey to this .csv or .parquet file.",
         ),
     ] = None,
-    jobs: Annotated[int, typer.Option(min=1, help="In how many processes to check.")] = 1,
+    jobs: Annotated[
+        int, typer.Option(min=1, help="In how many processes to check.")
+    ] = 1,
     dask: Annotated[
         str | None,
-        typer.Option(metavar="ADDRESS|local", help="Check on the workers of this Dask scheduler."),
+        typer.Option(
+            metavar="ADDRESS|local", help="Check on the workers of this Dask scheduler."
+        ),
     ] = None,
     plot: Annotated[
         Path | None,
-        typer.Option(metavar="PNG", help="Draw where in the table the rules are broken."),
+        typer.Option(
+            metavar="PNG", help="Draw where in the table the rules are broken."
+        ),
     ] = None,
 ) -> None:
     """Which rows of TABLE break which rules, exactly. Exit code 0: none; 1: some; 2: bad input."""
@@ -282,7 +309,9 @@ def tables_named(
     refuse_bad_delimiter(delimiter)
     if "-" not in names:
         paths = files_named(names)
-        return [table_in_file(path, delimiter, table) for path in paths], estimated_rows(paths)
+        return [
+            table_in_file(path, delimiter, table) for path in paths
+        ], estimated_rows(paths)
     if list(names) != ["-"]:
         raise BadInput("-: standard input is read alone, without other files")
     title = "standard input"
@@ -326,12 +355,15 @@ def explain(
     ] = None,
     axes: Annotated[
         list[str] | None,
-        typer.Option(metavar="A [B]", help="The variables to draw (the first two outputs)."),
+        typer.Option(
+            metavar="A [B]", help="The variables to draw (the first two outputs)."
+        ),
     ] = None,
     at: Annotated[
         list[str] | None,
         typer.Option(
-            metavar="NAME=NUMBER", help="The value of an input in the picture. Can be repeated."
+            metavar="NAME=NUMBER",
+            help="The value of an input in the picture. Can be repeated.",
         ),
     ] = None,
     max_terms: Annotated[
@@ -341,7 +373,10 @@ def explain(
         bool, typer.Option("--all-terms", help="Show every term, however many.")
     ] = False,
     seconds: Annotated[
-        float, typer.Option(min=0, help="Tell what was found after so many seconds (0: no limit).")
+        float,
+        typer.Option(
+            min=0, help="Tell what was found after so many seconds (0: no limit)."
+        ),
     ] = SECONDS,
 ) -> None:
     """What the rules in FILE mean: terms, ranges, contradictions. Exit code 1: some input, or all, has no output."""
@@ -352,7 +387,9 @@ def explain(
         options = {} if max_terms is None else {"max_terms": max_terms}
         rules = loaded(file)
         with _phases() as told:
-            explanation = rules.explain(**options, seconds=seconds or None, progress=told)
+            explanation = rules.explain(
+                **options, seconds=seconds or None, progress=told
+            )
         _printed(
             lambda: explain_text(explanation, all_terms=all_terms),
             lambda: {"rules_file": str(file), **explain_json(explanation)},
@@ -377,7 +414,9 @@ def _assignment(text: str) -> tuple[str, Fraction]:
         raise BadInput(f"--at {text}: write it as in --at limit=300") from None
 
 
-def _draw(compiled: Any, path: Path, axes: Sequence[str] | None, at: dict[str, Fraction]) -> None:
+def _draw(
+    compiled: Any, path: Path, axes: Sequence[str] | None, at: dict[str, Fraction]
+) -> None:
     from multiplexnet.tools.plot import plot_terms
 
     _drawn(path, lambda: plot_terms(compiled, axes, path, at=at))
@@ -398,12 +437,16 @@ def _drawn(path: Path, draw: Callable[[], object]) -> None:
 def certify(
     file: Annotated[
         Path,
-        typer.Argument(metavar="FILE", help="What mux.certificate.save wrote.", show_default=False),
+        typer.Argument(
+            metavar="FILE", help="What mux.certificate.save wrote.", show_default=False
+        ),
     ],
     as_json: AsJson = False,
     rules: Annotated[
         Path | None,
-        typer.Option(metavar="RULES", help="A rule file that the certificate should be about."),
+        typer.Option(
+            metavar="RULES", help="A rule file that the certificate should be about."
+        ),
     ] = None,
 ) -> None:
     """Check the certificate in FILE again, without the compiler.

@@ -177,7 +177,9 @@ def _tied(rows: Sequence[Atom], axes: Sequence[Variable]) -> list[Variable]:
     while len(reached) > before:
         before = len(reached)
         for row in rows:
-            variables = {symbol for symbol in _symbols(row) if isinstance(symbol, Variable)}
+            variables = {
+                symbol for symbol in _symbols(row) if isinstance(symbol, Variable)
+            }
             if reached & variables:
                 reached |= variables
     return sorted(reached - set(axes), key=lambda variable: variable.index)
@@ -440,7 +442,9 @@ def _side(values: Floats, widest: float, room: float) -> tuple[float, float]:
         return -10.0, 10.0
     span = _span(values)
     largest = float(np.abs(values).max())
-    if span <= 1e-9 * max(largest, 1.0):  # one coordinate only: as wide as the other axis
+    if span <= 1e-9 * max(
+        largest, 1.0
+    ):  # one coordinate only: as wide as the other axis
         span = widest or max(2 * largest, 4.0)
         room = 0.5
     lower = float(values.min()) - room * span

@@ -17,7 +17,15 @@ from multiplexnet.compiler.terms import Compiled
 from multiplexnet.errors import PlotError
 from multiplexnet.language.formula import Bool, Category, Int, Real, Variable
 from multiplexnet.language.text import formula_text, number_text
-from multiplexnet.tools.plane import Edge, Frame, Region, frame_of, is_attained, outline, regions
+from multiplexnet.tools.plane import (
+    Edge,
+    Frame,
+    Region,
+    frame_of,
+    is_attained,
+    outline,
+    regions,
+)
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -48,7 +56,9 @@ def plot_terms(
     Raises:
         PlotError: an output or input that does not exist, more than two axes, rules that call functions.
     """
-    from matplotlib.figure import Figure  # a figure of its own: no window, no global state
+    from matplotlib.figure import (
+        Figure,
+    )  # a figure of its own: no window, no global state
 
     chosen = _axes(compiled, axes)
     inputs = _inputs(compiled, at or {})
@@ -132,10 +142,14 @@ def _title(
     count = f"{len(found)} term" if len(found) == 1 else f"{len(found)} terms"
     words = [f"{count} in {' and '.join(v.name for v in axes)}"]
     if inputs:
-        words.append("at " + ", ".join(f"{v.name} = {number_text(n)}" for v, n in inputs.items()))
+        words.append(
+            "at " + ", ".join(f"{v.name} = {number_text(n)}" for v, n in inputs.items())
+        )
     if any(region.is_projection for region in found):
         others = len(_outputs(compiled)) - len(axes)
-        words.append(f"(projection along {others} other output{'' if others == 1 else 's'})")
+        words.append(
+            f"(projection along {others} other output{'' if others == 1 else 's'})"
+        )
     if drawn < len(found):
         words.append(
             f"({len(found) - drawn} without points {'there' if inputs else 'in the frame'})"
@@ -187,7 +201,9 @@ def _label_axes(canvas: Axes, axes: Sequence[Variable]) -> None:
 # --- two axes -------------------------------------------------------------------------------------------------------
 
 
-def _draw_plane(canvas: Axes, found: list[Region], colours: list[Colour], frame: Frame) -> int:
+def _draw_plane(
+    canvas: Axes, found: list[Region], colours: list[Colour], frame: Frame
+) -> int:
     shapes = [outline(region, frame) for region in found]
     labels: dict[bytes, list[str]] = {}
     for region, edges, colour in zip(found, shapes, colours, strict=True):
@@ -199,7 +215,10 @@ def _draw_plane(canvas: Axes, found: list[Region], colours: list[Colour], frame:
             _draw_shape(canvas, region, edges, colour, frame)
     if len(found) <= MOST_LABELS:
         _draw_labels(
-            canvas, {_key(edges, frame): edges for edges in shapes if edges}, labels, frame
+            canvas,
+            {_key(edges, frame): edges for edges in shapes if edges},
+            labels,
+            frame,
         )
     canvas.set_xlim(frame[0][0], frame[1][0])
     canvas.set_ylim(frame[0][1], frame[1][1])
@@ -210,7 +229,9 @@ def _draw_plane(canvas: Axes, found: list[Region], colours: list[Colour], frame:
 def _key(edges: list[Edge], frame: Frame) -> bytes:
     """The same for the same outline."""
     corners = np.array([edge.start for edge in edges] + [edges[0].end])
-    placed = np.rint((corners - frame[0]) / (frame[1] - frame[0]) * 1e5).astype(np.int64)
+    placed = np.rint((corners - frame[0]) / (frame[1] - frame[0]) * 1e5).astype(
+        np.int64
+    )
     return np.unique(placed, axis=0).tobytes()
 
 
@@ -237,7 +258,9 @@ def _draw_polygon(canvas: Axes, edges: list[Edge], colour: Colour) -> None:
             )
 
 
-def _draw_thin(canvas: Axes, region: Region, edge: Edge, colour: Colour, frame: Frame) -> None:
+def _draw_thin(
+    canvas: Axes, region: Region, edge: Edge, colour: Colour, frame: Frame
+) -> None:
     """A segment with its ends, or a point."""
     if not np.allclose(edge.start, edge.end):
         canvas.plot(
@@ -267,22 +290,35 @@ def _draw_end(canvas: Axes, point: Any, colour: Colour, *, filled: bool) -> None
 
 def _on_frame(point: Any, frame: Frame) -> bool:
     close = 1e-7 * (frame[1] - frame[0])
-    return bool(((np.abs(point - frame[0]) <= close) | (np.abs(point - frame[1]) <= close)).any())
+    return bool(
+        (
+            (np.abs(point - frame[0]) <= close) | (np.abs(point - frame[1]) <= close)
+        ).any()
+    )
 
 
 def _draw_labels(
-    canvas: Axes, shapes: dict[bytes, list[Edge]], labels: dict[bytes, list[str]], frame: Frame
+    canvas: Axes,
+    shapes: dict[bytes, list[Edge]],
+    labels: dict[bytes, list[str]],
+    frame: Frame,
 ) -> None:
     """Each label inside its shape, and away from the labels before it."""
     placed: list[Any] = []
     for key, edges in shapes.items():
         spots = [(spot - frame[0]) / (frame[1] - frame[0]) for spot in _spots(edges)]
         room = [
-            min((np.abs(spot - other).max() for other in placed), default=1.0) for spot in spots
+            min((np.abs(spot - other).max() for other in placed), default=1.0)
+            for spot in spots
         ]
-        best = next((k for k, distance in enumerate(room) if distance > 0.08), int(np.argmax(room)))
+        best = next(
+            (k for k, distance in enumerate(room) if distance > 0.08),
+            int(np.argmax(room)),
+        )
         placed.append(spots[best])
-        side = 0 if len(edges) > 2 else -1 if spots[best][0] > 0.85 else 1
+        side = 0
+        if len(edges) < 3:
+            side = -1 if spots[best][0] > 0.85 else 1
         _draw_label(canvas, ", ".join(labels[key]), _spots(edges)[best], side)
 
 
@@ -330,7 +366,9 @@ def _centroid(corners: Any) -> Any:
 # --- one axis -------------------------------------------------------------------------------------------------------
 
 
-def _draw_line(canvas: Axes, found: list[Region], colours: list[Colour], frame: Frame) -> int:
+def _draw_line(
+    canvas: Axes, found: list[Region], colours: list[Colour], frame: Frame
+) -> int:
     """A number line for each term, one above the other."""
     drawn = 0
     for k, (region, colour) in enumerate(zip(found, colours, strict=True)):
@@ -342,19 +380,34 @@ def _draw_line(canvas: Axes, found: list[Region], colours: list[Colour], frame: 
     canvas.set_ylim(-len(found) + 0.4, 0.6)
     few = len(found) <= MOST_LABELS
     canvas.set_yticks(
-        range(0, -len(found), -1) if few else [], labels=[r.label for r in found] if few else []
+        range(0, -len(found), -1) if few else [],
+        labels=[r.label for r in found] if few else [],
     )
     canvas.grid(axis="x", alpha=0.25)
     return drawn
 
 
 def _draw_interval(
-    canvas: Axes, region: Region, edge: Edge, height: float, colour: Colour, frame: Frame
+    canvas: Axes,
+    region: Region,
+    edge: Edge,
+    height: float,
+    colour: Colour,
+    frame: Frame,
 ) -> None:
     ends = sorted([float(edge.start[0]), float(edge.end[0])])
-    canvas.plot(ends, [height, height], color=colour, linewidth=3, solid_capstyle="butt")
+    canvas.plot(
+        ends, [height, height], color=colour, linewidth=3, solid_capstyle="butt"
+    )
     for x, marker in zip(ends, "<>", strict=True):
         if _on_frame(np.array([x]), frame):
-            canvas.plot(x, height, marker, color=colour, markersize=9, zorder=3, clip_on=False)
+            canvas.plot(
+                x, height, marker, color=colour, markersize=9, zorder=3, clip_on=False
+            )
         else:
-            _draw_end(canvas, (x, height), colour, filled=is_attained(region, np.array([x]), frame))
+            _draw_end(
+                canvas,
+                (x, height),
+                colour,
+                filled=is_attained(region, np.array([x]), frame),
+            )

@@ -35,7 +35,9 @@ def plot_strips(report: TableReport, path: str | Path) -> None:
     worst = sorted(counts, key=lambda finding: -int(counts[finding].sum()))
     findings = worst[:MOST_STRIPS]
     bins = max(1, -(-report.rows // width))
-    figure = Figure(figsize=(9, 1.4 + 0.32 * max(1, len(findings))), layout="constrained", dpi=150)
+    figure = Figure(
+        figsize=(9, 1.4 + 0.32 * max(1, len(findings))), layout="constrained", dpi=150
+    )
     ax = figure.add_subplot()
     if findings:
         held = np.minimum(width, report.rows - width * np.arange(bins))
@@ -50,7 +52,11 @@ def plot_strips(report: TableReport, path: str | Path) -> None:
             extent=(1, report.rows + 1, len(findings), 0),
         )
         figure.colorbar(image, ax=ax, label="share of rows", shrink=0.9)
-    ax.set_yticks(np.arange(len(findings)) + 0.5, [_label(f, counts) for f in findings], fontsize=8)
+    ax.set_yticks(
+        np.arange(len(findings)) + 0.5,
+        [_label(f, counts) for f in findings],
+        fontsize=8,
+    )
     ax.set_facecolor("#e9f3ec")
     ax.set_xlim(1, report.rows + 1)
     failed = report.rows - report.obeying

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
@@ -13,15 +14,18 @@ from typing import Annotated, Any
 
 import typer
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn, TimeRemainingColumn
+from rich.progress import (
+    BarColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
 
 from multiplexnet.tools.cli import SLOW_SECONDS, AsJson, BadInput, answering, loaded
 from multiplexnet.tools.table_commands import app
 
 __all__ = ["app", "fit", "sample"]
-
-GROUP = 1 << 16
-"""Rows that are written together."""
 
 ModelFile = Annotated[
     Path, typer.Argument(metavar="MODEL", help="What `fit` wrote.", show_default=False)
@@ -46,7 +50,9 @@ def _telling() -> Iterator[None]:
 
 
 @contextmanager
-def _bar(doing: str, total: int | None) -> Iterator[Callable[[int, int | None, str], None]]:
+def _bar(
+    doing: str, total: int | None
+) -> Iterator[Callable[[int, int | None, str], None]]:
     """A bar on standard error, once the work has taken a while."""
     columns = (
         TextColumn("{task.description}"),
@@ -75,18 +81,31 @@ def _bar(doing: str, total: int | None) -> Iterator[Callable[[int, int | None, s
 def fit(
     table: Annotated[
         list[str],
-        typer.Argument(metavar="TABLE...", help="Files with the same columns.", show_default=False),
+        typer.Argument(
+            metavar="TABLE...", help="Files with the same columns.", show_default=False
+        ),
     ],
     rules: RulesOption,
-    output: Annotated[Path, typer.Option("--output", "-o", metavar="MODEL", help="The model.")],
-    minutes: Annotated[float, typer.Option(min=0, help="How long settings are tried.")] = 10.0,
+    output: Annotated[
+        Path, typer.Option("--output", "-o", metavar="MODEL", help="The model.")
+    ],
+    minutes: Annotated[
+        float, typer.Option(min=0, help="How long settings are tried.")
+    ] = 10.0,
     seed: Seed = 0,
     violations: Annotated[
         str,
         typer.Option(
-            metavar="drop|repair|error", help="What becomes of rows that break the rules."
+            metavar="drop|repair|error",
+            help="What becomes of rows that break the rules.",
         ),
     ] = "drop",
+    resume: Annotated[
+        bool,
+        typer.Option(
+            "--resume/--anew", help="Go on where an earlier fit was interrupted."
+        ),
+    ] = True,
     as_json: AsJson = False,
 ) -> None:
     """Learn the rows of TABLE under rules: every row that the model makes obeys them, exactly."""
@@ -94,47 +113,137 @@ def fit(
         from multiplexnet.synthesis.synthesizer import Synthesizer
 
         model = Synthesizer(loaded(rules))
-        with _bar("learning", None) as update:
+        _refuse_unwritable(output, lambda: _touched(output))
+        draft = output.with_name(f".{output.name}.learning")
+        if not resume:
+            draft.unlink(missing_ok=True)
+        told_of: list[bool] = []
 
-            def told(state: Any) -> None:
-                score = state.log_likelihood
-                shown = "" if score is None else f", log-likelihood {score:.2f}"
-                text = f"setting {state.recipe + 1} of at most {state.recipes}{shown}"
-                update(state.step, state.steps, text)
+        def show(report: Any) -> None:
+            if not told_of:
+                _show_violations(report)
+                told_of.append(True)
 
-            model.fit(
-                table,
-                minutes=minutes,
-                seed=seed,
-                violations=violations,  # type: ignore[arg-type]
-                progress=told,
-            )
+        try:
+            with _bar("learning", None) as update, _patient() as interrupted:
+
+                def told(state: Any) -> None:
+                    show(model.report)
+                    if interrupted():
+                        raise KeyboardInterrupt
+                    update(*_learning(state))
+
+                model.fit(
+                    table,
+                    minutes=minutes,
+                    seed=seed,
+                    violations=violations,  # type: ignore[arg-type]
+                    progress=told,
+                    note=lambda text: print(f"note: {text}", file=sys.stderr),
+                    checkpoint=draft,
+                )
+        except KeyboardInterrupt:
+            kept = "; the same command goes on from there" if draft.exists() else ""
+            print(f"interrupted while learning{kept}", file=sys.stderr)
+            raise typer.Exit(130) from None
+        finally:
+            show(model.report)
         _refuse_unwritable(output, lambda: model.save(output))
         score = model.log_likelihood
         if as_json:
             print(json.dumps({"model": str(output), "log_likelihood": score}))
         else:
-            shown = "" if score is None else f" (log-likelihood of rows kept apart: {score:.3f})"
+            shown = (
+                ""
+                if score is None
+                else f" (log-likelihood of rows kept apart: {score:.3f})"
+            )
             print(f"written: {output}{shown}", file=sys.stderr)
+
+
+@contextmanager
+def _patient() -> Iterator[Callable[[], bool]]:
+    """The first interrupt is only noted, so that a step is done before; the second ends at once."""
+    noted: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+
+    def note(number: int, _: Any) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield lambda: bool(noted)
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _touched(path: Path) -> None:
+    """Whether a file can be written is better known before hours of work."""
+    is_new = not path.exists()
+    path.open("ab").close()
+    if is_new:
+        path.unlink()
+
+
+def _learning(state: Any) -> tuple[int, int, str]:
+    """How far training is, for the bar."""
+    score = state.log_likelihood
+    shown = "" if score is None else f", log-likelihood {score:.2f}"
+    text = (
+        f"setting {state.recipe + 1} of at most {state.recipes}{shown}, "
+        f"{state.rows_per_second:,.0f} rows/s"
+    )
+    return state.step, state.steps, text
+
+
+def _show_violations(report: Any) -> None:
+    """The table by rule, with the first rows, where rows break something."""
+    if report is None or report.all_obey:
+        return
+    from multiplexnet.reports.printing import plain_text
+    from multiplexnet.reports.tables import check_text
+
+    print(plain_text(check_text(report)), file=sys.stderr)
 
 
 @app.command()
 def sample(
     model: ModelFile,
     output: Annotated[
-        Path, typer.Option("--output", "-o", metavar="FILE", help="A .csv or .parquet file.")
+        Path,
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="A .csv or .parquet file, or a folder of the latter.",
+        ),
     ],
     rows: Annotated[
-        int | None, typer.Option("--rows", "-n", min=0, help="How many rows.", show_default=False)
+        int | None,
+        typer.Option("--rows", "-n", min=0, help="How many rows.", show_default=False),
     ] = None,
     where: Annotated[
         str | None,
         typer.Option(metavar="RULE", help="""What all rows meet, as in 'age >= 40'."""),
     ] = None,
     given: Annotated[
-        str | None, typer.Option(metavar="TABLE", help="Known columns, to be completed.")
+        str | None,
+        typer.Option(metavar="TABLE", help="Known columns, to be completed."),
     ] = None,
+    fill: Annotated[
+        bool, typer.Option("--fill", help="Fill in all empty cells of --given.")
+    ] = False,
     seed: Seed = 0,
+    jobs: Annotated[int, typer.Option(min=1, help="In how many processes.")] = 1,
+    dask: Annotated[
+        str | None,
+        typer.Option(
+            metavar="ADDRESS",
+            help="Make the rows on the workers of a Dask scheduler, or `local`.",
+        ),
+    ] = None,
 ) -> None:
     """Write rows that the MODEL makes: all of them obey its rules."""
     with answering(False), _telling():
@@ -143,42 +252,47 @@ def sample(
         try:
             known = Synthesizer.load(model)
         except OSError as error:
-            raise BadInput(f"{model} cannot be read: {error.strerror or error}") from None
-        frames = known.sampled_blocks(rows, where=where, given=given, seed=seed)
-        _refuse_unwritable(output, lambda: _written(frames, output, rows))
-        print(f"written: {output}", file=sys.stderr)
+            raise BadInput(
+                f"{model} cannot be read: {error.strerror or error}"
+            ) from None
+        done: list[Any] = []
+        start = perf_counter()
+        try:
+            with _bar("drawing rows", rows) as update:
+
+                def told(state: Any) -> None:
+                    done[:] = [state]
+                    speed = state.rows / max(perf_counter() - start, 1e-9)
+                    text = f"{state.rows:,} rows, {speed:,.0f} rows/s"
+                    update(state.rows, state.total, text)
+
+                known.sample_to(
+                    output,
+                    rows,
+                    where=where,
+                    given=given,
+                    fill=fill,
+                    seed=seed,
+                    jobs=jobs,
+                    dask=dask,
+                    progress=told,
+                )
+        except KeyboardInterrupt:
+            kept = f"{done[0].rows:,} of {done[0].total:,}" if done else "no"
+            print(f"interrupted: {kept} rows are in {output}", file=sys.stderr)
+            raise typer.Exit(130) from None
+        print(f"written: {output}{_exactness(done)}", file=sys.stderr)
 
 
-def _written(frames: Iterator[Any], path: Path, total: int | None) -> None:
-    """Blocks go to the file a group at a time."""
-    import polars as pl
-
-    from multiplexnet.tables.output import writer_of
-
-    writer = writer_of(path, "rows")
-    is_text = path.suffix.lower() == ".csv"
-    waiting: list[pl.DataFrame] = []
-    done = 0
-    try:
-        with _bar("drawing rows", total) as update:
-            for frame in frames:
-                waiting.append(_with_texts(frame) if is_text else frame)
-                done += frame.height
-                if sum(part.height for part in waiting) >= GROUP:
-                    writer.write(pl.concat(waiting))
-                    waiting = []
-                update(done, total, f"{done:,} rows")
-            if waiting:
-                writer.write(pl.concat(waiting))
-    finally:
-        writer.close()
-
-
-def _with_texts(frame: Any) -> Any:
-    """Times as texts that are read back."""
-    import polars as pl
-
-    return frame.with_columns(pl.col(pl.Datetime).dt.strftime("%Y-%m-%d %H:%M:%S"))
+def _exactness(done: list[Any]) -> str:
+    """Whether all rows follow the conditional distribution, where some may not."""
+    if not done or done[0].exact == done[0].rows:
+        return ""
+    state = done[0]
+    return (
+        f" (all rows meet the condition; {state.exact:,} of {state.rows:,} are drawn exactly from the conditional "
+        f"distribution, the others near it: chosen among candidates worth {state.effective:.1f} on average)"
+    )
 
 
 def _refuse_unwritable(path: Path, write: Callable[[], None]) -> None:

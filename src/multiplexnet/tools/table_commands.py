@@ -10,7 +10,15 @@ from typing import Annotated
 
 import typer
 
-from multiplexnet.tools.cli import AsJson, BadInput, RulesFile, answering, app, loaded, tables_named
+from multiplexnet.tools.cli import (
+    AsJson,
+    BadInput,
+    RulesFile,
+    answering,
+    app,
+    loaded,
+    tables_named,
+)
 
 __all__ = ["app", "infer", "sql"]
 
@@ -20,12 +28,19 @@ def infer(
     table: Annotated[
         list[str],
         typer.Argument(
-            metavar="TABLE...", help="Files with the same columns, or patterns.", show_default=False
+            metavar="TABLE...",
+            help="Files with the same columns, or patterns.",
+            show_default=False,
         ),
     ],
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the rules to this .rules file."),
+        typer.Option(
+            "--output",
+            "-o",
+            metavar="FILE",
+            help="Write the rules to this .rules file.",
+        ),
     ] = None,
     support: Annotated[
         float, typer.Option(help="The share of rows in which a rule has to hold.")
@@ -33,7 +48,8 @@ def infer(
     delimiter: Annotated[
         str | None,
         typer.Option(
-            metavar="CHARACTER", help="What separates cells (otherwise found in the header)."
+            metavar="CHARACTER",
+            help="What separates cells (otherwise found in the header).",
         ),
     ] = None,
     as_json: AsJson = False,
@@ -50,7 +66,11 @@ def infer(
         if output is not None:
             _write(output, found.text)
         if as_json:
-            data = {"rows": found.rows, "rules": found.text, "skipped": list(found.skipped)}
+            data = {
+                "rows": found.rows,
+                "rules": found.text,
+                "skipped": list(found.skipped),
+            }
             print(json.dumps(data, ensure_ascii=False))
         elif output is None:
             print(found.text, end="")
@@ -59,13 +79,17 @@ def infer(
 @app.command()
 def sql(
     file: RulesFile,
-    table: Annotated[str, typer.Option(metavar="NAME", help="The table of the database.")],
+    table: Annotated[
+        str, typer.Option(metavar="NAME", help="The table of the database.")
+    ],
     dialect: Annotated[
         str, typer.Option(metavar="duckdb|postgres|sqlite", help="The database.")
     ] = "duckdb",
     output: Annotated[
         Path | None,
-        typer.Option("--output", "-o", metavar="FILE", help="Write the script to this file."),
+        typer.Option(
+            "--output", "-o", metavar="FILE", help="Write the script to this file."
+        ),
     ] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -78,7 +102,11 @@ def sql(
             _write(output, str(found))
         if as_json:
             constraints = [asdict(constraint) for constraint in found.constraints]
-            data = {"table": found.table, "dialect": dialect, "constraints": constraints}
+            data = {
+                "table": found.table,
+                "dialect": dialect,
+                "constraints": constraints,
+            }
             print(json.dumps(data, ensure_ascii=False))
         elif output is None:
             print(found, end="")

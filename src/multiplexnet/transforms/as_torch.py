@@ -53,7 +53,9 @@ class TermConstraint(constraints.Constraint):
 
     def check(self, value: Tensor) -> Tensor:
         """Whether each row of ``value``, ``(*batch, D)``, satisfies the rules exactly."""
-        return verdict(self._specification, value, self._inputs, self._functions or None)
+        return verdict(
+            self._specification, value, self._inputs, self._functions or None
+        )
 
     def __repr__(self) -> str:
         names = ", ".join(variable.name for variable in self._specification.outputs)
@@ -166,10 +168,10 @@ class TermTransform(transforms.Transform):
     @staticmethod
     def _resized(shape: Size, found: int, wanted: int) -> Size:
         if shape[-1:] != (found,):
-            raise ValueError(f"a shape {tuple(shape)}; its last dimension must be {found}")
+            raise ValueError(
+                f"a shape {tuple(shape)}; its last dimension must be {found}"
+            )
         return Size([*shape[:-1], wanted])
 
     def __repr__(self) -> str:
-        return (
-            f"TermTransform(term={self._term}, from {self.reads.numel()} to {self._width} values)"
-        )
+        return f"TermTransform(term={self._term}, from {self.reads.numel()} to {self._width} values)"

@@ -41,7 +41,11 @@ class Assembly(Tabled):
     one_term: Tensor
 
     def __init__(
-        self, piece: Tensor, row: Tensor, slot: Tensor, shapes: Sequence[tuple[int, int]]
+        self,
+        piece: Tensor,
+        row: Tensor,
+        slot: Tensor,
+        shapes: Sequence[tuple[int, int]],
     ) -> None:
         super().__init__()
         rows, columns = torch.tensor(shapes, device=piece.device).unbind(-1)
@@ -78,14 +82,20 @@ class Assembly(Tabled):
         positions = self._present(self.one_term, pieces, flat)
         return flat.gather(-1, rows_of(positions, index))
 
-    def _present(self, positions: Tensor, pieces: Sequence[Tensor], flat: Tensor) -> Tensor:
+    def _present(
+        self, positions: Tensor, pieces: Sequence[Tensor], flat: Tensor
+    ) -> Tensor:
         """The positions; those in pieces that are missing point to an arbitrary value."""
         if len(pieces) == self.count:
             return positions
         return positions.clamp(max=flat.shape[-1] - 1)
 
     def slice(
-        self, start: int, stop: int, first: Sequence[int], shapes: Sequence[tuple[int, int]]
+        self,
+        start: int,
+        stop: int,
+        first: Sequence[int],
+        shapes: Sequence[tuple[int, int]],
     ) -> Assembly:
         """The assembly of terms ``start`` to ``stop``.
 
@@ -99,4 +109,6 @@ class Assembly(Tabled):
         kept = torch.tensor([rows > 0 for rows, _ in shapes], device=old.device)
         row = self.row[start:stop] - torch.tensor(first, device=old.device)[old]
         new = (kept.cumsum(0) - 1)[old]
-        return Assembly(new, row, self.slot[start:stop], [shape for shape in shapes if shape[0]])
+        return Assembly(
+            new, row, self.slot[start:stop], [shape for shape in shapes if shape[0]]
+        )

@@ -27,6 +27,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 import torch
 from torch import Tensor
 
+from multiplexnet.errors import DtypeError
 from multiplexnet.transforms.tables import Tabled
 
 __all__ = [
@@ -34,6 +35,8 @@ __all__ = [
     "Precision",
     "Transform",
     "applied",
+    "checked_dtype",
+    "dtype_name",
     "exactly",
     "finite",
     "gradient_floor",
@@ -56,6 +59,23 @@ UNDERFLOW = 2.0**-1022
 
 LIMIT = 2.0**100
 """Raw values are cut here: far enough out in every direction, and a float32 number, as ONNX needs it."""
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    """The name of a dtype without that of its package: ``float32``."""
+    return str(dtype).removeprefix("torch.")
+
+
+def checked_dtype(dtype: torch.dtype) -> torch.dtype:
+    """The dtype.
+
+    Raises:
+        DtypeError: it is none of :data:`DTYPES`.
+    """
+    if dtype not in DTYPES:
+        names = ", ".join(map(dtype_name, DTYPES))
+        raise DtypeError(f"no guarantee can be given in {dtype}; use one of {names}")
+    return dtype
 
 
 @dataclass(frozen=True)
@@ -83,16 +103,13 @@ def precision_of(dtype: torch.dtype) -> Precision:
     """The precision of a dtype.
 
     Raises:
-        TypeError: the dtype is none of the four.
+        DtypeError: the dtype is none of the four.
 
     Example:
         >>> precision_of(torch.float16).largest
         65504.0
     """
-    if dtype not in DTYPES:
-        names = ", ".join(str(d).removeprefix("torch.") for d in DTYPES)
-        raise TypeError(f"no guarantee can be given in {dtype}; use one of {names}")
-    info = torch.finfo(dtype)
+    info = torch.finfo(checked_dtype(dtype))
     # One part in a thousand covers the second rounding of float64 → float32 → bfloat16, float16; 2⁻⁵⁰ covers float64.
     unit = info.eps / 2 * 1.001 + 2.0**-50
     # Subnormal results may be flushed to zero where float32 is, but float16 always has its subnormals.
@@ -113,7 +130,9 @@ def quarter_cell(x: Tensor, dtype: torch.dtype) -> Tensor:
     """
     info = torch.finfo(dtype)
     y = x.detach().double()
-    least = max(info.smallest_normal * info.eps / 4, torch.finfo(torch.float64).smallest_normal)
+    least = max(
+        info.smallest_normal * info.eps / 4, torch.finfo(torch.float64).smallest_normal
+    )
     exponent = torch.frexp(y)[1] - 1
     quarter = torch.ldexp(torch.full_like(y, info.eps / 4), exponent)
     return torch.where(y == 0, least, quarter.clamp(min=least))
@@ -160,12 +179,16 @@ def gradient_floor(dtype: torch.dtype) -> float:
 
 def rows_of(table: Tensor, index: Tensor) -> Tensor:
     """``table[index]``, in half the time."""
-    return table.index_select(0, index.flatten()).reshape((*index.shape, *table.shape[1:]))
+    return table.index_select(0, index.flatten()).reshape(
+        (*index.shape, *table.shape[1:])
+    )
 
 
 def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     """``function.apply(…)``, or its ``forward`` alone where no gradient is wanted, which starts 40 µs earlier."""
-    wants_gradient = (getattr(argument, "requires_grad", False) for argument in arguments)
+    wants_gradient = (
+        getattr(argument, "requires_grad", False) for argument in arguments
+    )
     if torch.is_grad_enabled() and any(wants_gradient):
         return function.apply(*arguments)  # type: ignore[no-untyped-call]
     return function.forward(*arguments)
@@ -206,7 +229,9 @@ class Transform(Tabled, ABC):
     def terms(self, start: int, stop: int) -> Self:
         """The transform of terms ``start`` to ``stop`` alone; it shares the memory of this one."""
         part = copy.copy(self)
-        part.hold({name: table[start:stop] for name, table in self.own_tables().items()})
+        part.hold(
+            {name: table[start:stop] for name, table in self.own_tables().items()}
+        )
         part._modules = {}
         for name, module in self._modules.items():
             part._modules[name] = cast(Transform, module).terms(start, stop)

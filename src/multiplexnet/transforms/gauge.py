@@ -107,7 +107,7 @@ def gauge_rows(
     products = 4 * (len(anchor) + 8) * UNIT64
     relative = unit + products  # rounding of the point, and of the row products
     values = _products(A, anchor)
-    spent = _products([[abs(a) for a in row] for row in A], margin)
+    spent = _products([[a and abs(a) for a in row] for row in A], margin)
     for i, bound in enumerate(b):
         slack = bound - values[i]
         left = slack - spent[i]
@@ -126,15 +126,18 @@ def _floats(row: Sequence[Fraction]) -> list[float]:
     return [float(a) if a else 0.0 for a in row]
 
 
-def _products(A: Sequence[Sequence[Fraction]], values: Sequence[Fraction]) -> list[Fraction]:
+def _products(
+    A: Sequence[Sequence[Fraction]], values: Sequence[Fraction]
+) -> list[Fraction]:
     """``A · values``, exactly, in whole numbers."""
     unit = math.lcm(*(value.denominator for value in values))
     whole = [value.numerator * (unit // value.denominator) for value in values]
     found = []
     for row in A:
-        own = math.lcm(*(a.denominator for a in row))
-        numbers = [a.numerator * (own // a.denominator) for a in row]
-        found.append(Fraction(sum(map(int.__mul__, numbers, whole)), own * unit))
+        entries = [(a, value) for a, value in zip(row, whole, strict=True) if a]
+        own = math.lcm(*(a.denominator for a, _ in entries))
+        total = sum(a.numerator * (own // a.denominator) * v for a, v in entries)
+        found.append(Fraction(total, own * unit))
     return found
 
 
@@ -145,7 +148,9 @@ def _refuse_small(slack: Fraction, row: int) -> None:
             f"the anchor does not lie strictly inside row {row}: its slack is {found:g}"
         )
     if slack < LEAST_SLACK:
-        raise ValueError(f"the slack of the anchor in row {row} is too small for float64")
+        raise ValueError(
+            f"the slack of the anchor in row {row} is too small for float64"
+        )
 
 
 def range_rows(anchor: Sequence[Fraction], precision: Precision) -> GaugeRows:
@@ -211,7 +216,9 @@ def gauge_tables(
     n = max(len(anchor) for anchor in anchors)
     sizes = [len(row.W) for row in rows]
     if tight:
-        sizes = [len(row.W) + len(limit.W) for row, limit in zip(rows, limits, strict=True)]
+        sizes = [
+            len(row.W) + len(limit.W) for row, limit in zip(rows, limits, strict=True)
+        ]
     m = 1 + max(sizes)
     tables = {
         "anchor": np.zeros((count, n)),
@@ -254,7 +261,7 @@ class Tables(NamedTuple):
         return self.errors.shape[1] > 1
 
 
-class Grid(NamedTuple):
+class Rounding(NamedTuple):
     """What a lattice makes of every point t of the map: ``origin + basis · (t rounded to integers)``."""
 
     origin: Tensor
@@ -262,7 +269,7 @@ class Grid(NamedTuple):
 
 
 class Matrices(NamedTuple):
-    """What the gradient needs of every term; ``basis`` is that of the :class:`Grid`, if there is one."""
+    """What the gradient needs of every term; ``basis`` is that of the :class:`Rounding`, if there is one."""
 
     whiten: Tensor
     rows: Tensor
@@ -305,7 +312,9 @@ def times(matrix: Tensor, vector: Tensor, index: Tensor | None) -> Tensor:
     return torch.einsum("...tn,tmn->...tm", vector, matrix)
 
 
-def largest_row(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor, Tensor]:
+def largest_row(
+    q: Tensor, index: Tensor | None, tables: Tables
+) -> tuple[Tensor, Tensor]:
     """The largest ``W_i·q (+ E_i·|q|)`` and its position among the rows of all terms."""
     products = times(tables.rows, q, index)
     if tables.tight:
@@ -388,7 +397,7 @@ class _Radial(torch.autograd.Function):
         z: Tensor,
         index: Tensor | None,
         tables: Tables,
-        grid: Grid | None,
+        grid: Rounding | None,
         dtype: torch.dtype,
         floor: float,
     ) -> tuple[Tensor, ...]:
@@ -399,7 +408,9 @@ class _Radial(torch.autograd.Function):
         return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
 
     @staticmethod
-    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
+    ) -> None:
         z, index, tables, grid, _, ctx.floor = inputs
         basis = None if grid is None else grid.basis
         ctx.mark_non_differentiable(*output[1:])
@@ -434,7 +445,11 @@ def _chunks(
 
 
 def _point(
-    tables: Tables, grid: Grid | None, dtype: torch.dtype, z: Tensor, index: Tensor | None
+    tables: Tables,
+    grid: Rounding | None,
+    dtype: torch.dtype,
+    z: Tensor,
+    index: Tensor | None,
 ) -> tuple[Tensor, ...]:
     """x, and what backward needs: G, the largest row and q."""
     q = times(tables.whiten, finite(z), index)
@@ -446,7 +461,7 @@ def _point(
     return x.to(dtype), G, row, q
 
 
-def _on_grid(grid: Grid, t: Tensor, index: Tensor | None) -> Tensor:
+def _on_grid(grid: Rounding, t: Tensor, index: Tensor | None) -> Tensor:
     origin = _take(grid.origin, index)
     if len(grid.basis) == 1:
         return torch.addmm(origin, t, grid.basis[0].mT)
@@ -481,7 +496,9 @@ def _take(table: Tensor, index: Tensor | None) -> Tensor:
     return table if index is None else rows_of(table, index)
 
 
-def _transposed(matrix: Tensor, vector: Tensor, index: Tensor | None, *, shared: bool) -> Tensor:
+def _transposed(
+    matrix: Tensor, vector: Tensor, index: Tensor | None, *, shared: bool
+) -> Tensor:
     """``matrix[k]ᵀ @ vector``, summed over the terms if they share one raw value."""
     if len(matrix) == 1:
         return vector @ matrix[0]
@@ -532,7 +549,9 @@ class Gauge(Transform):
         rows = []
         for part, spacing in zip(parts, grain, strict=True):
             tiny = precision.tiny + float(spacing)
-            rows.append(gauge_rows(part.A, part.b, part.anchor, unit=precision.unit, tiny=tiny))
+            rows.append(
+                gauge_rows(part.A, part.b, part.anchor, unit=precision.unit, tiny=tiny)
+            )
         limits = [range_rows(part.anchor, precision) for part in parts]
         any_loose = any(((row.W == 0) & (row.E != 0)).any() for row in rows)
         tight = precision.unit > 1e-4 or any_loose
@@ -540,7 +559,9 @@ class Gauge(Transform):
             reach = min(precision.largest / 8, FURTHEST)
             scales = [Scale(len(part.A), reach=reach) for part in parts]
         anchors = [part.anchor for part in parts]
-        super().__init__(dtype, gauge_tables(rows, limits, anchors, scales, tight=tight))
+        super().__init__(
+            dtype, gauge_tables(rows, limits, anchors, scales, tight=tight)
+        )
         self.floor = gradient_floor(dtype)
 
     def read(self, select: Tensor) -> None:
@@ -558,7 +579,11 @@ class Gauge(Transform):
         return self.on_grid(raw, index, None, self.precision.dtype)
 
     def on_grid(
-        self, raw: Tensor, index: Tensor | None, grid: Grid | None, dtype: torch.dtype
+        self,
+        raw: Tensor,
+        index: Tensor | None,
+        grid: Rounding | None,
+        dtype: torch.dtype,
     ) -> Tensor:
         """The map, followed by what ``grid`` says, as numbers of the dtype."""
         flat, chosen = self._flat(raw, index)

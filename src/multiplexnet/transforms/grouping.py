@@ -21,6 +21,7 @@ from multiplexnet.transforms.run_time.guards import Guards
 from multiplexnet.transforms.run_time.intervals import Intervals, are_intervals
 from multiplexnet.transforms.run_time.parameters import Functions, Parameters
 from multiplexnet.transforms.run_time.parametric import ParametricGauge
+from multiplexnet.transforms.run_time.triangular import Triangular
 from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["Group", "Places", "RunTimeValues", "groups_of", "transform_of"]
@@ -120,10 +121,14 @@ class Group(Tabled):
         """The rows of the table for chosen terms; the first for terms without a part."""
         return None if index is None else rows_of(self.entry, index)
 
-    def spread(self, per_part: Tensor, index: Tensor | None, otherwise: float) -> Tensor:
+    def spread(
+        self, per_part: Tensor, index: Tensor | None, otherwise: float
+    ) -> Tensor:
         """A number per part, ``(*batch, T)`` or ``(*batch,)``, as one per term, ``otherwise`` where a term has none."""
         if index is None:
-            return torch.where(self.present, per_part.index_select(-1, self.entry), otherwise)
+            return torch.where(
+                self.present, per_part.index_select(-1, self.entry), otherwise
+            )
         return torch.where(rows_of(self.present, index), per_part, otherwise)
 
     def met(self, per_part: Tensor, index: Tensor | None) -> Tensor:
@@ -152,7 +157,9 @@ def levels(parts: Sequence[Part]) -> list[int]:
     depth: dict[Variable, int] = {}
     found = []
     for part in parts:
-        before = [depth[s] for s in _needed(part) if isinstance(s, Variable) and s in depth]
+        before = [
+            depth[s] for s in _needed(part) if isinstance(s, Variable) and s in depth
+        ]
         level = 1 + max(before, default=-1)
         depth |= dict.fromkeys(part.outputs, level)
         found.append(level)
@@ -171,7 +178,9 @@ def groups_of(terms: Sequence[Sequence[Part]]) -> list[list[tuple[int, Part]]]:
 
     A group comes after those whose outputs its parameters need.
     """
-    groups: dict[tuple[int, str, int, int, int], list[tuple[int, Part]]] = defaultdict(list)
+    groups: dict[tuple[int, str, int, int, int], list[tuple[int, Part]]] = defaultdict(
+        list
+    )
     for number, parts in enumerate(terms):
         seen: dict[object, int] = defaultdict(int)
         for part, level in zip(parts, levels(parts), strict=True):
@@ -188,17 +197,25 @@ def groups_of(terms: Sequence[Sequence[Part]]) -> list[list[tuple[int, Part]]]:
 def _kind(part: Part) -> str:
     if isinstance(part, Parametric) and not part.outputs:
         return "Guards"
+    if isinstance(part, Parametric) and part.reference:
+        return "Centred"
     if isinstance(part, Parametric) and are_intervals(part):
         return "Intervals"
     return type(part).__name__
 
 
-def transform_of(parts: Sequence[Part], dtype: torch.dtype) -> Transform:
-    """The transform of parts of one kind, the simplest that fits."""
+def transform_of(
+    parts: Sequence[Part], dtype: torch.dtype, *, in_turn: bool = True
+) -> Transform:
+    """The transform of parts of one kind, the simplest that fits.
+
+    Without ``in_turn`` outputs that bound each other at run time are computed at once, around an anchor.
+    """
     kinds: dict[str, Callable[..., Transform]] = {
         "Polyhedron": Gauge,
         "Lattice": LatticeGauge,
-        "Parametric": ParametricGauge,
+        "Parametric": Triangular if in_turn else ParametricGauge,
+        "Centred": ParametricGauge,
         "Intervals": Intervals,
         "Guards": Guards,
     }

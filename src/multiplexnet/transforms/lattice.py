@@ -16,19 +16,22 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 import numpy as np
 import torch
 from torch import Tensor
 
+from multiplexnet.exact.propagation import ranges
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.parts import Lattice, Polyhedron
 from multiplexnet.transforms.base import Transform, gradient_floor
-from multiplexnet.transforms.gauge import Gauge, Grid, Scale, times
+from multiplexnet.transforms.gauge import Gauge, Rounding, Scale, times
 
 __all__ = ["LatticeGauge"]
 
+PRIME = 2**31 - 1
+"""Products of two numbers below it are whole numbers of 64 bits."""
 STEPS = 16.0
 """The least that a raw value of 1 means along a coordinate that no row mentions, in steps of the grid."""
 
@@ -36,18 +39,16 @@ STEPS = 16.0
 def in_steps(part: Lattice) -> Polyhedron:
     """The inequalities on t in units of a step, with those of ``|t| ≤ bound`` that do not follow from the others."""
     d = len(part.anchor)
-    ranges = ranges_of(part)
+    known = ranges(Rows.of(part.A, part.b, n=d), sweeps=2)
     rows = list(part.A)
-    for j in range(d):
-        highest = ranges.upper[j]
+    for j, (_, highest) in enumerate(known):
         if highest is None or highest > part.bound:
             rows.append(_unit(d, j, 1))
-    for j in range(d):
-        lowest = ranges.lower[j]
+    for j, (lowest, _) in enumerate(known):
         if lowest is None or lowest < -part.bound:
             rows.append(_unit(d, j, -1))
     added = len(rows) - len(part.A)
-    A = tuple(tuple(a * part.step for a in row) for row in rows)
+    A = tuple(tuple(a and a * part.step for a in row) for row in rows)
     b = (*part.b, *(part.bound,) * added)
     strict = (*part.strict, *(False,) * added)
     anchor = tuple(c / part.step for c in part.anchor)
@@ -59,67 +60,25 @@ def _unit(d: int, j: int, sign: int) -> tuple[Fraction, ...]:
     return tuple(Fraction(sign if i == j else 0) for i in range(d))
 
 
-@dataclass
-class Ranges:
-    """What is known of the range of every coordinate t_j; ``None``: nothing yet.
+def independent(basis: Sequence[Sequence[int]]) -> list[int]:
+    """The first rows of the basis that are linearly independent, as many as it has columns.
 
-    Args:
-        lower: the lower ends.
-        upper: the upper ends.
+    They are eliminated modulo a prime, in whole numbers: what is independent there is independent.
     """
-
-    lower: list[Fraction | None]
-    upper: list[Fraction | None]
-
-    def least(self, a: Fraction, j: int) -> Fraction | None:
-        """The least that ``a t_j`` can be, if that is known."""
-        if not a:
-            return Fraction(0)
-        end = self.lower[j] if a > 0 else self.upper[j]
-        return None if end is None else a * end
-
-    def bound_above(self, j: int, limit: Fraction) -> None:
-        """From now on ``t_j ≤ limit`` is known."""
-        old = self.upper[j]
-        self.upper[j] = limit if old is None else min(old, limit)
-
-    def bound_below(self, j: int, limit: Fraction) -> None:
-        """From now on ``t_j ≥ limit`` is known."""
-        old = self.lower[j]
-        self.lower[j] = limit if old is None else max(old, limit)
-
-
-def ranges_of(part: Lattice) -> Ranges:
-    """Bounds of every t_j that follow from one row and the bounds of the other coordinates, found in two rounds."""
-    d = len(part.anchor)
-    ranges = Ranges([None] * d, [None] * d)
-    for _ in range(2):
-        for row, bound in zip(part.A, part.b, strict=True):
-            _bound_by(row, bound, ranges)
-    return ranges
-
-
-def _bound_by(row: Sequence[Fraction], bound: Fraction, ranges: Ranges) -> None:
-    """What ``row · t ≤ bound`` says of each coordinate, when all the others are as low as they can be."""
-    least = [ranges.least(a, i) for i, a in enumerate(row)]
-    for j, a in enumerate(row):
-        others = [value for i, value in enumerate(least) if i != j]
-        known = [value for value in others if value is not None]
-        if not a or len(known) < len(others):
-            continue
-        limit = (bound - sum(known)) / a
-        if a > 0:
-            ranges.bound_above(j, limit)
-        else:
-            ranges.bound_below(j, limit)
-
-
-def independent(basis: np.ndarray) -> list[int]:
-    """The first rows of the basis that are linearly independent, as many as it has columns."""
+    rest = np.array(
+        [[c % PRIME for c in row] for row in basis], dtype=np.int64
+    ).reshape(len(basis), len(basis[0]))
     chosen: list[int] = []
-    for i in range(len(basis)):
-        if np.linalg.matrix_rank(basis[[*chosen, i]]) > len(chosen):
-            chosen.append(i)
+    for i, row in enumerate(rest):
+        seen = np.flatnonzero(row)
+        if not len(seen):
+            continue
+        chosen.append(i)
+        pivot = seen[0]
+        unit_row = row * pow(int(row[pivot]), -1, PRIME) % PRIME
+        below = i + 1 + np.flatnonzero(rest[i + 1 :, pivot])
+        factors = rest[below, pivot]
+        rest[below] = (rest[below] - factors[:, None] * unit_row % PRIME) % PRIME
     return chosen
 
 
@@ -137,7 +96,9 @@ def check_exact(part: Lattice) -> None:
     for origin, row in zip(part.origin, part.basis, strict=True):
         furthest = abs(origin) + sum(abs(c) for c in row) * part.bound
         if furthest > 2**53 * grain:
-            raise ValueError("the lattice is too wide for its step: float64 would round its sums")
+            raise ValueError(
+                "the lattice is too wide for its step: float64 would round its sums"
+            )
 
 
 class LatticeGauge(Transform):
@@ -163,7 +124,9 @@ class LatticeGauge(Transform):
 
     def __init__(self, parts: Sequence[Lattice], dtype: torch.dtype) -> None:
         tables, select = _tables(parts)
-        super().__init__(dtype, {name: torch.from_numpy(table) for name, table in tables.items()})
+        super().__init__(
+            dtype, {name: torch.from_numpy(table) for name, table in tables.items()}
+        )
         self.gauge = Gauge(
             [in_steps(part) for part in parts],
             torch.float64,
@@ -186,7 +149,9 @@ class LatticeGauge(Transform):
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        return self.gauge.on_grid(raw, index, Grid(self.origin, self.basis), self.precision.dtype)
+        return self.gauge.on_grid(
+            raw, index, Rounding(self.origin, self.basis), self.precision.dtype
+        )
 
     def inverse(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -229,7 +194,7 @@ def _tables(parts: Sequence[Lattice]) -> tuple[dict[str, np.ndarray], np.ndarray
         own = np.array(part.basis, dtype=np.float64).reshape(rows, columns)
         origin[k, :rows] = [float(c) for c in part.origin]
         basis[k, :rows, :columns] = own * float(part.step)
-        select[k, range(columns), independent(own)] = 1.0
+        select[k, range(columns), independent(part.basis)] = 1.0
     tables = {"origin": origin, "basis": basis, "coordinates": np.linalg.pinv(basis)}
     return tables, select
 

@@ -71,8 +71,12 @@ class Columns(NamedTuple):
 def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
     """The constants of all entries, each ``(T, n)``; an unbounded end is the largest number of the format."""
     largest = precision.largest
-    lower = torch.tensor([_ends(part.lower, -math.inf) for part in parts], dtype=torch.float64)
-    upper = torch.tensor([_ends(part.upper, math.inf) for part in parts], dtype=torch.float64)
+    lower = torch.tensor(
+        [_ends(part.lower, -math.inf) for part in parts], dtype=torch.float64
+    )
+    upper = torch.tensor(
+        [_ends(part.upper, math.inf) for part in parts], dtype=torch.float64
+    )
     free = lower.isinf() & upper.isinf()
     # A half-line whose end is close to the end of the format is an interval: its softplus would stick at the clamp.
     above = upper.isinf() & ~free & (lower < largest / 2)
@@ -125,12 +129,16 @@ class _Boxed(torch.autograd.Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(z: Tensor, columns: Columns, kinds: Kinds, floor: float, portable: bool) -> Tensor:
+    def forward(
+        z: Tensor, columns: Columns, kinds: Kinds, floor: float, portable: bool
+    ) -> Tensor:
         lower, upper, base, width, sign, free = columns
         sigma: Elementwise = torch.sigmoid
         g: Elementwise = F.softplus
         if portable:
-            z, base, width, sign, free = (t.double() for t in (z, base, width, sign, free))
+            z, base, width, sign, free = (
+                t.double() for t in (z, base, width, sign, free)
+            )
             sigma = portable_sigmoid
             g = portable_softplus
         x = base
@@ -217,7 +225,9 @@ class Separable(Transform):
     ) -> Tensor:
         columns = self._columns(index)
         z = raw.to(self.precision.computing)
-        x: Tensor = applied(_Boxed, z, columns, self.kinds, self.floor, not self.training)
+        x: Tensor = applied(
+            _Boxed, z, columns, self.kinds, self.floor, not self.training
+        )
         return x.to(self.precision.dtype)
 
     def _columns(self, index: Tensor | None) -> Columns:

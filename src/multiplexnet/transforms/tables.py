@@ -21,7 +21,15 @@ from torch import Tensor, nn
 
 from multiplexnet.errors import DtypeError
 
-__all__ = ["Derived", "Tabled", "contents", "fingerprint", "in_memory", "memory", "named_tables"]
+__all__ = [
+    "Derived",
+    "Tabled",
+    "contents",
+    "fingerprint",
+    "in_memory",
+    "memory",
+    "named_tables",
+]
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -145,7 +153,9 @@ class Derived(Tabled):
     @property
     def device(self) -> torch.device:
         """Where the tables are."""
-        return next((table.device for _, table in named_tables(self)), self.place.device)
+        return next(
+            (table.device for _, table in named_tables(self)), self.place.device
+        )
 
     @abstractmethod
     def _make(self, dtype: torch.dtype) -> None:
@@ -154,10 +164,14 @@ class Derived(Tabled):
     def _settle(self, device: torch.device, dtype: torch.dtype | None = None) -> None:
         """Right tables on the device: the same ones moved, or new ones where there is nothing to be moved."""
         dtype = dtype or self.dtype
-        if dtype != self.dtype or (self.device.type == "meta" and device.type != "meta"):
+        if dtype != self.dtype or (
+            self.device.type == "meta" and device.type != "meta"
+        ):
             self._make(dtype)
         for _, part in _tabled(self):
-            part.hold({**dict.fromkeys(part.table_names), **_moved(part.own_tables(), device)})
+            part.hold(
+                {**dict.fromkeys(part.table_names), **_moved(part.own_tables(), device)}
+            )
         self.place = torch.empty(0, device=device)
 
     def reset_parameters(self) -> None:

@@ -24,7 +24,13 @@ from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.language.formula import Variable
 from multiplexnet.transforms.assembly import Assembly
 from multiplexnet.transforms.base import Transform, in_full_precision
-from multiplexnet.transforms.grouping import Group, Places, RunTimeValues, groups_of, transform_of
+from multiplexnet.transforms.grouping import (
+    Group,
+    Places,
+    RunTimeValues,
+    groups_of,
+    transform_of,
+)
 from multiplexnet.transforms.lattice import LatticeGauge
 from multiplexnet.transforms.run_time.parameters import Functions, Parameters
 from multiplexnet.transforms.separable import Separable
@@ -81,6 +87,7 @@ class TermMaps(Tabled):
         dtype: of the values that come out.
         inputs: all inputs of the rules; they fix the columns of ``inputs`` in ``forward``.
         boxes: the transform of boxes, :class:`Separable` or :class:`PaperSeparable`.
+        in_turn: whether outputs that bound each other at run time are computed one after another.
 
     Example:
         >>> from fractions import Fraction
@@ -103,6 +110,7 @@ class TermMaps(Tabled):
         *,
         inputs: Sequence[Variable] = (),
         boxes: Boxes = Separable,
+        in_turn: bool = True,
     ) -> None:
         super().__init__()
         self.dtype = dtype
@@ -112,16 +120,24 @@ class TermMaps(Tabled):
         self.all_boxed = columns == list(range(len(outputs)))
         members = groups_of(terms)
         position = {variable: j for j, variable in enumerate(outputs)}
-        where = [[[position[v] for v in part.outputs] for _, part in group] for group in members]
+        where = [
+            [[position[v] for v in part.outputs] for _, part in group]
+            for group in members
+        ]
         self.groups = nn.ModuleList()
         found: dict[object, int] = {}  # groups that know the same share a number
         for group, place in zip(members, where, strict=True):
             parts = [part for _, part in group]
             numbers = [k for k, _ in group]
-            symbols = tuple(part.parameters for part in parts if isinstance(part, Parametric))
+            symbols = tuple(
+                part.parameters for part in parts if isinstance(part, Parametric)
+            )
             number = found.setdefault((symbols, tuple(numbers)), len(found))
-            known = Parameters(symbols, inputs, outputs, dtype, number) if symbols else None
-            self.groups.append(Group(transform_of(parts, dtype), numbers, place, len(terms), known))
+            known = (
+                Parameters(symbols, inputs, outputs, dtype, number) if symbols else None
+            )
+            transform = transform_of(parts, dtype, in_turn=in_turn)
+            self.groups.append(Group(transform, numbers, place, len(terms), known))
         places = _places(members, where, columns, len(terms), len(outputs))
         self.assembly = Assembly(*places, self._shapes(len(terms)))
 
@@ -148,7 +164,9 @@ class TermMaps(Tabled):
         if self.separable is not None:
             part.separable = self.separable.terms(start, stop)
             first = [start, *first]
-        part.assembly = self.assembly.slice(start, stop, first, part._shapes(stop - start))
+        part.assembly = self.assembly.slice(
+            start, stop, first, part._shapes(stop - start)
+        )
         part.groups = nn.ModuleList(group for group, _ in sliced if group.numbers)
         return part
 
@@ -197,7 +215,9 @@ class TermMaps(Tabled):
             whole = x.unsqueeze(-2).expand(*x.shape[:-1], len(self), x.shape[-1])
         pieces = [
             transform.inverse(own, chosen, parameters)
-            for transform, own, chosen, parameters in self._calls(x, index, given, per_term, whole)
+            for transform, own, chosen, parameters in self._calls(
+                x, index, given, per_term, whole
+            )
         ]
         raw: Tensor = self.assembly(pieces, index)
         return raw
@@ -215,20 +235,30 @@ class TermMaps(Tabled):
         given = RunTimeValues(inputs, functions or {})
         pieces: list[Tensor] = []
         log_dets: list[Tensor] = []
-        for transform, own, chosen, parameters in self._calls(x, index, given, False, x):
+        for transform, own, chosen, parameters in self._calls(
+            x, index, given, False, x
+        ):
             pieces.append(transform.unrounded(own, chosen, parameters))
-            log_dets.append(transform.log_abs_det_jacobian(pieces[-1], chosen, parameters))
+            log_dets.append(
+                transform.log_abs_det_jacobian(pieces[-1], chosen, parameters)
+            )
         raw: Tensor = self.assembly(pieces, index)
         return raw, self._total(log_dets, index)
 
     @in_full_precision
     def nearest(
-        self, x: Tensor, *, inputs: Tensor | None = None, functions: Functions | None = None
+        self,
+        x: Tensor,
+        *,
+        inputs: Tensor | None = None,
+        functions: Functions | None = None,
     ) -> Tensor:
         """For every term a point of it near ``x``: ``(*batch, D)`` becomes ``(*batch, K, D)``."""
         pieces: list[Tensor] = []
         given = RunTimeValues(inputs, functions or {})
-        for transform, own, chosen, parameters in self._calls(x, None, given, False, pieces):
+        for transform, own, chosen, parameters in self._calls(
+            x, None, given, False, pieces
+        ):
             pieces.append(transform.nearest(own, chosen, parameters))
         near: Tensor = self.assembly(pieces, None)
         return near
@@ -281,7 +311,9 @@ class TermMaps(Tabled):
             functions: torch code of the opaque functions by name.
         """
         shape = self.assembly.piece.shape
-        number = torch.arange(1, shape.numel() + 1, dtype=torch.float64, device=self.boxed.device)
+        number = torch.arange(
+            1, shape.numel() + 1, dtype=torch.float64, device=self.boxed.device
+        )
         point = number.cos().reshape(shape)
         weight = (1.7 * number).sin().reshape(shape)
         batch = () if inputs is None else inputs.shape[:-1]
@@ -354,7 +386,11 @@ class TermMaps(Tabled):
             if number not in found:
                 x = None
                 if group.known is not None and group.known.needs_x:
-                    x = so_far if isinstance(so_far, Tensor) else self.assembly(so_far, index)
+                    x = (
+                        so_far
+                        if isinstance(so_far, Tensor)
+                        else self.assembly(so_far, index)
+                    )
                 found[number] = group.parameters_of(given, x, index)
             picked = group.pick(values, index, per_term=per_term)
             yield group.transform, picked, group.chosen(index), found[number]

@@ -61,7 +61,9 @@ UNDERFLOW = 2.0**-1000  # more than all underflow in one expression can add up t
 SAFE_LOW = 2.0**-900
 SAFE_HIGH = 2.0**900
 TINY = 2.0**-1022  # the smallest positive float that is read as such in every mode
-SUBNORMAL = (1 << 52) - 1  # the magnitudes from 1 up to this are the bits of the subnormal floats
+SUBNORMAL = (
+    1 << 52
+) - 1  # the magnitudes from 1 up to this are the bits of the subnormal floats
 GRIDS = (0, -20)  # the powers of two that are tried for «all values are multiples of»
 PASSES = 6
 
@@ -115,7 +117,9 @@ class Column:
     def integers(numbers: NDArray[np.int64]) -> Column:
         """Integers of 64 bits, exactly."""
         high = numbers.astype(np.float64)
-        if len(numbers) == 0 or np.abs(high).max() < 2.0**53:  # 2**53 + 1 is rounded to 2**53
+        if (
+            len(numbers) == 0 or np.abs(high).max() < 2.0**53
+        ):  # 2**53 + 1 is rounded to 2**53
             return Column((high,))
         # 2**63 does not fit int64: step down to the double below, the rest is then positive and small.
         high = np.where(high >= 2.0**63, np.nextafter(2.0**63, 0), high)
@@ -136,7 +140,9 @@ class Column:
 
     def at(self, rows: NDArray[np.intp]) -> Column:
         """The column at these rows, with the numbers of odd ones."""
-        odd = {k: self.odd[row] for k, row in enumerate(rows.tolist()) if row in self.odd}
+        odd = {
+            k: self.odd[row] for k, row in enumerate(rows.tolist()) if row in self.odd
+        }
         return Column(tuple(part[rows] for part in self.parts), self.unit, odd)
 
     def with_number(self, number: Fraction, rows: NDArray[np.intp]) -> Column:
@@ -234,7 +240,9 @@ class _Integral:
     length: int
 
     @staticmethod
-    def of(weighted: Weighted, constant: Fraction, length: int, multiple: int = 1) -> _Integral:
+    def of(
+        weighted: Weighted, constant: Fraction, length: int, multiple: int = 1
+    ) -> _Integral:
         """The expression times the least positive integer that makes it integral (and is a multiple of this one)."""
         factors = [coefficient * column.unit for coefficient, column in weighted]
         denominators = [factor.denominator for factor in factors]
@@ -245,7 +253,9 @@ class _Integral:
 
     def take(self, rows: NDArray[np.intp]) -> _Integral:
         columns = tuple(column.take(rows) for column in self.columns)
-        return _Integral(self.coefficients, columns, self.constant, self.scale, len(rows))
+        return _Integral(
+            self.coefficients, columns, self.constant, self.scale, len(rows)
+        )
 
     @cached_property
     def is_exact_in_floats(self) -> bool:
@@ -495,7 +505,9 @@ def amounts(weighted: Weighted, constant: Fraction, length: int) -> Floats:
         return _amounts(_Integral.of(weighted, constant, length))
 
 
-def bounded_amounts(weighted: Weighted, constant: Fraction, length: int) -> tuple[Floats, Floats]:
+def bounded_amounts(
+    weighted: Weighted, constant: Fraction, length: int
+) -> tuple[Floats, Floats]:
     """The same, and a bound of the error row by row."""
     with np.errstate(all="ignore"):
         form = _Integral.of(weighted, constant, length)

@@ -61,7 +61,15 @@ from multiplexnet.verdicts.columns import (
     total,
 )
 
-__all__ = ["Bools", "ExactRows", "Functions", "amount", "in_domain", "largest_violation", "truth"]
+__all__ = [
+    "Bools",
+    "ExactRows",
+    "Functions",
+    "amount",
+    "in_domain",
+    "largest_violation",
+    "truth",
+]
 
 Bools = NDArray[np.bool_]
 Functions = Mapping[str, Callable[..., Any]]
@@ -89,8 +97,12 @@ class ExactRows:
         self.variables = columns
         self.functions = functions or {}
         self.length = len(next(iter(columns.values()))) if length is None else length
-        self.odd: set[int] = set()  # rows where Max and Ite have no column, or a function none
-        self.bad = np.zeros(self.length, dtype=np.bool_)  # some function gave no finite number
+        self.odd: set[int] = (
+            set()
+        )  # rows where Max and Ite have no column, or a function none
+        self.bad = np.zeros(
+            self.length, dtype=np.bool_
+        )  # some function gave no finite number
         self._columns: dict[Symbol, Column] = dict(columns.items())
         self._signs: dict[Linear, Signs] = {}
 
@@ -110,7 +122,9 @@ class ExactRows:
 
     def signs(self, linear: Linear) -> Signs:
         if linear not in self._signs:
-            self._signs[linear] = signs(self._weighted(linear), linear.constant, self.length)
+            self._signs[linear] = signs(
+                self._weighted(linear), linear.constant, self.length
+            )
         return self._signs[linear]
 
     def amounts(self, linear: Linear) -> Floats:
@@ -127,17 +141,24 @@ class ExactRows:
         return self.odd.union(*(self.variables[v].odd for v in mentioned))
 
     def point(self, row: int) -> dict[Variable, Fraction]:
-        return {variable: column.exact(row) for variable, column in self.variables.items()}
+        return {
+            variable: column.exact(row) for variable, column in self.variables.items()
+        }
 
     def functions_at(self, row: int) -> Mapping[str, Callable[..., Fraction]]:
         """The opaque functions at this row's arguments, as exact numbers."""
         known: dict[str, dict[tuple[Fraction, ...], Fraction]] = {}
         result = {
-            name: lambda *arguments, name=name: known[name][arguments] for name in self.functions
+            name: lambda *arguments, name=name: known[name][arguments]
+            for name in self.functions
         }
         for symbol in [s for s in self._columns if isinstance(s, Apply)]:
-            arguments = tuple(value(a, self.point(row), result) for a in symbol.arguments)
-            known.setdefault(symbol.function, {})[arguments] = self._columns[symbol].exact(row)
+            arguments = tuple(
+                value(a, self.point(row), result) for a in symbol.arguments
+            )
+            known.setdefault(symbol.function, {})[arguments] = self._columns[
+                symbol
+            ].exact(row)
         return result
 
     def _weighted(self, linear: Linear) -> list[tuple[Fraction, Column]]:
@@ -168,7 +189,9 @@ class ExactRows:
         common = lcm(*denominators)
         columns = []
         for linear in linears:
-            column, lost = total(self._weighted(linear), linear.constant, self.length, common)
+            column, lost = total(
+                self._weighted(linear), linear.constant, self.length, common
+            )
             self.odd |= set(lost.tolist())
             columns.append(column)
         return columns
@@ -282,15 +305,24 @@ def _sums_in(column: Column, values: range) -> Bools:
     """
     length = len(column)
     one = Fraction(1)
-    below = signs([(one, column)], Fraction(-values[0]), length) < 0
-    above = signs([(one, column)], Fraction(-values[-1]), length) > 0
+    zero = Fraction(0)
+    own = [(one, column)]
+    first = Fraction(values[0])
+    last = Fraction(values[-1])
+    below = signs(own, -first, length) < 0
+    above = signs(own, -last, length) > 0
     with np.errstate(all="ignore"):
         near = np.rint(column.near * to_float64(column.unit))
-    high = Column((np.where(np.isfinite(near), near, 0.0),))
-    low = amounts([(one, column), (-one, high)], Fraction(0), length)
-    integer = Column((*high.parts, np.where(np.isfinite(low), np.rint(low), 0.0)))
-    is_integer = signs([(one, column), (-one, integer)], Fraction(0), length) == 0
+    high = Column((_finite(near),))
+    low = amounts([*own, (-one, high)], zero, length)
+    integer = Column((*high.parts, _finite(np.rint(low))))
+    is_integer = signs([*own, (-one, integer)], zero, length) == 0
     return np.asarray(is_integer & ~below & ~above)
+
+
+def _finite(numbers: Floats) -> Floats:
+    """The numbers, 0 where they are infinite or NaN."""
+    return np.where(np.isfinite(numbers), numbers, 0.0)
 
 
 # --- amounts --------------------------------------------------------------------------------------------------------
@@ -325,7 +357,9 @@ class _Walk(Generic[T]):
                 neither = self.largest(n, m)
                 only_left = self.largest(p, m)
                 only_right = self.largest(n, q)
-                return self.smallest(both, neither), self.smallest(only_left, only_right)
+                return self.smallest(both, neither), self.smallest(
+                    only_left, only_right
+                )
 
     def _max(self, values: Iterator[T]) -> T:
         return reduce(self.largest, values, self.nothing)
@@ -345,7 +379,8 @@ def _is_choice(atom: Atom) -> bool:
 def _is_count(atom: Atom) -> bool:
     """Whether the atom speaks of Booleans alone, so that its amount is a number of them."""
     return all(
-        isinstance(s, Variable) and isinstance(s.domain, Bool) for s, _ in atom.linear.summands
+        isinstance(s, Variable) and isinstance(s.domain, Bool)
+        for s, _ in atom.linear.summands
     )
 
 
@@ -376,26 +411,37 @@ def _amounts(formula: Formula, rows: ExactRows, *, bounds: bool = False) -> Floa
             near = rows.amounts(linear)
             return near, np.maximum(np.abs(near), TINY)
         near, error = rows.bounded_amounts(linear)
-        low = np.where(np.isfinite(error), np.maximum(np.abs(near) - error, TINY), TINY)
-        return near, np.stack([low, np.maximum(np.abs(near) + error, TINY)])
+        size = np.abs(near)
+        low = np.maximum(size - error, TINY)
+        low = np.where(np.isfinite(error), low, TINY)
+        high = np.maximum(size + error, TINY)
+        return near, np.stack([low, high])
 
     def atom(a: Atom) -> tuple[_Far, _Far]:
         near, far = distance(a.linear)
         obeyed = _obeys(near, a.relation)
-        turned = far if a.relation != "==" else np.full_like(far, TINY)
-        if _is_choice(a):
-            far = np.maximum(far, 1.0) if _is_count(a) else np.ones_like(far)
-            turned = np.maximum(turned, 1.0) if _is_count(a) else np.ones_like(far)
-        choice = np.full(rows.length, _is_choice(a))
-        return (
-            _Far(choice & ~obeyed, np.where(obeyed, 0.0, far)),
-            _Far(choice & obeyed, np.where(obeyed, turned, 0.0)),
-        )
+        turned = far
+        if a.relation == "==":
+            turned = np.full_like(far, TINY)
+        is_choice = _is_choice(a)
+        if is_choice and _is_count(a):
+            far = np.maximum(far, 1.0)
+            turned = np.maximum(turned, 1.0)
+        elif is_choice:
+            far = np.ones_like(far)
+            turned = np.ones_like(far)
+        choice = np.full(rows.length, is_choice)
+        violation = np.where(obeyed, 0.0, far)
+        of_negation = np.where(obeyed, turned, 0.0)
+        return _Far(choice & ~obeyed, violation), _Far(choice & obeyed, of_negation)
 
     shape = (2, rows.length) if bounds else (rows.length,)
-    nothing = _Far(np.zeros(rows.length, dtype=np.bool_), np.zeros(shape))
-    infinite = _Far(np.ones(rows.length, dtype=np.bool_), np.full(shape, inf))
-    return _Walk[_Far](atom, _Far.largest, _Far.smallest, nothing, infinite)(formula)[0].amount
+    never = np.zeros(rows.length, dtype=np.bool_)
+    nothing = _Far(never, np.zeros(shape))
+    infinite = _Far(~never, np.full(shape, inf))
+    walk = _Walk[_Far](atom, _Far.largest, _Far.smallest, nothing, infinite)
+    violation, _ = walk(formula)
+    return violation.amount
 
 
 # An exact violation: whether another choice is needed, the amount, and whether there is one (a strict comparison can

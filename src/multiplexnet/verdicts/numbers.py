@@ -125,7 +125,9 @@ def _of_integers(array: NDArray[Any]) -> Exact:
 def _joined(numbers: Iterable[Fraction], shape: tuple[int, ...]) -> Exact:
     found = list(numbers)
     if all(map(is_exact_in_float64, found)):
-        return np.array([float(number) for number in found], dtype=np.float64).reshape(shape)
+        return np.array([float(number) for number in found], dtype=np.float64).reshape(
+            shape
+        )
     array = np.empty(len(found), dtype=object)
     array[:] = found
     return cast(Exact, array.reshape(shape))
@@ -133,7 +135,9 @@ def _joined(numbers: Iterable[Fraction], shape: tuple[int, ...]) -> Exact:
 
 def _number(value: Any, name: str) -> Fraction:
     if isinstance(value, complex | np.complexfloating):
-        raise DtypeError(f"input {name} is the complex number {value}; it must be a real number")
+        raise DtypeError(
+            f"input {name} is the complex number {value}; it must be a real number"
+        )
     if isinstance(value, np.generic) and not isinstance(value, float):
         return fraction_of(_of_array(np.asarray(value), name)[()])
     if isinstance(value, Rational):
@@ -150,7 +154,9 @@ def _number(value: Any, name: str) -> Fraction:
 
 
 def _of_decimal(value: Decimal, name: str) -> Fraction:
-    if abs(value.adjusted()) > LARGEST_EXPONENT:  # as a fraction it would fill the memory
+    if (
+        abs(value.adjusted()) > LARGEST_EXPONENT
+    ):  # as a fraction it would fill the memory
         raise InputError(
             f"input {name} is {_shown(value)}, beyond all floats: its exponent may be ±{LARGEST_EXPONENT:,} at most"
         )

@@ -11,6 +11,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import reduce
 from math import inf
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -19,9 +20,21 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiplexnet.errors import DtypeError, InputError, ShapeError
-from multiplexnet.language.formula import Formula, Specification, Variable, nearest_to_zero
-from multiplexnet.verdicts.columns import Column, Floats, widened
-from multiplexnet.verdicts.evaluation import Bools, ExactRows, Functions, amount, in_domain, truth
+from multiplexnet.language.formula import (
+    Formula,
+    Specification,
+    Variable,
+    nearest_to_zero,
+)
+from multiplexnet.verdicts.columns import Column, Floats, is_exact_in_float64, widened
+from multiplexnet.verdicts.evaluation import (
+    Bools,
+    ExactRows,
+    Functions,
+    amount,
+    in_domain,
+    truth,
+)
 from multiplexnet.verdicts.numbers import Exact, is_tensor, numbers_of, refuse_unlisted
 from multiplexnet.verdicts.units import has_unit, steps_of
 
@@ -65,7 +78,9 @@ def _column(numbers: Exact, finite: Bools) -> Column:
 
 
 def satisfied(
-    formula: Formula, columns: Mapping[Variable, Floats], functions: Functions | None = None
+    formula: Formula,
+    columns: Mapping[Variable, Floats],
+    functions: Functions | None = None,
 ) -> Bools:
     """Whether the formula holds, row by row; a row with NaN or an infinity never does.
 
@@ -90,7 +105,9 @@ def satisfied(
 
 
 def violation(
-    formula: Formula, columns: Mapping[Variable, Floats], functions: Functions | None = None
+    formula: Formula,
+    columns: Mapping[Variable, Floats],
+    functions: Functions | None = None,
 ) -> Floats:
     """How far each row is from obeying the formula (:mod:`multiplexnet.verdicts.evaluation`); NaN: infinitely far.
 
@@ -153,7 +170,9 @@ def verdict(
 
 
 def allowed(
-    specification: Specification, inputs: Mapping[str, Any], batch: tuple[int, ...] | None = None
+    specification: Specification,
+    inputs: Mapping[str, Any],
+    batch: tuple[int, ...] | None = None,
 ) -> Bools:
     """Whether the inputs of each row lie in their declared ranges and keep the assumptions, exactly.
 
@@ -163,7 +182,7 @@ def allowed(
         batch: the shape of the answer; by default the one to which all inputs broadcast.
 
     Example:
-        >>> from multiplexnet.language.parse import parse
+        >>> from multiplexnet.language.parser.parse import parse
         >>> rules = parse("low: input; high: input; x: real; assume low <= high; low <= x <= high")
         >>> allowed(rules, {"low": np.array([0.0, 2.0]), "high": 1})
         array([ True, False])
@@ -206,13 +225,17 @@ def violations(
         inside = finite & _inside(specification, rows)
         for k, rule in enumerate(specification.rules):
             result[here, k] = np.where(inside, amount(rule.formula, rows), inf)
-    return cast(Values, given.like_x(result.reshape(*given.batch, len(specification.rules))))
+    return cast(
+        Values, given.like_x(result.reshape(*given.batch, len(specification.rules)))
+    )
 
 
 def _inside(specification: Specification, rows: ExactRows) -> Bools:
     discrete = (v for v in specification.variables if v.is_discrete)
     return reduce(
-        np.logical_and, (in_domain(v, rows) for v in discrete), np.ones(rows.length, dtype=np.bool_)
+        np.logical_and,
+        (in_domain(v, rows) for v in discrete),
+        np.ones(rows.length, dtype=np.bool_),
     )
 
 
@@ -231,25 +254,43 @@ class _Given:
 
     @staticmethod
     def of(
-        specification: Specification, x: Any, inputs: Mapping[str, Any], functions: Functions
+        specification: Specification,
+        x: Any,
+        inputs: Mapping[str, Any],
+        functions: Functions,
     ) -> _Given:
         outputs = specification.columns
         array = _float64(x, "x")
         if array.ndim == 0 or array.shape[-1] != len(outputs):
-            names = ", ".join(v.name for v in outputs[:8]) + (", …" if len(outputs) > 8 else "")
+            names = ", ".join(v.name for v in outputs[:8]) + (
+                ", …" if len(outputs) > 8 else ""
+            )
             raise ShapeError(
                 f"x has shape {tuple(array.shape)}; the rules have {len(outputs)} outputs ({names}), "
                 f"so its last dimension must be {len(outputs)}"
             )
         batch = array.shape[:-1]
-        flat = {v: np.ascontiguousarray(array[..., i]).reshape(-1) for i, v in enumerate(outputs)}
-        flat |= {v: steps_of(own, v, _format(x)) for v, own in flat.items() if has_unit(v)}
-        flat |= _present(specification, flat)
-        columns = flat | _input_columns(specification.inputs, inputs, batch)
-        if unknown := [name for name in functions if name not in specification.functions]:
+        flat = {
+            v: np.ascontiguousarray(array[..., i]).reshape(-1)
+            for i, v in enumerate(outputs)
+        }
+        flat |= {
+            v: steps_of(own, v, _format(x)) for v, own in flat.items() if has_unit(v)
+        }
+        columns: dict[Variable, Exact] = {
+            **flat,
+            **_present(specification, flat),
+            **_input_columns(specification.inputs, inputs, batch),
+        }
+        if unknown := [
+            name for name in functions if name not in specification.functions
+        ]:
             raise InputError(f"{unknown[0]!r} is not a function of the rules")
         return _Given(
-            x, batch, columns, {name: _on_batch(f, x, batch) for name, f in functions.items()}
+            x,
+            batch,
+            columns,
+            {name: _on_batch(f, x, batch) for name, f in functions.items()},
         )
 
     @property
@@ -265,20 +306,35 @@ class _Given:
 
 def _format(x: Any) -> str:
     """The name of its dtype."""
-    return str(x.dtype).removeprefix("torch.") if is_tensor(x) else str(np.asarray(x).dtype.name)
+    return (
+        str(x.dtype).removeprefix("torch.")
+        if is_tensor(x)
+        else str(np.asarray(x).dtype.name)
+    )
 
 
 def _present(
     specification: Specification, columns: Mapping[Variable, Floats]
-) -> dict[Variable, Floats]:
+) -> dict[Variable, Exact]:
     """The columns that may be missing, with a number in place of NaN, and their flags."""
-    found: dict[Variable, Floats] = {}
+    found: dict[Variable, Exact] = {}
     for variable, flag in specification.flags.items():
-        missing = np.isnan(columns[variable])
-        number = float(nearest_to_zero(variable.domain))
-        found[variable] = np.where(missing, number, columns[variable])
-        found[flag] = missing.astype(np.float64)
+        column = columns[variable]
+        missing = np.isnan(column)
+        found[variable] = _filled(column, missing, nearest_to_zero(variable.domain))
+        # infinite numbers are none in a column of fractions; a flag that is NaN tells of them
+        found[flag] = np.where(np.isinf(column), np.nan, missing)
     return found
+
+
+def _filled(column: Floats, missing: Bools, number: Fraction) -> Exact:
+    """The column with this number where it is missing: as fractions, if it is no number of float64."""
+    if is_exact_in_float64(number) or not missing.any():
+        return np.where(missing, float(number), column)
+    filled = np.full(len(column), number, dtype=object)
+    for i in np.flatnonzero(np.isfinite(column)):
+        filled[i] = Fraction(float(column[i]))
+    return cast(Exact, filled)
 
 
 def _input_columns(
@@ -287,10 +343,16 @@ def _input_columns(
     names = [v.name for v in declared]
     if unknown := [name for name in given if name not in names]:
         known = ", ".join(names) or "none"
-        raise InputError(f"{unknown[0]!r} is not an input of the rules (their inputs: {known})")
+        raise InputError(
+            f"{unknown[0]!r} is not an input of the rules (their inputs: {known})"
+        )
     if missing := [name for name in names if name not in given]:
-        raise InputError(f"the rules need a value for {', '.join(missing)}: pass {missing[0]}=…")
-    return {v: _broadcast(_input(given[v.name], v.name), batch, v.name) for v in declared}
+        raise InputError(
+            f"the rules need a value for {', '.join(missing)}: pass {missing[0]}=…"
+        )
+    return {
+        v: _broadcast(_input(given[v.name], v.name), batch, v.name) for v in declared
+    }
 
 
 def _input(value: Any, name: str) -> Exact:

@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from multiplexnet.errors import DtypeError, InputError
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.language.formula import Int, Variable
-from multiplexnet.language.moments import moment_number
+from multiplexnet.language.parser.moments import moment_number
 from multiplexnet.language.text import number_text, value_text
 from multiplexnet.verdicts.columns import Floats, widened
 from multiplexnet.verdicts.numbers import fraction_of, is_tensor, numbers_of
@@ -67,8 +67,12 @@ def refuse_indistinct(variable: Variable, name: str) -> None:
     most = max(abs(variable.domain.lower), abs(variable.domain.upper))
     if not _tells_apart(variable.unit.size, most, FORMATS[name]):
         every = sorted(FORMATS.values(), key=lambda form: form.precision)
-        wider = [form.name for form in every if _tells_apart(variable.unit.size, most, form)]
-        advice = f"use {wider[0]}" if wider else "declare a narrower range or a coarser step"
+        wider = [
+            form.name for form in every if _tells_apart(variable.unit.size, most, form)
+        ]
+        advice = (
+            f"use {wider[0]}" if wider else "declare a narrower range or a coarser step"
+        )
         raise DtypeError(
             f"`{variable.name}` is counted in steps of {number_text(variable.unit.size)} up to "
             f"{value_text(variable, Fraction(most))}, which {name} cannot tell apart: {advice}"
@@ -85,7 +89,10 @@ def _tells_apart(size: Fraction, most: int, form: Format) -> bool:
     if odd == 1:  # multiples are numbers of the format
         return size >= form.tiny and form.spacing(top) <= size
     passed = 24 if form.precision < 24 else 53
-    is_nearest = form.precision == 53 or max(odd, size.numerator) < 1 << passed - 1 - form.precision
+    is_nearest = (
+        form.precision == 53
+        or max(odd, size.numerator) < 1 << passed - 1 - form.precision
+    )
     return is_nearest and size >= 2 * form.tiny and 2 * form.spacing(top) <= size
 
 
@@ -107,7 +114,8 @@ def steps_of(values: Floats, variable: Variable, name: str) -> Floats:
         array([1234. , 1234.5,   30.5])
     """
     refuse_indistinct(variable, name)
-    p, q = float(variable.unit.size.numerator), float(variable.unit.size.denominator)
+    p = float(variable.unit.size.numerator)
+    q = float(variable.unit.size.denominator)
     with np.errstate(all="ignore"):
         steps = np.rint(values * q / p)
         back = _rounded(steps * p / q, name)
@@ -124,7 +132,9 @@ def _rounded(values: Floats, name: str) -> Floats:
     if name == "float16":
         return widened(single.astype(np.float16))
     bits = single.view(np.int32)
-    kept = (bits + 0x7FFF + ((bits >> 16) & 1)) & ~np.int32(0xFFFF)  # to the nearest, ties to even
+    kept = (bits + 0x7FFF + ((bits >> 16) & 1)) & ~np.int32(
+        0xFFFF
+    )  # to the nearest, ties to even
     return widened(cast(NDArray[np.float32], kept.view(np.float32)))
 
 
@@ -164,7 +174,8 @@ def counted_input(variable: Variable, value: Any) -> Any:
 def _tensor_steps(variable: Variable, value: Any) -> Any:
     """As :func:`steps_of`, with operations of the tensor itself, so that graphs can record them."""
     refuse_indistinct(variable, str(value.dtype).removeprefix("torch."))
-    p, q = float(variable.unit.size.numerator), float(variable.unit.size.denominator)
+    p = float(variable.unit.size.numerator)
+    q = float(variable.unit.size.denominator)
     steps = (value.double() * q / p).round()
     back = (steps * p / q).to(value.dtype)
     return (steps + 0.5 * (back != value)).to(value.dtype)

@@ -11,16 +11,25 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.certificate.cascade.recorded import Bit, Cascade, Clause, Form, Known, Row, Whole
+from multiplexnet.certificate.cascade.late import LateRow, LateTerm, Polynomial
+from multiplexnet.certificate.cascade.recorded import (
+    Bit,
+    Cascade,
+    Clause,
+    Form,
+    Known,
+    Row,
+    Whole,
+)
 from multiplexnet.certificate.formats import power
 from multiplexnet.certificate.questions import Answer
 from multiplexnet.certificate.rules import Reading
 from multiplexnet.language.formula import Bool, Linear, Real, Variable
 
-__all__ = ["Grid"]
+__all__ = ["GridVariables"]
 
 
-class Grid:
+class GridVariables:
     """The variables of a cascade as whole numbers of cvc5, and what rules over outputs and inputs say of them.
 
     Args:
@@ -35,18 +44,32 @@ class Grid:
         self.kind = rules.writer.kind
         self._mentioned = rules.mentioned
         self._inputs = [v for v in rules.variables if v.is_input]
+        self._assumed = rules.assumed
+        self._logic = "QF_NIRA" if cascade.late or rules.multiplies else "QF_LIRA"
         whole = self.manager.getIntegerSort()
-        self.k = [self.manager.mkConst(whole, f"k{i}") for i in range(len(cascade.ranges))]
+        self.k = [
+            self.manager.mkConst(whole, f"k{i}") for i in range(len(cascade.ranges))
+        ]
         forms = dict.fromkeys(one.form for one in cascade.known)
-        self._r = {form: self.manager.mkConst(whole, f"r{i}") for i, form in enumerate(forms)}
+        self._r = {
+            form: self.manager.mkConst(whole, f"r{i}") for i, form in enumerate(forms)
+        }
         self._number = {v.name: i for i, v in enumerate(cascade.outputs)}
         self._counts = self._counted_conditions()
         self._written: dict[int, Any] = {}
+        self._opaque: dict[str, Any] = {}
         self._found: dict[int, set[int]] = {}
 
     def term(self, kind: str, *arguments: Any) -> Any:
         """A term of cvc5."""
         return self.manager.mkTerm(getattr(self.kind, kind), *arguments)
+
+    def real(self, name: str) -> Any:
+        """A real number of which nothing is known, the same one for the same name."""
+        if name not in self._opaque:
+            sort = self.manager.getRealSort()
+            self._opaque[name] = self.manager.mkConst(sort, name)
+        return self._opaque[name]
 
     def whole(self, number: int) -> Any:
         """A whole number."""
@@ -62,7 +85,9 @@ class Grid:
         if form is None:
             return value
         whole = self.term("MULT", h, self.term("TO_REAL", self._r[form]))
-        return self.term("SUB", self.term("ADD", value, self.input(form.terms[0][0])), whole)
+        return self.term(
+            "SUB", self.term("ADD", value, self.input(form.terms[0][0])), whole
+        )
 
     def input(self, place: int) -> Any:
         """An input as a real number."""
@@ -92,7 +117,9 @@ class Grid:
         """The outputs that a rule over x mentions."""
         if rule.getId() not in self._found:
             names = self._mentioned(rule)
-            self._found[rule.getId()] = {self._number[n] for n in names if n in self._number}
+            self._found[rule.getId()] = {
+                self._number[n] for n in names if n in self._number
+            }
         return self._found[rule.getId()]
 
     # --- counting ---------------------------------------------------------------------------------------------------
@@ -111,7 +138,10 @@ class Grid:
 
     def _with_counts(self, rule: Any) -> Any:
         """``k`` for every «1 if condition else 0», so that a sum of many of them is a sum and not a thousand cases."""
-        old, new, stack, seen = [], [], [rule], set()
+        old = []
+        new = []
+        stack = [rule]
+        seen = set()
         while stack:
             part = stack.pop()
             if part.getId() in seen:
@@ -130,7 +160,9 @@ class Grid:
             return None
         if not (part[1].isRealValue() and part[2].isRealValue()):
             return None
-        then, otherwise = (Fraction(str(side.toPythonObj())) for side in (part[1], part[2]))
+        then, otherwise = (
+            Fraction(str(side.toPythonObj())) for side in (part[1], part[2])
+        )
         chosen = self.term("TO_REAL", self._counts[part[0].getId()])
         more = self.term("MULT", self.writer.number(then - otherwise), chosen)
         return self.term("ADD", self.writer.number(otherwise), more)
@@ -168,6 +200,35 @@ class Grid:
         value = self.k[i] if term is None else term
         return [self.term("LEQ", lower, value), self.term("LEQ", value, upper)]
 
+    # --- late rows --------------------------------------------------------------------------------------------------
+
+    def late(self, row: LateRow, at: Mapping[int, Any] | None = None) -> Any:
+        """A late row, with other terms in the place of some products."""
+        parts = [
+            (at or {}).get(term.variable, None) or self.late_product(term)
+            for term in row.terms
+        ]
+        left = parts[0] if len(parts) == 1 else self.term("ADD", *parts)
+        relation = "LT" if row.strict else "LEQ"
+        return self.term(relation, left, self.polynomial(row.bound))
+
+    def late_product(self, term: LateTerm, value: int | None = None) -> Any:
+        """``α h k`` of a late row, with a number for k if one is given."""
+        k = self.k[term.variable] if value is None else self.whole(value)
+        x = self.term("TO_REAL", k)
+        h = self.writer.number(self.cascade.spacing[term.variable])
+        return self.term("MULT", h, self.polynomial(term.coefficient), x)
+
+    def polynomial(self, polynomial: Polynomial) -> Any:
+        """A sum of products of inputs."""
+        parts = [self.writer.number(Fraction(0))]
+        for places, c in polynomial:
+            factors = [self.writer.number(Fraction(c)), *map(self.input, places)]
+            parts.append(
+                factors[0] if len(factors) == 1 else self.term("MULT", *factors)
+            )
+        return parts[0] if len(parts) == 1 else self.term("ADD", *parts)
+
     # --- known values -----------------------------------------------------------------------------------------------
 
     def definitions(self, variables: Iterable[int], *, rounded: bool) -> list[Any]:
@@ -180,7 +241,9 @@ class Grid:
         first = self.cascade.first_known
         own = [i for i in sorted(set(variables)) if i >= first]
         forms = {self.cascade.known[i - first].form for i in own}
-        forms |= {form for i, form in self.cascade.carried.items() if i in set(variables)}
+        forms |= {
+            form for i, form in self.cascade.carried.items() if i in set(variables)
+        }
         found = []
         for form in sorted(forms, key=repr):
             rest = self._rest(form)
@@ -189,7 +252,9 @@ class Grid:
                 self.term("GEQ", rest, self.writer.number(Fraction(0))),
                 self.term("LT", rest, self.writer.number(Fraction(most))),
             ]
-        found += [self._definition(i, self.cascade.known[i - first], rounded) for i in own]
+        found += [
+            self._definition(i, self.cascade.known[i - first], rounded) for i in own
+        ]
         return found
 
     def _rest(self, form: Form) -> Any:
@@ -211,12 +276,19 @@ class Grid:
         zero, one, two = (self.whole(n) for n in (0, 1, 2))
         if known.subtracts:
             return self.term(
-                "AND", self.term("LEQ", zero, self.k[i]), self.term("LEQ", self.k[i], over)
+                "AND",
+                self.term("LEQ", zero, self.k[i]),
+                self.term("LEQ", self.k[i], over),
             )
         least = self.term("ADD", over, self._over(known, 1))
-        surely = self.term("GEQ", self.k[i], one if known.closed and known.threshold == 0 else zero)
+        surely = self.term(
+            "GEQ", self.k[i], one if known.closed and known.threshold == 0 else zero
+        )
         return self.term(
-            "AND", self.term("LEQ", least, self.k[i]), self.term("LEQ", self.k[i], two), surely
+            "AND",
+            self.term("LEQ", least, self.k[i]),
+            self.term("LEQ", self.k[i], two),
+            surely,
         )
 
     def _over(self, bit: Bit, more: int) -> Any:
@@ -232,15 +304,22 @@ class Grid:
 
     # --- asking -----------------------------------------------------------------------------------------------------
 
-    def implied(self, premises: Iterable[Any], conclusion: Any, milliseconds: int) -> Answer:
-        """Whether the premises imply the conclusion, for inputs in their declared ranges."""
+    def implied(
+        self, premises: Iterable[Any], conclusion: Any, milliseconds: int
+    ) -> Answer:
+        """Whether the premises imply the conclusion, for inputs in their ranges that keep what is assumed of them."""
         self.writer.questions += 1
         solver = self.writer.cvc5.Solver(self.manager)
         solver.setOption("produce-models", "true")
         solver.setOption("tlimit-per", str(milliseconds))
-        solver.setLogic("QF_LIRA")
+        solver.setLogic(self._logic)
         domains = [bound for v in self._inputs for bound in self.writer.domain(v)]
-        for premise in (*domains, *premises, self.writer.negated(conclusion)):
+        for premise in (
+            *domains,
+            *self._assumed,
+            *premises,
+            self.writer.negated(conclusion),
+        ):
             solver.assertFormula(premise)
         verdict = solver.checkSat()
         if verdict.isUnsat():
@@ -251,4 +330,6 @@ class Grid:
         terms = {v.name: self.x(i) for i, v in enumerate(self.cascade.outputs)}
         terms |= {v.name: self.input(place) for place, v in enumerate(self._inputs)}
         values = {name: solver.getValue(term) for name, term in terms.items()}
-        return {name: Fraction(str(value.toPythonObj())) for name, value in values.items()}
+        return {
+            name: Fraction(str(value.toPythonObj())) for name, value in values.items()
+        }

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from multiplexnet.certificate.cascade.late import LateRow, easy_ends, late_from
 from multiplexnet.certificate.formats import Format, power
 from multiplexnet.compiler.record import (
     RecordReader,
@@ -25,12 +26,32 @@ from multiplexnet.compiler.record import (
 )
 from multiplexnet.language.formula import Bool, Formula, Real, Variable
 
-__all__ = ["Bit", "Cascade", "Clause", "Form", "Known", "Row", "Step", "Whole", "cascade_from"]
+__all__ = [
+    "Bit",
+    "Cascade",
+    "Clause",
+    "Form",
+    "Known",
+    "Row",
+    "Step",
+    "Whole",
+    "cascade_from",
+]
 
 EXACT = {"float64": 2**53, "float32": 2**24}
 """Whole numbers below this are exact in the dtype that is computed in, and so are sums that stay below it."""
 NAMES = {
-    *("outputs", "hidden", "spacing", "known", "ranges", "steps", "guards", "complete", "carried"),
+    *(
+        "outputs",
+        "hidden",
+        "spacing",
+        "known",
+        "ranges",
+        "steps",
+        "guards",
+        "complete",
+        "carried",
+    ),
     *("conditions", "computing"),
 }
 
@@ -100,15 +121,20 @@ class Step:
     @property
     def admits_all(self) -> bool:
         """Whether its options leave out nothing that its clauses admit."""
-        return self.ranked or (self.values is None and len(self.sides) == 2 ** len(self.gaps))
+        return self.ranked or (
+            self.values is None and len(self.sides) == 2 ** len(self.gaps)
+        )
 
     @property
     def gaps(self) -> tuple[Clause, ...]:
         """Clauses that bound the variable from below or from above, whichever is chosen."""
         signs = [
-            {row.of(self.variable) > 0 for row in c if row.of(self.variable)} for c in self.clauses
+            {row.of(self.variable) > 0 for row in c if row.of(self.variable)}
+            for c in self.clauses
         ]
-        return tuple(c for c, own in zip(self.clauses, signs, strict=True) if len(own) == 2)
+        return tuple(
+            c for c, own in zip(self.clauses, signs, strict=True) if len(own) == 2
+        )
 
 
 @dataclass(frozen=True)
@@ -126,6 +152,7 @@ class Cascade:
         complete: whether it claims to reach every point of the grid that obeys, or only a part.
         carried: outputs that carry what an input has beyond the grid, with this input in steps.
         computing: the dtype in which the layer adds.
+        late: rows whose coefficients are inputs.
     """
 
     outputs: tuple[Variable, ...]
@@ -138,6 +165,7 @@ class Cascade:
     complete: bool
     carried: Mapping[int, Form]
     computing: str
+    late: tuple[LateRow, ...] = ()
 
     @property
     def first_known(self) -> int:
@@ -145,16 +173,27 @@ class Cascade:
         return len(self.spacing)
 
     @property
+    def easy_ends(self) -> dict[int, tuple[int, ...]]:
+        """The ends that outputs of late rows may always take."""
+        return easy_ends(self.late, self.ranges)
+
+    @property
     def clauses(self) -> tuple[Clause, ...]:
         """The clauses of all steps, and the guards."""
-        return (*self.guards, *(clause for step in self.steps for clause in step.clauses))
+        return (
+            *self.guards,
+            *(clause for step in self.steps for clause in step.clauses),
+        )
 
     def faults(self, form: Format) -> Iterator[str]:
         """What exact arithmetic finds wrong."""
         sizes = [max(abs(lower), abs(upper)) for lower, upper in self.ranges]
         limit = EXACT[self.computing]
         for row in (row for clause in self.clauses for row in clause):
-            if sum(abs(c) * sizes[v] for v, c in row.terms) + abs(row.bound) + 1 >= limit:
+            if (
+                sum(abs(c) * sizes[v] for v, c in row.terms) + abs(row.bound) + 1
+                >= limit
+            ):
                 yield f"a row whose sums are rounded in {self.computing}"
         for lower, upper in self.ranges[: self.first_known]:
             if upper - lower + 1 >= limit:
@@ -162,39 +201,53 @@ class Cascade:
         for i, output in enumerate(self.outputs):
             yield from self._grid_faults(i, output, sizes[i], form)
         for i in range(self.first_known):
-            if self._is_truth_value(i) and not (self.ranges[i][0] >= 0 and self.ranges[i][1] <= 1):
+            if self._is_truth_value(i) and not (
+                self.ranges[i][0] >= 0 and self.ranges[i][1] <= 1
+            ):
                 yield "a truth value beyond 0 and 1"
         for step in self.steps:
-            if step.variable >= len(self.outputs) and (step.gaps or step.values is not None):
+            if step.variable >= len(self.outputs) and (
+                step.gaps or step.values is not None
+            ):
                 yield "a hidden output with a choice"
 
     def _is_truth_value(self, i: int) -> bool:
         return i >= len(self.outputs) or isinstance(self.outputs[i].domain, Bool)
 
-    def _grid_faults(self, i: int, output: Variable, size: int, form: Format) -> Iterator[str]:
+    def _grid_faults(
+        self, i: int, output: Variable, size: int, form: Format
+    ) -> Iterator[str]:
         h = self.spacing[i]
         if not isinstance(output.domain, Real) and h != 1:
             yield f"{output.name} is a whole number, and its spacing is {h}"
         if h < form.tiny or size > power(form.p) or h * size > form.largest:
             yield f"not every multiple of {h} in the range of {output.name} is a number of the format"
         carried = self.carried.get(i)
-        if carried is not None and not (carried.is_exact and power(carried.exponent) == h):
+        if carried is not None and not (
+            carried.is_exact and power(carried.exponent) == h
+        ):
             yield f"{output.name} carries something else than one input in its own steps"
 
 
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def cascade_from(record: Any, reader: RecordReader, variables: Sequence[Variable]) -> Cascade:
+def cascade_from(
+    record: Any, reader: RecordReader, variables: Sequence[Variable]
+) -> Cascade:
     """The cascade that a record describes.
 
     Raises:
         KeyError, IndexError, TypeError, ValueError: it is no record of a cascade.
     """
-    if not isinstance(record, dict) or set(record) != NAMES:
+    if not isinstance(record, dict) or set(record) - {"late"} != NAMES:
         raise TypeError(f"a cascade has exactly {', '.join(sorted(NAMES))}")
     outputs = tuple(map(reader.variable, list_from(record["outputs"])))
-    if any(v.is_input for v in outputs) or len(set(outputs)) < len(outputs) or not outputs:
+    if (
+        any(v.is_input for v in outputs)
+        or len(set(outputs)) < len(outputs)
+        or not outputs
+    ):
         raise ValueError("the outputs of a cascade are not different outputs")
     conditions = tuple(map(reader.formula, list_from(record["conditions"])))
     inputs = sum(v.is_input for v in variables)
@@ -206,7 +259,9 @@ def cascade_from(record: Any, reader: RecordReader, variables: Sequence[Variable
         raise ValueError("a hidden output without a condition")
     if len(spacing) != computed or len(ranges) != computed + len(known):
         raise ValueError("spacings or ranges that are too many or too few")
-    if any(one.form not in {w.form for w in known if isinstance(w, Whole)} for one in known):
+    if any(
+        one.form not in {w.form for w in known if isinstance(w, Whole)} for one in known
+    ):
         raise ValueError("a rest without its whole part")
     before = set(range(computed, len(ranges)))
     guards = tuple(_clause(one, before) for one in list_from(record["guards"]))
@@ -225,8 +280,22 @@ def cascade_from(record: Any, reader: RecordReader, variables: Sequence[Variable
     if computing not in EXACT:
         raise ValueError("a cascade computes in float32 or float64")
     complete = flag_from(record["complete"])
+    late: tuple[LateRow, ...] = ()
+    if "late" in record:
+        first = steps[0].variable
+        late = late_from(record["late"], inputs, computed, len(outputs), carried, first)
     return Cascade(
-        outputs, conditions, spacing, known, ranges, steps, guards, complete, carried, computing
+        outputs,
+        conditions,
+        spacing,
+        known,
+        ranges,
+        steps,
+        guards,
+        complete,
+        carried,
+        computing,
+        late,
     )
 
 
@@ -242,7 +311,9 @@ def _steps(records: Sequence[Any], before: set[int], computed: int) -> Iterator[
         clauses = tuple(_clause(one, before) for one in list_from(record["clauses"]))
         if not all(any(row.of(variable) for row in clause) for clause in clauses):
             raise ValueError("a clause in the wrong place")
-        sides = tuple(tuple(map(flag_from, list_from(one))) for one in list_from(record["sides"]))
+        sides = tuple(
+            tuple(map(flag_from, list_from(one))) for one in list_from(record["sides"])
+        )
         values = record["values"]
         if values is not None:
             values = tuple(map(whole_from, list_from(values)))
@@ -253,7 +324,9 @@ def _steps(records: Sequence[Any], before: set[int], computed: int) -> Iterator[
             len(one) != wanted for one in sides
         ):
             raise ValueError("options that do not fit the gaps")
-        if len(set(sides)) < len(sides) or (values is not None and len(set(values)) < len(values)):
+        if len(set(sides)) < len(sides) or (
+            values is not None and len(set(values)) < len(values)
+        ):
             raise ValueError("an option that is listed twice")
         yield step
 
@@ -261,7 +334,9 @@ def _steps(records: Sequence[Any], before: set[int], computed: int) -> Iterator[
 def _clause(record: Any, allowed: set[int]) -> Clause:
     rows = []
     for bound, terms in map(list_from, list_from(record)):
-        pairs = tuple((whole_from(v), whole_from(c)) for v, c in map(list_from, list_from(terms)))
+        pairs = tuple(
+            (whole_from(v), whole_from(c)) for v, c in map(list_from, list_from(terms))
+        )
         places = [v for v, _ in pairs]
         if (
             places != sorted(set(places))
@@ -282,16 +357,26 @@ def _known(record: Any, inputs: int) -> Known:
     if kind != "bit":
         raise ValueError(f"a known value of unknown kind {str(kind)[:40]!r}")
     threshold, closed, subtracts = rest
-    return Bit(_form(form, inputs), number_from(threshold), flag_from(closed), flag_from(subtracts))
+    return Bit(
+        _form(form, inputs),
+        number_from(threshold),
+        flag_from(closed),
+        flag_from(subtracts),
+    )
 
 
 def _form(record: Any, inputs: int) -> Form:
     exponent, terms = list_from(record)
     pairs = tuple(
-        (whole_from(place), whole_from(c)) for place, c in map(list_from, list_from(terms))
+        (whole_from(place), whole_from(c))
+        for place, c in map(list_from, list_from(terms))
     )
     places = [place for place, _ in pairs]
-    if not pairs or len(set(places)) < len(places) or not all(0 <= p < inputs for p in places):
+    if (
+        not pairs
+        or len(set(places)) < len(places)
+        or not all(0 <= p < inputs for p in places)
+    ):
         raise ValueError("a form over inputs that there are not")
     if not all(c for _, c in pairs) or abs(whole_from(exponent)) > 2000:
         raise ValueError("a form out of all proportion")

@@ -7,7 +7,7 @@ small choices reach everything that obeys and nothing else, where a disjunctive 
 every combination.
 
 All of this happens on a grid (:mod:`~multiplexnet.compiler.cascade.grid`), on which sums do not round. The projection
-is resolution (:mod:`~multiplexnet.compiler.cascade.projection`), which asks no solver.
+is resolution (:mod:`~multiplexnet.compiler.cascade.projection.project`), which asks no solver.
 """
 
 from __future__ import annotations
@@ -27,14 +27,26 @@ from multiplexnet.compiler.cascade.clauses import (
     clauses_of,
     ranges_of,
 )
-from multiplexnet.compiler.cascade.grid import Grid, grid_of, power_at_least
+from multiplexnet.compiler.cascade.grid import GridRules, grid_of, power_at_least
 from multiplexnet.compiler.cascade.known import Bit, Form, Known
-from multiplexnet.compiler.cascade.late import ADVICE, LateRow, easy_ends, late_rows
-from multiplexnet.compiler.cascade.options import sides_of, splits_of
-from multiplexnet.compiler.cascade.order import Elimination, HeldBackError
-from multiplexnet.compiler.cascade.projection import Bucket
-from multiplexnet.compiler.cascade.rows import Clause, Range, Row
-from multiplexnet.errors import CascadeBudgetExceeded, CoefficientError, GridError, OptionError
+from multiplexnet.compiler.cascade.late import (
+    ADVICE,
+    LateRow,
+    by_cases,
+    easy_ends,
+    late_rows,
+    torn_of,
+)
+from multiplexnet.compiler.cascade.projection.options import sides_of, splits_of
+from multiplexnet.compiler.cascade.projection.order import Elimination, HeldBackError
+from multiplexnet.compiler.cascade.projection.project import Bucket
+from multiplexnet.compiler.cascade.projection.rows import Clause, Range, Row
+from multiplexnet.errors import (
+    CascadeBudgetExceeded,
+    CoefficientError,
+    GridError,
+    OptionError,
+)
 from multiplexnet.exact.deadline import NEVER, PROJECTION, Deadline
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import TRUE, Bool, Category, Formula, Real, Variable
@@ -60,6 +72,13 @@ class Budget:
 
     Raises:
         OptionError: one of them is no positive whole number.
+
+    Example:
+        >>> import multiplexnet as mx
+        >>> rules = mx.Rules("x: real[3]; all(v == 0 or 1 <= v <= 5 for v in x); sum(x) <= 9")
+        >>> mux = mx.Multiplexer(rules, structure="cascade", budget=mx.Budget(options=2))
+        >>> mux.options
+        (2, 2, 2)
     """
 
     clauses: int = 2_000
@@ -111,8 +130,8 @@ class Cascade:
         ranges: of all variables, in whole numbers.
         steps: in the order of computing.
         guards: what has to hold of the known values for a row to have any output.
-        complete: whether every point of the grid that obeys is reached; where there are late rows, rounding may
-            take the last step from some.
+        complete: whether every point of the grid that obeys is reached, but for the last steps before the bound of a
+            late row, which rounding may take.
         carried: outputs that are ``spacing · k`` plus what an input has beyond the grid, with that input in steps.
         late: rows whose coefficients are inputs; each bounds each of its outputs.
     """
@@ -129,6 +148,11 @@ class Cascade:
     late: tuple[LateRow, ...] = ()
 
     @property
+    def reaches_all(self) -> bool:
+        """Whether every point of the grid that obeys is reached, whatever is rounded."""
+        return self.complete and not self.late
+
+    @property
     def order(self) -> tuple[Variable, ...]:
         """The outputs in the order of computing, hidden ones too."""
         return tuple(self.outputs[step.variable] for step in self.steps)
@@ -141,7 +165,10 @@ class Cascade:
     @property
     def rows(self) -> Iterator[Row]:
         """Every row that is evaluated at run time."""
-        for clause in (*(c for step in self.steps for c in step.bucket.clauses), *self.guards):
+        for clause in (
+            *(c for step in self.steps for c in step.bucket.clauses),
+            *self.guards,
+        ):
             yield from clause
 
     @property
@@ -153,7 +180,9 @@ class Cascade:
             if bit is None:
                 continue
             for place, _ in bit.form.terms:
-                found[place] = max(found.get(place, Fraction(0)), Fraction(2) ** bit.form.exponent)
+                found[place] = max(
+                    found.get(place, Fraction(0)), Fraction(2) ** bit.form.exponent
+                )
         return found
 
     def asks_for_grid(self, clause: Clause) -> Bit | None:
@@ -164,9 +193,14 @@ class Cascade:
         return known if alone and isinstance(known, Bit) else None
 
     @cached_property
-    def easy_ends(self) -> dict[int, int]:
-        """The ends that outputs of late rows may always take."""
-        return easy_ends(self.late, self.outputs, dict(enumerate(self.ranges)))
+    def easy_ends(self) -> dict[int, tuple[int, ...]]:
+        """The ends that outputs of late rows may always take; two of one that swings, decided in every row."""
+        return easy_ends(self.late, dict(enumerate(self.ranges)))
+
+    @cached_property
+    def torn(self) -> int | None:
+        """The output whose late rows disagree; it is computed first, and what is left to it is looked at before."""
+        return torn_of(self.late, self.outputs)
 
     @property
     def size(self) -> int:
@@ -174,7 +208,9 @@ class Cascade:
         ranges = dict(enumerate(self.ranges))
         rows = max((row.size(ranges) for row in self.rows), default=0)
         widths = (r.upper - r.lower for r in self.ranges[: len(self.outputs)])
-        return max(rows, *(r.size for r in self.ranges[: len(self.outputs)]), *widths) + 1
+        return (
+            max(rows, *(r.size for r in self.ranges[: len(self.outputs)]), *widths) + 1
+        )
 
     @property
     def used(self) -> frozenset[int]:
@@ -218,7 +254,7 @@ def cascade_of(
     Example:
         >>> from multiplexnet.exact.formats import FORMATS
         >>> from multiplexnet.compiler.normal import normal_form
-        >>> from multiplexnet.language.parse import parse
+        >>> from multiplexnet.language.parser.parse import parse
         >>> rules = parse("x: real[10]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 300")
         >>> cascade = cascade_of(normal_form(rules.formula), rules.outputs, (), FORMATS["float32"])
         >>> [step.size for step in cascade.steps], cascade.complete
@@ -230,18 +266,27 @@ def cascade_of(
     except TooManyClauses:
         raise CascadeBudgetExceeded(outputs[0].name, WRITTEN, "written") from None
     everything = (*(v for v in outputs if v not in hidden), *hidden)
-    search = _Search(
-        clauses,
-        everything,
-        tuple(inputs),
-        form,
-        hidden,
-        order,
-        budget or Budget(),
-        deadline,
-        late_rows(clauses, everything, inputs, ranges_of([], inputs), assumed),
-    )
-    return search.cascade()
+
+    def search(clauses: Sequence[AtomClause]) -> _Search:
+        return _Search(
+            clauses,
+            everything,
+            tuple(inputs),
+            form,
+            hidden,
+            order,
+            budget or Budget(),
+            deadline,
+            late_rows(clauses, everything, inputs, ranges_of([], inputs), assumed),
+        )
+
+    try:
+        return search(clauses).cascade()
+    except CoefficientError:
+        cases = by_cases(clauses)
+        if cases == list(clauses):
+            raise
+    return search(cases).cascade()
 
 
 @dataclass
@@ -260,9 +305,11 @@ class _Search:
     def cascade(self) -> Cascade:
         """The cascade on the finest grid, or, if that loses points, on one that equalities share."""
         try:
-            finest, wrong = self._on_grid({}), None
+            finest = self._on_grid({})
+            wrong = None
         except GridError as error:
-            finest, wrong = None, error
+            finest = None
+            wrong = error
         if finest is not None and finest.complete:
             return finest
         shared = self._shared(finest)
@@ -282,14 +329,17 @@ class _Search:
     def _shared(self, finest: Cascade | None) -> dict[Variable, Fraction]:
         """Spacings that outputs in the same equalities share."""
         if finest is not None:
-            spacing, ranges = finest.spacing, dict(enumerate(finest.ranges))
+            spacing = finest.spacing
+            ranges = dict(enumerate(finest.ranges))
         else:
             grid = grid_of(self.clauses, self.outputs, self.inputs, self.form, {})
-            spacing, ranges = grid.steps, dict(grid.ranges)
+            spacing = grid.steps
+            ranges = dict(grid.ranges)
         steps = {
             output: spacing[i]
             for i, output in enumerate(self.outputs)
-            if ranges[i].lower < ranges[i].upper  # what has one value only has no spacing
+            if ranges[i].lower
+            < ranges[i].upper  # what has one value only has no spacing
         }
         return shared_steps(self.clauses, steps)
 
@@ -298,7 +348,9 @@ class _Search:
         least = dict(coarse)
         for _ in range(ROUNDS):
             grid = grid_of(self.clauses, self.outputs, self.inputs, self.form, least)
-            if coarser := self._coarser(grid, (row for clause in grid.clauses for row in clause)):
+            if coarser := self._coarser(
+                grid, (row for clause in grid.clauses for row in clause)
+            ):
                 least |= coarser
                 continue
             found = self._eliminated(grid)
@@ -311,7 +363,9 @@ class _Search:
             f"({', '.join(v.name for v in self.outputs[:6])}, …) differ too much in size: measure them in other units"
         )
 
-    def _coarser(self, grid: Grid, rows: Iterable[Row]) -> dict[Variable, Fraction]:
+    def _coarser(
+        self, grid: GridRules, rows: Iterable[Row]
+    ) -> dict[Variable, Fraction]:
         """Spacings that make the rows that are too large fit; empty if all are exact."""
         found: dict[Variable, Fraction] = {}
         for row in rows:
@@ -319,22 +373,35 @@ class _Search:
             if size < EXACT:
                 continue
             factor = power_at_least(Fraction(2 * size, EXACT))
-            fine = [(v, abs(c) & -abs(c)) for v, c in row.terms if v < len(grid.outputs)]
-            raised = {v: factor / low for v, low in fine if low < factor and self._is_real(grid, v)}
+            fine = [
+                (v, abs(c) & -abs(c)) for v, c in row.terms if v < len(grid.outputs)
+            ]
+            raised = {
+                v: factor / low
+                for v, low in fine
+                if low < factor and self._is_real(grid, v)
+            }
             for v, times in (raised or self._finest(grid, factor)).items():
                 output = grid.outputs[v]
-                found[output] = max(found.get(output, Fraction(0)), grid.steps[v] * times)
+                found[output] = max(
+                    found.get(output, Fraction(0)), grid.steps[v] * times
+                )
         return found
 
-    def _sum_of_inputs(self, grid: Grid, row: Row) -> int:
+    def _sum_of_inputs(self, grid: GridRules, row: Row) -> int:
         """Four times the largest sum of whole parts that the inputs of a row can have, if several are summed."""
         sizes = [0]
         for v, _ in row.terms:
-            form = grid.known[v - len(grid.outputs)].form if v >= len(grid.outputs) else None
+            form = (
+                grid.known[v - len(grid.outputs)].form
+                if v >= len(grid.outputs)
+                else None
+            )
             if form is None or form.is_exact:
                 continue
             known = [
-                _size(ranges_of([], self.inputs)[self.inputs[place]]) for place, _ in form.terms
+                _size(ranges_of([], self.inputs)[self.inputs[place]])
+                for place, _ in form.terms
             ]
             total = Fraction(0)
             for (_, c), size in zip(form.terms, known, strict=True):
@@ -343,7 +410,7 @@ class _Search:
                 sizes.append(ceil(4 * total / Fraction(2) ** form.exponent))
         return max(sizes)
 
-    def _finest(self, grid: Grid, factor: Fraction) -> dict[int, Fraction]:
+    def _finest(self, grid: GridRules, factor: Fraction) -> dict[int, Fraction]:
         """By how much the finest spacings of all outputs have to grow."""
         real = [v for v in range(len(grid.outputs)) if self._is_real(grid, v)]
         if not real:
@@ -355,14 +422,15 @@ class _Search:
         return {v: wanted / grid.steps[v] for v in real if grid.steps[v] < wanted}
 
     @staticmethod
-    def _is_real(grid: Grid, variable: int) -> bool:
+    def _is_real(grid: GridRules, variable: int) -> bool:
         return isinstance(grid.outputs[variable].domain, Real)
 
-    def _eliminated(self, grid: Grid) -> Cascade:
+    def _eliminated(self, grid: GridRules) -> Cascade:
         number = {v: i for i, v in enumerate(grid.outputs)}
         self._refuse_empty(grid)
         after = {
-            number[v]: frozenset(number[w] for w in needed) for v, needed in self.hidden.items()
+            number[v]: frozenset(number[w] for w in needed)
+            for v, needed in self.hidden.items()
         }
         for v, flag in flags_among(
             number
@@ -376,7 +444,8 @@ class _Search:
             after=after,
             order=order,
             tick=self._tick(grid),
-            ends=easy_ends(self.late, grid.outputs, grid.ranges),
+            ends=easy_ends(self.late, grid.ranges),
+            torn=torn_of(self.late, grid.outputs),
         )
         try:
             search.run()
@@ -400,12 +469,12 @@ class _Search:
             tuple(grid.ranges[i] for i in range(len(grid.ranges))),
             steps,
             (*grid.guards, *search.clauses),
-            all(p.exact for p in search.projections) and not self.late,
+            all(p.exact for p in search.projections),
             tuple(sorted(grid.carried.items())),
             self.late,
         )
 
-    def _held_back(self, grid: Grid, held: HeldBackError) -> CoefficientError:
+    def _held_back(self, grid: GridRules, held: HeldBackError) -> CoefficientError:
         names = ", ".join(grid.outputs[v].name for v in held.variables[:6])
         return CoefficientError(
             f"other rules keep {names} from the end of the range where every product is smallest, so that these rules "
@@ -413,7 +482,7 @@ class _Search:
             ADVICE + ", and other rules that such a small output obeys, too",
         )
 
-    def _refuse_empty(self, grid: Grid) -> None:
+    def _refuse_empty(self, grid: GridRules) -> None:
         for i, output in enumerate(grid.outputs):
             if grid.ranges[i].lower > grid.ranges[i].upper:
                 raise GridError(
@@ -421,7 +490,7 @@ class _Search:
                     f"in {self.form.name} is {float(grid.steps[i]):g}: give it more room, or use a wider dtype"
                 )
 
-    def _nothing(self, grid: Grid) -> str:
+    def _nothing(self, grid: GridRules) -> str:
         finest = ", ".join(
             f"{v.name} {float(h):g}"
             for v, h in list(zip(grid.outputs, grid.steps, strict=True))[:6]
@@ -432,12 +501,14 @@ class _Search:
             "two"
         )
 
-    def _step(self, grid: Grid, bucket: Bucket, decisive: frozenset[Row]) -> Step:
+    def _step(self, grid: GridRules, bucket: Bucket, decisive: frozenset[Row]) -> Step:
         output = grid.outputs[bucket.variable]
         if output in self.hidden:
             return Step(bucket, ((),), None)
         if isinstance(output.domain, Bool | Category):
-            return Step(bucket, (), tuple(range(bucket.range.lower, bucket.range.upper + 1)))
+            return Step(
+                bucket, (), tuple(range(bucket.range.lower, bucket.range.upper + 1))
+            )
         bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket, decisive)))
         sides = sides_of(bucket, grid.ranges, self.budget.options)
         if sides is not None:
@@ -448,7 +519,7 @@ class _Search:
             )
         return Step(bucket, (), None, ranked=True)
 
-    def _tick(self, grid: Grid) -> Callable[[int, int], None]:
+    def _tick(self, grid: GridRules) -> Callable[[int, int], None]:
         left = None
 
         def tick(variable: int, count: int) -> None:

@@ -44,7 +44,9 @@ def carriers_of(
         if fitting is None:
             continue
         outputs, given = fitting
-        elsewhere = {s for other in equalities if other is not linear for s, _ in other.summands}
+        elsewhere = {
+            s for other in equalities if other is not linear for s, _ in other.summands
+        }
         alone = [v for v in outputs if v not in elsewhere and v not in others]
         if alone:
             exponent = _exponent(steps[alone[-1]])
@@ -66,7 +68,9 @@ def shared_steps(
     shared: dict[Variable, set[Variable]] = {}
     for linear in _equalities(clauses):
         tied = {s for s, c in linear.summands if s in steps and abs(c) == 1}
-        real = {s for s in tied if isinstance(s, Variable) and isinstance(s.domain, Real)}
+        real = {
+            s for s in tied if isinstance(s, Variable) and isinstance(s.domain, Real)
+        }
         together = real.union(*(shared.get(v, ()) for v in real))
         shared.update(dict.fromkeys(together, together))
     coarsest = {v: max(steps[w] for w in together) for v, together in shared.items()}
@@ -75,7 +79,9 @@ def shared_steps(
 
 def _equalities(clauses: Sequence[AtomClause]) -> Iterator[Linear]:
     single = {
-        clause[0].linear for clause in clauses if len(clause) == 1 and clause[0].relation == "<="
+        clause[0].linear
+        for clause in clauses
+        if len(clause) == 1 and clause[0].relation == "<="
     }
     for linear in sorted(
         single, key=lambda one: [(getattr(s, "index", -1), c) for s, c in one.summands]

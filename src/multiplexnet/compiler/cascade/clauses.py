@@ -48,7 +48,7 @@ def clauses_of(formula: Formula, most: int) -> list[AtomClause]:
         TooManyClauses: there are more than ``most``.
 
     Example:
-        >>> from multiplexnet.language.parse import parse
+        >>> from multiplexnet.language.parser.parse import parse
         >>> from multiplexnet.compiler.normal import normal_form
         >>> [len(clause) for clause in clauses_of(normal_form(parse("x == 0 or x >= 3").formula), most=9)]
         [2, 2]
@@ -59,7 +59,11 @@ def clauses_of(formula: Formula, most: int) -> list[AtomClause]:
         case Atom():
             return [(formula,)]
         case And(arguments):
-            parts = [clause for argument in arguments for clause in clauses_of(argument, most)]
+            parts = [
+                clause
+                for argument in arguments
+                for clause in clauses_of(argument, most)
+            ]
             return _within(list(dict.fromkeys(parts)), most)
         case Or(arguments):
             found: list[AtomClause] = [()]
@@ -81,14 +85,16 @@ def _within(clauses: list[AtomClause], most: int) -> list[AtomClause]:
 # --- ranges ---------------------------------------------------------------------------------------------------------
 
 
-def ranges_of(clauses: Sequence[AtomClause], variables: Iterable[Variable]) -> dict[Variable, Ends]:
+def ranges_of(
+    clauses: Sequence[AtomClause], variables: Iterable[Variable]
+) -> dict[Variable, Ends]:
     """Ends that every variable keeps wherever the clauses hold; ``None`` where none was found.
 
     A row bounds a variable by the ends of the others; a clause bounds it by the weakest of its rows that can hold. An
     output that may be missing has the ends that it has where it is not, and its stand-in between them.
 
     Example:
-        >>> from multiplexnet.language.parse import parse
+        >>> from multiplexnet.language.parser.parse import parse
         >>> from multiplexnet.compiler.normal import normal_form
         >>> specification = parse("x >= 0; y >= 0; x + y <= 3")
         >>> clauses = clauses_of(normal_form(specification.formula), most=9)
@@ -116,30 +122,46 @@ def _declared(variable: Variable) -> Ends:
 
 
 def _narrow(clause: AtomClause, ends: dict[Variable, Ends]) -> None:
-    possible = [atom for atom in clause if (least := _least(atom, ends)) is None or least <= 0]
+    possible = [
+        atom for atom in clause if (least := _least(atom, ends)) is None or least <= 0
+    ]
     if not possible:
         return
     shared = set.intersection(*(set(_bounded(atom)) for atom in possible))
     for variable in shared:
         own = [_bounds(atom, variable, ends) for atom in possible]
-        lowers, uppers = [lower for lower, _ in own], [upper for _, upper in own]
+        lowers = [lower for lower, _ in own]
+        uppers = [upper for _, upper in own]
         low, high = ends[variable]
-        weakest = None if None in lowers else min(lower for lower in lowers if lower is not None)
+        weakest = (
+            None
+            if None in lowers
+            else min(lower for lower in lowers if lower is not None)
+        )
         if weakest is not None and (low is None or weakest > low):
             low = weakest
-        weakest = None if None in uppers else max(upper for upper in uppers if upper is not None)
+        weakest = (
+            None
+            if None in uppers
+            else max(upper for upper in uppers if upper is not None)
+        )
         if weakest is not None and (high is None or weakest < high):
             high = weakest
         ends[variable] = low, high
 
 
 def _narrow_present(
-    clauses: Sequence[AtomClause], variable: Variable, flag: Variable, ends: dict[Variable, Ends]
+    clauses: Sequence[AtomClause],
+    variable: Variable,
+    flag: Variable,
+    ends: dict[Variable, Ends],
 ) -> None:
     """What the clauses leave of a variable that may be missing: of itself, or of what stands for it."""
     present = {**ends, flag: (Fraction(0), Fraction(0))}
     for clause in clauses:
-        if any(symbol == variable for atom in clause for symbol, _ in atom.linear.summands):
+        if any(
+            symbol == variable for atom in clause for symbol, _ in atom.linear.summands
+        ):
             _narrow(clause, present)
     stand_in = nearest_to_zero(variable.domain)
     low, high = present[variable]
@@ -155,7 +177,11 @@ def _least(
     atom: Atom, ends: Mapping[Variable, Ends], without: Variable | None = None
 ) -> Fraction | None:
     """The least value of the left side, the part of one variable left out; ``None`` if there is no least."""
-    kept = [(s, c) for s, c in atom.linear.summands if without is None or not _holds(s, without)]
+    kept = [
+        (s, c)
+        for s, c in atom.linear.summands
+        if without is None or not _holds(s, without)
+    ]
     return least(Linear(tuple(kept), atom.linear.constant), ends)
 
 
@@ -186,7 +212,9 @@ def product_ends(first: Ends, second: Ends) -> Ends:
 
 
 def _holds(symbol: Symbol, variable: Variable) -> bool:
-    return symbol == variable or (isinstance(symbol, Product) and symbol.other == variable)
+    return symbol == variable or (
+        isinstance(symbol, Product) and symbol.other == variable
+    )
 
 
 def _bounded(atom: Atom) -> Iterator[Variable]:
@@ -209,7 +237,8 @@ def _bounds(atom: Atom, variable: Variable, ends: Mapping[Variable, Ends]) -> En
         {known: c for known, c in factors if known is not None},
         sum((c for known, c in factors if known is None), Fraction(0)),
     )
-    low, negative_high = least(linear, ends), least(-linear, ends)
+    low = least(linear, ends)
+    negative_high = least(-linear, ends)
     high = None if negative_high is None else -negative_high
     if low is not None and low > 0:
         return None, _quotient(-rest, low, high)

@@ -17,12 +17,18 @@ from multiplexnet.compiler.cascade.carriers import carriers_of
 from multiplexnet.compiler.cascade.clauses import AtomClause, Ends, ranges_of
 from multiplexnet.compiler.cascade.known import Form, Known, Whole, right_side
 from multiplexnet.compiler.cascade.late import is_late
-from multiplexnet.compiler.cascade.rows import Clause, Range, Row, clause_of, row_of
+from multiplexnet.compiler.cascade.projection.rows import (
+    Clause,
+    Range,
+    Row,
+    clause_of,
+    row_of,
+)
 from multiplexnet.errors import DtypeError, RangeError
 from multiplexnet.exact.formats import Format
 from multiplexnet.language.formula import Atom, Real, Variable, variables
 
-__all__ = ["Builder", "Grid", "grid_of", "power_at_least"]
+__all__ = ["Builder", "GridRules", "grid_of", "power_at_least"]
 
 
 DIGITS = 51
@@ -30,7 +36,7 @@ DIGITS = 51
 
 
 @dataclass(frozen=True)
-class Grid:
+class GridRules:
     """Rules on a grid.
 
     Args:
@@ -58,7 +64,7 @@ def grid_of(
     inputs: Sequence[Variable],
     form: Format,
     least_steps: Mapping[Variable, Fraction],
-) -> Grid:
+) -> GridRules:
     """The rules on the finest grid that the format has for the range of every output.
 
     Args:
@@ -73,12 +79,19 @@ def grid_of(
         DtypeError: whole numbers that the format does not hold.
     """
     ends = ranges_of(clauses, [*outputs, *inputs])
-    steps, ranges = [], {}
+    steps = []
+    ranges = {}
     for number, output in enumerate(outputs):
         step = _step(output, ends[output], form, least_steps.get(output, Fraction(0)))
         steps.append(step)
         ranges[number] = _range(ends[output], step, form)
-    late = {v for clause in clauses for atom in clause if is_late(atom) for v in variables(atom)}
+    late = {
+        v
+        for clause in clauses
+        for atom in clause
+        if is_late(atom)
+        for v in variables(atom)
+    }
     clauses = [clause for clause in clauses if not any(map(is_late, clause))]
     spacing = dict(zip(outputs, steps, strict=True))
     carriers = carriers_of(clauses, ends, spacing, inputs, late)
@@ -87,17 +100,35 @@ def grid_of(
         ranges[number] = Range(ranges[number].lower - 1, ranges[number].upper)
     builder = Builder(outputs, inputs, steps, ranges, carried)
     translated = [[builder.row(atom) for atom in clause] for clause in clauses]
-    declared = ranges_of([], inputs)  # what rules say of inputs is no promise that they keep it
-    ranges |= builder.known_ranges(declared, [row for clause in translated for row in clause])
+    declared = ranges_of(
+        [], inputs
+    )  # what rules say of inputs is no promise that they keep it
+    ranges |= builder.known_ranges(
+        declared, [row for clause in translated for row in clause]
+    )
     guards = tuple(
-        _on_grid([clause[0] for clause in translated if len(clause) == 1], ranges, len(outputs))
+        _on_grid(
+            [clause[0] for clause in translated if len(clause) == 1],
+            ranges,
+            len(outputs),
+        )
     )
     found = [clause_of(clause, ranges) for clause in translated]
     kept = tuple(dict.fromkeys(clause for clause in found if clause is not None))
-    return Grid(tuple(outputs), tuple(steps), tuple(builder.known), ranges, kept, guards, carried)
+    return GridRules(
+        tuple(outputs),
+        tuple(steps),
+        tuple(builder.known),
+        ranges,
+        kept,
+        guards,
+        carried,
+    )
 
 
-def _on_grid(rows: Sequence[Row], ranges: dict[int, Range], outputs: int) -> Iterator[Clause]:
+def _on_grid(
+    rows: Sequence[Row], ranges: dict[int, Range], outputs: int
+) -> Iterator[Clause]:
     """What equalities ask of inputs: two rows whose left sides add up to a bit bound it, usually by 0.
 
     The ranges of these bits are narrowed, so that the projections need not carry them along.
@@ -109,7 +140,9 @@ def _on_grid(rows: Sequence[Row], ranges: dict[int, Range], outputs: int) -> Ite
                 continue
             opposite = bounds.get(tuple((v, -a) for v, a in row.without(bit)))
             if opposite is not None and opposite + row.bound < ranges[bit].upper:
-                ranges[bit] = Range(ranges[bit].lower, max(opposite + row.bound, ranges[bit].lower))
+                ranges[bit] = Range(
+                    ranges[bit].lower, max(opposite + row.bound, ranges[bit].lower)
+                )
                 yield (Row(((bit, 1),), opposite + row.bound),)
 
 
@@ -162,7 +195,9 @@ class Builder:
     ) -> None:
         self._number = {variable: i for i, variable in enumerate(outputs)}
         self._input = {variable: i for i, variable in enumerate(inputs)}
-        self._inputs, self._steps, self._ranges = inputs, steps, ranges
+        self._inputs = inputs
+        self._steps = steps
+        self._ranges = ranges
         self._carried = carried or {}
         self.known: list[Known] = []
         self._place: dict[Known, int] = {}
@@ -185,7 +220,9 @@ class Builder:
         unit = min((_unit(c) for c in own.values()), default=Fraction(1))
         left = {number: int(c / unit) for number, c in own.items()}
         self._carry(
-            left, given, {number: int(c / self._steps[number]) for number, c in own.items()}
+            left,
+            given,
+            {number: int(c / self._steps[number]) for number, c in own.items()},
         )
         right = -atom.linear.constant / unit
         strict = atom.relation == "<"
@@ -215,7 +252,9 @@ class Builder:
             self.known.append(known)
         return self._place[known]
 
-    def known_ranges(self, ends: Mapping[Variable, Ends], rows: Sequence[Row]) -> dict[int, Range]:
+    def known_ranges(
+        self, ends: Mapping[Variable, Ends], rows: Sequence[Row]
+    ) -> dict[int, Range]:
         """Ends of the known values; those of a whole part are wide enough for every row to be decided beyond them."""
         found = {}
         for known, place in self._place.items():
@@ -225,16 +264,23 @@ class Builder:
                 )
             else:
                 most = 1 if known.form.is_exact or known.subtracts else 2
-                least = int(not known.subtracts and known.closed and known.threshold == 0)
+                least = int(
+                    not known.subtracts and known.closed and known.threshold == 0
+                )
                 found[place] = Range(least, most)
         return found
 
-    def _whole_range(self, form: Form, ends: Mapping[Variable, Ends], rows: Sequence[Row]) -> Range:
+    def _whole_range(
+        self, form: Form, ends: Mapping[Variable, Ends], rows: Sequence[Row]
+    ) -> Range:
         decided = 0
         for row in rows:
-            own = sum(abs(c) * self._ranges[v].size for v, c in row.terms if v in self._ranges)
+            own = sum(
+                abs(c) * self._ranges[v].size for v, c in row.terms if v in self._ranges
+            )
             decided = max(decided, own + abs(row.bound) + 3)
-        lower, upper = -decided, decided
+        lower = -decided
+        upper = decided
         low, high = (self._end(form, ends, top) for top in (False, True))
         if low is not None:
             lower = max(lower, min(floor(low) - 1, decided))
@@ -242,7 +288,9 @@ class Builder:
             upper = min(upper, max(floor(high), -decided))
         return Range(lower, upper)
 
-    def _end(self, form: Form, ends: Mapping[Variable, Ends], top: bool) -> Fraction | None:
+    def _end(
+        self, form: Form, ends: Mapping[Variable, Ends], top: bool
+    ) -> Fraction | None:
         total = Fraction(0)
         for position, c in form.terms:
             end = ends[self._inputs[position]][top == (c > 0)]
@@ -264,7 +312,9 @@ def _form(given: Mapping[int, int], unit: Fraction) -> tuple[Form, int]:
     sign = 1 if terms[0][1] > 0 else -1
     shared = min(c & -c for _, c in terms)
     exponent = _exponent(unit / shared)
-    return Form(tuple((place, sign * c // shared) for place, c in terms), exponent), sign
+    return Form(
+        tuple((place, sign * c // shared) for place, c in terms), exponent
+    ), sign
 
 
 def _exponent(power: Fraction) -> int:

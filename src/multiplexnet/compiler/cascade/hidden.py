@@ -59,7 +59,7 @@ def revealed(formula: Formula, first: int) -> Revealed:
         first: the index of the first hidden output.
 
     Example:
-        >>> from multiplexnet.language.parse import parse
+        >>> from multiplexnet.language.parser.parse import parse
         >>> rules = parse("x: real[30]; sum(1 if v > 0 else 0 for v in x) <= 3")
         >>> len(revealed(rules.formula, first=30).hidden)
         30
@@ -67,7 +67,8 @@ def revealed(formula: Formula, first: int) -> Revealed:
     search = _Search(first)
     rewritten = search.formula(formula)
     definitions = [
-        Iff(Atom(Linear.of(v) - 1, "=="), condition) for condition, v in search.found.items()
+        Iff(Atom(Linear.of(v) - 1, "=="), condition)
+        for condition, v in search.found.items()
     ]
     hidden = {v: frozenset(search.arguments(v)) for v in search.found.values()}
     conditions = {v: condition for condition, v in search.found.items()}
@@ -112,7 +113,11 @@ class _Search:
                 if not (then.is_constant and otherwise.is_constant):
                     self.varying |= set(variables(Atom(Linear.of(symbol), "<=")))
                     return Linear.of(
-                        Ite(self.formula(condition), self._linear(then), self._linear(otherwise))
+                        Ite(
+                            self.formula(condition),
+                            self._linear(then),
+                            self._linear(otherwise),
+                        )
                     )
                 chosen = Linear.of(self._hidden(self.formula(condition)))
                 return otherwise + chosen * (then.constant - otherwise.constant)
@@ -120,7 +125,9 @@ class _Search:
     def _hidden(self, condition: Formula) -> Variable:
         if condition not in self.found:
             number = len(self.found)
-            self.found[condition] = Variable(f"hidden {number}", self.first + number, Bool())
+            self.found[condition] = Variable(
+                f"hidden {number}", self.first + number, Bool()
+            )
         return self.found[condition]
 
     def arguments(self, hidden: Variable) -> Iterator[Variable]:

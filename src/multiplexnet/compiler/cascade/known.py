@@ -84,7 +84,8 @@ def right_side(
         bit, constant = _bit(form, Fraction(0), closed=False, subtracts=True)
         base -= 1
     else:
-        bit, constant = None, 0
+        bit = None
+        constant = 0
     added = {Whole(form): -1}
     if bit is not None:
         added[bit] = -1

@@ -4,7 +4,8 @@ A *late row* is ``Σ α_v x_v ≤ β`` with coefficients that are sums of inputs
 products of two inputs. Neither is a whole number, so a late row never meets another one in a projection. Instead its
 outputs leave in another way: x_v has an *easy end* e_v, the lower end of its range if all its late coefficients are
 at least 0, the upper end if they are at most 0, and ``∃ x_v φ`` is ``φ`` at ``x_v = e_v`` if no clause gets
-harder on the way there (:func:`is_easy`).
+harder on the way there (:func:`is_easy`). An output of one late row may *swing*: where its coefficient may have either
+sign, no clause may get harder on the way to either end, and which of them is e_v is decided in every row of a batch.
 
 **Theorem.** Let every output of a late row leave so, and let ``Σ α_v e_v ≤ β`` hold. If the outputs are computed one
 after another, each such that ``Σ α_v x_v ≤ β`` holds with all later ones at their easy ends, then no row gets stuck,
@@ -15,22 +16,27 @@ e_v`` in it. Then e_v keeps every late row; it obeys the clauses of x_v, since t
 which is these clauses at e_v. So there is a choice, and whatever is chosen, the inequality holds afterwards. After
 the last output it is the row itself. ∎
 
+An output whose late rows disagree, as ``price * x ≤ budget`` and ``weight * x ≥ need`` do, is *torn*. There may be one,
+and it is computed first: its late rows, with all others at their easy ends, bound it by inputs alone. So whether they
+leave anything is looked at in every row of a batch, before anything is chosen. Afterwards the inequality holds, and the
+proof goes on as above.
+
 With ``d_v = |x_v − e_v|`` and ``a_v = |α_v|`` a late row is ``Σ a_v d_v ≤ β − Σ α_v e_v``: a budget of which each
 output takes a part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import product
 from math import lcm
 
 from multiplexnet.compiler.cascade.clauses import AtomClause, Ends, least
-from multiplexnet.compiler.cascade.projection import Bucket, Projection
-from multiplexnet.compiler.cascade.rows import (
+from multiplexnet.compiler.cascade.projection.project import Bucket, Projection
+from multiplexnet.compiler.cascade.projection.rows import (
     Clause,
-    Range,
     Ranges,
     Row,
     clause_of,
@@ -40,6 +46,7 @@ from multiplexnet.compiler.cascade.rows import (
 from multiplexnet.errors import CoefficientError
 from multiplexnet.language.formula import (
     Atom,
+    Bool,
     Formula,
     Linear,
     Product,
@@ -53,11 +60,13 @@ __all__ = [
     "ADVICE",
     "LateRow",
     "Polynomial",
+    "by_cases",
     "eased",
     "easy_ends",
     "is_easy",
     "is_late",
     "late_rows",
+    "torn_of",
 ]
 
 Polynomial = tuple[tuple[tuple[int, ...], int], ...]
@@ -69,12 +78,17 @@ ADVICE = (
 )
 
 
+CASES = 3
+"""The most truth values whose products with inputs are written as cases."""
+
+
 @dataclass(frozen=True)
 class LateRow:
     """``Σ coefficient · output ≤ bound``, or ``<``, over outputs x in their own units.
 
     Args:
-        terms: outputs by number, each with its coefficient and the sign that this never loses: 1 (at least 0) or -1.
+        terms: outputs by number, each with its coefficient and the sign that this never loses: 1 (at least 0), -1, or
+            0 if it may have either.
         bound: the right side.
         strict: whether ``<``.
     """
@@ -91,6 +105,66 @@ class LateRow:
 def is_late(atom: Atom) -> bool:
     """Whether a comparison multiplies inputs."""
     return any(isinstance(symbol, Product) for symbol, _ in atom.linear.summands)
+
+
+def by_cases(clauses: Iterable[AtomClause]) -> list[AtomClause]:
+    """Clauses in which inputs multiply few truth values only, without these products: a case for all their values.
+
+    ``x <= cap * on`` is «on, or x <= 0» and «not on, or x <= cap», which are no late rows.
+
+    Example:
+        >>> from multiplexnet.compiler.cascade.clauses import clauses_of
+        >>> from multiplexnet.compiler.normal import normal_form
+        >>> from multiplexnet.language.parser.parse import parse
+        >>> rules = parse("cap: input; on: bool; x: real; x <= cap * on")
+        >>> [" or ".join(map(formula_text, clause)) for clause in by_cases(clauses_of(normal_form(rules.formula), 9))]
+        ['x <= 0 or on', 'cap >= x or not on']
+    """
+    found: list[AtomClause] = []
+    for clause in clauses:
+        waiting = [clause]
+        while waiting:
+            own = waiting.pop(0)
+            atom = next((atom for atom in own if _few_truth_values(atom)), None)
+            if atom is None:
+                found.append(own)
+            else:
+                others = tuple(one for one in own if one is not atom)
+                waiting += [(case, *rest, *others) for case, rest in _cases(atom)]
+    return list(dict.fromkeys(found))
+
+
+def _multiplied(atom: Atom) -> dict[Variable, None]:
+    """The variables that inputs multiply, in order."""
+    summands = atom.linear.summands
+    return dict.fromkeys(s.other for s, _ in summands if isinstance(s, Product))
+
+
+def _few_truth_values(atom: Atom) -> bool:
+    found = _multiplied(atom)
+    truth = all(isinstance(v.domain, Bool) and not v.is_input for v in found)
+    return 0 < len(found) <= CASES and truth
+
+
+def _cases(atom: Atom) -> Iterator[tuple[Atom, tuple[Atom, ...]]]:
+    """The comparison for all values of the truth values that inputs multiply, and where these are different ones."""
+    truth = tuple(_multiplied(atom))
+    for values in product((0, 1), repeat=len(truth)):
+        value = dict(zip(truth, values, strict=True))
+        parts = []
+        for symbol, c in atom.linear.summands:
+            if isinstance(symbol, Product):
+                parts.append(Linear.of(symbol.known) * (c * value[symbol.other]))
+            elif symbol in value:
+                parts.append(Linear.number(c * value[symbol]))
+            else:
+                parts.append(Linear.of(symbol) * c)
+        case = sum(parts, Linear.number(atom.linear.constant))
+        others = tuple(
+            Atom(Linear.of(v) if on else Linear.number(1) - Linear.of(v), "<=")
+            for v, on in value.items()
+        )
+        yield Atom(case, atom.relation), others
 
 
 def late_rows(
@@ -110,8 +184,7 @@ def late_rows(
         assumed: what is assumed of them.
 
     Raises:
-        CoefficientError: a late row is only one of several alternatives, an equality, or has a coefficient of unknown
-            sign.
+        CoefficientError: a late row is only one of several alternatives, or an equality.
     """
     late = [clause for clause in clauses if any(map(is_late, clause))]
     for clause in late:
@@ -160,11 +233,15 @@ class _Builder:
                 (
                     self.outputs.index(output),
                     self._of(linear, scale),
-                    self._sign(linear, atom, output),
+                    self._sign(linear),
                 )
             )
-        written = [(self._places(factors), int(c * scale)) for factors, c in bound.items() if c]
-        return LateRow(tuple(sorted(terms)), tuple(sorted(written)), atom.relation == "<")
+        written = [
+            (self._places(factors), int(c * scale)) for factors, c in bound.items() if c
+        ]
+        return LateRow(
+            tuple(sorted(terms)), tuple(sorted(written)), atom.relation == "<"
+        )
 
     def _of(self, linear: Linear, scale: int) -> Polynomial:
         found: list[tuple[tuple[int, ...], int]] = []
@@ -178,8 +255,8 @@ class _Builder:
     def _places(self, factors: Sequence[Variable]) -> tuple[int, ...]:
         return tuple(sorted(map(self.inputs.index, factors)))
 
-    def _sign(self, coefficient: Linear, atom: Atom, output: Variable) -> int:
-        """The sign that a coefficient keeps for all inputs that ranges and assumptions allow."""
+    def _sign(self, coefficient: Linear) -> int:
+        """The sign that a coefficient keeps for all inputs that ranges and assumptions allow; 0 if there is none."""
         for sign in (1, -1):
             lowest = least(coefficient * sign, self.ends)
             if lowest is not None and lowest >= 0:
@@ -187,12 +264,7 @@ class _Builder:
         for sign in (1, -1):
             if self._never_negative(coefficient * sign):
                 return sign
-        names = ", ".join(f"`{s.name}`" for s, _ in coefficient.summands if isinstance(s, Variable))
-        raise CoefficientError(
-            f"in `{formula_text(atom)}` the coefficient of {output.name} may have either sign",
-            f"declare a range for {names} without a change of sign, as in `price: input[0, 100]`, or "
-            "`assume price >= 0`",
-        )
+        return 0
 
     def _never_negative(self, coefficient: Linear) -> bool:
         from multiplexnet.smt.questions import satisfiable
@@ -201,26 +273,45 @@ class _Builder:
         return satisfiable(below, self.inputs) is None
 
 
-def easy_ends(
-    rows: Sequence[LateRow], outputs: Sequence[Variable], ranges: Mapping[int, Range]
-) -> dict[int, int]:
-    """For every output of late rows its easy end.
-
-    Raises:
-        CoefficientError: one row wants it small, another one large.
-    """
-    signs: dict[int, set[int]] = {}
+def _signs(rows: Sequence[LateRow]) -> dict[int, list[int]]:
+    """For every output of late rows the signs of its coefficients."""
+    found: dict[int, list[int]] = {}
     for row in rows:
         for variable, _, sign in row.terms:
-            signs.setdefault(variable, set()).add(sign)
-    for variable, found in signs.items():
-        if len(found) > 1:
-            raise CoefficientError(
-                f"one rule bounds {outputs[variable].name} from above and another one from below, both by inputs that "
-                "multiply; what the two leave is not computed",
-                ADVICE,
-            )
-    return {v: ranges[v].lower if found == {1} else ranges[v].upper for v, found in signs.items()}
+            found.setdefault(variable, []).append(sign)
+    return found
+
+
+def _agree(signs: Sequence[int]) -> bool:
+    return len(signs) == 1 or (len(set(signs)) == 1 and 0 not in signs)
+
+
+def easy_ends(rows: Sequence[LateRow], ranges: Ranges) -> dict[int, tuple[int, ...]]:
+    """The easy end of every output whose late rows agree; of one that swings, both ends of its range."""
+    found: dict[int, tuple[int, ...]] = {}
+    for v, signs in _signs(rows).items():
+        lower, upper = ranges[v]
+        if _agree(signs):
+            found[v] = {1: (lower,), -1: (upper,), 0: (lower, upper)}[signs[0]]
+    return found
+
+
+def torn_of(rows: Sequence[LateRow], outputs: Sequence[Variable]) -> int | None:
+    """The output whose late rows disagree, or may do so; ``None`` if there is none.
+
+    Raises:
+        CoefficientError: there are several.
+    """
+    torn = [v for v, signs in sorted(_signs(rows).items()) if not _agree(signs)]
+    if len(torn) > 1:
+        names = ", ".join(outputs[v].name for v in torn[:6])
+        raise CoefficientError(
+            f"inputs that multiply bound each of {names} from both sides, or may do so; what several such rules leave "
+            "to one output is computed, what they leave to several together is not",
+            f"{ADVICE}, or make all but one of these outputs inputs, or declare ranges without a change of sign for "
+            "the inputs that multiply them",
+        )
+    return torn[0] if torn else None
 
 
 # --- leaving --------------------------------------------------------------------------------------------------------
@@ -229,7 +320,9 @@ def easy_ends(
 def eased(bucket: Bucket, end: int, ranges: Ranges) -> Projection:
     """A bucket without its variable, which takes its easy end."""
     found = [at_end(clause, bucket.variable, end, ranges) for clause in bucket.clauses]
-    return Projection(tuple(dict.fromkeys(c for c in found if c is not None)), exact=True)
+    return Projection(
+        tuple(dict.fromkeys(c for c in found if c is not None)), exact=True
+    )
 
 
 def at_end(clause: Clause, variable: int, end: int, ranges: Ranges) -> Clause | None:
@@ -237,7 +330,9 @@ def at_end(clause: Clause, variable: int, end: int, ranges: Ranges) -> Clause | 
     rows = []
     for row in clause:
         c = row.coefficient(variable)
-        rows.append(row_of(dict(row.without(variable)), row.bound - c * end) if c else row)
+        rows.append(
+            row_of(dict(row.without(variable)), row.bound - c * end) if c else row
+        )
     return clause_of(rows, ranges)
 
 
@@ -252,7 +347,10 @@ def is_easy(clause: Clause, variable: int, end: int, ranges: Ranges) -> bool:
         return True
     for row in clause:
         c = row.coefficient(variable)
-        best = Row(row.without(variable), row.bound - min(c * bound for bound in ranges[variable]))
+        best = Row(
+            row.without(variable),
+            row.bound - min(c * bound for bound in ranges[variable]),
+        )
         if best.least(ranges) > best.bound:
             continue
         if not any(implies(best, other, ranges) for other in eased):

@@ -7,7 +7,7 @@ numbers u
   here, and known values what :mod:`~multiplexnet.compiler.cascade.known` defines them to be).
 * **sound**: wherever the clauses of all steps hold, the rules' clauses do.
 * **never stuck**: wherever the clauses of the steps before hold, and the guards, so does every clause of the projection
-  of the next step, which by the theorem of :mod:`~multiplexnet.compiler.cascade.projection` leaves it a value.
+  of the next step, which by the theorem of :mod:`~multiplexnet.compiler.cascade.projection.project` leaves it a value.
 * **complete**: wherever the rules' clauses hold, the clauses of all steps do, and the guards.
 
 Questions are first asked of real numbers, which is faster and enough if the answer is that there is no such point.
@@ -27,8 +27,8 @@ from multiplexnet.compiler.cascade.clauses import AtomClause
 from multiplexnet.compiler.cascade.grid import Builder
 from multiplexnet.compiler.cascade.known import Bit, Form, Whole
 from multiplexnet.compiler.cascade.late import eased, is_late
-from multiplexnet.compiler.cascade.projection import projection
-from multiplexnet.compiler.cascade.rows import Clause, Row
+from multiplexnet.compiler.cascade.projection.project import projection
+from multiplexnet.compiler.cascade.projection.rows import Clause, Row
 from multiplexnet.language.formula import Atom, Variable
 
 __all__ = ["Proof", "proof_of"]
@@ -54,7 +54,9 @@ class Proof:
     questions: int
 
 
-def proof_of(cascade: Cascade, clauses: Sequence[AtomClause], inputs: Sequence[Variable]) -> Proof:
+def proof_of(
+    cascade: Cascade, clauses: Sequence[AtomClause], inputs: Sequence[Variable]
+) -> Proof:
     """What z3 says of a cascade and the rules it was made of.
 
     Args:
@@ -79,7 +81,10 @@ def proof_of(cascade: Cascade, clauses: Sequence[AtomClause], inputs: Sequence[V
         for atom, row in zip(atoms, own, strict=True)
     )
     rules = [tuple(own) for own in rows]
-    every = [*cascade.guards, *(c for step in cascade.steps for c in step.bucket.clauses)]
+    every = [
+        *cascade.guards,
+        *(c for step in cascade.steps for c in step.bucket.clauses),
+    ]
     sound = meant and asked.implied(rules, every)
     complete = meant and asked.implied(every, rules)
     return Proof(sound, _never_stuck(cascade, asked), complete, asked.count)
@@ -89,9 +94,13 @@ def _never_stuck(cascade: Cascade, asked: _Questions) -> bool:
     ranges = dict(enumerate(cascade.ranges))
     before = list(cascade.guards)
     for step in cascade.steps:
-        end = cascade.easy_ends.get(step.variable)
-        left = projection(step.bucket, ranges) if end is None else eased(step.bucket, end, ranges)
-        if not asked.implied(left.clauses, before):
+        ends = cascade.easy_ends.get(step.variable)
+        left = (
+            [projection(step.bucket, ranges)]
+            if ends is None
+            else [eased(step.bucket, end, ranges) for end in ends]
+        )
+        if not all(asked.implied(found.clauses, before) for found in left):
             return False
         before += step.bucket.clauses
     return True
@@ -113,7 +122,9 @@ class _Questions:
         """Whether every wanted clause holds wherever the known ones do."""
         solvers = {sort: self._solver(sort, known) for sort in self._names}
         held = set(known)
-        return all(clause in held or self._follows(clause, solvers) for clause in wanted)
+        return all(
+            clause in held or self._follows(clause, solvers) for clause in wanted
+        )
 
     def _solver(self, sort: str, known: Sequence[Clause]) -> z3.Solver:
         solver = z3.Solver(ctx=self._context)
@@ -135,11 +146,20 @@ class _Questions:
         return False
 
     def _clause(self, clause: Clause, sort: str) -> z3.BoolRef:
-        return z3.Or([z3.BoolVal(False, self._context), *(self._row(row, sort) for row in clause)])
+        return z3.Or(
+            [
+                z3.BoolVal(False, self._context),
+                *(self._row(row, sort) for row in clause),
+            ]
+        )
 
     def _row(self, row: Row, sort: str) -> z3.BoolRef:
         names = self._names[sort]
-        zero = z3.RealVal(0, self._context) if sort == "real" else z3.IntVal(0, self._context)
+        zero = (
+            z3.RealVal(0, self._context)
+            if sort == "real"
+            else z3.IntVal(0, self._context)
+        )
         return z3.Sum([zero, *(c * names[v] for v, c in row.terms)]) <= row.bound
 
     # --- meaning ----------------------------------------------------------------------------------------------------
@@ -166,7 +186,9 @@ class _Questions:
             if variable.is_input:
                 value = reals[list(inputs).index(variable)]
             else:
-                value = self._output(cascade.outputs.index(variable), cascade, reals, wholes)
+                value = self._output(
+                    cascade.outputs.index(variable), cascade, reals, wholes
+                )
             total = total + self._number(c) * value
         holds = total < 0 if atom.relation == "<" else total <= 0
         solver = z3.Solver(ctx=self._context)
@@ -196,7 +218,11 @@ class _Questions:
         return value + reals[form.terms[0][0]] - unit * z3.ToReal(wholes[form])
 
     def _definition(
-        self, known: Whole | Bit, name: z3.ArithRef, form: z3.ArithRef, whole: z3.ArithRef
+        self,
+        known: Whole | Bit,
+        name: z3.ArithRef,
+        form: z3.ArithRef,
+        whole: z3.ArithRef,
     ) -> z3.BoolRef:
         """What is promised of a known value; ``whole`` is the whole part of its form."""
         rest = form - z3.ToReal(whole)
@@ -215,7 +241,12 @@ class _Questions:
 
     def _form(self, form: Form, inputs: Sequence[z3.ArithRef]) -> z3.ArithRef:
         unit = Fraction(2) ** form.exponent
-        return z3.Sum([self._number(Fraction(c) / unit) * inputs[place] for place, c in form.terms])
+        return z3.Sum(
+            [
+                self._number(Fraction(c) / unit) * inputs[place]
+                for place, c in form.terms
+            ]
+        )
 
     def _number(self, number: Fraction) -> z3.RatNumRef:
         return z3.RealVal(str(number), self._context)

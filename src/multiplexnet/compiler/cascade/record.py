@@ -13,9 +13,21 @@ from typing import Any
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
 from multiplexnet.compiler.cascade.known import Bit, Form, Known, Whole
 from multiplexnet.compiler.cascade.late import LateRow, Polynomial
-from multiplexnet.compiler.cascade.projection import bucket_of
-from multiplexnet.compiler.cascade.rows import Clause, Range, Row, row_of, variables_of
-from multiplexnet.compiler.record import flag_from, list_from, number_from, reading, whole_from
+from multiplexnet.compiler.cascade.projection.project import bucket_of
+from multiplexnet.compiler.cascade.projection.rows import (
+    Clause,
+    Range,
+    Row,
+    row_of,
+    variables_of,
+)
+from multiplexnet.compiler.record import (
+    flag_from,
+    list_from,
+    number_from,
+    reading,
+    whole_from,
+)
 from multiplexnet.language.formula import Bool, Variable
 
 __all__ = ["cascade_from", "record_of_cascade"]
@@ -36,7 +48,11 @@ def record_of_cascade(cascade: Cascade) -> Record:
         "complete": cascade.complete,
         "carried": [[variable, _form(form)] for variable, form in cascade.carried],
     }
-    return found | {"late": [_late(row) for row in cascade.late]} if cascade.late else found
+    return (
+        found | {"late": [_late(row) for row in cascade.late]}
+        if cascade.late
+        else found
+    )
 
 
 def _late(row: LateRow) -> Record:
@@ -55,7 +71,13 @@ def _form(form: Form) -> Record:
 def _known(known: Known) -> Record:
     if isinstance(known, Whole):
         return ["whole", _form(known.form)]
-    return ["bit", _form(known.form), str(known.threshold), known.closed, known.subtracts]
+    return [
+        "bit",
+        _form(known.form),
+        str(known.threshold),
+        known.closed,
+        known.subtracts,
+    ]
 
 
 def _step(step: Step) -> Record:
@@ -88,8 +110,12 @@ def cascade_from(record: Record, variables: Sequence[Variable], inputs: int) -> 
 
 
 class _Reader:
-    def __init__(self, record: Record, variables: Sequence[Variable], inputs: int) -> None:
-        self._record, self._variables, self._inputs = record, variables, inputs
+    def __init__(
+        self, record: Record, variables: Sequence[Variable], inputs: int
+    ) -> None:
+        self._record = record
+        self._variables = variables
+        self._inputs = inputs
 
     def cascade(self) -> Cascade:
         record = self._record
@@ -111,11 +137,15 @@ class _Reader:
         spacing = tuple(_power(text) for text in list_from(record["spacing"]))
         known = tuple(self._known(item) for item in list_from(record["known"]))
         self._ranges = tuple(_range(item) for item in list_from(record["ranges"]))
-        if len(spacing) != len(everything) or len(self._ranges) != len(everything) + len(known):
+        if len(spacing) != len(everything) or len(self._ranges) != len(
+            everything
+        ) + len(known):
             raise ValueError("spacings or ranges that are too many or too few")
         self._count = len(everything)
         before = set(range(self._count, len(self._ranges)))
-        guards = tuple(self._clause(item, before) for item in list_from(record["guards"]))
+        guards = tuple(
+            self._clause(item, before) for item in list_from(record["guards"])
+        )
         steps = []
         for item in list_from(record["steps"]):
             steps.append(self._step(item, before, hidden))
@@ -123,7 +153,8 @@ class _Reader:
         if before != set(range(len(self._ranges))):
             raise ValueError("a cascade does not compute every output")
         carried = tuple(
-            self._carried(item, spacing, hidden) for item in list_from(record["carried"])
+            self._carried(item, spacing, hidden)
+            for item in list_from(record["carried"])
         )
         if len({variable for variable, _ in carried}) < len(carried):
             raise ValueError("an output that carries two inputs")
@@ -139,13 +170,16 @@ class _Reader:
             carried,
             tuple(self._late(item) for item in list_from(record.get("late", []))),
         )
-        found.easy_ends  # noqa: B018 - raises if late rows disagree
+        if found.torn not in (None, found.steps[0].variable):
+            raise ValueError("late rows disagree on an output that is not the first")
         if found.size >= EXACT:
             raise ValueError("numbers beyond 2^53")
         return found
 
     def _output(self, index: Record) -> Variable:
-        variable = self._variables[whole_from(index)] if whole_from(index) >= 0 else None
+        variable = (
+            self._variables[whole_from(index)] if whole_from(index) >= 0 else None
+        )
         if variable is None or variable.is_input:
             raise ValueError(f"there is no output {index}")
         return variable
@@ -158,11 +192,15 @@ class _Reader:
         threshold, closed, subtracts = rest
         if kind != "bit" or not 0 <= number_from(threshold) < 1:
             raise ValueError("an unknown kind of known value")
-        return Bit(form, number_from(threshold), flag_from(closed), flag_from(subtracts))
+        return Bit(
+            form, number_from(threshold), flag_from(closed), flag_from(subtracts)
+        )
 
     def _form(self, record: Record) -> Form:
         exponent, terms = list_from(record)
-        pairs = tuple((whole_from(place), whole_from(c)) for place, c in list_from(terms))
+        pairs = tuple(
+            (whole_from(place), whole_from(c)) for place, c in list_from(terms)
+        )
         if (
             not pairs
             or any(not 0 <= place < self._inputs or not c for place, c in pairs)
@@ -192,7 +230,11 @@ class _Reader:
         terms, bound, strict = list_from(record)
         found = []
         for variable, own, sign in list_from(terms):
-            if not 0 <= whole_from(variable) < self._count or whole_from(sign) not in (1, -1):
+            signs = (1, 0, -1)
+            if (
+                not 0 <= whole_from(variable) < self._count
+                or whole_from(sign) not in signs
+            ):
                 raise ValueError("a late row over outputs that there are not")
             found.append((variable, self._polynomial(own), sign))
         if len({variable for variable, _, _ in found}) < len(found) or not found:
@@ -203,7 +245,9 @@ class _Reader:
         found = []
         for places, c in list_from(record):
             factors = tuple(whole_from(place) for place in list_from(places))
-            if len(factors) > 2 or any(not 0 <= place < self._inputs for place in factors):
+            if len(factors) > 2 or any(
+                not 0 <= place < self._inputs for place in factors
+            ):
                 raise ValueError("a product of inputs that there are not")
             found.append((factors, whole_from(c)))
         return tuple(found)
@@ -212,22 +256,32 @@ class _Reader:
         variable = whole_from(record["variable"])
         if not 0 <= variable < self._count or variable in before:
             raise ValueError("an output is computed twice, or is none")
-        clauses = [self._clause(item, before | {variable}) for item in list_from(record["clauses"])]
+        clauses = [
+            self._clause(item, before | {variable})
+            for item in list_from(record["clauses"])
+        ]
         if any(variable not in variables_of(clause) for clause in clauses):
             raise ValueError("a clause in the wrong place")
         bucket = bucket_of(variable, clauses, dict(enumerate(self._ranges)))
-        sides = tuple(tuple(map(flag_from, list_from(item))) for item in list_from(record["sides"]))
+        sides = tuple(
+            tuple(map(flag_from, list_from(item)))
+            for item in list_from(record["sides"])
+        )
         values = (
             None
             if record["values"] is None
             else tuple(map(whole_from, list_from(record["values"])))
         )
         ranked = flag_from(record.get("ranked", False))  # saved before there were ranks
-        if ranked + bool(sides) + (values is not None) != 1 or len(set(sides)) < len(sides):
+        if ranked + bool(sides) + (values is not None) != 1 or len(set(sides)) < len(
+            sides
+        ):
             raise ValueError("an output without options, or with two kinds of them")
         if ranked and variable >= self._count - hidden:
             raise ValueError("a hidden output with ranks")
-        if variable < self._count - hidden and any(len(item) != len(bucket.gaps) for item in sides):
+        if variable < self._count - hidden and any(
+            len(item) != len(bucket.gaps) for item in sides
+        ):
             raise ValueError("options that do not fit the gaps")
         if values is not None and (not values or not _within(values, bucket.range)):
             raise ValueError("values out of range")
@@ -269,6 +323,6 @@ def _range(record: Record) -> Range:
 
 
 def _within(values: tuple[int, ...], ends: Range) -> bool:
-    return all(ends.lower <= value <= ends.upper for value in values) and len(set(values)) == len(
-        values
-    )
+    return all(ends.lower <= value <= ends.upper for value in values) and len(
+        set(values)
+    ) == len(values)

@@ -1,10 +1,9 @@
 """Which blocks of rules become terms and which a cascade.
 
 Terms are what rules become where they are few: each has a map of its own, and losses can be summed over all of them. A
-cascade takes over where that explodes, where an equality holds inputs, and where inputs move a single polyhedron: its
-map starts at an anchor, and in a thin band it does not get away from it. How many terms there would be is counted on
-the grid, by going through the alternatives and giving up a branch as soon as its ranges are empty; the count stops
-where it is too large.
+cascade takes over where that explodes, where an equality holds inputs, and where inputs move a single polyhedron, which
+leaves nothing to choose: on a grid sums are exact. How many terms there would be is counted on the grid, by going
+through the alternatives and giving up a branch as soon as its ranges are empty; the count stops where it is too large.
 """
 
 from __future__ import annotations
@@ -18,10 +17,15 @@ from multiplexnet.compiler.cascade.build import WRITTEN, Budget, Cascade, cascad
 from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.grid import grid_of
 from multiplexnet.compiler.cascade.hidden import Revealed, revealed
-from multiplexnet.compiler.cascade.rows import Clause, Range, Row
+from multiplexnet.compiler.cascade.projection.rows import Clause, Range, Row
 from multiplexnet.compiler.components import Component, components, conjuncts
 from multiplexnet.compiler.normal import normal_form
-from multiplexnet.errors import CascadeBudgetExceeded, CompileTimeout, DtypeError, MultiplexError
+from multiplexnet.errors import (
+    CascadeBudgetExceeded,
+    CompileTimeout,
+    DtypeError,
+    MultiplexError,
+)
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.language.formula import (
@@ -48,8 +52,8 @@ from multiplexnet.language.formula import (
 from multiplexnet.language.missing import flags_among
 
 __all__ = [
-    "Part",
     "Plan",
+    "RulePart",
     "Structure",
     "cascade_of_part",
     "is_few",
@@ -77,7 +81,7 @@ DIGITS = 32
 
 
 @dataclass(frozen=True)
-class Part:
+class RulePart:
     """Rules over outputs that share none with the rest.
 
     Args:
@@ -112,10 +116,10 @@ class Plan:
     """
 
     terms: Specification
-    cascades: tuple[tuple[Part, Cascade], ...]
+    cascades: tuple[tuple[RulePart, Cascade], ...]
 
 
-def rule_parts(specification: Specification) -> list[Part]:
+def rule_parts(specification: Specification) -> list[RulePart]:
     """The independent parts of the rules that have outputs, ordered by the first of them."""
     found = revealed(specification.formula, len(specification.variables))
     every = (*specification.outputs, *found.hidden)
@@ -126,10 +130,10 @@ def rule_parts(specification: Specification) -> list[Part]:
     ]
 
 
-def _part(component: Component, found: Revealed, assumed: Formula) -> Part:
+def _part(component: Component, found: Revealed, assumed: Formula) -> RulePart:
     visible = tuple(v for v in component.outputs if v not in found.hidden)
     own = tuple(v for v in component.outputs if v in found.hidden)
-    return Part(
+    return RulePart(
         visible,
         conjunction(component.conjuncts),
         tuple((v, found.hidden[v]) for v in own),
@@ -140,7 +144,7 @@ def _part(component: Component, found: Revealed, assumed: Formula) -> Part:
 
 
 def cascade_of_part(
-    part: Part,
+    part: RulePart,
     inputs: Sequence[Variable],
     form: Format,
     *,
@@ -165,16 +169,21 @@ def cascade_of_part(
         )
     except CascadeBudgetExceeded as error:
         if error.what == "written" and part.varies:
-            raise CascadeBudgetExceeded(error.output, error.allowed, "conditional") from None
+            raise CascadeBudgetExceeded(
+                error.output, error.allowed, "conditional"
+            ) from None
         raise
 
 
-def _own_order(part: Part, order: Sequence[Variable]) -> list[Variable]:
+def _own_order(part: RulePart, order: Sequence[Variable]) -> list[Variable]:
     """The named order of the outputs of a part, hidden ones as soon as they are known."""
     flags = flags_among(part.outputs)
     found = [v for v in order if v in part.outputs]
     found += [v for v in part.outputs if v not in found and not v.is_flag]
-    for variable, flag in flags.items():  # whether it is missing is decided before its value
+    for (
+        variable,
+        flag,
+    ) in flags.items():  # whether it is missing is decided before its value
         if flag not in found:
             found.insert(found.index(variable), flag)
     for hidden, needed in part.hidden:
@@ -226,7 +235,9 @@ def planned(
                     )
                 )
             continue
-        cascade = _if_better(part, specification.inputs, form, order, budget or QUICK, deadline)
+        cascade = _if_better(
+            part, specification.inputs, form, order, budget or QUICK, deadline
+        )
         if cascade is not None:
             found.append((part, cascade))
     taken = {v for part, _ in found for v in part.outputs}
@@ -234,7 +245,7 @@ def planned(
     return Plan(specification, ()) if left is None else Plan(left, tuple(found))
 
 
-def _is_coupled(part: Part) -> bool:
+def _is_coupled(part: RulePart) -> bool:
     """Whether terms would not do, or other outputs depend on it; terms refuse equalities with inputs."""
     needed = part.multiplies or _has_equality_of_inputs(part.formula)
     return len(part.outputs) > 1 or bool(part.hidden) or needed
@@ -250,12 +261,14 @@ def _doubtful(specification: Specification) -> bool:
 def _has_choice(formula: Formula) -> bool:
     if isinstance(formula, Atom):
         named = [symbol for symbol, _ in formula.linear.summands]
-        return not all(isinstance(s, Variable) for s in named) or _ties_to_inputs(formula)
+        return not all(isinstance(s, Variable) for s in named) or _ties_to_inputs(
+            formula
+        )
     return not isinstance(formula, And) or any(map(_has_choice, formula.arguments))
 
 
 def _if_better(
-    part: Part,
+    part: RulePart,
     inputs: Sequence[Variable],
     form: Format,
     order: Sequence[Variable] | None,
@@ -267,17 +280,23 @@ def _if_better(
         return None
     if part.multiplies:
         own = None if budget is QUICK else budget  # there is no other way
-        return cascade_of_part(part, inputs, form, order=order, budget=own, deadline=deadline)
+        return cascade_of_part(
+            part, inputs, form, order=order, budget=own, deadline=deadline
+        )
     needed = _has_equality_of_inputs(part.formula)
     moved = is_moved(part)
     if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
         return None
     try:
-        found = cascade_of_part(part, inputs, form, order=order, budget=budget, deadline=deadline)
+        found = cascade_of_part(
+            part, inputs, form, order=order, budget=budget, deadline=deadline
+        )
     except CompileTimeout:
         raise
     except MultiplexError as error:  # terms say what is wrong, or serve
-        if isinstance(error, DtypeError) and not is_few(part, inputs, FORMATS["float64"]):
+        if isinstance(error, DtypeError) and not is_few(
+            part, inputs, FORMATS["float64"]
+        ):
             raise
         return None
     if needed or (moved and _is_fine(found, form)) or not is_few(part, inputs, form):
@@ -285,9 +304,11 @@ def _if_better(
     return None
 
 
-def reason(part: Part, inputs: Sequence[Variable], form: Format) -> str:
+def reason(part: RulePart, inputs: Sequence[Variable], form: Format) -> str:
     """Why a part is computed one output after another, in words."""
-    sizes = {v.name: len(v.domain.values) for v in part.outputs if isinstance(v.domain, Int)}
+    sizes = {
+        v.name: len(v.domain.values) for v in part.outputs if isinstance(v.domain, Int)
+    }
     wide = next((name for name, size in sizes.items() if size > FEW), None)
     if part.multiplies:
         return "inputs multiply outputs"
@@ -297,10 +318,14 @@ def reason(part: Part, inputs: Sequence[Variable], form: Format) -> str:
         return f"{wide} has {sizes[wide]:,} values"
     if is_moved(part):
         return "inputs bound outputs that depend on each other"
-    return "it was asked for" if is_few(part, inputs, form) else f"it has more than {FEW} terms"
+    return (
+        "it was asked for"
+        if is_few(part, inputs, form)
+        else f"it has more than {FEW} terms"
+    )
 
 
-def is_moved(part: Part) -> bool:
+def is_moved(part: RulePart) -> bool:
     """Whether inputs bound outputs that depend on each other, and nothing is to be chosen: a band or a polytope."""
     if _alternatives(part) > 1:  # terms have losses over all choices
         return False
@@ -320,17 +345,23 @@ def _is_fine(cascade: Cascade, form: Format) -> bool:
     """Whether the grid is about as fine as the format; sums of many outputs need a coarser one."""
     wanted = 2 ** (min(form.precision, DIGITS) - FINE)
     pairs = zip(cascade.visible, cascade.ranges, strict=False)
-    return all(ends.size >= wanted for v, ends in pairs if isinstance(v.domain, Real) and ends.size)
+    return all(
+        ends.size >= wanted
+        for v, ends in pairs
+        if isinstance(v.domain, Real) and ends.size
+    )
 
 
-def is_few(part: Part, inputs: Sequence[Variable], form: Format) -> bool:
+def is_few(part: RulePart, inputs: Sequence[Variable], form: Format) -> bool:
     """Whether the terms of a part would be few."""
     return _alternatives(part) <= FEW or _count(part, inputs, form) <= FEW
 
 
-def _is_logic(part: Part) -> bool:
+def _is_logic(part: RulePart) -> bool:
     """Whether all outputs are truth values, and not very many: inner blocks of terms serve those."""
-    return len(part.outputs) <= NESTED and all(isinstance(v.domain, Bool) for v in part.outputs)
+    return len(part.outputs) <= NESTED and all(
+        isinstance(v.domain, Bool) for v in part.outputs
+    )
 
 
 def _has_equality_of_inputs(formula: Formula) -> bool:
@@ -349,7 +380,7 @@ def _is_copy(row: Atom) -> bool:
     return len(coefficients) == 2 and not sum(coefficients) and not row.linear.constant
 
 
-def _alternatives(part: Part) -> int:
+def _alternatives(part: RulePart) -> int:
     """A bound of the number of terms: the product of the alternatives that each rule leaves."""
     count = prod(map(_cases, conjuncts(part.formula)))
     for variable in part.outputs:
@@ -367,7 +398,7 @@ def _cases(formula: Formula) -> int:
     return 1
 
 
-def _count(part: Part, inputs: Sequence[Variable], form: Format) -> int:
+def _count(part: RulePart, inputs: Sequence[Variable], form: Format) -> int:
     """The number of terms that a part would have, as far as the ranges tell; at most ``FEW + 1``."""
     clauses = clauses_of(part.formula, WRITTEN)
     every = (*part.outputs, *(v for v, _ in part.hidden))
@@ -376,7 +407,9 @@ def _count(part: Part, inputs: Sequence[Variable], form: Format) -> int:
     return term_count(grid.clauses, dict(grid.ranges), discrete, FEW + 1)
 
 
-def _without(specification: Specification, taken: Collection[Variable]) -> Specification | None:
+def _without(
+    specification: Specification, taken: Collection[Variable]
+) -> Specification | None:
     """The rules without what they say of the outputs that are taken; ``None`` if that cannot be told apart."""
     rules = []
     for rule in specification.rules:
@@ -421,7 +454,10 @@ def _pieces(formula: Formula, polarity: bool) -> Iterator[Formula]:
 
 
 def term_count(
-    clauses: Sequence[Clause], ranges: dict[int, Range], discrete: Sequence[int], most: int
+    clauses: Sequence[Clause],
+    ranges: dict[int, Range],
+    discrete: Sequence[int],
+    most: int,
 ) -> int:
     """About how many terms clauses have: cells in which each clause is settled, and each discrete variable fixed.
 
@@ -436,7 +472,9 @@ def term_count(
         >>> term_count([*gaps, (Row(((0, 1), (1, 1)), 3),)], {0: Range(0, 9), 1: Range(0, 9)}, (), 99)
         3
     """
-    stack: list[tuple[list[Clause] | None, dict[int, Range]]] = [(list(clauses), dict(ranges))]
+    stack: list[tuple[list[Clause] | None, dict[int, Range]]] = [
+        (list(clauses), dict(ranges))
+    ]
     count = 0
     while stack and count < most:
         left, ends = stack.pop()
@@ -455,12 +493,17 @@ def term_count(
             count += 1
             continue
         middle = (ends[loose].lower + ends[loose].upper) // 2
-        for part in (Range(ends[loose].lower, middle), Range(middle + 1, ends[loose].upper)):
+        for part in (
+            Range(ends[loose].lower, middle),
+            Range(middle + 1, ends[loose].upper),
+        ):
             stack.append((list(left), ends | {loose: part}))
     return count
 
 
-def _unsettled(clauses: Sequence[Clause], ends: dict[int, Range]) -> list[Clause] | None:
+def _unsettled(
+    clauses: Sequence[Clause], ends: dict[int, Range]
+) -> list[Clause] | None:
     """The clauses that the ranges do not settle; single rows narrow these. ``None`` if nothing obeys."""
     left = list(clauses)
     for _ in range(ROUNDS):

@@ -12,7 +12,13 @@ import z3
 
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.hidden import revealed
-from multiplexnet.compiler.cascade.structure import Part, Plan, is_few, planned, reason
+from multiplexnet.compiler.cascade.structure import (
+    Plan,
+    RulePart,
+    is_few,
+    planned,
+    reason,
+)
 from multiplexnet.compiler.compile import (
     compile_rules,
     contradiction,
@@ -27,10 +33,18 @@ from multiplexnet.errors import (
     CoefficientError,
     CompileTimeout,
     ContradictionError,
+    DtypeError,
     SolverGaveUp,
     TermBudgetExceeded,
 )
-from multiplexnet.exact.deadline import INPUTS, NEVER, RANGES, SHAPES, SUPERFLUOUS, Deadline
+from multiplexnet.exact.deadline import (
+    INPUTS,
+    NEVER,
+    RANGES,
+    SHAPES,
+    SUPERFLUOUS,
+    Deadline,
+)
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import (
@@ -73,7 +87,8 @@ __all__ = [
 ]
 
 GRID = "float32"
-"""The format whose grids are told."""
+"""The format whose grids are told: torch's own."""
+WIDER = "float64"
 
 
 @dataclass(frozen=True)
@@ -116,9 +131,10 @@ class CascadeShape:
     Args:
         order: its outputs in this order.
         options: how many each of them has.
-        spacing: how far apart their values lie in ``GRID``.
+        spacing: how far apart their values lie, in their own units.
         why: there are no terms instead.
         complete: whether every point of the grid that obeys is reached.
+        form: the format whose grid it is.
     """
 
     order: tuple[Variable, ...]
@@ -126,17 +142,23 @@ class CascadeShape:
     spacing: tuple[Fraction, ...]
     why: str
     complete: bool
+    form: str
 
     @staticmethod
-    def of(part: Part, cascade: Cascade, inputs: Sequence[Variable]) -> CascadeShape:
+    def of(
+        part: RulePart, cascade: Cascade, inputs: Sequence[Variable], form: Format
+    ) -> CascadeShape:
         """The shape of a cascade, and why it is one."""
         steps = [step for step in cascade.steps if step.variable < len(cascade.visible)]
+        order = tuple(cascade.outputs[step.variable] for step in steps)
+        spacing = [cascade.spacing[step.variable] for step in steps]
         return CascadeShape(
-            tuple(cascade.outputs[step.variable] for step in steps),
+            order,
             tuple(step.size for step in steps),
-            tuple(cascade.spacing[step.variable] for step in steps),
-            reason(part, inputs, FORMATS[GRID]),
-            cascade.complete,
+            tuple(h * v.unit.size for h, v in zip(spacing, order, strict=True)),
+            reason(part, inputs, form),
+            cascade.reaches_all,
+            form.name,
         )
 
 
@@ -177,7 +199,10 @@ class Explanation:
 
 
 def explain(
-    specification: Specification, *, max_terms: int = MAX_TERMS, deadline: Deadline = NEVER
+    specification: Specification,
+    *,
+    max_terms: int = MAX_TERMS,
+    deadline: Deadline = NEVER,
 ) -> Explanation:
     """The diagnosis of rules; it never raises because of what the rules say, or because of the time it takes.
 
@@ -209,14 +234,18 @@ def _multiplies(specification: Specification) -> bool:
 def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
     specification = found.specification
     try:
-        plan = planned(specification, "auto", FORMATS[GRID], deadline=deadline)
+        plan, form = _planned(specification, deadline)
         if any(cascade.guards for _, cascade in plan.cascades):
             if core := contradiction(specification, deadline):
-                told = str(ContradictionError([(rule.line, rule.text) for rule in core]))
+                told = str(
+                    ContradictionError([(rule.line, rule.text) for rule in core])
+                )
                 return replace(found, problem=told, contradiction=core)
-            uncovered = uncovered_parts(specification, plan, FORMATS[GRID], deadline=deadline)
+            uncovered = uncovered_parts(specification, plan, form, deadline=deadline)
             found = replace(found, uncovered_input=uncovered)
-        shapes = tuple(CascadeShape.of(*pair, specification.inputs) for pair in plan.cascades)
+        shapes = tuple(
+            CascadeShape.of(*pair, specification.inputs, form) for pair in plan.cascades
+        )
         found = replace(found, cascades=shapes)
         compiled = compile_rules(plan.terms, max_terms=max_terms, deadline=deadline)
         return replace(found, compiled=compiled)
@@ -227,15 +256,29 @@ def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explana
         return replace(found, problem=str(error))
 
 
+def _planned(specification: Specification, deadline: Deadline) -> tuple[Plan, Format]:
+    """What a layer would take, in ``GRID``, or in ``WIDER`` where that cannot tell values apart (times do that)."""
+    try:
+        form = FORMATS[GRID]
+        return planned(specification, "auto", form, deadline=deadline), form
+    except DtypeError:
+        form = FORMATS[WIDER]
+        return planned(specification, "auto", form, deadline=deadline), form
+
+
 def _with_shapes(found: Explanation, _: int, deadline: Deadline) -> Explanation:
     if found.compiled is None:
         return found
     deadline.begin(SHAPES)
     shapes = _Shapes(deadline)
-    return replace(found, shapes=tuple(shapes.block(block) for block in found.compiled.blocks))
+    return replace(
+        found, shapes=tuple(shapes.block(block) for block in found.compiled.blocks)
+    )
 
 
-def _with_uncovered_input(found: Explanation, _: int, deadline: Deadline) -> Explanation:
+def _with_uncovered_input(
+    found: Explanation, _: int, deadline: Deadline
+) -> Explanation:
     if found.compiled is None or found.uncovered_input is not None:
         return found
     uncovered = uncovered_input(found.compiled, deadline=deadline)
@@ -249,7 +292,9 @@ def _with_superfluous(found: Explanation, _: int, deadline: Deadline) -> Explana
 
 def _with_ranges(found: Explanation, _: int, deadline: Deadline) -> Explanation:
     ranges = _ranges(found.specification, deadline)
-    fixed = tuple((r.variable, r.lower) for r in ranges if r.is_point and r.lower is not None)
+    fixed = tuple(
+        (r.variable, r.lower) for r in ranges if r.is_point and r.lower is not None
+    )
     return replace(found, ranges=ranges, fixed=fixed)
 
 
@@ -301,9 +346,13 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
             deadline.step(len(found))
             component = _where_present(whole, output, specification, known, deadline)
             if isinstance(output.domain, Category):
-                found[output] = _category_range(sandbox, output, output.domain, component, known)
+                found[output] = _category_range(
+                    sandbox, output, output.domain, component, known
+                )
                 continue
-            minus_lower, lower_attained = _supremum(sandbox, output, -1, component, known)
+            minus_lower, lower_attained = _supremum(
+                sandbox, output, -1, component, known
+            )
             upper, upper_attained = _supremum(sandbox, output, 1, component, known)
             lower = None if minus_lower is None else -minus_lower
             found[output] = Range(output, lower, lower_attained, upper, upper_attained)
@@ -339,7 +388,9 @@ def _category_range(
     solver = sandbox.solver(*map(sandbox.formula, (*known, *component.conjuncts)))
     solver.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
     constant = sandbox.symbol(output)
-    possible = [k for k in domain.values if decided(solver, sandbox.deadline, constant == k)]
+    possible = [
+        k for k in domain.values if decided(solver, sandbox.deadline, constant == k)
+    ]
     labels = tuple(domain.labels[k] for k in possible)
     first = Fraction(possible[0])
     last = Fraction(possible[-1])
@@ -347,7 +398,11 @@ def _category_range(
 
 
 def _supremum(
-    sandbox: Sandbox, output: Variable, sign: int, component: Component, known: Sequence[Formula]
+    sandbox: Sandbox,
+    output: Variable,
+    sign: int,
+    component: Component,
+    known: Sequence[Formula],
 ) -> tuple[Fraction | None, bool]:
     """The least upper bound of ``sign · output`` and whether it is attained."""
     optimiser = z3.Optimize(ctx=sandbox.context)
@@ -388,9 +443,13 @@ def uncovered_input(
     kept = vars(compiled)
     if UNCOVERED not in kept:
         written = compiled.specification
-        known = input_ranges(compiled.inputs) if written is None else input_facts(written)
+        known = (
+            input_ranges(compiled.inputs) if written is None else input_facts(written)
+        )
         formulas = (_without_discrete(block, {}) for block in compiled.blocks)
-        kept[UNCOVERED] = uncovered_by(formulas, compiled.inputs, known, deadline=deadline)
+        kept[UNCOVERED] = uncovered_by(
+            formulas, compiled.inputs, known, deadline=deadline
+        )
     found: tuple[tuple[Variable, Fraction], ...] | None = kept[UNCOVERED]
     return found
 
@@ -429,7 +488,11 @@ def uncovered_by(
 
 
 def uncovered_parts(
-    specification: Specification, plan: Plan, form: Format, *, deadline: Deadline = NEVER
+    specification: Specification,
+    plan: Plan,
+    form: Format,
+    *,
+    deadline: Deadline = NEVER,
 ) -> tuple[tuple[Variable, Fraction], ...] | None:
     """The same for cascades that inputs can leave without an output, where that is decided soon: by few terms."""
     doubtful = [
@@ -494,7 +557,9 @@ class _Shapes:
     def _term(self, block: Block, term: Term) -> TermShape:
         inner = {output for part in term.blocks for output in part.outputs}
         reals = [v for v in block.outputs if not v.is_discrete and v not in inner]
-        equations = [[row.linear.coefficient(v) for v in reals] for row in term.equalities]
+        equations = [
+            [row.linear.coefficient(v) for v in reals] for row in term.equalities
+        ]
         rest = [self._largest(part) for part in term.blocks]
         dimension = len(reals) - _rank(equations)
         dimension += sum(shape.dimension for shape in rest)

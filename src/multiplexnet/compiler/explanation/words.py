@@ -70,7 +70,10 @@ def _nearest_float(number: Fraction) -> float:
 
 def value_text(variable: Variable, number: Fraction) -> str:
     """The value of a variable for reading: of a category its label, of a date the date."""
-    if isinstance(variable.domain, Category) or variable.unit.kind in ("date", "datetime"):
+    if isinstance(variable.domain, Category) or variable.unit.kind in (
+        "date",
+        "datetime",
+    ):
         return written_value(variable, number)
     return readable_number(number * variable.unit.size)
 
@@ -110,10 +113,16 @@ def _nested_lines(blocks: Sequence[Block], indent: str) -> Iterator[str]:
 def interval_text(found: Range) -> str:
     """The range of an output: an interval, the labels of a category, ``false or true``, or ``= 2``."""
     if isinstance(found.variable.domain, Bool):
-        values = [TRUTH[int(end)] for end in (found.lower, found.upper) if end is not None]
+        values = [
+            TRUTH[int(end)] for end in (found.lower, found.upper) if end is not None
+        ]
         return f"= {values[0]}" if values[0] == values[-1] else " or ".join(values)
     if found.labels is not None:
-        return f"= {found.labels[0]}" if len(found.labels) == 1 else ", ".join(found.labels)
+        return (
+            f"= {found.labels[0]}"
+            if len(found.labels) == 1
+            else ", ".join(found.labels)
+        )
     if found.lower is not None and found.lower == found.upper:
         return f"= {value_text(found.variable, found.lower)}"
     return f"{_lower_text(found)}, {_upper_text(found)}"
@@ -177,8 +186,12 @@ def _wrong(explanation: Explanation) -> Iterator[Finding]:
     elif explanation.problem is not None:
         yield Finding(explanation.problem, "wrong")
     if explanation.uncovered_input is not None:
-        values = [f"{v.name} = {written_value(v, n)}" for v, n in explanation.uncovered_input]
-        yield Finding(f"no output obeys the rules for the input {', '.join(values)}", "wrong")
+        values = [
+            f"{v.name} = {written_value(v, n)}" for v, n in explanation.uncovered_input
+        ]
+        yield Finding(
+            f"no output obeys the rules for the input {', '.join(values)}", "wrong"
+        )
 
 
 def _place(rule: Rule) -> str:
@@ -228,7 +241,10 @@ def explanation_text(explanation: Explanation) -> str:
         lines += [f"  {line}" for line in cascade_lines(cascade)]
     if explanation.ranges:
         lines.append("ranges")
-        texts = [f"{found.variable.name}: {interval_text(found)}" for found in explanation.ranges]
+        texts = [
+            f"{found.variable.name}: {interval_text(found)}"
+            for found in explanation.ranges
+        ]
         lines += _first(_indented(texts))
     lines += [finding.text for finding in findings(explanation)]
     return "\n".join(lines)
@@ -238,9 +254,12 @@ def _block_texts(explanation: Explanation) -> Iterator[str]:
     """Each block with its terms; their shapes are missing where the time did not suffice to find them."""
     blocks = explanation.compiled.blocks if explanation.compiled else ()
     for k, block in enumerate(blocks):
-        shapes = explanation.shapes[k] if explanation.shapes else [None] * len(block.terms)
+        shapes = (
+            explanation.shapes[k] if explanation.shapes else [None] * len(block.terms)
+        )
         terms = [
-            _numbered(i, *pair) for i, pair in enumerate(zip(block.terms, shapes, strict=True))
+            _numbered(i, *pair)
+            for i, pair in enumerate(zip(block.terms, shapes, strict=True))
         ]
         head = f"  {_names(block)}: {counted(len(block.terms), 'term')}"
         yield "\n".join([head, *_first(terms, "    ")])
@@ -263,7 +282,7 @@ def cascade_lines(cascade: CascadeShape) -> list[str]:
         f"{_listed(sorted(cascade.order, key=lambda v: v.index), FEW_NAMES)}: a cascade, since {cascade.why}",
         f"  order: {_listed(cascade.order, SHOWN)}",
         f"  options: {told}" + (f", {options:,} in all" if options else ""),
-        f"  grid in float32: {grid}{reached}",
+        f"  grid in {cascade.form}: {grid}{reached}",
     ]
 
 

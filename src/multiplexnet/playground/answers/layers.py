@@ -14,11 +14,27 @@ from torch import Tensor
 
 from multiplexnet import Multiplexer, Rules
 from multiplexnet.errors import QuestionError
-from multiplexnet.playground.answers.values import middle, named, values_of
+from multiplexnet.playground.answers.values import amount, inputs_of, named
 from multiplexnet.playground.asked import Asked
-from multiplexnet.playground.library import Block, Compiled, Variable
+from multiplexnet.playground.library import (
+    FORMATS,
+    Block,
+    Cascade,
+    Compiled,
+    Plan,
+    Variable,
+    planned,
+)
 
-__all__ = ["DTYPES", "MOST_REGIONS", "Situation", "layer", "refuse_many", "situation"]
+__all__ = [
+    "DTYPES",
+    "MOST_REGIONS",
+    "Situation",
+    "layer",
+    "ordered",
+    "refuse_many",
+    "situation",
+]
 
 DTYPES = {
     "float32": torch.float32,
@@ -34,26 +50,52 @@ MOST_REGIONS = 200
 def _rules(text: str) -> Rules:
     rules = Rules(text)
     if not rules.outputs:
-        raise QuestionError("the rules have no outputs to draw: declare one, as in `x: real`")
+        raise QuestionError(
+            "the rules have no outputs to draw: declare one, as in `x: real`"
+        )
     return rules
 
 
 @lru_cache(REMEMBERED)
-def _compiled(text: str) -> Compiled:
-    return _rules(text).compile(nested=True)
+def _plan(text: str, dtype: str) -> Plan:
+    """Which outputs a layer of this dtype computes by terms, and which one after another."""
+    return planned(_rules(text).specification, "auto", FORMATS[dtype])
 
 
 @lru_cache(REMEMBERED)
-def layer(text: str, dtype: str) -> Multiplexer:
-    """The layer of these rules, ready for use (``eval()``)."""
-    rules = _rules(text)
+def _compiled(text: str, dtype: str) -> Compiled:
+    """The terms of those outputs that have any."""
+    plan, rules = _plan(text, dtype), _rules(text)
+    written = Rules.from_specification(plan.terms) if plan.cascades else rules
+    return written.compile(nested=True)
+
+
+def _refuse_functions(rules: Rules) -> None:
     if rules.specification.functions:
         names = ", ".join(rules.specification.functions)
         raise QuestionError(
             f"the rules call {names}, which is code that the playground does not have: build the layer in Python, "
             "with functions={…}"
         )
-    return Multiplexer.from_compiled(rules, _compiled(text), dtype=DTYPES[dtype]).eval()
+
+
+@lru_cache(REMEMBERED)
+def layer(text: str, dtype: str) -> Multiplexer:
+    """The layer of these rules, ready for use (``eval()``)."""
+    rules = _rules(text)
+    _refuse_functions(rules)
+    if _plan(text, dtype).cascades:
+        return Multiplexer(rules, dtype=DTYPES[dtype]).eval()
+    compiled = _compiled(text, dtype)
+    return Multiplexer.from_compiled(rules, compiled, dtype=DTYPES[dtype]).eval()
+
+
+@lru_cache(REMEMBERED)
+def ordered(text: str, dtype: str, order: tuple[Variable, ...]) -> list[Cascade]:
+    """The cascades that compute these outputs before all others that rules tie to them."""
+    specification = _rules(text).specification
+    plan = planned(specification, "cascade", FORMATS[dtype], order=list(order))
+    return [cascade for _, cascade in plan.cascades]
 
 
 @dataclass(frozen=True)
@@ -65,7 +107,7 @@ class Situation:
         rules: as read.
         dtype: of the layer, by name.
         axes: one output or two.
-        inputs: a number of that dtype for every input.
+        inputs: a value for every input, in the formulas' words; a real one is a number of the dtype.
     """
 
     text: str
@@ -77,7 +119,7 @@ class Situation:
     @property
     def compiled(self) -> Compiled:
         """The terms."""
-        return _compiled(self.text)
+        return _compiled(self.text, self.dtype)
 
     @property
     def layer(self) -> Multiplexer:
@@ -91,17 +133,34 @@ class Situation:
     @property
     def blocks(self) -> list[Block]:
         """The blocks that the axes belong to; the others do not matter for the picture."""
-        return [block for block in self.compiled.blocks if set(block.outputs) & set(self.axes)]
+        return [
+            block
+            for block in self.compiled.blocks
+            if set(block.outputs) & set(self.axes)
+        ]
+
+    @property
+    def cascades(self) -> list[Cascade]:
+        """What is computed one output after another."""
+        return [cascade for _, cascade in _plan(self.text, self.dtype).cascades]
+
+    @property
+    def is_cascade(self) -> bool:
+        """Whether an axis has no terms."""
+        return any(set(c.visible) & set(self.axes) for c in self.cascades)
 
     def input_tensors(self, rows: int) -> dict[str, Any]:
-        """The inputs as a layer takes them, the same for every row; a vector as one tensor."""
+        """The inputs as a layer takes them, the same for every row; a vector or matrix as one tensor."""
         columns: dict[str, list[Tensor]] = {}
-        for variable, number in self.inputs.items():
-            column = torch.full((rows,), float(number), dtype=DTYPES[self.dtype])
-            columns.setdefault(variable.place[0], []).append(column)
-        vectors = {v.place[0] for v in self.inputs if v.place[1]}
+        shapes: dict[str, tuple[int, ...]] = {}
+        for variable, value in self.inputs.items():
+            number = float(amount(variable, value))
+            column = torch.full((rows,), number, dtype=DTYPES[self.dtype])
+            name, index = variable.place
+            columns.setdefault(name, []).append(column)
+            shapes[name] = tuple(i + 1 for i in index)
         return {
-            name: torch.stack(own, -1) if name in vectors else own[0]
+            name: torch.stack(own, -1).reshape(rows, *shapes[name])
             for name, own in columns.items()
         }
 
@@ -110,11 +169,12 @@ def situation(asked: Asked) -> Situation:
     """What the page asks about."""
     rules = _rules(asked.text)
     dtype = asked.choice("dtype", list(DTYPES))
-    given = {v.name: middle(v) for v in rules.inputs} | asked.numbers("inputs")
-    axes = tuple(named(rules.outputs, asked.names("axes"), "output")) or _first(rules.outputs)
+    axes = tuple(named(rules.outputs, asked.names("axes"), "output")) or _first(
+        rules.outputs
+    )
     if len(axes) > 2 or len(set(axes)) < len(axes):
         raise QuestionError("a picture has one axis or two different ones")
-    inputs = values_of(rules.inputs, given, dtype, "input")
+    inputs = inputs_of(rules, asked.typed("inputs"), dtype)
     return Situation(asked.text, rules, dtype, axes, inputs)
 
 

@@ -5,16 +5,17 @@ Whether a term has points there is decided exactly; its outline is drawn in floa
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from fractions import Fraction
 from typing import Any
 
 import numpy as np
 
-from multiplexnet.errors import QuestionError
+from multiplexnet.errors import MultiplexError, QuestionError
 from multiplexnet.playground.answers.layers import Situation, refuse_many, situation
+from multiplexnet.playground.answers.left import described, pieces
 from multiplexnet.playground.answers.maps import nearby
-from multiplexnet.playground.answers.values import values_of
+from multiplexnet.playground.answers.values import amount, values_of
 from multiplexnet.playground.asked import Asked
 from multiplexnet.playground.library import (
     Atom,
@@ -30,6 +31,7 @@ from multiplexnet.playground.library import (
     regions,
     satisfiable,
     term_text,
+    value_text,
 )
 
 __all__ = ["picture"]
@@ -45,27 +47,92 @@ def picture(asked: Asked) -> dict[str, Any]:
     the picture is a projection along it), ``frame`` (lower and upper ends, or nothing: all of it).
     """
     there = situation(asked)
-    fixed = values_of(there.rules.outputs, asked.numbers("fixed"), None, "output")
+    fixed = values_of(there.rules.outputs, asked.typed("fixed"), None, "output")
     fixed = {v: n for v, n in fixed.items() if v not in there.axes}
+    told = (
+        _cascade(asked, there, fixed)
+        if there.is_cascade
+        else _terms(asked, there, fixed)
+    )
+    return {
+        "axes": [v.name for v in there.axes],
+        "inputs": {v.name: number_text(amount(v, n)) for v, n in there.inputs.items()},
+        "cascade": there.is_cascade,
+        **told,
+    }
+
+
+def _terms(
+    asked: Asked, there: Situation, fixed: Mapping[Variable, Fraction]
+) -> dict[str, Any]:
     refuse_many(there)
     at = {**there.inputs, **fixed}
+    size = np.array([float(v.unit.size) for v in there.axes])
     found = list(regions(there.compiled, there.axes, at))
-    frame = _frame(asked, there) or _widened(frame_of(found, len(there.axes)), nearby(there))
+    chosen = _frame(asked, there)
+    if chosen is None:
+        near = [np.array(point) / size for point in nearby(there)]
+        frame = _widened(frame_of(found, len(there.axes)), near)
+    else:
+        frame = (chosen[0] / size, chosen[1] / size)
     empty = _empty_elsewhere(there, at)
     shown = (
         {}
         if empty
-        else {k: region for k, region in enumerate(found) if _has_points(region.term.formula, at)}
+        else {
+            k: region
+            for k, region in enumerate(found)
+            if _has_points(region.term.formula, at)
+        }
     )
     return {
-        "axes": [v.name for v in there.axes],
-        "frame": [list(map(float, frame[0])), list(map(float, frame[1]))],
-        "regions": [{"number": k, **_drawn(region, frame)} for k, region in shown.items()],
+        "frame": [list(map(float, end * size)) for end in frame],
+        "regions": [
+            {"number": k, **_drawn(region, frame, size)} for k, region in shown.items()
+        ],
         "terms": len(found),
         "projected": any(region.is_projection for region in shown.values()),
         "empty": empty,
-        "inputs": {v.name: number_text(n) for v, n in there.inputs.items()},
     }
+
+
+def _cascade(
+    asked: Asked, there: Situation, fixed: Mapping[Variable, Fraction]
+) -> dict[str, Any]:
+    """What is left for the axes, or, where that cannot be found, a frame for samples alone."""
+    chosen = _frame(asked, there)
+    why = None
+    try:
+        found = pieces(there, fixed, chosen)
+    except MultiplexError as error:
+        found, why = [], str(error)
+    places = [point for piece in found for point in piece.points]
+    frame = chosen or _around(places or nearby(there), len(there.axes))
+    others = len(there.rules.outputs) - len(there.axes) - len(fixed)
+    return {
+        "frame": [list(map(float, end)) for end in frame],
+        "regions": described(found),
+        "terms": 0,
+        "projected": bool(others),
+        "empty": None if found or why else _nothing(there, fixed),
+        "samples_only": why,
+    }
+
+
+def _nothing(there: Situation, fixed: Mapping[Variable, Fraction]) -> str:
+    at = {**there.inputs, **fixed}
+    values = ", ".join(f"{v.name} = {value_text(v, n)}" for v, n in at.items())
+    return f"no output obeys the rules with {values}"
+
+
+def _around(points: Sequence[Sequence[float]], axes: int) -> Frame:
+    """A frame with some room around points."""
+    if not points:
+        return -np.ones(axes), np.ones(axes)
+    lower, upper = np.min(points, axis=0), np.max(points, axis=0)
+    width = upper - lower
+    room = np.where(width > 0, ROOM * width, np.maximum(1.0, np.abs(upper)) * ROOM)
+    return lower - room, upper + room
 
 
 def _frame(asked: Asked, there: Situation) -> Frame | None:
@@ -73,12 +140,15 @@ def _frame(asked: Asked, there: Situation) -> Frame | None:
     if ends is None:
         return None
     size = len(there.axes)
-    lower, upper = np.array(ends[:size]), np.array(ends[size:])
+    lower = np.array(ends[:size])
+    upper = np.array(ends[size:])
     if (
         len(ends) != 2 * size
         or not (upper - lower > 1e-12 * np.maximum(np.abs(upper), np.abs(lower))).all()
     ):
-        raise QuestionError("frame: expected the lower ends of the axes, then the upper ones")
+        raise QuestionError(
+            "frame: expected the lower ends of the axes, then the upper ones"
+        )
     return lower, upper
 
 
@@ -86,8 +156,10 @@ def _widened(frame: Frame, points: Sequence[Sequence[float]]) -> Frame:
     """The frame with these points in it: sets without end have no corners that would say where to look."""
     if not points:
         return frame
-    lowest, highest = np.min(points, axis=0), np.max(points, axis=0)
-    lower, upper = np.minimum(frame[0], lowest), np.maximum(frame[1], highest)
+    lowest = np.min(points, axis=0)
+    highest = np.max(points, axis=0)
+    lower = np.minimum(frame[0], lowest)
+    upper = np.maximum(frame[1], highest)
     room = ROOM * (upper - lower)
     return np.where(lowest < frame[0], lower - room, lower), np.where(
         highest > frame[1], upper + room, upper
@@ -108,12 +180,14 @@ def _empty_elsewhere(there: Situation, at: dict[Variable, Fraction]) -> str | No
         if not set(block.outputs) & set(there.axes) and set(block.outputs) & set(at):
             own = {v: n for v, n in at.items() if v.is_input or v in block.outputs}
             if not _has_points(block.formula, own):
-                values = ", ".join(f"{v.name} = {number_text(n)}" for v, n in own.items())
+                values = ", ".join(
+                    f"{v.name} = {number_text(n)}" for v, n in own.items()
+                )
                 return f"no output obeys the rules with {values}"
     return None
 
 
-def _drawn(region: Region, frame: Frame) -> dict[str, Any]:
+def _drawn(region: Region, frame: Frame, size: Any) -> dict[str, Any]:
     edges = outline(region, frame)
     points = [edge.start for edge in edges]
     if len(edges) == 1:
@@ -121,7 +195,7 @@ def _drawn(region: Region, frame: Frame) -> dict[str, Any]:
     return {
         "label": region.label,
         "text": term_text(region.term),
-        "points": [list(map(float, point)) for point in points],
+        "points": [list(map(float, point * size)) for point in points],
         "kinds": [edge.kind for edge in edges],
         "ends": _ends(region, points, frame) if len(edges) == 1 else [],
     }
@@ -134,6 +208,8 @@ def _ends(region: Region, points: Sequence[Any], frame: Frame) -> list[str]:
 
 def _end(region: Region, point: Any, frame: Frame) -> str:
     close = 1e-7 * (frame[1] - frame[0])
-    if ((np.abs(point - frame[0]) <= close) | (np.abs(point - frame[1]) <= close)).any():
+    if (
+        (np.abs(point - frame[0]) <= close) | (np.abs(point - frame[1]) <= close)
+    ).any():
         return "frame"
     return "closed" if is_attained(region, point, frame) else "open"

@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from decimal import Decimal
 from fractions import Fraction
+from math import nan
 from typing import Any
 
 import numpy as np
@@ -13,8 +14,9 @@ import torch
 
 from multiplexnet.errors import QuestionError
 from multiplexnet.playground.answers.layers import Situation, situation
+from multiplexnet.playground.answers.values import amount, read, written
 from multiplexnet.playground.asked import Asked
-from multiplexnet.playground.library import Variable, number_text
+from multiplexnet.playground.library import Variable, ends, number_text, value_text
 
 __all__ = ["judged", "repaired"]
 
@@ -34,10 +36,13 @@ def repaired(asked: Asked) -> dict[str, Any]:
     """Where the row moves, and the verdict on it there. Fields as for :func:`judged`."""
     there = _situation(asked)
     before = _row(asked, there)
-    moved = there.layer.repair(torch.from_numpy(before), **there.input_tensors(1)).numpy()
-    names = [v.name for v in there.rules.outputs]
+    moved = there.layer.repair(
+        torch.from_numpy(before), **there.input_tensors(1)
+    ).numpy()
     changed = [
-        name for name, old, new in zip(names, before[0], moved[0], strict=True) if old != new
+        v.name
+        for v, old, new in zip(there.rules.outputs, before[0], moved[0], strict=True)
+        if old != new and not (np.isnan(old) and np.isnan(new))
     ]
     return {**_verdict(there, moved), "moved": changed}
 
@@ -52,25 +57,30 @@ def _situation(asked: Asked) -> Situation:
 
 
 def _row(asked: Asked, there: Situation) -> Any:
-    """The typed numbers as one row of float64."""
-    typed = asked.numbers("row")
-    if missing := [v.name for v in there.rules.outputs if v.name not in typed]:
-        raise QuestionError(f"{missing[0]} has no value: type a number")
-    numbers = [_stored(v, typed[v.name]) for v in there.rules.outputs]
+    """The typed numbers as one row of float64; an empty field of an output that may be missing is NaN."""
+    typed = asked.typed("row")
+    numbers = [_stored(there, v, typed.get(v.name, "")) for v in there.rules.outputs]
     return np.array([numbers], dtype=np.float64)
 
 
-def _stored(variable: Variable, number: Fraction) -> float:
+def _stored(there: Situation, variable: Variable, typed: object) -> float:
+    if typed == "" and variable in there.rules.specification.flags:
+        return nan
+    value = amount(variable, read(variable, typed))
     try:
-        return float(number)
+        return float(value)
     except OverflowError:
-        raise QuestionError(f"{variable.name} = {number_text(number)} is beyond float64") from None
+        raise QuestionError(
+            f"{variable.name} = {number_text(value)} is beyond float64"
+        ) from None
 
 
 def _verdict(there: Situation, row: Any) -> dict[str, Any]:
-    rules, inputs = there.rules, there.input_tensors(1)
+    rules = there.rules
+    inputs = there.input_tensors(1)
     tensor = torch.from_numpy(row)
-    outside = [_outside(v, value) for v, value in zip(there.rules.outputs, row[0], strict=True)]
+    outputs = rules.outputs
+    outside = [_outside(v, value) for v, value in zip(outputs, row[0], strict=True)]
     amounts = rules.violation(tensor, **inputs)[0].tolist()
     told = [
         {
@@ -86,26 +96,41 @@ def _verdict(there: Situation, row: Any) -> dict[str, Any]:
         "rules": [] if any(outside) else told,
         "outside": [words for words in outside if words],
         "row": {
-            v.name: repr(float(value)) for v, value in zip(there.rules.outputs, row[0], strict=True)
+            v.name: written(v, float(value))
+            for v, value in zip(outputs, row[0], strict=True)
         },
         "stored": {
-            v.name: _digits(value) for v, value in zip(there.rules.outputs, row[0], strict=True)
+            v.name: _digits(value)
+            for v, value in zip(outputs, row[0], strict=True)
+            if v.unit.kind == "int" and not np.isnan(value)
         },
-        "at": [float(row[0, column]) for column in there.columns],
+        "at": [
+            None if np.isnan(row[0, column]) else float(row[0, column])
+            for column in there.columns
+        ],
     }
 
 
 def _outside(variable: Variable, value: float) -> str | None:
-    if not variable.is_discrete or Fraction(value) in variable.domain.values:  # type: ignore[union-attr]
+    """What is said of a value that its variable cannot have, such as half a piece."""
+    if not variable.is_discrete or np.isnan(value):
         return None
-    values = variable.domain.values  # type: ignore[union-attr]
-    return (
-        f"{variable.name} = {value:g} is not one of the whole numbers {values[0]}, …, {values[-1]}"
-    )
+    steps = Fraction(value) / variable.unit.size
+    nearest = Fraction(round(steps))
+    is_that_one = float(amount(variable, nearest)) == value
+    if is_that_one and nearest in variable.domain.values:  # type: ignore[union-attr]
+        return None
+    low, high = (value_text(variable, end) for end in ends(variable.domain))  # type: ignore[arg-type]
+    kind = "the whole numbers"
+    if variable.unit.size != 1:
+        kind = f"the multiples of {number_text(variable.unit.size)}"
+    return f"{variable.name} = {value:g} is not one of {kind} {low}, …, {high}"
 
 
 def _amount(amount: float) -> str:
-    return "on the boundary, which is excluded" if amount == LEAST else f"by {amount:.6g}"
+    return (
+        "on the boundary, which is excluded" if amount == LEAST else f"by {amount:.6g}"
+    )
 
 
 def _digits(value: float) -> str:

@@ -2,23 +2,56 @@
 
 from __future__ import annotations
 
-from multiplexnet import Rules
-from multiplexnet.playground.answers.values import middle
-from multiplexnet.playground.library import Variable
+from typing import TYPE_CHECKING
 
-__all__ = ["snippets"]
+from multiplexnet import Rules
+from multiplexnet.errors import DtypeError
+from multiplexnet.playground.answers.values import amount, start
+from multiplexnet.playground.library import Variable, refuse_indistinct
+
+if TYPE_CHECKING:
+    from multiplexnet.compiler.explanation.diagnose import Explanation
+
+__all__ = ["needed_dtype", "snippets"]
 
 ROWS = 8
+USUAL = "float32"
+WIDE = "float64"
 
 
-def snippets(rules: Rules) -> dict[str, str]:
-    """Three programs by name."""
+def snippets(rules: Rules, explained: Explanation) -> dict[str, str]:
+    """Three programs by name.
+
+    Args:
+        rules: as read.
+        explained: what is known of them; it says which outputs have options, and whether float32 will do.
+    """
     head = _head(rules)
+    wide = needed_dtype(rules, explained) == WIDE
+    chosen = any(max(cascade.options) > 1 for cascade in explained.cascades)
     return {
-        "layer": head + _layer(rules),
-        "density": head + _density(rules),
+        "layer": head + _layer(rules, wide=wide, options=chosen),
+        "density": head
+        + _density(rules, wide=wide, options=chosen, flags=_flags(explained)),
         "check": head + _check(rules),
     }
+
+
+def _flags(explained: Explanation) -> int:
+    """How many outputs of cascades may be missing: whether they are is a value of its own there."""
+    return sum(v.is_flag for cascade in explained.cascades for v in cascade.order)
+
+
+def needed_dtype(rules: Rules, explained: Explanation) -> str:
+    """float32, or float64 where float32 cannot tell the values of an output or input apart."""
+    try:
+        for variable in rules.specification.variables:
+            refuse_indistinct(variable, USUAL)
+    except DtypeError:
+        return WIDE
+    return (
+        WIDE if any(cascade.form == WIDE for cascade in explained.cascades) else USUAL
+    )
 
 
 def _quoted(text: str) -> str:
@@ -45,30 +78,40 @@ def _functions(rules: Rules) -> str:
     return f"{code}\nfunctions = {{{pairs}}}\n"
 
 
-def _built(rules: Rules) -> str:
-    return f"mux = mx.Multiplexer(rules{', functions=functions' if rules.specification.functions else ''})\n"
+def _built(rules: Rules, wide: bool) -> str:
+    options = ["dtype=torch.float64"] if wide else []
+    if rules.specification.functions:
+        options.append("functions=functions")
+    return f"mux = mx.Multiplexer({', '.join(['rules', *options])})\n"
 
 
-def _layer(rules: Rules) -> str:
-    given, line = _inputs(rules, rows=ROWS)
+def _layer(rules: Rules, *, wide: bool, options: bool) -> str:
+    dtype = ", dtype=torch.float64" if wide else ""
+    given, line = _inputs(rules, rows=ROWS, dtype=dtype)
     told = ", functions=functions" if rules.specification.functions else ""
+    loss = "-branches.log_prob(data)" if options else "branches.loss(f)"
     return (
-        f"{_built(rules)}"
-        "head = nn.Linear(64, mux.in_features)  # raw values and the logits of the choice\n\n"
-        f"h = torch.randn({ROWS}, 64)  # what your network computes\n"
+        f"{_built(rules, wide)}"
+        f"head = nn.Linear(64, mux.in_features{dtype})  # raw values and the logits of the choice\n\n"
+        f"h = torch.randn({ROWS}, 64{dtype})  # what your network computes\n"
         f"{line}"
         f"branches = mux(head(h){given})\n"
-        "x = branches.best()  # branches.loss(f) is the objective to train with\n"
+        f"x = branches.best()  # {loss} is the objective to train with\n"
         f"assert rules.satisfied(x{given}{told}).all()  # exactly, with no tolerance\n"
     )
 
 
-def _density(rules: Rules) -> str:
-    given, line = _inputs(rules)
+def _density(rules: Rules, *, wide: bool, options: bool, flags: int) -> str:
+    dtype = ", dtype=torch.float64" if wide else ""
+    given, line = _inputs(rules, dtype=dtype)
+    logits = ""
+    if options:
+        rest = f"mux.in_features - mux.out_features{f' - {flags}' if flags else ''}"
+        logits = f", torch.zeros({rest}{dtype})"
     return (
-        f"{_built(rules)}{line}"
-        "base = torch.distributions.Normal(torch.zeros(mux.out_features), 1.0)  # of the raw values; a flow will do\n"
-        f"p = mx.RulesDistribution(mux, base{', inputs=inputs' if given else ''})\n"
+        f"{_built(rules, wide)}{line}"
+        f"base = torch.distributions.Normal(torch.zeros(mux.out_features{dtype}), 1.0)  # of the raw values\n"
+        f"p = mx.RulesDistribution(mux, base{logits}{', inputs=inputs' if given else ''})\n"
         "x = p.sample((1000,))  # every row obeys the rules\n"
         "print(p.log_prob(x).mean())  # exact; -inf outside the rules\n"
     )
@@ -77,7 +120,9 @@ def _density(rules: Rules) -> str:
 def _check(rules: Rules) -> str:
     given, line = _inputs(rules, dtype=", dtype=torch.float64")
     told = f"{given}, functions=functions" if rules.specification.functions else given
-    names = ", ".join(v.name for v in rules.outputs[:8]) + (", …" if len(rules.outputs) > 8 else "")
+    names = ", ".join(v.name for v in rules.outputs[:8]) + (
+        ", …" if len(rules.outputs) > 8 else ""
+    )
     return (
         f"{line}"
         f"x = torch.zeros(1, {len(rules.outputs)}, dtype=torch.float64)  # rows of {names}\n"
@@ -90,27 +135,44 @@ def _check(rules: Rules) -> str:
 # --- inputs ---------------------------------------------------------------------------------------------------------
 
 
-def _inputs(rules: Rules, *, rows: int | None = None, dtype: str = "") -> tuple[str, str]:
+def _inputs(
+    rules: Rules, *, rows: int | None = None, dtype: str = ""
+) -> tuple[str, str]:
     """How inputs are passed, and the line that gives each a value in its range: one for every row, or one alone.
 
     They are members of a dictionary, so that no input can have the name of a variable of the program.
     """
+    begun = start(rules)
     vectors: dict[str, list[Variable]] = {}
     for variable in rules.inputs:
         vectors.setdefault(variable.place[0], []).append(variable)
     if not vectors:
         return "", ""
-    pairs = [f'"{name}": {_value(name, members, rows, dtype)}' for name, members in vectors.items()]
+    pairs = []
+    for name, members in vectors.items():
+        numbers = [repr(float(amount(v, begun[v]))) for v in members]
+        shape = tuple(i + 1 for i in members[-1].place[1])
+        pairs.append(f"{_key(name)}: {_value(numbers, shape, rows, dtype)}")
     return ", **inputs", f"inputs = {{{', '.join(pairs)}}}  # known at run time\n"
 
 
-def _value(name: str, members: list[Variable], rows: int | None, dtype: str) -> str:
-    numbers = [repr(float(middle(v))) for v in members]
-    if members[0].name == name:
+def _key(name: str) -> str:
+    """A name as a string of Python, in double quotes if that is possible."""
+    return f'"{name}"' if name.isidentifier() else repr(name)
+
+
+def _value(
+    numbers: list[str], shape: tuple[int, ...], rows: int | None, dtype: str
+) -> str:
+    if not shape:
+        one = numbers[0]
         return (
-            f"torch.tensor({numbers[0]}{dtype})"
+            f"torch.tensor({one}{dtype})"
             if rows is None
-            else f"torch.full(({rows},), {numbers[0]}{dtype})"
+            else f"torch.full(({rows},), {one}{dtype})"
         )
-    vector = f"torch.tensor([{', '.join(numbers)}]{dtype})"
-    return vector if rows is None else f"{vector}.expand({rows}, {len(members)})"
+    value = f"torch.tensor([{', '.join(numbers)}]{dtype})"
+    if len(shape) > 1:
+        value += f".reshape{shape}"
+    sizes = ", ".join(map(str, shape))
+    return value if rows is None else f"{value}.expand({rows}, {sizes})"

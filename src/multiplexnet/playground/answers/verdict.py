@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from multiplexnet import Rules
-from multiplexnet.playground.answers.snippets import snippets
+from multiplexnet.playground.answers.snippets import needed_dtype, snippets
+from multiplexnet.playground.answers.values import amount, start
 from multiplexnet.playground.library import (
     Bool,
     Category,
@@ -29,12 +30,25 @@ def verdict(text: str) -> dict[str, Any]:
     rules = Rules(text)
     explanation = rules.explain()
     answer = explain_json(explanation)
-    answer["variables"] = [_variable(v) for v in rules.specification.variables if not v.is_flag]
-    answer["code"] = snippets(rules)
+    begun = start(rules)
+    optional = rules.specification.flags
+    answer["variables"] = [
+        {
+            **_variable(v),
+            "optional": v in optional,
+            "start": number_text(amount(v, begun[v])) if v in begun else None,
+        }
+        for v in rules.specification.variables
+        if not v.is_flag
+    ]
+    answer["dtype"] = needed_dtype(rules, explanation)
+    answer["code"] = snippets(rules, explanation)
     if explanation.compiled is not None:
         sizes = [len(block.terms) for block in explanation.compiled.blocks]
         answer["sizes"] = sizes
-        blocks = zip(answer["blocks"][:MOST_BLOCKS], explanation.compiled.blocks, strict=False)
+        blocks = zip(
+            answer["blocks"][:MOST_BLOCKS], explanation.compiled.blocks, strict=False
+        )
         answer["blocks"] = [_shortened(shown, block) for shown, block in blocks]
     return answer
 
@@ -55,8 +69,14 @@ def _variable(variable: Variable) -> dict[str, Any]:
         "labels": None,
     }
     match variable.domain:
-        case Int(lower, upper):
-            return {**answer, "kind": "int", "lower": str(lower), "upper": str(upper)}
+        case Int(lower, upper, unit):
+            return {
+                **answer,
+                "kind": unit.kind,
+                "lower": number_text(lower * unit.size),
+                "upper": number_text(upper * unit.size),
+                "step": number_text(unit.size),
+            }
         case Bool():
             return {
                 **answer,
@@ -74,5 +94,8 @@ def _variable(variable: Variable) -> dict[str, Any]:
                 "upper": str(len(labels) - 1),
             }
         case real:
-            ends = [None if end is None else number_text(end) for end in (real.lower, real.upper)]
+            ends = [
+                None if end is None else number_text(end)
+                for end in (real.lower, real.upper)
+            ]
             return {**answer, "lower": ends[0], "upper": ends[1]}

@@ -1,7 +1,7 @@
 // The page: what is typed goes to the server, what it answers is shown.
 
 import { ask, Latest, Refusal } from "./ask.js";
-import { byId, counted, el } from "./dom.js";
+import { byId, counted, el, written } from "./dom.js";
 import { makeEditor } from "./editor.js";
 import { fragmentOf, textOf } from "./link.js";
 import { Pad } from "./pad.js";
@@ -103,6 +103,7 @@ function accepted(text, answer) {
   showCode();
   const same = before && JSON.stringify(before.variables) === JSON.stringify(answer.variables);
   if (!same) buildControls(answer);
+  if (answer.dtype === "float64" && byId("dtype").value !== "float64") byId("dtype").value = "float64";
   state.frame = null;
   stale(false);
   const filled = row.build(outputs());
@@ -218,10 +219,14 @@ function drawn(answer, asked) {
   byId("picture").classList.remove("stale");
   const words = [];
   if (answer.empty) words.push(answer.empty);
+  else if (answer.samples_only) words.push(`only samples are drawn: ${answer.samples_only}`);
   else if (answer.regions.length < answer.terms) words.push(`${answer.terms - answer.regions.length} of ${answer.terms} terms have no point here`);
-  const fixed = Object.entries(asked.fixed).map(([name, value]) => `${name} = ${value}`);
+  const fixed = Object.entries(asked.fixed).map(([name, value]) => {
+    const variable = state.verdict.variables.find((each) => each.name === name);
+    return `${name} = ${variable ? written(variable, value) : value}`;
+  });
   if (fixed.length) words.push(`a slice at ${fixed.join(", ")} (images and samples are not limited to it)`);
-  if (answer.projected) words.push("a projection along the outputs that are free");
+  if (answer.projected && !answer.samples_only) words.push("a projection along the outputs that are free");
   byId("picture-words").className = answer.empty ? "note bad" : "note";
   byId("picture-words").textContent = words.join("; ") || "Click: a row to check. Drag: move the frame. Dashed: not included.";
   picture.drawRow(state.row, state.rowBefore);
@@ -253,9 +258,7 @@ function pointed(answer, asked) {
   picture.drawImages(answer.images);
   if (asked.grid) picture.drawGrids(answer.grids);
   const good = answer.images.filter((image) => image.obeys).length;
-  const words = answer.nested
-    ? "too many plain terms: no single maps to show"
-    : `${counted(answer.images.length, "image")}, ${good === answer.images.length ? "all obey" : `${good} obey`}, exactly`;
+  const words = imageWords(answer, good);
   byId("image-words").textContent = words;
   byId("image-words").className = good === answer.images.length ? "note good" : "note bad";
   if (state.fillRow) {
@@ -263,6 +266,15 @@ function pointed(answer, asked) {
     row.fill(answer.best.row);
     row.check();
   }
+}
+
+function imageWords(answer, good) {
+  if (answer.kind === "nested") return "too many plain terms: no single maps to show";
+  const obey = good === answer.images.length ? "all obey" : `${good} obey`;
+  const words = [`${counted(answer.images.length, "image")}, ${obey}, exactly`];
+  if (answer.kind === "cascade" && answer.images.length > 1) words.push("one for each choice of options");
+  if (answer.missing) words.push(`${answer.missing} more with a missing value`);
+  return words.join("; ");
 }
 
 // --- samples ---
@@ -280,8 +292,9 @@ function sample() {
 function sampled(answer, asked) {
   if (asked.text !== state.text || !picture.frame || asked.axes.join() !== picture.answer.axes.join()) return;
   picture.drawSamples(answer.points);
+  const missing = answer.missing ? `; ${answer.missing} of them have a missing value and no place here` : "";
   byId("sample-words").textContent =
-    `${answer.obeying} of ${answer.count} outputs of a fresh layer obey, exactly (raw values N(0, ${asked.spread / 10}²))`;
+    `${answer.obeying} of ${answer.count} outputs of a fresh layer obey, exactly (raw values N(0, ${asked.spread / 10}²))${missing}`;
   byId("sample-words").className = answer.obeying === answer.count ? "good" : "bad";
 }
 

@@ -35,3 +35,22 @@ export function colour(number) {
   const round = Math.floor(number / 8);
   return round === 0 ? base : `color-mix(in srgb, ${base} ${Math.max(35, 80 - 15 * round)}%, var(--text))`;
 }
+
+const DAY = 86400;
+
+// A value as people write it: a label, a date, or the plain number.
+export function written(variable, value) {
+  if (variable.labels) return variable.labels[value] ?? "";
+  if (variable.kind === "date") return moment(value * DAY).slice(0, 10);
+  if (variable.kind === "datetime") return moment(value).replace("T", " ");
+  return String(Number(Number(value).toPrecision(12)));
+}
+
+// Seconds since 1970 as a date and time; beyond the years that have four digits, the number.
+function moment(seconds) {
+  const date = new Date(Math.round(seconds) * 1000);
+  const year = date.getUTCFullYear();
+  return year >= 1 && year <= 9999 ? date.toISOString().slice(0, 19) : String(seconds);
+}
+
+export const isDate = (variable) => variable.kind === "date" || variable.kind === "datetime";

@@ -22,15 +22,18 @@ import {
   tags,
 } from "./codemirror.js";
 
-const KEYWORDS = new Set(["and", "or", "not", "in", "if", "else", "for", "True", "False"]);
-const TYPES = new Set(["real", "int", "bool", "input", "function"]);
-const FUNCTIONS = new Set("abs all any iff implies len max min range sum xor".split(" "));
+const KEYWORDS = new Set(["and", "or", "not", "in", "if", "else", "for", "is", "assume", "step", "True", "False"]);
+const TYPES = new Set(["real", "int", "bool", "input", "function", "decimal", "date", "datetime"]);
+const FUNCTIONS = new Set(
+  "abs all any argmax argmin ceil count dot floor iff implies is_sorted len max mean min missing norm range round sum xor year".split(" "),
+);
 
 const language = StreamLanguage.define({
   token(stream) {
     if (stream.eatSpace()) return null;
     if (stream.match(/#.*/)) return "comment";
     if (stream.match(/"(?:[^"\\]|\\.)*"?/) || stream.match(/'(?:[^'\\]|\\.)*'?/)) return "string";
+    if (stream.match(/`(?:[^`]|``)*`?/)) return null;
     if (stream.match(/(?:\d[\d_]*\.?\d*|\.\d+)(?:[eE][+-]?\d+)?/)) return "number";
     const word = stream.match(/[\p{L}_][\p{L}\p{N}_]*/u);
     if (!word) {

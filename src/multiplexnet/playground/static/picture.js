@@ -1,11 +1,12 @@
 // The picture: terms as regions in the plane of two outputs, or as lines above a number line for one.
 
-import { byId, colour, readable, svg } from "./dom.js";
+import { byId, colour, isDate, readable, svg, written } from "./dom.js";
 
 const WIDTH = 560;
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 40 };
 const PLANE_HEIGHT = 430;
 const MOST_LABELS = 30;
+const MANY = 60; // lines beyond which each is drawn thin
 const MOST_NAMES = 4;
 const CLICK = 4; // pixels: a pointer that moved less was not dragged
 
@@ -18,10 +19,29 @@ function niceTicks(low, high, most) {
   return ticks.slice(0, 50).map((at) => ({ at, text: readable(Math.abs(at) < 1e-9 * step ? 0 : at) }));
 }
 
+// Ticks of days, or of times in days, hours or minutes.
+function dateTicks(variable, low, high, most) {
+  const unit = variable.kind === "date" ? 1 : 1 / 86400;
+  const rough = ((high - low) * unit) / most;
+  const days = [1 / 1440, 1 / 96, 1 / 24, 1 / 4, 1, 2, 7, 14, 30, 61, 91, 182, 365, 730, 3652, 36524, 365243];
+  const found = days.find((each) => each >= rough && (variable.kind === "datetime" || each >= 1)) ?? 365243;
+  const step = found / unit;
+  const ticks = [];
+  for (let k = Math.ceil(low / step); k * step <= high; k += 1) ticks.push(k * step);
+  return ticks.slice(0, 50).map((at) => {
+    const words = written(variable, at);
+    return { at, text: variable.kind === "date" || found >= 1 ? words.slice(0, 10) : words.slice(5, 16) };
+  });
+}
+
 function ticksOf(variable, low, high, most) {
   if (variable.labels) {
-    return variable.labels.map((text, at) => ({ at, text })).filter(({ at }) => at >= low && at <= high);
+    const labels = variable.labels.map((text, at) => ({ at, text })).filter(({ at }) => at >= low && at <= high);
+    const longest = Math.max(1, ...labels.map(({ text }) => text.length));
+    const every = Math.ceil(labels.length / Math.max(2, Math.min(2 * most, Math.floor(70 / longest))));
+    return labels.filter((_, k) => k % every === 0);
   }
+  if (isDate(variable)) return dateTicks(variable, low, high, Math.min(most, 5));
   const ticks = niceTicks(low, high, most);
   return variable.kind === "int" ? ticks.filter(({ at }) => Number.isInteger(at)) : ticks;
 }
@@ -55,10 +75,10 @@ export class Picture {
   // --- places ---
 
   #resize() {
-    const rows = this.isLine ? Math.max(this.shown.length, 1) : 0;
+    const rows = this.isLine && !this.answer.cascade ? Math.max(this.shown.length, 1) : Number(this.isLine);
     this.height = this.isLine ? Math.min(Math.max(130, 70 + 30 * rows), PLANE_HEIGHT) : PLANE_HEIGHT;
     this.inner = {
-      left: MARGIN.left,
+      left: this.#leftMargin(),
       right: WIDTH - MARGIN.right,
       top: MARGIN.top,
       bottom: this.height - MARGIN.bottom,
@@ -68,6 +88,15 @@ export class Picture {
     for (const [name, value] of Object.entries({ x: left, y: top, width: right - left, height: bottom - top })) {
       this.clip.setAttribute(name, value);
     }
+  }
+
+  // Room for what is written beside the axis that goes up.
+  #leftMargin() {
+    const up = this.axes[1];
+    if (!up) return MARGIN.left;
+    if (isDate(up)) return MARGIN.left + 28;
+    const longest = Math.max(0, ...(up.labels ?? []).map((label) => label.length));
+    return Math.max(MARGIN.left, Math.min(24 + 7 * longest, 150));
   }
 
   x(value) {
@@ -104,7 +133,9 @@ export class Picture {
     for (const layer of Object.values(this.layers)) layer.replaceChildren();
     this.#drawAxes();
     for (const same of this.#alike()) this.#drawRegion(same[0], same.map((region) => region.label));
-    const words = `${answer.regions.length} of ${answer.terms} terms in ${answer.axes.join(" and ")}`;
+    const words = answer.cascade
+      ? `what the rules leave for ${answer.axes.join(" and ")}`
+      : `${answer.regions.length} of ${answer.terms} terms in ${answer.axes.join(" and ")}`;
     this.root.setAttribute("aria-label", words);
   }
 
@@ -147,7 +178,8 @@ export class Picture {
 
   #drawRegion(region, labels) {
     const points = region.points.map((point) => this.place(point, region.number));
-    const group = svg("g", { "data-term": region.number }, svg("title", {}, `term ${region.label}: ${region.text}`));
+    const words = this.answer.cascade ? "what is left by the rules" : `term ${region.label}: ${region.text}`;
+    const group = svg("g", { "data-term": region.number }, svg("title", {}, words));
     if (points.length > 2) this.#drawPolygon(group, region, points);
     else this.#drawThin(group, region, points);
     this.layers.regions.append(group);
@@ -168,7 +200,9 @@ export class Picture {
 
   #drawThin(group, region, [[x1, y1], [x2, y2]]) {
     const tint = colour(region.number);
-    group.append(svg("line", { x1, y1, x2, y2, style: `stroke: ${tint}; stroke-width: 4` }));
+    const isMany = this.shown.length > MANY;
+    group.append(svg("line", { x1, y1, x2, y2, style: `stroke: ${tint}; stroke-width: ${isMany ? 1 : 4}` }));
+    if (isMany) return;
     [[x1, y1], [x2, y2]].forEach(([cx, cy], k) => {
       if (region.ends[k] === "frame") return;
       const fill = region.ends[k] === "closed" ? tint : "var(--sunken)";
@@ -177,7 +211,7 @@ export class Picture {
   }
 
   #drawLabel(region, points, labels) {
-    if (this.shown.length === 1) return;
+    if (this.shown.length === 1 || this.answer.cascade) return;
     const x = points.reduce((sum, p) => sum + p[0], 0) / points.length;
     const y = points.reduce((sum, p) => sum + p[1], 0) / points.length;
     const thin = points.length < 3;
@@ -211,7 +245,7 @@ export class Picture {
   drawImages(images) {
     const { left, right, top, bottom } = this.inner;
     this.layers.images.replaceChildren(
-      ...images.filter((image) => this.shown.some((region) => region.number === image.number)).map((image) => {
+      ...images.filter((image) => this.answer.cascade || this.shown.some((region) => region.number === image.number)).map((image) => {
         const [x, y] = this.place(image.at, image.number);
         const cx = Math.min(Math.max(x, left + 3), right - 3);
         const cy = Math.min(Math.max(y, top + 3), bottom - 3);
@@ -230,7 +264,7 @@ export class Picture {
             "data-at": image.at.join(" "),
             "data-obeys": String(image.obeys),
           },
-          svg("title", {}, `the map of term ${image.number}:\n${numbers}\n${image.obeys ? "obeys the rules, exactly" : "BREAKS the rules"}`),
+          svg("title", {}, `${this.answer.cascade ? "one choice of options" : `the map of term ${image.number}`}:\n${numbers}\n${image.obeys ? "obeys the rules, exactly" : "BREAKS the rules"}`),
         );
       }),
     );
@@ -249,9 +283,9 @@ export class Picture {
   drawRow(row, before) {
     const layer = this.layers.row;
     layer.replaceChildren();
-    if (!row || !this.frame || row.at.length !== this.axes.length) return;
+    if (!row || !this.frame || row.at.length !== this.axes.length || row.at.includes(null)) return;
     const [x, y] = this.place(row.at, null);
-    if (before) {
+    if (before && !before.includes(null)) {
       const [x1, y1] = this.place(before, null);
       layer.append(svg("line", { x1, y1, x2: x, y2: y, class: "move" }), svg("circle", { cx: x1, cy: y1, r: 4, class: "cross-bad", fill: "none" }));
     }
@@ -327,7 +361,12 @@ export class Picture {
     const across = this.frame[0][0] + ((event.clientX - box.left) * scale - this.inner.left) * ux;
     const up = this.isLine ? null : this.frame[0][1] + (this.inner.bottom - (event.clientY - box.top) * scale) * uy;
     const digits = (unit) => Math.min(Math.max(Math.ceil(-Math.log10(unit)), 0), 12);
-    const rounded = (value, unit, variable) => (variable.kind === "real" ? value.toFixed(digits(unit)) : String(Math.round(value)));
+    const rounded = (value, unit, variable) => {
+      if (variable.kind === "real") return value.toFixed(digits(unit));
+      if (variable.labels) return String(Math.min(Math.max(Math.round(value), 0), variable.labels.length - 1));
+      const step = Number(variable.step ?? 1);
+      return written(variable, Math.round(value / step) * step);
+    };
     const values = { [this.axes[0].name]: rounded(across, ux, this.axes[0]) };
     if (up !== null) values[this.axes[1].name] = rounded(up, uy, this.axes[1]);
     this.picked(values);

@@ -27,7 +27,12 @@ export class Row {
       return el("label", {}, el("span", { class: "mono" }, variable.name), field);
     });
     byId("row").replaceChildren(...labels);
-    return outputs.every((variable) => this.fields.get(variable.name).value !== "");
+    return outputs.every((variable) => this.fields.get(variable.name).value !== "" || variable.optional) && this.#typed();
+  }
+
+  // Whether anything is in the fields at all: outputs that may be missing begin empty.
+  #typed() {
+    return [...this.fields.values()].some((field) => field.value !== "");
   }
 
   #field(variable) {
@@ -38,9 +43,12 @@ export class Row {
     };
     if (variable.labels) {
       const options = variable.labels.map((label, k) => el("option", { value: k }, label));
+      if (variable.optional) options.push(el("option", { value: "" }, "missing"));
       return el("select", { onchange: changed, "data-row": variable.name }, ...options);
     }
-    return el("input", { type: "text", inputmode: "decimal", autocomplete: "off", oninput: changed, "data-row": variable.name });
+    const hint = variable.optional ? "missing" : { date: "2024-08-03", datetime: "2024-08-03 14:30" }[variable.kind];
+    const mode = variable.kind.startsWith("date") ? "text" : "decimal";
+    return el("input", { type: "text", inputmode: mode, placeholder: hint, autocomplete: "off", oninput: changed, "data-row": variable.name });
   }
 
   values() {
@@ -50,7 +58,9 @@ export class Row {
   fill(values) {
     for (const [name, value] of Object.entries(values)) {
       const field = this.fields.get(name);
-      if (field) field.value = field.tagName === "SELECT" ? String(Number(value)) : value.replace(/\.0$/, "");
+      if (!field) continue;
+      const isPlace = field.tagName === "SELECT" && value !== "";
+      field.value = isPlace ? String(Number(value)) : value.replace(/^(-?\d+)\.0$/, "$1");
     }
   }
 

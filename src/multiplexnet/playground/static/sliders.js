@@ -1,6 +1,6 @@
 // Values of inputs, and of outputs that are not on an axis: fixed by a slider, or free.
 
-import { el, readable } from "./dom.js";
+import { el, isDate, readable, written } from "./dom.js";
 
 const STEPS = 200;
 
@@ -25,25 +25,32 @@ const sent = (value) => String(Number(value.toPrecision(12)));
 export function valueSlider(variable, range, { free, changed }) {
   const [low, high] = ends(variable, range);
   const whole = variable.kind !== "real";
-  const middle = whole ? low : sent((low + high) / 2);
+  const step = whole ? Number(fraction(variable.step ?? "1")) : (high - low) / STEPS;
+  const least = whole ? Math.round(low / step) : 0;
+  const most = whole ? Math.round(high / step) : STEPS;
+  const begin = variable.start === null ? (low + high) / 2 : Number(fraction(variable.start));
+  const begun = whole ? (variable.labels ? least : Math.round(begin / step)) : Math.round((begin - low) / step || 0);
   const output = el("output", { class: "mono" });
   const slider = el("input", {
     type: "range",
-    min: whole ? low : 0,
-    max: whole ? high : STEPS,
+    min: least,
+    max: most,
     step: 1,
-    value: whole ? middle : STEPS / 2,
+    value: begun,
     "aria-label": `value of ${variable.name}`,
     "data-slider": variable.name,
   });
   const box = free ? el("input", { type: "checkbox", "aria-label": `fix ${variable.name}`, "data-fix": variable.name }) : null;
-  const value = () => (whole ? slider.value : sent(low + ((high - low) * slider.value) / STEPS));
+  let typed = variable.start; // exactly, until it is moved
+  const value = () => typed ?? sent(whole ? slider.value * step : low + slider.value * step);
   const show = () => {
-    const text = variable.labels ? variable.labels[slider.value] : readable(Number(value()));
+    const number = fraction(value());
+    const text = variable.labels || isDate(variable) ? written(variable, Number(number)) : readable(Number(number));
     output.textContent = box && !box.checked ? "free" : text;
     slider.setAttribute("aria-valuetext", output.textContent);
   };
   slider.addEventListener("input", () => {
+    typed = null;
     if (box) box.checked = true;
     show();
     changed();

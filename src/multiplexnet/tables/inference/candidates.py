@@ -51,20 +51,24 @@ class Values:
         numbers: its values, labels as their positions, NaN where there is none.
         words: what rules write for «has this value», by position; empty for numbers.
         is_number: whether it can be compared and added.
-        is_date: whether it can be compared with other dates.
+        moment: ``"date"`` or ``"datetime"`` if it can be compared with others of them.
     """
 
     name: str
     numbers: Floats
     words: tuple[str, ...] = ()
     is_number: bool = True
-    is_date: bool = False
+    moment: str = ""
 
     def equals(self, value: float) -> str:
         """The atom «it has this value»."""
         if self.words:
             return self.words[int(value)]
         return f"{self.name} == {_number(value)}"
+
+
+def _moments(columns: Sequence[Values], moment: str) -> list[Values]:
+    return [column for column in columns if column.moment == moment]
 
 
 @dataclass(frozen=True)
@@ -91,7 +95,8 @@ def candidates_of(columns: Sequence[Values], support: float) -> Candidates:
     tied = [names for names, _ in relations]
     kinds: list[tuple[str, Iterable[str]]] = [
         ("orders", _orders(numbers[:MOST_PAIRED], support, tied)),
-        ("orders of dates", _orders([c for c in columns if c.is_date], support, tied)),
+        ("orders of dates", _orders(_moments(columns, "date"), support, tied)),
+        ("orders of times", _orders(_moments(columns, "datetime"), support, tied)),
         ("sums", [*(text for _, text in relations), *_sums(numbers, support, tied)]),
         ("if … then …", _implications(columns[:MOST_PAIRED], support)),
     ]
@@ -107,13 +112,16 @@ def candidates_of(columns: Sequence[Values], support: float) -> Candidates:
 # --- orders ---------------------------------------------------------------------------------------------------------
 
 
-def _orders(columns: Sequence[Values], support: float, tied: Sequence[frozenset[str]]) -> list[str]:
+def _orders(
+    columns: Sequence[Values], support: float, tied: Sequence[frozenset[str]]
+) -> list[str]:
     """``a <= b``, where neither ranges nor equalities nor other orders say so."""
     below: dict[tuple[int, int], tuple[float, str]] = {}
     for i, j in permutations(range(len(columns)), 2):
         if {columns[i].name, columns[j].name} in tied:
             continue
-        a, b = columns[i].numbers, columns[j].numbers
+        a = columns[i].numbers
+        b = columns[j].numbers
         probe = a[:PROBE] <= b[:PROBE]
         there = ~(np.isnan(a[:PROBE]) | np.isnan(b[:PROBE]))
         if probe.sum() < (support - 0.05) * there.sum():
@@ -132,7 +140,8 @@ def _orders(columns: Sequence[Values], support: float, tied: Sequence[frozenset[
 
 def _order(left: Values, right: Values, support: float) -> tuple[float, str] | None:
     there = ~(np.isnan(left.numbers) | np.isnan(right.numbers))
-    a, b = left.numbers[there], right.numbers[there]
+    a = left.numbers[there]
+    b = right.numbers[there]
     if len(a) < FEWEST_ROWS or a.max() <= b.min():  # ranges say it already
         return None
     if (a == b).all():
@@ -149,7 +158,9 @@ def _is_evidence(a: Floats, b: Floats, share: float) -> bool:
     return by_chance >= LEAST_CHANCE and (1 - share) * len(a) <= by_chance / TIMES_RARER
 
 
-def _is_implied(i: int, j: int, below: dict[tuple[int, int], tuple[float, str]]) -> bool:
+def _is_implied(
+    i: int, j: int, below: dict[tuple[int, int], tuple[float, str]]
+) -> bool:
     """Whether a column in between says it, in all rows of the sample."""
     for k in {k for _, k in below}:
         if k in (i, j):
@@ -188,7 +199,9 @@ def _relations(columns: Sequence[Values]) -> Iterator[tuple[frozenset[str], str]
     if len(table) < 2 * len(columns) + FEWEST_ROWS:
         return
     rows = table[
-        np.linspace(0, len(table) - 1, min(len(table), 4 * len(columns) + PROBE)).astype(int)
+        np.linspace(
+            0, len(table) - 1, min(len(table), 4 * len(columns) + PROBE)
+        ).astype(int)
     ]
     scale = np.abs(rows).max(axis=0)
     stacked = np.column_stack([rows / scale, np.ones(len(rows))])
@@ -203,7 +216,9 @@ def _relations(columns: Sequence[Values]) -> Iterator[tuple[frozenset[str], str]
         weights, constant = coefficients
         used = [(w, c) for w, c in zip(weights, columns, strict=True) if w]
         error = np.abs(rows @ np.array(weights, dtype=float) + float(constant))
-        size = np.abs(rows) @ np.abs(np.array(weights, dtype=float)) + abs(float(constant))
+        size = np.abs(rows) @ np.abs(np.array(weights, dtype=float)) + abs(
+            float(constant)
+        )
         if len(used) >= 2 and (error <= CLOSE * size).all():
             yield frozenset(c.name for _, c in used), _equality(used, constant)
 
@@ -227,7 +242,9 @@ def _reduced(space: Floats) -> Floats:
     return rows[:done]
 
 
-def _small_integers(weights: Floats, constant: float) -> tuple[list[int], Fraction] | None:
+def _small_integers(
+    weights: Floats, constant: float
+) -> tuple[list[int], Fraction] | None:
     """The weights as whole numbers, if a multiple of them is small ones; the constant along with them."""
     sizes = np.abs(weights[weights != 0])
     if not len(sizes):
@@ -235,8 +252,13 @@ def _small_integers(weights: Floats, constant: float) -> tuple[list[int], Fracti
     for factor in range(1, LARGEST_COEFFICIENT + 1):
         scaled = weights / sizes.min() * factor
         rounded = np.rint(scaled)
-        if np.abs(scaled - rounded).max() < 1e-5 and np.abs(rounded).max() <= LARGEST_COEFFICIENT:
-            number = Fraction(float(constant / sizes.min() * factor)).limit_denominator(10_000)
+        if (
+            np.abs(scaled - rounded).max() < 1e-5
+            and np.abs(rounded).max() <= LARGEST_COEFFICIENT
+        ):
+            number = Fraction(float(constant / sizes.min() * factor)).limit_denominator(
+                10_000
+            )
             return [int(w) for w in rounded], number
     return None
 
@@ -260,7 +282,9 @@ def _multiple(weight: int, name: str) -> str:
     return name if weight == 1 else f"{weight}*{name}"
 
 
-def _pairs(columns: Sequence[Values], support: float) -> Iterator[tuple[str, frozenset[str]]]:
+def _pairs(
+    columns: Sequence[Values], support: float
+) -> Iterator[tuple[str, frozenset[str]]]:
     """``a + b == c`` in nearly all rows."""
     if len(columns) < 3:
         return
@@ -278,7 +302,10 @@ def _pairs(columns: Sequence[Values], support: float) -> Iterator[tuple[str, fro
             trivial = (probe[:, i] == 0).mean() > 0.5 or (probe[:, j] == 0).mean() > 0.5
             if k not in (i, j) and not trivial:
                 names = frozenset(columns[n].name for n in (i, j, k))
-                yield f"{columns[i].name} + {columns[j].name} == {columns[k].name}", names
+                yield (
+                    f"{columns[i].name} + {columns[j].name} == {columns[k].name}",
+                    names,
+                )
 
 
 # --- if … then … ----------------------------------------------------------------------------------------------------
@@ -286,7 +313,7 @@ def _pairs(columns: Sequence[Values], support: float) -> Iterator[tuple[str, fro
 
 def _implications(columns: Sequence[Values], support: float) -> list[str]:
     """``implies(a == u, b == v)`` where the «if» makes the «then» much more certain than it is anyway."""
-    coded = [(c, *_coded(c.numbers)) for c in columns if not c.is_date]
+    coded = [(c, *_coded(c.numbers)) for c in columns if not c.moment]
     small = [(c, values, codes) for c, values, codes in coded if values is not None]
     found: list[tuple[float, int, str]] = []
     for (a, a_values, a_codes), (b, b_values, b_codes) in permutations(small, 2):
@@ -294,7 +321,9 @@ def _implications(columns: Sequence[Values], support: float) -> list[str]:
         there = (a_codes >= 0) & (b_codes >= 0)
         np.add.at(counts, (a_codes[there], b_codes[there]), 1)
         found += _strong(a, a_values, b, b_values, counts, support)
-    return [text for *_, text in sorted(found, key=lambda entry: (-entry[0], -entry[1]))]
+    return [
+        text for *_, text in sorted(found, key=lambda entry: (-entry[0], -entry[1]))
+    ]
 
 
 def _coded(numbers: Floats) -> tuple[Floats | None, Any]:
@@ -319,7 +348,12 @@ def _coded(numbers: Floats) -> tuple[Floats | None, Any]:
 
 
 def _strong(
-    a: Values, a_values: Floats, b: Values, b_values: Floats, counts: Any, support: float
+    a: Values,
+    a_values: Floats,
+    b: Values,
+    b_values: Floats,
+    counts: Any,
+    support: float,
 ) -> Iterator[tuple[float, int, str]]:
     total = counts.sum()
     if not total:

@@ -15,22 +15,27 @@ from typing import Any
 
 import numpy as np
 import polars as pl
-from numpy.typing import NDArray
 
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Variable
-from multiplexnet.language.moments import moment_text
-from multiplexnet.language.parse import parse
+from multiplexnet.language.parser.moments import moment_text
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.text import number_text
 from multiplexnet.readers.names import cannot_be_written, written_name
 from multiplexnet.rules import Rules
 from multiplexnet.tables.cells import cells_of
 from multiplexnet.tables.check import check_table
 from multiplexnet.tables.inference.candidates import Values, candidates_of
-from multiplexnet.tables.inference.profile import DATE, ColumnProfile, Profile, profile_of
+from multiplexnet.tables.inference.profile import (
+    MOMENTS,
+    ColumnProfile,
+    Profile,
+    floats_of,
+    profile_of,
+)
 from multiplexnet.tables.sources.objects import tables_of
 from multiplexnet.tables.sources.table import Table
-from multiplexnet.verdicts.columns import Column, to_float64
+from multiplexnet.verdicts.columns import to_float64
 
 __all__ = ["Inferred", "infer", "inferred", "refuse_bad_support"]
 
@@ -64,7 +69,9 @@ class Inferred:
         return Rules(self.text)
 
 
-def infer(table: Any, *, support: float = SUPPORT, delimiter: str | None = None) -> Inferred:
+def infer(
+    table: Any, *, support: float = SUPPORT, delimiter: str | None = None
+) -> Inferred:
     """Declarations and rules that a table suggests, as a text to edit: a proposal, not an oracle.
 
     Looked for are kinds, ranges, labels and empty cells; orders between columns, sums, «if … then …» between values.
@@ -91,7 +98,9 @@ def infer(table: Any, *, support: float = SUPPORT, delimiter: str | None = None)
 def refuse_bad_support(support: float) -> None:
     """Raises ``TableError`` unless it is a share."""
     if not 0 < support <= 1:
-        raise TableError(f"support = {support}: it is a share of rows, above 0 and at most 1")
+        raise TableError(
+            f"support = {support}: it is a share of rows, above 0 and at most 1"
+        )
 
 
 def inferred(tables: Sequence[Table], *, support: float = SUPPORT) -> Inferred:
@@ -133,10 +142,19 @@ def _usable(profile: Profile) -> tuple[list[ColumnProfile], list[str]]:
         elif column.missing == column.rows:
             skipped.append(f"column {shown}: all cells are empty")
         elif column.kind is None:
-            skipped.append(f"column {shown}: texts of many kinds, neither numbers nor a few labels")
+            skipped.append(f"column {shown}: {_no_kind(column)}")
         else:
             usable.append(column)
     return usable, skipped
+
+
+def _no_kind(column: ColumnProfile) -> str:
+    dtype = column.kept[0].dtype
+    if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
+        return f"times of a zone ({dtype.time_zone}), and those of rules have none"
+    if dtype in (pl.String, pl.Categorical, pl.Enum):
+        return "texts of many kinds, neither numbers nor a few labels"
+    return f"of type {dtype}, of which rules do not speak"
 
 
 def _type_text(column: ColumnProfile) -> str:
@@ -144,18 +162,24 @@ def _type_text(column: ColumnProfile) -> str:
     if column.kind == "truth":
         return f"bool{mark}"
     if column.kind == "label":
-        labels = [json.dumps(label, ensure_ascii=False) for label in sorted(column.labels or ())]
+        labels = [
+            json.dumps(label, ensure_ascii=False)
+            for label in sorted(column.labels or ())
+        ]
         return f"{{{', '.join(labels)}}}{mark}"
+    if column.kind == "date" or column.kind == "datetime":
+        ends = column.moments[column.kind]
+        assert ends is not None
+        least, most = (moment_text(end, column.kind) for end in ends)
+        return f'{column.kind}["{least}", "{most}"]{mark}'
     assert column.least is not None
     assert column.most is not None
-    if column.kind == "date":
-        least, most = (moment_text(int(end), "date") for end in (column.least, column.most))
-        return f'date["{least}", "{most}"]{mark}'
     if column.is_whole:
         return f"int[{column.least}, {column.most}]{mark}"
     if column.places:
         least, most = (
-            number_text(round(end, column.places)) for end in (column.least, column.most)
+            number_text(round(end, column.places))
+            for end in (column.least, column.most)
         )
         return f"decimal({column.places})[{least}, {most}]{mark}"
     return f"real{mark}"
@@ -164,7 +188,9 @@ def _type_text(column: ColumnProfile) -> str:
 def _declared(text: str, column: ColumnProfile) -> str:
     if not column.missing:
         return text
-    words = ", ".join(json.dumps(word, ensure_ascii=False) for word in column.empty_words)
+    words = ", ".join(
+        json.dumps(word, ensure_ascii=False) for word in column.empty_words
+    )
     said = f" or say {words}" if words and column.kind == "label" else ""
     return f"{text}  # {column.missing:,} cells are empty{said}"
 
@@ -196,24 +222,17 @@ def _sampled(column: ColumnProfile) -> Values:
     cells = pl.concat(column.kept)
     variable, words = _read_as(column)
     read = cells_of(variable, cells)
-    numbers = _floats(read.column)
+    numbers = floats_of(read.column)
     for rows in read.unread.values():
         numbers[rows] = np.nan
     name = written_name(column.name)
     return Values(
-        name, numbers, words, is_number=column.kind == "number", is_date=column.kind == "date"
+        name,
+        numbers,
+        words,
+        is_number=column.kind == "number",
+        moment=column.kind if column.kind in ("date", "datetime") else "",
     )
-
-
-def _floats(column: Column) -> NDArray[np.float64]:
-    """The floats next to the numbers: by a division, so that 12.5 is the same in columns of one and two places."""
-    if column.unit.numerator == 1:
-        numbers = column.near / float(column.unit.denominator)
-    else:
-        numbers = column.near * float(column.unit)
-    for row, number in column.odd.items():
-        numbers[row] = to_float64(number)
-    return np.array(numbers)
 
 
 def _read_as(column: ColumnProfile) -> tuple[Variable, tuple[str, ...]]:
@@ -221,11 +240,13 @@ def _read_as(column: ColumnProfile) -> tuple[Variable, tuple[str, ...]]:
     name = written_name(column.name)
     if column.kind == "truth":
         return Variable(column.name, 0, Bool()), (f"not {name}", name)
-    if column.kind == "date":
-        return Variable(column.name, 0, DATE), ()
+    if column.kind == "date" or column.kind == "datetime":
+        return Variable(column.name, 0, MOMENTS[column.kind]), ()
     if column.kind == "label":
         labels = tuple(sorted(column.labels or ()))
-        words = [f"{name} == {json.dumps(label, ensure_ascii=False)}" for label in labels]
+        words = [
+            f"{name} == {json.dumps(label, ensure_ascii=False)}" for label in labels
+        ]
         return Variable(column.name, 0, Category(labels)), tuple(words)
     return Variable(column.name, 0), ()
 
@@ -234,14 +255,19 @@ def _read_as(column: ColumnProfile) -> tuple[Variable, tuple[str, ...]]:
 
 
 def _checked(
-    rules: Sequence[str], declarations: Sequence[str], tables: Sequence[Table], support: float
+    rules: Sequence[str],
+    declarations: Sequence[str],
+    tables: Sequence[Table],
+    support: float,
 ) -> list[str]:
     """The rules that hold often enough, with how often, exactly."""
     if not rules:
         return []
     specification = parse("\n".join([*declarations, *rules]))
     report = check_table(specification, tables, missing="pass", limit=0)
-    return list(_supported(rules, [r.violations for r in report.rules], report.rows, support))
+    return list(
+        _supported(rules, [r.violations for r in report.rules], report.rows, support)
+    )
 
 
 def _supported(
@@ -251,7 +277,9 @@ def _supported(
         if not broken:
             yield f"{rule}  # all rows"
         elif rows - broken >= Fraction(str(support)) * rows:
-            share = 10_000 * (rows - broken) // rows / 100  # rounded down: only all are 100
+            share = (
+                10_000 * (rows - broken) // rows / 100
+            )  # rounded down: only all are 100
             yield f"{rule}  # {share:.2f} % of the rows, broken by {broken:,}"
 
 

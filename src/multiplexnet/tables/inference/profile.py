@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
@@ -12,11 +12,12 @@ import polars as pl
 from numpy.typing import NDArray
 
 from multiplexnet.language.formula import Int, Unit, Variable
+from multiplexnet.language.parser.moments import Moment
 from multiplexnet.tables.cells import EMPTY, MISSING, NAN, SPELLINGS, cells_of
 from multiplexnet.tables.sources.table import Table
-from multiplexnet.verdicts.columns import Column
+from multiplexnet.verdicts.columns import Column, to_float64
 
-__all__ = ["DATE", "ColumnProfile", "Kind", "Profile", "profile_of"]
+__all__ = ["MOMENTS", "ColumnProfile", "Kind", "Profile", "floats_of", "profile_of"]
 
 SAMPLE = 50_000
 """Rows that candidates are looked for in; there are at least half as many if the table is longer."""
@@ -29,9 +30,14 @@ FEW_LABELS = 10
 MOST_PLACES = 4
 """Decimal places of a column that is declared as a decimal."""
 LARGEST_DECIMAL = 10**9
-DATE = Int(-(10**6), 10**7, Unit(Fraction(1), "date"))
+MOMENTS: Mapping[Moment, Int] = {
+    "date": Int(-(10**6), 10**7, Unit(Fraction(1), "date")),
+    "datetime": Int(-(10**11), 10**12, Unit(Fraction(1), "datetime")),
+}
+"""What cells are read as, to see whether they are dates or times."""
+STEPS = {"date": "1d", "datetime": "1s"}
 
-Kind = Literal["number", "truth", "label", "date"]
+Kind = Literal["number", "truth", "label", "date", "datetime"]
 Floats = NDArray[np.float64]
 
 
@@ -45,7 +51,7 @@ class ColumnProfile:
         missing: how many of them have no value.
         is_number: whether every other cell is a number.
         is_truth: whether every other cell says true or false, in a word or as a truth value.
-        is_date: whether every other cell is a date.
+        moments: the first and the last date, where every other cell is a date, and the same of times.
         is_whole: whether every number is whole.
         places: how many decimal places its numbers have at most; ``None``: more than decimals are declared with.
         least: the smallest number.
@@ -60,7 +66,9 @@ class ColumnProfile:
     missing: int = 0
     is_number: bool = True
     is_truth: bool = True
-    is_date: bool = True
+    moments: dict[Moment, tuple[int, int] | None] = field(
+        default_factory=lambda: dict.fromkeys(MOMENTS)
+    )
     is_whole: bool = True
     places: int | None = 0
     least: Fraction | None = None
@@ -76,8 +84,8 @@ class ColumnProfile:
             return None
         if self.is_truth:
             return "truth"
-        if self.is_date:
-            return "date"
+        for moment in self.moments:
+            return moment
         if self.is_number:
             return "number"
         if self.labels is None:
@@ -95,8 +103,8 @@ class ColumnProfile:
         if empty == len(cells):
             return
         self.is_truth &= _all_truths(cells)
-        if self.is_date:
-            self._note_dates(cells)
+        for moment in list(self.moments):
+            self._note_moments(cells, moment)
         self.is_number &= is_number and cells.dtype != pl.Boolean
         if self.is_number:
             rows = [own for own in number.unread.values() if len(own)]
@@ -109,23 +117,29 @@ class ColumnProfile:
         if self.is_number and self.labels is not None and cells.dtype == pl.String:
             self._note_labels(cells)  # later cells may turn out to be no numbers
 
-    def _note_dates(self, cells: pl.Series) -> None:
-        self.is_date = cells.dtype in (pl.Date, pl.String)
-        if not self.is_date:
+    def _note_moments(self, cells: pl.Series, moment: Moment) -> None:
+        """Widens the range of dates, or times, unless a cell is none."""
+        earlier = self.moments.pop(moment)
+        if not _may_be(cells, moment):
             return
-        found = cells_of(Variable(self.name, 0, DATE), cells)
-        self.is_date = set(found.unread) <= {MISSING}
+        found = cells_of(Variable(self.name, 0, MOMENTS[moment]), cells)
+        if not set(found.unread) <= {MISSING}:
+            return
         there = np.ones(len(cells), dtype=np.bool_)
         there[found.unread.get(MISSING, np.empty(0, np.intp))] = False
-        if self.is_date:
-            days = found.column.near[there]
-            self._widen(Fraction(int(days.min())), Fraction(int(days.max())))
+        numbers = np.rint(floats_of(found.column)[there])
+        least, most = int(numbers.min()), int(numbers.max())
+        if earlier is not None:
+            least, most = min(least, earlier[0]), max(most, earlier[1])
+        self.moments = dict(sorted({**self.moments, moment: (least, most)}.items()))
 
     def _widen(self, least: Fraction, most: Fraction) -> None:
         self.least = least if self.least is None else min(self.least, least)
         self.most = most if self.most is None else max(self.most, most)
 
-    def _note_numbers(self, column: Column, empty: NDArray[np.intp], is_float: bool) -> None:
+    def _note_numbers(
+        self, column: Column, empty: NDArray[np.intp], is_float: bool
+    ) -> None:
         there = np.ones(len(column), dtype=np.bool_)
         there[empty] = False
         near = np.where(there, column.near, np.nan)
@@ -140,13 +154,24 @@ class ColumnProfile:
     def _note_labels(self, cells: pl.Series) -> None:
         if self.labels is None:
             return
-        for label in cells.drop_nulls().str.strip_chars().unique(maintain_order=True).to_list():
+        for label in (
+            cells.drop_nulls().str.strip_chars().unique(maintain_order=True).to_list()
+        ):
             if label.lower() not in EMPTY:
                 self.labels[label] = None
             elif label:
                 self.empty_words[label] = None
         if len(self.labels) > MOST_LABELS:
             self.labels = None
+
+
+def _may_be(cells: pl.Series, moment: Moment) -> bool:
+    """Whether the cells may be dates, or times: texts, or of such a type, in whole days or seconds, without a zone."""
+    if not isinstance(cells.dtype, pl.Datetime):
+        return cells.dtype in (pl.Date, pl.String)
+    if cells.dtype.time_zone is not None:
+        return False
+    return bool((cells.dt.truncate(STEPS[moment]) == cells).all())
 
 
 def _all_truths(cells: pl.Series) -> bool:
@@ -158,10 +183,25 @@ def _all_truths(cells: pl.Series) -> bool:
     return bool(texts.is_in([*SPELLINGS, *EMPTY]).all())
 
 
+def floats_of(column: Column) -> NDArray[np.float64]:
+    """The floats next to the numbers: by a division, so that 12.5 is the same in columns of one and two places."""
+    if column.unit.numerator == 1:
+        numbers = column.near / float(column.unit.denominator)
+    else:
+        numbers = column.near * float(column.unit)
+    for row, number in column.odd.items():
+        numbers[row] = to_float64(number)
+    return np.array(numbers)
+
+
 def _ties(near: Floats, value: float) -> NDArray[np.intp]:
     """Rows whose number may be this one: floats near it, one of each."""
     close = np.flatnonzero(np.abs(near - value) <= 4 * np.spacing(abs(value)))
-    return close[np.unique(near[close], return_index=True)[1]] if len(close) > 64 else close
+    return (
+        close[np.unique(near[close], return_index=True)[1]]
+        if len(close) > 64
+        else close
+    )
 
 
 def _places(column: Column, near: Floats, is_float: bool) -> int | None:

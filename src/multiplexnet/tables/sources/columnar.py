@@ -50,7 +50,10 @@ def parquet_table(path: Path, groups: Sequence[int] | None = None) -> Table:
                 full=True
             )  # text is UTF-8, offsets lie inside: polars takes them on trust
             yield pl.DataFrame(
-                [pl.Series(wanted[name], _plain(path, name, batch.column(name))) for name in wanted]
+                [
+                    pl.Series(wanted[name], _plain(path, name, batch.column(name)))
+                    for name in wanted
+                ]
             )
             pyarrow.default_memory_pool().release_unused()  # which otherwise grows by some 30 MB on long files
 
@@ -60,17 +63,22 @@ def parquet_table(path: Path, groups: Sequence[int] | None = None) -> Table:
 def _is_text(kind: pyarrow.DataType) -> bool:
     import pyarrow
 
-    return any(test(kind) for test in (pyarrow.types.is_string, pyarrow.types.is_large_string))
+    return any(
+        test(kind) for test in (pyarrow.types.is_string, pyarrow.types.is_large_string)
+    )
 
 
-def _refuse_long_texts(path: Path, file: pyarrow.parquet.ParquetFile, texts: Sequence[str]) -> None:
+def _refuse_long_texts(
+    path: Path, file: pyarrow.parquet.ParquetFile, texts: Sequence[str]
+) -> None:
     """By what the file says of itself, before anything is unpacked: two kilobytes can hold fifty million letters."""
     for g in range(file.metadata.num_row_groups):
         group = file.metadata.row_group(g)
         for c in range(group.num_columns):
             chunk = group.column(c)
-            if chunk.path_in_schema in texts and chunk.total_uncompressed_size > LONGEST_CELL * (
-                group.num_rows + 16
+            if (
+                chunk.path_in_schema in texts
+                and chunk.total_uncompressed_size > LONGEST_CELL * (group.num_rows + 16)
             ):
                 raise _long_text(path, chunk.path_in_schema)
 
@@ -79,9 +87,13 @@ def _plain(path: Path, name: str, array: pyarrow.Array) -> pyarrow.Array:
     """The column without its dictionary: texts come with one, so that each is measured before it is repeated."""
     import pyarrow
 
-    if not pyarrow.types.is_dictionary(array.type) or not _is_text(array.type.value_type):
+    if not pyarrow.types.is_dictionary(array.type) or not _is_text(
+        array.type.value_type
+    ):
         return array
-    longest = pyarrow.compute.max(pyarrow.compute.binary_length(array.dictionary)).as_py()
+    longest = pyarrow.compute.max(
+        pyarrow.compute.binary_length(array.dictionary)
+    ).as_py()
     if longest is not None and longest > LONGEST_CELL:
         raise _long_text(path, name)
     return array.dictionary_decode()
@@ -93,9 +105,13 @@ def _long_text(path: Path, name: str) -> TableError:
     )
 
 
-def _opened(path: Path, dictionaries: Sequence[str] = ()) -> pyarrow.parquet.ParquetFile:
+def _opened(
+    path: Path, dictionaries: Sequence[str] = ()
+) -> pyarrow.parquet.ParquetFile:
     try:
-        from pyarrow.parquet import ParquetFile  # only those who have such files wait for it
+        from pyarrow.parquet import (
+            ParquetFile,
+        )  # only those who have such files wait for it
     except ImportError:
         raise _without_pyarrow(path) from None
     return ParquetFile(path, pre_buffer=False, read_dictionary=list(dictionaries))
@@ -130,7 +146,10 @@ def arrow_table(path: Path) -> Table:
                 for start in range(0, max(batch.num_rows, 1), BATCH):
                     yield pl.DataFrame(
                         [
-                            pl.Series(p, _plain(path, names[int(p)], array.slice(start, BATCH)))
+                            pl.Series(
+                                p,
+                                _plain(path, names[int(p)], array.slice(start, BATCH)),
+                            )
                             for p, array in wanted.items()
                         ]
                     )
@@ -139,7 +158,9 @@ def arrow_table(path: Path) -> Table:
 
 
 @contextmanager
-def _batches(path: Path) -> Iterator[tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]]:
+def _batches(
+    path: Path,
+) -> Iterator[tuple[pyarrow.Schema, Iterator[pyarrow.RecordBatch]]]:
     try:
         import pyarrow
         import pyarrow.ipc

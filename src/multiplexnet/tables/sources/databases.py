@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Sequence
-from contextlib import closing
+from contextlib import closing, contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -45,7 +45,9 @@ def database_table(path: Path, name: str | None) -> Table:
     chosen = _chosen(path, name, database.tables())
     names = tuple(database.columns(chosen))
     return Table(
-        f"{path}, table {chosen}", names, lambda positions: database.read(chosen, names, positions)
+        f"{path}, table {chosen}",
+        names,
+        lambda positions: database.read(chosen, names, positions),
     )
 
 
@@ -73,7 +75,8 @@ class _DuckDB:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def _connected(self) -> Any:
+    @contextmanager
+    def _connected(self) -> Iterator[Any]:
         try:
             import duckdb
         except ImportError:
@@ -81,14 +84,17 @@ class _DuckDB:
                 f"{self.path} cannot be read without duckdb: {install('sql')}"
             ) from None
         try:
-            return duckdb.connect(str(self.path), read_only=True)
+            with closing(duckdb.connect(str(self.path), read_only=True)) as connection:
+                yield connection
         except duckdb.Error as error:
             reason = str(error).split("\n", 1)[0]
-            raise TableError(f"{self.path} is no database that can be read: {reason}") from None
+            raise TableError(
+                f"{self.path} is no database that can be read: {reason}"
+            ) from None
 
     def tables(self) -> list[str]:
         query = "SELECT table_name FROM information_schema.tables WHERE table_schema = 'main' ORDER BY 1"
-        with closing(self._connected()) as connection:
+        with self._connected() as connection:
             return [name for (name,) in connection.execute(query).fetchall()]
 
     def _types(self, connection: Any, table: str) -> dict[str, str]:
@@ -96,22 +102,26 @@ class _DuckDB:
         return {str(row[0]): str(row[1]) for row in described}
 
     def columns(self, table: str) -> list[str]:
-        with closing(self._connected()) as connection:
+        with self._connected() as connection:
             return list(self._types(connection, table))
 
     def read(
         self, table: str, names: Sequence[str], positions: Sequence[int]
     ) -> Iterator[pl.DataFrame]:
-        with closing(self._connected()) as connection:
+        with self._connected() as connection:
             types = self._types(connection, table)
             wanted = []
             for p in positions:
                 column = _quoted(names[p])
                 is_text = types[names[p]].startswith(AS_TEXT)
-                wanted.append(f'{f"CAST({column} AS VARCHAR)" if is_text else column} AS "{p}"')
+                wanted.append(
+                    f'{f"CAST({column} AS VARCHAR)" if is_text else column} AS "{p}"'
+                )
             found = connection.sql(f"SELECT {', '.join(wanted)} FROM {_quoted(table)}")
             for batch in found.to_arrow_reader(BATCH):
-                yield pl.DataFrame([pl.Series(n, batch.column(n)) for n in map(str, positions)])
+                yield pl.DataFrame(
+                    [pl.Series(n, batch.column(n)) for n in map(str, positions)]
+                )
 
 
 class _Sqlite:
@@ -135,10 +145,14 @@ class _Sqlite:
             with closing(self._connected()) as connection:
                 return list(connection.execute(query))
         except sqlite3.Error as error:
-            raise TableError(f"{self.path} is no database that can be read: {error}") from None
+            raise TableError(
+                f"{self.path} is no database that can be read: {error}"
+            ) from None
 
     def columns(self, table: str) -> list[str]:
-        return [row[1] for row in self._answered(f"PRAGMA table_info({_quoted(table)})")]
+        return [
+            row[1] for row in self._answered(f"PRAGMA table_info({_quoted(table)})")
+        ]
 
     def read(
         self, table: str, names: Sequence[str], positions: Sequence[int]
@@ -150,7 +164,10 @@ class _Sqlite:
                 while rows := found.fetchmany(BATCH):
                     columns = zip(*rows, strict=True)
                     yield pl.DataFrame(
-                        [_series(str(p), own) for p, own in zip(positions, columns, strict=True)]
+                        [
+                            _series(str(p), own)
+                            for p, own in zip(positions, columns, strict=True)
+                        ]
                     )
         except sqlite3.Error as error:
             raise TableError(f"{self.path} cannot be read: {error}") from None
@@ -160,7 +177,9 @@ def _series(name: str, values: Sequence[Any]) -> pl.Series:
     """A column of SQLite, in which every cell has a type of its own; a double stays the double it is."""
     kinds = {type(value) for value in values if value is not None}
     if kinds <= {float} or kinds <= {str}:
-        return pl.Series(name, values, dtype=pl.Float64 if kinds == {float} else pl.String)
+        return pl.Series(
+            name, values, dtype=pl.Float64 if kinds == {float} else pl.String
+        )
     if kinds == {int} and all(v is None or -(2**63) <= v < 2**63 for v in values):
         return pl.Series(name, values, dtype=pl.Int64)
     return pl.Series(name, [_text(value) for value in values], dtype=pl.String)

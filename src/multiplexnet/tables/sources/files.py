@@ -7,7 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from multiplexnet.errors import TableError
-from multiplexnet.tables.sources.columnar import arrow_table, parquet_rows, parquet_table
+from multiplexnet.tables.sources.columnar import (
+    arrow_table,
+    parquet_rows,
+    parquet_table,
+)
 from multiplexnet.tables.sources.databases import DATABASES, database_table
 from multiplexnet.tables.sources.separated import separated_table
 from multiplexnet.tables.sources.table import Source, Table, own_errors
@@ -20,7 +24,9 @@ ARROW = (".arrow", ".feather", ".ipc")
 KINDS = ".csv, .tsv (also .gz), .parquet, .arrow, .feather, .duckdb and .sqlite"
 
 
-def table_in_file(path: Path, delimiter: str | None = None, table: str | None = None) -> Table:
+def table_in_file(
+    path: Path, delimiter: str | None = None, table: str | None = None
+) -> Table:
     """The table in a file; only the names of its columns are read yet.
 
     Args:

@@ -14,6 +14,7 @@ import polars as pl
 
 from multiplexnet.errors import TableError
 from multiplexnet.tables.sources.files import files_named, table_in_file
+from multiplexnet.tables.sources.pandas_tables import pandas_table
 from multiplexnet.tables.sources.table import Table, own_errors
 
 __all__ = ["tables_of"]
@@ -23,8 +24,15 @@ EXACT_ARRAYS = "biuUM"
 """Kinds of numpy arrays, besides floats of at most 64 bits, that polars takes over as they are."""
 
 
+HELD = (({int}, 2**63 - 1, pl.Int64), ({int, float}, 2**53, pl.Float64))
+"""Kinds of numbers in a list, up to where all whole ones are numbers of a dtype, and the dtype."""
+
+
 def tables_of(
-    data: Any, columns: Sequence[str], delimiter: str | None = None, table: str | None = None
+    data: Any,
+    columns: Sequence[str],
+    delimiter: str | None = None,
+    table: str | None = None,
 ) -> list[Table]:
     """The table in an object, or those in the files at a path, a pattern or a list of these.
 
@@ -42,14 +50,20 @@ def tables_of(
         ('x',)
     """
     named = [data] if isinstance(data, str | Path) else data
-    if isinstance(named, list | tuple) and all(isinstance(name, str | Path) for name in named):
+    if isinstance(named, list | tuple) and all(
+        isinstance(name, str | Path) for name in named
+    ):
         if not named:
             raise TableError("an empty list: give the path of a table, or several")
         return [table_in_file(path, delimiter, table) for path in files_named(named)]
     if table is not None:
-        raise TableError("table= names a table of a database file: give the path of one")
+        raise TableError(
+            "table= names a table of a database file: give the path of one"
+        )
     if isinstance(data, pl.LazyFrame):
         raise TableError("a LazyFrame has not been read yet: give frame.collect()")
+    if type(data).__module__.partition(".")[0] == "pandas":
+        return [pandas_table(data, TITLE)]
     with own_errors(TITLE):
         names, series = _columns(data, columns)
     _refuse_unequal(names, series)
@@ -64,12 +78,14 @@ def _columns(data: Any, columns: Sequence[str]) -> tuple[list[str], list[pl.Seri
     """Names and columns."""
     if isinstance(data, pl.DataFrame):
         return data.columns, data.get_columns()
-    if hasattr(data, "__arrow_c_stream__"):  # Arrow's tables, and those of pandas from 2.2
+    if hasattr(data, "__arrow_c_stream__"):  # Arrow's tables
         frame = pl.DataFrame(data)
         return frame.columns, frame.get_columns()
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         names = list(data if isinstance(data, Mapping) else data.columns)
-        return [str(name) for name in names], [_series(name, data[name]) for name in names]
+        return [str(name) for name in names], [
+            _series(name, data[name]) for name in names
+        ]
     array = _array(data)
     if array.dtype.names is not None:
         names = list(array.dtype.names)
@@ -83,7 +99,9 @@ def _columns(data: Any, columns: Sequence[str]) -> tuple[list[str], list[pl.Seri
 
 
 def _array(data: Any) -> np.ndarray[Any, np.dtype[Any]]:
-    if hasattr(data, "detach"):  # a tensor; numpy has no bfloat16, and float32 holds its numbers
+    if hasattr(
+        data, "detach"
+    ):  # a tensor; numpy has no bfloat16, and float32 holds its numbers
         values = data.detach().cpu()
         is_brain = str(values.dtype) == "torch.bfloat16"
         return np.asarray(values.float() if is_brain else values)
@@ -115,10 +133,15 @@ def _series(name: object, values: Any) -> pl.Series:
 
 
 def _series_of_objects(name: object, values: Iterable[Any]) -> pl.Series:
-    plain = [value.item() if isinstance(value, np.generic) else value for value in values]
+    plain = [
+        value.item() if isinstance(value, np.generic) else value for value in values
+    ]
     kinds = {type(value) for value in plain if value is not None}
     if len(kinds) <= 1 and kinds <= {bool, float, str, date, datetime}:
         return pl.Series(plain)
+    for kinds_held, held, dtype in HELD:
+        if kinds and kinds <= kinds_held and _fit(plain, held):
+            return pl.Series(plain, dtype=dtype, strict=False)
     for kind in kinds:
         if kind is not float and not issubclass(kind, Integral | Decimal):
             found = ", ".join(sorted(k.__name__ for k in kinds))
@@ -127,6 +150,11 @@ def _series_of_objects(name: object, values: Iterable[Any]) -> pl.Series:
                 "values alone are expected"
             )
     return pl.Series([_exact_text(value) for value in plain], dtype=pl.String)
+
+
+def _fit(values: Iterable[Any], held: int) -> bool:
+    """Whether all whole numbers among the values are at most ``held``."""
+    return all(abs(value) <= held for value in values if isinstance(value, int))
 
 
 def _exact_text(value: Any) -> str | None:

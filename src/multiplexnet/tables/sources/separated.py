@@ -9,7 +9,7 @@ from __future__ import annotations
 import csv
 import gzip
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from io import BufferedReader, BytesIO
 from pathlib import Path
 from typing import BinaryIO, cast
@@ -50,7 +50,9 @@ def separated_table(path: Path, delimiter: str | None = None) -> Table:
 
 def streamed_table(title: str, stream: BinaryIO, delimiter: str | None = None) -> Table:
     """The table in a stream of bytes, such as standard input, that can be read once."""
-    buffered = stream if hasattr(stream, "peek") else BufferedReader(cast(BytesIO, stream))
+    buffered = (
+        stream if hasattr(stream, "peek") else BufferedReader(cast(BytesIO, stream))
+    )
     is_gzip = buffered.peek(2)[:2] == GZIP
     file = cast(BinaryIO, gzip.GzipFile(fileobj=buffered) if is_gzip else buffered)
     header = _first_row(title, file)
@@ -113,15 +115,24 @@ def _naming_the_row(
     except pl.exceptions.ComputeError as error:
         if "more fields than defined" not in str(error):
             raise
-        lines = rows.decode("utf-8", "replace").split("\n")
+        if found := _too_wide(rows, separator, width):
+            row, cells = found
+            raise TableError(
+                f"{title} cannot be read: a row has more cells than the header has names (row {done + row}: "
+                f"{cells} cells, {width} names); put quotes around cells with "
+                f"{MARKS.get(separator, repr(separator))}"
+            ) from None
+        raise
+
+
+def _too_wide(rows: bytes, separator: str, width: int) -> tuple[int, int] | None:
+    """The first row with too many cells, and how many it has, where Python's reader finds it, too."""
+    lines = rows.decode("utf-8", "replace").split("\n")
+    with suppress(csv.Error):
         for k, cells in enumerate(csv.reader(lines, delimiter=separator), start=1):
             if len(cells) > width:
-                raise TableError(
-                    f"{title} cannot be read: a row has more cells than the header has names (row {done + k}: "
-                    f"{len(cells)} cells, {width} names); put quotes around cells with "
-                    f"{MARKS.get(separator, repr(separator))}"
-                ) from None
-        raise
+                return k, len(cells)
+    return None
 
 
 def _first_row(title: str, file: BinaryIO) -> bytes:
@@ -131,7 +142,9 @@ def _first_row(title: str, file: BinaryIO) -> bytes:
     return _closed(title, row, 1)
 
 
-def _names(title: str, header: bytes, delimiter: str | None) -> tuple[str, tuple[str, ...]]:
+def _names(
+    title: str, header: bytes, delimiter: str | None
+) -> tuple[str, tuple[str, ...]]:
     """What separates the cells, and the names of the columns."""
     try:
         text = header.decode("utf-8-sig")
@@ -148,7 +161,9 @@ def _names(title: str, header: bytes, delimiter: str | None) -> tuple[str, tuple
             reason = reason or str(error)
     if not cut:
         raise TableError(f"{title} cannot be read: its header is not CSV ({reason})")
-    separator = max(cut, key=lambda character: len(cut[character]))  # the first of equals
+    separator = max(
+        cut, key=lambda character: len(cut[character])
+    )  # the first of equals
     if not cut[separator]:
         raise TableError(f"{title} is empty: a header with column names is expected")
     return separator, tuple(name.strip() for name in cut[separator])
@@ -191,4 +206,6 @@ def _short_enough(title: str, row: bytes) -> bytes:
 def _closed(title: str, row: bytes, line: int) -> bytes:
     if row.count(b'"') % 2 == 0:
         return row
-    raise TableError(f"{title} cannot be read: line {line} opens a quote that is never closed")
+    raise TableError(
+        f"{title} cannot be read: line {line} opens a quote that is never closed"
+    )

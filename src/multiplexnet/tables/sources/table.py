@@ -101,4 +101,6 @@ def _reason(error: BaseException) -> str:
     reason = str(error).strip().split("\n", 1)[0]
     if "more fields than defined" in reason:
         return "a row has more cells than the header has names; put quotes around cells with commas"
-    return "it is not UTF-8 text; save it as UTF-8" if "utf" in reason.lower() else reason
+    return (
+        "it is not UTF-8 text; save it as UTF-8" if "utf" in reason.lower() else reason
+    )

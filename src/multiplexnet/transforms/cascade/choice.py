@@ -83,7 +83,9 @@ class CascadeChoice:
         """Options drawn from q, ``(*batch, D_b)``, and their log-probability, ``(*batch,)``."""
         return self.maps.draw(self.raw, self.given, self.inputs, generator, self.known)
 
-    def sample(self, generator: torch.Generator | None = None, *, noisy: bool = False) -> Tensor:
+    def sample(
+        self, generator: torch.Generator | None = None, *, noisy: bool = False
+    ) -> Tensor:
         """Options drawn from q, and with ``noisy`` values in them, too."""
         return self.maps.sample(
             self.raw, self.given, self.inputs, generator, self.known, noisy=noisy

@@ -14,22 +14,49 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor
 
-from multiplexnet.compiler.cascade.rows import Range
+from multiplexnet.compiler.cascade.projection.rows import Range
 
 if TYPE_CHECKING:
-    from multiplexnet.transforms.cascade.program import Tape
+    from multiplexnet.transforms.cascade.operations import Tape
 
-__all__ = ["Clamp", "Inside", "Share", "Values", "inside_of"]
+__all__ = [
+    "Clamp",
+    "EndGrads",
+    "Inside",
+    "Share",
+    "Values",
+    "WantedGrads",
+    "inside_of",
+]
 
 Values = Literal["share", "clamp"]
 
 FAR = 2.0**54
 """Predictions are cut here: beyond all whole numbers of a cascade, and a float32 number."""
+
+
+@dataclass(frozen=True)
+class WantedGrads:
+    """Which gradients of ends are wanted: of lower and of upper ones, and of intervals that are a single number."""
+
+    lower: bool
+    upper: bool
+    point: bool
+
+
+@dataclass(frozen=True)
+class EndGrads:
+    """Gradients of the ends of intervals, ``(B,)`` each; ``None`` for what was not wanted."""
+
+    lower: Tensor | None
+    upper: Tensor | None
+    point: Tensor | None
 
 
 class Inside(ABC):
@@ -54,12 +81,16 @@ class Inside(ABC):
         """Whole numbers between the ends, ``(B,)``, with gradients as if nothing had been rounded."""
 
     @abstractmethod
-    def take(self, tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float) -> Tensor:
+    def take(
+        self, tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float
+    ) -> Tensor:
         """The same on a tape."""
 
     @abstractmethod
-    def back(self, tape: Tape, place: int, grad: Tensor, *, ends: bool) -> tuple[Tensor, Tensor]:
-        """Passes the gradient of a value to what was read; returns those of the ends, if they are wanted."""
+    def back(
+        self, tape: Tape, place: int, grad: Tensor, wanted: WantedGrads
+    ) -> EndGrads:
+        """Passes the gradient of a value to what was read; returns those of the ends that are wanted."""
 
     @abstractmethod
     def raw_of(self, steps: Tensor, lower: Tensor, upper: Tensor, place: int) -> Tensor:
@@ -81,17 +112,21 @@ class Share(Inside):
         # σ of another library may leave [0, 1] by a rounding
         return _rounded(torch.addcmul(lower, upper - lower, read.clamp(0.0, 1.0)))
 
-    def take(self, tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float) -> Tensor:
+    def take(
+        self, tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float
+    ) -> Tensor:
         width, value = _width(tape, place, lower, upper), tape.values[place]
         torch.addcmul(tape.whole(lower), width, tape.read[place], out=value)
         return value.round_()
 
-    def back(self, tape: Tape, place: int, grad: Tensor, *, ends: bool) -> tuple[Tensor, Tensor]:
+    def back(
+        self, tape: Tape, place: int, grad: Tensor, wanted: WantedGrads
+    ) -> EndGrads:
         torch.mul(tape.width[place], grad, out=tape.read_grads[place])
-        if not ends:
-            return grad, grad
+        if not (wanted.lower or wanted.upper):
+            return EndGrads(None, None, grad)
         upper = grad * tape.read[place]
-        return grad - upper, upper
+        return EndGrads(grad - upper if wanted.lower else None, upper, grad)
 
     def raw_of(self, steps: Tensor, lower: Tensor, upper: Tensor, place: int) -> Tensor:
         width = (upper - lower).double().clamp(min=1.0)
@@ -136,22 +171,28 @@ class Clamp(Inside):
         leak: Tensor = _Leak.apply(read, read < low, read > high)  # type: ignore[no-untyped-call]
         return rounded + (smooth - smooth.detach()) + leak
 
-    def take(self, tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float) -> Tensor:
+    def take(
+        self, tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float
+    ) -> Tensor:
         low, high = tape.whole(lower), tape.whole(upper)
         value, read = tape.values[place], tape.read[place]
         _width(tape, place, lower, upper)
         torch.round(read, out=value)
         torch.minimum(torch.maximum(value, low), high, out=value)
-        tape.outside[place] = read < low, read > high
+        tape.outside[place] = (
+            torch.lt(read, low, out=tape.empty()),
+            torch.gt(read, high, out=tape.empty()),
+        )
         return value
 
-    def back(self, tape: Tape, place: int, grad: Tensor, *, ends: bool) -> tuple[Tensor, Tensor]:
+    def back(
+        self, tape: Tape, place: int, grad: Tensor, wanted: WantedGrads
+    ) -> EndGrads:
         below, above = tape.outside[place]
-        stays = (grad < 0).logical_and_(above).logical_or_((grad > 0).logical_and_(below))
-        torch.mul(grad, stays.logical_not_(), out=tape.read_grads[place])
-        if not ends:
-            return grad, grad
-        return grad.masked_fill(~below, 0.0), grad.masked_fill(~above, 0.0)
+        lower, upper = grad * below, grad * above
+        outward = lower.clamp(min=0.0).add_(upper.clamp(max=0.0))
+        torch.sub(grad, outward, out=tape.read_grads[place])
+        return EndGrads(lower, upper, lower + upper if wanted.point else None)
 
     def raw_of(self, steps: Tensor, lower: Tensor, upper: Tensor, place: int) -> Tensor:
         return (steps.double() - self._middle[place]) / self._half[place]
@@ -182,7 +223,9 @@ def inside_of(name: Values, ranges: Sequence[Range]) -> Inside:
     return Share() if name == "share" else Clamp(ranges)
 
 
-def _width(tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float) -> Tensor:
+def _width(
+    tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float
+) -> Tensor:
     """How wide the interval is, kept on the tape: negative where nothing was possible."""
     width = tape.width[place]
     if isinstance(lower, Tensor) or isinstance(upper, Tensor):

@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.known import Bit, Form, Known, Whole
-from multiplexnet.compiler.cascade.rows import Range
+from multiplexnet.compiler.cascade.projection.rows import Range
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
@@ -32,7 +32,9 @@ MARGIN = 2.0**-46
 """More than the relative error of a sum of up to a hundred rests, each below 1 in size."""
 
 
-def known_values(known: Sequence[Known], ranges: Sequence[Range], inputs: Tensor) -> list[Tensor]:
+def known_values(
+    known: Sequence[Known], ranges: Sequence[Range], inputs: Tensor
+) -> list[Tensor]:
     """The known variables for these inputs: whole numbers in float64, ``(B,)`` each; NaN if they are too large.
 
     Args:
@@ -45,7 +47,9 @@ def known_values(known: Sequence[Known], ranges: Sequence[Range], inputs: Tensor
     for one, ends in zip(known, ranges, strict=True):
         if one.form not in parts:
             parts[one.form] = (
-                _exact(one.form, inputs) if one.form.is_exact else _summed(one.form, inputs)
+                _exact(one.form, inputs)
+                if one.form.is_exact
+                else _summed(one.form, inputs)
             )
         own = parts[one.form]
         value = _between(own.whole, ends) if isinstance(one, Whole) else own.bit(one)
@@ -80,7 +84,11 @@ class _Exact(_Parts):
         self._rest, self._negative, self._exponent = rest, rest < 0, exponent
         smooth = value / unit
         whole = towards_zero - self._negative.double()
-        self.whole = whole.detach() + (smooth - smooth.detach()) if value.requires_grad else whole
+        self.whole = (
+            whole.detach() + (smooth - smooth.detach())
+            if value.requires_grad
+            else whole
+        )
 
     def beyond(self) -> Tensor:
         """What lies beyond the whole part, between 0 and a unit; for a form that is never negative."""
@@ -92,7 +100,9 @@ class _Exact(_Parts):
             self._compared(threshold * unit, bit.closed)
             for threshold in (bit.threshold, bit.threshold - 1)
         ]
-        below = self._negative & compared[1]  # ONNX Runtime has no choice between truth values
+        below = (
+            self._negative & compared[1]
+        )  # ONNX Runtime has no choice between truth values
         return (below | (~self._negative & compared[0])).double()
 
     def _compared(self, threshold: Fraction, closed: bool) -> Tensor:
@@ -117,7 +127,10 @@ class _Summed(_Parts):
             torch.zeros_like(inputs[0], dtype=torch.float64),
             torch.zeros_like(inputs[0], dtype=torch.float64),
         )
-        size, rounded = torch.zeros_like(total), torch.zeros_like(total, dtype=torch.bool)
+        size, rounded = (
+            torch.zeros_like(total),
+            torch.zeros_like(total, dtype=torch.bool),
+        )
         smooth = torch.zeros_like(total)
         for place, c in form.terms:
             value = inputs[place].double()
@@ -127,11 +140,17 @@ class _Summed(_Parts):
             total, size = total + factor * whole, size + (factor * whole).abs()
             rests, rounded = rests + factor * rest, rounded | (value != whole * unit)
             smooth = smooth + factor * (value / unit)
-        margin = rounded.double() * exact_number(MARGIN * sum(abs(c) for _, c in form.terms), total)
+        margin = rounded.double() * exact_number(
+            MARGIN * sum(abs(c) for _, c in form.terms), total
+        )
         low = (rests - margin).floor()
         self._least, self._most = rests - margin - low, rests + margin - low
         value = (total + low).masked_fill(size > LARGEST, torch.nan)
-        self.whole = value.detach() + (smooth - smooth.detach()) if smooth.requires_grad else value
+        self.whole = (
+            value.detach() + (smooth - smooth.detach())
+            if smooth.requires_grad
+            else value
+        )
 
     def bit(self, bit: Bit) -> Tensor:
         if bit.subtracts:

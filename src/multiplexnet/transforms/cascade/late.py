@@ -5,6 +5,10 @@ e_v|``, ``a_v = |α_v|`` and the budget ``s = β − Σ α_v e_v``. When x_v is 
 with ``a_v h_v n ≤ s``, and s becomes ``s − a_v d_v``. All of it is done in balls
 (:mod:`~multiplexnet.transforms.run_time.balls`), which contain the exact numbers.
 
+**Either sign.** Where the sign of α_v is known in a row of a batch only, e_v is the lower end if the middle of its ball
+is at least 0, and ``a_v`` is the ball of α_v or of −α_v accordingly. It may contain numbers of the other sign, which
+does not matter: ``α_v (x_v − e_v) = ±α_v d_v`` lies in ``a_v d_v`` all the same, and e_v is a possible value.
+
 **The largest n.** Let the budget lie within r of m, and a_v within q of c. ``n_0 = ⌊(m − r)(1 − 2^-48) / (c + q) / h⌋``
 is safe: ``m − r``, its product, ``c + q`` and the quotient are rounded, each by at most 2^-53 in
 relative size, so that the quotient is below ``s / a_v`` if it is positive (flushed to zero it is, too), and at most 0
@@ -17,6 +21,7 @@ nothing is lost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from fractions import Fraction
 
 import torch
@@ -33,6 +38,21 @@ MARGIN = 1 - 2.0**-48
 """Less than what four roundings leave of a quotient."""
 
 
+@dataclass(frozen=True)
+class _Part:
+    """What a late row says of one output.
+
+    Args:
+        size: a_v.
+        end: its easy end in steps, ``(B,)`` in float64.
+        rises: whether it goes up from there, ``(B,)`` where that is known in a row of a batch only.
+    """
+
+    size: Ball
+    end: Tensor
+    rises: bool | Tensor
+
+
 class Budgets:
     """What late rows have left in each row of a batch.
 
@@ -44,17 +64,33 @@ class Budgets:
     def __init__(self, cascade: Cascade, inputs: Tensor) -> None:
         self._cascade = cascade
         self._inputs = inputs
-        self._sizes: list[dict[int, Ball]] = []
+        self._parts: list[dict[int, _Part]] = []
         self._left: list[Ball] = []
         for row in cascade.late:
-            coefficients = {v: self._value(own) for v, own, _ in row.terms}
-            parts = [self._value(row.bound)]
-            for v, _, sign in row.terms:
-                parts.append(-(coefficients[v] * self._number(self._easy(v))))
-                if sign < 0:
-                    coefficients[v] = -coefficients[v]
-            self._sizes.append(coefficients)
-            self._left.append(total(parts, inputs[0]))
+            parts: dict[int, _Part] = {}
+            summands = [self._value(row.bound)]
+            for v, polynomial, sign in row.terms:
+                coefficient = self._value(polynomial)
+                parts[v] = self._part(v, coefficient, sign)
+                at_end = self._exactly(parts[v].end * self._spacing(v))
+                summands.append(-(coefficient * at_end))
+            self._parts.append(parts)
+            self._left.append(total(summands, inputs[0]))
+
+    def _part(self, variable: int, coefficient: Ball, sign: int) -> _Part:
+        lower, upper = (self._full(end) for end in self._cascade.ranges[variable])
+        if sign > 0:
+            return _Part(coefficient, lower, True)
+        if sign < 0:
+            return _Part(-coefficient, upper, False)
+        rises = coefficient.middle.detach() >= 0
+        middle = torch.where(rises, coefficient.middle, -coefficient.middle)
+        end = torch.where(rises, lower, upper)
+        return _Part(Ball(middle, coefficient.radius), end, rises)
+
+    def _full(self, number_of_steps: int) -> Tensor:
+        zero = torch.zeros_like(self._inputs[0])
+        return zero + exact_number(float(number_of_steps), zero)
 
     @property
     def exceeded(self) -> Tensor:
@@ -68,29 +104,33 @@ class Budgets:
         """The lower and the upper ends that late rows leave to an output, in steps, ``(B,)`` each, in float64."""
         lower: list[Tensor] = []
         upper: list[Tensor] = []
-        for number_of_row, row in enumerate(self._cascade.late):
-            sign = next((sign for v, _, sign in row.terms if v == variable), 0)
-            if not sign:
+        bottom, top = (self._full(end) for end in self._cascade.ranges[variable])
+        for row, parts in enumerate(self._parts):
+            if variable not in parts:
                 continue
-            steps = self._steps(number_of_row, variable)
-            end = exact_number(float(self._cascade.easy_ends[variable]), steps)
-            (upper if sign > 0 else lower).append(end + steps if sign > 0 else end - steps)
+            part = parts[variable]
+            steps = self._steps(row, variable)
+            if part.rises is True:
+                upper.append(part.end + steps)
+            elif part.rises is False:
+                lower.append(part.end - steps)
+            else:
+                upper.append(torch.where(part.rises, part.end + steps, top))
+                lower.append(torch.where(part.rises, bottom, part.end - steps))
         return lower, upper
 
     def take(self, variable: int, value: Tensor) -> None:
         """An output has this value, in steps."""
-        for i, sizes in enumerate(self._sizes):
-            if variable not in sizes:
+        for i, parts in enumerate(self._parts):
+            if variable not in parts:
                 continue
-            whole = value.double()
-            end = exact_number(float(self._cascade.easy_ends[variable]), whole)
-            distance = (whole - end).abs() * self._spacing(variable)
-            spent = sizes[variable] * self._exactly(distance)
-            self._left[i] = self._left[i] + -spent
+            part = parts[variable]
+            distance = (value.double() - part.end).abs() * self._spacing(variable)
+            self._left[i] = self._left[i] + -(part.size * self._exactly(distance))
 
     def _steps(self, row: int, variable: int) -> Tensor:
         """The most steps that an output may be away from its easy end."""
-        left, size = self._left[row], self._sizes[row][variable]
+        left, size = self._left[row], self._parts[row][variable].size
         spacing = self._spacing(variable)
         ends = self._cascade.ranges[variable]
         width = float(ends.upper - ends.lower)
@@ -98,7 +138,9 @@ class Budgets:
         margin = exact_number(MARGIN, middle)
         safe = (middle - left.radius) * margin / (about + size.radius) / spacing
         safe = at_least(at_most(safe.nan_to_num(0.0).floor(), width), 0.0)
-        near = at_least(at_most((middle / about / spacing).nan_to_num(0.0).round(), width), 0.0)
+        near = at_least(
+            at_most((middle / about / spacing).nan_to_num(0.0).round(), width), 0.0
+        )
         over = size * self._exactly(near * spacing) + -left
         fits = over.is_surely("<" if self._cascade.late[row].strict else "<=")
         steps = torch.where(fits, torch.maximum(safe, near), safe)
@@ -114,10 +156,6 @@ class Budgets:
     def _spacing(self, variable: int) -> float | Tensor:
         return exact_number(float(self._cascade.spacing[variable]), self._inputs)
 
-    def _easy(self, variable: int) -> Fraction:
-        """The easy end of an output, in its own unit."""
-        return self._cascade.easy_ends[variable] * self._cascade.spacing[variable]
-
     def _number(self, value: Fraction) -> Ball:
         return number(value, self._inputs[0])
 
@@ -126,7 +164,9 @@ class Budgets:
 
     def _value(self, polynomial: Polynomial) -> Ball:
         """A sum of products of inputs."""
-        return total([self._monomial(places, c) for places, c in polynomial], self._inputs[0])
+        return total(
+            [self._monomial(places, c) for places, c in polynomial], self._inputs[0]
+        )
 
     def _monomial(self, places: Sequence[int], c: int) -> Ball:
         factors = [self._exactly(self._inputs[place]) for place in places]

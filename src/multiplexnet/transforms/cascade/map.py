@@ -30,7 +30,8 @@ from multiplexnet.transforms.base import in_full_precision, precision_of
 from multiplexnet.transforms.cascade.inside import Inside, Values, inside_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
 from multiplexnet.transforms.cascade.late import Budgets
-from multiplexnet.transforms.cascade.program import offset_of, program_of
+from multiplexnet.transforms.cascade.operations import Tape, offset_of
+from multiplexnet.transforms.cascade.program import program_of
 from multiplexnet.transforms.cascade.start import shifts_of, starts_of
 from multiplexnet.transforms.cascade.walk import Option, Walk
 from multiplexnet.transforms.run_time.reading import exact_number, read
@@ -82,7 +83,9 @@ class CascadeMap(Tabled):
             raise ValueError("the sums of this cascade are not exact in float64")
         self.cascade, self.precision = cascade, precision_of(dtype)
         self.computing = (
-            torch.float32 if cascade.size < SMALL and dtype is not torch.float64 else torch.float64
+            torch.float32
+            if cascade.size < SMALL and dtype is not torch.float64
+            else torch.float64
         )
         self.in_values = len(cascade.visible)
         self.values = values
@@ -93,8 +96,11 @@ class CascadeMap(Tabled):
         self.started = started
         self._starts = starts_of(cascade) if started else {}
         self.ranked = any(step.ranked for step in cascade.steps)
+        limit = SMALL if self.computing is torch.float32 else EXACT
         self.program = (
-            None if self.ranked else program_of(cascade, self.first_logit, self._starts)
+            None
+            if self.ranked
+            else program_of(cascade, self.first_logit, self._starts, limit)
         )  # compared when a certificate is asked for; one with ranks has none, since it has to sort
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
@@ -120,9 +126,9 @@ class CascadeMap(Tabled):
         Returns:
             ``(*batch, in_values)``, NaN in rows whose inputs leave nothing.
         """
-        flat, own = self._flat(values, logits)
         known = self.known(inputs) if known is None else known
-        return self._shaped(self._computed(flat, own, known), values.shape, inputs)
+        given = None if logits is None else logits.detach()
+        return self._computed(values, self._read_logits(given), inputs, known)
 
     @in_full_precision
     def sample(
@@ -145,30 +151,83 @@ class CascadeMap(Tabled):
             known: as for ``forward``.
             noisy: whether values are drawn as well, so that x is distributed as ``log_prob`` says.
         """
-        flat, own = self._flat(values, logits)
         known = self.known(inputs) if known is None else known
+        own = self._read_logits(None if logits is None else logits.detach())
         if own is not None:
             own = own.double() - torch.log(-torch.log(_uniform(own, generator)))
+        noise = None
         if noisy:
             self._refuse_clamp()
-            uniform = _uniform(flat, generator)
-            flat = flat + (torch.log(uniform) - torch.log1p(-uniform)).to(flat.dtype)
-        return self._shaped(self._computed(flat, own, known), values.shape, inputs)
+            rows = values.reshape(-1, self.in_values).t()
+            uniform = _uniform(rows, generator)
+            noise = torch.log(uniform) - torch.log1p(-uniform)
+        return self._computed(values, own, inputs, known, noise)
 
-    def _computed(self, flat: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
-        """x, ``(D, B)``, in the dtype to compute in."""
-        recorded = torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+    def _computed(
+        self,
+        values: Tensor,
+        logits: Tensor | None,
+        inputs: Tensor | None,
+        known: list[Tensor],
+        noise: Tensor | None = None,
+    ) -> Tensor:
+        """x, ``(*batch, in_values)``, for logits ``(O, B)`` and noise ``(D, B)`` on the raw values."""
+        recorded = (
+            torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
+        )
         if recorded or self.program is None or self.cascade.late:
-            return self.walked(self._inside.read(flat), logits, known)
-        x: Tensor = _Run.apply(self, flat, logits, *known)  # type: ignore[no-untyped-call]
+            return self.recorded(values, logits, inputs, known, noise)
+        x: Tensor = _Run.apply(self, values, logits, inputs, noise, *known)  # type: ignore[no-untyped-call]
         return x
+
+    def recorded(
+        self,
+        values: Tensor,
+        logits: Tensor | None,
+        inputs: Tensor | None,
+        known: list[Tensor],
+        noise: Tensor | None = None,
+    ) -> Tensor:
+        """The same with torch's own operations, which it can record and differentiate as often as it likes."""
+        read = self._inside.read(self._flat(values, noise))
+        return self._shaped(self.walked(read, logits, known), values.shape, inputs)
+
+    def run(
+        self,
+        values: Tensor,
+        logits: Tensor | None,
+        inputs: Tensor | None,
+        noise: Tensor | None,
+        known: Sequence[Tensor],
+    ) -> tuple[Tensor, Tensor, Tape]:
+        """The same with the program: x, what was read of the raw values, and the tape."""
+        assert self.program is not None
+        read = self._inside.read(self._flat(values, noise))
+        steps, nothing, tape = self.program.run(self._inside, read, logits, known)
+        x = torch.addcmul(nothing, steps, self.scale(steps))  # x, or x + NaN
+        return self._shaped(x, values.shape, inputs), read, tape
+
+    def back(
+        self, tape: Tape, read: Tensor, values: Tensor, grad: Tensor
+    ) -> tuple[Tensor, list[Tensor | None]]:
+        """Gradients of the raw values and of the known variables, given that of x."""
+        assert self.program is not None
+        wanted = torch.empty_like(read, memory_format=torch.contiguous_format)
+        torch.mul(grad.reshape(-1, self.in_values).t(), self.scale(read), out=wanted)
+        found, known = self.program.back(tape, read, wanted)
+        raw = found.t().to(values.dtype).reshape(values.shape)
+        if not self.training:  # what is read as another number gets no gradient
+            raw = raw.masked_fill(~values.isfinite(), 0.0)
+        return raw, known
 
     @property
     def inside(self) -> Inside:
         """How raw values become whole numbers."""
         return self._inside
 
-    def walked(self, read: Tensor, logits: Tensor | None, known: list[Tensor]) -> Tensor:
+    def walked(
+        self, read: Tensor, logits: Tensor | None, known: list[Tensor]
+    ) -> Tensor:
         """The same with torch's own operations."""
 
         def decide(walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
@@ -178,7 +237,9 @@ class CascadeMap(Tabled):
             return self._inside.value(lower, upper, read[step.variable])
 
         walk = self._walk(known, read[0], decide)
-        x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(read)
+        x = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(
+            read
+        )
         return x.masked_fill(walk.refused, torch.nan)
 
     def _walk(self, known: list[Tensor], like: Tensor, decide: Decide) -> Walk:
@@ -200,11 +261,15 @@ class CascadeMap(Tabled):
         like = torch.zeros(rows, dtype=self.computing, device=device)
         return self._start(self.known(inputs), like)
 
-    def chosen(self, walk: Walk, step: Step, options: Sequence[Option], said: Tensor) -> Tensor:
+    def chosen(
+        self, walk: Walk, step: Step, options: Sequence[Option], said: Tensor
+    ) -> Tensor:
         """The value that a raw value and logits, ``(B, 1 + K)``, give an output, ``(B,)``, in steps."""
-        raw = torch.zeros(self.in_values, len(said), dtype=self.computing, device=said.device)
+        raw = torch.zeros(
+            self.in_values, len(said), dtype=self.computing, device=said.device
+        )
         raw[step.variable] = said[:, 0].to(self.computing)
-        flat, _ = self._flat(raw.t(), None)
+        flat = self._flat(raw.t())
         logits = None
         if step.size > 1:
             logits = said.new_zeros(len(said), self.in_logits)
@@ -251,7 +316,11 @@ class CascadeMap(Tabled):
 
     @in_full_precision
     def log_prob(
-        self, x: Tensor, values: Tensor, logits: Tensor | None = None, inputs: Tensor | None = None
+        self,
+        x: Tensor,
+        values: Tensor,
+        logits: Tensor | None = None,
+        inputs: Tensor | None = None,
     ) -> Tensor:
         """The logarithm of the probability with which ``sample(noisy=True)`` gives x, ``(*batch,)``, in float64.
 
@@ -260,7 +329,7 @@ class CascadeMap(Tabled):
         Raises:
             ValuesError: predictions that are cut have no probabilities.
         """
-        flat, _ = self._flat(values, None)
+        flat = self._flat(values)
 
         def mass(variable: int, steps: Tensor, width: Tensor) -> Tensor:
             return _log_mass(steps, width, flat[variable].double())
@@ -291,11 +360,15 @@ class CascadeMap(Tabled):
     @in_full_precision
     def contains(self, x: Tensor, inputs: Tensor | None) -> Tensor:
         """Whether x, ``(*batch, in_values)``, is reached: it obeys, and lies on the grid."""
-        logits = x.new_zeros((*x.shape[:-1], self.in_logits)) if self.in_logits else None
+        logits = (
+            x.new_zeros((*x.shape[:-1], self.in_logits)) if self.in_logits else None
+        )
         found = self._found(x.nan_to_num(torch.inf), logits, inputs)
         return (found.possible & ~found.refused).reshape(x.shape[:-1])
 
-    def _found(self, x: Tensor, logits: Tensor | None, inputs: Tensor | None) -> _Scored:
+    def _found(
+        self, x: Tensor, logits: Tensor | None, inputs: Tensor | None
+    ) -> _Scored:
         given = self._steps(x, inputs)
         like = torch.zeros_like(given[0], dtype=self.computing)
         return self._scored(given, self._read_logits(logits), self.known(inputs), like)
@@ -315,9 +388,9 @@ class CascadeMap(Tabled):
         given = self._steps(x.detach(), inputs)
         like = torch.zeros_like(given[0], dtype=self.computing)
         found = self._scored(given, self._read_logits(logits), known, like)
-        return x, found.log_q.masked_fill(found.refused, torch.nan).reshape(values.shape[:-1]).to(
-            self.precision.computing
-        )
+        return x, found.log_q.masked_fill(found.refused, torch.nan).reshape(
+            values.shape[:-1]
+        ).to(self.precision.computing)
 
     def _refuse_clamp(self) -> None:
         if self.values == "clamp":
@@ -328,14 +401,20 @@ class CascadeMap(Tabled):
         flat = x.reshape(-1, self.in_values).t().double()
         return self._with_rests(flat, inputs, -1.0) / self.spacing.unsqueeze(-1)
 
-    def _with_rests(self, x: Tensor, inputs: Tensor | None, sign: float = 1.0) -> Tensor:
+    def _with_rests(
+        self, x: Tensor, inputs: Tensor | None, sign: float = 1.0
+    ) -> Tensor:
         """x ``(D, B)`` with what inputs have beyond the grid added to the outputs that carry it: no sum rounds."""
         if not self.cascade.carried:
             return x
         assert inputs is not None
         rows = self._rows(inputs.detach())
-        rests = torch.stack([rest_of(form, rows) for _, form in self.cascade.carried]).to(x.dtype)
-        places = torch.tensor([variable for variable, _ in self.cascade.carried], device=x.device)
+        rests = torch.stack(
+            [rest_of(form, rows) for _, form in self.cascade.carried]
+        ).to(x.dtype)
+        places = torch.tensor(
+            [variable for variable, _ in self.cascade.carried], device=x.device
+        )
         return x.index_add(0, places, rests, alpha=sign)
 
     def _scored(
@@ -354,7 +433,9 @@ class CascadeMap(Tabled):
             lower, upper, chosen, inside = _containing(walk, options, k)
             if step.size > 1:
                 assert logits is not None
-                log_q = log_q + _log_softmax_at(self._own(walk, step, logits), options, chosen)
+                log_q = log_q + _log_softmax_at(
+                    self._own(walk, step, logits), options, chosen
+                )
             possible = possible & inside
             if step.values is None:
                 ends[step.variable] = lower.double(), upper.double()
@@ -419,27 +500,31 @@ class CascadeMap(Tabled):
             return found
 
         walk = self._walk(known, given[0], decide)
-        found = torch.stack([walk.values[i] for i in range(self.in_values)]) * self.scale(given)
+        found = torch.stack(
+            [walk.values[i] for i in range(self.in_values)]
+        ) * self.scale(given)
         return self._shaped(found.masked_fill(walk.refused, torch.nan), x.shape, inputs)
 
     def _given(self, x: Tensor, inputs: Tensor | None) -> tuple[Tensor, list[Tensor]]:
         """Outputs as whole numbers ``(D, B)`` in the ranges of the variables."""
         whole = self._steps(x.detach().nan_to_num(0.0), inputs).round()
         ranges = self.cascade.ranges[: self.in_values]
-        cut = [row.clamp(r.lower, r.upper) for row, r in zip(whole.unbind(0), ranges, strict=True)]
+        cut = [
+            row.clamp(r.lower, r.upper)
+            for row, r in zip(whole.unbind(0), ranges, strict=True)
+        ]
         return torch.stack(cut).to(self.computing), self.known(inputs)
 
     # --- shapes -----------------------------------------------------------------------------------------------------
 
-    def _flat(self, values: Tensor, logits: Tensor | None) -> tuple[Tensor, Tensor | None]:
-        """Raw values ``(D, B)``, and logits ``(O, B)`` without NaN and infinities, which get no gradient."""
-        flat = values.reshape(-1, self.in_values).to(self.computing)
+    def _flat(self, values: Tensor, noise: Tensor | None = None) -> Tensor:
+        """Raw values ``(D, B)``, from where they start."""
+        flat = values.reshape(-1, self.in_values).t().contiguous().to(self.computing)
         if not self.training:
             flat = flat.nan_to_num(0.0, torch.inf, -torch.inf)
         if self.shift is not None:
-            flat = flat + self.shift.to(flat.dtype)
-        own = self._read_logits(None if logits is None else logits.detach())
-        return flat.t().contiguous(), own
+            flat = flat + self.shift.to(flat.dtype).unsqueeze(-1)
+        return flat if noise is None else flat + noise.to(flat.dtype)
 
     def _read_logits(self, logits: Tensor | None) -> Tensor | None:
         """Logits ``(O, B)`` without NaN and infinities."""
@@ -462,7 +547,9 @@ class CascadeMap(Tabled):
         rows = self._rows(inputs)
         ranges = self.cascade.ranges[len(self.cascade.outputs) :]
         lost = rows.isnan().any(0)
-        if self.precision.dtype is not torch.float16:  # it keeps its subnormal numbers everywhere
+        if (
+            self.precision.dtype is not torch.float16
+        ):  # it keeps its subnormal numbers everywhere
             tiny = exact_number(self.precision.tiny, rows)
             for _, form in self.cascade.carried:
                 rest = rest_of(form, rows.detach())
@@ -483,7 +570,11 @@ class CascadeMap(Tabled):
         """Inputs as ``(I, B)`` in float64, exactly; NaN where they are subnormal in float64 itself."""
         assert inputs is not None
         known = read(inputs.reshape(-1, inputs.shape[-1]).t())
-        return known.low if known.rise is None else known.low.masked_fill(known.rise > 0, torch.nan)
+        return (
+            known.low
+            if known.rise is None
+            else known.low.masked_fill(known.rise > 0, torch.nan)
+        )
 
     def scale(self, like: Tensor) -> Tensor:
         """The spacing, ``(D, 1)``, in the dtype of another tensor."""
@@ -521,7 +612,9 @@ def _first_logits(cascade: Cascade) -> Iterator[tuple[int, int]]:
 
 def _uniform(like: Tensor, generator: torch.Generator | None) -> Tensor:
     """Uniform numbers in float64, strictly between 0 and 1."""
-    drawn = torch.rand(like.shape, generator=generator, dtype=torch.float64, device=like.device)
+    drawn = torch.rand(
+        like.shape, generator=generator, dtype=torch.float64, device=like.device
+    )
     return drawn.clamp(1e-300, 1 - 1e-16)
 
 
@@ -530,7 +623,10 @@ def _containing(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The ends and the number of the option that contains k, and whether there is one."""
     lower, upper = walk.full(options[0].lower), walk.full(options[0].upper)
-    chosen, inside = torch.zeros_like(k, dtype=torch.int64), torch.zeros_like(k, dtype=torch.bool)
+    chosen, inside = (
+        torch.zeros_like(k, dtype=torch.int64),
+        torch.zeros_like(k, dtype=torch.bool),
+    )
     for number, option in enumerate(options):
         low, high = walk.full(option.lower), walk.full(option.upper)
         here = (low <= k) & (k <= high)
@@ -542,15 +638,21 @@ def _containing(
     return lower, upper, chosen, inside
 
 
-def _log_softmax_at(logits: Tensor, options: Sequence[Option], chosen: Tensor) -> Tensor:
+def _log_softmax_at(
+    logits: Tensor, options: Sequence[Option], chosen: Tensor
+) -> Tensor:
     """The log-probability of the chosen option among the possible ones."""
     rows = []
     for option, logit in zip(options, logits.double().unbind(0), strict=True):
         rows.append(
-            logit if option.possible is None else logit.masked_fill(~option.possible, -torch.inf)
+            logit
+            if option.possible is None
+            else logit.masked_fill(~option.possible, -torch.inf)
         )
     scores = torch.stack(rows)
-    scores = torch.where((scores == -torch.inf).all(0), torch.zeros_like(scores), scores)
+    scores = torch.where(
+        (scores == -torch.inf).all(0), torch.zeros_like(scores), scores
+    )
     return torch.log_softmax(scores, 0).gather(0, chosen.unsqueeze(0)).squeeze(0)
 
 
@@ -567,7 +669,10 @@ def cell_of(steps: Tensor, width: Tensor) -> tuple[Tensor, Tensor, Tensor, Tenso
 
 def cell_width(steps: Tensor, width: Tensor, inner: Tensor) -> Tensor:
     """How far the edges of a cell are apart; not from the edges, which are the same float among 2^50 cells."""
-    below, above = torch.where(inner, steps, 1.0), torch.where(inner, width - steps, 1.0)
+    below, above = (
+        torch.where(inner, steps, 1.0),
+        torch.where(inner, width - steps, 1.0),
+    )
     return -torch.log1p(-1 / (below + 0.5)) - torch.log1p(-1 / (above + 0.5))
 
 
@@ -593,7 +698,7 @@ def _log_mass(steps: Tensor, width: Tensor, raw: Tensor) -> Tensor:
 
 
 class _Run(torch.autograd.Function):
-    """The program of a cascade on raw values ``(D, B)``; x, ``(D, B)``.
+    """The program of a cascade, as one operation with a gradient of its own.
 
     A gradient that shall be differentiated again is taken of the walk, which torch can differentiate as often as it
     likes.
@@ -601,24 +706,34 @@ class _Run(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, owner: CascadeMap, values: Tensor, logits: Tensor | None, *known: Tensor
+        ctx: Any,
+        owner: CascadeMap,
+        values: Tensor,
+        logits: Tensor | None,
+        inputs: Tensor | None,
+        noise: Tensor | None,
+        *known: Tensor,
     ) -> Tensor:
-        assert owner.program is not None
-        read = owner.inside.read(values)
-        found, tape = owner.program.run(owner.inside, read, logits, known)
-        ctx.owner, ctx.tape, ctx.read, ctx.logits = owner, tape, read, logits
+        x, ctx.read, ctx.tape = owner.run(values, logits, inputs, noise, known)
+        ctx.owner, ctx.logits, ctx.inputs, ctx.noise = owner, logits, inputs, noise
         ctx.save_for_backward(values, *known)
-        return found * owner.scale(found)
+        return x
 
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         owner = ctx.owner
-        if not torch.is_grad_enabled():
-            raw, known = owner.program.back(ctx.tape, ctx.read, grads[0] * owner.scale(ctx.read))
-            return None, raw, None, *known
         values, *rest = ctx.saved_tensors
-        x = owner.walked(owner.inside.read(values), ctx.logits, rest)
+        if not torch.is_grad_enabled():
+            raw, known = owner.back(ctx.tape, ctx.read, values, grads[0])
+            return None, raw, None, None, None, *known
+        x = owner.recorded(values, ctx.logits, ctx.inputs, rest, ctx.noise)
         wanted = [tensor for tensor in (values, *rest) if tensor.requires_grad]
-        found = iter(torch.autograd.grad(x, wanted, grads[0], create_graph=True, allow_unused=True))
-        passed = [next(found) if tensor.requires_grad else None for tensor in (values, *rest)]
-        return None, passed[0], None, *passed[1:]
+        found = iter(
+            torch.autograd.grad(
+                x, wanted, grads[0], create_graph=True, allow_unused=True
+            )
+        )
+        passed = [
+            next(found) if tensor.requires_grad else None for tensor in (values, *rest)
+        ]
+        return None, passed[0], None, None, None, *passed[1:]

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from math import comb, log
 
 from multiplexnet.compiler.cascade.build import Cascade, Step
-from multiplexnet.compiler.cascade.rows import Row
+from multiplexnet.compiler.cascade.projection.rows import Row
 
 __all__ = ["Start", "shifts_of", "starts_of"]
 
@@ -94,7 +94,9 @@ def _odds(later: int, on: int, least: int, most: int) -> float:
 
 
 def _ways(later: int, on: int, least: int, most: int) -> int:
-    return sum(comb(later, i) for i in range(max(0, least - on), min(later, most - on) + 1))
+    return sum(
+        comb(later, i) for i in range(max(0, least - on), min(later, most - on) + 1)
+    )
 
 
 def _certain(steps: Sequence[Step]) -> Iterator[Row]:
@@ -131,4 +133,6 @@ def shifts_of(cascade: Cascade) -> list[float]:
 def _is_determined(step: Step) -> bool:
     """Whether two rows leave a single value."""
     rows = {(row.terms, row.bound) for row in _certain([step])}
-    return any((tuple((v, -c) for v, c in terms), -bound) in rows for terms, bound in rows)
+    return any(
+        (tuple((v, -c) for v, c in terms), -bound) in rows for terms, bound in rows
+    )

@@ -13,7 +13,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade, Step
-from multiplexnet.compiler.cascade.rows import Clause, Row
+from multiplexnet.compiler.cascade.projection.rows import Clause, Row
 from multiplexnet.transforms.cascade.late import Budgets
 from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
@@ -52,11 +52,22 @@ class Walk:
         budgets: Budgets | None = None,
     ) -> None:
         self._budgets = budgets
-        self._exceeded = None if budgets is None else budgets.exceeded
         self._cascade, self._like = cascade, like
         self.values: dict[int, Tensor] = {
             len(cascade.outputs) + i: value for i, value in enumerate(known)
         }
+        self._exceeded = None if budgets is None else self._nothing_left(budgets)
+
+    def _nothing_left(self, budgets: Budgets) -> Tensor:
+        """Where late rows leave no output at all: easy ends do not fit, or nothing is left to the one that is torn."""
+        nothing = budgets.exceeded
+        if self._cascade.torn is None:
+            return nothing
+        some = torch.zeros_like(nothing)
+        for option in self.options(self._cascade.steps[0]):
+            own = self._mask(option.lower, option.upper)
+            some = some | (own if option.possible is None else own & option.possible)
+        return nothing | ~some
 
     @property
     def refused(self) -> Tensor:
@@ -79,7 +90,11 @@ class Walk:
 
     def _whole(self, value: float) -> Number:
         """A whole number, as a tensor where a graph would lose digits of it."""
-        return float(value) if abs(value) <= SINGLE else exact_number(float(value), self._like)
+        return (
+            float(value)
+            if abs(value) <= SINGLE
+            else exact_number(float(value), self._like)
+        )
 
     # --- rows -------------------------------------------------------------------------------------------------------
 
@@ -104,20 +119,28 @@ class Walk:
             return float(row.bound // c if c > 0 else -(row.bound // -c))
         if c > 0:
             room = self._whole(row.bound) - rest
-            return room if c == 1 else straight_through(room / self._whole(c), torch.floor)
+            return (
+                room if c == 1 else straight_through(room / self._whole(c), torch.floor)
+            )
         need = rest - self._whole(row.bound)
         return need if c == -1 else straight_through(need / self._whole(-c), torch.ceil)
 
     def _lower(self, x: int, clause: Clause) -> Number:
-        return _smallest([self._end(x, row) for row in clause if row.coefficient(x) < 0])
+        return _smallest(
+            [self._end(x, row) for row in clause if row.coefficient(x) < 0]
+        )
 
     def _upper(self, x: int, clause: Clause) -> Number:
         return _largest([self._end(x, row) for row in clause if row.coefficient(x) > 0])
 
-    def _unless_held(self, x: int, clause: Clause, end: Number, otherwise: Number) -> Number:
+    def _unless_held(
+        self, x: int, clause: Clause, end: Number, otherwise: Number
+    ) -> Number:
         others = [row for row in clause if not row.coefficient(x)]
         return (
-            torch.where(self._any(others), self.full(otherwise), self.full(end)) if others else end
+            torch.where(self._any(others), self.full(otherwise), self.full(end))
+            if others
+            else end
         )
 
     # --- options ----------------------------------------------------------------------------------------------------
@@ -125,8 +148,13 @@ class Walk:
     def options(self, step: Step) -> list[Option]:
         """The intervals of an output, given what comes before."""
         x, (bottom, top) = step.variable, (float(end) for end in step.bucket.range)
-        lowers = [self._unless_held(x, c, self._lower(x, c), bottom) for c in step.bucket.lower]
-        uppers = [self._unless_held(x, c, self._upper(x, c), top) for c in step.bucket.upper]
+        lowers = [
+            self._unless_held(x, c, self._lower(x, c), bottom)
+            for c in step.bucket.lower
+        ]
+        uppers = [
+            self._unless_held(x, c, self._upper(x, c), top) for c in step.bucket.upper
+        ]
         if self._budgets is not None:
             late_lowers, late_uppers = self._budgets.ends(x)
             lowers += [end.to(self._like.dtype) for end in late_lowers]
@@ -140,12 +168,24 @@ class Walk:
         found = []
         for sides in step.sides:
             low = _largest(
-                [lower, *(above for (_, above), up in zip(gaps, sides, strict=False) if up)]
+                [
+                    lower,
+                    *(above for (_, above), up in zip(gaps, sides, strict=False) if up),
+                ]
             )
             high = _smallest(
-                [upper, *(below for (below, _), up in zip(gaps, sides, strict=False) if not up)]
+                [
+                    upper,
+                    *(
+                        below
+                        for (below, _), up in zip(gaps, sides, strict=False)
+                        if not up
+                    ),
+                ]
             )
-            found.append(Option(low, high, None if step.size == 1 else self._mask(low, high)))
+            found.append(
+                Option(low, high, None if step.size == 1 else self._mask(low, high))
+            )
         return found
 
     def _ranked(
@@ -174,10 +214,16 @@ class Walk:
     def _gap(self, x: int, clause: Clause) -> tuple[Number, Number]:
         """The largest value below a gap, and the smallest above; a gap that other rows close ends just below itself."""
         above, below = self._lower(x, clause), self._upper(x, clause)
-        return self._unless_held(x, clause, _smallest([below, above - 1.0]), above - 1.0), above
+        return self._unless_held(
+            x, clause, _smallest([below, above - 1.0]), above - 1.0
+        ), above
 
     def _at(
-        self, value: float, lower: Number, upper: Number, gaps: Sequence[tuple[Number, Number]]
+        self,
+        value: float,
+        lower: Number,
+        upper: Number,
+        gaps: Sequence[tuple[Number, Number]],
     ) -> Option:
         possible = self._mask(lower, value) & self._mask(value, upper)
         for below, above in gaps:

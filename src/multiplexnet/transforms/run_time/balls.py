@@ -47,7 +47,9 @@ class Ball:
 
     def __add__(self, other: Ball) -> Ball:
         whole = self.middle + other.middle
-        a, b, s = self.middle.detach(), other.middle.detach(), whole.detach()
+        a = self.middle.detach()
+        b = other.middle.detach()
+        s = whole.detach()
         t = s - a
         error = _near(s) if for_onnx() else (a - (s - t)) + (b - t)
         smaller = torch.minimum(a.abs(), b.abs())
@@ -56,7 +58,9 @@ class Ball:
 
     def __mul__(self, other: Ball) -> Ball:
         whole = self.middle * other.middle
-        a, b, p = self.middle.detach(), other.middle.detach(), whole.detach()
+        a = self.middle.detach()
+        b = other.middle.detach()
+        p = whole.detach()
         error = _near(p) if for_onnx() else _error_of_product(a, b, p)
         lost = (p.abs() < exact_number(SMALL_PRODUCT, p)) & (a != 0) & (b != 0)
         spread = a.abs() * other.radius + self.radius * (b.abs() + other.radius)
@@ -83,8 +87,10 @@ def _near(rounded: Tensor) -> Tensor:
 
 
 def _error_of_product(a: Tensor, b: Tensor, p: Tensor) -> Tensor:
-    high_a, high_b = _high(a), _high(b)
-    low_a, low_b = a - high_a, b - high_b
+    high_a = _high(a)
+    high_b = _high(b)
+    low_a = a - high_a
+    low_b = b - high_b
     return low_a * low_b - (((p - high_a * high_b) - low_a * high_b) - high_a * low_b)
 
 
@@ -98,7 +104,9 @@ def _ball(middle: Tensor, radius: Tensor, lost: Tensor) -> Ball:
     radius = radius + lost.double() * exact_number(FLUSHED, radius)
     radius = radius * exact_number(LARGER, radius)
     finite = middle.detach().isfinite()
-    return Ball(middle, torch.where(finite, radius, torch.inf).nan_to_num(torch.inf, torch.inf))
+    return Ball(
+        middle, torch.where(finite, radius, torch.inf).nan_to_num(torch.inf, torch.inf)
+    )
 
 
 def ball_of(known: Read) -> Ball:
@@ -118,11 +126,17 @@ def number(value: Fraction, like: Tensor) -> Ball:
         near = float(value)
     except OverflowError:
         near = float("inf") if value > 0 else -float("inf")
-    distance = float("inf") if abs(near) == float("inf") else float(abs(value - Fraction(near)))
+    distance = (
+        float("inf")
+        if abs(near) == float("inf")
+        else float(abs(value - Fraction(near)))
+    )
     if 0 < abs(value) < Fraction(SMALL_SUMMAND) or (not distance and value != near):
         distance += FLUSHED
     zero = torch.zeros_like(like, dtype=torch.float64)
-    return Ball(zero + exact_number(near, zero), zero + exact_number(distance * LARGER, zero))
+    return Ball(
+        zero + exact_number(near, zero), zero + exact_number(distance * LARGER, zero)
+    )
 
 
 def total(parts: Iterable[Ball], like: Tensor) -> Ball:

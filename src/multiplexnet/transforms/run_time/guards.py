@@ -36,7 +36,9 @@ def interval(bound: Bound) -> tuple[int, float, float] | None:
     last = down(end)  # the last float64 up to the end: of u, or of -u where c < 0
     if bound.strict and last == end:
         double = FORMATS["float64"]
-        last = float(double.next_down(Fraction(last))) if last > -double.max else -math.inf
+        last = (
+            float(double.next_down(Fraction(last))) if last > -double.max else -math.inf
+        )
     if c > 0:
         return j, -math.inf, last
     return j, -last, math.inf
@@ -83,7 +85,12 @@ class Guards(Transform):
                     j, low, high = alone
                     lower[k, j] = max(lower[k, j], low)
                     upper[k, j] = min(upper[k, j], high)
-        arrays = {"lower": lower, "upper": upper, "matrix": matrix, "constant": constant}
+        arrays = {
+            "lower": lower,
+            "upper": upper,
+            "matrix": matrix,
+            "constant": constant,
+        }
         tables = {name: torch.from_numpy(array) for name, array in arrays.items()}
         tables["underflow"] = margin((p + 4) * UNDERFLOW, len(parts))
         super().__init__(dtype, tables)

@@ -37,7 +37,11 @@ from multiplexnet.transforms.base import (
     quarter_cell,
     within,
 )
-from multiplexnet.transforms.elementary import inverse_softplus, portable_sigmoid, softplus
+from multiplexnet.transforms.elementary import (
+    inverse_softplus,
+    portable_sigmoid,
+    softplus,
+)
 from multiplexnet.transforms.gauge import times
 from multiplexnet.transforms.run_time.reading import Read, kept, read
 
@@ -53,7 +57,11 @@ def are_intervals(part: Parametric) -> bool:
 
 
 def affine(
-    values: Tensor, matrix: Tensor, constant: Tensor, index: Tensor | None, underflow: Tensor
+    values: Tensor,
+    matrix: Tensor,
+    constant: Tensor,
+    index: Tensor | None,
+    underflow: Tensor,
 ) -> tuple[Tensor, Tensor]:
     """``matrix @ values + constant`` and a bound of its error, that of the stored coefficients included."""
     total = times(matrix, values, index) + constant
@@ -114,9 +122,22 @@ class Frame(NamedTuple):
     first: Tensor
     last: Tensor
 
+    @property
+    def is_met(self) -> Tensor:
+        """Whether there is a number that is shown to be inside."""
+        return self.first <= self.last
+
+    def read(self, raw: Tensor) -> Tensor:
+        """Raw values in the dtype of the ends, finite."""
+        return raw.to(self.lower.dtype).clamp(-LIMIT, LIMIT)
+
+    def cut(self, y: Tensor) -> Tensor:
+        """The nearest numbers that are shown to be inside."""
+        return y.clamp(self.first, self.last)
+
 
 class Intervals(Transform):
-    """``L_j(u) ≤ x_j ≤ U_j(u)`` for u known at run time; one of the ends may be missing.
+    """``L_j(u) ≤ x_j ≤ U_j(u)`` for u known at run time; ends may be missing, and x = z if both are.
 
     Args:
         parts: one part per term, no output of which bounds another; smaller ones are padded.
@@ -124,10 +145,10 @@ class Intervals(Transform):
 
     Example: x > u in bfloat16.
         >>> from fractions import Fraction
-        >>> from multiplexnet.geometry.parts import Step
+        >>> from multiplexnet.geometry.parts import OutputBounds
         >>> from multiplexnet.language.formula import Variable
         >>> x, u, one = Variable("x", 0), Variable("u", 1, role="input"), Fraction(1)
-        >>> step = Step((Bound((), (one,), Fraction(0), True),), ())
+        >>> step = OutputBounds((Bound((), (one,), Fraction(0), True),), ())
         >>> part = Parametric((x,), (u,), ((-one,),), ((one,),), (Fraction(0),), (True,), (step,), ())
         >>> transform = Intervals([part], torch.bfloat16)
         >>> raw, limit = torch.tensor([[-1e4]]).bfloat16(), torch.tensor([[100.0]]).bfloat16()
@@ -157,6 +178,7 @@ class Intervals(Transform):
         both = self.has.all(1)
         self.any_both = bool(both.any())
         self.any_one = bool((~both).any())
+        self.any_free = bool((~self.has).all(1).any())
         self.exact = not self.rounds.any()
         self.any_shift = bool((self.shift != 1).any())
         any_large = bool((self.rows.abs() > 1).any())
@@ -168,34 +190,34 @@ class Intervals(Transform):
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
         """Whether every output has a number that is shown to be inside, ``(*batch, T)`` or ``(*batch,)``."""
-        frame = self._frame(parameters, index)
-        return (frame.first <= frame.last).all(-1)
+        frame = self.frame(parameters, index)
+        return frame.is_met.all(-1)
 
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         assert parameters is not None
-        frame = self._frame(parameters, index)
-        return self._point(_cut(raw, frame), frame, index)
+        frame = self.frame(parameters, index)
+        return self._point(frame.read(raw), frame, index)
 
     def inverse(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         assert parameters is not None
-        frame = self._frame(parameters, index)
+        frame = self.frame(parameters, index)
         smallest = torch.finfo(torch.float64).smallest_normal
-        raw = self._mapped_back(x.double(), frame, smallest, index)
+        raw = self.mapped_back(x.double(), frame, smallest, index)
         return raw.to(self.precision.dtype)
 
     def unrounded(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         assert parameters is not None
-        frame = self._frame(parameters, index)
+        frame = self.frame(parameters, index)
         quarter = quarter_cell(x, self.precision.dtype)
-        return self._mapped_back(x.double(), frame, quarter, index)
+        return self.mapped_back(x.double(), frame, quarter, index)
 
-    def _mapped_back(
+    def mapped_back(
         self, y: Tensor, frame: Frame, least: float | Tensor, index: Tensor | None
     ) -> Tensor:
         """The raw values of y, which is taken to lie at least so far from both ends."""
@@ -204,33 +226,43 @@ class Intervals(Transform):
         below = torch.clamp(frame.upper - y, min=least)
         between = torch.log(above) - torch.log(below)
         one = torch.where(has_lower, inverse_softplus(above), -inverse_softplus(below))
+        if self.any_free:
+            one = torch.where(has_lower | has_upper, one, y)
         return torch.where(has_lower & has_upper, between, one)
 
     def nearest(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         assert parameters is not None
-        frame = self._frame(parameters, index)
-        inside = x.double().clamp(frame.first, frame.last)
-        y = torch.where(frame.first <= frame.last, inside, torch.nan)
+        frame = self.frame(parameters, index)
+        y = torch.where(frame.is_met, frame.cut(x.double()), torch.nan)
         return y.to(self.precision.dtype)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         assert parameters is not None
-        frame = self._frame(parameters, index)
-        z = _cut(raw, frame)
-        has_lower, has_upper = self._at(self.has, index).unbind(-2)
-        # d g(z)/dz = σ(z), d (−g(−z))/dz = σ(−z), and an interval has both factors.
-        width = (frame.upper - frame.lower).clamp(min=torch.finfo(z.dtype).smallest_normal)
-        log_slopes = torch.where(has_lower & has_upper, torch.log(width), 0.0)
-        log_slopes = log_slopes - torch.where(has_lower, F.softplus(-z), 0.0)
-        log_slopes = log_slopes - torch.where(has_upper, F.softplus(z), 0.0)
-        log_det = log_slopes.sum(-1).to(self.precision.computing)
+        frame = self.frame(parameters, index)
+        z = frame.read(raw)
+        log_det = self.log_slopes(z, frame, index).sum(-1).to(self.precision.computing)
         return self._point(z, frame, index), log_det
 
+    def log_slopes(self, z: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
+        """``log dx_j/dz_j``: d g(z)/dz = σ(z), d (−g(−z))/dz = σ(−z), and an interval has both factors."""
+        has_lower, has_upper = self._at(self.has, index).unbind(-2)
+        width = (frame.upper - frame.lower).clamp(
+            min=torch.finfo(z.dtype).smallest_normal
+        )
+        log_slopes = torch.where(has_lower & has_upper, torch.log(width), 0.0)
+        log_slopes = log_slopes - torch.where(has_lower, F.softplus(-z), 0.0)
+        return log_slopes - torch.where(has_upper, F.softplus(z), 0.0)
+
     def _point(self, z: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
+        x = torch.where(frame.is_met, self.inside(z, frame, index), torch.nan)
+        return x.to(self.precision.dtype)
+
+    def inside(self, z: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
+        """The values of finite raw values; without a meaning where no number is shown to be inside."""
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
         lower, upper, first, last = frame
         if self.any_both:
@@ -241,13 +273,19 @@ class Intervals(Transform):
         if self.any_one:
             g = F.softplus if self.training else softplus
             y = torch.where(has_lower, lower + g(z), upper - g(-z))
+            if self.any_free:
+                y = torch.where(has_lower | has_upper, y, z)
             one = exactly(y.clamp(first, last), y + self.floor * z)
             both = has_lower & has_upper
             inside = torch.where(both, inside, one) if self.any_both else one
-        x = torch.where(first <= last, inside, torch.nan)
-        return x.to(self.precision.dtype)
+        return inside
 
-    def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
+    def middle(self, frame: Frame) -> Tensor:
+        """Half-way between the ends, as far as the format goes."""
+        return within(frame.lower / 2 + frame.upper / 2, self.end[0, 0])
+
+    def frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
+        """What these known values leave for each output."""
         attained = self.attained and parameters.dtype is self.precision.dtype
         known = read(parameters)
         ends = self._ends(known, index)
@@ -267,7 +305,9 @@ class Intervals(Transform):
             # The ends are numbers of the format. The map of eval() is computed in float64.
             ends = ends.to(self.precision.computing)
             inside = inside.to(self.precision.computing)
-        return Frame(ends[..., 0, :], -ends[..., 1, :], inside[..., 0, :], -inside[..., 1, :])
+        return Frame(
+            ends[..., 0, :], -ends[..., 1, :], inside[..., 0, :], -inside[..., 1, :]
+        )
 
     def _ends(self, known: Read, index: Tensor | None) -> Tensor:
         """The largest lower bounds of x and of −x, ``(*batch, T, 2, n)``, not below the true ones; 0 for none."""
@@ -276,10 +316,14 @@ class Intervals(Transform):
         if self.exact:
             total = times(self.rows, known.low, index) + constants
         else:
-            total, error = affine(known.low, self.rows, constants, index, self.underflow)
+            total, error = affine(
+                known.low, self.rows, constants, index, self.underflow
+            )
             total = total + 2 * error * rounds
         if known.rise is not None:
-            total = total + times(self.rows.clamp(min=0), known.rise, index) * (1 + rounds)
+            total = total + times(self.rows.clamp(min=0), known.rise, index) * (
+                1 + rounds
+            )
         if self.any_shift:
             total = total * self._at(self.shift, index)
         sides, n = self.has.shape[1:]
@@ -318,11 +362,6 @@ class Intervals(Transform):
         return y + 3 * self.precision.unit * y.abs() + self.step[0]
 
 
-def _cut(raw: Tensor, frame: Frame) -> Tensor:
-    """Raw values in the dtype of the frame, finite."""
-    return raw.to(frame.lower.dtype).clamp(-LIMIT, LIMIT)
-
-
 def _above(y: Tensor, ends: Tensor, strict: Tensor) -> Tensor:
     return (y > ends) | (~strict & (y == ends))
 
@@ -336,7 +375,7 @@ def _tables(parts: Sequence[Parametric], largest: float) -> dict[str, np.ndarray
     n = max(len(part.outputs) for part in parts)
     p = max(len(part.parameters) for part in parts)
     steps = [step for part in parts for step in part.steps]
-    m = max(max(len(step.lower), len(step.upper)) for step in steps)
+    m = max(1, *(len(side) for step in steps for side in (step.lower, step.upper)))
     tables = {
         "rows": np.zeros((count, 2, n, m, p)),
         "constants": np.zeros((count, 2, n, m)),

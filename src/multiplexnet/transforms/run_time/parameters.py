@@ -27,12 +27,14 @@ def linear_value(
     if len(linear.summands) == 1 and linear.summands[0][1] == 1 and not linear.constant:
         return symbol_value(linear.summands[0][0], column, functions, dtype)
     values = [
-        symbol_value(symbol, column, functions, dtype).double() for symbol, _ in linear.summands
+        symbol_value(symbol, column, functions, dtype).double()
+        for symbol, _ in linear.summands
     ]
     if not values:
         return torch.tensor(float(linear.constant), dtype=dtype)
     parts = [
-        _number(c, value) * value for (_, c), value in zip(linear.summands, values, strict=True)
+        _number(c, value) * value
+        for (_, c), value in zip(linear.summands, values, strict=True)
     ]
     shape = torch.broadcast_shapes(*[value.shape for value in values])  # type: ignore[no-untyped-call]
     return sum(parts, _number(linear.constant, values[0])).reshape(shape).to(dtype)
@@ -54,8 +56,12 @@ def symbol_value(
     if isinstance(symbol, Variable):
         return column(symbol)
     if not isinstance(symbol, Apply):
-        raise TypeError(f"{type(symbol).__name__} should have been removed from the rules by now")
-    arguments = _broadcast([linear_value(a, column, functions, dtype) for a in symbol.arguments])
+        raise TypeError(
+            f"{type(symbol).__name__} should have been removed from the rules by now"
+        )
+    arguments = _broadcast(
+        [linear_value(a, column, functions, dtype) for a in symbol.arguments]
+    )
     return _applied(symbol.function, arguments, functions, dtype)
 
 
@@ -84,7 +90,9 @@ def _one_call(
     Such values differ only in what f reads: one call finds them all, where symbol by symbol each of up to T calls
     would be made for all T parts.
     """
-    calls = [row[0] for row in parameters if len(row) == 1 and isinstance(row[0], Apply)]
+    calls = [
+        row[0] for row in parameters if len(row) == 1 and isinstance(row[0], Apply)
+    ]
     if (
         len(calls) < len(parameters)
         or len({(call.function, len(call.arguments)) for call in calls}) > 1
@@ -130,16 +138,26 @@ class Parameters(Tabled):
         self.input_columns = {variable: j for j, variable in enumerate(inputs)}
         self.output_columns = {variable: j for j, variable in enumerate(outputs)}
         self.dtype = dtype
-        used = {v for s in self.symbols for v in ([s] if isinstance(s, Variable) else symbols(s))}
+        used = {
+            v
+            for s in self.symbols
+            for v in ([s] if isinstance(s, Variable) else symbols(s))
+        }
         self.needs_x = not used.isdisjoint(self.output_columns)
         """Whether outputs have to be computed before; known here, since a graph is not recorded through sets."""
         width = max(map(len, parameters))
         order = [
-            [self.symbols.index(s) for s in row] + [0] * (width - len(row)) for row in parameters
+            [self.symbols.index(s) for s in row] + [0] * (width - len(row))
+            for row in parameters
         ]
         call = _one_call(parameters, self.output_columns)
         self.function = None if call is None else call[0]
-        self.hold({"order": torch.tensor(order), "arguments": None if call is None else call[1]})
+        self.hold(
+            {
+                "order": torch.tensor(order),
+                "arguments": None if call is None else call[1],
+            }
+        )
 
     def slice(self, first: int, last: int) -> Self:
         """The parameters of parts ``first`` to ``last`` alone."""
@@ -147,7 +165,9 @@ class Parameters(Tabled):
         part.hold(
             {
                 "arguments": None,
-                **{name: table[first:last] for name, table in self.own_tables().items()},
+                **{
+                    name: table[first:last] for name, table in self.own_tables().items()
+                },
             }
         )
         return part
@@ -177,8 +197,12 @@ class Parameters(Tabled):
                 if entry is None
                 else (x, self.arguments[entry])
             )
-            arguments = own.gather(-1, where.expand(*own.shape[:-1], where.shape[-1])).unbind(-1)
-            return _applied(self.function, arguments, functions, self.dtype).unsqueeze(-1)
+            arguments = own.gather(
+                -1, where.expand(*own.shape[:-1], where.shape[-1])
+            ).unbind(-1)
+            return _applied(self.function, arguments, functions, self.dtype).unsqueeze(
+                -1
+            )
 
         def column(variable: Variable) -> Tensor:
             if variable in self.output_columns:
@@ -189,7 +213,10 @@ class Parameters(Tabled):
             own = inputs[..., self.input_columns[variable]]
             return own if entry is not None else own.unsqueeze(-1)
 
-        values = [symbol_value(symbol, column, functions, self.dtype) for symbol in self.symbols]
+        values = [
+            symbol_value(symbol, column, functions, self.dtype)
+            for symbol in self.symbols
+        ]
         table = torch.stack(_broadcast(values), -1)
         if len(self.symbols) == 1:
             return table.expand(*table.shape[:-1], self.order.shape[-1])

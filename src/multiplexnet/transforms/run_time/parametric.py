@@ -29,7 +29,15 @@ from multiplexnet.transforms.base import (
     quarter_cell,
     within,
 )
-from multiplexnet.transforms.gauge import LOOSE, SAFETY, log_slope, times
+from multiplexnet.transforms.gauge import (
+    LOOSE,
+    SAFETY,
+    GaugeRows,
+    Scale,
+    log_slope,
+    times,
+    whitening,
+)
 from multiplexnet.transforms.run_time.intervals import affine, underflow_of
 from multiplexnet.transforms.run_time.reading import clear_of_zero, read
 
@@ -63,10 +71,10 @@ class ParametricGauge(Transform):
 
     Example: u < x < u + 1.
         >>> from fractions import Fraction
-        >>> from multiplexnet.geometry.parts import Bound, Step
+        >>> from multiplexnet.geometry.parts import Bound, OutputBounds
         >>> from multiplexnet.language.formula import Variable
         >>> x, u, one, zero = Variable("x", 0), Variable("u", 1, role="input"), Fraction(1), Fraction(0)
-        >>> step = Step((Bound((), (one,), zero, True),), (Bound((), (one,), one, True),))
+        >>> step = OutputBounds((Bound((), (one,), zero, True),), (Bound((), (one,), one, True),))
         >>> part = Parametric((x,), (u,), ((-one,), (one,)), ((one,), (-one,)), (zero, one), (True, True), (step,), ())
         >>> transform = ParametricGauge([part], torch.float32)
         >>> transform(torch.zeros(1, 1), parameters=torch.tensor([[7.0]]))
@@ -83,6 +91,9 @@ class ParametricGauge(Transform):
     step_constants: Tensor
     has: Tensor
     real: Tensor
+    mix: Tensor
+    unmix: Tensor
+    log_mix: Tensor
     underflow: Tensor
     tiny: Tensor
     least: Tensor
@@ -109,6 +120,7 @@ class ParametricGauge(Transform):
         }
         super().__init__(dtype, {**tables, **margins})
         self.floor = gradient_floor(dtype)
+        self.mixes = any(part.reference for part in parts)
         self.extreme = dtype is torch.float64 or _is_extreme(arrays)
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
@@ -129,7 +141,7 @@ class ParametricGauge(Transform):
         d = x.double() - frame.anchor
         G = self._gauge(frame, d, index).clamp(1e-8, 1 - UNIT64)
         q = d * (torch.atanh(G) / G).unsqueeze(-1)
-        return torch.where(frame.scale > 0, q / frame.scale, 0.0).to(self.precision.dtype)
+        return self._unmixed(q, frame, index).to(self.precision.dtype)
 
     def unrounded(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -138,12 +150,14 @@ class ParametricGauge(Transform):
         frame = self._frame(parameters, index)
         cell = quarter_cell(x, self.precision.dtype)
         size = times(self.A.abs(), cell.expand_as(frame.anchor), index)
-        change = (torch.where(frame.loose, LOOSE * size, size) / frame.slack.detach()).amax(-1)
+        change = (
+            torch.where(frame.loose, LOOSE * size, size) / frame.slack.detach()
+        ).amax(-1)
         d = x.double() - frame.anchor
         found = self._gauge(frame, d, index).clamp(min=1e-8)
         G = torch.minimum(found, 1 - change.clamp(UNIT64, 0.5))
         q = d * (torch.atanh(G) / found).unsqueeze(-1)
-        return torch.where(frame.scale > 0, q / frame.scale, 0.0)
+        return self._unmixed(q, frame, index)
 
     def forward_and_log_det(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -153,20 +167,42 @@ class ParametricGauge(Transform):
         real = self._at(self.real, index)
         safe = G.clamp(min=1e-8)
         log_scale = torch.log(torch.where(real > 0, frame.scale, 1.0)).sum(-1)
-        log_det = (real.sum(-1) - 1) * torch.log(torch.tanh(safe) / safe) + log_slope(G) + log_scale
+        log_det = (
+            (real.sum(-1) - 1) * torch.log(torch.tanh(safe) / safe)
+            + log_slope(G)
+            + log_scale
+            + self._at(self.log_mix, index)
+        )
         return self._point(frame, q, G), log_det.to(self.precision.computing)
+
+    def drawn(self, x: Tensor, index: Tensor | None, parameters: Tensor) -> Tensor:
+        """Points of all terms, drawn towards the anchors as far as it takes to show that they are inside."""
+        frame = self._frame(parameters, index)
+        q = self._cut(x.double() - frame.anchor, frame)
+        G = self._gauge(frame, q, index)
+        return self._along(frame, q, G, G.clamp(1e-8, 1.0))
 
     def _start(
         self, raw: Tensor, index: Tensor | None, parameters: Tensor | None
     ) -> tuple[Frame, Tensor]:
         assert parameters is not None
         frame = self._frame(parameters, index)
-        q = finite(raw) * frame.scale
-        if self.extreme:
-            # q is arbitrary, and no row of it may overflow.
-            furthest = FAR * frame.slack.detach().amin(-1, keepdim=True)
-            q = within(q, torch.minimum(furthest, self.largest[0] / 4))
-        return frame, q
+        z = finite(raw)
+        if self.mixes:
+            z = times(self.mix, z, index)
+        return frame, self._cut(z * frame.scale, frame)
+
+    def _unmixed(self, q: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
+        """The raw values of a direction."""
+        z = torch.where(frame.scale > 0, q / frame.scale, 0.0)
+        return times(self.unmix, z, index) if self.mixes else z
+
+    def _cut(self, q: Tensor, frame: Frame) -> Tensor:
+        """A direction, which is arbitrary, of which no row overflows."""
+        if not self.extreme:
+            return q
+        furthest = FAR * frame.slack.detach().amin(-1, keepdim=True)
+        return within(q, torch.minimum(furthest, self.largest[0] / 4))
 
     def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
         known = read(parameters)
@@ -181,10 +217,14 @@ class ParametricGauge(Transform):
             error = error + times(P.abs(), self._of_all(known.rise, index), index)
         loose = value - 2 * error
         rounding = times(
-            self.A.abs(), self.precision.unit * anchor.detach().abs() + self.tiny[0], index
+            self.A.abs(),
+            self.precision.unit * anchor.detach().abs() + self.tiny[0],
+            index,
         )
         firm = loose - 1.01 * rounding
-        feasible = (loose > self.least[0]).all(-1) & (anchor.abs() < self.end[0]).all(-1)
+        feasible = (loose > self.least[0]).all(-1) & (anchor.abs() < self.end[0]).all(
+            -1
+        )
         is_loose = firm < loose / 2
         # An infeasible part gets slacks of 1: its values are not used, and their gradients, times 0, must be finite.
         slack = (
@@ -203,9 +243,18 @@ class ParametricGauge(Transform):
             lower, upper = (self._end(known, side, j, index) for side in (0, 1))
             has_lower, has_upper = self._at(self.has[:, j], index).unbind(-1)
             # Where a bound is missing the anchor keeps a distance of 1, or what rounding needs at this size.
-            away = 2 + 32 * self.precision.unit * torch.maximum(lower.abs(), upper.abs()).detach()
-            low = torch.where(has_lower, lower, torch.where(has_upper, upper - away, -1.0))
-            high = torch.where(has_upper, upper, torch.where(has_lower, lower + away, 1.0))
+            away = (
+                2
+                + 32
+                * self.precision.unit
+                * torch.maximum(lower.abs(), upper.abs()).detach()
+            )
+            low = torch.where(
+                has_lower, lower, torch.where(has_upper, upper - away, -1.0)
+            )
+            high = torch.where(
+                has_upper, upper, torch.where(has_lower, lower + away, 1.0)
+            )
             if self.extreme:
                 largest = self.largest[0, 0]
                 low, high = (within(end, largest) for end in (low, high))
@@ -234,11 +283,17 @@ class ParametricGauge(Transform):
         return torch.cat([rows, ranges.detach()], -1).amax(-1).relu()
 
     def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
+        return self._along(frame, q, G, torch.tanh(G.clamp(min=1e-8)).clamp(max=1.0))
+
+    def _along(self, frame: Frame, q: Tensor, G: Tensor, reach: Tensor) -> Tensor:
+        """``c + q · reach / G`` for a reach of at most 1."""
         safe = G.clamp(min=1e-8)
-        # The added zero keeps a gradient where tanh is flat; relative to G, lest it swamp the gradient in u.
-        reach = torch.tanh(safe).clamp(max=1.0) + self.floor * (safe / safe.detach() - 1)
+        # The added zero keeps a gradient where the reach is flat; relative to G, lest it swamp the gradient in u.
+        reach = reach + self.floor * (safe / safe.detach() - 1)
         x = frame.anchor + q * (reach / safe).unsqueeze(-1)
-        return torch.where(frame.feasible.unsqueeze(-1), x, torch.nan).to(self.precision.dtype)
+        return torch.where(frame.feasible.unsqueeze(-1), x, torch.nan).to(
+            self.precision.dtype
+        )
 
 
 def _is_extreme(tables: dict[str, np.ndarray]) -> bool:
@@ -275,27 +330,56 @@ def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
         "step_constants": np.zeros((count, 2, n, most)),
         "has": np.zeros((count, n, 2), dtype=np.bool_),
         "real": np.zeros((count, n)),
+        "mix": np.tile(np.eye(n), (count, 1, 1)),
+        "unmix": np.tile(np.eye(n), (count, 1, 1)),
+        "log_mix": np.zeros(count),
     }
     for k, part in enumerate(parts):
         rows = len(part.A)
         own = len(part.outputs)
         tables["real"][k, :own] = 1.0
-        scales = [level((*a, *p), c) for a, p, c in zip(part.A, part.P, part.b, strict=True)]
-        A = np.array([[float(a * s) for a in row] for row, s in zip(part.A, scales, strict=True)])
-        P = np.array([[float(a * s) for a in row] for row, s in zip(part.P, scales, strict=True)])
+        scales = [
+            level((*a, *p), c) for a, p, c in zip(part.A, part.P, part.b, strict=True)
+        ]
+        A = np.array(
+            [[float(a * s) for a in row] for row, s in zip(part.A, scales, strict=True)]
+        )
+        P = np.array(
+            [[float(a * s) for a in row] for row, s in zip(part.P, scales, strict=True)]
+        )
         tables["A"][k, :rows, :own] = A
         tables["slack_rows"][k, :rows, :own] = -A
         tables["slack_rows"][k, :rows, n : n + len(part.parameters)] = -P
-        tables["b"][k, :rows] = [float(c * s) for c, s in zip(part.b, scales, strict=True)]
+        tables["b"][k, :rows] = [
+            float(c * s) for c, s in zip(part.b, scales, strict=True)
+        ]
+        if part.reference:
+            mix = _mixed(part, A, P, tables["b"][k, :rows])
+            tables["mix"][k, :own, :own] = mix
+            tables["unmix"][k, :own, :own] = np.linalg.inv(mix)
+            tables["log_mix"][k] = np.linalg.slogdet(mix)[1]
         for j, step in enumerate(part.steps):
             for side, bounds in enumerate((step.lower, step.upper)):
                 tables["has"][k, j, side] = bool(bounds)
-                for i, bound in enumerate((*bounds, *bounds[:1] * (most - len(bounds)))):
+                for i, bound in enumerate(
+                    (*bounds, *bounds[:1] * (most - len(bounds)))
+                ):
                     tables["step_rows"][k, side, j, i, : len(bound.outputs)] = [
                         float(c) for c in bound.outputs
                     ]
-                    tables["step_rows"][k, side, j, i, n : n + len(bound.parameters)] = [
-                        float(c) for c in bound.parameters
-                    ]
+                    tables["step_rows"][
+                        k, side, j, i, n : n + len(bound.parameters)
+                    ] = [float(c) for c in bound.parameters]
                     tables["step_constants"][k, side, j, i] = float(bound.constant)
     return tables
+
+
+def _mixed(part: Parametric, A: np.ndarray, P: np.ndarray, b: np.ndarray) -> np.ndarray:
+    """What raw values are measured by around a moving centre: the slacks in the middle of the ranges of inputs."""
+    u = np.array([float(value) for value in part.reference])
+    bounds = [step.lower[0] for step in part.steps]
+    slopes = np.array([[float(c) for c in bound.parameters] for bound in bounds])
+    centre = slopes @ u + [float(bound.constant) + 1 for bound in bounds]
+    slack = np.maximum(b - A @ centre - P @ u, 1e-300)
+    W = A / slack[:, None]
+    return whitening(GaugeRows(W, np.zeros_like(W)), Scale(len(W)))

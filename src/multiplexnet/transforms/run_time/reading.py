@@ -30,9 +30,17 @@ __all__ = [
     "without_subnormals",
 ]
 
-INTEGERS = {torch.float64: torch.int64, torch.float32: torch.int32, torch.bfloat16: torch.int16}
+INTEGERS = {
+    torch.float64: torch.int64,
+    torch.float32: torch.int32,
+    torch.bfloat16: torch.int16,
+}
 """The integers that have the bits of a dtype whose subnormal numbers can be flushed."""
-EXPONENTS = {torch.float64: 0x7FF << 52, torch.float32: 0xFF << 23, torch.bfloat16: 0xFF << 7}
+EXPONENTS = {
+    torch.float64: 0x7FF << 52,
+    torch.float32: 0xFF << 23,
+    torch.bfloat16: 0xFF << 7,
+}
 """The bits of the exponent, which are 0 in zero and in subnormal numbers."""
 
 
@@ -71,14 +79,20 @@ def read(values: Tensor) -> Read:
     info = torch.finfo(values.dtype)
     integer = INTEGERS[values.dtype]
     magnitude = values.detach().view(integer) & torch.iinfo(integer).max
-    digits = round(1 / info.eps)  # the magnitudes below this are 0 and the subnormal numbers
+    digits = round(
+        1 / info.eps
+    )  # the magnitudes below this are 0 and the subnormal numbers
     subnormal = (magnitude > 0) & (magnitude < digits)
     if values.dtype is torch.float64:
         rise = subnormal.double() * info.smallest_normal
         below = torch.where(torch.signbit(values.detach()), -rise, 0.0)
         return Read(torch.where(subnormal, below, wide), rise, True)
-    exact = torch.copysign(magnitude.double() * (info.smallest_normal / digits), wide.detach())
-    return Read(torch.where(subnormal, exact + (wide - wide.detach()), wide), None, True)
+    exact = torch.copysign(
+        magnitude.double() * (info.smallest_normal / digits), wide.detach()
+    )
+    return Read(
+        torch.where(subnormal, exact + (wide - wide.detach()), wide), None, True
+    )
 
 
 def _has_small(wide: Tensor, dtype: torch.dtype) -> bool:
@@ -103,7 +117,11 @@ def exact_number(value: float, like: Tensor) -> float | Tensor:
 
     Its exporter makes plain numbers float32, and takes those close to 0 or 1 for 0 or 1.
     """
-    return torch.tensor([value], dtype=like.dtype, device=like.device) if for_onnx() else value
+    return (
+        torch.tensor([value], dtype=like.dtype, device=like.device)
+        if for_onnx()
+        else value
+    )
 
 
 def at_least(value: Tensor, end: float) -> Tensor:

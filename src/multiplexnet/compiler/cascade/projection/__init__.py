@@ -1,0 +1,1 @@
+"""Variables leave clauses of whole-number rows one after another; what is left says where each may lie."""

@@ -1,0 +1,277 @@
+r"""One variable leaves: from clauses over x and others to clauses over the others alone, on whole numbers.
+
+The clauses that mention x are its *bucket*. Each of them, where its other rows fail, asks for ``x ≥ some ends``
+(*lower*), for ``x ≤ some ends`` (*upper*), or for one of the two, which leaves a *gap* in between. Given the others,
+the values of x that obey are therefore an interval with gaps.
+
+**Resolution.** A lower row ``a x ≥ l`` and an upper row ``b x ≤ u`` leave room for a whole number if
+
+    b l + (a − 1)(b − 1) ≤ a u
+
+(Pugh's dark shadow; it says ``⌈l/a⌉ ≤ ⌊u/b⌋`` exactly if a = 1 or b = 1, and implies it always). Write l → u for this
+row. A lower clause ``C ∨ x ≥ l_1 ∨ …`` and an upper one ``D ∨ x ≤ u_1 ∨ …`` give ``C ∨ D ∨ l_i → u_k …``. A lower
+clause and a gap ``D ∨ x ≤ u_1 ∨ … ∨ x ≥ m_1 ∨ …`` give a further lower clause ``C ∨ D ∨ l_i → u_k … ∨ x ≥ m_1 ∨ …``,
+each gap at most once on the way. The projection is what lower clauses, given and found, make with upper ones.
+
+**Theorem.** Where the projection holds, some whole x obeys the bucket; if no shadow was dark (all pairs had a = 1 or
+b = 1), the converse holds, too.
+
+*Proof.* Fix the others. Call a lower clause active if its rows without x fail; then it asks for x ≥ e with e the
+least of its ends ⌈l/a⌉. Let x be the largest such e (the range of x is a lower clause that is always active), asked
+for by c. An upper clause d whose rows without x fail: the clause made of c and d holds, so some l_i → u_k does, and x
+≤ ⌈l_i/a⌉ ≤ ⌊u_k/b⌋. A gap g whose rows without x fail: if it was used on the way to c, a clause before c, active as
+well, asks for g's upper part. Otherwise the clause made of c and g, or one that implies it, was found, and x
+satisfies it: either some l_i → u_k holds and x is below the gap, or x is above it. So x obeys. Conversely every step
+is an implication over the whole numbers if → is exact. ∎
+
+**Room.** «All different» has a gap for every other output, and resolution would pass them in every order. Often that
+is needless: gaps that together block fewer values than lie between a lower clause and each upper one, whatever the
+others are, leave one free. No gap is passed from such a lower clause. (In the proof: if it is the one that asks for the
+largest e, some value between e and the least upper end is in no gap, and obeys.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import inf
+
+from multiplexnet.compiler.cascade.projection.rows import (
+    Clause,
+    Range,
+    Ranges,
+    Row,
+    clause_of,
+    row_of,
+    subsumes,
+)
+
+__all__ = ["Bucket", "Projection", "bucket_of", "projection"]
+
+Tick = Callable[[int], None]
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """The clauses that mention a variable.
+
+    Args:
+        variable: its number.
+        range: where it stays.
+        lower: clauses that ask for ``x ≥ …`` where their other rows fail.
+        upper: clauses that ask for ``x ≤ …``.
+        gaps: clauses that ask for one of the two.
+    """
+
+    variable: int
+    range: Range
+    lower: tuple[Clause, ...]
+    upper: tuple[Clause, ...]
+    gaps: tuple[Clause, ...]
+
+    @property
+    def clauses(self) -> tuple[Clause, ...]:
+        return (*self.lower, *self.upper, *self.gaps)
+
+
+@dataclass(frozen=True)
+class Projection:
+    """What is left of a bucket without its variable.
+
+    Args:
+        clauses: they hold if, and only if where ``exact``, some value of the variable obeys.
+        exact: whether no shadow was dark.
+    """
+
+    clauses: tuple[Clause, ...]
+    exact: bool
+
+
+def bucket_of(variable: int, clauses: Iterable[Clause], ranges: Ranges) -> Bucket:
+    """The bucket of a variable, of clauses that mention it."""
+    kinds: dict[tuple[bool, bool], list[Clause]] = {}
+    for clause in clauses:
+        signs = [row.coefficient(variable) for row in clause]
+        kinds.setdefault(
+            (any(c < 0 for c in signs), any(c > 0 for c in signs)), []
+        ).append(clause)
+    return Bucket(
+        variable,
+        ranges[variable],
+        tuple(kinds.get((True, False), ())),
+        tuple(kinds.get((False, True), ())),
+        tuple(kinds.get((True, True), ())),
+    )
+
+
+def projection(
+    bucket: Bucket, ranges: Ranges, tick: Tick = lambda count: None
+) -> Projection:
+    """The bucket without its variable.
+
+    Args:
+        bucket: see :func:`bucket_of`.
+        ranges: of all variables.
+        tick: called with the number of clauses so far; it may raise to stop.
+
+    Example: x between y and 5, and not strictly between 0 and 10 − y.
+        >>> ranges = {0: Range(0, 9), 1: Range(-20, 20)}
+        >>> y_to_5 = [(Row(((0, 1), (1, -1)), 0),), (Row(((1, 1),), 5),)]
+        >>> gap = (Row(((1, 1),), 0), Row(((0, -1), (1, -1)), -10))
+        >>> projection(bucket_of(1, [*y_to_5, gap], ranges), ranges).clauses  # 0 ≤ y ≤ 5, and y ≤ 0 or y ≥ 5
+        ((Row(terms=((0, 1),), bound=5),), (Row(terms=((0, -1),), bound=-5), Row(terms=((0, 1),), bound=0)))
+    """
+    search = _Search(bucket, ranges, tick)
+    search.run()
+    return Projection(tuple(search.found), search.exact)
+
+
+class _Search:
+    """The clauses that resolution finds, without those that another one implies."""
+
+    def __init__(self, bucket: Bucket, ranges: Ranges, tick: Tick) -> None:
+        self._bucket = bucket
+        self._ranges = ranges
+        self._tick = tick
+        self.found: list[Clause] = []
+        self.exact = True
+
+    def run(self) -> None:
+        x = self._bucket.variable
+        ends = self._bucket.range
+        uppers = [(Row(((x, 1),), ends.upper),), *self._bucket.upper]
+        conditions = [_conditions(x, upper) for upper in uppers]
+        for lower in self._lower_clauses():
+            opposite = {
+                tuple((v, -c) for v, c in t): b
+                for t, b in _conditions(x, lower).items()
+            }
+            for upper, own in zip(uppers, conditions, strict=True):
+                if not _leave_nothing_out(own, opposite):
+                    self._keep(self._resolved(lower, upper))
+
+    def _lower_clauses(self) -> Sequence[Clause]:
+        """Lower clauses, given and found by passing gaps."""
+        x = self._bucket.variable
+        bottom: Clause = (Row(((x, -1),), -self._bucket.range.lower),)
+        given = (bottom, *self._bucket.lower)
+        roomy = set() if self._bucket.gaps else set(given)
+        blocked = sum(self._blocked(gap) for gap in self._bucket.gaps)
+        if self._bucket.gaps and blocked < inf:
+            roomy = {clause for clause in given if self._room(clause) > blocked}
+        reached: list[tuple[Clause, frozenset[int]]] = [(c, frozenset()) for c in given]
+        for clause, used in reached:  # it grows while we walk
+            if not used and clause in roomy:
+                continue
+            for number, gap in enumerate(self._bucket.gaps):
+                self._tick(
+                    len(reached)
+                )  # clauses that come to nothing take their time, too
+                if number in used:
+                    continue
+                derived = self._resolved(clause, gap)
+                if derived is None or any(
+                    subsumes(other, derived) for other, _ in reached
+                ):
+                    continue
+                if any(row.coefficient(x) for row in derived):
+                    reached.append((derived, used | {number}))
+                else:
+                    self._keep(derived)
+        return [clause for clause, _ in reached]
+
+    def _blocked(self, gap: Clause) -> float:
+        """The most values that a gap can block."""
+        x = self._bucket.variable
+        widths = [
+            -1 - self._apart(low, high)
+            for low, high in product(_lowers(x, gap), _uppers(x, gap))
+        ]
+        return max(0, min(widths))
+
+    def _room(self, lower: Clause) -> float:
+        """The least number of values between a lower clause and any upper one."""
+        x = self._bucket.variable
+        ends = self._bucket.range
+        uppers = [(Row(((x, 1),), ends.upper),), *self._bucket.upper]
+        return min(
+            max(
+                1 + self._apart(low, high)
+                for low, high in product(_lowers(x, lower), _uppers(x, upper))
+            )
+            for upper in uppers
+        )
+
+    def _apart(self, low: Row, high: Row) -> float:
+        """The least that the end of an upper row can be less that of a lower one; −∞ if one of them is divided."""
+        x = self._bucket.variable
+        if low.coefficient(x) != -1 or high.coefficient(x) != 1:
+            return -inf
+        together: dict[int, int] = {}
+        for row in (low, high):
+            for v, c in row.without(x):
+                together[v] = together.get(v, 0) + c
+        most = Row(tuple((v, c) for v, c in sorted(together.items()) if c), 0).most(
+            self._ranges
+        )
+        return low.bound + high.bound - most
+
+    def _resolved(self, lower: Clause, other: Clause) -> Clause | None:
+        """A lower clause with an upper one or a gap; the lower rows of a gap stay."""
+        x = self._bucket.variable
+        rows = [row for row in lower if not row.coefficient(x)]
+        rows += [row for row in other if row.coefficient(x) <= 0]
+        lowers = [row for row in lower if row.coefficient(x)]
+        uppers = [row for row in other if row.coefficient(x) > 0]
+        pairs = [_between(x, low, high) for low, high in product(lowers, uppers)]
+        clause = clause_of([*rows, *(dark for dark, _ in pairs)], self._ranges)
+        if self.exact and any(dark != real for dark, real in pairs):
+            self.exact = clause == clause_of(
+                [*rows, *(real for _, real in pairs)], self._ranges
+            )
+        return clause
+
+    def _keep(self, clause: Clause | None) -> None:
+        if clause is None or any(subsumes(other, clause) for other in self.found):
+            return
+        self.found = [other for other in self.found if not subsumes(clause, other)]
+        self.found.append(clause)
+        self._tick(len(self.found))
+
+
+Conditions = dict[tuple[tuple[int, int], ...], int]
+
+
+def _conditions(x: int, clause: Clause) -> Conditions:
+    """The rows of a clause that do not mention x, by their left sides."""
+    return {row.terms: row.bound for row in clause if not row.coefficient(x)}
+
+
+def _leave_nothing_out(rows: Conditions, opposite: Conditions) -> bool:
+    """Whether one row and one with the opposite left side hold everywhere, as of two clauses on different labels."""
+    for terms, bound in opposite.items():
+        other = rows.get(terms)
+        if other is not None and -bound <= other + 1:
+            return True
+    return False
+
+
+def _lowers(x: int, clause: Clause) -> list[Row]:
+    return [row for row in clause if row.coefficient(x) < 0]
+
+
+def _uppers(x: int, clause: Clause) -> list[Row]:
+    return [row for row in clause if row.coefficient(x) > 0]
+
+
+def _between(x: int, low: Row, high: Row) -> tuple[Row, Row]:
+    """That a whole number lies between two ends: the dark shadow, and the shadow over the real numbers."""
+    a = -low.coefficient(x)
+    b = high.coefficient(x)
+    coefficients: dict[int, int] = {}
+    for factor, row in ((b, low), (a, high)):
+        for v, c in row.without(x):
+            coefficients[v] = coefficients.get(v, 0) + factor * c
+    bound = a * high.bound + b * low.bound
+    return row_of(coefficients, bound - (a - 1) * (b - 1)), row_of(coefficients, bound)

@@ -1,0 +1,1 @@
+"""The text of rules, read: statements, declarations, expressions, and what their pieces stand for."""

@@ -1,0 +1,1 @@
+"""A table as columns of whole numbers, and back."""

@@ -1,0 +1,106 @@
+"""Columns that are not learned: identifiers, which are numbered anew, and texts that are neither labels nor numbers.
+
+Neither says anything about other columns that a model could use. Where such a column is given, its cells are passed on.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Literal, get_args
+
+import numpy as np
+import polars as pl
+
+from multiplexnet.synthesis.columns.tokens import Whole
+
+__all__ = ["OTHER_KINDS", "Other", "other_of"]
+
+OtherKind = Literal["number", "name", "text"]
+OTHER_KINDS: tuple[str, ...] = get_args(OtherKind)
+FEWEST = 20
+"""Rows that a table needs before whole numbers that are all different are taken for identifiers."""
+CALLED = re.compile(
+    r"(.*[^a-z])?(id|key|uuid|guid|index|nr|number|no)\d*", re.IGNORECASE
+)
+ENDS = re.compile(r".*[a-z](Id|ID|Key|Nr|No)")
+
+
+@dataclass(frozen=True)
+class Other:
+    """A column that is not learned.
+
+    Args:
+        name: in the table.
+        kind: ``"number"`` and ``"name"`` are numbered anew, 1, 2, … and p1, p2, …; ``"text"`` is left out.
+        before: what stands before the number of a name.
+        digits: how many digits a name has at least.
+    """
+
+    name: str
+    kind: OtherKind
+    before: str = ""
+    digits: int = 0
+
+    @property
+    def note(self) -> str:
+        """What is done with it."""
+        if self.kind == "text":
+            return (
+                f"column {self.name!r} is left out: its texts are neither labels nor "
+                "numbers; where it is given, it is passed on"
+            )
+        return (
+            f"column {self.name!r} has a value of its own in every row: it is numbered "
+            f"anew, {self._name(1)!r}, {self._name(2)!r}, …; where it is given, it is "
+            "passed on"
+        )
+
+    def _name(self, number: int) -> int | str:
+        if self.kind == "number":
+            return number
+        return self.before + str(number).zfill(self.digits)
+
+    def cells(self, rows: Whole) -> pl.Series:
+        """For rows with these numbers, from 0 on."""
+        numbers = pl.Series(self.name, rows + 1, dtype=pl.Int64)
+        if self.kind == "number":
+            return numbers
+        digits = numbers.cast(pl.String).str.zfill(self.digits)
+        return (self.before + digits).alias(self.name)
+
+
+def other_of(name: str, cells: pl.Series, *, is_number: bool) -> Other | None:
+    """The column as one that is not learned, if its cells look like identifiers.
+
+    Args:
+        name: of the column.
+        cells: of the column, numbers or texts.
+        is_number: whether they are numbers, or can be read as such.
+
+    Example:
+        >>> other_of("who", pl.Series([f"p{k:03}" for k in range(30)]), is_number=False)
+        Other(name='who', kind='name', before='p', digits=3)
+        >>> other_of("size", pl.Series([3, 1, 2] * 10), is_number=True) is None
+        True
+    """
+    if cells.null_count() or len(cells) < FEWEST or cells.n_unique() < len(cells):
+        return None
+    if is_number:
+        whole = cells.cast(pl.Int64, strict=False)
+        is_whole = not whole.null_count() and not cells.dtype.is_float()
+        return Other(name, "number") if is_whole and _counts(name, whole) else None
+    parts = cells.cast(pl.String).str.extract_groups(r"^(.*?)(\d+)$").struct.unnest()
+    before, digits = parts.to_series(0), parts.to_series(1)
+    if before.null_count() or before.n_unique() > 1:
+        return Other(name, "name")
+    lengths = digits.str.len_chars()
+    width = int(lengths[0]) if lengths.n_unique() == 1 else 0
+    return Other(name, "name", str(before[0]), width)
+
+
+def _counts(name: str, numbers: pl.Series) -> bool:
+    """Whether numbers that are all different count the rows, or are called as identifiers are."""
+    steps = np.diff(numbers.to_numpy())
+    is_counted = bool((steps == 1).all())
+    return is_counted or bool(CALLED.fullmatch(name) or ENDS.fullmatch(name))

@@ -1,0 +1,384 @@
+"""The columns of a table, read: what each of them is, its whole numbers, and what cannot be learned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from math import floor, log10
+
+import numpy as np
+import polars as pl
+from numpy.typing import NDArray
+
+from multiplexnet.errors import TableError
+from multiplexnet.language.formula import (
+    ONE,
+    Bool,
+    Category,
+    Domain,
+    Int,
+    Real,
+    Specification,
+    Unit,
+    Variable,
+    ends,
+    nearest_to_zero,
+    variables,
+)
+from multiplexnet.language.missing import flag_of
+from multiplexnet.synthesis.columns.others import Other, other_of
+from multiplexnet.synthesis.columns.schema import Field, Kind, Schema, decimal_texts
+from multiplexnet.synthesis.columns.tokens import Whole
+from multiplexnet.tables.cells import MISSING, cells_of
+from multiplexnet.tables.inference.profile import MOMENTS, profile_of
+from multiplexnet.tables.matching import is_named, matched
+from multiplexnet.tables.sources.table import Table
+from multiplexnet.verdicts.columns import Column
+
+__all__ = ["Cells", "Found", "cells_in", "cut", "schema_of"]
+
+MOST_LABELS = 1_000
+"""Different texts of a column that is learned; with more it is taken for names or identifiers."""
+MOST_PLACES = 9
+FINE = 9
+"""Numbers with more places than that are rounded so that the range has about 10^9 steps."""
+LARGEST = 2.0**50
+DATETIME = Int(-(2**40), 2**40, Unit(Fraction(1), "datetime"))
+
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class Found:
+    """A table that was read.
+
+    Args:
+        schema: its columns.
+        values: ``(N, D)``, columns as in the specification; anything in rows that cannot be read.
+        readable: rows whose every cell has a value of its column, or none where that is allowed.
+        exact: the columns as rules see them: decimals in place of floats.
+        notes: what was done to columns that nobody asked for.
+    """
+
+    schema: Schema
+    values: Whole
+    readable: Bools
+    exact: pl.DataFrame
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class _Read:
+    """One column on its way: whole numbers, where they cannot be read, where they are missing."""
+
+    field: Field
+    steps: Whole
+    unread: Bools
+    missing: Bools
+    exact: pl.Series
+
+
+def schema_of(specification: Specification, table: Table, frame: pl.DataFrame) -> Found:
+    """The columns of a table under rules.
+
+    Args:
+        specification: the rules.
+        table: for its title and the names of its columns.
+        frame: all of its rows, under these names.
+
+    Raises:
+        TableError: rules that speak of what a table does not have.
+    """
+    _refuse_inputs(specification)
+    matched(specification, table, by_position=False, skip=())
+    named = {
+        name: v
+        for v in specification.columns
+        for name in frame.columns
+        if is_named(v, name)
+    }
+    notes: list[str] = []
+    others: list[Other] = []
+    declared: list[Variable] = list(specification.variables)
+    bound = {v for rule in specification.rules for v in variables(rule.formula)}
+    read: list[_Read] = []
+    nullable = set(specification.flags)
+    for name in frame.columns:
+        cells = _plain(frame[name])
+        variable = named.get(name)
+        if variable is None:
+            if cells.null_count() == len(cells):
+                notes.append(f"column {name!r} is left out: all cells are empty")
+                continue
+            seen = _seen(name, cells)
+            if isinstance(seen, Other):
+                others.append(seen)
+                notes.append(seen.note)
+                continue
+            variable = Variable(name, len(declared), seen, whole=True)
+            declared.append(variable)
+            if cells.null_count():
+                nullable.add(variable)
+                declared.append(flag_of(variable, len(declared)))
+        own = _column(
+            name, cells, variable, variable in nullable, variable in bound, notes
+        )
+        read.append(own)
+    if not read:
+        raise TableError(
+            f"{table.title}: there is no column to learn ({'; '.join(notes)})"
+        )
+    everything = replace(specification, variables=tuple(declared))
+    found = _together(read, everything, notes)
+    names = {own.field.name for own in read} | {other.name for other in others}
+    schema = replace(
+        found.schema,
+        others=tuple(others),
+        names=tuple(name for name in frame.columns if name in names),
+    )
+    return replace(found, schema=schema)
+
+
+def _refuse_inputs(specification: Specification) -> None:
+    if specification.inputs:
+        name = specification.inputs[0].name
+        raise TableError(
+            f"`{name}` is declared as an input, and a table that is made has columns alone: declare it as a column, as "
+            f"in `{name}: real`, and give its values with sample(given=…)"
+        )
+    if specification.functions:
+        raise TableError(
+            f"the rules call {specification.functions[0]}(…), and a table has no functions: leave such rules out"
+        )
+
+
+def _plain(cells: pl.Series) -> pl.Series:
+    """The cells, NaN and blank texts as missing."""
+    if cells.dtype.is_float():
+        return cells.fill_nan(None)
+    if cells.dtype in (pl.Categorical, pl.Enum):
+        cells = cells.cast(pl.String)
+    if cells.dtype == pl.String:
+        text = cells.str.strip_chars()
+        return text.set(text == "", None)
+    return cells
+
+
+def _seen(name: str, cells: pl.Series) -> Domain | Other:
+    """What a column that the rules do not declare looks like."""
+    domain = _looks_like(cells)
+    other = None
+    if domain is None or isinstance(domain, Category | Real):
+        other = other_of(name, cells, is_number=isinstance(domain, Real))
+    return other or domain or Other(name, "text")
+
+
+def _looks_like(cells: pl.Series) -> Domain | None:
+    table = Table(
+        "the table", ("0",), lambda _: iter([pl.DataFrame([cells.alias("0")])])
+    )
+    profile = profile_of([table]).columns[0]
+    if profile.is_truth:
+        return Bool()
+    if "date" in profile.moments and not isinstance(cells.dtype, pl.Datetime):
+        return MOMENTS["date"]
+    if profile.is_number:
+        return Real()
+    if (
+        isinstance(cells.dtype, pl.Datetime)
+        or not cells_of(Variable("0", 0, DATETIME), cells.drop_nulls()).unread
+    ):
+        return DATETIME
+    labels = sorted(cells.drop_nulls().cast(pl.String).unique().to_list())
+    few = max(50, (len(cells) - cells.null_count()) // 2)
+    return Category(tuple(labels)) if len(labels) <= min(MOST_LABELS, few) else None
+
+
+def _column(
+    name: str,
+    cells: pl.Series,
+    variable: Variable,
+    is_nullable: bool,
+    is_bound: bool,
+    notes: list[str],
+) -> _Read:
+    domain = variable.domain
+    read = cells_of(variable, cells)
+    missing = np.zeros(len(cells), dtype=np.bool_)
+    missing[read.unread.get(MISSING, np.empty(0, np.intp))] = True
+    unread = np.zeros(len(cells), dtype=np.bool_)
+    for reason, rows in read.unread.items():
+        unread[rows] |= reason != MISSING or not is_nullable
+    numbers = _floats(read.column)
+    exact = cells
+    size = Fraction(1)
+    kind: Kind = "int"
+    if isinstance(domain, Real):
+        places, is_rounded = _places(name, numbers[~unread & ~missing])
+        size = Fraction(1, 10**places)
+        steps = np.rint(numbers * 10.0**places)
+        if is_rounded:
+            notes.append(f"column {name!r} is rounded to {places} decimal places")
+        texts = decimal_texts(steps.astype(np.int64), places)
+        exact = texts.set(pl.Series(missing | unread), None)
+        kind = "int" if not places else "float"
+        if places and is_bound:
+            kind = "decimal"
+    else:
+        steps = np.rint(numbers)
+        inside = (steps >= domain.values.start) & (steps < domain.values.stop)
+        unread |= ((numbers != steps) | ~inside) & ~missing
+        kind = _kind(domain)
+    steps = np.where(unread | missing, 0, steps)
+    flag = Variable("", 0, Bool(), "missing") if is_nullable else None
+    field = Field(name, variable.name, variable, flag, size, kind)
+    return _Read(
+        field, steps.astype(np.int64), unread, missing & is_nullable, exact.alias(name)
+    )
+
+
+def _kind(domain: Int | Bool | Category) -> Kind:
+    match domain:
+        case Bool():
+            return "bool"
+        case Category():
+            return "label"
+    if domain.unit.kind == "date":
+        return "date"
+    if domain.unit.kind == "datetime":
+        return "datetime"
+    return "int" if domain.unit.size.denominator == 1 else "float"
+
+
+def _floats(column: Column) -> NDArray[np.float64]:
+    numbers = np.array(column.near)
+    if column.unit != 1:
+        numbers = numbers * column.unit.numerator / column.unit.denominator
+    for row, number in column.odd.items():
+        numbers[row] = float(number)
+    return numbers
+
+
+def _places(name: str, numbers: NDArray[np.float64]) -> tuple[int, bool]:
+    """Decimal places that hold all numbers, or that leave enough of them; and whether something is lost."""
+    top = float(np.abs(numbers).max(initial=0.0))
+    if top >= LARGEST:
+        raise TableError(
+            f"column {name!r} holds {top:g}: numbers up to 2^50 are learned; measure it in larger units"
+        )
+    for places in range(MOST_PLACES + 1):
+        if top * 10.0**places >= LARGEST:
+            break
+        if (np.round(numbers, places) == numbers).all():
+            return places, False
+    span = float(np.ptp(numbers)) or 1.0
+    wanted = FINE - floor(log10(span))
+    most = floor(log10(LARGEST / max(top, 1e-300)))
+    return max(0, min(wanted, most, 18)), True
+
+
+def _together(
+    read: Sequence[_Read], declared: Specification, notes: list[str]
+) -> Found:
+    """Columns and flags in one matrix, ranges as wide as what was read."""
+    fields = []
+    columns: list[Whole] = []
+    readable = np.ones(len(read[0].steps), dtype=np.bool_)
+    for own in read:
+        readable &= ~own.unread
+        flag = None
+        if own.field.flag is not None:
+            flag = flag_of(own.field.variable, len(columns))
+            columns.append(own.missing.astype(np.int64))
+        variable = replace(own.field.variable, index=len(columns))
+        columns.append(own.steps)
+        fields.append(replace(own.field, variable=variable, flag=flag))
+    values = np.stack(columns, -1)
+    exact = pl.DataFrame([own.exact for own in read])
+    return Found(Schema(tuple(fields), declared), values, readable, exact, tuple(notes))
+
+
+def cut(found: Found, rows: Bools) -> Found:
+    """The table with the ranges that these rows have; missing values are what stands for them in that range."""
+    fields = []
+    values = found.values.copy()
+    for field in found.schema.fields:
+        own = values[:, field.variable.index]
+        missing = np.zeros(len(own), dtype=np.bool_)
+        if field.flag is not None:
+            missing = values[:, field.flag.index] == 1
+        domain = _cut(field.variable.domain, own[rows & ~missing])
+        own[missing] = int(nearest_to_zero(domain))
+        fields.append(replace(field, variable=replace(field.variable, domain=domain)))
+    return replace(
+        found, schema=replace(found.schema, fields=tuple(fields)), values=values
+    )
+
+
+def _cut(domain: Domain, steps: Whole) -> Domain:
+    """The range that was seen, in whole numbers; labels and truth values stay as they are."""
+    if isinstance(domain, Bool | Category):
+        return domain
+    unit = domain.unit if isinstance(domain, Int) else ONE
+    if not len(steps):
+        return (
+            Int(0, 0)
+            if isinstance(domain, Real)
+            else replace(domain, upper=domain.lower)
+        )
+    return Int(int(steps.min()), int(steps.max()), unit)
+
+
+@dataclass(frozen=True)
+class Cells:
+    """Some columns of another table as whole numbers.
+
+    Args:
+        steps: for every variable, flags too, one for each row; what stands for a missing value where there is none.
+        empty: for every column of the table the rows without a value.
+        bad: for every column the rows whose value cannot be read, or that the column cannot have.
+    """
+
+    steps: dict[Variable, Whole]
+    empty: dict[str, Bools]
+    bad: dict[str, Bools]
+
+    @property
+    def good(self) -> Bools:
+        """Rows in which every column has a value, or none where that is allowed."""
+        masks = [~bad for bad in self.bad.values()]
+        return np.asarray(np.logical_and.reduce(masks))
+
+
+def cells_in(schema: Schema, frame: pl.DataFrame) -> Cells:
+    """The learned columns that a table has."""
+    steps: dict[Variable, Whole] = {}
+    empty: dict[str, Bools] = {}
+    bad: dict[str, Bools] = {}
+    for field in schema.fields:
+        if field.name not in frame.columns:
+            continue
+        declared = next(v for v in schema.declared.columns if v.name == field.declared)
+        read = cells_of(declared, _plain(frame[field.name]))
+        missing = np.zeros(frame.height, dtype=np.bool_)
+        unread = np.zeros(frame.height, dtype=np.bool_)
+        for reason, rows in read.unread.items():
+            (missing if reason == MISSING else unread)[rows] = True
+        numbers = _floats(read.column)
+        found = np.rint(numbers * field.size.denominator)
+        low, high = ends(field.variable.domain)
+        assert low is not None
+        assert high is not None
+        fits = found / field.size.denominator == numbers
+        fits &= (found >= float(low)) & (found <= float(high)) & ~unread
+        stand_in = int(nearest_to_zero(field.variable.domain))
+        own = np.where(missing | ~fits, stand_in, found)
+        steps[field.variable] = own.astype(np.int64)
+        if field.flag is not None:
+            steps[field.flag] = missing.astype(np.int64)
+        empty[field.name] = missing
+        bad[field.name] = ~fits & ~missing
+        if field.flag is None:
+            bad[field.name] |= missing
+    return Cells(steps, empty, bad)

@@ -1,0 +1,1 @@
+"""Rows drawn under the rules: in blocks, under conditions, by several processes."""

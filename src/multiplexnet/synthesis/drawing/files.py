@@ -1,0 +1,140 @@
+"""Samples written into a file or a folder as they are made, in the memory of a few pieces."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import polars as pl
+
+from multiplexnet.errors import TableError
+from multiplexnet.synthesis.drawing.making import Made, Maker, Wanted
+from multiplexnet.synthesis.drawing.pieces import Order, Piece, made_pieces, pieces
+from multiplexnet.synthesis.drawing.shards import (
+    SHARD,
+    is_done,
+    opened_folder,
+    written_shard,
+)
+from multiplexnet.tables.output import writer_of
+
+__all__ = ["Drawn", "Tell", "write"]
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """How far a sample is.
+
+    Args:
+        rows: made so far, and written if there is a file.
+        total: how many are wanted.
+        exact: how many of them are drawn exactly from the distribution that was asked for; less than ``rows`` under
+            conditions that are rarely met only.
+        effective: among how many equally good candidates each of the others was chosen, on average.
+    """
+
+    rows: int
+    total: int
+    exact: int = 0
+    effective: float = 0.0
+
+    def and_then(self, made: Made, rows: int) -> Drawn:
+        """With further rows."""
+        exact = self.exact + made.exact
+        done = self.rows + rows
+        weighed = self.effective * (self.rows - self.exact) + made.effective
+        return Drawn(done, self.total, exact, weighed / max(done - exact, 1))
+
+
+Tell = Callable[[Drawn], None]
+
+
+def write(
+    maker: Maker,
+    wanted: Wanted,
+    path: Path,
+    *,
+    jobs: int = 1,
+    dask: str | None = None,
+    tell: Tell | None = None,
+) -> Drawn:
+    """Write a sample: a ``.csv`` or ``.parquet`` file, or a folder of Parquet files.
+
+    When it is stopped, by a full disk or by the user, what was written is whole and can be read.
+
+    Raises:
+        TableError: it cannot be written.
+    """
+    state = Drawn(0, wanted.count)
+    kinds = {".csv": _file, ".parquet": _file, "": _folder}
+    if path.suffix.lower() not in kinds:
+        raise TableError(
+            f"{path}: rows are written as .csv or .parquet, or into a folder (a name without an ending)"
+        )
+    try:
+        steps = kinds[path.suffix.lower()](maker, wanted, path, jobs, dask, state)
+        for state in steps:
+            if tell is not None:
+                tell(state)
+    except OSError as error:
+        raise TableError(
+            f"{path} cannot be written: {error.strerror or error}; {state.rows:,} of {wanted.count:,} rows are there"
+        ) from None
+    return state
+
+
+def _file(
+    maker: Maker,
+    wanted: Wanted,
+    path: Path,
+    jobs: int,
+    dask: str | None,
+    state: Drawn,
+) -> Iterator[Drawn]:
+    writer = writer_of(path, "rows")
+    try:
+        if not wanted.count:
+            writer.write(maker.nothing().frame)
+        for made in made_pieces(maker, pieces(wanted), jobs=jobs, dask=dask):
+            writer.write(_texts(made.frame) if path.suffix.lower() == ".csv" else made.frame)  # fmt: skip
+            state = state.and_then(made, made.frame.height)
+            yield state
+    finally:
+        writer.close()
+
+
+def _texts(frame: pl.DataFrame) -> pl.DataFrame:
+    """Times as texts that are read back."""
+    return frame.with_columns(pl.col(pl.Datetime).dt.strftime("%Y-%m-%d %H:%M:%S"))
+
+
+def _folder(
+    maker: Maker,
+    wanted: Wanted,
+    path: Path,
+    jobs: int,
+    dask: str | None,
+    state: Drawn,
+) -> Iterator[Drawn]:
+    if wanted.given is not None:
+        raise TableError(f"{path}: completed rows are written as .csv or .parquet")
+    folder = path.resolve()
+    order = Order(maker.learned.to_bytes(), maker.seed, maker.where)
+    opened_folder(folder, order.digest, wanted.count)
+    every = [replace(piece, folder=folder) for piece in pieces(wanted, SHARD)]
+    todo: list[Piece] = []
+    for piece in every:
+        if is_done(folder, piece.number):
+            state = replace(state, rows=state.rows + piece.rows)
+        else:
+            todo.append(piece)
+    state = replace(state, exact=state.rows)
+    if state.rows:
+        yield state
+    answers = made_pieces(maker, iter(todo), jobs=jobs, dask=dask)
+    for piece, made in zip(todo, answers, strict=True):
+        if made.frame.height:  # a worker that does not see the folder sends them
+            written_shard(made, folder, piece.number)
+        state = state.and_then(made, piece.rows)
+        yield state

@@ -1,0 +1,187 @@
+"""Tables to order: what is asked of a model, and who makes it, a block of rows at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import polars as pl
+import torch
+
+from multiplexnet.errors import CompileTimeout, MultiplexError, TableError
+from multiplexnet.synthesis.columns.tokens import Whole
+from multiplexnet.synthesis.drawing.batches import Block, blocks, drawn
+from multiplexnet.synthesis.drawing.conditions import (
+    CONDITIONED,
+    Condition,
+    drawn_under,
+)
+from multiplexnet.synthesis.drawing.given import (
+    Given,
+    Impossible,
+    condition_of,
+    impossible,
+)
+from multiplexnet.synthesis.learned import Learned, one_thread
+
+__all__ = ["Made", "Maker", "Wanted"]
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What is asked of a model.
+
+    Args:
+        count: how many rows.
+        seed: of the rows.
+        where: a condition that all rows meet.
+        given: known cells of the rows.
+    """
+
+    count: int
+    seed: int
+    where: str | None = None
+    given: Given | None = None
+
+    def blocks(self) -> Iterator[Block]:
+        """What is made together."""
+        is_free = self.where is None and self.given is None
+        return blocks(self.count) if is_free else blocks(self.count, CONDITIONED)
+
+
+@dataclass(frozen=True)
+class Made:
+    """Rows that were made.
+
+    Args:
+        frame: the rows.
+        exact: how many of them are drawn exactly from the distribution that was asked for.
+        effective: the others added up, each by how many equally good candidates theirs were worth.
+    """
+
+    frame: pl.DataFrame
+    exact: int
+    effective: float
+
+    @staticmethod
+    def together(parts: Sequence[Made]) -> Made:
+        """One after another."""
+        return Made(
+            pl.concat([part.frame for part in parts]),
+            sum(part.exact for part in parts),
+            sum(part.effective for part in parts),
+        )
+
+
+class Maker:
+    """Makes rows with a model, under a condition or not.
+
+    Args:
+        learned: the model.
+        seed: of the rows.
+        where: a condition that all rows meet.
+
+    Raises:
+        TableError: nothing can meet the condition.
+    """
+
+    def __init__(self, learned: Learned, seed: int, where: str | None) -> None:
+        self.learned = learned
+        self.seed = seed
+        self.where = where
+        columns = learned.model.allowed.columns
+        self._back = np.argsort([v.index for v in columns])
+        self._further = () if where is None else learned.schema.further(where)
+        self._conditions: dict[tuple[int, ...], Condition] = {}
+        if where is not None:
+            self._condition(())
+
+    def _condition(self, pattern: tuple[int, ...]) -> Condition:
+        """What is left where these columns are known."""
+        if pattern not in self._conditions:
+            self._conditions[pattern] = self._compiled(pattern)
+        return self._conditions[pattern]
+
+    def _compiled(self, pattern: tuple[int, ...]) -> Condition:
+        model = self.learned.model
+        specification = self.learned.schema.specification
+        if not pattern and not self._further:
+            return Condition(model.allowed)
+        known = [specification.variables[i] for i in pattern]
+        try:
+            return condition_of(
+                specification, model.allowed.columns, self._further, known
+            )
+        except CompileTimeout:
+            raise
+        except MultiplexError as error:
+            if self.where is None:
+                raise
+            raise TableError(
+                f"where = {self.where!r}: no row within the ranges of the table can meet it under the rules, or they "
+                f"cannot be compiled together ({error})"
+            ) from None
+
+    def possible(self, given: Given) -> tuple[Given, list[Impossible]]:
+        """The given rows that can be completed, and why the others cannot."""
+        specification = self.learned.schema.specification
+        good = np.ones(len(given), dtype=np.bool_)
+        for pattern, rows in given.parts():
+            values = given.tensors(pattern, rows, specification.variables)
+            possible = self._condition(pattern).possible(values, len(rows))
+            good[rows] = possible.numpy()
+        if good.all():
+            return given, []
+        columns = self.learned.model.allowed.columns
+        reasons = impossible(specification, columns, self._further, given, ~good)
+        return given.at(good), reasons
+
+    def nothing(self) -> Made:
+        """No rows at all, in the right columns."""
+        return self._made(np.zeros((0, len(self._back)), np.int64), np.arange(0))
+
+    def made(self, block: Block) -> Made:
+        """The rows of a block."""
+        numbers = torch.arange(block.first, block.first + block.size)
+        model = self.learned.model
+        first = slice(block.wanted)
+        with one_thread():
+            if self.where is None:
+                values = drawn(model, self.seed, block)
+                return self._made(values[first].numpy(), numbers[first].numpy())
+            found = drawn_under(model, self._condition(()), {}, self.seed, numbers)
+        made = self._made(found.values[first].numpy(), numbers[first].numpy())
+        return _counted(made, found.exact[first], found.effective[first])
+
+    def completed(self, given: Given) -> Made:
+        """Rows of which some cells are known."""
+        own = self.learned.schema.specification.variables
+        values = torch.zeros(len(given), len(own), dtype=torch.int64)
+        exact = torch.zeros(len(given), dtype=torch.bool)
+        effective = torch.zeros(len(given), dtype=torch.float64)
+        for pattern, rows in given.parts():
+            with one_thread():
+                found = drawn_under(
+                    self.learned.model,
+                    self._condition(pattern),
+                    given.tensors(pattern, rows, own),
+                    self.seed,
+                    torch.from_numpy(given.numbers[rows]),
+                )
+            values[rows] = found.values
+            exact[rows] = found.exact
+            effective[rows] = found.effective
+        made = self._made(values.numpy(), given.numbers, given.passed)
+        return _counted(made, exact, effective)
+
+    def _made(
+        self, values: Whole, rows: Whole, passed: pl.DataFrame | None = None
+    ) -> Made:
+        """Rows in the order of computing as a table; columns that are not learned are numbered or passed on."""
+        frame = self.learned.schema.frame(values[:, self._back], rows, passed)
+        return Made(frame, frame.height, 0.0)
+
+
+def _counted(made: Made, exact: torch.Tensor, effective: torch.Tensor) -> Made:
+    return Made(made.frame, int(exact.sum()), float(effective[~exact].sum()))

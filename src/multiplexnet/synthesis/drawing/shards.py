@@ -1,0 +1,71 @@
+"""A sample as a folder of Parquet files, each whole or not there; what was begun is continued."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import replace
+from pathlib import Path
+from uuid import uuid4
+
+from multiplexnet.errors import TableError
+from multiplexnet.synthesis.drawing.making import Made
+from multiplexnet.tables.output import writer_of
+
+__all__ = ["SHARD", "is_done", "opened_folder", "shard_path", "written_shard"]
+
+SHARD = 1 << 18
+"""Rows of a shard, about."""
+TOLD = "sample.json"
+"""Says which sample a folder holds."""
+
+
+def shard_path(folder: Path, number: int) -> Path:
+    """Where a shard is."""
+    return folder / f"part-{number:05}.parquet"
+
+
+def is_done(folder: Path, number: int) -> bool:
+    """Whether a shard is there; if so it is whole."""
+    return shard_path(folder, number).exists()
+
+
+def opened_folder(folder: Path, digest: str, rows: int) -> None:
+    """Make the folder of a sample, or find it begun.
+
+    Raises:
+        TableError: it holds something else.
+        OSError: as the system says.
+    """
+    told = {"sample": digest, "rows": rows, "shard": SHARD}
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / TOLD
+    if path.exists():
+        try:
+            found = json.loads(path.read_text(encoding="utf-8"))
+        except ValueError:
+            found = None
+        if found != told:
+            raise TableError(
+                f"{folder} holds another sample, or a part of one: give another folder, or remove this one"
+            )
+        return
+    if any(folder.iterdir()):
+        raise TableError(f"{folder} is not empty: give another folder")
+    path.write_text(json.dumps(told), encoding="utf-8")
+
+
+def written_shard(made: Made, folder: Path, number: int) -> Made:
+    """Write a shard if the folder is to be seen from here; then without its rows, else with them."""
+    if not (folder / TOLD).exists():
+        return made
+    path = shard_path(folder, number)
+    draft = path.with_name(f".{path.stem}-{uuid4().hex}.parquet")
+    writer = writer_of(path, "rows", draft)
+    try:
+        writer.write(made.frame)
+        writer.close()
+        os.replace(draft, path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return replace(made, frame=made.frame.clear())

@@ -1,0 +1,109 @@
+"""What there is to say about a table and its rules before anything is learned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from multiplexnet.errors import ContradictionError, MultiplexError
+from multiplexnet.language.formula import Category, Variable
+from multiplexnet.rules import Rules
+from multiplexnet.synthesis.allowed import Allowed
+from multiplexnet.synthesis.columns.schema import Schema
+from multiplexnet.synthesis.columns.tokens import Whole
+from multiplexnet.tables.report import TableReport
+
+__all__ = ["broken", "fixed", "refuse_contradictions", "unmet"]
+
+SHOWN = 5
+SECONDS = 20.0
+"""How long it is tried to find rules that contradict each other."""
+
+
+def broken(report: TableReport) -> str:
+    """What rows break, the worst first, with the first row of each."""
+    named = [
+        (own.violations, f"`{own.rule.text}` by {_rows(own.violations, own.first_row)}")
+        for own in report.rules
+        if own.violations
+    ]
+    for domain in report.domains:
+        if domain.violations:
+            text = f"{_outside(domain.variable)} in {_rows(domain.violations, domain.first_row)}"
+            named.append((domain.violations, text))
+    for cell in report.cells:
+        if cell.fails:
+            what = (
+                "is empty"
+                if cell.reason == "missing"
+                else f"is {cell.reason} ({cell.example!r})"
+            )
+            text = (
+                f"`{cell.variable.name}` {what} in {_rows(cell.cells, cell.first_row)}"
+            )
+            named.append((cell.cells, text))
+    worst = sorted(named, key=lambda pair: -pair[0])
+    more = f"; and {len(worst) - SHOWN} more" if len(worst) > SHOWN else ""
+    return "; ".join(text for _, text in worst[:SHOWN]) + more
+
+
+def _rows(count: int, first: int | None) -> str:
+    return f"{count:,}, first in row {first}"
+
+
+def _outside(variable: Variable) -> str:
+    if isinstance(variable.domain, Category):
+        return f"`{variable.name}` has labels that are not declared"
+    return f"`{variable.name}` is outside its range"
+
+
+def unmet(report: TableReport) -> list[str]:
+    """Rules that hold in no row."""
+    return [own.rule.text for own in report.rules if own.violations == report.rows]
+
+
+def refuse_contradictions(rules: Rules) -> None:
+    """Raises ``ContradictionError`` if no row at all can obey, as far as a solver tells soon."""
+    try:
+        rules.compile(seconds=SECONDS)
+    except ContradictionError:
+        raise
+    except MultiplexError:  # too many terms, no solver: nothing is known
+        return
+
+
+def fixed(schema: Schema, allowed: Allowed, values: Whole) -> Iterator[str]:
+    """Columns of which the rules leave one value, always or given the columns before them.
+
+    Args:
+        schema: the columns.
+        allowed: what the rules leave.
+        values: rows that obey, columns in the order of computing.
+    """
+    names = {v: field.name for field in schema.fields for v in (field.variable,)}
+    rows = allowed.rows(len(values))
+    whole = torch.from_numpy(values)
+    for j, column in enumerate(allowed.columns):
+        own = whole[:, j].double()
+        if allowed.is_bound(column):
+            left = rows.left(column)
+            only = left.only
+            if only is not None and column in names and not _is_alone(column):
+                yield _told(names[column], bool((only == only[0]).all()))
+        rows.take(column, own)
+
+
+def _is_alone(column: Variable) -> bool:
+    """Whether the table has one value of it, so that nothing is said by saying so."""
+    values = column.domain.values  # type: ignore[union-attr]
+    return len(values) == 1
+
+
+def _told(name: str, is_same: bool) -> str:
+    if is_same:
+        return f"the rules leave one value of {name!r}: there is nothing to learn of it"
+    return (
+        f"the rules fix {name!r}, given the columns before it: it is computed, not "
+        "learned"
+    )

@@ -1,0 +1,78 @@
+"""Tables of pandas, column by column: one that nobody asks for stands in nobody's way. Every value keeps its number."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date
+from decimal import Decimal
+from numbers import Integral
+from typing import Any
+
+import numpy as np
+import polars as pl
+
+from multiplexnet.errors import TableError
+from multiplexnet.tables.sources.table import Table
+
+__all__ = ["pandas_table"]
+
+PLAIN = (bool, str)
+"""Types of objects that polars takes over as they are, where a column has no other."""
+
+
+def pandas_table(data: Any, title: str) -> Table:
+    """A DataFrame.
+
+    Raises:
+        TableError: it is a Series, or its columns have names of several levels.
+    """
+    if not hasattr(data, "columns"):
+        raise TableError(
+            f"a {type(data).__name__} of pandas is one column: give a DataFrame, as in series.to_frame()"
+        )
+    if data.columns.nlevels > 1:
+        raise TableError(
+            f"the columns have names of {data.columns.nlevels} levels: make them one, as in "
+            "frame.columns = ['_'.join(map(str, name)) for name in frame.columns]"
+        )
+
+    def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame([_series(data.iloc[:, p]).alias(str(p)) for p in positions])
+
+    return Table(title, tuple(map(str, data.columns)), read)
+
+
+def _series(column: Any) -> pl.Series:
+    """A column, empty cells as such; what Arrow cannot take over goes cell by cell."""
+    if column.dtype != object:
+        try:
+            found: pl.Series = pl.from_pandas(column)  # type: ignore[assignment]
+            return found
+        except Exception:  # types of other libraries, sparse ones, complex numbers: each ends in its own way
+            pass
+    cells = zip(column, column.isna(), strict=True)
+    return _objects([None if is_empty else value for value, is_empty in cells])
+
+
+def _objects(values: Sequence[Any]) -> pl.Series:
+    kinds = {type(value) for value in values if value is not None}
+    if len(kinds) <= 1 and kinds <= set(PLAIN):
+        return pl.Series(values, dtype=pl.String if not kinds else None)
+    if kinds == {float}:
+        return pl.Series(values, dtype=pl.Float64)
+    return pl.Series([_text(value) for value in values], dtype=pl.String)
+
+
+def _text(value: Any) -> str | None:
+    """A cell as a file would have it, a number with all its digits."""
+    if value is None:
+        return None
+    if isinstance(value, bool | np.bool_):
+        return str(value).lower()
+    if isinstance(value, Integral):
+        return str(int(value))
+    if isinstance(value, float | np.floating):
+        return str(Decimal(float(value)))
+    if isinstance(value, date):  # of which times are a kind
+        return value.isoformat().replace("T", " ")
+    return str(value)

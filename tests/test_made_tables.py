@@ -1,0 +1,106 @@
+"""The comparison of makers of tables: its tables come from its lines, and its simple methods do what they say."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import table_pages
+from table_methods import cart, discrete, factorised, places, rejected, repaired
+from table_sets import RULES, TARGETS, TableSet, obeying, table_set
+
+import multiplexnet as mx
+
+
+def small() -> TableSet:
+    random = np.random.default_rng(0)
+    low = random.integers(0, 50, 400)
+    share = np.round(random.random(400), 2)
+    frame = pl.DataFrame(
+        {
+            "low": low,
+            "high": low + random.integers(0, 9, 400),
+            "share": share,
+            "kind": np.where(low > 25, "a", "b"),
+        }
+    )
+    rules = mx.Rules(
+        'low: int[0, 99]; high: int[0, 99]; share: real; kind: {"a", "b"}\n'
+        'low <= high\nimplies(kind == "a", low > 25)\nshare <= 1'
+    )
+    return TableSet("small", rules, "kind", frame.head(300), frame.tail(100), (0, 0))
+
+
+def test_one_tree_a_column_draws_values_of_rows_in_the_same_leaf() -> None:
+    own = small()
+    made = cart(5)(own, 0, 1.0).draw(2_000)
+    assert made.schema == own.train.schema
+    for name in own.train.columns:
+        assert set(made[name]) <= set(own.train[name])
+    wrong = made.filter((pl.col("low") > 25) != (pl.col("kind") == "a"))
+    assert wrong.height < 20
+    alone = factorised(own, 0, 1.0).draw(2_000)
+    assert obeying(own.rules, alone).height < 1_500
+
+
+def test_rows_are_rejected_or_moved_into_the_rules() -> None:
+    own = small()
+    draw = factorised(own, 0, 1.0).draw
+    for variant in (rejected, repaired):
+        made = variant(own, draw, 300)
+        assert made.height == 300
+        assert mx.check(own.rules, made).all_obey
+        assert made.schema == own.train.schema
+    assert {v.name for v in discrete(own).outputs} == set(own.train.columns)
+    assert places(pl.Series([0.5, 0.25])) == 2
+
+
+def test_tables_are_means_of_lines_and_say_what_failed() -> None:
+    line: dict[str, Any] = {
+        "set": "x", "rows": 10, "violating": 1, "score": 0.5, "made_auc": 0.4, "real_auc": 0.8, "fit_seconds": 3,
+        "rows_per_second": 2_000,
+    }  # fmt: skip
+    lines: list[dict[str, Any]] = [
+        {**line, "method": "b"},
+        {**line, "method": "b", "score": 0.7, "violating": 3},
+        {**line, "method": "a", "score": 0.9},
+        {"set": "x", "method": "c", "error": "ValueError: no | yes"},
+        {**line, "set": "y", "method": "d"},
+    ]
+    rows = table_pages.table(lines, "x").splitlines()
+    assert rows[0].startswith(
+        "|  | rows that violate | detection score | AUC over real"
+    )
+    assert rows[2].startswith("| a | 10.00% | 0.900 | 0.500 | – |")
+    assert rows[3].startswith("| b | 20.00% | 0.600 |")
+    assert rows[3].endswith("| 3 | 2,000 | – | 2 |")
+    assert rows[4].startswith("| c | ValueError: no / yes |")
+    assert len(rows) == 5
+
+
+def test_the_page_has_a_table_for_every_data_set() -> None:
+    text = table_pages.PAGE.read_text(encoding="utf-8")
+    assert all(text.count(f"<!-- tables: {name} -->") == 1 for name in TARGETS)
+
+
+def test_the_rules_of_adult_are_read() -> None:
+    rules = mx.Rules.load(RULES / "adult.rules")
+    assert len(rules.specification.rules) == 24
+
+
+@pytest.mark.parametrize("name", TARGETS)
+def test_data_sets_are_split_into_rows_that_obey(name: str) -> None:
+    folder = os.environ.get("MULTIPLEXNET_DATA")
+    if folder is None:
+        pytest.skip("set MULTIPLEXNET_DATA to a folder with tabular/ to run this")
+    own = table_set(name, Path(folder))
+    assert own.target in own.train.columns
+    assert own.train.columns == own.held.columns
+    assert mx.check(own.rules, own.held).all_obey
+    shares = {"adult": (3, 1), "heloc": (782, 254), "faults": (1, 0)}
+    if name in shares:
+        assert own.dropped == shares[name]

@@ -1,0 +1,390 @@
+"""Samples by several hands and into files: always the same rows; and what is begun, stopped and gone on with."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import polars as pl
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import multiplexnet as mx
+from multiplexnet.errors import TableError
+from multiplexnet.synthesis import training
+from multiplexnet.synthesis.columns.others import other_of
+from multiplexnet.synthesis.network import Shape
+from multiplexnet.synthesis.training import Recipe
+from multiplexnet.tools.synthesis_commands import app
+
+TINY = (Recipe(Shape(4, 8, 1, 4, 0.1), rows=900, batch=32),)
+RULES = "low: int[0, 99]; high: int[0, 99]; kind: {'a', 'b'}; low <= high; implies(kind == 'a', high <= 50)"
+
+
+def table(rows: int = 300) -> pl.DataFrame:
+    random = np.random.default_rng(0)
+    low = random.integers(0, 50, rows)
+    high = low + random.integers(0, 40, rows)
+    return pl.DataFrame(
+        {
+            "who": [f"c-{k:04}" for k in range(rows)],
+            "low": low,
+            "high": high,
+            "kind": np.where(high <= 50, random.choice(["a", "b"], rows), "b"),
+            "price": random.integers(100, 9_900, rows) / 100,
+            "said": [
+                f"{'x' * int(k)} {j % 97}" for j, k in enumerate(low)
+            ],
+        }
+    )  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def model() -> mx.Synthesizer:
+    with pytest.warns(UserWarning, match="column"):
+        return mx.Synthesizer(RULES).fit(table(), recipes=TINY)
+
+
+# --- columns that are not learned ------------------------------------------------------------------------------------
+
+
+def test_identifiers_are_numbered_anew_or_passed_on(model: mx.Synthesizer) -> None:
+    made = model.sample(300, seed=1)
+    assert made.columns == ["who", "low", "high", "kind", "price"]
+    assert made["who"].to_list() == [f"c-{k + 1:04}" for k in range(300)]
+    assert any("'who' has a value of its own" in note for note in model.notes)
+    assert any("'said' is left out" in note for note in model.notes)
+    given = pl.DataFrame({"who": ["x", "y"], "said": ["hello", None], "low": [3, 40]})
+    done = model.sample(given=given)
+    assert done["who"].to_list() == ["x", "y"]
+    assert done["said"].to_list() == ["hello", None]
+    assert done.columns == table().columns
+
+
+@pytest.mark.parametrize(
+    ("name", "cells", "kind"),
+    [
+        ("row", list(range(7, 47)), "number"),
+        ("customer_id", [3 * k % 41 for k in range(40)], "number"),
+        ("wage", [3 * k % 41 for k in range(40)], None),
+        ("id", [1, 1, *range(38)], None),
+        ("mail", [f"{k}@x.org" for k in range(40)], "name"),
+    ],
+)
+def test_what_is_an_identifier(name: str, cells: list[Any], kind: str | None) -> None:
+    series = pl.Series(cells)
+    found = other_of(name, series, is_number=series.dtype.is_integer())
+    assert (None if found is None else found.kind) == kind
+
+
+# --- known cells ----------------------------------------------------------------------------------------------------
+
+
+def test_empty_cells_are_filled_in(model: mx.Synthesizer) -> None:
+    given = pl.DataFrame(
+        {"low": [45, None, 3], "kind": [None, "a", "a"], "high": [None, None, 20]},
+        schema={"low": pl.Int64, "kind": pl.String, "high": pl.Int64},
+    )
+    done = model.sample(given=given, seed=3)
+    assert done["low"].to_list()[::2] == [45, 3]
+    assert done["kind"].to_list()[1:] == ["a", "a"]
+    assert done["high"][2] == 20
+    assert mx.check(mx.Rules(RULES), done).all_obey
+    assert done["low"].null_count() == 0
+
+
+def test_what_may_be_missing_is_known_to_be_missing_unless_filled() -> None:
+    rules = "a: int[0, 9]?; b: int[0, 9]"
+    rows = pl.DataFrame({"a": [1, None, 3, 5] * 30, "b": [1, 0, 3, 5] * 30})
+    own = mx.Synthesizer(rules).fit(rows, recipes=TINY)
+    given = {"a": [None] * 200, "b": [3] * 200}
+    assert own.sample(given=given)["a"].null_count() == 200
+    assert own.sample(given=given, fill=True)["a"].null_count() < 200
+
+
+def test_rows_that_cannot_be_completed_are_named_with_their_rules(
+    model: mx.Synthesizer,
+) -> None:
+    given = {"low": [60 - 20, 3, 45], "high": [20, 10, 60], "kind": ["b", "a", "a"]}
+    with pytest.warns(UserWarning, match="left out") as told:
+        done = model.sample(given=given)
+    text = str(told[0].message)
+    assert "row 1 (`low <= high`); row 3 (`implies(kind == 'a', high <= 50)`)" in text
+    assert done["low"].to_list() == [3]
+    with pytest.raises(TableError, match="no row is left"):
+        model.sample(given={"low": [40], "high": [20]})
+    with pytest.raises(
+        TableError, match=r"column 'kind': 'c' is not among .* 'a', 'b'"
+    ):
+        model.sample(given={"kind": ["c"]})
+
+
+# --- several hands ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("multiplexnet.synthesis.drawing.pieces.PIECE", 600)
+    monkeypatch.setattr(
+        "multiplexnet.synthesis.drawing.pieces.pieces.__defaults__", (600,)
+    )
+
+
+def test_processes_make_the_rows_that_one_makes(
+    small_pieces: None, model: mx.Synthesizer
+) -> None:
+    before = torch.get_num_threads()
+    alone = model.sample(5_000, seed=3)
+    assert model.sample(5_000, seed=3, jobs=2).equals(alone)
+    assert torch.get_num_threads() == before
+    with pytest.raises(TableError, match="jobs = 0: give the number of processes"):
+        model.sample(5, jobs=0)
+
+
+def test_processes_complete_the_rows_that_one_completes(
+    small_pieces: None, model: mx.Synthesizer
+) -> None:
+    given = table(1_500).select(pl.col("high").clip(10, 80), "who")
+    asked: dict[str, Any] = {"given": given, "where": "price >= 50", "seed": 3}
+    assert model.sample(**asked, jobs=2).equals(model.sample(**asked))
+
+
+def test_a_cluster_makes_the_same_shards_even_if_a_worker_is_killed(
+    model: mx.Synthesizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    distributed = pytest.importorskip("distributed")
+    monkeypatch.setattr("multiplexnet.synthesis.drawing.files.SHARD", 2_000)
+    alone = tmp_path / "alone"
+    model.sample_to(alone, 30_000, seed=4)
+    options = {"n_workers": 2, "threads_per_worker": 1, "dashboard_address": None}
+    with (
+        distributed.LocalCluster(**options) as cluster,
+        distributed.Client(cluster) as client,
+    ):
+        workers = list(client.run(os.getpid).values())
+        killed: list[int] = []
+
+        def kill_one(_: Any) -> None:
+            if not killed:
+                killed.append(workers[0])
+                os.kill(workers[0], signal.SIGKILL)
+
+        address = cluster.scheduler_address
+        asked: dict[str, Any] = {"dask": address, "progress": kill_one}
+        model.sample_to(tmp_path / "many", 30_000, seed=4, **asked)
+        assert killed[0] not in client.run(os.getpid).values()
+    names = sorted(path.name for path in alone.iterdir())
+    assert len(names) > 3
+    assert names == sorted(path.name for path in (tmp_path / "many").iterdir())
+    for name in names:
+        assert (alone / name).read_bytes() == (tmp_path / "many" / name).read_bytes()
+    rows = pl.concat([pl.read_parquet(p) for p in sorted(alone.glob("*.parquet"))])
+    assert rows.equals(model.sample(30_000, seed=4))
+
+
+def test_a_folder_that_was_begun_is_completed(
+    model: mx.Synthesizer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("multiplexnet.synthesis.drawing.files.SHARD", 1_000)
+    folder = tmp_path / "rows"
+    model.sample_to(folder, 5_000)
+    first = {path.name: path.read_bytes() for path in folder.iterdir()}
+    (folder / "part-00001.parquet").unlink()
+    kept = (folder / "part-00000.parquet").stat().st_mtime_ns
+    done = model.sample_to(folder, 5_000)
+    assert done.rows == 5_000
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == first
+    assert (folder / "part-00000.parquet").stat().st_mtime_ns == kept
+    with pytest.raises(TableError, match="holds another sample"):
+        model.sample_to(folder, 5_000, seed=1)
+    with pytest.raises(TableError, match="is not empty"):
+        model.sample_to(tmp_path, 5)
+    with pytest.raises(TableError, match="into a folder"):
+        model.sample_to(tmp_path / "rows.xlsx", 5)
+
+
+# --- full disks and impatient people ----------------------------------------------------------------------------------
+
+FULL = """
+import resource, sys
+from multiplexnet.synthesis.synthesizer import Synthesizer
+from multiplexnet.synthesis.drawing import files, pieces
+pieces.pieces.__defaults__ = (2_000,)
+model = Synthesizer.load(sys.argv[1])
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), int(sys.argv[3])))
+model.sample_to(sys.argv[2], 200_000)
+"""
+
+
+@pytest.mark.parametrize(("name", "size"), [("x.csv", 400_000), ("x.parquet", 1_700_000)])  # fmt: skip
+def test_a_full_disk_leaves_whole_rows(
+    model: mx.Synthesizer, tmp_path: Path, name: str, size: int
+) -> None:
+    model.save(tmp_path / "model.mx")
+    path = tmp_path / name
+    said = subprocess.run(
+        [sys.executable, "-c", FULL, str(tmp_path / "model.mx"), str(path), str(size)],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=120,
+    )
+    assert said.returncode == 1
+    last = said.stderr.strip().splitlines()[-1]
+    assert "cannot be written: File too large" in last
+    read = pl.read_csv(path) if name.endswith("csv") else pl.read_parquet(path)
+    assert f"{read.height:,} of 200,000 rows are there" in last
+    assert read.height >= 2_000
+    expected = model.sample(read.height)
+    assert read["price"].cast(pl.Float64).to_list() == expected["price"].to_list()
+
+
+def test_interrupting_leaves_whole_row_groups(
+    small_pieces: None,
+    model: mx.Synthesizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    path = tmp_path / "model.mx"
+    model.save(path)
+    real = pl.DataFrame.write_csv
+    calls: list[int] = []
+
+    def impatient(frame: pl.DataFrame, *args: Any, **options: Any) -> Any:
+        calls.append(1)
+        if len(calls) == 3:
+            raise KeyboardInterrupt
+        return real(frame, *args, **options)
+
+    monkeypatch.setattr(pl.DataFrame, "write_csv", impatient)
+    out = tmp_path / "out.csv"
+    command = ["sample", str(path), "-n", "9000", "-o", str(out)]
+    answer = CliRunner().invoke(app, command)
+    assert answer.exit_code == 130
+    rows = pl.read_csv(out).height
+    assert rows > 1_000
+    assert f"interrupted: {rows:,} of 9,000 rows are in" in answer.output
+
+
+# --- learning that goes on --------------------------------------------------------------------------------------------
+
+
+def test_learning_goes_on_where_it_was_interrupted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recipes = (*TINY, Recipe(Shape(4, 12, 1, 4, 0.1), rows=900, batch=32))
+    rows = table().drop("who", "said")
+    whole = mx.Synthesizer(RULES).fit(rows, recipes=recipes, minutes=9)
+    file = tmp_path / "learning"
+    stops = [5, 17, 31]
+    seen: list[int] = []
+
+    def impatient(_: Any) -> None:
+        seen.append(1)
+        if len(seen) in stops:
+            raise KeyboardInterrupt
+
+    for _ in stops:
+        with pytest.raises(KeyboardInterrupt):
+            mx.Synthesizer(RULES).fit(
+                rows, recipes=recipes, progress=impatient, checkpoint=file, minutes=9
+            )
+        assert file.exists()
+    again = mx.Synthesizer(RULES).fit(rows, recipes=recipes, checkpoint=file, minutes=9)
+    assert not file.exists()
+    assert again.log_likelihood == whole.log_likelihood
+    assert again.sample(50).equals(whole.sample(50))
+    file.write_bytes(b"something else")
+    with pytest.warns(UserWarning, match="belongs to another fit, or is damaged"):
+        mx.Synthesizer(RULES).fit(rows, recipes=TINY, checkpoint=file)
+
+
+def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock = [0.0]
+
+    def tick() -> float:
+        clock[0] += 0.05
+        return clock[0]
+
+    monkeypatch.setattr(training, "monotonic", tick)
+    long = (Recipe(Shape(4, 8, 1, 4, 0.1), rows=900, batch=32),) * 50
+    told: list[training.Progress] = []
+    rows = table().drop("who", "said")
+    mx.Synthesizer(RULES).fit(rows, recipes=long, minutes=0.5, progress=told.append)
+    assert clock[0] < 33
+    assert 1 < told[-1].recipe + 1 < 50
+    assert all(state.seconds_left <= 30 for state in told)
+    assert told[-1].rows_per_second > 0
+
+
+# --- the command line -------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    monkeypatch.setattr("multiplexnet.synthesis.synthesizer.RECIPES", TINY)
+    rows = table().with_columns(
+        pl.when(pl.int_range(pl.len()) == 6).then(99).otherwise("low").alias("low")
+    )
+    rows.write_csv(tmp_path / "data.csv")
+    (tmp_path / "my.rules").write_text(RULES.replace("; ", "\n"))
+    return [
+        *("fit", str(tmp_path / "data.csv"), "--rules", str(tmp_path / "my.rules")),
+        *("-o", str(tmp_path / "model.mx"), "--minutes", "0.2"),
+    ]
+
+
+def test_fit_says_what_breaks_rules_and_what_is_not_learned(asked: list[str]) -> None:
+    answer = CliRunner().invoke(app, asked)
+    assert answer.exit_code == 0, answer.output
+    assert "warning: 1 of 300 rows break rules (`low <= high` by 1, first in row 7)" in answer.output  # fmt: skip
+    assert "note: column 'who' has a value of its own in every row" in answer.output
+    assert "1 does not obey the rules" in answer.output
+    answer = CliRunner().invoke(app, [*asked, "--violations", "error"])
+    assert answer.exit_code == 2
+    assert "mend them, or fit with violations='drop' or 'repair'" in answer.output
+
+
+def test_a_fit_that_was_interrupted_goes_on(
+    asked: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = training._Run._step
+
+    def impatient(run: Any, *args: Any) -> None:
+        if run.done == 4:
+            os.kill(os.getpid(), signal.SIGINT)
+        step(run, *args)
+
+    monkeypatch.setattr(training._Run, "_step", impatient)
+    answer = CliRunner().invoke(app, asked)
+    assert answer.exit_code == 130
+    assert "the same command goes on from there" in answer.output
+    assert not (tmp_path / "model.mx").exists()
+    monkeypatch.setattr(training._Run, "_step", step)
+    assert CliRunner().invoke(app, asked).exit_code == 0
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "data.csv",
+        "model.mx",
+        "my.rules",
+    ]
+
+
+def test_sample_says_which_rows_are_near_the_condition_only(
+    model: mx.Synthesizer, tmp_path: Path
+) -> None:
+    model.save(tmp_path / "model.mx")
+    out = tmp_path / "out.parquet"
+    command = ["sample", str(tmp_path / "model.mx"), "-n", "40", "-o", str(out)]
+    answer = CliRunner().invoke(app, [*command, "--where", "price == 50.01"])
+    assert answer.exit_code == 0, answer.output
+    assert "all rows meet the condition" in answer.output
+    assert pl.read_parquet(out)["price"].to_list() == [50.01] * 40
+    answer = CliRunner().invoke(app, [*command, "--where", "price == 5000"])
+    assert answer.exit_code == 2
+    assert "no row within the ranges of the table can meet it" in answer.output
