@@ -32,7 +32,7 @@ from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 from multiplexnet.smt.smtlib import to_smtlib
 from multiplexnet.synthesis.synthesizer import Synthesizer
-from multiplexnet.tables.check import check_table
+from multiplexnet.tables.check import CheckOptions, check_table
 from multiplexnet.tables.inference.infer import infer
 from multiplexnet.tables.sql import sql
 
@@ -179,7 +179,9 @@ def _reader_of_tables(
     def read(data: bytes) -> object:
         path = folder / name
         path.write_bytes(gzip.compress(data) if name.endswith(".gz") else data)
-        report = check_table(specification, path, output=written, strips=True)
+        report = check_table(
+            specification, path, CheckOptions(output=written, strips=True)
+        )
         str(report), report.to_json()
         if pl.read_parquet(written).height != report.rows - report.obeying:
             raise AssertionError("other rows were written than those that do not obey")

@@ -24,7 +24,7 @@ import polars as pl
 from check import COLUMNS, NAMES, rules
 
 import multiplexnet
-from multiplexnet.tables.check import check_table
+from multiplexnet.tables.check import CheckOptions, check_table
 
 RESULTS = Path(__file__).parent / "results" / "parallel.json"
 GROUP = 1 << 16  # rows of a row group
@@ -69,9 +69,9 @@ def main(rows: int, output: Path) -> None:
         for name, options in ways.items():
             start = perf_counter()
             processor = processor_seconds()
-            reports.append(
-                check_table(specification, Path(folder) / "*.parquet", **options)
-            )
+            files = Path(folder) / "*.parquet"
+            asked = CheckOptions(**options)
+            reports.append(check_table(specification, files, asked))
             measured[name] = {
                 "seconds": round(perf_counter() - start, 1),
                 "processor_seconds": round(processor_seconds() - processor, 1),

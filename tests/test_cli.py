@@ -229,7 +229,7 @@ def test_check_shows_numbers_that_are_short(files: Path) -> None:
 def test_progress_goes_to_standard_error(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("multiplexnet.tools.cli.SLOW_SECONDS", -1.0)
+    monkeypatch.setattr("multiplexnet.tools.progress.SLOW_SECONDS", -1.0)
     assert run_json("check", ACTUATOR, files / "good.csv")["rows"] == 2
 
 

@@ -20,7 +20,7 @@ import pytest
 import multiplexnet as mx
 from multiplexnet.errors import TableError
 from multiplexnet.tables import parallel
-from multiplexnet.tables.check import check_table
+from multiplexnet.tables.check import CheckOptions, check_table
 from multiplexnet.tables.parallel import spread
 from multiplexnet.tables.report import TableReport
 from multiplexnet.tables.work import empty_report
@@ -85,10 +85,12 @@ def test_reports_of_parts_add_up_to_the_report_of_the_whole() -> None:
 
 def test_strips_of_parts_add_up() -> None:
     whole = frame(3000)
-    expected = check_table(RULES.specification, _file(whole), strips=True).strips
+    expected = check_table(
+        RULES.specification, _file(whole), CheckOptions(strips=True)
+    ).strips
     assert expected is not None
     files = [_file(whole[a:b]) for a, b in ((0, 1000), (1000, 1777), (1777, 3000))]
-    found = check_table(RULES.specification, files, strips=True).strips
+    found = check_table(RULES.specification, files, CheckOptions(strips=True)).strips
     assert found is not None
     assert found.width == expected.width
     assert {k: v.tolist() for k, v in found.counts.items()} == {

@@ -25,7 +25,7 @@ from multiplexnet.rules import Rules
 from multiplexnet.tables import output as outputs
 from multiplexnet.tables import work as checking
 from multiplexnet.tables.cells import cells_of
-from multiplexnet.tables.check import check, check_table
+from multiplexnet.tables.check import CheckOptions, check, check_table
 from multiplexnet.tables.sources import columnar, files, separated
 from multiplexnet.tables.strips import Strips
 
@@ -156,7 +156,7 @@ def test_chunks_do_not_matter(csv: Write, monkeypatch: pytest.MonkeyPatch) -> No
     whole = check_table(SUM, path)
     monkeypatch.setattr(checking, "CHUNK", 7)
     seen: list[int] = []
-    assert check_table(SUM, path, progress=seen.append) == whole
+    assert check_table(SUM, path, CheckOptions(progress=seen.append)) == whole
     assert seen[-1] == 100
     assert len(seen) > 10
 
@@ -255,11 +255,13 @@ def test_other_columns_are_listed_and_unused_outputs_are_not_needed(csv: Write) 
 def test_by_position(csv: Write) -> None:
     path = csv("label,p,q\nyes,1,2\nno,2,1\n")
     ordered = parse("y_1: real; y_0: real\ny_0 <= y_1")
-    report = check_table(ordered, path, by_position=True, skip=["label"])
+    report = check_table(ordered, path, CheckOptions(by_position=True, skip=["label"]))
     assert {v.name: name for v, name in report.columns} == {"y_0": "p", "y_1": "q"}
     assert report.rules[0].violations == 1
     named = check_table(
-        parse("u: real; v: real\nu <= v"), path, by_position=True, skip=["label"]
+        parse("u: real; v: real\nu <= v"),
+        path,
+        CheckOptions(by_position=True, skip=["label"]),
     )
     assert {v.name: name for v, name in named.columns} == {"u": "p", "v": "q"}
 
@@ -442,16 +444,16 @@ def test_wrong_options(csv: Write) -> None:
     with pytest.raises(
         TableError, match=r"there is no column 'pp' to skip \(did you mean 'p'\?\)"
     ):
-        check_table(SUM, path, skip=["pp"])
+        check_table(SUM, path, CheckOptions(skip=["pp"]))
     with pytest.raises(
         TableError,
         match=r"has 2 columns, and by position the rules need 3 \(c would be the last\)",
     ):
-        check_table(SUM, path, by_position=True)
+        check_table(SUM, path, CheckOptions(by_position=True))
     with pytest.raises(
         TableError, match=r"missing = 'skip': it is 'error', 'pass' or 'fail'"
     ):
-        check_table(SUM, path, missing="skip")  # type: ignore[arg-type]
+        check_table(SUM, path, CheckOptions(missing="skip"))  # type: ignore[arg-type]
     with pytest.raises(
         TableError, match=r"';;' cannot separate cells: give one character"
     ):
@@ -531,20 +533,20 @@ def test_what_an_empty_cell_means(csv: Write) -> None:
     path = csv("a,b,c\n1,2,3\n,2,3\n5,2,\n5,,1\n")
     failing = check_table(SUM, path)
     assert (failing.obeying, [r.violations for r in failing.rules]) == (1, [0, 1])
-    passing = check_table(SUM, path, missing="pass")
+    passing = check_table(SUM, path, CheckOptions(missing="pass"))
     assert (passing.obeying, [r.violations for r in passing.rules]) == (3, [0, 1])
     assert [c.fails for c in failing.cells] == [True] * 3
     assert [c.fails for c in passing.cells] == [False] * 3
     with pytest.raises(
         TableError, match=r"t\.csv, row 2, column 'a': the cell is empty; fill it in"
     ):
-        check_table(SUM, path, missing="error")
+        check_table(SUM, path, CheckOptions(missing="error"))
 
 
 def test_the_worst_is_found_beside_cells_without_a_value(csv: Write) -> None:
     rules = parse("a: real; b: real; c: real\na <= 1 and b <= 1 and c <= 1")
     report = check_table(
-        rules, csv("a,b,c\n3,,0\n,7.5,x\n0,0,2\n,,0\n"), missing="pass"
+        rules, csv("a,b,c\n3,,0\n,7.5,x\n0,0,2\n,,0\n"), CheckOptions(missing="pass")
     )
     assert report.rules[0].violations == 3
     assert report.rules[0].largest == Fraction(13, 2)
@@ -655,7 +657,7 @@ def test_violating_rows_are_written(
     monkeypatch.setattr(outputs, "ENOUGH", 2)
     path = csv("breaks,c,b,a\nx,3,2,1\ny,4,2,1\n,3,1,2\nz,,1,2\n" + "w,8,1,2\n" * 5)
     target = tmp_path / f"bad{suffix}"
-    report = check_table(SUM, path, output=target, limit=1)
+    report = check_table(SUM, path, CheckOptions(output=target, limit=1))
     written = (
         pl.read_csv(target, infer_schema=False)
         if suffix == ".csv"
@@ -673,15 +675,15 @@ def test_violating_rows_are_written(
     with pytest.raises(
         TableError, match=r"is the table that is read: write the rows to another"
     ):
-        check_table(SUM, path, output=path)
+        check_table(SUM, path, CheckOptions(output=path))
     with pytest.raises(
         TableError, match=r"bad\.xlsx: violating rows are written as \.csv or"
     ):
-        check_table(SUM, path, output=tmp_path / "bad.xlsx")
+        check_table(SUM, path, CheckOptions(output=tmp_path / "bad.xlsx"))
     with pytest.raises(TableError, match=r"bad\.csv cannot be written: No such file"):
-        check_table(SUM, path, output=tmp_path / "no" / "bad.csv")
+        check_table(SUM, path, CheckOptions(output=tmp_path / "no" / "bad.csv"))
     good = csv("a,b,c\n1,2,3\n", "good.csv")
-    assert check_table(SUM, good, output=target).all_obey
+    assert check_table(SUM, good, CheckOptions(output=target)).all_obey
     again = pl.read_csv(target) if suffix == ".csv" else pl.read_parquet(target)
     assert (again.height, again.columns) == (0, ["a", "b", "c", "breaks"])
 
@@ -710,7 +712,9 @@ def test_whole_numbers_beyond_float64_are_exact(csv: Write, parquet: Write) -> N
     large = [2**53 + 1, 123456789012345679, 10**18, 10**18 + 1, -(2**53) - 1]
     within = [True, True, True, False, False]
     text = csv("id\n" + "\n".join(map(str, large)) + "\n")
-    assert check_table(wide, text, keep_rows=True).obeys.tolist() == within  # type: ignore[union-attr]
+    assert (
+        check_table(wide, text, CheckOptions(keep_rows=True)).obeys.tolist() == within
+    )  # type: ignore[union-attr]
     assert check_table(wide, parquet(id=pl.Series(large))).obeying == 3
     assert (
         check(Rules("id: int[0, 10**18]; id >= 1"), {"id": large}).obeys.tolist()  # type: ignore[union-attr]
@@ -723,12 +727,16 @@ def test_whole_numbers_beyond_float64_are_exact(csv: Write, parquet: Write) -> N
         "9007199254740999",
         "9007199254741000",
     ]
-    found = check_table(narrow, csv("id\n" + "\n".join(cells)), keep_rows=True)
+    found = check_table(
+        narrow, csv("id\n" + "\n".join(cells)), CheckOptions(keep_rows=True)
+    )
     assert found.obeys is not None
     assert found.obeys.tolist() == [True, False, True, False]
     cents = parse("p: decimal(2)[0, 10**15]; p >= 0")
     cells = ["90071992547409.93", "90071992547409.935", "1e15", "1000000000000000.01"]
-    found = check_table(cents, csv("p\n" + "\n".join(cells)), keep_rows=True)
+    found = check_table(
+        cents, csv("p\n" + "\n".join(cells)), CheckOptions(keep_rows=True)
+    )
     assert found.obeys is not None
     assert found.obeys.tolist() == [True, False, True, False]
 
@@ -747,7 +755,9 @@ def test_cells_too_many_are_refused_whatever_is_read(
             TableError,
             match=r"more cells than the header has names \(row 2: [45] cells, 3",
         ):
-            check_table(parse("x: real; y: real; x <= y"), path, output=output)
+            check_table(
+                parse("x: real; y: real; x <= y"), path, CheckOptions(output=output)
+            )
     assert target.read_text() == "of an earlier run"
     assert sorted(p.name for p in tmp_path.iterdir()) == ["bad.csv", "t.csv"]
 

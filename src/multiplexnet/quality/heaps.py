@@ -26,7 +26,7 @@ from multiplexnet.language.text import formula_text
 from multiplexnet.quality.columns import Floats, Rows
 from multiplexnet.quality.marginals import FEW_VALUES, Marks, moment
 from multiplexnet.quality.sampling import Sample
-from multiplexnet.tables.check import check_table
+from multiplexnet.tables.check import CheckOptions, check_table
 from multiplexnet.tables.sources.objects import tables_of
 
 __all__ = ["Heap", "heaps", "tight"]
@@ -131,7 +131,9 @@ def _tight(
     boundaries = tuple(boundary for _, boundary in asked)
     wanted = Specification(specification.variables, boundaries)
     table = tables_of(sample.frame, [])[0]
-    report = check_table(wanted, table, missing="pass", limit=0, keep_rows=True)
+    report = check_table(
+        wanted, table, CheckOptions(missing="pass", limit=0, keep_rows=True)
+    )
     assert report.breaks is not None
     columns = dict(report.columns)
     shares = []

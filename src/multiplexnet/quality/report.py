@@ -23,7 +23,7 @@ from multiplexnet.quality.pairs import Pairs, pairs
 from multiplexnet.quality.sampling import Sample, opened, sample
 from multiplexnet.quality.usefulness import Usefulness, target_of, usefulness
 from multiplexnet.rules import Rules
-from multiplexnet.tables.check import check_table
+from multiplexnet.tables.check import CheckOptions, check_table
 from multiplexnet.tables.report import TableReport
 
 __all__ = ["Beside", "QualityReport", "Tell", "report"]
@@ -246,7 +246,7 @@ def _kept(specification: Specification, own: Sample, obeying: bool) -> Sample:
     if not obeying:
         return own
     table = opened(own.frame, own.title)
-    found = check_table(specification, table, limit=0, keep_rows=True)
+    found = check_table(specification, table, CheckOptions(limit=0, keep_rows=True))
     assert found.obeys is not None
     frame = own.frame.filter(found.obeys)
     if not frame.height:

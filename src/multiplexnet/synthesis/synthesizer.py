@@ -239,33 +239,9 @@ class Synthesizer:
         Raises:
             TableError: nothing can meet the condition.
         """
-        parts = self.sampled_blocks(
-            count,
-            where=where,
-            given=given,
-            fill=fill,
-            seed=seed,
-            jobs=jobs,
-            dask=dask,
-            progress=progress,
-        )
-        return _as(self._known().library, pl.concat(list(parts)))
-
-    def sampled_blocks(
-        self,
-        count: int | None = None,
-        *,
-        where: str | None = None,
-        given: Any = None,
-        fill: bool = False,
-        seed: int = 0,
-        jobs: int = 1,
-        dask: str | None = None,
-        progress: Tell | None = None,
-    ) -> Iterator[pl.DataFrame]:
-        """As :meth:`sample`, some rows at a time, as polars tables: in the memory of these."""
         maker, wanted = self._asked(count, where, given, fill, seed)
-        return _told(maker, wanted, jobs, dask, progress)
+        parts = _told(maker, wanted, jobs, dask, progress)
+        return _as(self._known().library, pl.concat(list(parts)))
 
     def sample_to(
         self,

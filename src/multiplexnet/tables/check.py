@@ -10,7 +10,7 @@ A rule that needs a cell without a value is unknown, and unknown does not fail
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from time import perf_counter
 from typing import Any
@@ -28,10 +28,48 @@ from multiplexnet.tables.sources.table import Table
 from multiplexnet.tables.tally import Missing
 from multiplexnet.tables.work import Progress, Work, checked, empty_report
 
-__all__ = ["check", "check_table"]
+__all__ = ["CheckOptions", "check", "check_table"]
 
 SHOWN = 10
 """Rows that a report shows unless told otherwise."""
+
+
+@dataclass(frozen=True)
+class CheckOptions:
+    """How a table is checked; :func:`check` explains all but the last two.
+
+    Args:
+        by_position: whether columns are taken in order.
+        skip: columns to leave out.
+        missing: what an empty cell means.
+        limit: how many rows are shown.
+        output: a file for all rows that do not obey.
+        progress: is called with the number of rows so far.
+        jobs: in how many processes.
+        dask: the address of a scheduler.
+        keep_rows: whether to keep what became of every row; without it a file is read in the memory of one block.
+        strips: whether the report says where in the table it is broken, for a picture.
+
+    Raises:
+        TableError: an unknown word for missing cells.
+    """
+
+    by_position: bool = False
+    skip: Sequence[str] = ()
+    missing: Missing = "fail"
+    limit: int = SHOWN
+    output: Path | None = None
+    progress: Progress | None = None
+    jobs: int = 1
+    dask: str | None = None
+    keep_rows: bool = False
+    strips: bool = False
+
+    def __post_init__(self) -> None:
+        if self.missing not in ("error", "pass", "fail"):
+            raise TableError(
+                f"missing = {self.missing!r}: it is 'error', 'pass' or 'fail'"
+            )
 
 
 def check(
@@ -93,65 +131,56 @@ def check(
         [(2, ('low <= high',)), (3, ('low >= 0',))]
     """
     names = columns or [v.name for v in (*rules.outputs, *rules.inputs)]
-    return check_table(
-        rules.specification,
-        tables_of(table, names, delimiter, name),
+    options = CheckOptions(
         by_position=by_position,
         skip=skip,
         missing=missing,
         limit=limit,
         output=None if output is None else Path(output),
         progress=progress,
-        keep_rows=True,
         jobs=jobs,
         dask=dask,
+        keep_rows=True,
     )
+    tables = tables_of(table, names, delimiter, name)
+    return check_table(rules.specification, tables, options)
 
 
 def check_table(
     specification: Specification,
     table: Table | Path | Sequence[Table],
-    *,
-    by_position: bool = False,
-    skip: Sequence[str] = (),
-    missing: Missing = "fail",
-    limit: int = SHOWN,
-    output: Path | None = None,
-    progress: Progress | None = None,
-    keep_rows: bool = False,
-    strips: bool = False,
-    jobs: int = 1,
-    dask: str | None = None,
+    options: CheckOptions = CheckOptions(),  # noqa: B008 (it is frozen)
 ) -> TableReport:
-    """As :func:`check`; without ``keep_rows`` in the memory of one block, however long the file is.
-
-    With ``strips`` the report says where in the table it is broken, for a picture.
-    """
+    """As :func:`check`, for tables that are open already."""
     start = perf_counter()
     if specification.functions:
         raise TableError(
             f"the rules call {specification.functions[0]}(…), and a table has no functions: "
             f"check such rules in Python, with rules.satisfied(…)"
         )
-    if missing not in ("error", "pass", "fail"):
-        raise TableError(f"missing = {missing!r}: it is 'error', 'pass' or 'fail'")
     if isinstance(table, Path):
         table = [table_in_file(path) for path in files_named([table])]
     tables = [table] if isinstance(table, Table) else list(table)
     chosen = [
-        matched(specification, t, by_position=by_position, skip=skip) for t in tables
+        matched(specification, t, by_position=options.by_position, skip=options.skip)
+        for t in tables
     ]
     names = list(dict.fromkeys(name for t in tables for name in t.names))
-    _refuse_overwriting(output, tables)
+    _refuse_overwriting(options.output, tables)
     work = Work(
-        specification, missing, limit, keep_rows, strips, whole=output is not None
+        specification,
+        options.missing,
+        options.limit,
+        options.keep_rows,
+        options.strips,
+        whole=options.output is not None,
     )
-    run = run_of(jobs, dask)
-    with output_file(output, names) as written:
+    run = run_of(options.jobs, options.dask)
+    with output_file(options.output, names) as written:
         if run is None:
-            report = _here(work, tables, chosen, written, progress)
+            report = _here(work, tables, chosen, written, options.progress)
         else:
-            report = _elsewhere(run, work, tables, chosen, written, progress)
+            report = _elsewhere(run, work, tables, chosen, written, options.progress)
     return replace(report, seconds=perf_counter() - start)
 
 

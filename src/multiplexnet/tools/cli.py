@@ -15,37 +15,30 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from pathlib import Path
-from time import perf_counter
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    Progress,
-    SpinnerColumn,
-    TextColumn,
-    TimeElapsedColumn,
-)
+from rich.progress import BarColumn, SpinnerColumn, TextColumn, TimeElapsedColumn
 from typer.core import TyperCommand
 
 from multiplexnet.errors import MultiplexError
 from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
 from multiplexnet.reports.printing import PLAIN_WIDTH, plain_text
+from multiplexnet.tools.progress import shown_late
 
 __all__ = [
-    "SLOW_SECONDS",
     "AsJson",
     "BadInput",
+    "Delimiter",
     "RulesFile",
     "answering",
     "app",
     "loaded",
     "tables_named",
+    "write",
+    "writing",
 ]
-
-SLOW_SECONDS = 2.0  # what takes longer shows its progress
 
 app = typer.Typer(
     help="Rules on a network's outputs that hold exactly: explain them, check tables against them.",
@@ -92,51 +85,27 @@ def _printed(
 
 @contextmanager
 def _progress(total: int | None) -> Iterator[Callable[[int], None]]:
-    """A bar on standard error, once the work has taken a while."""
+    """A bar with the number of rows."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
         TextColumn("{task.completed:,} rows"),
         TimeElapsedColumn(),
     )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task("checking", total=total)
-    start = perf_counter()
-
-    def update(rows: int) -> None:
-        if perf_counter() - start > SLOW_SECONDS:
-            bar.start()
-            bar.update(task, completed=rows, total=max(total or rows, rows))
-
-    try:
-        yield update
-    finally:
-        if bar.live.is_started:
-            bar.stop()
+    with shown_late(*columns, total=total) as show:
+        yield lambda rows: show(rows, max(total or rows, rows), "checking")
 
 
 @contextmanager
 def _phases() -> Iterator[Callable[[str, int], None]]:
-    """What is being done and how far it is, on standard error, once the work has taken a while."""
+    """What is being done and how far it is."""
     columns = (
         SpinnerColumn(),
         TextColumn("{task.description}: {task.completed:,}"),
         TimeElapsedColumn(),
     )
-    shown = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = shown.add_task("", total=None)
-    start = perf_counter()
-
-    def told(doing: str, done: int) -> None:
-        if perf_counter() - start > SLOW_SECONDS:
-            shown.start()
-            shown.update(task, completed=done, description=doing)
-
-    try:
-        yield told
-    finally:
-        if shown.live.is_started:
-            shown.stop()
+    with shown_late(*columns) as show:
+        yield lambda doing, done: show(done, None, doing)
 
 
 def _version(wanted: bool) -> None:
@@ -166,6 +135,13 @@ RulesFile = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
+Delimiter = Annotated[
+    str | None,
+    typer.Option(
+        metavar="CHARACTER",
+        help="What separates cells (otherwise found in the header).",
+    ),
+]
 
 
 def loaded(path: Path) -> Any:
@@ -178,6 +154,22 @@ def loaded(path: Path) -> Any:
         raise BadInput(
             f"{path} cannot be read: {getattr(error, 'strerror', None) or error}"
         ) from None
+
+
+@contextmanager
+def writing(path: Path) -> Iterator[None]:
+    """Says which file cannot be written, where one cannot."""
+    try:
+        yield
+    except OSError as error:
+        raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def write(path: Path, text: str) -> None:
+    """Write a file, and say so on standard error."""
+    with writing(path):
+        path.write_text(text, encoding="utf-8")
+    print(f"written: {path}", file=sys.stderr)
 
 
 # --- check ----------------------------------------------------------------------------------------------------------
@@ -217,13 +209,7 @@ def check(
             "that fails.",
         ),
     ] = "fail",
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CHARACTER",
-            help="What separates cells (otherwise found in the header).",
-        ),
-    ] = None,
+    delimiter: Delimiter = None,
     name: Annotated[
         str | None,
         typer.Option(
@@ -259,7 +245,7 @@ def check(
     """Which rows of TABLE break which rules, exactly. Exit code 0: none; 1: some; 2: bad input."""
     with answering(as_json):
         from multiplexnet.reports.tables import check_json, check_text
-        from multiplexnet.tables.check import check_table
+        from multiplexnet.tables.check import CheckOptions, check_table
 
         specification: Specification = loaded(file).specification
         tables, rows = tables_named(table, delimiter, name)
@@ -267,15 +253,17 @@ def check(
             report = check_table(
                 specification,
                 tables,
-                by_position=by_position,
-                skip=skip or (),
-                missing=missing,  # type: ignore[arg-type]
-                limit=limit,
-                output=output,
-                progress=update,
-                strips=plot is not None,
-                jobs=jobs,
-                dask=dask,
+                CheckOptions(
+                    by_position=by_position,
+                    skip=skip or (),
+                    missing=missing,  # type: ignore[arg-type]
+                    limit=limit,
+                    output=output,
+                    progress=update,
+                    strips=plot is not None,
+                    jobs=jobs,
+                    dask=dask,
+                ),
             )
         _printed(
             lambda: check_text(report),
@@ -423,10 +411,8 @@ def _draw(
 
 
 def _drawn(path: Path, draw: Callable[[], object]) -> None:
-    try:
+    with writing(path):
         draw()
-    except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
     print(f"drawn: {path}", file=sys.stderr)
 
 

@@ -6,14 +6,13 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from time import perf_counter
 from typing import Annotated
 
 import typer
-from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-from multiplexnet.tools.cli import SLOW_SECONDS, BadInput, answering, loaded
+from multiplexnet.tools.cli import BadInput, answering, loaded, write
+from multiplexnet.tools.progress import shown_late
 from multiplexnet.tools.synthesis_commands import RulesOption, app
 
 __all__ = ["app", "report"]
@@ -92,31 +91,19 @@ def report(
         for note in found.notes:
             print(f"note: {note}", file=sys.stderr)
         print(found)
-        _write(output, found.to_html())
+        write(output, found.to_html())
         if json_file is not None:
-            _write(json_file, found.to_json())
+            write(json_file, found.to_json())
         if not found.made.all_obey:
             raise typer.Exit(1)
 
 
 @contextmanager
 def _steps() -> Iterator[Callable[[str, int, int], None]]:
-    """What is being done, on standard error, once the work has taken a while."""
+    """What is being done, as a bar."""
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    shown = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = shown.add_task("", total=None)
-    start = perf_counter()
-
-    def told(doing: str, done: int, of: int) -> None:
-        if perf_counter() - start > SLOW_SECONDS:
-            shown.start()
-            shown.update(task, completed=done, total=of, description=doing)
-
-    try:
-        yield told
-    finally:
-        if shown.live.is_started:
-            shown.stop()
+    with shown_late(*columns) as show:
+        yield lambda doing, done, of: show(done, of, doing)
 
 
 def _refuse_overwriting(tables: list[str | None], written: list[Path | None]) -> None:
@@ -126,11 +113,3 @@ def _refuse_overwriting(tables: list[str | None], written: list[Path | None]) ->
             continue
         if any(own.exists() and own.samefile(path) for own in read):
             raise BadInput(f"{path} is a table that is read: write to another file")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
-    print(f"written: {path}", file=sys.stderr)

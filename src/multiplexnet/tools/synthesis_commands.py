@@ -7,22 +7,21 @@ import signal
 import sys
 import warnings
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.progress import (
     BarColumn,
-    Progress,
     TextColumn,
     TimeElapsedColumn,
     TimeRemainingColumn,
 )
 
-from multiplexnet.tools.cli import SLOW_SECONDS, AsJson, BadInput, answering, loaded
+from multiplexnet.tools.cli import AsJson, BadInput, answering, loaded, writing
+from multiplexnet.tools.progress import shown_late
 from multiplexnet.tools.table_commands import app
 
 __all__ = ["app", "fit", "sample"]
@@ -49,11 +48,10 @@ def _telling() -> Iterator[None]:
         yield
 
 
-@contextmanager
 def _bar(
     doing: str, total: int | None
-) -> Iterator[Callable[[int, int | None, str], None]]:
-    """A bar on standard error, once the work has taken a while."""
+) -> AbstractContextManager[Callable[[int, int | None, str], None]]:
+    """A bar with the time that is left."""
     columns = (
         TextColumn("{task.description}"),
         BarColumn(),
@@ -61,20 +59,7 @@ def _bar(
         TextColumn("left:"),
         TimeRemainingColumn(),
     )
-    bar = Progress(*columns, console=Console(stderr=True), transient=True)
-    task = bar.add_task(doing, total=total)
-    start = perf_counter()
-
-    def update(done: int, of: int | None, text: str) -> None:
-        if perf_counter() - start > SLOW_SECONDS:
-            bar.start()
-            bar.update(task, completed=done, total=of, description=text)
-
-    try:
-        yield update
-    finally:
-        if bar.live.is_started:
-            bar.stop()
+    return shown_late(*columns, doing=doing, total=total)
 
 
 @app.command()
@@ -113,7 +98,8 @@ def fit(
         from multiplexnet.synthesis.synthesizer import Synthesizer
 
         model = Synthesizer(loaded(rules))
-        _refuse_unwritable(output, lambda: _touched(output))
+        with writing(output):
+            _touched(output)
         draft = output.with_name(f".{output.name}.learning")
         if not resume:
             draft.unlink(missing_ok=True)
@@ -148,7 +134,8 @@ def fit(
             raise typer.Exit(130) from None
         finally:
             show(model.report)
-        _refuse_unwritable(output, lambda: model.save(output))
+        with writing(output):
+            model.save(output)
         score = model.log_likelihood
         if as_json:
             print(json.dumps({"model": str(output), "log_likelihood": score}))
@@ -293,10 +280,3 @@ def _exactness(done: list[Any]) -> str:
         f" (all rows meet the condition; {state.exact:,} of {state.rows:,} are drawn exactly from the conditional "
         f"distribution, the others near it: chosen among candidates worth {state.effective:.1f} on average)"
     )
-
-
-def _refuse_unwritable(path: Path, write: Callable[[], None]) -> None:
-    try:
-        write()
-    except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None

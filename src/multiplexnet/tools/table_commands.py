@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
@@ -13,11 +12,13 @@ import typer
 from multiplexnet.tools.cli import (
     AsJson,
     BadInput,
+    Delimiter,
     RulesFile,
     answering,
     app,
     loaded,
     tables_named,
+    write,
 )
 
 __all__ = ["app", "infer", "sql"]
@@ -45,13 +46,7 @@ def infer(
     support: Annotated[
         float, typer.Option(help="The share of rows in which a rule has to hold.")
     ] = 0.99,
-    delimiter: Annotated[
-        str | None,
-        typer.Option(
-            metavar="CHARACTER",
-            help="What separates cells (otherwise found in the header).",
-        ),
-    ] = None,
+    delimiter: Delimiter = None,
     as_json: AsJson = False,
 ) -> None:
     """Rules that TABLE suggests: declarations that hold for it, and candidates with their support. A file to edit."""
@@ -64,7 +59,7 @@ def infer(
         tables, _ = tables_named(table, delimiter)
         found = inferred(tables, support=support)
         if output is not None:
-            _write(output, found.text)
+            write(output, found.text)
         if as_json:
             data = {
                 "rows": found.rows,
@@ -99,7 +94,7 @@ def sql(
 
         found = sql_of(loaded(file).specification, table, dialect)
         if output is not None:
-            _write(output, str(found))
+            write(output, str(found))
         if as_json:
             constraints = [asdict(constraint) for constraint in found.constraints]
             data = {
@@ -110,11 +105,3 @@ def sql(
             print(json.dumps(data, ensure_ascii=False))
         elif output is None:
             print(found, end="")
-
-
-def _write(path: Path, text: str) -> None:
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise BadInput(f"{path} cannot be written: {error.strerror or error}") from None
-    print(f"written: {path}", file=sys.stderr)

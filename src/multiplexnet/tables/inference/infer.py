@@ -24,7 +24,7 @@ from multiplexnet.language.text import number_text
 from multiplexnet.readers.names import cannot_be_written, written_name
 from multiplexnet.rules import Rules
 from multiplexnet.tables.cells import cells_of
-from multiplexnet.tables.check import check_table
+from multiplexnet.tables.check import CheckOptions, check_table
 from multiplexnet.tables.inference.candidates import Values, candidates_of
 from multiplexnet.tables.inference.profile import (
     MOMENTS,
@@ -264,7 +264,7 @@ def _checked(
     if not rules:
         return []
     specification = parse("\n".join([*declarations, *rules]))
-    report = check_table(specification, tables, missing="pass", limit=0)
+    report = check_table(specification, tables, CheckOptions(missing="pass", limit=0))
     return list(
         _supported(rules, [r.violations for r in report.rules], report.rows, support)
     )
