@@ -230,7 +230,12 @@ def test_progress_goes_to_standard_error(
     files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("multiplexnet.tools.progress.SLOW_SECONDS", -1.0)
-    assert run_json("check", ACTUATOR, files / "good.csv")["rows"] == 2
+    quiet = run("check", ACTUATOR, files / "good.csv")
+    assert quiet.stderr == ""  # which is no terminal
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    shown = run("check", ACTUATOR, files / "good.csv")
+    assert "checking" in shown.stderr
+    assert shown.exit_code == quiet.exit_code == 0
 
 
 # --- explain --------------------------------------------------------------------------------------------------------

@@ -47,7 +47,8 @@ class Format:
     @property
     def largest(self) -> Fraction:
         """Ω."""
-        return power(self.top + 1) - power(self.top + 1 - self.p)
+        beyond = self.top + 1
+        return power(beyond) - power(beyond - self.p)
 
     @property
     def digit(self) -> Fraction:
@@ -57,7 +58,8 @@ class Format:
     @property
     def unit(self) -> Fraction:
         """υ, as the float64 number that the layer computes with."""
-        return Fraction(2.0 ** (1 - self.p) / 2 * 1.001 + 2.0**-50)
+        half_step = 2.0 ** (1 - self.p) / 2
+        return Fraction(half_step * 1.001 + 2.0**-50)
 
     @property
     def tiny(self) -> Fraction:
@@ -100,7 +102,9 @@ class Format:
 
     def is_clear_of_zero(self, value: Fraction) -> bool:
         """Whether no number that a mode takes for zero is nearer to this one than to zero."""
-        return self.top == 15 or not value or abs(value) >= 2 * self.tiny
+        if self.top == 15 or not value:
+            return True
+        return abs(value) >= 2 * self.tiny
 
     @property
     def bound(self) -> dict[str, Fraction]:

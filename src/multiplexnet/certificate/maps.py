@@ -55,7 +55,8 @@ class Layer:
 
 def own_rows(term: Term) -> list[Atom]:
     """What a term says by itself, its inner blocks left aside."""
-    return [*term.rows, *(Atom(Linear.of(v) - value, "==") for v, value in term.fixed)]
+    fixed = [Atom(Linear.of(v) - value, "==") for v, value in term.fixed]
+    return [*term.rows, *fixed]
 
 
 def cascades_from(

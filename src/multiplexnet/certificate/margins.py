@@ -127,4 +127,6 @@ def _nonzero(coefficients: dict[int, Fraction]) -> Iterator[tuple[int, Fraction]
 
 
 def _scaled(affine: Affine, factor: Fraction) -> Affine:
-    return {i: c * factor for i, c in affine[0].items()}, affine[1] * factor
+    coefficients, constant = affine
+    scaled = {i: c * factor for i, c in coefficients.items()}
+    return scaled, constant * factor

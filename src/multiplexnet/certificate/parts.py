@@ -205,7 +205,10 @@ class Box(Part):
             )
 
     def keeps(self) -> Formulas:
-        return [_at_most(v, side * end, side) for v, end, side in self._ends()]
+        found = []
+        for variable, end, side in self._ends():
+            found.append(_at_most(variable, side * end, side))
+        return found
 
     def needs(self, form: Format) -> Formulas:
         """The next number outside is outside the term."""

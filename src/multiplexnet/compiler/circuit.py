@@ -375,7 +375,9 @@ class _Known:
         if atom.relation == "==":
             fails = fails or self._refuted(-atom.linear, False)
             holds = holds and self._implied(-atom.linear, False)
-        return FALSE if fails else TRUE if holds else atom
+        if fails:
+            return FALSE
+        return TRUE if holds else atom
 
     def _implied(self, linear: Linear, strict: bool) -> bool:
         """Whether ``linear ≤ 0`` (``< 0``) is known."""
@@ -405,9 +407,12 @@ def _by_domains(atom: Atom) -> Formula | None:
         ends = sorted((c * symbol.domain.values[0], c * symbol.domain.values[-1]))
         lower = lower + ends[0]
         upper = upper + ends[1]
-    low, high = (canonical(Linear.number(end), atom.relation) for end in (lower, upper))
     if atom.relation == "==":
-        return (
-            FALSE if lower > 0 or upper < 0 else TRUE if lower == upper == 0 else None
-        )
-    return TRUE if high == TRUE else FALSE if low == FALSE else None
+        holds = lower == upper == 0
+        fails = lower > 0 or upper < 0
+    else:
+        holds = canonical(Linear.number(upper), atom.relation) == TRUE
+        fails = canonical(Linear.number(lower), atom.relation) == FALSE
+    if holds:
+        return TRUE
+    return FALSE if fails else None

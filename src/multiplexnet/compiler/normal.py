@@ -90,12 +90,16 @@ def normal_form(formula: Formula) -> Formula:
     return _Normaliser().visit(formula, True)
 
 
+_Part = tuple[int, bool]
+"""The id of a part of a formula, and a polarity."""
+
+
 class _Normaliser:
     """Normal forms of the parts of a formula, each part once; with polarity ``False`` those of their negations."""
 
     def __init__(self) -> None:
         # the formula is kept beside its result, so that its id stays its own
-        self._done: dict[tuple[int, bool], tuple[Formula, Formula]] = {}
+        self._done: dict[_Part, tuple[Formula, Formula]] = {}
 
     def visit(self, formula: Formula, polarity: bool) -> Formula:
         key = (id(formula), polarity)

@@ -167,7 +167,8 @@ def atom_record(atom: Atom) -> Record:
 
 
 def _linear(linear: Linear) -> Record:
-    return [str(linear.constant), *([_symbol(s), str(c)] for s, c in linear.summands)]
+    summands = [[_symbol(symbol), str(c)] for symbol, c in linear.summands]
+    return [str(linear.constant), *summands]
 
 
 def _symbol(symbol: Symbol) -> Record:

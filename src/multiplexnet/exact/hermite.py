@@ -123,4 +123,5 @@ def _near_zero(
 
 
 def _dot(a: Sequence[int], b: Sequence[int]) -> int:
-    return sum(x * y for x, y in zip(a, b, strict=True) if x)
+    pairs = zip(a, b, strict=True)
+    return sum(x * y for x, y in pairs if x)

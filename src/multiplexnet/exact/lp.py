@@ -103,14 +103,11 @@ def maximise(
         1.5
     """
     end = np.inf if reach is None else reach
-    answer = _solved(
-        deadline, -objective, A, b, _all_between(-end, end, len(objective))
-    )
-    return (
-        None
-        if answer.x is None or answer.status
-        else (-float(answer.fun), np.asarray(answer.x))
-    )
+    bounds = _all_between(-end, end, len(objective))
+    answer = _solved(deadline, -objective, A, b, bounds)
+    if answer.x is None or answer.status:
+        return None
+    return -float(answer.fun), np.asarray(answer.x)
 
 
 def tight_rows(A: Array, b: Array, x: Array) -> list[int]:
@@ -133,11 +130,10 @@ def escaping_rows(A: Array, deadline: Deadline = NEVER) -> NDArray[np.bool_]:
     bounds = np.vstack([_all_between(-np.inf, np.inf, n), _all_between(0.0, 1.0, m)])
     goal = np.append(np.zeros(n), -np.ones(m))
     answer = _solved(deadline, goal, np.hstack([A, np.eye(m)]), np.zeros(m), bounds)
-    return (
-        np.zeros(m, dtype=bool)
-        if answer.x is None
-        else np.asarray(answer.x[n:]) > ESCAPE_TOLERANCE
-    )
+    if answer.x is None:
+        return np.zeros(m, dtype=bool)
+    growth = np.asarray(answer.x[n:])
+    return growth > ESCAPE_TOLERANCE
 
 
 def chebyshev_centre(
@@ -154,9 +150,14 @@ def chebyshev_centre(
     """
     n = A.shape[1]
     objective = np.append(np.zeros(n), -1.0)
-    bounds = np.vstack([_all_between(-reach, reach, n), _all_between(-np.inf, 1.0, 1)])
-    answer = _solved(deadline, objective, np.column_stack([A, scale]), b, bounds)
-    return None if answer.x is None else (float(answer.x[n]), np.asarray(answer.x[:n]))
+    of_the_point = _all_between(-reach, reach, n)
+    of_the_radius = _all_between(-np.inf, 1.0, 1)
+    bounds = np.vstack([of_the_point, of_the_radius])
+    rows = np.column_stack([A, scale])
+    answer = _solved(deadline, objective, rows, b, bounds)
+    if answer.x is None:
+        return None
+    return float(answer.x[n]), np.asarray(answer.x[:n])
 
 
 def least_norm(
@@ -239,7 +240,10 @@ def _newton(A: Array, b: Array, start: Array, deadline: Deadline) -> tuple[Array
 
 def has_full_rank(A: Array) -> bool:
     """Whether the rows seem to leave no direction in which nothing changes."""
-    return bool(len(A)) and int(np.linalg.matrix_rank(A)) == A.shape[1]
+    if not len(A):
+        return False
+    rank = int(np.linalg.matrix_rank(A))
+    return rank == A.shape[1]
 
 
 def _newton_direction(hessian: Array, gradient: Array, regular: bool) -> Array:

@@ -80,7 +80,9 @@ class _Reduction:
     def should_swap(self, k: int) -> bool:
         """Lovász's condition fails: the projection of vector k is much shorter than that of its neighbour."""
         d = self.d
-        return 4 * (d[k + 1] * d[k - 1] + self.scaled[k][k - 1] ** 2) < 3 * d[k] ** 2
+        product = self.scaled[k][k - 1]
+        projected = d[k + 1] * d[k - 1] + product**2
+        return 4 * projected < 3 * d[k] ** 2
 
     def swap(self, k: int) -> None:
         d = self.d
@@ -88,8 +90,10 @@ class _Reduction:
         after = k + 1
         own = self.scaled[k]
         product = own[before]
-        self.basis[before], self.basis[k] = self.basis[k], self.basis[before]
-        self.scaled[before], own[:before] = own[:before], self.scaled[before]
+        self.basis[before : k + 1] = [self.basis[k], self.basis[before]]
+        beginning = own[:before]
+        own[:before] = self.scaled[before]
+        self.scaled[before] = beginning
         fresh = (d[before] * d[after] + product**2) // d[k]
         for row in self.scaled[after : self.last + 1]:
             t = row[k]

@@ -372,7 +372,8 @@ def _local(
 
 
 def _global(origin: Point, size: Fraction, x: lp.Array) -> Point:
-    return tuple(o + size * Fraction(float(v)) for o, v in zip(origin, x, strict=True))
+    moves = [size * Fraction(float(v)) for v in x]
+    return tuple(o + move for o, move in zip(origin, moves, strict=True))
 
 
 # --- text -----------------------------------------------------------------------------------------------------------

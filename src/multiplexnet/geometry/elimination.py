@@ -107,7 +107,8 @@ def triangular(
     while left:
         variable = min(left, key=lambda v: (growth(v, remaining), -v.index))
         found = eliminated(variable, remaining, deadline)
-        touching[variable], remaining = found.touching, found.rest
+        touching[variable] = found.touching
+        remaining = found.rest
         left.remove(variable)
     return parametric(tuple(reversed(touching)), rows, touching, remaining)
 
@@ -164,7 +165,9 @@ def parametric(
 def _sides(variable: Variable, rows: Iterable[Atom]) -> tuple[list[Atom], list[Atom]]:
     """The rows that bound the variable from below, and those from above."""
     signed = [(row.linear.coefficient(variable), row) for row in rows]
-    return [row for c, row in signed if c < 0], [row for c, row in signed if c > 0]
+    below = [row for c, row in signed if c < 0]
+    above = [row for c, row in signed if c > 0]
+    return below, above
 
 
 def _combined(variable: Variable, low: Atom, high: Atom) -> Atom:
@@ -253,7 +256,8 @@ def _step(
 
 def _solved(row: Atom, variable: Variable) -> Atom:
     """The row with coefficient 1 of the variable: the numbers of the bound that it is."""
-    return Atom(row.linear * (1 / abs(row.linear.coefficient(variable))), row.relation)
+    size = abs(row.linear.coefficient(variable))
+    return Atom(row.linear * (1 / size), row.relation)
 
 
 def _affine(

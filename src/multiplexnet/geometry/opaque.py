@@ -85,7 +85,8 @@ def needed(rows: Iterable[Atom], own: frozenset[Variable]) -> set[Variable]:
 
 
 def _bounded(row: Atom, own: frozenset[Variable]) -> set[Variable]:
-    return {s for s, _ in row.linear.summands if isinstance(s, Variable) and s in own}
+    symbols = [symbol for symbol, _ in row.linear.summands]
+    return {s for s in symbols if isinstance(s, Variable) and s in own}
 
 
 def _last(

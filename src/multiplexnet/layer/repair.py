@@ -103,7 +103,10 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
 
 def _steps(mux: Multiplexer, rows: Tensor) -> Tensor:
     """Rows in whole numbers of the units; what stands for none of them stays in between."""
-    return rows if mux.units is None else mux.units.first(rows.shape[-1]).inward(rows)
+    if mux.units is None:
+        return rows
+    own = mux.units.first(rows.shape[-1])
+    return own.inward(rows)
 
 
 def _seen(mux: Multiplexer, rows: Tensor) -> Tensor:

@@ -582,7 +582,8 @@ def _expanded(table: Tensor | None, batch: Size) -> Tensor | None:
 
 def _rows(table: Tensor) -> Tensor:
     """The table with a single batch axis, whatever the number of its batch axes and rows."""
-    return table.reshape(table.shape[:-1].numel(), table.shape[-1])
+    rows = table.shape[:-1].numel()
+    return table.reshape(rows, table.shape[-1])
 
 
 def _factors(

@@ -198,7 +198,9 @@ def _drawn(log_q: Tensor, generator: torch.Generator | None) -> Tensor:
 
 def _met(index: Tensor, log_q: Tensor) -> Tensor:
     """The chosen terms, the first of them in place of those that cannot be met: their losses do not count."""
-    return torch.where(log_q.gather(-1, index).isneginf(), index[..., :1], index)
+    cannot = log_q.gather(-1, index).isneginf()
+    first = index[..., :1]
+    return torch.where(cannot, first, index)
 
 
 def _others(losses: Tensor) -> Tensor:

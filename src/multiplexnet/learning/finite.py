@@ -71,7 +71,8 @@ class FiniteTerms(Derived):
 
     @in_memory
     def _make(self, dtype: torch.dtype) -> None:
-        self.hold({f"codes_{b}": _codes(block) for b, block in enumerate(self.blocks)})
+        codes = [_codes(block) for block in self.blocks]
+        self.hold({f"codes_{b}": own for b, own in enumerate(codes)})
 
     def codes(self, block: int) -> Tensor:
         """For each term of a block the position of each output's value in its domain, ``(K, N_b)``."""

@@ -99,7 +99,8 @@ def lines_of(report: QualityReport) -> Iterator[str]:
     yield f"{'':34}{'made':>12}  {'real':>12}"
     yield _line("rows that break a rule", f"{broken:,}", f"{real:,}")
     yield _line("of", f"{report.made.rows:,}", f"{report.data.rows:,}")
-    told, apart = report.detection.made, report.detection.real
+    told = report.detection.made
+    apart = report.detection.real
     yield _line("detection: AUC (½: cannot tell)", _auc(told), _auc(apart))
     yield _line("detection: score (1: cannot tell)", _score(told), _score(apart))
     useful = report.usefulness
@@ -107,11 +108,13 @@ def lines_of(report: QualityReport) -> Iterator[str]:
         yield f"usefulness: {useful}"
     else:
         for name in ("auc", "f1", "r2"):
-            made, own = getattr(useful.made, name), getattr(useful.real, name)
+            made = getattr(useful.made, name)
+            own = getattr(useful.real, name)
             if made is not None:
                 title = f"trained for {useful.target}: {name.upper()}"
                 yield _line(title, f"{made:.3f}", f"{own:.3f}")
-    one, other = report.pairs.made, report.pairs.real
+    one = report.pairs.made
+    other = report.pairs.real
     if one is not None and other is not None:
         yield _line(
             "pairs: weighted NMI", _number(one.weighted), _number(other.weighted)

@@ -213,9 +213,11 @@ def _histogram(
     there = np.concatenate([own[np.isfinite(own)] for own in (real, made)])
     low, high = np.quantile(there, [0.005, 0.995])
     if not low < high:
-        low, high = distinct[0], distinct[-1]
+        low = distinct[0]
+        high = distinct[-1]
     edges = _edges(float(low), float(high), bool((distinct == np.rint(distinct)).all()))
-    low, high = edges[0], edges[-1]
+    low = edges[0]
+    high = edges[-1]
     counts = []
     for own in (real, made):
         inside = np.clip(own[np.isfinite(own)], low, high)

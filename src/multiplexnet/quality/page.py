@@ -118,7 +118,8 @@ KEY = (
 
 
 def _head(report: QualityReport) -> str:
-    made, real = report.made, report.data
+    made = report.made
+    real = report.data
     text = (
         f"<h1>{escape(Path(made.table).name)} beside {escape(Path(real.table).name)}</h1>"
         f'<p class="quiet">{made.rows:,} <span class="made">made</span> rows, learned from {real.rows:,} '
@@ -140,8 +141,10 @@ def _head(report: QualityReport) -> str:
 
 
 def _cards(report: QualityReport) -> str:
-    made, real = report.made, report.data
-    broken, own = made.rows - made.obeying, real.rows - real.obeying
+    made = report.made
+    real = report.data
+    broken = made.rows - made.obeying
+    own = real.rows - real.obeying
     tone = "good" if not broken else "bad"
     cards = [
         _card(
@@ -151,7 +154,8 @@ def _cards(report: QualityReport) -> str:
             f"real table: {own:,} of {real.rows:,}",
         )
     ]
-    told, apart = report.detection.made, report.detection.real
+    told = report.detection.made
+    apart = report.detection.real
     if told is not None and apart is not None:
         beside = f"real beside real: {apart.score:.2f}"
         cards.append(
@@ -160,12 +164,14 @@ def _cards(report: QualityReport) -> str:
     useful = report.usefulness
     if isinstance(useful, Usefulness):
         name = "auc" if useful.task == "class" else "r2"
-        ours, theirs = getattr(useful.made, name), getattr(useful.real, name)
+        ours = getattr(useful.made, name)
+        theirs = getattr(useful.real, name)
         title = f"Trained on made rows: {name.upper().replace('R2', 'R²')}"
         cards.append(
             _card(title, f"{ours:.3f}", "", f"trained on real rows: {theirs:.3f}")
         )
-    one, other = report.pairs.made, report.pairs.real
+    one = report.pairs.made
+    other = report.pairs.real
     if one is not None and other is not None and one.weighted is not None:
         beside = f"real beside real: {other.weighted or 0:.2f}"
         cards.append(
@@ -258,7 +264,8 @@ def _cut(text: str) -> str:
 
 
 def _detection(report: QualityReport) -> str:
-    told, apart = report.detection.made, report.detection.real
+    told = report.detection.made
+    apart = report.detection.real
     head = "<h2>Detection: can made rows be told from real ones?</h2>"
     if told is None or apart is None:
         return f"{head}<p>It takes {FEWEST} rows of each table: nothing is said.</p>"
@@ -338,7 +345,8 @@ def _ratio(made: float, real: float) -> str:
 
 
 def _pairs(report: QualityReport) -> str:
-    made, real = report.pairs.made, report.pairs.real
+    made = report.pairs.made
+    real = report.pairs.real
     head = "<h2>Pairs of columns</h2>"
     if made is None or real is None:
         return f"{head}<p>It takes two columns and two rows: nothing is said.</p>"
@@ -469,9 +477,11 @@ def _nearness(report: QualityReport) -> str:
         "values (0 to 1), and 1 for labels that differ. A model that copies is nearer to rows that it learned from "
         f"than to others; one that does not is as near to both.{caution}</p>"
     )
-    learned, others = ("first half", "second half")
+    learned = "first half"
+    others = "second half"
     if report.holdout is not None:
-        learned, others = ("learned rows", "held-out rows")
+        learned = "learned rows"
+        others = "held-out rows"
     rows = [
         _distance(f"made rows to {learned}", near.made_to_learned),
         _distance(f"made rows to {others}", near.made_to_others),
@@ -488,7 +498,12 @@ def _nearness(report: QualityReport) -> str:
 
 
 def _distance(title: str, own: Distances) -> list[Cell]:
-    return [_text(title), _number(own.median), _number(own.low), _share(own.copies)]
+    return [
+        _text(title),
+        _number(own.median),
+        _number(own.low),
+        _share(own.copies),
+    ]
 
 
 # --- foot -------------------------------------------------------------------------------------------------------------

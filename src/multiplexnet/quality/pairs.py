@@ -132,10 +132,12 @@ def correlations(values: Floats, columns: tuple[Column, ...]) -> Floats:
         for b in ordered:
             if b >= a:
                 break
-            one, other = ranks.get(a), ranks.get(b)
+            one = ranks.get(a)
+            other = ranks.get(b)
             if one is None or other is None:
                 both = there[:, a] & there[:, b]
-                one, other = _ranks(values[both, a]), _ranks(values[both, b])
+                one = _ranks(values[both, a])
+                other = _ranks(values[both, b])
             found[a, b] = found[b, a] = _pearson(one, other)
     return found
 

@@ -122,7 +122,8 @@ def _empty(figure: ColumnFigure) -> list[str]:
 
 
 def _histogram(figure: ColumnFigure, own: Sequence[Bar]) -> str:
-    low, high = own[0].lower or 0.0, own[-1].upper or 0.0
+    low = own[0].lower or 0.0
+    high = own[-1].upper or 0.0
     axis = _Axis(low, high, figure.marks)
     edges = [axis.x(bar.lower or 0.0) for bar in own] + [axis.x(high)]
     shares = np.array([[bar.real, bar.made] for bar in own])
@@ -180,7 +181,8 @@ def _spikes(figure: ColumnFigure, own: Sequence[Bar]) -> str:
 def bars(own: Sequence[Bar]) -> str:
     """Two horizontal bars for every value, with its name."""
     top = max((max(bar.real, bar.made) for bar in own), default=0.0) or 1.0
-    start, room = 118, WIDTH - 118 - 48
+    start = 118
+    room = WIDTH - 118 - 48
     parts = []
     for k, bar in enumerate(own):
         y = 2 + LINE * k

@@ -111,11 +111,9 @@ def usefulness(
     count = min(len(parts[0]), len(parts[1]))
     if min(count, len(parts[2])) < FEWEST:
         return f"it takes {FEWEST} rows of each table with a value of {target.name}"
-    learned, real, judged = (
-        parts[0].take(_first(count)),
-        parts[1].take(_first(count)),
-        parts[2],
-    )
+    learned = parts[0].take(_first(count))
+    real = parts[1].take(_first(count))
+    judged = parts[2]
     problem = _Problem(k, task, target, seed, learner)
     if task == "class":
         for own, title in ((learned, "made"), (real, "real"), (judged, "real")):

@@ -327,7 +327,8 @@ def _sum(node: z3.ExprRef, parts: Sequence[Linear]) -> Linear:
 
 
 def _difference(node: z3.ExprRef, parts: list[Any]) -> Linear:
-    return _sum(node, [parts[0], *(-part for part in parts[1:])])
+    first, *others = parts
+    return _sum(node, [first, *(-other for other in others)])
 
 
 def _numeral(node: z3.ExprRef) -> Linear:

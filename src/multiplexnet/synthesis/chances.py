@@ -168,15 +168,19 @@ class Chances:
         part = left.overlaps(self.lower, self.upper)  # (O, B, T)
         part = part.expand(-1, len(logits), -1)
         free = left.counts.expand(-1, len(logits)).unsqueeze(-1)  # (O, B, 1)
-        chance = torch.softmax(logits.double(), -1) * ((1 - self.anywhere) / self.size)
-        weights = torch.cat([free * (self.anywhere / self.width), part * chance], -1)
+        each = (1 - self.anywhere) / self.size
+        chance = torch.softmax(logits.double(), -1) * each
+        anywhere = free * (self.anywhere / self.width)
+        weights = torch.cat([anywhere, part * chance], -1)
         count = weights.shape[-1]
         flat = weights.permute(1, 2, 0).flatten(1)  # (B, (1 + T) * O), anywhere first
         chosen = _chosen(flat, uniform[0])
         token = chosen // len(left.lower)
         interval = chosen % len(left.lower)
-        bottom = torch.cat([self.lower.new_tensor([self.least]), self.lower])[token]
-        top = torch.cat([self.upper.new_tensor([self.most]), self.upper])[token]
+        least = self.lower.new_tensor([self.least])
+        most = self.upper.new_tensor([self.most])
+        bottom = torch.cat([least, self.lower])[token]
+        top = torch.cat([most, self.upper])[token]
         assert count == len(self.lower) + 1
         low = torch.maximum(_at(left.lower, interval), bottom)
         high = torch.minimum(_at(left.upper, interval), top)
@@ -285,7 +289,9 @@ def _cut(
 
 
 def _between(low: Tensor, high: Tensor, uniform: Tensor) -> Tensor:
-    return torch.minimum(low + torch.floor((high - low + 1) * uniform), high)
+    count = high - low + 1
+    steps = torch.floor(count * uniform)
+    return torch.minimum(low + steps, high)
 
 
 def _chosen(weights: Tensor, uniform: Tensor) -> Tensor:

@@ -147,8 +147,10 @@ class Network(nn.Module):
     def head(self, j: int) -> tuple[Tensor, Tensor]:
         """Weights ``(width, T)`` and shifts ``(T,)`` that make logits of column j."""
         own = slice(self.starts[j], self.starts[j + 1])
-        weights = self.smooth[j] @ self.waves[:, own] + self.free[own].t()
-        return weights[:-1], self.shares[own] + weights[-1]
+        smooth = self.smooth[j] @ self.waves[:, own]
+        weights = smooth + self.free[own].t()
+        shifts = self.shares[own] + weights[-1]
+        return weights[:-1], shifts
 
     def _layers(self, hidden: Tensor, own: slice) -> Tensor:
         for weights, bend in self.residual:

@@ -241,7 +241,8 @@ class _Fit:
             for j, column in enumerate(allowed.columns)
         ]
         data = data_of(values, self.tokens, allowed)
-        self.held, self.used = data.at(order[:apart]), data.at(order[apart:])
+        self.held = data.at(order[:apart])
+        self.used = data.at(order[apart:])
         self.seconds = seconds
         self.recipes = recipes
         self.tell = tell
@@ -297,7 +298,9 @@ class _Fit:
             raise
         score = -np.inf if run.score is None else run.score
         if self.best is None or score > self.best_score:
-            self.best, self.best_score, self.best_recipe = model, score, number
+            self.best = model
+            self.best_score = score
+            self.best_recipe = number
         self.longest = max(self.longest, self.spent - begun)
 
     def _told(self, number: int, step: int, run: _Run) -> None:

@@ -264,7 +264,9 @@ def _kind(region: Region, p: Floats, q: Floats) -> str:
 
 def _normal(p: Floats, q: Floats) -> Floats:
     """The outward normal of the side from p to q, as long as the side."""
-    return np.array([q[1] - p[1], p[0] - q[0]])
+    right = q[1] - p[1]
+    up = p[0] - q[0]
+    return np.array([right, up])
 
 
 def _room(region: Region, normals: Floats, level: Floats) -> float:

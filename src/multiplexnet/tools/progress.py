@@ -1,4 +1,4 @@
-"""How far the work is, on standard error, once it has taken a while."""
+"""How far the work is, on a terminal, once it has taken a while."""
 
 from __future__ import annotations
 
@@ -29,7 +29,9 @@ def shown_late(
     Yields:
         What to call with the steps done, all steps, and what is being done.
     """
-    line = Progress(*columns, console=Console(stderr=True), transient=True)
+    console = Console(stderr=True)
+    hidden = not console.is_terminal  # a log wants none, not even an empty line
+    line = Progress(*columns, console=console, transient=True, disable=hidden)
     task = line.add_task(doing, total=total)
     start = perf_counter()
 

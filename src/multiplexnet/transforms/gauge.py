@@ -358,7 +358,8 @@ def radius_and_decline(G: Tensor, floor: float) -> tuple[Tensor, Tensor]:
 
 def log_slope(G: Tensor) -> Tensor:
     """``log(1 − tanh² G)``, without cancellation."""
-    return 2 * (math.log(2.0) - G - F.softplus(-2 * G))
+    rest = F.softplus(-2 * G)
+    return 2 * (math.log(2.0) - G - rest)
 
 
 def projected(d: Tensor, rows: Tensor) -> Tensor:

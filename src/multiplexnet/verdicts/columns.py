@@ -274,7 +274,8 @@ class _Integral:
     @cached_property
     def longest(self) -> int:
         """The bits of the longest coefficient, the constant included."""
-        return max(abs(k).bit_length() for k in (*self.coefficients, self.constant))
+        numbers = (*self.coefficients, self.constant)
+        return max(abs(number).bit_length() for number in numbers)
 
     @property
     def _pairs(self) -> zip[tuple[int, Column]]:

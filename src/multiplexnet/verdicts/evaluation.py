@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import reduce
 from math import inf, lcm
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -444,19 +444,28 @@ def _amounts(formula: Formula, rows: ExactRows, *, bounds: bool = False) -> Floa
     return violation.amount
 
 
-# An exact violation: whether another choice is needed, the amount, and whether there is one (a strict comparison can
-# fail by 0).
-_Exact = tuple[bool, Fraction | float, bool]
+class _Exact(NamedTuple):
+    """An exact violation; one that needs another choice is larger than any that does not."""
+
+    needs_choice: bool
+    amount: Fraction | float
+    is_there: bool  # a strict comparison can fail by 0
+
+
+_OBEYED = _Exact(False, Fraction(0), False)
+_HOPELESS = _Exact(True, inf, True)
 
 
 def _larger(first: _Exact, second: _Exact) -> _Exact:
-    return first[0] or second[0], max(first[1], second[1]), first[2] or second[2]
+    needs_choice = first.needs_choice or second.needs_choice
+    amount = max(first.amount, second.amount)
+    is_there = first.is_there or second.is_there
+    return _Exact(needs_choice, amount, is_there)
 
 
 def _exact_amount(formula: Formula, rows: ExactRows, row: int) -> Fraction | float:
     point = rows.point(row)
     functions = rows.functions_at(row)
-    obeyed: _Exact = (False, Fraction(0), False)
 
     def atom(a: Atom) -> tuple[_Exact, _Exact]:
         v = value(a.linear, point, functions)
@@ -466,10 +475,12 @@ def _exact_amount(formula: Formula, rows: ExactRows, row: int) -> Fraction | flo
             missed = max(missed, Fraction(1)) if _is_count(a) else Fraction(1)
             turned = max(turned, Fraction(1)) if _is_count(a) else Fraction(1)
         if holds(a, point, functions):
-            return obeyed, (_is_choice(a), turned, True)
-        return (_is_choice(a), missed, True), obeyed
+            return _OBEYED, _Exact(_is_choice(a), turned, True)
+        return _Exact(_is_choice(a), missed, True), _OBEYED
 
-    return _Walk[_Exact](atom, _larger, min, obeyed, (True, inf, True))(formula)[0][1]
+    walk = _Walk[_Exact](atom, _larger, min, _OBEYED, _HOPELESS)
+    violation, _ = walk(formula)
+    return violation.amount
 
 
 def amount(formula: Formula, rows: ExactRows) -> Floats:

@@ -41,7 +41,8 @@ class Reciprocal(Variable):
 
 def _is_known(linear: Linear) -> bool:
     """Whether the expression is a sum of inputs and numbers."""
-    return all(isinstance(s, Variable) and s.is_input for s, _ in linear.summands)
+    symbols = [symbol for symbol, _ in linear.summands]
+    return all(isinstance(s, Variable) and s.is_input for s in symbols)
 
 
 def product_of(left: Linear, right: Linear) -> Linear | None:

@@ -126,8 +126,13 @@ def spelled(text: str) -> Spelling:
 
 
 def _declaration(text: str) -> str:
-    text = _STEP.sub(lambda match: "|".ljust(len(match[0])), text)
+    text = _STEP.sub(_bar, text)
     return _INPUT.sub(lambda match: match[1] + "|".ljust(len(match[2])), text)
+
+
+def _bar(match: re.Match[str]) -> str:
+    """A bar of the match's length, so that all else stays where it was."""
+    return "|".ljust(len(match[0]))
 
 
 def _outside_strings(text: str, change: Callable[[str], str]) -> str:

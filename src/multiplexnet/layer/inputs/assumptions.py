@@ -101,19 +101,15 @@ def _surely(formula: Formula, columns: Mapping[Variable, Ball], like: Tensor) ->
         case Atom(linear, relation):
             return _sum(linear, columns, like).is_surely(relation)
         case And(arguments):
-            every = [_surely(argument, columns, like) for argument in arguments]
-            return (
-                torch.stack(every).all(0)
-                if every
-                else torch.ones_like(like, dtype=torch.bool)
-            )
+            found = torch.ones_like(like, dtype=torch.bool)
+            for argument in arguments:
+                found = found & _surely(argument, columns, like)
+            return found
         case Or(arguments):
-            every = [_surely(argument, columns, like) for argument in arguments]
-            return (
-                torch.stack(every).any(0)
-                if every
-                else torch.zeros_like(like, dtype=torch.bool)
-            )
+            found = torch.zeros_like(like, dtype=torch.bool)
+            for argument in arguments:
+                found = found | _surely(argument, columns, like)
+            return found
     raise TypeError(f"not in normal form: {formula!r}")
 
 

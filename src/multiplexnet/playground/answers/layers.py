@@ -65,7 +65,8 @@ def _plan(text: str, dtype: str) -> Plan:
 @lru_cache(REMEMBERED)
 def _compiled(text: str, dtype: str) -> Compiled:
     """The terms of those outputs that have any."""
-    plan, rules = _plan(text, dtype), _rules(text)
+    plan = _plan(text, dtype)
+    rules = _rules(text)
     written = Rules.from_specification(plan.terms) if plan.cascades else rules
     return written.compile(nested=True)
 
@@ -147,7 +148,8 @@ class Situation:
     @property
     def is_cascade(self) -> bool:
         """Whether an axis has no terms."""
-        return any(set(c.visible) & set(self.axes) for c in self.cascades)
+        axes = set(self.axes)
+        return any(axes & set(cascade.visible) for cascade in self.cascades)
 
     def input_tensors(self, rows: int) -> dict[str, Any]:
         """The inputs as a layer takes them, the same for every row; a vector or matrix as one tensor."""

@@ -145,8 +145,10 @@ def _is_straight(points: Sequence[Sequence[float]]) -> bool:
     """Whether the points lie on the line between the first and the last, as far as one can see."""
     at, height = torch.tensor(points, dtype=torch.float64).unbind(-1)
     share = (at - at[0]) / (at[-1] - at[0])
-    off = height - (height[0] + share * (height[-1] - height[0]))
-    return bool(off.abs().max() <= 1e-6 * max(1.0, height.abs().max().item()))
+    rise = height[-1] - height[0]
+    off = height - (height[0] + share * rise)
+    size = max(1.0, height.abs().max().item())
+    return bool(off.abs().max() <= 1e-6 * size)
 
 
 # --- what is left ---------------------------------------------------------------------------------------------------
@@ -166,7 +168,8 @@ class _Look:
 
     def __init__(self, there: Situation, order: tuple[Variable, ...]) -> None:
         tied = ordered(there.text, there.dtype, order)
-        self._there, self._cascades = there, (*tied, *there.cascades)
+        self._there = there
+        self._cascades = (*tied, *there.cascades)
 
     def left(self, wanted: Variable, known: Values, rows: int) -> list[list[Interval]]:
         """The intervals of an output, row by row."""

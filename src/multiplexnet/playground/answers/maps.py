@@ -294,6 +294,8 @@ def _lines(there: Situation, raw: Tensor) -> Tensor:
         return lines.to(raw.dtype)
     lines = raw.double().repeat(2 * LINES, STEPS, 1)
     first, second = there.columns
-    lines[:LINES, :, first], lines[:LINES, :, second] = levels[:, None], along
-    lines[LINES:, :, first], lines[LINES:, :, second] = along, levels[:, None]
+    lines[:LINES, :, first] = levels[:, None]
+    lines[:LINES, :, second] = along
+    lines[LINES:, :, first] = along
+    lines[LINES:, :, second] = levels[:, None]
     return lines.to(raw.dtype)

@@ -105,7 +105,8 @@ def _cascade(
     try:
         found = pieces(there, fixed, chosen)
     except MultiplexError as error:
-        found, why = [], str(error)
+        found = []
+        why = str(error)
     places = [point for piece in found for point in piece.points]
     frame = chosen or _around(places or nearby(there), len(there.axes))
     others = len(there.rules.outputs) - len(there.axes) - len(fixed)
@@ -129,7 +130,8 @@ def _around(points: Sequence[Sequence[float]], axes: int) -> Frame:
     """A frame with some room around points."""
     if not points:
         return -np.ones(axes), np.ones(axes)
-    lower, upper = np.min(points, axis=0), np.max(points, axis=0)
+    lower = np.min(points, axis=0)
+    upper = np.max(points, axis=0)
     width = upper - lower
     room = np.where(width > 0, ROOM * width, np.maximum(1.0, np.abs(upper)) * ROOM)
     return lower - room, upper + room

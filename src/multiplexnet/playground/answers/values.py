@@ -127,8 +127,11 @@ def values_of(
     Raises:
         QuestionError: a name that is no variable, or a value outside its declared range.
     """
-    found = {v: read(v, given[v.name]) for v in named(variables, list(given), role)}
-    return {v: _representable(v, value, form) for v, value in found.items()}
+    found = {}
+    for variable in named(variables, list(given), role):
+        typed = read(variable, given[variable.name])
+        found[variable] = _representable(variable, typed, form)
+    return found
 
 
 def inputs_of(

@@ -91,7 +91,8 @@ def other_of(name: str, cells: pl.Series, *, is_number: bool) -> Other | None:
         is_whole = not whole.null_count() and not cells.dtype.is_float()
         return Other(name, "number") if is_whole and _counts(name, whole) else None
     parts = cells.cast(pl.String).str.extract_groups(r"^(.*?)(\d+)$").struct.unnest()
-    before, digits = parts.to_series(0), parts.to_series(1)
+    before = parts.to_series(0)
+    digits = parts.to_series(1)
     if before.null_count() or before.n_unique() > 1:
         return Other(name, "name")
     lengths = digits.str.len_chars()

@@ -78,7 +78,8 @@ class Given:
         self, pattern: Sequence[int], rows: Whole, own: Sequence[Variable]
     ) -> dict[Variable, torch.Tensor]:
         """The known values of rows with this pattern."""
-        return {own[i]: torch.from_numpy(self.steps[i][rows]) for i in pattern}
+        known = {own[i]: self.steps[i][rows] for i in pattern}
+        return {variable: torch.from_numpy(steps) for variable, steps in known.items()}
 
 
 def given_of(schema: Schema, frame: pl.DataFrame, *, fill: bool) -> Given:

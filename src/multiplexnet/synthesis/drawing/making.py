@@ -139,7 +139,8 @@ class Maker:
 
     def nothing(self) -> Made:
         """No rows at all, in the right columns."""
-        return self._made(np.zeros((0, len(self._back)), np.int64), np.arange(0))
+        values = np.zeros((0, len(self._back)), np.int64)
+        return self._made(values, np.arange(0))
 
     def made(self, block: Block) -> Made:
         """The rows of a block."""
@@ -184,4 +185,5 @@ class Maker:
 
 
 def _counted(made: Made, exact: torch.Tensor, effective: torch.Tensor) -> Made:
-    return Made(made.frame, int(exact.sum()), float(effective[~exact].sum()))
+    others = effective[~exact]
+    return Made(made.frame, int(exact.sum()), float(others.sum()))

@@ -154,8 +154,10 @@ def _order(left: Values, right: Values, support: float) -> tuple[float, str] | N
 
 def _is_evidence(a: Floats, b: Floats, share: float) -> bool:
     """Whether the order fails far less often than between values of different rows."""
-    by_chance = int((a > np.roll(b, len(b) // 2)).sum())
-    return by_chance >= LEAST_CHANCE and (1 - share) * len(a) <= by_chance / TIMES_RARER
+    of_other_rows = np.roll(b, len(b) // 2)
+    by_chance = int((a > of_other_rows).sum())
+    fails = (1 - share) * len(a)
+    return by_chance >= LEAST_CHANCE and fails <= by_chance / TIMES_RARER
 
 
 def _is_implied(

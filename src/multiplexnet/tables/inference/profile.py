@@ -128,7 +128,8 @@ class ColumnProfile:
         there = np.ones(len(cells), dtype=np.bool_)
         there[found.unread.get(MISSING, np.empty(0, np.intp))] = False
         numbers = np.rint(floats_of(found.column)[there])
-        least, most = int(numbers.min()), int(numbers.max())
+        least = int(numbers.min())
+        most = int(numbers.max())
         if earlier is not None:
             least, most = min(least, earlier[0]), max(most, earlier[1])
         self.moments = dict(sorted({**self.moments, moment: (least, most)}.items()))

@@ -37,7 +37,13 @@ def pandas_table(data: Any, title: str) -> Table:
         )
 
     def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
-        yield pl.DataFrame([_series(data.iloc[:, p]).alias(str(p)) for p in positions])
+        columns = [data.iloc[:, position] for position in positions]
+        yield pl.DataFrame(
+            [
+                _series(column).alias(str(position))
+                for position, column in zip(positions, columns, strict=True)
+            ]
+        )
 
     return Table(title, tuple(map(str, data.columns)), read)
 

@@ -115,8 +115,11 @@ class Guards(Transform):
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        shape = raw.shape[:-1] if index is not None else (*raw.shape[:-2], len(self))
-        return raw.expand(*shape, 0).to(self.precision.dtype)
+        shape: tuple[int, ...] = raw.shape[:-1]
+        if index is None:
+            shape = (*raw.shape[:-2], len(self))
+        nothing = raw.expand(*shape, 0)
+        return nothing.to(self.precision.dtype)
 
     def inverse(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None

@@ -53,7 +53,8 @@ LARGEST64 = torch.finfo(torch.float64).max
 def are_intervals(part: Parametric) -> bool:
     """Whether the part has outputs, and none of them bounds another."""
     bounds = [bound for step in part.steps for bound in (*step.lower, *step.upper)]
-    return bool(part.outputs) and not any(any(bound.outputs) for bound in bounds)
+    between_outputs = [bound for bound in bounds if any(bound.outputs)]
+    return bool(part.outputs) and not between_outputs
 
 
 def affine(
@@ -282,7 +283,8 @@ class Intervals(Transform):
 
     def middle(self, frame: Frame) -> Tensor:
         """Half-way between the ends, as far as the format goes."""
-        return within(frame.lower / 2 + frame.upper / 2, self.end[0, 0])
+        half_way = frame.lower / 2 + frame.upper / 2
+        return within(half_way, self.end[0, 0])
 
     def frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
         """What these known values leave for each output."""
@@ -359,7 +361,8 @@ class Intervals(Transform):
 
     def _outward(self, y: Tensor) -> Tensor:
         """A number from which rounding to the format does not come back to y."""
-        return y + 3 * self.precision.unit * y.abs() + self.step[0]
+        rounding = 3 * self.precision.unit * y.abs()
+        return y + rounding + self.step[0]
 
 
 def _above(y: Tensor, ends: Tensor, strict: Tensor) -> Tensor:

@@ -277,13 +277,19 @@ class ParametricGauge(Transform):
         relative = self.precision.unit + 4 * (q.shape[-1] + 8) * UNIT64
         size = times(self.A.abs(), q.detach().abs(), index)
         firm = times(self.A, q, index) + relative * size
-        rows = torch.where(frame.loose, LOOSE * size, firm) / frame.slack
-        room = (self.end[0] - frame.anchor.abs()) * self.shrunk[0]
-        ranges = q.abs() * self.grown[0] / torch.maximum(room, self.end[0] * UNIT64)
-        return torch.cat([rows, ranges.detach()], -1).amax(-1).relu()
+        used = torch.where(frame.loose, LOOSE * size, firm)
+        rows = used / frame.slack
+        distance = self.end[0] - frame.anchor.abs()
+        room = distance * self.shrunk[0]
+        least = self.end[0] * UNIT64
+        needed = q.abs() * self.grown[0]
+        ranges = needed / torch.maximum(room, least)
+        every = torch.cat([rows, ranges.detach()], -1)
+        return every.amax(-1).relu()
 
     def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
-        return self._along(frame, q, G, torch.tanh(G.clamp(min=1e-8)).clamp(max=1.0))
+        reached = torch.tanh(G.clamp(min=1e-8))
+        return self._along(frame, q, G, reached.clamp(max=1.0))
 
     def _along(self, frame: Frame, q: Tensor, G: Tensor, reach: Tensor) -> Tensor:
         """``c + q · reach / G`` for a reach of at most 1."""

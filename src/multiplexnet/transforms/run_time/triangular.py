@@ -185,16 +185,30 @@ class Triangular(Transform):
 
 def _step(part: Parametric, j: int) -> Parametric:
     """What bounds output j, the outputs before it being known; nothing if the part has fewer."""
-    before = (*part.outputs[:j], *part.outputs[:1] * max(0, j - len(part.outputs)))
-    known = (*before, *part.parameters)
-    step = part.steps[j] if j < len(part.outputs) else OutputBounds((), ())
-    own = OutputBounds(tuple(map(_known, step.lower)), tuple(map(_known, step.upper)))
-    return Parametric(part.outputs[:1], known, (), (), (), (), (own,), ())
+    own = part.outputs[:j]
+    padding = part.outputs[:1] * max(0, j - len(part.outputs))
+    known = (*own, *padding, *part.parameters)
+    step = OutputBounds((), ())
+    if j < len(part.outputs):
+        step = part.steps[j]
+    lower = tuple(_known(bound) for bound in step.lower)
+    upper = tuple(_known(bound) for bound in step.upper)
+    return Parametric(
+        outputs=part.outputs[:1],
+        parameters=known,
+        A=(),
+        P=(),
+        b=(),
+        strict=(),
+        steps=(OutputBounds(lower, upper),),
+        guards=(),
+    )
 
 
 def _known(bound: Bound) -> Bound:
     """The bound with the outputs before it among what is known."""
-    return Bound((), (*bound.outputs, *bound.parameters), bound.constant, bound.strict)
+    known = (*bound.outputs, *bound.parameters)
+    return Bound((), known, bound.constant, bound.strict)
 
 
 def _is_all(met: Tensor) -> bool:
