@@ -14,6 +14,7 @@ from multiplexnet.errors import (
     CascadeBudgetExceeded,
     CascadeError,
     DtypeError,
+    GridError,
     InputError,
     OptionError,
     RunTimeEqualityError,
@@ -76,6 +77,57 @@ def test_what_is_no_input_is_refused() -> None:
     for value in ("a", None):
         with pytest.raises(InputError, match="it must be a number"):
             mux.on_grid(d=value)
+
+
+# --- rows without an output ------------------------------------------------------------------------------------------
+
+
+def test_a_cascade_that_reaches_a_part_does_not_say_that_no_output_obeys() -> None:
+    """n = m = 0 obeys for u = 0 and is lost to a dark shadow; the advice leads to it."""
+    text = "u: input[0, 9]; n: int[0, 1000]; m: int[0, 1000]; 2*n <= 3*m; 3*m <= 5*n; n + m <= u"
+    rules = mx.Rules(text)
+    mux = mx.Multiplexer(rules, structure="cascade")
+    assert not mux.complete
+    assert rules.satisfied(torch.zeros(1, 2), u=0.0).all()
+    with pytest.raises(InputError, match="none of the points that this layer") as told:
+        mux(torch.zeros(1, mux.in_features), u=0.0)
+    assert "reaches only a part" in str(told.value)
+    assert "no output" not in str(told.value)
+    assert "order=[…]" in str(told.value)
+    assert 'structure="terms"' in str(told.value)
+    terms = mx.Multiplexer(rules, structure="terms")
+    assert rules.satisfied(
+        terms(torch.zeros(1, terms.in_features), u=0.0).best(), u=0.0
+    ).all()
+
+
+def test_terms_are_advised_only_where_they_serve() -> None:
+    text = "u: input[0, 9]; n: int[0, 1000]; m: int[0, 1000]; k: int[0, 9]; 2*n <= 3*m; 3*m <= 5*n; n + m + k == u"
+    mux = mx.Multiplexer(mx.Rules(text + "; k <= 1"))
+    assert not mux.complete
+    with pytest.raises(InputError, match="reaches only a part") as told:
+        mux(torch.zeros(1, mux.in_features), u=0.0)
+    assert "order=[…]" in str(told.value)
+    assert "structure" not in str(told.value)
+
+
+def test_a_cascade_that_reaches_all_of_its_grid_says_that_none_of_it_obeys() -> None:
+    rules = mx.Rules(f"u: input[0, 900]; x: real[10]; {LOTS}; sum(x) == u")
+    mux = mx.Multiplexer(rules)
+    assert mux.complete
+    with pytest.raises(InputError, match=r"no output on the grid obeys.*: row 1\."):
+        mux(torch.zeros(2, mux.in_features), u=torch.tensor([12.0, 5.0]))
+
+
+def test_rules_of_which_a_cascade_reaches_nothing_are_not_said_to_have_no_point() -> (
+    None
+):
+    text = "n: int[0, 1000]; m: int[0, 1000]; 2*n <= 3*m; 3*m <= 5*n; n + m <= 1"
+    rules = mx.Rules(text)
+    with pytest.raises(GridError, match="none of the points that a cascade reaches"):
+        mx.Multiplexer(rules, structure="cascade")
+    mux = mx.Multiplexer(rules)  # what the message advises
+    assert rules.satisfied(mux(torch.zeros(1, mux.in_features)).best()).all()
 
 
 # --- terms and a cascade in one layer -------------------------------------------------------------------------------

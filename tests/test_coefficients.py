@@ -317,7 +317,7 @@ def test_a_row_without_any_output_is_an_error_and_nan_in_a_graph() -> None:
         mx.Rules("p: input[0, 9]; b: input[0, 9]; x: real\n1 <= x <= 5\np*x <= b")
     )
     p, b = torch.tensor([2.0, 3.0, 1.0]), torch.tensor([2.0, 2.9, 5.0])
-    with pytest.raises(mx.InputError, match=r"no output obeys.*: row 1"):
+    with pytest.raises(mx.InputError, match=r"none of the points that this layer reaches obeys.*: row 1.*more room"):
         mux(torch.zeros(3, 1), p=p, b=b)
 
     class Best(torch.nn.Module):
@@ -429,7 +429,7 @@ def test_either_sign_and_both_sides(text: str, dtype: torch.dtype) -> None:
         assert rules.satisfied(x, **kept).all()
     for i in (width < 0).nonzero()[:9, 0].tolist():
         own = {name: values[i : i + 1] for name, values in given.items()}
-        with pytest.raises(mx.InputError, match=r"no output obeys `price \* x"):
+        with pytest.raises(mx.InputError, match=r"layer reaches obeys `price \* x"):
             mux(raws(1, mux.in_features, dtype), **own)
     assert mx.certify(mux.certificate, rules).certified
 
@@ -537,6 +537,27 @@ def test_few_truth_values_that_inputs_multiply_are_cases(dtype: torch.dtype) -> 
     assert 50 < x[:, 0].sum() < 550
     report = mx.certify(mux.certificate, rules)
     assert report.certified, str(report)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_products_with_inputs_that_have_ends_bound_an_output(
+    dtype: torch.dtype,
+) -> None:
+    """The example of the documents declares no range of x: those of low and high give it one."""
+    rules = mx.Rules(
+        "low: input[0, 5]; high: input[5, 9]; on: bool; x: real; low*on <= x <= high*on"
+    )
+    mux = mx.Multiplexer(rules, dtype=dtype)
+    given = drawn(rules, 600, dtype)
+    x = mux(raws(600, mux.in_features, dtype), **given).sample()
+    assert rules.satisfied(x, **given).all()
+    assert x[:, 1].max() > 8
+    assert mx.certify(mux.certificate, rules).certified
+    free = mx.Rules(
+        "low: input[0, 5]; high: input; on: bool; x: real; low*on <= x <= high*on"
+    )
+    with pytest.raises(mx.MultiplexError, match="x depends on .* no upper end"):
+        mx.Multiplexer(free, dtype=dtype)
 
 
 def test_the_campaign_draws_truth_values_that_inputs_multiply() -> None:

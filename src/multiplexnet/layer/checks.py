@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
+from multiplexnet.compiler.cascade.late import is_late
 from multiplexnet.compiler.cascade.structure import Plan, Structure
 from multiplexnet.compiler.terms import Compiled
 from multiplexnet.errors import (
@@ -221,11 +222,37 @@ def refuse_stuck(
             "with mux.on_grid(…), or use a wider dtype"
         )
     finest = float(min(cascade.spacing[: len(cascade.visible)]))
+    grid = f"multiples of {finest:g} or more in {dtype_name(dtype)} (mux.resolution)"
+    rules = _rules_of_inputs(cascade, specification)
+    if cascade.refuses_no_more:
+        raise InputError(
+            f"for these values of {names} no output on the grid obeys {rules}: {rows_where(stuck)}. Outputs are {grid}: "
+            "pass other inputs, declare narrower ranges of them, or relax the rules"
+        )
     raise InputError(
-        f"for these values of {names} no output obeys {_rules_of_inputs(cascade, specification)}: "
-        f"{rows_where(stuck)}. Outputs are multiples of {finest:g} or more in {dtype_name(dtype)} (mux.resolution): "
-        "pass other inputs, declare narrower ranges of them, or relax the rules"
+        f"for these values of {names} none of the points that this layer reaches obeys {rules}: {rows_where(stuck)}. "
+        f"Outputs are {grid}, and of these it reaches only a part: there may be others that obey. "
+        f"{_ways_to_reach_more(cascade, specification)}, or pass other inputs"
     )
+
+
+def _ways_to_reach_more(cascade: Cascade, specification: Specification) -> str:
+    """What may help where a cascade does not reach all points of its grid."""
+    own = set(cascade.visible)
+    rows = [
+        atom
+        for rule in specification.rules
+        for atom in atoms(rule.formula)
+        if own & set(variables(atom))
+    ]
+    ways = ["give the rules more room than rounding takes"]
+    if not cascade.complete:
+        ways = ["name another order of the outputs with order=[…]"]
+        if not any(is_late(row) or _is_equality_with_inputs(row) for row in rows):
+            ways.append('take terms with structure="terms"')
+        ways.append("declare narrower ranges of the outputs")
+    first, *others = ways
+    return ", ".join([f"{first[:1].upper()}{first[1:]}", *others])
 
 
 def _rules_of_inputs(cascade: Cascade, specification: Specification) -> str:

@@ -153,6 +153,11 @@ class Cascade:
         return self.complete and not self.late
 
     @property
+    def refuses_no_more(self) -> bool:
+        """Whether a row is refused only if no point of the grid obeys; sums of several inputs are rounded."""
+        return self.reaches_all and all(known.form.is_exact for known in self.known)
+
+    @property
     def order(self) -> tuple[Variable, ...]:
         """The outputs in the order of computing, hidden ones too."""
         return tuple(self.outputs[step.variable] for step in self.steps)
@@ -451,8 +456,9 @@ class _Search:
             search.run()
         except HeldBackError as held:
             raise self._held_back(grid, held) from None
+        exact = all(projection.exact for projection in search.projections)
         if search.clauses.is_false:
-            raise GridError(self._nothing(grid))
+            raise GridError(self._nothing(grid, exact))
         decisive = frozenset(
             row
             for bucket in search.buckets
@@ -469,7 +475,7 @@ class _Search:
             tuple(grid.ranges[i] for i in range(len(grid.ranges))),
             steps,
             (*grid.guards, *search.clauses),
-            all(p.exact for p in search.projections),
+            exact,
             tuple(sorted(grid.carried.items())),
             self.late,
         )
@@ -490,11 +496,17 @@ class _Search:
                     f"in {self.form.name} is {float(grid.steps[i]):g}: give it more room, or use a wider dtype"
                 )
 
-    def _nothing(self, grid: GridRules) -> str:
+    def _nothing(self, grid: GridRules, exact: bool) -> str:
         finest = ", ".join(
             f"{v.name} {float(h):g}"
             for v, h in list(zip(grid.outputs, grid.steps, strict=True))[:6]
         )
+        if not exact:
+            return (
+                f"none of the points that a cascade reaches obeys the rules in {self.form.name} (spacing of the "
+                f"outputs: {finest}), and in this order it reaches only a part of them, so that there may be others: "
+                'name another order with order=[…], leave out structure="cascade", or give outputs narrower ranges'
+            )
         return (
             f"no point of the grid obeys the rules in {self.form.name} (spacing of the outputs: {finest}): give the "
             "rules more room, use a wider dtype, or measure outputs so that equalities hold on multiples of a power of "

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 from itertools import product
 
@@ -35,6 +35,8 @@ Ends = tuple[Fraction | None, Fraction | None]
 
 ROUNDS = 30
 """How often ranges are passed on from clause to clause; they are right after every round."""
+CASES = 64
+"""The most values of a discrete output that are gone through where another output has no ends without them."""
 
 
 class TooManyClauses(Exception):
@@ -91,7 +93,8 @@ def ranges_of(
     """Ends that every variable keeps wherever the clauses hold; ``None`` where none was found.
 
     A row bounds a variable by the ends of the others; a clause bounds it by the weakest of its rows that can hold. An
-    output that may be missing has the ends that it has where it is not, and its stand-in between them.
+    output that may be missing has the ends that it has where it is not, and its stand-in between them. Where an output
+    is left without an end, those that it has for each value of a truth value or label are joined.
 
     Example:
         >>> from multiplexnet.language.parser.parse import parse
@@ -100,8 +103,22 @@ def ranges_of(
         >>> clauses = clauses_of(normal_form(specification.formula), most=9)
         >>> [str(ends[1]) for ends in ranges_of(clauses, specification.variables).values()]
         ['3', '3']
+        >>> specification = parse("u: input[0, 9]; on: bool; x: real; implies(on, 0 <= x <= u); implies(not on, x == -1)")
+        >>> clauses = clauses_of(normal_form(specification.formula), most=9)
+        >>> [str(end) for end in ranges_of(clauses, specification.variables)[specification.outputs[1]]]
+        ['-1', '9']
     """
     found = {variable: _declared(variable) for variable in variables}
+    _settle(clauses, found)
+    for _ in range(ROUNDS):
+        if not _narrow_by_cases(clauses, found):
+            break
+        _settle(clauses, found)
+    return found
+
+
+def _settle(clauses: Sequence[AtomClause], found: dict[Variable, Ends]) -> None:
+    """Passes ends on from clause to clause until nothing changes, or long enough."""
     flags = flags_among(found)
     for _ in range(ROUNDS):
         before = dict(found)
@@ -111,7 +128,60 @@ def ranges_of(
             _narrow_present(clauses, variable, flag, found)
         if found == before:
             break
-    return found
+
+
+def _narrow_by_cases(
+    clauses: Sequence[AtomClause], ends: dict[Variable, Ends]
+) -> bool:
+    """Finds ends for outputs without, by going through the values of others; whether any was found."""
+    if not any(None in own and not v.is_input for v, own in ends.items()):
+        return False
+    before = dict(ends)
+    for variable, own in _deciding(clauses, ends).items():
+        domain = variable.domain
+        assert not isinstance(domain, Real)
+        cases = []
+        for value in map(Fraction, domain.values):
+            case = {**ends, variable: (value, value)}
+            for clause in own:
+                _narrow(clause, case)
+            cases.append(case)
+        for other in {v for clause in own for v in _open(clause, ends)}:
+            lowers = [case[other][0] for case in cases]
+            uppers = [case[other][1] for case in cases]
+            ends[other] = _weakest(min, lowers), _weakest(max, uppers)
+    return ends != before
+
+
+def _deciding(
+    clauses: Sequence[AtomClause], ends: Mapping[Variable, Ends]
+) -> dict[Variable, list[AtomClause]]:
+    """Outputs with few values, each with its clauses, if one of these mentions an output without an end."""
+    found: dict[Variable, list[AtomClause]] = {}
+    for clause in clauses:
+        for variable in dict.fromkeys(v for atom in clause for v in _bounded(atom)):
+            domain = variable.domain
+            if not isinstance(domain, Real) and len(domain.values) <= CASES:
+                found.setdefault(variable, []).append(clause)
+    return {
+        variable: own
+        for variable, own in found.items()
+        if not variable.is_input and any(_open(clause, ends) for clause in own)
+    }
+
+
+def _open(clause: AtomClause, ends: Mapping[Variable, Ends]) -> list[Variable]:
+    """The outputs of a clause that have no end on one side."""
+    named = dict.fromkeys(v for atom in clause for v in _bounded(atom))
+    return [v for v in named if None in ends[v] and not v.is_input]
+
+
+def _weakest(
+    choose: Callable[[list[Fraction]], Fraction], ends: Sequence[Fraction | None]
+) -> Fraction | None:
+    """The end that holds in all cases, if there is one."""
+    given = [end for end in ends if end is not None]
+    return choose(given) if len(given) == len(ends) else None
 
 
 def _declared(variable: Variable) -> Ends:
@@ -130,21 +200,11 @@ def _narrow(clause: AtomClause, ends: dict[Variable, Ends]) -> None:
     shared = set.intersection(*(set(_bounded(atom)) for atom in possible))
     for variable in shared:
         own = [_bounds(atom, variable, ends) for atom in possible]
-        lowers = [lower for lower, _ in own]
-        uppers = [upper for _, upper in own]
         low, high = ends[variable]
-        weakest = (
-            None
-            if None in lowers
-            else min(lower for lower in lowers if lower is not None)
-        )
+        weakest = _weakest(min, [lower for lower, _ in own])
         if weakest is not None and (low is None or weakest > low):
             low = weakest
-        weakest = (
-            None
-            if None in uppers
-            else max(upper for upper in uppers if upper is not None)
-        )
+        weakest = _weakest(max, [upper for _, upper in own])
         if weakest is not None and (high is None or weakest < high):
             high = weakest
         ends[variable] = low, high
