@@ -66,6 +66,33 @@ def test_inputs_that_need_no_grid_become_tensors_that_the_layer_takes() -> None:
     )  # the side on which it is safe
 
 
+@pytest.mark.parametrize(
+    "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16], ids=str
+)
+def test_inputs_of_equalities_behind_or_are_rounded_for_every_alternative(
+    dtype: torch.dtype,
+) -> None:
+    rules = mx.Rules(
+        "u: input[-3, 6]; v: input[-3, 6]; x: real; y: real; -3 <= x <= 3; -3 <= y <= 3; x + y == u or x - y == v"
+    )
+    mux = mx.Multiplexer(rules, dtype=dtype, structure="cascade")
+    off = 3 * 2.0**-10 if dtype in (torch.bfloat16, torch.float16) else 2.0**-60
+    inputs: dict[str, Any] = {"u": torch.full((1,), off, dtype=dtype)}
+    inputs["v"] = inputs["u"]
+    with pytest.raises(InputError, match=r"between the points .* mux\.on_grid"):
+        mux(torch.zeros(1, mux.in_features, dtype=dtype), **inputs)
+    assert mux.on_grid(**inputs)["v"] % float(mux.resolution["x"]) == 0
+    inputs = {"u": 9 * torch.rand(300).double() - 3, "v": 6 * torch.rand(300).double()}
+    given: dict[str, Any] = mux.on_grid(**inputs)
+    assert (given["u"].double() - inputs["u"]).abs().max() <= 0.05
+    x = mux(3 * torch.randn(300, mux.in_features).to(dtype), **given).sample()
+    assert rules.satisfied(x, **given).all()
+    first = mx.Rules("u: input; x: real; y: real; x + y == u")
+    taken = first.satisfied(x, u=given["u"])
+    assert taken.any()
+    assert not taken.all()
+
+
 def test_what_is_no_input_is_refused() -> None:
     mux = mx.Multiplexer(
         mx.Rules(f"d: input[10, 150]; x: real[4]; {LOTS}; sum(x) == d")

@@ -317,7 +317,10 @@ def test_a_row_without_any_output_is_an_error_and_nan_in_a_graph() -> None:
         mx.Rules("p: input[0, 9]; b: input[0, 9]; x: real\n1 <= x <= 5\np*x <= b")
     )
     p, b = torch.tensor([2.0, 3.0, 1.0]), torch.tensor([2.0, 2.9, 5.0])
-    with pytest.raises(mx.InputError, match=r"none of the points that this layer reaches obeys.*: row 1.*more room"):
+    with pytest.raises(
+        mx.InputError,
+        match=r"none of the points that this layer reaches obeys.*: row 1.*more room",
+    ):
         mux(torch.zeros(3, 1), p=p, b=b)
 
     class Best(torch.nn.Module):

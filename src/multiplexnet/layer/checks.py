@@ -213,7 +213,7 @@ def refuse_stuck(
     own = enumerate(known[: len(cascade.known)], start=len(cascade.outputs))
     point = {i: float(value[row]) for i, value in own}
     failing = [c for c in cascade.guards if not any(row.holds(point) for row in c)]  # type: ignore[arg-type]
-    rounded = [bit for bit in map(cascade.asks_for_grid, failing) if bit is not None]
+    rounded = list(cascade.asking_for_grid(row for clause in failing for row in clause))
     if rounded:
         unit = float(Fraction(2) ** max(bit.form.exponent for bit in rounded))
         raise InputError(

@@ -178,24 +178,23 @@ class Cascade:
 
     @property
     def input_units(self) -> dict[int, Fraction]:
-        """For every input that outputs have to add up to the spacing that its values need, by position."""
+        """For every input that outputs add up to, in some alternative, the spacing that its values need, by position."""
         found: dict[int, Fraction] = {}
-        for clause in self.guards:
-            bit = self.asks_for_grid(clause)
-            if bit is None:
-                continue
+        for bit in self.asking_for_grid(self.rows):
             for place, _ in bit.form.terms:
                 found[place] = max(
                     found.get(place, Fraction(0)), Fraction(2) ** bit.form.exponent
                 )
         return found
 
-    def asks_for_grid(self, clause: Clause) -> Bit | None:
-        """The rest that a guard allows no input to have, if this is what it says."""
-        row, *others = clause
-        known = self.known[row.terms[0][0] - len(self.outputs)]
-        alone = not others and len(row.terms) == 1
-        return known if alone and isinstance(known, Bit) else None
+    def asking_for_grid(self, rows: Iterable[Row]) -> Iterator[Bit]:
+        """The rests that some of the rows allow no input to have: what an equality leaves, two rows added up."""
+        first = len(self.outputs)
+        for row in rows:
+            variable = row.terms[0][0]
+            known = self.known[variable - first] if variable >= first else None
+            if len(row.terms) == 1 and isinstance(known, Bit):
+                yield known
 
     @cached_property
     def easy_ends(self) -> dict[int, tuple[int, ...]]:

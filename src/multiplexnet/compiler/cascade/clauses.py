@@ -130,9 +130,7 @@ def _settle(clauses: Sequence[AtomClause], found: dict[Variable, Ends]) -> None:
             break
 
 
-def _narrow_by_cases(
-    clauses: Sequence[AtomClause], ends: dict[Variable, Ends]
-) -> bool:
+def _narrow_by_cases(clauses: Sequence[AtomClause], ends: dict[Variable, Ends]) -> bool:
     """Finds ends for outputs without, by going through the values of others; whether any was found."""
     if not any(None in own and not v.is_input for v, own in ends.items()):
         return False
