@@ -559,7 +559,7 @@ def test_products_with_inputs_that_have_ends_bound_an_output(
     free = mx.Rules(
         "low: input[0, 5]; high: input; on: bool; x: real; low*on <= x <= high*on"
     )
-    with pytest.raises(mx.MultiplexError, match="x depends on .* no upper end"):
+    with pytest.raises(mx.MultiplexError, match=r"x depends on .* no upper end"):
         mx.Multiplexer(free, dtype=dtype)
 
 

@@ -226,8 +226,8 @@ def refuse_stuck(
     rules = _rules_of_inputs(cascade, specification)
     if cascade.refuses_no_more:
         raise InputError(
-            f"for these values of {names} no output on the grid obeys {rules}: {rows_where(stuck)}. Outputs are {grid}: "
-            "pass other inputs, declare narrower ranges of them, or relax the rules"
+            f"for these values of {names} no output on the grid obeys {rules}: {rows_where(stuck)}. Outputs are "
+            f"{grid}: pass other inputs, declare narrower ranges of them, or relax the rules"
         )
     raise InputError(
         f"for these values of {names} none of the points that this layer reaches obeys {rules}: {rows_where(stuck)}. "

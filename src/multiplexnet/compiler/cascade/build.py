@@ -178,7 +178,7 @@ class Cascade:
 
     @property
     def input_units(self) -> dict[int, Fraction]:
-        """For every input that outputs add up to, in some alternative, the spacing that its values need, by position."""
+        """For every input that outputs add up to, perhaps behind `or`, the spacing that it needs, by position."""
         found: dict[int, Fraction] = {}
         for bit in self.asking_for_grid(self.rows):
             for place, _ in bit.form.terms:

@@ -103,7 +103,7 @@ def ranges_of(
         >>> clauses = clauses_of(normal_form(specification.formula), most=9)
         >>> [str(ends[1]) for ends in ranges_of(clauses, specification.variables).values()]
         ['3', '3']
-        >>> specification = parse("u: input[0, 9]; on: bool; x: real; implies(on, 0 <= x <= u); implies(not on, x == -1)")
+        >>> specification = parse("on: bool; x: real; implies(on, 0 <= x <= 9); implies(not on, x == -1)")
         >>> clauses = clauses_of(normal_form(specification.formula), most=9)
         >>> [str(end) for end in ranges_of(clauses, specification.variables)[specification.outputs[1]]]
         ['-1', '9']
