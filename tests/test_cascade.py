@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from fractions import Fraction
 from itertools import product
 from math import floor
 from random import Random
+from typing import Any
+from unittest.mock import patch
 
 import pytest
 import torch
@@ -44,6 +47,8 @@ from multiplexnet.errors import (
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.formula import Variable
+from multiplexnet.transforms.cascade import walk
+from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.cascade.known import known_values
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.cascade.operations import Choice
@@ -264,6 +269,63 @@ def test_the_program_and_the_walk_agree_bit_for_bit(name: str) -> None:
     )
     ties = (one - other).abs() > 1e-3 * (1 + other.abs())
     assert ties.float().mean() < 0.02
+
+
+@contextmanager
+def ties_noted() -> Iterator[list[Tensor]]:
+    """Where two of the numbers that a walk takes the largest or smallest of are that number, ``(B,)`` each time."""
+    found: list[Tensor] = []
+
+    def noting(honest: Callable[..., Any]) -> Callable[..., Any]:
+        def extreme(numbers: Sequence[Any]) -> Any:
+            result = honest(numbers)
+            if isinstance(result, Tensor):
+                same = [(torch.as_tensor(one) == result).int() for one in numbers]
+                found.append(sum(same, torch.zeros(())) > 1)
+            return result
+
+        return extreme
+
+    names = {name: noting(getattr(walk, name)) for name in ("_largest", "_smallest")}
+    with patch.multiple(walk, **names):
+        yield found
+
+
+TIES = {
+    "band": "u: input[1, 9]; x: real[4]; all(0 <= v <= 5 for v in x); u <= sum(x) <= u + 1",
+    "orders": "x: real[6]; 0 <= x[0]; x[5] <= 9; all(x[i] <= x[i+1] for i in range(5))",
+    "multiples": "n: int[0, 1000][3]; m: int[0, 1000]; n[0] <= n[1] <= 3*n[0]; n[2] + 2*n[1] <= 1500; m >= n[2]",
+    "alternatives": "x: real[3]; all(-10 <= v <= 10 for v in x); 3*x[0] + 2*x[1] - x[2] <= 7; "
+    "x[1] >= x[0] - 1 or x[2] >= 3; implies(x[0] >= 2, x[1] <= 3)",
+    "lots": "u: input[1, 290]; x: real[4]; all(0 <= v <= 100 for v in x); x[0] == 0 or x[0] >= 10; sum(x) == u",
+}
+
+
+@pytest.mark.parametrize("values", ["share", "clamp"])
+@pytest.mark.parametrize("name", TIES)
+def test_gradients_of_the_program_and_of_a_graph_differ_at_ties_alone(
+    name: str, values: Values
+) -> None:
+    """A graph records the walk. Which of two equal ends gets the gradient is open; in other rows all bits count."""
+    rules, rows = Rules(TIES[name]), 300
+    layer = CascadeMap(compiled(rules, "float64"), torch.float64, values)
+    given = torch.rand(rows, 1).double() * 280 + 5 if name == "lots" else None
+    if name == "band":
+        given = torch.rand(rows, 1).double() * 8 + 1
+    raw = (2 * torch.randn(rows, layer.in_values).double()).requires_grad_()
+    logits = torch.randn(rows, layer.in_logits).double()
+    fast = layer(raw, logits, given)
+    with ties_noted() as ties:
+        own = layer._read_logits(logits)
+        plain = layer.recorded(raw, own, given, layer.known(given))
+    assert torch.equal(fast, plain)
+    weights = torch.randn_like(fast)
+    (one,), (other,) = (
+        torch.autograd.grad((x * weights).sum(), raw) for x in (fast, plain)
+    )
+    clear = ~torch.stack(ties).any(0)
+    assert clear.sum() > 20
+    torch.testing.assert_close(one[clear], other[clear], rtol=1e-9, atol=1e-9)
 
 
 def test_what_ranges_and_conditions_decide_is_not_computed() -> None:

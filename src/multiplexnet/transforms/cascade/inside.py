@@ -165,10 +165,11 @@ class Clamp(Inside):
     def value(self, lower: Tensor, upper: Tensor, read: Tensor) -> Tensor:
         low, high = lower.detach(), upper.detach()
         rounded = torch.minimum(torch.maximum(read.detach().round(), low), high)
-        smooth = torch.minimum(torch.maximum(read, lower), upper)
+        below, above = read < low, read > high
+        smooth = torch.where(below, lower, torch.where(above, upper, read))
         if not smooth.requires_grad:
             return rounded
-        leak: Tensor = _Leak.apply(read, read < low, read > high)  # type: ignore[no-untyped-call]
+        leak: Tensor = _Leak.apply(read, below, above)  # type: ignore[no-untyped-call]
         return rounded + (smooth - smooth.detach()) + leak
 
     def take(
