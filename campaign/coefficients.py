@@ -342,27 +342,43 @@ def walls_from_inputs(random: Random) -> Iterator[Finding]:
     given = _either_sign(walls, dtype, generator)
     raw = raw_rows(ONE_BY_ONE, mux.in_features, dtype, generator)
     obeyed = 0
-    for i in range(ONE_BY_ONE):
-        own: dict[str, Any] = {
-            name: values[i : i + 1] for name, values in given.items()
-        }
+    for i, answer in enumerate(_answers(mux, raw, given)):
         exact = {name: Fraction(values[i].item()) for name, values in given.items()}
-        try:
-            x = mux(raw[i : i + 1], **own).best()[0].tolist()
-        except InputError as error:
+        if isinstance(answer, InputError):
             if walls.has_room(exact):
-                told = f"refused though there is room: {error}, {exact}\n{walls}"
+                told = f"refused though there is room: {answer}, {exact}\n{walls}"
                 yield Finding("coefficients: room", told, rows=obeyed)
                 return
             continue
         obeyed += 1
-        wrong = walls.broken(x, exact)
+        wrong = walls.broken(answer, exact)
         if wrong:
             yield Finding(
-                "coefficients: walls", f"{wrong}: {x}, {exact}\n{walls}", rows=obeyed
+                "coefficients: walls",
+                f"{wrong}: {answer}, {exact}\n{walls}",
+                rows=obeyed,
             )
             return
     yield Finding("coefficients: walls", rows=obeyed)
+
+
+def _answers(
+    mux: Multiplexer, raw: Tensor, given: dict[str, Tensor]
+) -> list[list[float] | InputError]:
+    """The answer to each row, or why it is refused; rows are asked together as long as none of them is."""
+    inputs: dict[str, Any] = dict(given)
+    try:
+        rows: list[list[float] | InputError] = mux(raw, **inputs).best().tolist()
+        return rows
+    except InputError as error:
+        if len(raw) == 1:
+            return [error]
+    found = []
+    half = len(raw) // 2
+    for part in (slice(half), slice(half, None)):
+        own = {name: values[part] for name, values in given.items()}
+        found += _answers(mux, raw[part], own)
+    return found
 
 
 def _either_sign(
