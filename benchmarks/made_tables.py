@@ -27,7 +27,7 @@ from table_pages import write
 from table_sets import TARGETS, TableSet, table_set
 
 import multiplexnet as mx
-from multiplexnet.quality.columns import Column, Rows, compared
+from multiplexnet.quality.columns import ComparedColumn, SampledRows, compared
 from multiplexnet.quality.detection import detection
 from multiplexnet.quality.nearness import nearness
 from multiplexnet.quality.pairs import pairs
@@ -41,7 +41,7 @@ Line = dict[str, Any]
 class Trees:
     """XGBoost's classifier with classes of any numbers."""
 
-    def __init__(self, columns: tuple[Column, ...], seed: int) -> None:
+    def __init__(self, columns: tuple[ComparedColumn, ...], seed: int) -> None:
         kinds = ["c" if column.kind == "label" else "q" for column in columns]
         self.model = xgboost.XGBClassifier(
             n_estimators=100,
@@ -192,7 +192,9 @@ def measured(own: TableSet, learned: Learned, make: Variant, seed: int) -> Line:
     return found
 
 
-def encoded(own: TableSet, made: pl.DataFrame) -> tuple[Rows, Rows, Rows]:
+def encoded(
+    own: TableSet, made: pl.DataFrame
+) -> tuple[SampledRows, SampledRows, SampledRows]:
     order = np.random.default_rng(0).permutation(own.train.height)
     samples = [
         Sample("train", own.train.height, own.train[order]),

@@ -29,7 +29,7 @@ from multiplexnet.certificate.document import PARTS, hashes
 from multiplexnet.certificate.formats import FORMATS as CHECKED
 from multiplexnet.certificate.margins import margins, solved
 from multiplexnet.certificate.parts import part_from
-from multiplexnet.certificate.questions import Writer
+from multiplexnet.certificate.questions import Cvc5Writer
 from multiplexnet.certificate.report import Report
 from multiplexnet.compiler.record import RecordReader, variables_from
 from multiplexnet.errors import (
@@ -599,7 +599,7 @@ def test_other_rules_are_no_forgery_but_other_rules() -> None:
 def test_cvc5_reads_formulas_as_they_are_meant(
     formula: Formula, point: dict[Variable, Fraction]
 ) -> None:
-    writer = Writer(VARIABLES)
+    writer = Cvc5Writer(VARIABLES)
     here = [
         writer.formula(Atom(Linear.of(v) - value, "==")) for v, value in point.items()
     ]
@@ -615,7 +615,7 @@ def test_cvc5_reads_formulas_as_they_are_meant(
 def test_functions_are_the_same_for_the_same_arguments() -> None:
     x, y = Variable("x", 0), Variable("y", 1)
     h = [Linear.of(Apply("h", (Linear.of(v),))) for v in (x, y)]
-    writer = Writer([x, y])
+    writer = Cvc5Writer([x, y])
     same, values = (
         writer.formula(Atom(a - b, "==")) for a, b in ((Linear.of(x), Linear.of(y)), h)
     )

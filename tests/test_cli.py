@@ -20,7 +20,7 @@ from typer.testing import CliRunner, Result
 from multiplexnet import __version__
 from multiplexnet.compiler.explanation.diagnose import (
     Explanation,
-    Range,
+    OutputRange,
     TermShape,
     explain,
 )
@@ -405,7 +405,7 @@ def test_nested_choices_are_shown() -> None:
 def test_ranges_are_written_as_intervals() -> None:
     specification = parse("x: real\nx >= 0")
     (x,) = specification.variables
-    half = Range(x, None, False, Fraction(1, 3), True)
+    half = OutputRange(x, None, False, Fraction(1, 3), True)
     assert "(−∞, 1/3]" in _shown(Explanation(specification, ranges=(half,)))
 
 

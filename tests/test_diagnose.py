@@ -15,7 +15,7 @@ from strategies import VARIABLES, formulas
 
 from multiplexnet.compiler.explanation.diagnose import (
     Explanation,
-    Range,
+    OutputRange,
     TermShape,
     explain,
 )
@@ -140,7 +140,7 @@ def test_what_is_superfluous_can_be_dropped_and_nothing_else(case: Case) -> None
 # --- ranges ---------------------------------------------------------------------------------------------------------
 
 
-def assert_range(found: Range, specification: Specification) -> None:
+def assert_range(found: OutputRange, specification: Specification) -> None:
     """The bounds hold, they are attained or approached as said, and without bound means beyond every number."""
     allowed = meaning(specification)
     x = constant_z3(found.variable)
@@ -372,7 +372,7 @@ def test_an_explanation_carries_its_terms_and_time() -> None:
 
 def test_a_variable_in_no_rule_is_free() -> None:
     found = explained("x: real; y: real\nx == 1")
-    assert found.ranges[1] == Range(Variable("y", 1), None, False, None, False)
+    assert found.ranges[1] == OutputRange(Variable("y", 1), None, False, None, False)
 
 
 # --- words ----------------------------------------------------------------------------------------------------------

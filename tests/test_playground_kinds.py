@@ -115,9 +115,9 @@ def test_what_is_left_is_what_some_values_of_the_others_complete() -> None:
     a, b, _ = rules.outputs
     from multiplexnet.playground.answers.layers import situation
     from multiplexnet.playground.answers.left import described, pieces
-    from multiplexnet.playground.asked import Asked
+    from multiplexnet.playground.asked import Question
 
-    there = situation(Asked({"text": text, "axes": ["x[0]", "x[1]"]}))
+    there = situation(Question({"text": text, "axes": ["x[0]", "x[1]"]}))
     found = described(pieces(there, {}, None))
     columns = sorted({point[0] for region in found for point in region["points"]})
     seen = set()

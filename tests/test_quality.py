@@ -27,7 +27,7 @@ from typer.testing import CliRunner
 import multiplexnet as mx
 from multiplexnet.errors import TableError
 from multiplexnet.quality import usefulness as useful
-from multiplexnet.quality.columns import Column, Rows, compared
+from multiplexnet.quality.columns import ComparedColumn, SampledRows, compared
 from multiplexnet.quality.detection import auc, detection
 from multiplexnet.quality.heaps import heaps
 from multiplexnet.quality.marginals import distance, marks_of
@@ -73,7 +73,7 @@ def people(count: int, seed: int, noise: float = 0.0) -> pl.DataFrame:
     )
 
 
-def rows_of(table: dict[str, Any], rules: str = "x >= 0") -> Rows:
+def rows_of(table: dict[str, Any], rules: str = "x >= 0") -> SampledRows:
     tables, _ = compared(mx.Rules(rules).specification, [sample(table, 10**6, 0)])
     return tables[0]
 
@@ -98,10 +98,10 @@ def test_auc_is_the_share_of_pairs_in_the_right_order() -> None:
 
 def test_rows_of_one_kind_cannot_be_told_apart_and_a_shifted_column_is_named() -> None:
     random = np.random.default_rng(0)
-    columns = (Column("a", "number"), Column("b", "number"))
-    tables = [Rows(columns, random.normal(size=(900, 2))) for _ in range(3)]
+    columns = (ComparedColumn("a", "number"), ComparedColumn("b", "number"))
+    tables = [SampledRows(columns, random.normal(size=(900, 2))) for _ in range(3)]
     alike = detection(tables[0], tables[1], 0)
-    shifted = Rows(columns, tables[2].values + np.array([0.0, 1.5]))
+    shifted = SampledRows(columns, tables[2].values + np.array([0.0, 1.5]))
     apart = detection(shifted, tables[1], 0)
     assert alike is not None
     assert apart is not None
@@ -116,10 +116,10 @@ def test_rows_of_one_kind_cannot_be_told_apart_and_a_shifted_column_is_named() -
 
 def test_a_dependence_gives_away_what_no_column_does_alone() -> None:
     random = np.random.default_rng(0)
-    columns = (Column("a", "number"), Column("b", "number"))
+    columns = (ComparedColumn("a", "number"), ComparedColumn("b", "number"))
     one = random.normal(size=(900, 1))
-    real = Rows(columns, np.concatenate([one, one], axis=1))
-    told = detection(Rows(columns, random.normal(size=(900, 2))), real, 0)
+    real = SampledRows(columns, np.concatenate([one, one], axis=1))
+    told = detection(SampledRows(columns, random.normal(size=(900, 2))), real, 0)
     assert told is not None
     assert told.score < 0.3
     assert all(abs(column.alone - 0.5) < 0.1 for column in told.columns)
@@ -148,12 +148,14 @@ def test_usefulness_is_what_scikit_learn_calculates(classes: int) -> None:
 
 def test_what_cannot_be_learned_from_made_rows_is_of_no_use() -> None:
     random = np.random.default_rng(0)
-    columns = (Column("x", "number"), Column("k", "label", ("a", "b")))
+    columns = (ComparedColumn("x", "number"), ComparedColumn("k", "label", ("a", "b")))
 
-    def table(shuffled: bool) -> Rows:
+    def table(shuffled: bool) -> SampledRows:
         x = random.normal(size=800)
         k = (x > 0.5).astype(float)
-        return Rows(columns, np.stack([x, random.permutation(k) if shuffled else k], 1))
+        return SampledRows(
+            columns, np.stack([x, random.permutation(k) if shuffled else k], 1)
+        )
 
     own = useful.usefulness(table(True), table(False), table(False), columns[1], 0)
     assert isinstance(own, useful.Usefulness)
@@ -200,11 +202,11 @@ def test_pairs_are_what_scikit_learn_and_scipy_calculate() -> None:
 
 def test_weighted_nmi_is_nearly_0_without_dependence_where_trend_is_high() -> None:
     random = np.random.default_rng(0)
-    columns = tuple(Column(name, "number") for name in "abcd")
+    columns = tuple(ComparedColumn(name, "number") for name in "abcd")
     values = random.normal(size=(2_000, 4))
     values[:, 1] += values[:, 0]
-    real = Rows(columns, values)
-    alone = Rows(columns, np.stack([random.permutation(c) for c in values.T], 1))
+    real = SampledRows(columns, values)
+    alone = SampledRows(columns, np.stack([random.permutation(c) for c in values.T], 1))
     both = pairs(alone, real)
     assert both is not None
     lists = [(own.real, own.made) for own in both.pairs]
@@ -222,9 +224,9 @@ def test_weighted_nmi_is_nearly_0_without_dependence_where_trend_is_high() -> No
 def test_distances_of_columns_are_those_of_scipy_and_of_counting() -> None:
     random = np.random.default_rng(0)
     one, other = random.normal(size=200), random.normal(0.3, 1, 150)
-    number = Column("x", "number")
+    number = ComparedColumn("x", "number")
     assert distance(number, one, other) == pytest.approx(ks_2samp(one, other).statistic)
-    labels = Column("k", "label", ("a", "b", "c"))
+    labels = ComparedColumn("k", "label", ("a", "b", "c"))
     left = np.array([0.0, 0, 1, np.nan])
     right = np.array([0.0, 1, 1, 2, 2])
     shares = [Counter(np.nan_to_num(own, nan=9).tolist()) for own in (left, right)]
@@ -270,7 +272,7 @@ def test_marks_are_in_the_numbers_of_the_table() -> None:
 
 def test_the_nearest_row_is_found_and_copies_are_counted() -> None:
     random = np.random.default_rng(0)
-    columns = (Column("x", "number"), Column("k", "label", ("a", "b")))
+    columns = (ComparedColumn("x", "number"), ComparedColumn("k", "label", ("a", "b")))
     parts = [
         np.stack([random.integers(0, 30, 40), random.integers(0, 2, 40)], 1).astype(
             float
@@ -298,7 +300,7 @@ def test_the_nearest_row_is_found_and_copies_are_counted() -> None:
 
     expected = [min(apart(row, other) for other in parts[1]) for row in parts[0]]
     assert nearest(places[0], places[1], columns) == pytest.approx(expected)
-    tables = [Rows(columns, own) for own in parts]
+    tables = [SampledRows(columns, own) for own in parts]
     copied = nearness(tables[1], tables[1], tables[2])
     assert copied is not None
     assert copied.made_to_learned.copies == 1

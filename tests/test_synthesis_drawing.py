@@ -11,12 +11,12 @@ import pytest
 import torch
 
 import multiplexnet as mx
-from multiplexnet.synthesis.allowed import Intervals
+from multiplexnet.synthesis.allowed import LeftIntervals
 from multiplexnet.synthesis.chances import Chances, Sums
 from multiplexnet.synthesis.columns.tokens import tokens_of
 from multiplexnet.synthesis.drawing.batches import Batch, blocks
 from multiplexnet.synthesis.drawing.counters import uniforms
-from multiplexnet.synthesis.inference import Prepared
+from multiplexnet.synthesis.inference import PreparedNetwork
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
 
@@ -68,7 +68,7 @@ def test_sums_and_single_weights_give_the_same_masses() -> None:
     upper = torch.stack([lower[1] - 1, lower[2] - 1, lower[2] + 900])
     possible = torch.rand(3, 300) < 0.8
     possible[2] = True
-    left = Intervals(lower, upper, possible)
+    left = LeftIntervals(lower, upper, possible)
     expected = chances.mass(torch.log_softmax(logits.double(), -1), left).log()
     found = chances.log_mass(Sums.of(logits), left)
     assert torch.allclose(found, expected, atol=1e-5)
@@ -79,7 +79,7 @@ def test_drawn_values_are_among_those_that_are_left_however_unlikely() -> None:
     chances, logits = many_tokens()
     logits = 200 * logits  # nearly all of the mass on one token
     lower = torch.randint(0, 99_000, (2, 300)).sort(0).values.double()
-    left = Intervals(lower, torch.stack([lower[0], lower[1] + 3]))
+    left = LeftIntervals(lower, torch.stack([lower[0], lower[1] + 3]))
     uniform = torch.rand(2, 300, dtype=torch.float64)
     uniform[0, :5] = 0.0
     uniform[0, 5:9] = 1 - 2.0**-53
@@ -96,7 +96,7 @@ def test_groups_of_rows_draw_what_rows_do() -> None:
     group = torch.randint(0, 300, (2_000,))
     uniform = torch.rand(2, 2_000, dtype=torch.float64)
     lower = torch.full((1, 2_000), 500.0, dtype=torch.float64)
-    for left in (None, Intervals(lower, lower + 40_000)):
+    for left in (None, LeftIntervals(lower, lower + 40_000)):
         alone = chances.draw(Sums.of(logits[group]), left, uniform)
         together = chances.draw(Sums.of(logits, group), left, uniform)
         assert (alone == together).double().mean() > 0.999  # but for rounding
@@ -164,9 +164,9 @@ def test_tables_of_sums_and_products_of_embeddings_give_the_same_logits(
 ) -> None:
     network = model._known().model.network
     places = torch.stack([torch.tensor(network.rows(j)[:2]) for j in range(3)], -1)
-    whole = Prepared(network)
+    whole = PreparedNetwork(network)
     monkeypatch.setattr("multiplexnet.synthesis.inference.LARGEST_TABLE", 0)
-    other = Prepared(network)
+    other = PreparedNetwork(network)
     with torch.no_grad():
         for j in range(4):
             own = places[:, :j].contiguous()

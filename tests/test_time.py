@@ -27,7 +27,7 @@ from multiplexnet.exact.deadline import NEVER, TERMS, Deadline
 from multiplexnet.exact.hermite import solutions
 from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.split import parts_of
-from multiplexnet.smt.encoder import Encoder
+from multiplexnet.smt.encoder import Z3Encoder
 from multiplexnet.smt.search import decided
 from multiplexnet.tools.cli import app
 
@@ -287,7 +287,7 @@ def test_many_values_of_which_few_are_left(rule: str) -> None:
 
 
 def test_a_question_can_be_interrupted() -> None:
-    encoder = Encoder(z3.Context())
+    encoder = Z3Encoder(z3.Context())
     solver = z3.SimpleSolver(ctx=encoder.context)
     solver.add(
         *(encoder.formula(rule.formula) for rule in pigeons(12).specification.rules)
@@ -305,7 +305,7 @@ def test_an_interrupt_is_none_of_the_answers() -> None:
     """z3 takes the signal and gives the question up; that must not be read as «there is no point»."""
     context = z3.Context()
     solver = z3.SimpleSolver(ctx=context)
-    encoder = Encoder(context)
+    encoder = Z3Encoder(context)
     solver.add(
         *(encoder.formula(rule.formula) for rule in pigeons(12).specification.rules)
     )

@@ -35,8 +35,8 @@ from multiplexnet.certificate.maps import (
     own_rows,
 )
 from multiplexnet.certificate.parts import Box, Part, is_coprime
-from multiplexnet.certificate.questions import Answer, Writer
-from multiplexnet.certificate.report import Report, Statement, said
+from multiplexnet.certificate.questions import Answer, Cvc5Writer
+from multiplexnet.certificate.report import Claim, Report, said
 from multiplexnet.certificate.rules import Reading, read
 from multiplexnet.certificate.written import rules_text
 from multiplexnet.compiler.record import (
@@ -162,7 +162,7 @@ class _Check:
                 given = read(*rules, self.variables)
             except RecordError as error:
                 statements.append(
-                    Statement("the rules given: the same variables", False, str(error))
+                    Claim("the rules given: the same variables", False, str(error))
                 )
             else:
                 statements += [
@@ -172,7 +172,7 @@ class _Check:
                 asked += given.writer.questions
         elif rules is not None:
             statements.append(
-                Statement(
+                Claim(
                     "the rules given are those of the certificate, letter by letter",
                     True,
                 )
@@ -183,7 +183,7 @@ class _Check:
         solver = f"cvc5 {own.writer.cvc5.__version__}"
         return Report(tuple(statements), self.certificate.sha256, solver, asked, moved)
 
-    def _hashes(self) -> Statement:
+    def _hashes(self) -> Claim:
         said = self.certificate.data["sha256"]
         found = hashes(self.certificate.data)
         wrong = [name for name in found if said[name] != found[name]]
@@ -193,7 +193,7 @@ class _Check:
             f"not that of {', '.join(wrong)}",
         )
 
-    def _about(self, rules: Reading) -> Iterator[Statement]:
+    def _about(self, rules: Reading) -> Iterator[Claim]:
         """What is claimed of the terms and some rules."""
         same = rules.variables == self.variables and rules.functions == self.functions
         why = "the text declares others, or in another order, or with other domains"
@@ -211,7 +211,7 @@ class _Check:
             rules.writer.assume(rules.ranged)
         yield from Meaning(rules, self.blocks, self.layer).statements(self.complete)
 
-    def _assumed(self, rules: Reading) -> Statement:
+    def _assumed(self, rules: Reading) -> Claim:
         """That assumptions can be kept: otherwise everything would be true of them."""
         writer = rules.writer
         answer = writer.implied([], writer.negated(writer.all_of([])))
@@ -221,7 +221,7 @@ class _Check:
             text, answer.point is not None, "no input keeps these assumptions"
         )
 
-    def _constants(self) -> Statement:
+    def _constants(self) -> Claim:
         wrong = [
             name
             for name, number in self.layer.form.bound.items()
@@ -230,19 +230,19 @@ class _Check:
         text = f"the constants of the error bound are those of {self.layer.dtype}"
         return _decided(text, not wrong, f"not {', '.join(wrong)}")
 
-    def _grid(self, cascade: Cascade) -> Statement:
+    def _grid(self, cascade: Cascade) -> Claim:
         text = f"the grid of {_names(cascade.outputs)}: its points are numbers of {self.layer.dtype}, and no sum rounds"
         faults = list(cascade.faults(self.layer.form))
         return _decided(text, not faults, "; ".join(faults[:3]))
 
-    def _made(self, writer: Writer) -> Callable[[RecordedBlock], Statement]:
-        def statement(made: RecordedBlock) -> Statement:
+    def _made(self, writer: Cvc5Writer) -> Callable[[RecordedBlock], Claim]:
+        def statement(made: RecordedBlock) -> Claim:
             names = _names(made.block.outputs)
             text = f"what the layer computes for {names} is inside its terms, all of them, with the margins it says"
             for k, (term, parts) in enumerate(made.terms):
                 for why, point in _faults(term, parts, self.layer.form, writer):
-                    return Statement(text, False, f"term {k}: {why}", point)
-            return Statement(text, True)
+                    return Claim(text, False, f"term {k}: {why}", point)
+            return Claim(text, True)
 
         return statement
 
@@ -261,8 +261,8 @@ def _complete(record: Mapping[str, Any]) -> bool:
     return flag_from(record["complete"])
 
 
-def _decided(text: str, holds: bool, why: str) -> Statement:
-    return Statement(text, holds, "" if holds else why)
+def _decided(text: str, holds: bool, why: str) -> Claim:
+    return Claim(text, holds, "" if holds else why)
 
 
 def _names(outputs: Sequence[Variable]) -> str:
@@ -300,7 +300,7 @@ class Meaning:
             for part in rules.rules
         ]
 
-    def statements(self, complete: bool) -> Iterator[Statement]:
+    def statements(self, complete: bool) -> Iterator[Claim]:
         """Soundness block by block, what several blocks share, completeness; then the cascades."""
         for i, block in enumerate(self.blocks):
             own = [part for part, places in self.parts if places == {i}]
@@ -343,16 +343,16 @@ class Meaning:
             else self._steps(i).whole()
         )
 
-    def _sound(self, block: Block, own: Sequence[Any]) -> Statement:
+    def _sound(self, block: Block, own: Sequence[Any]) -> Claim:
         text = f"sound: every term over {_names(block.outputs)} implies the rules"
         conclusion = self.writer.all_of(own)
         for k, term in enumerate(block.terms if own else ()):
             answer = self.writer.implied([self._term(term)], conclusion)
             if not answer.proved:
                 return said(text, answer, f"term {k} does not")
-        return Statement(text, True)
+        return Claim(text, True)
 
-    def _inputs_alone(self, block: Block) -> Statement:
+    def _inputs_alone(self, block: Block) -> Claim:
         return said(
             "inputs in their ranges obey what the rules ask of them",
             self.writer.implied([], self._block(block)),
@@ -384,7 +384,7 @@ class Meaning:
 
 
 def _faults(
-    term: Term, parts: Sequence[Part], form: Format, writer: Writer
+    term: Term, parts: Sequence[Part], form: Format, writer: Cvc5Writer
 ) -> Iterator[tuple[str, Mapping[str, Fraction] | None]]:
     """What is wrong with the parts of a term, and where."""
     constant = {
@@ -418,7 +418,7 @@ def _faults(
 
 
 def _unproved(
-    why: str, premises: Sequence[Atom], conclusions: Sequence[Atom], writer: Writer
+    why: str, premises: Sequence[Atom], conclusions: Sequence[Atom], writer: Cvc5Writer
 ) -> Iterator[tuple[str, Mapping[str, Fraction] | None]]:
     """Nothing if the premises imply the conclusions; those that stand among the premises need no proof."""
     known = set(map(_normal, premises))

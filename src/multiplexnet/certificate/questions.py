@@ -30,7 +30,7 @@ from multiplexnet.language.formula import (
     Variable,
 )
 
-__all__ = ["Answer", "MissingSolver", "Writer", "configured", "cvc5"]
+__all__ = ["Answer", "Cvc5Writer", "MissingSolver", "configured", "cvc5"]
 
 MILLISECONDS = 600_000
 """After this time one question counts as undecided."""
@@ -75,7 +75,7 @@ def configured(solver: Any) -> Any:
     return solver
 
 
-class Writer:
+class Cvc5Writer:
     """Writes formulas as cvc5 terms over some variables, and asks.
 
     Args:

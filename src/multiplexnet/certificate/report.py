@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from multiplexnet.certificate.questions import Answer
 
-__all__ = ["Report", "Statement", "report_json", "said"]
+__all__ = ["Claim", "Report", "report_json", "said"]
 
 WORDS = {"proved": "proved", "refuted": "FAILS ", "open": "OPEN  "}
 SHOWN = 8
@@ -18,7 +18,7 @@ SHOWN = 8
 
 
 @dataclass(frozen=True)
-class Statement:
+class Claim:
     """Something that a certificate claims, and what became of it.
 
     Args:
@@ -55,7 +55,7 @@ class Report:
         moved: how far equalities were moved at most (``equality="nearest"``); 0 if none was.
     """
 
-    statements: tuple[Statement, ...]
+    statements: tuple[Claim, ...]
     sha256: str
     solver: str
     questions: int
@@ -80,15 +80,15 @@ class Report:
         return json.dumps(report_json(self), ensure_ascii=False)
 
 
-def said(text: str, answer: Answer, why: str = "it fails at a point") -> Statement:
+def said(text: str, answer: Answer, why: str = "it fails at a point") -> Claim:
     """A statement that holds, that fails, or that was not decided in the time."""
     if answer.proved:
-        return Statement(text, True)
+        return Claim(text, True)
     if answer.point is None:
-        return Statement(
+        return Claim(
             text, False, "not decided: cvc5 gave no answer in the time", is_open=True
         )
-    return Statement(text, False, why, answer.point)
+    return Claim(text, False, why, answer.point)
 
 
 def _lines(report: Report) -> Iterator[str]:
@@ -139,7 +139,7 @@ def report_json(report: Report) -> dict[str, Any]:
     }
 
 
-def _statement(statement: Statement) -> dict[str, Any]:
+def _statement(statement: Claim) -> dict[str, Any]:
     point = (
         None
         if statement.point is None

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.certificate.questions import Writer, configured, cvc5
+from multiplexnet.certificate.questions import Cvc5Writer, configured, cvc5
 from multiplexnet.errors import RecordError, RuleSyntaxError
 from multiplexnet.language.formula import (
     And,
@@ -48,7 +48,7 @@ class Reading:
     functions: tuple[str, ...]
     rules: tuple[Any, ...]
     ranged: tuple[Variable, ...]
-    writer: Writer
+    writer: Cvc5Writer
     assumptions: tuple[str, ...] = ()
     assumed: tuple[Any, ...] = ()
 
@@ -94,7 +94,7 @@ def read(language: str, text: str, variables: Sequence[Variable]) -> Reading:
 
 
 def _specification(found: Specification) -> Reading:
-    writer = Writer(found.variables)
+    writer = Cvc5Writer(found.variables)
     formulas = [*(rule.formula for rule in found.rules), *found.stand_ins]
     rules = [
         writer.formula(part) for formula in formulas for part in _conjuncts(formula)
@@ -189,7 +189,9 @@ def _smtlib(text: str, variables: Sequence[Variable]) -> Reading:
         for v in variables
         if isinstance(v.domain, Int) and inputs.get(v.name) != _ends(v)
     )
-    writer = Writer([v for v in variables if v not in found], known, manager, solver)
+    writer = Cvc5Writer(
+        [v for v in variables if v not in found], known, manager, solver
+    )
     for variable in variables:
         if known[variable.name].getSort() != writer.sort(variable):
             raise RecordError(f"{variable.name} is declared with another sort")

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from fractions import Fraction
 
-from multiplexnet.compiler.components import Component, components
+from multiplexnet.compiler.components import RuleComponent, components
 from multiplexnet.compiler.normal import canonical, opposite, substitute
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.compiler.tidy import row_order
@@ -110,21 +110,23 @@ class Circuit:
         ] = {}  # what each block stands for: the certificate proves it
         self._count = 0
 
-    def block(self, component: Component) -> Block:
+    def block(self, component: RuleComponent) -> Block:
         """The component, which has a point, as a block.
 
         Raises:
             OverBudget: it takes more terms than allowed, or more cases inside each other.
         """
         block = self._block(
-            Component(component.outputs, tuple(simplified(component.conjuncts) or ())),
+            RuleComponent(
+                component.outputs, tuple(simplified(component.conjuncts) or ())
+            ),
             0,
         )
         if (count := kept_terms([block])) > self._max_terms:
             raise OverBudget(count)
         return block
 
-    def _block(self, component: Component, depth: int) -> Block:
+    def _block(self, component: RuleComponent, depth: int) -> Block:
         key = component.outputs, frozenset(component.conjuncts)
         if key not in self._done:
             if depth > DEPTH:
@@ -147,7 +149,7 @@ class Circuit:
         values = sorted(fixed, key=lambda item: item[0].index)
         return Term(tuple(sorted(rows, key=row_order)), tuple(values), tuple(blocks))
 
-    def _plain_terms(self, component: Component) -> list[Term] | None:
+    def _plain_terms(self, component: RuleComponent) -> list[Term] | None:
         if any(output.is_discrete for output in component.outputs):
             return None
         # A condition on inputs alone has no output to split it by.
@@ -157,7 +159,7 @@ class Circuit:
             raise OverBudget(self._max_terms)
         return None if found is None else [self._term(rows) for rows in found]
 
-    def _cases(self, component: Component, depth: int) -> Iterator[Term]:
+    def _cases(self, component: RuleComponent, depth: int) -> Iterator[Term]:
         for fixed, given in cases(component, self._deadline):
             self._deadline.check()
             parts = simplified(given)
@@ -168,7 +170,7 @@ class Circuit:
             yield from self._case(fixed, components(parts, rest), depth)
 
     def _case(
-        self, fixed: Sequence[Fixed], parts: Sequence[Component], depth: int
+        self, fixed: Sequence[Fixed], parts: Sequence[RuleComponent], depth: int
     ) -> Iterator[Term]:
         inner = [
             self._block(part, depth + 1) for part in parts if not _is_polyhedron(part)
@@ -198,7 +200,7 @@ class Circuit:
         )
 
 
-def _is_polyhedron(component: Component) -> bool:
+def _is_polyhedron(component: RuleComponent) -> bool:
     return all(isinstance(part, Atom) for part in component.conjuncts) and not any(
         output.is_discrete for output in component.outputs
     )
@@ -208,7 +210,7 @@ def _is_polyhedron(component: Component) -> bool:
 
 
 def cases(
-    component: Component, deadline: Deadline = NEVER
+    component: RuleComponent, deadline: Deadline = NEVER
 ) -> Iterator[tuple[tuple[Fixed, ...], Parts]]:
     """The cases of a component, with the discrete output that each fixes and the conjuncts that then hold."""
     variable = _pivot(component, deadline)
@@ -226,7 +228,7 @@ def cases(
         yield (), (case, *component.conjuncts)
 
 
-def _pivot(component: Component, deadline: Deadline) -> Variable:
+def _pivot(component: RuleComponent, deadline: Deadline) -> Variable:
     """The output without which the rest falls into the smallest parts; among equals the one in most conjuncts.
 
     A real output has to occur in a conjunct that is no atom, or a case would decide nothing.
@@ -266,7 +268,7 @@ def _connected(
     return groups
 
 
-def _frequent_atom(component: Component, variable: Variable) -> Atom:
+def _frequent_atom(component: RuleComponent, variable: Variable) -> Atom:
     """The atom over the variable that most conjuncts contain; among equals one with few variables, then the first."""
     count: dict[Atom, int] = {}
     for part in component.conjuncts:
@@ -287,7 +289,7 @@ def simplified(parts: Iterable[Formula]) -> Parts | None:
     """The conjuncts, each simplified by the atoms among them, until nothing changes; ``None`` if one is false."""
     current = tuple(dict.fromkeys(parts))
     while True:
-        known = _Known(part for part in current if isinstance(part, Atom))
+        known = _KnownAtoms(part for part in current if isinstance(part, Atom))
         found: dict[Formula, None] = {}
         for part in current:
             new = known.unit(part) if isinstance(part, Atom) else known.applied(part)
@@ -301,7 +303,7 @@ def simplified(parts: Iterable[Formula]) -> Parts | None:
         current = after
 
 
-class _Known:
+class _KnownAtoms:
     """Atoms that hold, and what they decide of other formulas without a solver."""
 
     def __init__(self, units: Iterable[Atom]) -> None:

@@ -24,7 +24,7 @@ import z3
 
 from multiplexnet.compiler.cascade.clauses import TooManyClauses, clauses_of, ranges_of
 from multiplexnet.compiler.circuit import Circuit, OverBudget
-from multiplexnet.compiler.components import Component, components
+from multiplexnet.compiler.components import RuleComponent, components
 from multiplexnet.compiler.cover import DataRows, covering, irredundant
 from multiplexnet.compiler.implicants import Implicants, Literals
 from multiplexnet.compiler.normal import normal_form, substitute
@@ -185,7 +185,7 @@ def input_facts(specification: Specification) -> tuple[Formula, ...]:
 
 
 def _refuse_contradiction(
-    specification: Specification, parts: Sequence[Component], deadline: Deadline
+    specification: Specification, parts: Sequence[RuleComponent], deadline: Deadline
 ) -> None:
     doubtful = [part for component in parts for part in component.conjuncts]
     doubtful += [rule.formula for rule in specification.assumptions]
@@ -211,7 +211,7 @@ def contradiction(specification: Specification, deadline: Deadline) -> tuple[Rul
 
 
 def _surely_inside(
-    component: Component, deadline: Deadline
+    component: RuleComponent, deadline: Deadline
 ) -> dict[Symbol, float] | None:
     """A point of one large conjunction over outputs, if floats found one: z3 would take its time."""
     rows = [part for part in component.conjuncts if isinstance(part, Atom)]
@@ -237,7 +237,7 @@ def _without_trivial(blocks: Sequence[Block]) -> tuple[Block, ...]:
 class _BlockCompiler:
     """The terms of one component."""
 
-    component: Component
+    component: RuleComponent
     ranges: tuple[Formula, ...]
     max_terms: int
     nested: bool
@@ -428,7 +428,7 @@ class _BlockCompiler:
 
 
 def _values_at_least(
-    component: Component,
+    component: RuleComponent,
     variable: Variable,
     ranges: Sequence[Formula],
     most: int,
@@ -460,7 +460,7 @@ def _values_at_least(
     return found
 
 
-def _values_between_bounds(component: Component, variable: Variable) -> range:
+def _values_between_bounds(component: RuleComponent, variable: Variable) -> range:
     """The values of a discrete output that obey the bounds among the conjuncts, as far as they speak of it alone."""
     values: range = variable.domain.values  # type: ignore[union-attr]
     low = values.start

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from multiplexnet.exact.components import components as connected
 from multiplexnet.language.formula import Formula, Variable, conjuncts, variables
 
-__all__ = ["Component", "components", "conjuncts"]
+__all__ = ["RuleComponent", "components", "conjuncts"]
 
 
 @dataclass(frozen=True)
-class Component:
+class RuleComponent:
     """Conjuncts in normal form and the outputs that occur in them."""
 
     outputs: tuple[Variable, ...]
@@ -21,11 +21,11 @@ class Component:
 
 def components(
     parts: Iterable[Formula], outputs: Sequence[Variable]
-) -> list[Component]:
+) -> list[RuleComponent]:
     """The finest split of the conjuncts such that no two components share an output, ordered by first output.
 
     Every output belongs to exactly one component; one that occurs nowhere has a component of its own. Conjuncts over
     inputs alone form a component without outputs, which comes last.
     """
     found = connected(outputs, parts, keys_of=variables)
-    return [Component(tuple(part.keys), tuple(part.items)) for part in found]
+    return [RuleComponent(tuple(part.keys), tuple(part.items)) for part in found]

@@ -12,7 +12,7 @@ import z3
 from numpy.typing import NDArray
 
 from multiplexnet.compiler.implicants import Implicant, Implicants, Literals
-from multiplexnet.compiler.points import Bools, Table
+from multiplexnet.compiler.points import AtomTable, Bools
 from multiplexnet.language.formula import Atom, Formula, Variable
 from multiplexnet.smt.search import Sandbox
 
@@ -23,7 +23,10 @@ __all__ = ["DataRows", "covering", "irredundant"]
 
 
 def irredundant(
-    sandbox: Sandbox, found: Sequence[Implicant], table: Table, known: Sequence[Formula]
+    sandbox: Sandbox,
+    found: Sequence[Implicant],
+    table: AtomTable,
+    known: Sequence[Formula],
 ) -> list[Literals]:
     """The implicants without those that the others cover together, given what is known.
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import z3
 
-from multiplexnet.compiler.points import Bools, Pool, Table
+from multiplexnet.compiler.points import AtomTable, Bools, Pool
 from multiplexnet.exact.deadline import Deadline
 from multiplexnet.language.formula import And, Atom, Formula, Or, atoms
 from multiplexnet.smt.search import Questions, Sandbox
@@ -50,7 +50,7 @@ class Implicants:
         goal = sandbox.formula(formula)
         self._inside = sandbox.solver(*known, goal)
         self._outside = Questions(sandbox.formula, sandbox.solver(*known, z3.Not(goal)))
-        self.table = Table(atoms(formula))
+        self.table = AtomTable(atoms(formula))
         self._refuting = Pool(len(self.table.atoms))  # points of ¬F that were met
 
     @property

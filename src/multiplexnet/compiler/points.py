@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from multiplexnet.language.formula import Atom, Symbol
 
-__all__ = ["Bools", "Pool", "Table"]
+__all__ = ["AtomTable", "Bools", "Pool"]
 
 Bools = NDArray[np.bool_]
 
@@ -21,13 +21,13 @@ LARGEST = 2**62
 """Products up to this size are exact in int64."""
 
 
-class Table:
+class AtomTable:
     """Atoms as one matrix of integers, so that a point decides all of them at once, exactly.
 
     Example:
         >>> from multiplexnet.language.formula import Linear, Variable
         >>> x = Variable("x", 0)
-        >>> Table([Atom(Linear.of(x) - 1, "<="), Atom(Linear.of(x) * 3 - 1, "==")]).truth({x: Fraction(1, 3)})
+        >>> AtomTable([Atom(Linear.of(x) - 1, "<="), Atom(Linear.of(x) * 3 - 1, "==")]).truth({x: Fraction(1, 3)})
         array([ True,  True])
     """
 

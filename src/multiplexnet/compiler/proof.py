@@ -44,7 +44,7 @@ from multiplexnet.language.formula import (
     operands,
     variables,
 )
-from multiplexnet.smt.encoder import Encoder, domain_z3, input_range_z3
+from multiplexnet.smt.encoder import Z3Encoder, domain_z3, input_range_z3
 from multiplexnet.smt.search import Questions, decided
 
 __all__ = ["proof_of"]
@@ -162,7 +162,7 @@ class _Checker:
     ) -> None:
         self._deadline = deadline
         self._context = z3.Context()
-        self._encoder = Encoder(self._context)
+        self._encoder = Z3Encoder(self._context)
         self._claims = claims
         # the formula is kept beside its result, so that its id stays its own
         self._scaled: dict[int, tuple[Node, Formula]] = {}

@@ -44,8 +44,8 @@ from multiplexnet.language.formula import variables as variables_of
 from multiplexnet.language.missing import flag_name
 
 __all__ = [
+    "BlockRecorder",
     "RecordReader",
-    "Writer",
     "atom_record",
     "compiled_from",
     "flag_from",
@@ -89,7 +89,7 @@ def _rule(rule: Rule) -> Record:
 def record_of_compiled(compiled: Compiled) -> Record:
     """Blocks, terms and certificate as a record; variables stand for themselves by their position."""
     certificate = compiled.proof
-    writer = Writer()
+    writer = BlockRecorder()
     return {
         "blocks": [writer.block(block) for block in compiled.blocks],
         "inner": writer.inner,
@@ -129,7 +129,7 @@ def _domain(domain: Domain) -> Record:
             return ["category", *labels]
 
 
-class Writer:
+class BlockRecorder:
     """Blocks as records; those inside terms go to a list, each once however often it is shared, inner ones first."""
 
     def __init__(self) -> None:

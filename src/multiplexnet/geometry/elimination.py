@@ -22,7 +22,7 @@ from multiplexnet.language.formula import Atom, Linear, Symbol, Variable, coprim
 from multiplexnet.language.text import formula_text
 
 __all__ = [
-    "Elimination",
+    "EliminationStep",
     "coefficients",
     "eliminated",
     "growth",
@@ -37,7 +37,7 @@ PRUNED_ROWS = 80
 
 
 @dataclass(frozen=True)
-class Elimination:
+class EliminationStep:
     """One output taken out of some rows.
 
     Args:
@@ -51,7 +51,7 @@ class Elimination:
 
 def eliminated(
     variable: Variable, rows: Sequence[Atom], deadline: Deadline = NEVER
-) -> Elimination:
+) -> EliminationStep:
     """The rows (inequalities) that mention a variable, and the others together with what those imply without it.
 
     Raises:
@@ -81,7 +81,7 @@ def eliminated(
     rest = _tightest([*others, *combined])
     if len(lower) * len(upper) > len(touching) and len(rest) <= PRUNED_ROWS:
         rest = _pruned(rest, deadline)
-    return Elimination(tuple(touching), tuple(rest))
+    return EliminationStep(tuple(touching), tuple(rest))
 
 
 def growth(variable: Variable, rows: Iterable[Atom]) -> int:

@@ -74,7 +74,7 @@ def parts_of(
     stages = stages_of([v for v in own if v not in constants], rows)
     later = {v for part in stages.later for v in part.outputs}
     first = [v for v in own if v not in constants and v not in later]
-    groups = _Sorted.of(_groups(first, stages.rows))
+    groups = _GroupKinds.of(_groups(first, stages.rows))
     boxes = [constant_box(constants)]
     parts: list[Part] = [*_intervals(groups.between_inputs)]
     for group in groups.tied:
@@ -231,7 +231,7 @@ def _placed(linear: Linear, places: Mapping[Symbol, int]) -> list[Fraction | int
 
 
 @dataclass(frozen=True)
-class _Sorted:
+class _GroupKinds:
     """The groups of a term by what they become."""
 
     separable: dict[Variable, tuple[Atom, ...]]
@@ -240,8 +240,8 @@ class _Sorted:
     tied: list[_Group]
 
     @staticmethod
-    def of(groups: Iterable[_Group]) -> _Sorted:
-        found = _Sorted({}, [], [])
+    def of(groups: Iterable[_Group]) -> _GroupKinds:
+        found = _GroupKinds({}, [], [])
         for group in groups:
             if group.is_separable:
                 found.separable[group.outputs[0]] = group.rows

@@ -22,7 +22,7 @@ from multiplexnet.language.parser.values import (
     Vector,
 )
 
-__all__ = ["MAX_TERMS", "Budget"]
+__all__ = ["MAX_TERMS", "ReadingBudget"]
 
 MAX_TERMS = 4096
 """How many terms a block of rules may have unless told otherwise."""
@@ -34,7 +34,7 @@ PARTS_PER_CHARACTER = (
 LARGEST_SYMBOL = 20_000  # parts of one max, min, abs, call or if-else
 
 
-class Budget:
+class ReadingBudget:
     """What is left of the work allowed for a text of the given length."""
 
     def __init__(self, characters: int) -> None:

@@ -14,7 +14,7 @@ from multiplexnet.certificate.written import rules_text
 from multiplexnet.compiler.cascade.record import record_of_cascade
 from multiplexnet.compiler.cascade.structure import rule_parts
 from multiplexnet.compiler.record import (
-    Writer,
+    BlockRecorder,
     atom_record,
     formula_record,
     variable_record,
@@ -59,7 +59,7 @@ def issued(
     """
     from multiplexnet import __version__
 
-    writer = Writer()
+    writer = BlockRecorder()
     proof = compiled.proof
     blocks = [writer.block(block) for block in compiled.blocks]
     computed = _cascades(specification, cascades)
@@ -137,7 +137,7 @@ def _bound(dtype: torch.dtype) -> dict[str, str]:
 
 
 def _map(
-    made: BuiltBlock, compiled: Compiled, writer: Writer, dtype: torch.dtype
+    made: BuiltBlock, compiled: Compiled, writer: BlockRecorder, dtype: torch.dtype
 ) -> dict[str, Any]:
     inner = writer.number_of(made.block)
     own = set(made.block.outputs)

@@ -34,7 +34,7 @@ FAR = 1e150
 """Broken rows are read as no farther out than this: squares of it are finite in float64."""
 
 
-class _Moved(torch.autograd.Function):
+class _WithGradientOf(torch.autograd.Function):
     """``value``, with the gradient of ``x0``."""
 
     generate_vmap_rule = True
@@ -97,7 +97,7 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
             )
             refuse_unmoved(whole.reshape(*batch, -1), mux.dtype)
             value[broken] = _seen(mux, moved)
-    result: Tensor = _Moved.apply(value.reshape(x0.shape), x0)  # type: ignore[no-untyped-call]
+    result: Tensor = _WithGradientOf.apply(value.reshape(x0.shape), x0)  # type: ignore[no-untyped-call]
     return result
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from multiplexnet.errors import QuestionError
 
-__all__ = ["Asked", "number"]
+__all__ = ["Question", "number"]
 
 LONGEST_TEXT = 50_000
 LONGEST_NUMBER = 60
@@ -53,7 +53,7 @@ def number(text: object, name: str) -> Fraction:
         ) from None
 
 
-class Asked:
+class Question:
     """The fields of one question.
 
     Args:

@@ -8,50 +8,50 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from multiplexnet.playground.asked import Asked
+from multiplexnet.playground.asked import Question
 
 __all__ = ["ANSWERS", "load"]
 
 Json = dict[str, Any]
 
 
-def _verdict(asked: Asked) -> Json:
+def _verdict(asked: Question) -> Json:
     from multiplexnet.playground.answers.verdict import verdict
 
     return verdict(asked.text)
 
 
-def _picture(asked: Asked) -> Json:
+def _picture(asked: Question) -> Json:
     from multiplexnet.playground.answers.picture import picture
 
     return picture(asked)
 
 
-def _point(asked: Asked) -> Json:
+def _point(asked: Question) -> Json:
     from multiplexnet.playground.answers.maps import point
 
     return point(asked)
 
 
-def _samples(asked: Asked) -> Json:
+def _samples(asked: Question) -> Json:
     from multiplexnet.playground.answers.maps import samples
 
     return samples(asked)
 
 
-def _row(asked: Asked) -> Json:
+def _row(asked: Question) -> Json:
     from multiplexnet.playground.answers.row import judged
 
     return judged(asked)
 
 
-def _repair(asked: Asked) -> Json:
+def _repair(asked: Question) -> Json:
     from multiplexnet.playground.answers.row import repaired
 
     return repaired(asked)
 
 
-ANSWERS: dict[str, dict[str, Callable[[Asked], Json]]] = {
+ANSWERS: dict[str, dict[str, Callable[[Question], Json]]] = {
     "verdict": {"verdict": _verdict},
     "layer": {
         "picture": _picture,
@@ -72,4 +72,4 @@ def load(kind: str) -> None:
         torch.set_num_threads(1)
     row = {"x": "0", "y": "0"}
     for answer in ANSWERS[kind].values():
-        answer(Asked({"text": "x <= y or x >= y + 1", "row": row, "grid": 1}))
+        answer(Question({"text": "x <= y or x >= y + 1", "row": row, "grid": 1}))

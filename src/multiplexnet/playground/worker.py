@@ -25,13 +25,17 @@ LARGEST_ANSWER = 8 << 20
 
 def answered(kind: str, line: str) -> str:
     """The answer to one question as a line of JSON, or what is wrong with it."""
-    from multiplexnet.playground.asked import Asked
+    from multiplexnet.playground.asked import Question
     from multiplexnet.playground.questions import ANSWERS
 
     try:
         question = json.loads(line)
         answer = json.dumps(
-            {"answer": ANSWERS[kind][question["question"]](Asked(question["fields"]))},
+            {
+                "answer": ANSWERS[kind][question["question"]](
+                    Question(question["fields"])
+                )
+            },
             allow_nan=False,
         )
         return (

@@ -29,7 +29,7 @@ from multiplexnet.tables.cells import EMPTY, cells_of
 from multiplexnet.tables.inference.profile import MOMENTS, ColumnProfile, floats_of
 from multiplexnet.tables.matching import is_named
 
-__all__ = ["Column", "Floats", "Kind", "LeftOut", "Rows", "compared"]
+__all__ = ["ComparedColumn", "Floats", "Kind", "LeftOut", "SampledRows", "compared"]
 
 Kind = Literal["number", "date", "time", "truth", "label"]
 Floats = NDArray[np.float64]
@@ -46,7 +46,7 @@ FEW_LABELS = 50
 
 
 @dataclass(frozen=True)
-class Column:
+class ComparedColumn:
     """One column that is compared.
 
     Args:
@@ -76,7 +76,7 @@ class LeftOut:
 
 
 @dataclass(frozen=True)
-class Rows:
+class SampledRows:
     """Some rows of a table.
 
     Args:
@@ -84,20 +84,20 @@ class Rows:
         values: of shape (rows, columns); NaN where a cell is empty.
     """
 
-    columns: tuple[Column, ...]
+    columns: tuple[ComparedColumn, ...]
     values: Floats
 
     def __len__(self) -> int:
         return len(self.values)
 
-    def take(self, rows: NDArray[np.intp]) -> Rows:
+    def take(self, rows: NDArray[np.intp]) -> SampledRows:
         """Some of the rows, in this order."""
-        return Rows(self.columns, self.values[rows])
+        return SampledRows(self.columns, self.values[rows])
 
 
 def compared(
     specification: Specification, samples: Sequence[Sample]
-) -> tuple[list[Rows], list[LeftOut]]:
+) -> tuple[list[SampledRows], list[LeftOut]]:
     """The tables on the columns that all of them have, and the columns that are left out.
 
     Args:
@@ -115,7 +115,7 @@ def compared(
         >>> sorted(tables[1].values.tolist()), [left.name for left in left_out]
         ([[3.0, 1.0], [4.0, 0.0]], ['id'])
     """
-    columns: list[Column] = []
+    columns: list[ComparedColumn] = []
     values: list[list[Floats]] = []
     left_out: list[LeftOut] = []
     names = dict.fromkeys(name for own in samples for name in own.frame.columns)
@@ -133,7 +133,9 @@ def compared(
         values.append(found[1])
     own = tuple(columns)
     tables = [
-        Rows(own, _matrix([column[k] for column in values], len(samples[k].frame)))
+        SampledRows(
+            own, _matrix([column[k] for column in values], len(samples[k].frame))
+        )
         for k in range(len(samples))
     ]
     return tables, left_out
@@ -150,14 +152,14 @@ def _declared(specification: Specification, name: str) -> Variable | None:
 
 def _read(
     name: str, variable: Variable | None, cells: Sequence[pl.Series]
-) -> tuple[Column, list[Floats]] | str:
+) -> tuple[ComparedColumn, list[Floats]] | str:
     """A column and its values in each table, or why it cannot be compared."""
     kind = _looks_like(cells) if variable is None else _kind_of(variable)
     if kind is None:
         return _reason(cells)
     if kind == "label":
         labels, codes = _labelled(variable, cells)
-        return Column(name, kind, labels, variable), codes
+        return ComparedColumn(name, kind, labels, variable), codes
     values = [_numbers(kind, own) for own in cells]
     together = np.concatenate(values)
     there = together[np.isfinite(together)]
@@ -165,7 +167,7 @@ def _read(
         kind = "truth"
     if variable is None and kind == "number" and _counts_rows(values[0]):
         return "it numbers the rows"
-    return Column(name, kind, (), variable), values
+    return ComparedColumn(name, kind, (), variable), values
 
 
 def _kind_of(variable: Variable) -> Kind:

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiplexnet.errors import install, needing
-from multiplexnet.quality.columns import Floats, Rows
+from multiplexnet.quality.columns import Floats, SampledRows
 from multiplexnet.quality.trees import Learner, classifier, features
 
 __all__ = ["FEWEST", "Detection", "GivenAway", "auc", "detection"]
@@ -66,8 +66,8 @@ class Detection:
 
 
 def detection(
-    made: Rows,
-    real: Rows,
+    made: SampledRows,
+    real: SampledRows,
     seed: int,
     *,
     by_column: bool = True,

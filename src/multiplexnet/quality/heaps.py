@@ -23,7 +23,7 @@ from multiplexnet.language.formula import (
     variables,
 )
 from multiplexnet.language.text import formula_text
-from multiplexnet.quality.columns import Floats, Rows
+from multiplexnet.quality.columns import Floats, SampledRows
 from multiplexnet.quality.marginals import FEW_VALUES, Marks, moment
 from multiplexnet.quality.sampling import Sample
 from multiplexnet.tables.check import CheckOptions, check_table
@@ -60,7 +60,9 @@ class Heap:
         return abs(self.made - self.real)
 
 
-def heaps(made: Rows, other: Rows, real: Rows, marks: Marks) -> tuple[Heap, ...]:
+def heaps(
+    made: SampledRows, other: SampledRows, real: SampledRows, marks: Marks
+) -> tuple[Heap, ...]:
     """Heaps of all columns with many values, those that differ most first."""
     found = []
     for k, column in enumerate(real.columns):

@@ -21,7 +21,7 @@ from multiplexnet.language.formula import (
     ends,
 )
 from multiplexnet.language.text import value_text
-from multiplexnet.quality.columns import Column, Floats, Rows
+from multiplexnet.quality.columns import ComparedColumn, Floats, SampledRows
 
 __all__ = [
     "Bar",
@@ -92,7 +92,7 @@ class ColumnFigure:
         marks: the numbers that the rules compare it with.
     """
 
-    column: Column
+    column: ComparedColumn
     measure: Literal["Kolmogorov–Smirnov", "total variation"]
     made: float
     real: float
@@ -102,7 +102,7 @@ class ColumnFigure:
 
 
 def column_figures(
-    made: Rows, other: Rows, real: Rows, marks: Marks
+    made: SampledRows, other: SampledRows, real: SampledRows, marks: Marks
 ) -> tuple[ColumnFigure, ...]:
     """Every column of made rows, beside that of other real rows."""
     found = []
@@ -124,11 +124,11 @@ def column_figures(
     return tuple(found)
 
 
-def distance(column: Column, one: Floats, other: Floats) -> float:
+def distance(column: ComparedColumn, one: Floats, other: Floats) -> float:
     """Between 0 (the same shares) and 1 (nothing in common); an empty cell is a value of its own, below all others.
 
     Example:
-        >>> distance(Column("x", "number"), np.array([1.0, 2.0]), np.array([2.0, 3.0]))
+        >>> distance(ComparedColumn("x", "number"), np.array([1.0, 2.0]), np.array([2.0, 3.0]))
         0.5
     """
     if not len(one) or not len(other):
@@ -151,7 +151,7 @@ def _shares(values: Floats, among: Floats) -> Floats:
 
 
 def _bars(
-    column: Column, real: Floats, made: Floats
+    column: ComparedColumn, real: Floats, made: Floats
 ) -> tuple[Literal["histogram", "values"], tuple[Bar, ...]]:
     empty = [float(np.isnan(own).mean()) if len(own) else 0.0 for own in (real, made)]
     together = np.concatenate([real, made])
@@ -174,17 +174,17 @@ def _share(rows: NDArray[np.bool_]) -> float:
     return float(rows.mean()) if len(rows) else 0.0
 
 
-def _text(column: Column, value: float) -> str:
+def _text(column: ComparedColumn, value: float) -> str:
     if column.kind == "truth":
         return "true" if value else "false"
     return moment(column, value)
 
 
-def moment(column: Column, value: float) -> str:
+def moment(column: ComparedColumn, value: float) -> str:
     """A number of the column as people write it.
 
     Example:
-        >>> moment(Column("d", "date"), 19938.0), moment(Column("x", "number"), 0.25)
+        >>> moment(ComparedColumn("d", "date"), 19938.0), moment(ComparedColumn("x", "number"), 0.25)
         ('2024-08-03', '0.25')
     """
     if column.kind == "date":
@@ -194,7 +194,7 @@ def moment(column: Column, value: float) -> str:
     return f"{value:.6g}"
 
 
-def _label_bars(column: Column, real: Floats, made: Floats) -> list[Bar]:
+def _label_bars(column: ComparedColumn, real: Floats, made: Floats) -> list[Bar]:
     shown = min(len(column.labels), LABELS)
     bars = [
         Bar(column.labels[k], None, None, _share(real == k), _share(made == k))

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.spatial.distance import cdist
 
-from multiplexnet.quality.columns import Column, Floats, Rows
+from multiplexnet.quality.columns import ComparedColumn, Floats, SampledRows
 
 __all__ = ["Distances", "Nearness", "nearest", "nearness", "placed"]
 
@@ -59,7 +59,9 @@ class Nearness:
     edges: tuple[float, ...]
 
 
-def nearness(made: Rows, learned: Rows, others: Rows) -> Nearness | None:
+def nearness(
+    made: SampledRows, learned: SampledRows, others: SampledRows
+) -> Nearness | None:
     """Distances among as many rows of each; ``None``: there are none."""
     count = min(len(made), len(learned), len(others), MOST)
     if not count or not made.columns:
@@ -93,7 +95,7 @@ def _distances(found: Floats) -> Distances:
     return Distances(float(median), float(low), float((found == 0).mean()))
 
 
-def placed(parts: list[Floats], columns: tuple[Column, ...]) -> list[Floats]:
+def placed(parts: list[Floats], columns: tuple[ComparedColumn, ...]) -> list[Floats]:
     """Values of ordered columns as the share of all rows below them; labels as they are."""
     found = [own.copy() for own in parts]
     for k, column in enumerate(columns):
@@ -110,11 +112,11 @@ def placed(parts: list[Floats], columns: tuple[Column, ...]) -> list[Floats]:
     return found
 
 
-def nearest(one: Floats, other: Floats, columns: tuple[Column, ...]) -> Floats:
+def nearest(one: Floats, other: Floats, columns: tuple[ComparedColumn, ...]) -> Floats:
     """For every row of the first table the distance to the nearest of the second.
 
     Example:
-        >>> columns = (Column("x", "number"), Column("k", "label", ("a", "b")))
+        >>> columns = (ComparedColumn("x", "number"), ComparedColumn("k", "label", ("a", "b")))
         >>> nearest(np.array([[0.5, 0.0]]), np.array([[0.25, 0.0], [0.5, 1.0]]), columns).tolist()
         [0.25]
     """
@@ -134,7 +136,7 @@ def nearest(one: Floats, other: Floats, columns: tuple[Column, ...]) -> Floats:
     return found
 
 
-def _apart(one: Floats, other: Floats, column: Column) -> Floats:
+def _apart(one: Floats, other: Floats, column: ComparedColumn) -> Floats:
     """How far apart two cells are, of which one or both may be empty."""
     if not column.is_ordered:
         one, other = (np.where(np.isnan(own), -1.0, own) for own in (one, other))

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from multiplexnet.quality.columns import Column, Floats, Rows
+from multiplexnet.quality.columns import ComparedColumn, Floats, SampledRows
 
 __all__ = ["Pair", "Pairs", "correlations", "mutual_information", "pairs"]
 
@@ -73,7 +73,7 @@ class Pairs:
     rows: int
 
 
-def pairs(made: Rows, real: Rows) -> Pairs | None:
+def pairs(made: SampledRows, real: SampledRows) -> Pairs | None:
     """How pairs depend in two tables; ``None``: there are fewer than two columns, or rows."""
     count = min(len(made), len(real))
     columns = real.columns
@@ -121,7 +121,7 @@ def _weighted(found: list[Pair]) -> float | None:
 # --- correlation ------------------------------------------------------------------------------------------------------
 
 
-def correlations(values: Floats, columns: tuple[Column, ...]) -> Floats:
+def correlations(values: Floats, columns: tuple[ComparedColumn, ...]) -> Floats:
     """Spearman's correlation of all columns, over rows with both cells; NaN for labels and constants."""
     count = len(columns)
     found = np.full((count, count), np.nan)
@@ -163,7 +163,7 @@ def _pearson(one: Floats, other: Floats) -> float:
 # --- mutual information -----------------------------------------------------------------------------------------------
 
 
-def _coded(cells: list[Floats], columns: tuple[Column, ...]) -> list[Codes]:
+def _coded(cells: list[Floats], columns: tuple[ComparedColumn, ...]) -> list[Codes]:
     """Small whole numbers in place of values, the same in both tables."""
     codes = [np.zeros(own.shape, dtype=np.int64) for own in cells]
     for k, column in enumerate(columns):

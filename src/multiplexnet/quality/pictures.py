@@ -11,7 +11,7 @@ from html import escape
 import numpy as np
 from numpy.typing import NDArray
 
-from multiplexnet.quality.columns import Column, Floats
+from multiplexnet.quality.columns import ComparedColumn, Floats
 from multiplexnet.quality.marginals import Bar, ColumnFigure, Mark, moment
 
 __all__ = ["bars", "column_picture", "is_steep", "matrix", "png", "steps"]
@@ -82,7 +82,7 @@ class _Axis:
     def holds(self, mark: Mark) -> bool:
         return self.low <= mark.value <= self.high
 
-    def ends(self, column: Column) -> list[str]:
+    def ends(self, column: ComparedColumn) -> list[str]:
         y = TOP + HEIGHT + 13
         return [
             f'<line class="axis" x1="{LEFT}" x2="{WIDTH - LEFT}" y1="{TOP + HEIGHT}" y2="{TOP + HEIGHT}"/>',
@@ -214,7 +214,7 @@ def steps(edges: Sequence[float], real: Sequence[float], made: Sequence[float]) 
     places = [axis.x(edge) for edge in edges]
     top = max([*real, *made]) or 1.0
     parts = [
-        *axis.ends(Column("", "number")),
+        *axis.ends(ComparedColumn("", "number")),
         f'<path class="area" d="{_stairs(places, [own / top for own in real], True)}"/>',
         f'<path class="outline" d="{_stairs(places, [own / top for own in made], False)}"/>',
     ]

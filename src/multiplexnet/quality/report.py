@@ -14,7 +14,7 @@ import numpy as np
 
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Specification
-from multiplexnet.quality.columns import LeftOut, Rows, compared
+from multiplexnet.quality.columns import LeftOut, SampledRows, compared
 from multiplexnet.quality.detection import Detection, detection
 from multiplexnet.quality.heaps import Heap, heaps, tight
 from multiplexnet.quality.marginals import ColumnFigure, column_figures, marks_of
@@ -189,7 +189,7 @@ def report(
 
 
 @dataclass(frozen=True)
-class _Drawn:
+class _Comparison:
     """Rows to compare: those learned from, made ones, and real ones that both are compared with."""
 
     learned: Sample
@@ -222,7 +222,7 @@ def _drawn(
     rows: int,
     seed: int,
     obeying: bool,
-) -> _Drawn:
+) -> _Comparison:
     is_split = len(tables) == 2
     (real, data), (made, made_data), *held = tables.items()
     most = 2 * rows if is_split else rows
@@ -231,14 +231,14 @@ def _drawn(
     if held:
         title, others = held[0]
         kept = _kept(specification, sample(others, rows, seed + 2, title), obeying)
-        return _Drawn(learned, own, kept)
+        return _Comparison(learned, own, kept)
     if learned.frame.height < 2:
         raise TableError(
             f"{learned.title} has one row: two halves of it take two, or give a held-out table"
         )
     half = learned.frame.height // 2
     first = replace(learned, frame=learned.frame.head(half))
-    return _Drawn(first, own, replace(learned, frame=learned.frame.slice(half)))
+    return _Comparison(first, own, replace(learned, frame=learned.frame.slice(half)))
 
 
 def _kept(specification: Specification, own: Sample, obeying: bool) -> Sample:
@@ -258,8 +258,8 @@ def _kept(specification: Specification, own: Sample, obeying: bool) -> Sample:
 
 def _measured(
     specification: Specification,
-    drawn: _Drawn,
-    parts: list[Rows],
+    drawn: _Comparison,
+    parts: list[SampledRows],
     target: str | None,
     seed: int,
     steps: _Steps,
@@ -308,7 +308,7 @@ def _measured(
 
 def _notes(
     checked: list[TableReport],
-    drawn: _Drawn,
+    drawn: _Comparison,
     has_holdout: bool,
     obeying: bool,
     rows: int,

@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from multiplexnet.errors import install, needing
-from multiplexnet.quality.columns import Column, Floats
+from multiplexnet.quality.columns import ComparedColumn, Floats
 
 __all__ = ["MOST_LABELS", "Learner", "classifier", "features", "regressor"]
 
-Learner = Callable[[tuple[Column, ...], int], Any]
+Learner = Callable[[tuple[ComparedColumn, ...], int], Any]
 """Makes what learns, with ``fit``, ``predict_proba`` and ``classes_``, for these columns and this seed."""
 
 TREES = 100
@@ -28,11 +28,11 @@ MOST_LABELS = 250
 """Labels of a column that the trees tell apart, the most frequent; all others are one."""
 
 
-def features(values: Floats, columns: tuple[Column, ...]) -> Floats:
+def features(values: Floats, columns: tuple[ComparedColumn, ...]) -> Floats:
     """The values as the trees take them.
 
     Example:
-        >>> column = Column("k", "label", tuple(str(k) for k in range(400)))
+        >>> column = ComparedColumn("k", "label", tuple(str(k) for k in range(400)))
         >>> features(np.array([[7.0], [399.0], [np.nan]]), (column,)).ravel().tolist()
         [7.0, 250.0, 251.0]
     """
@@ -47,21 +47,21 @@ def features(values: Floats, columns: tuple[Column, ...]) -> Floats:
     return found
 
 
-def classifier(columns: tuple[Column, ...], seed: int) -> Any:
+def classifier(columns: tuple[ComparedColumn, ...], seed: int) -> Any:
     """A learner of classes, not fitted yet."""
     with needing("sklearn", "a report of a made table", install("tables")):
         from sklearn.ensemble import HistGradientBoostingClassifier
     return HistGradientBoostingClassifier(**_settings(columns, seed))
 
 
-def regressor(columns: tuple[Column, ...], seed: int) -> Any:
+def regressor(columns: tuple[ComparedColumn, ...], seed: int) -> Any:
     """A learner of numbers, not fitted yet."""
     with needing("sklearn", "a report of a made table", install("tables")):
         from sklearn.ensemble import HistGradientBoostingRegressor
     return HistGradientBoostingRegressor(**_settings(columns, seed))
 
 
-def _settings(columns: tuple[Column, ...], seed: int) -> dict[str, Any]:
+def _settings(columns: tuple[ComparedColumn, ...], seed: int) -> dict[str, Any]:
     return {
         "max_iter": TREES,
         "max_depth": DEPTH,

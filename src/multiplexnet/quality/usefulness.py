@@ -9,18 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from multiplexnet.errors import TableError
-from multiplexnet.quality.columns import Column, Floats, Rows
+from multiplexnet.quality.columns import ComparedColumn, Floats, SampledRows
 from multiplexnet.quality.detection import FEWEST, auc
 from multiplexnet.quality.trees import Learner, classifier, features, regressor
 
-__all__ = ["Usefulness", "Worked", "target_of", "usefulness"]
+__all__ = ["Performance", "Usefulness", "target_of", "usefulness"]
 
 MOST_CLASSES = 20
 """Labels of a target that are told apart, the most frequent; all others are one."""
 
 
 @dataclass(frozen=True)
-class Worked:
+class Performance:
     """How well a model worked on real rows that it had not seen.
 
     Args:
@@ -54,12 +54,14 @@ class Usefulness:
     rows: int
     tested: int
     positive: str | None
-    made: Worked
-    real: Worked
+    made: Performance
+    real: Performance
     note: str = ""
 
 
-def target_of(columns: tuple[Column, ...], name: str | None) -> Column | None:
+def target_of(
+    columns: tuple[ComparedColumn, ...], name: str | None
+) -> ComparedColumn | None:
     """The column to predict: the one that is named, or else the last of labels or truth values, or else the last.
 
     Raises:
@@ -85,10 +87,10 @@ def target_of(columns: tuple[Column, ...], name: str | None) -> Column | None:
 
 
 def usefulness(
-    made: Rows,
-    trained: Rows,
-    tested: Rows,
-    target: Column,
+    made: SampledRows,
+    trained: SampledRows,
+    tested: SampledRows,
+    target: ComparedColumn,
     seed: int,
     *,
     learner: Learner = classifier,
@@ -136,7 +138,7 @@ def _first(count: int) -> NDArray[np.intp]:
     return np.arange(count)
 
 
-def _with_target(rows: Rows, k: int) -> Rows:
+def _with_target(rows: SampledRows, k: int) -> SampledRows:
     return rows.take(np.flatnonzero(np.isfinite(rows.values[:, k])))
 
 
@@ -146,20 +148,20 @@ class _Problem:
 
     place: int
     task: Literal["class", "number"]
-    target: Column
+    target: ComparedColumn
     seed: int
     learner: Learner
 
-    def answers(self, rows: Rows) -> Floats:
+    def answers(self, rows: SampledRows) -> Floats:
         found = rows.values[:, self.place]
         if self.target.kind == "label":
             return np.minimum(found, MOST_CLASSES - 1)
         return found
 
-    def questions(self, rows: Rows) -> Floats:
+    def questions(self, rows: SampledRows) -> Floats:
         return np.delete(features(rows.values, rows.columns), self.place, axis=1)
 
-    def positive(self, judged: Rows) -> float | None:
+    def positive(self, judged: SampledRows) -> float | None:
         """The rarer of two classes."""
         if self.task == "number":
             return None
@@ -173,13 +175,15 @@ class _Problem:
             return self.target.labels[int(answer)]
         return "true" if answer else "false"
 
-    def worked(self, learned: Rows, judged: Rows, positive: float | None) -> Worked:
+    def worked(
+        self, learned: SampledRows, judged: SampledRows, positive: float | None
+    ) -> Performance:
         others = tuple(np.delete(np.array(learned.columns, dtype=object), self.place))
         truth = self.answers(judged)
         if self.task == "number":
             model = regressor(others, self.seed)
             model.fit(self.questions(learned), self.answers(learned))
-            return Worked(r2=_r2(truth, model.predict(self.questions(judged))))
+            return Performance(r2=_r2(truth, model.predict(self.questions(judged))))
         model = self.learner(others, self.seed)
         model.fit(self.questions(learned), self.answers(learned))
         chances = _chances(model, self.questions(judged), np.unique(truth))
@@ -196,13 +200,13 @@ def _chances(model: object, questions: Floats, classes: Floats) -> dict[float, F
 
 def _classified(
     truth: Floats, chances: dict[float, Floats], positive: float | None
-) -> Worked:
+) -> Performance:
     names = np.array(list(chances))
     guess = names[np.argmax(np.stack(list(chances.values())), axis=0)]
     asked = [positive] if positive is not None else np.unique(truth).tolist()
     aucs = [auc(truth == own, chances[own]) for own in asked]
     f1s = [_f1(truth == own, guess == own) for own in asked]
-    return Worked(auc=float(np.mean(aucs)), f1=float(np.mean(f1s)))
+    return Performance(auc=float(np.mean(aucs)), f1=float(np.mean(f1s)))
 
 
 def _f1(truth: NDArray[np.bool_], guess: NDArray[np.bool_]) -> float:

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from multiplexnet.compiler.explanation.diagnose import (
         CascadeShape,
         Explanation,
-        Range,
+        OutputRange,
         TermShape,
     )
 
@@ -125,7 +125,7 @@ def _value(variable: Variable, number: Fraction) -> str:
     return value_text(variable, number)
 
 
-def _range_json(r: Range) -> Json:
+def _range_json(r: OutputRange) -> Json:
     if r.labels is not None:
         return {"name": r.variable.name, "labels": list(r.labels)}
     return {
@@ -291,7 +291,7 @@ def _steps_text(steps: dict[str, Fraction]) -> str:
     )
 
 
-def _range_table(ranges: Sequence[Range]) -> Table:
+def _range_table(ranges: Sequence[OutputRange]) -> Table:
     table = plain_table(("output", False), ("range", False))
     for r in ranges:
         table.add_row(*row_cells(r.variable.name, interval_text(r)))

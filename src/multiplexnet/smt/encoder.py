@@ -42,7 +42,7 @@ from multiplexnet.language.formula import (
 
 __all__ = [
     "COMPARE",
-    "Encoder",
+    "Z3Encoder",
     "constant_z3",
     "domain_z3",
     "input_range_z3",
@@ -65,7 +65,7 @@ def to_z3(formula: Formula, *, context: z3.Context | None = None) -> z3.BoolRef:
         >>> to_z3(Or((Atom(Linear.of(x) * 2 - 1, "<="), Atom(Linear.of(on) - 1, "=="))))
         Or(2*x <= 1, on)
     """
-    return Encoder(context).formula(formula)
+    return Z3Encoder(context).formula(formula)
 
 
 def specification_z3(specification: Specification) -> z3.BoolRef:
@@ -121,7 +121,7 @@ def joined(
     return z3.ArithRef(make(first.ctx_ref(), len(asts), array), first.ctx)
 
 
-class Encoder:
+class Z3Encoder:
     """Writes formulas in one z3 context and remembers every part, so that shared parts are written once.
 
     Parts are remembered by identity: hashing a deep formula would recurse.
@@ -281,7 +281,7 @@ class Encoder:
     def _iff(self, node: Iff) -> z3.BoolRef:
         return self._done(node.left) == self._done(node.right)
 
-    _WRITE: Mapping[type, Callable[[Encoder, Any], z3.ExprRef]] = {
+    _WRITE: Mapping[type, Callable[[Z3Encoder, Any], z3.ExprRef]] = {
         Atom: _atom,
         Variable: _variable,
         Product: _product,

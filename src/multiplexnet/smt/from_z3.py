@@ -30,9 +30,9 @@ from multiplexnet.language.formula import (
 from multiplexnet.language.text import formula_text
 from multiplexnet.smt.encoder import input_range_z3
 from multiplexnet.smt.integer_ranges import integer_ranges
-from multiplexnet.smt.z3_reader import Refused, Z3Reader, domain_of, operands, short
+from multiplexnet.smt.z3_reader import NotARule, Z3Reader, domain_of, operands, short
 
-__all__ = ["Constant", "Written", "from_z3", "specification"]
+__all__ = ["Constant", "WrittenRule", "from_z3", "specification"]
 
 Number = int | float | Fraction | Decimal
 Range = tuple[Number | None, Number | None]
@@ -68,7 +68,7 @@ def from_z3(
         (['x', 'y'], ['x == 0 or x >= 200', 'y <= limit'])
     """
     written = [
-        Written(part)
+        WrittenRule(part)
         for rule in _expressions(rules)
         for part in operands(rule, z3.Z3_OP_AND)
     ]
@@ -104,7 +104,7 @@ def _expressions(rules: object) -> list[z3.BoolRef]:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenRule:
     """One rule as a z3 expression, with its text and place if it came from a file."""
 
     expression: z3.BoolRef
@@ -151,7 +151,7 @@ def _constant(given: Any, range_: Range | None = None) -> Constant:
 def _domain(constant: z3.ExprRef) -> Domain:
     try:
         return domain_of(constant)
-    except Refused as refused:
+    except NotARule as refused:
         raise RuleSyntaxError(str(refused)) from None
 
 
@@ -174,7 +174,7 @@ def _exact(bound: object) -> Fraction | None:
 
 
 def specification(
-    written: Sequence[Written],
+    written: Sequence[WrittenRule],
     outputs: Sequence[Constant] | None,
     inputs: Sequence[Constant],
 ) -> Specification:
@@ -199,7 +199,7 @@ def specification(
     return Specification(tuple(variables), tuple(rules), tuple(reader.functions))
 
 
-def _text(formula: Formula, rule: Written) -> str:
+def _text(formula: Formula, rule: WrittenRule) -> str:
     """The rule in our own language; one nested too deeply to be written is shown in z3's notation, shortened."""
     try:
         return formula_text(formula)
@@ -207,12 +207,12 @@ def _text(formula: Formula, rule: Written) -> str:
         return short(rule.expression)
 
 
-def _formulas(written: Iterable[Written], reader: Z3Reader) -> list[Formula]:
+def _formulas(written: Iterable[WrittenRule], reader: Z3Reader) -> list[Formula]:
     formulas = []
     for rule in written:
         try:
             formulas.append(reader.formula(rule.expression))
-        except Refused as refused:
+        except NotARule as refused:
             raise rule.error(str(refused)) from None
         except RecursionError:
             raise rule.error(
@@ -271,7 +271,7 @@ def _with_ranges(
     variables: Iterable[Variable],
     inputs: Iterable[Constant],
     formulas: Sequence[Formula],
-    written: Sequence[Written],
+    written: Sequence[WrittenRule],
 ) -> list[Variable]:
     """The variables with the given ranges of inputs and those found for integers."""
     given = {c.name: (c.lower, c.upper) for c in inputs}

@@ -24,7 +24,7 @@ from multiplexnet.language.formula import (
 )
 from multiplexnet.language.formula import variables as variables_of
 from multiplexnet.smt.encoder import (
-    Encoder,
+    Z3Encoder,
     constant_z3,
     domain_z3,
     input_range_z3,
@@ -34,8 +34,8 @@ from multiplexnet.smt.encoder import (
 from multiplexnet.smt.search import decided
 
 __all__ = [
-    "Encoder",
     "SolverGaveUp",
+    "Z3Encoder",
     "constant_z3",
     "domain_z3",
     "equivalent",
@@ -144,12 +144,12 @@ def _together(
     return list(dict.fromkeys([*variables, *mentioned]))
 
 
-def _solver(variables: Sequence[Variable]) -> tuple[Encoder, z3.Solver]:
+def _solver(variables: Sequence[Variable]) -> tuple[Z3Encoder, z3.Solver]:
     context = z3.Context()
     solver = z3.Solver(ctx=context)
     solver.add(*domain_z3(variables, context=context))
     solver.add(*input_range_z3(variables, context=context))
-    return Encoder(context), solver
+    return Z3Encoder(context), solver
 
 
 # --- contradictions -------------------------------------------------------------------------------------------------

@@ -61,7 +61,7 @@ def _unanswered(solver: Any, deadline: Deadline) -> BaseException:
 class Sandbox:
     """Formulas in normal form as z3 expressions of one private context; opaque applications are plain reals there.
 
-    It does not write with :class:`~multiplexnet.smt.encoder.Encoder`, which keeps names, turns comparisons round,
+    It does not write with :class:`~multiplexnet.smt.encoder.Z3Encoder`, which keeps names, turns comparisons round,
     leaves factors of one out and calculates in integers where it can. From such expressions z3 would find other terms,
     or the same ones in another order, and what the logits of a layer mean must not change.
 

@@ -25,8 +25,8 @@ from multiplexnet.language.formula import (
     ends,
     symbols,
 )
-from multiplexnet.smt.encoder import Encoder
-from multiplexnet.smt.from_z3 import Constant, Written, specification
+from multiplexnet.smt.encoder import Z3Encoder
+from multiplexnet.smt.from_z3 import Constant, WrittenRule, specification
 from multiplexnet.smt.script import Command, Script, Token, blank
 
 __all__ = ["from_smtlib", "to_smtlib"]
@@ -103,10 +103,10 @@ def from_smtlib(text: str, *, inputs: Sequence[str] = ()) -> Specification:
     )
 
 
-def _written(script: Script, command: Command, expression: z3.BoolRef) -> Written:
+def _written(script: Script, command: Command, expression: z3.BoolRef) -> WrittenRule:
     line, column = script.place(command.start)
     text = script.written(command.words[1].start, command.end - 1)
-    return Written(expression, text, line, column, script.lines[line - 1])
+    return WrittenRule(expression, text, line, column, script.lines[line - 1])
 
 
 @dataclass
@@ -406,7 +406,7 @@ def to_smtlib(specification: Specification) -> str:
         ; (< x 1)
         (assert (< x 1.0))
     """
-    encoder = Encoder()
+    encoder = Z3Encoder()
     lines = [_info(specification.inputs, encoder)] if specification.inputs else []
     for variable in specification.variables:
         constant = encoder.constant(variable)
@@ -431,14 +431,14 @@ def to_smtlib(specification: Specification) -> str:
     return "\n".join(lines)
 
 
-def _range(variable: Variable, encoder: Encoder) -> str:
+def _range(variable: Variable, encoder: Z3Encoder) -> str:
     lower, upper = ends(variable.domain)
     least = z3.IntVal(str(lower)).sexpr()
     most = z3.IntVal(str(upper)).sexpr()
     return f"(assert (<= {least} {encoder.constant(variable).sexpr()} {most}))"
 
 
-def _info(inputs: Sequence[Variable], encoder: Encoder) -> str:
+def _info(inputs: Sequence[Variable], encoder: Z3Encoder) -> str:
     named = []
     for variable in inputs:
         named.append(encoder.constant(variable).sexpr() + _range_info(variable))

@@ -40,7 +40,7 @@ from multiplexnet.language.formula import (
 )
 from multiplexnet.language.parser.values import MOST_DIGITS
 
-__all__ = ["Refused", "Z3Reader", "domain_of", "operands", "short"]
+__all__ = ["NotARule", "Z3Reader", "domain_of", "operands", "short"]
 
 LARGEST_RULE = 1_000_000
 LARGEST_NUMBER = 10_000
@@ -54,7 +54,7 @@ _TOO_LONG = (
 )
 
 
-class Refused(Exception):
+class NotARule(Exception):
     """Why an expression is no rule; whoever knows what the user wrote adds it."""
 
 
@@ -106,7 +106,7 @@ class Z3Reader:
             else ("rule", LARGEST_RULE)
         )
         if self._sizes[key] > largest:
-            raise Refused(
+            raise NotARule(
                 f"with its shared parts written out this {what} has more than {largest:,} parts: "
                 "introduce a constant for what is shared"
             )
@@ -116,7 +116,7 @@ class Z3Reader:
         if kind == z3.Z3_OP_UNINTERPRETED:
             return self._apply(node, parts) if parts else self._constant(node)
         if kind not in _READ:
-            raise Refused(
+            raise NotARule(
                 f"`{short(node)}`: rules have no operator {node.decl().name()}"
             )
         return _of_size(_READ[kind](node, parts))
@@ -128,7 +128,7 @@ class Z3Reader:
             name, Variable(name, len(self.variables), domain)
         )
         if type(variable.domain) is not type(domain):
-            raise Refused(
+            raise NotARule(
                 f"there are two constants of different sort named `{name}`: give them different names"
             )
         return _is_true(variable) if isinstance(domain, Bool) else Linear.of(variable)
@@ -141,11 +141,11 @@ class Z3Reader:
             *(function.domain(i) for i in range(function.arity())),
         ]
         if any(sort.kind() != z3.Z3_REAL_SORT for sort in sorts):
-            raise Refused(
+            raise NotARule(
                 f"`{short(node)}`: an opaque function takes reals and gives a real, {name} does not"
             )
         if self.functions.setdefault(name, len(parts)) != len(parts):
-            raise Refused(
+            raise NotARule(
                 f"`{short(node)}`: the function {name} is used with different numbers of arguments"
             )
         return Linear.of(Apply(name, tuple(parts)))
@@ -176,7 +176,7 @@ def operands(expression: z3.ExprRef, kind: int) -> list[z3.ExprRef]:
 def _parts(node: z3.ExprRef) -> list[z3.ExprRef]:
     """The operands to read before the node; refuses what is no number and no truth value."""
     if z3.is_quantifier(node):
-        raise Refused(
+        raise NotARule(
             f"`{short(node)}` is a quantifier: write the rule out for each of finitely many cases"
         )
     domain_of(node)
@@ -205,7 +205,7 @@ def domain_of(node: z3.ExprRef) -> Domain:
     kind = node.sort_kind()
     if kind not in _DOMAINS:
         what = _REFUSED_SORTS.get(kind, f"of sort {node.sort()}: use Real, Int or Bool")
-        raise Refused(f"`{short(node)}` is {what}")
+        raise NotARule(f"`{short(node)}` is {what}")
     return _DOMAINS[kind]
 
 
@@ -334,7 +334,7 @@ def _difference(node: z3.ExprRef, parts: list[Any]) -> Linear:
 def _numeral(node: z3.ExprRef) -> Linear:
     text = node.as_string()
     if max(map(len, text.split("/"))) > MOST_DIGITS:
-        raise Refused(_TOO_LONG)
+        raise NotARule(_TOO_LONG)
     return Linear.number(Fraction(text))
 
 
@@ -346,7 +346,7 @@ def _of_size(value: Formula | Linear) -> Formula | Linear:
                 max(number.numerator.bit_length(), number.denominator.bit_length())
                 > _MOST_BITS
             ):
-                raise Refused(_TOO_LONG)
+                raise NotARule(_TOO_LONG)
     return value
 
 
@@ -358,7 +358,7 @@ def _product(node: z3.ExprRef, parts: list[Any]) -> Linear:
     ]
     if len(varying) > 1:
         (_, first), (_, second), *_ = varying
-        raise Refused(
+        raise NotARule(
             f"`{short(node)}` multiplies `{short(first)}` by `{short(second)}`: "
             "rules are linear, one of the two factors must be a number"
         )
@@ -372,16 +372,16 @@ def _product(node: z3.ExprRef, parts: list[Any]) -> Linear:
 
 def _quotient(node: z3.ExprRef, parts: list[Any]) -> Linear:
     if len(parts) != 2:
-        raise Refused(
+        raise NotARule(
             f"`{short(node)}`: a quotient has two operands, this one has {len(parts)}"
         )
     left, right = parts
     if not right.is_constant:
-        raise Refused(
+        raise NotARule(
             f"`{short(node)}` divides by `{short(node.arg(1))}`: rules are linear, divide by numbers only"
         )
     if right.constant == 0:
-        raise Refused(f"`{short(node)}` divides by zero")
+        raise NotARule(f"`{short(node)}` divides by zero")
     return left * (1 / right.constant)  # type: ignore[no-any-return]
 
 
@@ -394,14 +394,14 @@ def _folded(advice: str) -> Callable[[z3.ExprRef, list[Any]], Linear]:
             z3.is_int_value(result) or z3.is_rational_value(result)
         ):
             return _numeral(result)
-        raise Refused(f"`{short(node)}`: {advice}")
+        raise NotARule(f"`{short(node)}`: {advice}")
 
     return number
 
 
 def _refuse(advice: str) -> Callable[[z3.ExprRef, list[Any]], Linear]:
     def refused(node: z3.ExprRef, parts: list[Any]) -> Linear:
-        raise Refused(f"`{short(node)}`: {advice}")
+        raise NotARule(f"`{short(node)}`: {advice}")
 
     return refused
 

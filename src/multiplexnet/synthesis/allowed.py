@@ -21,11 +21,11 @@ from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.formula import Specification, Variable, ends, variables
 from multiplexnet.transforms.cascade.walk import Option, Walk
 
-__all__ = ["Allowed", "Intervals", "Rows", "allowed_by"]
+__all__ = ["AllowedRows", "LeftIntervals", "RowBatch", "allowed_by"]
 
 
 @dataclass(frozen=True)
-class Intervals:
+class LeftIntervals:
     """The values that are left of one column in every row of a batch: whole numbers in intervals that are disjoint.
 
     Args:
@@ -55,14 +55,14 @@ class Intervals:
         chosen = counts.argmax(0, keepdim=True)
         return self.lower.expand_as(counts).gather(0, chosen).squeeze(0)
 
-    def at(self, rows: Tensor) -> Intervals:
+    def at(self, rows: Tensor) -> LeftIntervals:
         """Of some rows."""
         if self.lower.shape[1] == 1 and self.possible is None:
             return self
         ends = (self.lower, self.upper)
         if self.lower.shape[1] > 1:
             ends = (self.lower[:, rows], self.upper[:, rows])
-        return Intervals(
+        return LeftIntervals(
             *ends, None if self.possible is None else self.possible[:, rows]
         )
 
@@ -90,7 +90,7 @@ class Intervals:
 
 
 @dataclass(frozen=True)
-class Allowed:
+class AllowedRows:
     """The cascades of all rules over the columns of a table.
 
     Args:
@@ -138,9 +138,9 @@ class Allowed:
             found.append(own.long())
         return torch.stack(found, -1)
 
-    def rows(self, count: int) -> Rows:
+    def rows(self, count: int) -> RowBatch:
         """A batch of so many rows, in which no column has a value yet."""
-        return Rows(self, count)
+        return RowBatch(self, count)
 
 
 def allowed_by(
@@ -149,7 +149,7 @@ def allowed_by(
     *,
     budget: Budget | None = None,
     deadline: Deadline = NEVER,
-) -> Allowed:
+) -> AllowedRows:
     """What the rules leave of every output of a specification, all of them discrete.
 
     Args:
@@ -177,7 +177,7 @@ def allowed_by(
             )
         )
     found = order if order is not None else _order(specification, cascades)
-    return Allowed(tuple(found), tuple(cascades))
+    return AllowedRows(tuple(found), tuple(cascades))
 
 
 def _is_free(specification: Specification, column: Variable) -> bool:
@@ -199,10 +199,10 @@ def _order(specification: Specification, cascades: Sequence[Cascade]) -> list[Va
     return list(found)
 
 
-class Rows:
+class RowBatch:
     """A batch on its way: what is left of the next column, then its value, and so on."""
 
-    def __init__(self, allowed: Allowed, count: int) -> None:
+    def __init__(self, allowed: AllowedRows, count: int) -> None:
         like = torch.zeros(count, dtype=torch.float64)
         self._allowed = allowed
         self._walks = [Walk(cascade, (), like) for cascade in allowed.cascades]
@@ -216,22 +216,22 @@ class Rows:
     def _cascades(self) -> tuple[Cascade, ...]:
         return self._allowed.cascades
 
-    def at(self, rows: Tensor) -> Rows:
+    def at(self, rows: Tensor) -> RowBatch:
         """Some of the rows, as far as they have come."""
-        found = Rows(self._allowed, len(rows))
+        found = RowBatch(self._allowed, len(rows))
         for old, new in zip(self._walks, found._walks, strict=True):
             new.values.update({v: own[rows] for v, own in old.values.items()})
         found._done = list(self._done)
         return found
 
-    def left(self, column: Variable) -> Intervals:
+    def left(self, column: Variable) -> LeftIntervals:
         """What is left of a column; the columns before it have their values."""
         if column not in self._place:
             low, high = ends(column.domain)
             assert low is not None
             assert high is not None
             whole = torch.tensor([[float(low)], [float(high)]], dtype=torch.float64)
-            return Intervals(whole[:1], whole[1:])
+            return LeftIntervals(whole[:1], whole[1:])
         c, s = self._place[column]
         self._catch_up(c, s)
         options = self._walks[c].options(self._cascades[c].steps[s])
@@ -257,7 +257,7 @@ class Rows:
         walk.take(step, walk.full(option.lower))
 
 
-def _intervals(walk: Walk, options: Sequence[Option]) -> Intervals:
+def _intervals(walk: Walk, options: Sequence[Option]) -> LeftIntervals:
     possible = None
     if any(option.possible is not None for option in options):
         everywhere = walk.full(1.0) > 0
@@ -271,4 +271,4 @@ def _intervals(walk: Walk, options: Sequence[Option]) -> Intervals:
         both = torch.tensor(ends, dtype=torch.float64).reshape(-1, 2, 1)
         lower = both[:, 0].contiguous()
         upper = both[:, 1].contiguous()
-    return Intervals(lower, upper, possible)
+    return LeftIntervals(lower, upper, possible)

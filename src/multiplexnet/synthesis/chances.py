@@ -15,10 +15,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from multiplexnet.synthesis.allowed import Intervals
+from multiplexnet.synthesis.allowed import LeftIntervals
 from multiplexnet.synthesis.columns.tokens import Tokens
 
-__all__ = ["Chances", "Kept", "Sums"]
+__all__ = ["Chances", "ColumnChances", "Sums"]
 
 LEAST = 1e-9
 """Below this the probability of what is left is not a difference of sums any more."""
@@ -63,7 +63,7 @@ class Chances:
         return self.most - self.least + 1
 
     def log_prob(
-        self, logits: Tensor, tokens: Tensor, left: Intervals | None
+        self, logits: Tensor, tokens: Tensor, left: LeftIntervals | None
     ) -> Tensor:
         """The log-probability of values with these tokens (−1: between them), ``(B,)``.
 
@@ -81,7 +81,7 @@ class Chances:
             return weight.log()
         return weight.log() - self.mass(log_p, left).log()
 
-    def mass(self, log_p: Tensor, left: Intervals) -> Tensor:
+    def mass(self, log_p: Tensor, left: LeftIntervals) -> Tensor:
         """The probability of what is left, ``(B,)``, under log-probabilities ``(B, T)`` of the tokens."""
         part = left.overlaps(self.lower, self.upper).sum(0) / self.size
         free = left.counts.sum(0) / self.width
@@ -94,7 +94,7 @@ class Chances:
         inside = (self.lower[place] <= values) & (values <= self.upper[place])
         return torch.where(inside, place, -1)
 
-    def kept(self, sums: Sums, left: Intervals) -> Kept:
+    def kept(self, sums: Sums, left: LeftIntervals) -> ColumnChances:
         """The probabilities of what is left, interval by interval."""
         counts = left.counts
         bottom = self._below(sums, left.lower)
@@ -103,9 +103,9 @@ class Chances:
         free = self.anywhere / self.width * counts.sum(0)
         ends = mass.cumsum(0)
         total = (1 - self.anywhere) * ends[-1] + free
-        return Kept(left, bottom, mass, ends, free, total)
+        return ColumnChances(left, bottom, mass, ends, free, total)
 
-    def log_mass(self, sums: Sums, left: Intervals) -> Tensor:
+    def log_mass(self, sums: Sums, left: LeftIntervals) -> Tensor:
         """The logarithm of the probability of what is left, ``(B,)``."""
         kept = self.kept(sums, left)
         found = kept.total.expand(sums.rows).log()
@@ -116,7 +116,7 @@ class Chances:
             found[rare] = self.mass(log_p, left.at(rare)).log()
         return found
 
-    def draw(self, sums: Sums, left: Intervals | None, uniform: Tensor) -> Tensor:
+    def draw(self, sums: Sums, left: LeftIntervals | None, uniform: Tensor) -> Tensor:
         """Values drawn by their probabilities, ``(B,)``, float64 whole numbers.
 
         Args:
@@ -136,7 +136,7 @@ class Chances:
         high = torch.where(anywhere, self.most, self.upper[token])
         return _between(low, high, uniform[1])
 
-    def _among(self, sums: Sums, kept: Kept, uniform: Tensor) -> Tensor:
+    def _among(self, sums: Sums, kept: ColumnChances, uniform: Tensor) -> Tensor:
         target = (uniform[0] * kept.total - kept.free) / (1 - self.anywhere)
         interval = _first_above(kept.ends, target)
         rest = target - _at(kept.ends, interval) + _at(kept.mass, interval)
@@ -163,7 +163,9 @@ class Chances:
         before = sums.before(token)
         return before + part * (sums.before(token + 1) - before)
 
-    def draw_exactly(self, logits: Tensor, left: Intervals, uniform: Tensor) -> Tensor:
+    def draw_exactly(
+        self, logits: Tensor, left: LeftIntervals, uniform: Tensor
+    ) -> Tensor:
         """As :meth:`draw`, with the weight of every token in every interval: slower, for weights of any size."""
         part = left.overlaps(self.lower, self.upper)  # (O, B, T)
         part = part.expand(-1, len(logits), -1)
@@ -188,7 +190,7 @@ class Chances:
 
 
 @dataclass(frozen=True)
-class Kept:
+class ColumnChances:
     """What is left of a column, with its probabilities.
 
     Args:
@@ -200,7 +202,7 @@ class Kept:
         total: of all that is left, ``(B,)``.
     """
 
-    left: Intervals
+    left: LeftIntervals
     bottom: Tensor
     mass: Tensor
     ends: Tensor

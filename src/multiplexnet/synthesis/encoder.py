@@ -24,11 +24,11 @@ from torch import Tensor
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Variable
 from multiplexnet.language.missing import flag_name
-from multiplexnet.synthesis.allowed import Intervals
+from multiplexnet.synthesis.allowed import LeftIntervals
 from multiplexnet.synthesis.columns.reading import cells_in
 from multiplexnet.synthesis.columns.tokens import Tokens, Whole
 from multiplexnet.synthesis.drawing.counters import uniforms
-from multiplexnet.synthesis.learned import Learned
+from multiplexnet.synthesis.learned import LearnedModel
 
 __all__ = ["Encoder"]
 
@@ -95,7 +95,7 @@ class _Line:
         count: how many rows there are.
     """
 
-    def __init__(self, weights: _Weights, left: Intervals, count: int) -> None:
+    def __init__(self, weights: _Weights, left: LeftIntervals, count: int) -> None:
         counts = left.counts.expand(-1, count)
         lower = left.lower.expand(-1, count)
         lower, order = torch.where(counts > 0, lower, torch.inf).sort(0)
@@ -158,7 +158,7 @@ class Encoder:
         True
     """
 
-    def __init__(self, learned: Learned) -> None:
+    def __init__(self, learned: LearnedModel) -> None:
         self._schema = learned.schema
         self._allowed = learned.model.allowed
         self._weights = [_Weights.of(tokens) for tokens in learned.model.tokens]
@@ -306,7 +306,7 @@ class Encoder:
             found.append(values.long())
         return np.asarray(torch.stack(found, -1).numpy())
 
-    def _frequent(self, j: int, left: Intervals, count: int) -> Tensor:
+    def _frequent(self, j: int, left: LeftIntervals, count: int) -> Tensor:
         """The most frequent token of column j that is left in each row, by its first value."""
         tokens = self._tokens[j]
         lower = torch.from_numpy(tokens.lower).double()

@@ -9,7 +9,7 @@ import torch
 from multiplexnet.errors import ContradictionError, MultiplexError
 from multiplexnet.language.formula import Category, Variable
 from multiplexnet.rules import Rules
-from multiplexnet.synthesis.allowed import Allowed
+from multiplexnet.synthesis.allowed import AllowedRows
 from multiplexnet.synthesis.columns.schema import Schema
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.tables.report import TableReport
@@ -73,7 +73,7 @@ def refuse_contradictions(rules: Rules) -> None:
         return
 
 
-def fixed(schema: Schema, allowed: Allowed, values: Whole) -> Iterator[str]:
+def fixed(schema: Schema, allowed: AllowedRows, values: Whole) -> Iterator[str]:
     """Columns of which the rules leave one value, always or given the columns before them.
 
     Args:

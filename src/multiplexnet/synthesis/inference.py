@@ -13,7 +13,7 @@ from torch.nn.functional import embedding_bag
 
 from multiplexnet.synthesis.network import Network
 
-__all__ = ["Beginnings", "Prepared"]
+__all__ = ["Beginnings", "PreparedNetwork"]
 
 LARGEST_TABLE = 1 << 24
 """Numbers in the tables of one network, at most; beyond that embeddings are multiplied anew."""
@@ -21,7 +21,7 @@ FEW = 0.5
 """Rows are grouped by how they begin as long as there are fewer groups than this share of them."""
 
 
-class Prepared:
+class PreparedNetwork:
     """A network with what does not depend on rows computed ahead.
 
     Args:
@@ -97,7 +97,7 @@ class Beginnings:
         self.group: Tensor | None = torch.zeros(rows, dtype=torch.int64)
         self._first = torch.zeros(1, dtype=torch.int64)
 
-    def logits(self, prepared: Prepared, j: int) -> Tensor:
+    def logits(self, prepared: PreparedNetwork, j: int) -> Tensor:
         """The logits of column j: of every group, or of every row if there are no groups any more."""
         places = self.places[:, :j]
         if self.group is not None:

@@ -16,13 +16,13 @@ from multiplexnet.synthesis import storage
 from multiplexnet.synthesis.columns.schema import Schema
 from multiplexnet.synthesis.training import RowModel
 
-__all__ = ["Learned", "one_thread"]
+__all__ = ["LearnedModel", "one_thread"]
 
 LIBRARIES = ("polars", "pandas", "arrow")
 
 
 @dataclass(frozen=True)
-class Learned:
+class LearnedModel:
     """What was learned.
 
     Args:
@@ -58,7 +58,7 @@ class Learned:
         return buffer.getvalue()
 
     @staticmethod
-    def load(file: IO[bytes], title: str) -> Learned:
+    def load(file: IO[bytes], title: str) -> LearnedModel:
         """What was saved.
 
         Raises:
@@ -70,7 +70,7 @@ class Learned:
             library = str(further["library"])
             if library not in LIBRARIES:
                 raise ValueError(f"unknown kind of table {library[:60]!r}")
-            return Learned(
+            return LearnedModel(
                 schema,
                 model,
                 None if score is None else float(score),

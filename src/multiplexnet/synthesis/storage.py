@@ -31,7 +31,7 @@ from multiplexnet.compiler.record import (
     whole_from,
 )
 from multiplexnet.errors import RecordError
-from multiplexnet.synthesis.allowed import Allowed
+from multiplexnet.synthesis.allowed import AllowedRows
 from multiplexnet.synthesis.columns.others import OTHER_KINDS, Other
 from multiplexnet.synthesis.columns.schema import KINDS, Field, Schema
 from multiplexnet.synthesis.columns.tokens import Tokens
@@ -225,7 +225,7 @@ def _model(file: zipfile.ZipFile, document: Record, schema: Schema) -> RowModel:
         cascade_from(item, own, 0) for item in list_from(document["cascades"])
     )
     _refuse_other_order(cascades, [own[i] for i in order])
-    allowed = Allowed(tuple(own[i] for i in order), cascades)
+    allowed = AllowedRows(tuple(own[i] for i in order), cascades)
     sizes = [whole_from(size) for size in list_from(document["sizes"])]
     ranges = [
         tuple(map(whole_from, list_from(ends)))

@@ -17,12 +17,12 @@ from multiplexnet.errors import TableError
 from multiplexnet.exact.deadline import SECONDS, Deadline
 from multiplexnet.language.formula import Specification
 from multiplexnet.rules import Rules
-from multiplexnet.synthesis.allowed import Allowed, allowed_by
-from multiplexnet.synthesis.columns.reading import Found, cells_in, cut, schema_of
+from multiplexnet.synthesis.allowed import AllowedRows, allowed_by
+from multiplexnet.synthesis.columns.reading import ReadTable, cells_in, cut, schema_of
 from multiplexnet.synthesis.columns.tokens import Whole
-from multiplexnet.synthesis.drawing.files import Drawn, Tell, write
+from multiplexnet.synthesis.drawing.files import SampleProgress, Tell, write
 from multiplexnet.synthesis.drawing.given import given_of
-from multiplexnet.synthesis.drawing.making import Maker, Wanted
+from multiplexnet.synthesis.drawing.making import Maker, SampleRequest
 from multiplexnet.synthesis.drawing.pieces import made_pieces, pieces
 from multiplexnet.synthesis.encoder import Encoder
 from multiplexnet.synthesis.findings import (
@@ -31,7 +31,7 @@ from multiplexnet.synthesis.findings import (
     refuse_contradictions,
     unmet,
 )
-from multiplexnet.synthesis.learned import Learned
+from multiplexnet.synthesis.learned import LearnedModel
 from multiplexnet.synthesis.training import (
     CHUNK,
     RECIPES,
@@ -76,7 +76,7 @@ class Synthesizer:
     def __init__(self, rules: Rules | str) -> None:
         self.rules = rules if isinstance(rules, Rules) else Rules(rules)
         self.report: TableReport | None = None
-        self._fitted: Learned | None = None
+        self._fitted: LearnedModel | None = None
 
     # --- learning ---------------------------------------------------------------------------------------------------
 
@@ -141,7 +141,7 @@ class Synthesizer:
             tell=progress,
             checkpoint=None if checkpoint is None else Path(checkpoint),
         )
-        self._fitted = Learned(
+        self._fitted = LearnedModel(
             found.schema,
             model,
             score if np.isfinite(score) else None,
@@ -180,7 +180,7 @@ class Synthesizer:
         return self._known().notes
 
     def _rows(
-        self, found: Found, obeys: Bools, allowed: Allowed, violations: str
+        self, found: ReadTable, obeys: Bools, allowed: AllowedRows, violations: str
     ) -> Whole:
         """The rows to learn from, columns in the order of computing."""
         order = [v.index for v in allowed.columns]
@@ -255,7 +255,7 @@ class Synthesizer:
         jobs: int = 1,
         dask: str | None = None,
         progress: Tell | None = None,
-    ) -> Drawn:
+    ) -> SampleProgress:
         """As :meth:`sample`, written as they are made into a ``.csv`` or ``.parquet`` file, or a folder of the latter.
 
         A folder that holds a part of the same sample is completed.
@@ -268,7 +268,7 @@ class Synthesizer:
 
     def _asked(
         self, count: int | None, where: str | None, given: Any, fill: bool, seed: int
-    ) -> tuple[Maker, Wanted]:
+    ) -> tuple[Maker, SampleRequest]:
         learned = self._known()
         if (count is None) == (given is None):
             raise TableError(
@@ -278,7 +278,7 @@ class Synthesizer:
             raise TableError(f"sample({count}): the number of rows is 0 or more")
         maker = Maker(learned, seed, where)
         if given is None:
-            return maker, Wanted(count or 0, seed, where)
+            return maker, SampleRequest(count or 0, seed, where)
         _, frame = _frame(given)
         possible, others = maker.possible(given_of(learned.schema, frame, fill=fill))
         if others:
@@ -288,7 +288,7 @@ class Synthesizer:
             if not len(possible):
                 raise TableError(f"{text}: no row is left")
             warnings.warn(f"{text}: left out", stacklevel=4)
-        return maker, Wanted(len(possible), seed, where, possible)
+        return maker, SampleRequest(len(possible), seed, where, possible)
 
     def log_prob(self, table: Any) -> NDArray[np.float64]:
         """The log-probability of every row, in nats; −∞ for rows that break rules or hold values never seen.
@@ -336,12 +336,12 @@ class Synthesizer:
             OSError: as the system says.
         """
         with Path(path).open("rb") as file:
-            learned = Learned.load(file, str(path))
+            learned = LearnedModel.load(file, str(path))
         made = cls(Rules.from_specification(learned.schema.declared))
         made._fitted = learned
         return made
 
-    def _known(self) -> Learned:
+    def _known(self) -> LearnedModel:
         if self._fitted is None:
             raise TableError("nothing has been learned yet: call fit(table) first")
         return self._fitted
@@ -389,11 +389,11 @@ def _refuse_lacking(names: list[str], frame: pl.DataFrame) -> None:
 
 
 def _told(
-    maker: Maker, wanted: Wanted, jobs: int, dask: str | None, tell: Tell | None
+    maker: Maker, wanted: SampleRequest, jobs: int, dask: str | None, tell: Tell | None
 ) -> Iterator[pl.DataFrame]:
     if not wanted.count:
         yield maker.nothing().frame
-    state = Drawn(0, wanted.count)
+    state = SampleProgress(0, wanted.count)
     for made in made_pieces(maker, pieces(wanted), jobs=jobs, dask=dask):
         state = state.and_then(made, made.frame.height)
         if tell is not None:
@@ -401,7 +401,7 @@ def _told(
         yield made.frame
 
 
-def _compiled(specification: Specification) -> Allowed:
+def _compiled(specification: Specification) -> AllowedRows:
     return allowed_by(specification, deadline=Deadline(SECONDS))
 
 

@@ -22,11 +22,11 @@ import torch
 from torch import Tensor
 
 from multiplexnet.language.formula import Category, Variable
-from multiplexnet.synthesis.allowed import Allowed, Intervals
+from multiplexnet.synthesis.allowed import AllowedRows, LeftIntervals
 from multiplexnet.synthesis.chances import Chances
 from multiplexnet.synthesis.checkpoint import Checkpoint, fingerprint, read, write
 from multiplexnet.synthesis.columns.tokens import Tokens, Whole, tokens_of
-from multiplexnet.synthesis.inference import Prepared
+from multiplexnet.synthesis.inference import PreparedNetwork
 from multiplexnet.synthesis.network import Network, Shape
 
 __all__ = ["Data", "Progress", "Recipe", "RowModel", "data_of", "trained"]
@@ -112,7 +112,7 @@ class Data:
 
     values: Tensor
     tokens: Tensor
-    left: tuple[Intervals | None, ...]
+    left: tuple[LeftIntervals | None, ...]
 
     def __len__(self) -> int:
         return len(self.values)
@@ -123,12 +123,12 @@ class Data:
         return Data(self.values[rows], self.tokens[rows], left)
 
 
-def data_of(values: Whole, tokens: Sequence[Tokens], allowed: Allowed) -> Data:
+def data_of(values: Whole, tokens: Sequence[Tokens], allowed: AllowedRows) -> Data:
     """Rows ``(N, D)`` that obey the rules, columns in the order of computing."""
     found = np.stack([own.of(values[:, j]) for j, own in enumerate(tokens)], -1)
     whole = torch.from_numpy(values)
     rows = allowed.rows(len(values))
-    left: list[Intervals | None] = []
+    left: list[LeftIntervals | None] = []
     for j, column in enumerate(allowed.columns):
         left.append(rows.left(column) if allowed.is_bound(column) else None)
         rows.take(column, whole[:, j].double())
@@ -145,12 +145,12 @@ class RowModel:
         network: that gives logits to them.
     """
 
-    allowed: Allowed
+    allowed: AllowedRows
     tokens: tuple[Tokens, ...]
     network: Network
 
     @staticmethod
-    def fresh(allowed: Allowed, tokens: Sequence[Tokens], shape: Shape) -> RowModel:
+    def fresh(allowed: AllowedRows, tokens: Sequence[Tokens], shape: Shape) -> RowModel:
         ordered = [_is_ordered(column) for column in allowed.columns]
         return RowModel(allowed, tuple(tokens), Network(tokens, ordered, shape))
 
@@ -159,9 +159,9 @@ class RowModel:
         return [Chances.of(own) for own in self.tokens]
 
     @cached_property
-    def prepared(self) -> Prepared:
+    def prepared(self) -> PreparedNetwork:
         """The network as it is now, for drawing."""
-        return Prepared(self.network)
+        return PreparedNetwork(self.network)
 
     def log_prob(self, data: Data) -> Tensor:
         """The log-probability of every row."""
@@ -187,7 +187,7 @@ def _is_ordered(column: Variable) -> bool:
 
 def trained(
     values: Whole,
-    allowed: Allowed,
+    allowed: AllowedRows,
     *,
     seconds: float,
     seed: int,
@@ -227,7 +227,7 @@ class _Fit:
     def __init__(
         self,
         values: Whole,
-        allowed: Allowed,
+        allowed: AllowedRows,
         seconds: float,
         recipes: Sequence[Recipe],
         tell: Callable[[Progress], None] | None,

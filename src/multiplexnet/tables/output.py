@@ -14,7 +14,7 @@ import polars as pl
 
 from multiplexnet.errors import TableError
 
-__all__ = ["COLUMN", "Output", "Writer", "output_file", "writer_of"]
+__all__ = ["COLUMN", "FrameWriter", "Output", "output_file", "writer_of"]
 
 COLUMN = "breaks"
 """The column that says what a row breaks; with underscores behind it where the table has such a column."""
@@ -24,7 +24,7 @@ END = 1 << 20
 """Bytes that are kept free for the end of a Parquet file."""
 
 
-class Writer(Protocol):
+class FrameWriter(Protocol):
     """Writes frames of the same columns one after another."""
 
     def write(self, frame: pl.DataFrame) -> None: ...
@@ -32,14 +32,17 @@ class Writer(Protocol):
     def close(self) -> None: ...
 
 
-def writer_of(path: Path, what: str, draft: Path | None = None) -> Writer:
+def writer_of(path: Path, what: str, draft: Path | None = None) -> FrameWriter:
     """What writes tables to a file, by its ending; or to a draft of it.
 
     Raises:
         TableError: the ending is another one.
         OSError: as the system says.
     """
-    writers: dict[str, Callable[[Path], Writer]] = {".csv": _Csv, ".parquet": _Parquet}
+    writers: dict[str, Callable[[Path], FrameWriter]] = {
+        ".csv": _Csv,
+        ".parquet": _Parquet,
+    }
     if path.suffix.lower() not in writers:
         raise TableError(f"{path}: {what} are written as .csv or .parquet")
     return writers[path.suffix.lower()](draft or path)

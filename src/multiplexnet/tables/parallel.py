@@ -26,7 +26,7 @@ from multiplexnet.tables.sources.files import PARQUET, table_in_file
 from multiplexnet.tables.sources.table import Source, Table
 from multiplexnet.tables.work import Work, checked
 
-__all__ = ["Answer", "Run", "Task", "run_of", "spread", "tasks_of"]
+__all__ = ["PartialReport", "Run", "Task", "run_of", "spread", "tasks_of"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -70,18 +70,18 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Answer:
+class PartialReport:
     """What a worker answers: a partial report, and rows to be written out."""
 
     report: TableReport
     violating: tuple[tuple[pl.DataFrame, list[str]], ...]
 
 
-Run = Callable[[Iterator[Task]], Iterator[Answer]]
+Run = Callable[[Iterator[Task]], Iterator[PartialReport]]
 """Has pieces checked, and gives back the answers in the same order."""
 
 
-def checked_part(task: Task) -> Answer:
+def checked_part(task: Task) -> PartialReport:
     """Check a piece: this is what workers run."""
     violating: list[tuple[pl.DataFrame, list[str]]] = []
 
@@ -96,7 +96,7 @@ def checked_part(task: Task) -> Answer:
         before=task.before,
         start=task.start,
     )
-    return Answer(report, tuple(violating))
+    return PartialReport(report, tuple(violating))
 
 
 def _opened(task: Task) -> Table:

@@ -101,7 +101,7 @@ class Tally:
         self.limit = limit
         self.keep_rows = keep_rows
         self.flags = specification.flags
-        self.kept = Kept(len(specification.rules))
+        self.kept = RowVerdicts(len(specification.rules))
         self.strips = Strips() if strips else None
         self.shown: list[RowReport] = []
         self.rules = [RuleReport(rule) for rule in specification.rules]
@@ -307,7 +307,7 @@ class Tally:
             )
 
 
-class Kept:
+class RowVerdicts:
     """What became of every row, a chunk at a time."""
 
     def __init__(self, rules: int) -> None:

@@ -276,7 +276,7 @@ class Matrices(NamedTuple):
     basis: Tensor | None
 
 
-class Reached(NamedTuple):
+class GaugePoint(NamedTuple):
     """What the gradient needs of every point.
 
     Args:
@@ -423,7 +423,9 @@ class _Radial(torch.autograd.Function):
         z, index, whiten, rows, basis, *saved = ctx.saved_tensors
         matrices = Matrices(whiten, rows, basis)
         chunks = _chunks(rows, z, index, grads[0], *saved)
-        parts = [_pulled_back(matrices, ctx.floor, Reached(*chunk)) for chunk in chunks]
+        parts = [
+            _pulled_back(matrices, ctx.floor, GaugePoint(*chunk)) for chunk in chunks
+        ]
         gradient = parts[0] if len(parts) == 1 else torch.cat(parts)
         return gradient, None, None, None, None, None
 
@@ -469,7 +471,7 @@ def _on_grid(grid: Rounding, t: Tensor, index: Tensor | None) -> Tensor:
     return origin + times(grid.basis, t, index)
 
 
-def _pulled_back(matrices: Matrices, floor: float, reached: Reached) -> Tensor:
+def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tensor:
     """The gradient in z: ``Mᵀ (r g + r′ (g·q) w)`` with r = tanh(G)/G, g the gradient in x and w the largest row."""
     z, index, grad, G, row, q = reached
     whiten, rows, basis = matrices

@@ -117,7 +117,7 @@ def _widths(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Tensor:
     return width.double()
 
 
-class _Boxed(torch.autograd.Function):
+class _BoxMap(torch.autograd.Function):
     """``clamp(base + w σ(z) + s g(s z) + f z)`` whose derivative neither stops at the clamp nor underflows.
 
     ``portable`` computes the value in float64, so that an exported layer gives the same bits.
@@ -226,7 +226,7 @@ class Separable(Transform):
         columns = self._columns(index)
         z = raw.to(self.precision.computing)
         x: Tensor = applied(
-            _Boxed, z, columns, self.kinds, self.floor, not self.training
+            _BoxMap, z, columns, self.kinds, self.floor, not self.training
         )
         return x.to(self.precision.dtype)
 

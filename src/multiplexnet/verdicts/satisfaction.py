@@ -162,7 +162,7 @@ def verdict(
         >>> verdict(rules, np.array([[1.0], [-0.5]]))
         array([ True, False])
     """
-    given = _Given.of(specification, x, inputs or {}, functions or {})
+    given = _FlatColumns.of(specification, x, inputs or {}, functions or {})
     result = np.ones(given.length, dtype=np.bool_)
     for here, rows, finite in given.chunks():
         result[here] = _obeying(specification, rows) & finite
@@ -219,7 +219,7 @@ def violations(
         array([[0. ],
                [0.5]])
     """
-    given = _Given.of(specification, x, inputs or {}, functions or {})
+    given = _FlatColumns.of(specification, x, inputs or {}, functions or {})
     result = np.zeros((given.length, len(specification.rules)))
     for here, rows, finite in given.chunks():
         inside = finite & _inside(specification, rows)
@@ -244,7 +244,7 @@ def _obeying(specification: Specification, rows: ExactRows) -> Bools:
 
 
 @dataclass(frozen=True)
-class _Given:
+class _FlatColumns:
     """Outputs and inputs as flat float64 columns, and what is needed to hand the answer back in kind."""
 
     x: Any
@@ -258,7 +258,7 @@ class _Given:
         x: Any,
         inputs: Mapping[str, Any],
         functions: Functions,
-    ) -> _Given:
+    ) -> _FlatColumns:
         outputs = specification.columns
         array = _float64(x, "x")
         if array.ndim == 0 or array.shape[-1] != len(outputs):
@@ -286,7 +286,7 @@ class _Given:
             name for name in functions if name not in specification.functions
         ]:
             raise InputError(f"{unknown[0]!r} is not a function of the rules")
-        return _Given(
+        return _FlatColumns(
             x,
             batch,
             columns,

@@ -26,7 +26,7 @@ from multiplexnet.certificate.cascade.late import LateRow, torn
 from multiplexnet.certificate.cascade.recorded import Bit, Cascade, Clause, Row, Step
 from multiplexnet.certificate.formats import Format
 from multiplexnet.certificate.questions import Answer
-from multiplexnet.certificate.report import Statement, said
+from multiplexnet.certificate.report import Claim, said
 from multiplexnet.certificate.rules import Reading
 from multiplexnet.language.formula import Bool
 
@@ -78,7 +78,7 @@ class Steps:
     def _hidden(self) -> range:
         return range(len(self.cascade.outputs), self.cascade.first_known)
 
-    def statements(self, form: Format, names: str) -> Iterator[Statement]:
+    def statements(self, form: Format, names: str) -> Iterator[Claim]:
         """Everything that is claimed of the cascade."""
         if self.cascade.late:
             text = (
@@ -323,14 +323,14 @@ class Steps:
 
     # --- complete ---------------------------------------------------------------------------------------------------
 
-    def _complete(self, form: Format, names: str) -> Statement:
+    def _complete(self, form: Format, names: str) -> Claim:
         missed = next((a for a in self._everything(form) if not a.proved), None)
         if self.cascade.complete:
             text = f"complete: the steps over {names} reach every point of the grid that obeys the rules"
             text += BUT_ROUNDING if self.cascade.late else ""
             return said(text, missed or Answer(True), "it misses a point")
         text = f"the steps over {names} are said to reach a part of what obeys, and no more is claimed"
-        return Statement(text, True)
+        return Claim(text, True)
 
     def _everything(self, form: Format) -> Iterator[Answer]:
         """That the rules imply the ranges, every clause and every option, those of the last step first."""
@@ -474,6 +474,6 @@ class Steps:
         )
 
 
-def _first(text: str, answers: Iterable[Answer]) -> Statement:
+def _first(text: str, answers: Iterable[Answer]) -> Claim:
     """That all answers are yes, or the first that is not."""
     return said(text, next((a for a in answers if not a.proved), Answer(True)))

@@ -18,7 +18,7 @@ from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.grid import grid_of
 from multiplexnet.compiler.cascade.hidden import Revealed, revealed
 from multiplexnet.compiler.cascade.projection.rows import Clause, Range, Row
-from multiplexnet.compiler.components import Component, components, conjuncts
+from multiplexnet.compiler.components import RuleComponent, components, conjuncts
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.errors import (
     CascadeBudgetExceeded,
@@ -130,7 +130,7 @@ def rule_parts(specification: Specification) -> list[RulePart]:
     ]
 
 
-def _part(component: Component, found: Revealed, assumed: Formula) -> RulePart:
+def _part(component: RuleComponent, found: Revealed, assumed: Formula) -> RulePart:
     visible = tuple(v for v in component.outputs if v not in found.hidden)
     own = tuple(v for v in component.outputs if v in found.hidden)
     return RulePart(

@@ -25,7 +25,7 @@ from multiplexnet.compiler.compile import (
     input_facts,
     input_ranges,
 )
-from multiplexnet.compiler.components import Component, components
+from multiplexnet.compiler.components import RuleComponent, components
 from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
@@ -78,7 +78,7 @@ from multiplexnet.smt.search import Sandbox, decided
 __all__ = [
     "CascadeShape",
     "Explanation",
-    "Range",
+    "OutputRange",
     "TermShape",
     "explain",
     "uncovered_by",
@@ -92,7 +92,7 @@ WIDER = "float64"
 
 
 @dataclass(frozen=True)
-class Range:
+class OutputRange:
     """The exact range of one output over everything that obeys (``None``: without bound).
 
     Args:
@@ -188,7 +188,7 @@ class Explanation:
     always_true: tuple[Rule, ...] = ()
     implied: tuple[Rule, ...] = ()
     fixed: tuple[tuple[Variable, Fraction], ...] = ()
-    ranges: tuple[Range, ...] = ()
+    ranges: tuple[OutputRange, ...] = ()
     uncovered_input: tuple[tuple[Variable, Fraction], ...] | None = None
     shapes: tuple[tuple[TermShape, ...], ...] = ()
     seconds: float = 0.0
@@ -332,11 +332,13 @@ def _superfluous(
 # --- ranges ---------------------------------------------------------------------------------------------------------
 
 
-def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ...]:
+def _ranges(
+    specification: Specification, deadline: Deadline
+) -> tuple[OutputRange, ...]:
     """The exact range of every output; a part that shares no output with it cannot matter and is left out."""
     deadline.begin(RANGES)
     known = input_facts(specification)
-    found: dict[Variable, Range] = {}
+    found: dict[Variable, OutputRange] = {}
     counted = revealed(specification.formula, len(specification.variables))
     everything = (*specification.outputs, *counted.hidden)
     for component in components(conjuncts(counted.formula), everything):
@@ -355,17 +357,19 @@ def _ranges(specification: Specification, deadline: Deadline) -> tuple[Range, ..
             )
             upper, upper_attained = _supremum(sandbox, output, 1, component, known)
             lower = None if minus_lower is None else -minus_lower
-            found[output] = Range(output, lower, lower_attained, upper, upper_attained)
+            found[output] = OutputRange(
+                output, lower, lower_attained, upper, upper_attained
+            )
     return tuple(found[output] for output in specification.columns)
 
 
 def _where_present(
-    component: Component,
+    component: RuleComponent,
     output: Variable,
     specification: Specification,
     known: Sequence[Formula],
     deadline: Deadline,
-) -> Component:
+) -> RuleComponent:
     """The component where the output is not missing, if it ever is not."""
     flag = specification.flags.get(output)
     if flag is None:
@@ -381,9 +385,9 @@ def _category_range(
     sandbox: Sandbox,
     output: Variable,
     domain: Category,
-    component: Component,
+    component: RuleComponent,
     known: Sequence[Formula],
-) -> Range:
+) -> OutputRange:
     """The labels that a category can take."""
     solver = sandbox.solver(*map(sandbox.formula, (*known, *component.conjuncts)))
     solver.add(*(sandbox.domain(v) for v in component.outputs if v.is_discrete))
@@ -394,14 +398,14 @@ def _category_range(
     labels = tuple(domain.labels[k] for k in possible)
     first = Fraction(possible[0])
     last = Fraction(possible[-1])
-    return Range(output, first, True, last, True, labels)
+    return OutputRange(output, first, True, last, True, labels)
 
 
 def _supremum(
     sandbox: Sandbox,
     output: Variable,
     sign: int,
-    component: Component,
+    component: RuleComponent,
     known: Sequence[Formula],
 ) -> tuple[Fraction | None, bool]:
     """The least upper bound of ``sign · output`` and whether it is attained."""

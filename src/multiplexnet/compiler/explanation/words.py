@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from multiplexnet.compiler.explanation.diagnose import (
         CascadeShape,
         Explanation,
-        Range,
+        OutputRange,
         TermShape,
     )
 
@@ -110,7 +110,7 @@ def _nested_lines(blocks: Sequence[Block], indent: str) -> Iterator[str]:
             yield from _nested_lines(term.blocks, indent + "    ")
 
 
-def interval_text(found: Range) -> str:
+def interval_text(found: OutputRange) -> str:
     """The range of an output: an interval, the labels of a category, ``false or true``, or ``= 2``."""
     if isinstance(found.variable.domain, Bool):
         values = [
@@ -128,14 +128,14 @@ def interval_text(found: Range) -> str:
     return f"{_lower_text(found)}, {_upper_text(found)}"
 
 
-def _lower_text(found: Range) -> str:
+def _lower_text(found: OutputRange) -> str:
     if found.lower is None:
         return "(−∞"
     bracket = "[" if found.lower_attained else "("
     return bracket + value_text(found.variable, found.lower)
 
 
-def _upper_text(found: Range) -> str:
+def _upper_text(found: OutputRange) -> str:
     if found.upper is None:
         return "∞)"
     bracket = "]" if found.upper_attained else ")"

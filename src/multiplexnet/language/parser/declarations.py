@@ -30,7 +30,7 @@ from math import floor, prod
 from typing import Literal
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.language.budget import Budget
+from multiplexnet.language.budget import ReadingBudget
 from multiplexnet.language.formula import (
     Bool,
     Category,
@@ -85,7 +85,7 @@ MOST_DIGITS_AFTER_POINT = 12
 
 
 def declared(
-    declarations: Iterable[tuple[Statement, ast.AnnAssign]], budget: Budget
+    declarations: Iterable[tuple[Statement, ast.AnnAssign]], budget: ReadingBudget
 ) -> Names:
     """What the names mean by these declarations."""
     names = Names()
@@ -106,7 +106,11 @@ class _Declaration:
     """One ``name: type`` that is to be entered among the names."""
 
     def __init__(
-        self, statement: Statement, node: ast.AnnAssign, names: Names, budget: Budget
+        self,
+        statement: Statement,
+        node: ast.AnnAssign,
+        names: Names,
+        budget: ReadingBudget,
     ) -> None:
         self.statement = statement
         self.node = node

@@ -11,7 +11,7 @@ from functools import partial, reduce
 from itertools import pairwise
 from typing import TypeVar
 
-from multiplexnet.language.budget import Budget
+from multiplexnet.language.budget import ReadingBudget
 from multiplexnet.language.formula import (
     FALSE,
     TRUE,
@@ -132,7 +132,9 @@ class ExpressionReader:
         budget: the work that is left for the whole text.
     """
 
-    def __init__(self, statement: Statement, names: Names, budget: Budget) -> None:
+    def __init__(
+        self, statement: Statement, names: Names, budget: ReadingBudget
+    ) -> None:
         self.statement = statement
         self.names = names
         self.budget = budget

@@ -24,7 +24,7 @@ from dataclasses import replace
 from itertools import accumulate
 
 from multiplexnet.errors import RuleSyntaxError
-from multiplexnet.language.budget import Budget
+from multiplexnet.language.budget import ReadingBudget
 from multiplexnet.language.formula import (
     Apply,
     Product,
@@ -134,7 +134,7 @@ def _read(parts: Sequence[Statement], text: str) -> Specification:
         warnings.simplefilter(
             "ignore"
         )  # Python's parser warns of what is refused or harmless here
-        budget = Budget(len(text))
+        budget = ReadingBudget(len(text))
         names, rules, assumptions = _outline(parts, budget)
         read = tuple(_rule(part, names, budget) for part in rules)
         assumed = tuple(_assumption(part, names, budget) for part in assumptions)
@@ -144,7 +144,7 @@ def _read(parts: Sequence[Statement], text: str) -> Specification:
 
 
 def _outline(
-    parts: Sequence[Statement], budget: Budget
+    parts: Sequence[Statement], budget: ReadingBudget
 ) -> tuple[Names, list[Statement], list[Statement]]:
     """What the names mean, the statements that are rules, and those that are assumptions."""
     declarations: list[tuple[Statement, ast.AnnAssign]] = []
@@ -170,14 +170,14 @@ def _outline(
     return names, rules, assumptions
 
 
-def _rule(part: Statement, names: Names, budget: Budget) -> Rule:
+def _rule(part: Statement, names: Names, budget: ReadingBudget) -> Rule:
     tree = part.tree()
     assert isinstance(tree, ast.Expr)
     formula = ExpressionReader(part, names, budget).rule(tree.value)
     return Rule(possible(formula, names.flags), part.text, part.line)
 
 
-def _assumption(part: Statement, names: Names, budget: Budget) -> Rule:
+def _assumption(part: Statement, names: Names, budget: ReadingBudget) -> Rule:
     """What an ``assume`` says of inputs."""
     rule = _rule(part, names, budget)
     tree = part.tree()

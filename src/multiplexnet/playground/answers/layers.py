@@ -15,7 +15,7 @@ from torch import Tensor
 from multiplexnet import Multiplexer, Rules
 from multiplexnet.errors import QuestionError
 from multiplexnet.playground.answers.values import amount, inputs_of, named
-from multiplexnet.playground.asked import Asked
+from multiplexnet.playground.asked import Question
 from multiplexnet.playground.library import (
     FORMATS,
     Block,
@@ -167,7 +167,7 @@ class Situation:
         }
 
 
-def situation(asked: Asked) -> Situation:
+def situation(asked: Question) -> Situation:
     """What the page asks about."""
     rules = _rules(asked.text)
     dtype = asked.choice("dtype", list(DTYPES))

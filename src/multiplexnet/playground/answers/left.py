@@ -29,7 +29,7 @@ from multiplexnet.playground.library import (
 )
 from multiplexnet.transforms.cascade.map import CascadeMap
 
-__all__ = ["Piece", "described", "pieces"]
+__all__ = ["PicturePart", "described", "pieces"]
 
 COLUMNS = 161
 """How many values of the first axis are looked at, at most."""
@@ -45,7 +45,7 @@ Interval = tuple[float, float]
 
 
 @dataclass(frozen=True)
-class Piece:
+class PicturePart:
     """A part of the picture: the corners of a polygon, or the two ends of a line."""
 
     points: list[list[float]]
@@ -53,15 +53,15 @@ class Piece:
 
 def pieces(
     there: Situation, fixed: Mapping[Variable, Fraction], frame: Frame | None
-) -> list[Piece]:
+) -> list[PicturePart]:
     """What is left for the axes, inside a frame (``None``: all of it)."""
     look = _Look(there, (*fixed, *there.axes))
     known = {v: _column(v, value) for v, value in fixed.items()}
     first, *others = there.axes
     found = look.left(first, known, 1)[0]
     if not others:
-        return [Piece([[low], [high]]) for low, high in found]
-    result: list[Piece] = []
+        return [PicturePart([[low], [high]]) for low, high in found]
+    result: list[PicturePart] = []
     for stretch in _stretches(first, found, frame):
         rows = {v: column.expand(len(stretch)) for v, column in known.items()}
         left = look.left(others[0], {**rows, first: stretch}, len(stretch))
@@ -70,7 +70,7 @@ def pieces(
     return result
 
 
-def described(found: Sequence[Piece]) -> list[dict[str, Any]]:
+def described(found: Sequence[PicturePart]) -> list[dict[str, Any]]:
     """Pieces as the page draws regions: all of one colour, since they are no terms."""
     return [
         {
@@ -120,7 +120,7 @@ def _columns(variable: Variable, interval: Interval, frame: Frame | None) -> Ten
 
 def _runs(
     at: Sequence[float], left: Sequence[list[Interval]], is_apart: bool
-) -> Iterator[Piece]:
+) -> Iterator[PicturePart]:
     """Intervals that move along the first axis: polygons for each stretch in which there are as many of them."""
     begin = 0
     for k in range(1, len(at) + 1):
@@ -131,14 +131,14 @@ def _runs(
             begin = k
 
 
-def _polygon(at: Sequence[float], intervals: Sequence[Interval]) -> Piece:
+def _polygon(at: Sequence[float], intervals: Sequence[Interval]) -> PicturePart:
     below = [[x, low] for x, (low, _) in zip(at, intervals, strict=True)]
     above = [[x, high] for x, (_, high) in zip(at, intervals, strict=True)]
     if len(at) == 1:
-        return Piece([below[0], above[0]])
+        return PicturePart([below[0], above[0]])
     if below == above and _is_straight(below):
-        return Piece([below[0], below[-1]])
-    return Piece([*below, *reversed(above)])
+        return PicturePart([below[0], below[-1]])
+    return PicturePart([*below, *reversed(above)])
 
 
 def _is_straight(points: Sequence[Sequence[float]]) -> bool:
@@ -175,7 +175,7 @@ class _Look:
         """The intervals of an output, row by row."""
         for cascade in self._cascades:
             if wanted in cascade.outputs:
-                return _Walked(self._there, cascade, rows).to(wanted, known)
+                return _PartialWalk(self._there, cascade, rows).to(wanted, known)
         return [self._alone(wanted)] * rows
 
     def _alone(self, wanted: Variable) -> list[Interval]:
@@ -188,7 +188,7 @@ class _Look:
         return [(low * size, high * size) for low, high in ends]
 
 
-class _Walked:
+class _PartialWalk:
     """Rows on their way through a cascade, as far as an output."""
 
     def __init__(self, there: Situation, cascade: Cascade, rows: int) -> None:

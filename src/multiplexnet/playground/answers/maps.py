@@ -19,7 +19,7 @@ from multiplexnet.playground.answers.layers import (
     situation,
 )
 from multiplexnet.playground.answers.values import written
-from multiplexnet.playground.asked import Asked
+from multiplexnet.playground.asked import Question
 from multiplexnet.playground.library import Variable
 
 __all__ = ["nearby", "point", "samples"]
@@ -40,7 +40,7 @@ STEPS = 41
 MOST_SAMPLES = 2000
 
 
-def point(asked: Asked) -> dict[str, Any]:
+def point(asked: Question) -> dict[str, Any]:
     """What each term makes of a raw point.
 
     Fields: those of a picture, ``raw`` (one number for each output, 0 by default), ``grid`` (1: the images of a grid
@@ -82,7 +82,7 @@ def _answer(
     }
 
 
-def samples(asked: Asked) -> dict[str, Any]:
+def samples(asked: Question) -> dict[str, Any]:
     """Outputs of a fresh layer for normal raw values, a term drawn for each, and how many of them obey.
 
     Fields: those of a picture, ``count``, ``seed``, ``spread`` (the raw values' standard deviation in tenths).
@@ -154,7 +154,7 @@ def _chosen(there: Situation) -> list[tuple[int, ...]]:
     )
 
 
-def _raw(asked: Asked, there: Situation) -> list[float]:
+def _raw(asked: Question, there: Situation) -> list[float]:
     size = len(there.rules.outputs)
     raw = asked.floats("raw") or [0.0] * size
     if len(raw) != size:

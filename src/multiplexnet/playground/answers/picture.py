@@ -16,7 +16,7 @@ from multiplexnet.playground.answers.layers import Situation, refuse_many, situa
 from multiplexnet.playground.answers.left import described, pieces
 from multiplexnet.playground.answers.maps import nearby
 from multiplexnet.playground.answers.values import amount, values_of
-from multiplexnet.playground.asked import Asked
+from multiplexnet.playground.asked import Question
 from multiplexnet.playground.library import (
     Atom,
     Frame,
@@ -40,7 +40,7 @@ ROOM = 0.12
 """What is left free around points that a frame is widened for, as a part of its width."""
 
 
-def picture(asked: Asked) -> dict[str, Any]:
+def picture(asked: Question) -> dict[str, Any]:
     """The regions of all terms inside a frame.
 
     Fields: ``text``, ``axes`` (names), ``inputs`` and ``fixed`` (numbers by name; an output that is not fixed is free:
@@ -63,7 +63,7 @@ def picture(asked: Asked) -> dict[str, Any]:
 
 
 def _terms(
-    asked: Asked, there: Situation, fixed: Mapping[Variable, Fraction]
+    asked: Question, there: Situation, fixed: Mapping[Variable, Fraction]
 ) -> dict[str, Any]:
     refuse_many(there)
     at = {**there.inputs, **fixed}
@@ -97,7 +97,7 @@ def _terms(
 
 
 def _cascade(
-    asked: Asked, there: Situation, fixed: Mapping[Variable, Fraction]
+    asked: Question, there: Situation, fixed: Mapping[Variable, Fraction]
 ) -> dict[str, Any]:
     """What is left for the axes, or, where that cannot be found, a frame for samples alone."""
     chosen = _frame(asked, there)
@@ -137,7 +137,7 @@ def _around(points: Sequence[Sequence[float]], axes: int) -> Frame:
     return lower - room, upper + room
 
 
-def _frame(asked: Asked, there: Situation) -> Frame | None:
+def _frame(asked: Question, there: Situation) -> Frame | None:
     ends = asked.floats("frame")
     if ends is None:
         return None

@@ -15,7 +15,7 @@ import torch
 from multiplexnet.errors import QuestionError
 from multiplexnet.playground.answers.layers import Situation, situation
 from multiplexnet.playground.answers.values import amount, read, written
-from multiplexnet.playground.asked import Asked
+from multiplexnet.playground.asked import Question
 from multiplexnet.playground.library import Variable, ends, number_text, value_text
 
 __all__ = ["judged", "repaired"]
@@ -26,13 +26,13 @@ LEAST = sys.float_info.min
 DIGITS = 24
 
 
-def judged(asked: Asked) -> dict[str, Any]:
+def judged(asked: Question) -> dict[str, Any]:
     """Rule by rule whether the row obeys. Fields: ``text``, ``row`` and ``inputs`` (numbers by name)."""
     there = _situation(asked)
     return _verdict(there, _row(asked, there))
 
 
-def repaired(asked: Asked) -> dict[str, Any]:
+def repaired(asked: Question) -> dict[str, Any]:
     """Where the row moves, and the verdict on it there. Fields as for :func:`judged`."""
     there = _situation(asked)
     before = _row(asked, there)
@@ -47,7 +47,7 @@ def repaired(asked: Asked) -> dict[str, Any]:
     return {**_verdict(there, moved), "moved": changed}
 
 
-def _situation(asked: Asked) -> Situation:
+def _situation(asked: Question) -> Situation:
     there = situation(asked)
     if there.rules.specification.functions:
         raise QuestionError(
@@ -56,7 +56,7 @@ def _situation(asked: Asked) -> Situation:
     return replace(there, dtype="float64")
 
 
-def _row(asked: Asked, there: Situation) -> Any:
+def _row(asked: Question, there: Situation) -> Any:
     """The typed numbers as one row of float64; an empty field of an output that may be missing is NaN."""
     typed = asked.typed("row")
     numbers = [_stored(there, v, typed.get(v.name, "")) for v in there.rules.outputs]

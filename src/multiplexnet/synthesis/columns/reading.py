@@ -36,7 +36,7 @@ from multiplexnet.tables.matching import is_named, matched
 from multiplexnet.tables.sources.table import Table
 from multiplexnet.verdicts.columns import Column
 
-__all__ = ["Cells", "Found", "cells_in", "cut", "schema_of"]
+__all__ = ["ReadTable", "WholeCells", "cells_in", "cut", "schema_of"]
 
 MOST_LABELS = 1_000
 """Different texts of a column that is learned; with more it is taken for names or identifiers."""
@@ -50,7 +50,7 @@ Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Found:
+class ReadTable:
     """A table that was read.
 
     Args:
@@ -79,7 +79,9 @@ class _Read:
     exact: pl.Series
 
 
-def schema_of(specification: Specification, table: Table, frame: pl.DataFrame) -> Found:
+def schema_of(
+    specification: Specification, table: Table, frame: pl.DataFrame
+) -> ReadTable:
     """The columns of a table under rules.
 
     Args:
@@ -280,7 +282,7 @@ def _places(name: str, numbers: NDArray[np.float64]) -> tuple[int, bool]:
 
 def _together(
     read: Sequence[_Read], declared: Specification, notes: list[str]
-) -> Found:
+) -> ReadTable:
     """Columns and flags in one matrix, ranges as wide as what was read."""
     fields = []
     columns: list[Whole] = []
@@ -296,10 +298,12 @@ def _together(
         fields.append(replace(own.field, variable=variable, flag=flag))
     values = np.stack(columns, -1)
     exact = pl.DataFrame([own.exact for own in read])
-    return Found(Schema(tuple(fields), declared), values, readable, exact, tuple(notes))
+    return ReadTable(
+        Schema(tuple(fields), declared), values, readable, exact, tuple(notes)
+    )
 
 
-def cut(found: Found, rows: Bools) -> Found:
+def cut(found: ReadTable, rows: Bools) -> ReadTable:
     """The table with the ranges that these rows have; missing values are what stands for them in that range."""
     fields = []
     values = found.values.copy()
@@ -331,7 +335,7 @@ def _cut(domain: Domain, steps: Whole) -> Domain:
 
 
 @dataclass(frozen=True)
-class Cells:
+class WholeCells:
     """Some columns of another table as whole numbers.
 
     Args:
@@ -351,7 +355,7 @@ class Cells:
         return np.asarray(np.logical_and.reduce(masks))
 
 
-def cells_in(schema: Schema, frame: pl.DataFrame) -> Cells:
+def cells_in(schema: Schema, frame: pl.DataFrame) -> WholeCells:
     """The learned columns that a table has."""
     steps: dict[Variable, Whole] = {}
     empty: dict[str, Bools] = {}
@@ -381,4 +385,4 @@ def cells_in(schema: Schema, frame: pl.DataFrame) -> Cells:
         bad[field.name] = ~fits & ~missing
         if field.flag is None:
             bad[field.name] |= missing
-    return Cells(steps, empty, bad)
+    return WholeCells(steps, empty, bad)

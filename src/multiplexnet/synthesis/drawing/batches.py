@@ -12,13 +12,13 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from multiplexnet.synthesis.allowed import Intervals
+from multiplexnet.synthesis.allowed import LeftIntervals
 from multiplexnet.synthesis.chances import Chances, Sums
 from multiplexnet.synthesis.drawing.counters import uniforms
 from multiplexnet.synthesis.inference import Beginnings
 from multiplexnet.synthesis.training import RowModel
 
-__all__ = ["Batch", "Block", "blocks", "drawn"]
+__all__ = ["Batch", "RowBlock", "blocks", "drawn"]
 
 FIRST = 256
 """Rows of the first block; the next ones are larger, so that a few rows do not take as long as many."""
@@ -28,7 +28,7 @@ CELLS = 1 << 18
 
 
 @dataclass(frozen=True)
-class Block:
+class RowBlock:
     """Rows that are drawn together.
 
     Args:
@@ -42,7 +42,7 @@ class Block:
     wanted: int
 
 
-def blocks(count: int, largest: int = LARGEST, start: int = 0) -> Iterator[Block]:
+def blocks(count: int, largest: int = LARGEST, start: int = 0) -> Iterator[RowBlock]:
     """The blocks of the rows from ``start`` (where a block begins) up to ``count``.
 
     Example:
@@ -53,12 +53,12 @@ def blocks(count: int, largest: int = LARGEST, start: int = 0) -> Iterator[Block
     while first < count:
         size = min(max(FIRST, 3 * first), largest)
         if first >= start:
-            yield Block(first, size, min(size, count - first))
+            yield RowBlock(first, size, min(size, count - first))
         first += size
 
 
 @torch.inference_mode()
-def drawn(model: RowModel, seed: int, block: Block) -> Tensor:
+def drawn(model: RowModel, seed: int, block: RowBlock) -> Tensor:
     """A block of rows, ``(size, D)``, whole numbers in the order of the model's columns."""
     random = uniforms(seed, block.first, block.size, 2 * len(model.tokens))
     batch = Batch(model, random)
@@ -90,7 +90,7 @@ class Batch:
     def __len__(self) -> int:
         return len(self.values)
 
-    def draw(self, j: int, left: Intervals | None) -> Tensor:
+    def draw(self, j: int, left: LeftIntervals | None) -> Tensor:
         """Values of column j, ``(B,)``."""
         only = None if left is None else left.only
         if only is not None:
@@ -104,7 +104,7 @@ class Batch:
             found.append(chances.draw(sums, own, uniform))
         return torch.cat(found)
 
-    def log_ratio(self, j: int, inner: Intervals, outer: Intervals) -> Tensor:
+    def log_ratio(self, j: int, inner: LeftIntervals, outer: LeftIntervals) -> Tensor:
         """How much of the probability of what is left outside lies inside, ``(B,)``."""
         chances = self.model.chances[j]
         found = [
@@ -140,7 +140,7 @@ class Batch:
 
 
 def _log_ratio(
-    chances: Chances, sums: Sums, inner: Intervals, outer: Intervals
+    chances: Chances, sums: Sums, inner: LeftIntervals, outer: LeftIntervals
 ) -> Tensor:
     found = chances.log_mass(sums, inner) - chances.log_mass(sums, outer)
     return found.clamp(max=0.0)

@@ -23,12 +23,12 @@ import torch
 from torch import Tensor
 
 from multiplexnet.language.formula import Variable
-from multiplexnet.synthesis.allowed import Allowed, Intervals, Rows
+from multiplexnet.synthesis.allowed import AllowedRows, LeftIntervals, RowBatch
 from multiplexnet.synthesis.drawing.batches import Batch
 from multiplexnet.synthesis.drawing.counters import uniforms_of
 from multiplexnet.synthesis.training import RowModel
 
-__all__ = ["CONDITIONED", "Condition", "Conditioned", "drawn_under"]
+__all__ = ["CONDITIONED", "Condition", "ConditionalRows", "drawn_under"]
 
 CONDITIONED = 4_096
 """Rows of a block under a condition, at most."""
@@ -53,20 +53,20 @@ class Condition:
         known: columns that are given for every row.
     """
 
-    allowed: Allowed
+    allowed: AllowedRows
     known: tuple[Variable, ...] = ()
 
     def possible(self, given: Mapping[Variable, Tensor], count: int) -> Tensor:
         """Which rows of known values ``(N,)`` can be completed."""
         return self._begun(given, count)[1]
 
-    def begun(self, given: Mapping[Variable, Tensor], count: int) -> Rows:
+    def begun(self, given: Mapping[Variable, Tensor], count: int) -> RowBatch:
         """A batch in which known columns have their values."""
         return self._begun(given, count)[0]
 
     def _begun(
         self, given: Mapping[Variable, Tensor], count: int
-    ) -> tuple[Rows, Tensor]:
+    ) -> tuple[RowBatch, Tensor]:
         rows = self.allowed.rows(count)
         found = torch.ones(count, dtype=torch.bool)
         for column in self.allowed.columns:
@@ -78,7 +78,7 @@ class Condition:
 
 
 @dataclass(frozen=True)
-class Conditioned:
+class ConditionalRows:
     """Rows that meet a condition.
 
     Args:
@@ -99,7 +99,7 @@ def drawn_under(
     given: Mapping[Variable, Tensor],
     seed: int,
     numbers: Tensor,
-) -> Conditioned:
+) -> ConditionalRows:
     """Rows that meet a condition.
 
     Args:
@@ -134,7 +134,7 @@ def drawn_under(
         values[rows], effective[rows] = _weighed(
             model, condition, given, seed, numbers, tries
         )
-    return Conditioned(values, exact, effective)
+    return ConditionalRows(values, exact, effective)
 
 
 @dataclass(frozen=True)
@@ -180,7 +180,7 @@ class _Under:
         outer = self.rules.left(column)
         if column in self.known:
             values = self.known[column]
-            inner = Intervals(values.unsqueeze(0), values.unsqueeze(0))
+            inner = LeftIntervals(values.unsqueeze(0), values.unsqueeze(0))
         else:
             inner = self.under.left(column)
             values = self.batch.draw(j, inner)
@@ -202,7 +202,7 @@ class _Under:
         self.weight = self.weight[rows]
 
 
-def _same(inner: Intervals, outer: Intervals) -> bool:
+def _same(inner: LeftIntervals, outer: LeftIntervals) -> bool:
     """Whether the same is left in all rows, as far as a glance tells."""
     if inner.lower.shape != outer.lower.shape:
         return False

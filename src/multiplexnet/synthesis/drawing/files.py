@@ -9,7 +9,7 @@ from pathlib import Path
 import polars as pl
 
 from multiplexnet.errors import TableError
-from multiplexnet.synthesis.drawing.making import Made, Maker, Wanted
+from multiplexnet.synthesis.drawing.making import MadeRows, Maker, SampleRequest
 from multiplexnet.synthesis.drawing.pieces import Order, Piece, made_pieces, pieces
 from multiplexnet.synthesis.drawing.shards import (
     SHARD,
@@ -19,11 +19,11 @@ from multiplexnet.synthesis.drawing.shards import (
 )
 from multiplexnet.tables.output import writer_of
 
-__all__ = ["Drawn", "Tell", "write"]
+__all__ = ["SampleProgress", "Tell", "write"]
 
 
 @dataclass(frozen=True)
-class Drawn:
+class SampleProgress:
     """How far a sample is.
 
     Args:
@@ -39,26 +39,26 @@ class Drawn:
     exact: int = 0
     effective: float = 0.0
 
-    def and_then(self, made: Made, rows: int) -> Drawn:
+    def and_then(self, made: MadeRows, rows: int) -> SampleProgress:
         """With further rows."""
         exact = self.exact + made.exact
         done = self.rows + rows
         weighed = self.effective * (self.rows - self.exact) + made.effective
-        return Drawn(done, self.total, exact, weighed / max(done - exact, 1))
+        return SampleProgress(done, self.total, exact, weighed / max(done - exact, 1))
 
 
-Tell = Callable[[Drawn], None]
+Tell = Callable[[SampleProgress], None]
 
 
 def write(
     maker: Maker,
-    wanted: Wanted,
+    wanted: SampleRequest,
     path: Path,
     *,
     jobs: int = 1,
     dask: str | None = None,
     tell: Tell | None = None,
-) -> Drawn:
+) -> SampleProgress:
     """Write a sample: a ``.csv`` or ``.parquet`` file, or a folder of Parquet files.
 
     When it is stopped, by a full disk or by the user, what was written is whole and can be read.
@@ -66,7 +66,7 @@ def write(
     Raises:
         TableError: it cannot be written.
     """
-    state = Drawn(0, wanted.count)
+    state = SampleProgress(0, wanted.count)
     kinds = {".csv": _file, ".parquet": _file, "": _folder}
     if path.suffix.lower() not in kinds:
         raise TableError(
@@ -86,12 +86,12 @@ def write(
 
 def _file(
     maker: Maker,
-    wanted: Wanted,
+    wanted: SampleRequest,
     path: Path,
     jobs: int,
     dask: str | None,
-    state: Drawn,
-) -> Iterator[Drawn]:
+    state: SampleProgress,
+) -> Iterator[SampleProgress]:
     writer = writer_of(path, "rows")
     try:
         if not wanted.count:
@@ -111,12 +111,12 @@ def _texts(frame: pl.DataFrame) -> pl.DataFrame:
 
 def _folder(
     maker: Maker,
-    wanted: Wanted,
+    wanted: SampleRequest,
     path: Path,
     jobs: int,
     dask: str | None,
-    state: Drawn,
-) -> Iterator[Drawn]:
+    state: SampleProgress,
+) -> Iterator[SampleProgress]:
     if wanted.given is not None:
         raise TableError(f"{path}: completed rows are written as .csv or .parquet")
     folder = path.resolve()

@@ -26,14 +26,14 @@ from multiplexnet.synthesis.columns.schema import Field, Schema
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.synthesis.drawing.conditions import Condition
 
-__all__ = ["Given", "Impossible", "condition_of", "given_of", "impossible"]
+__all__ = ["Impossible", "KnownCells", "condition_of", "given_of", "impossible"]
 
 SHOWN = 5
 Bools = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
-class Given:
+class KnownCells:
     """Rows of which some cells are known: plain data.
 
     Args:
@@ -53,7 +53,7 @@ class Given:
     def __len__(self) -> int:
         return len(self.numbers)
 
-    def at(self, rows: Whole | Bools) -> Given:
+    def at(self, rows: Whole | Bools) -> KnownCells:
         """Some of the rows."""
         steps = {index: own[rows] for index, own in self.steps.items()}
         passed = self.passed
@@ -82,7 +82,7 @@ class Given:
         return {variable: torch.from_numpy(steps) for variable, steps in known.items()}
 
 
-def given_of(schema: Schema, frame: pl.DataFrame, *, fill: bool) -> Given:
+def given_of(schema: Schema, frame: pl.DataFrame, *, fill: bool) -> KnownCells:
     """The known cells of a table.
 
     An empty cell of a column that may be missing is known to be missing, unless ``fill``; other empty cells are
@@ -105,7 +105,7 @@ def given_of(schema: Schema, frame: pl.DataFrame, *, fill: bool) -> Given:
         for row in distinct
     ]
     passed = [other.name for other in schema.others if other.name in frame.columns]
-    return Given(
+    return KnownCells(
         {variable.index: own for variable, own in cells.steps.items()},
         tuple(tuple(_indices(own)) for own in patterns),
         pattern.reshape(-1),
@@ -201,7 +201,7 @@ def impossible(
     specification: Specification,
     columns: Sequence[Variable],
     further: Sequence[Rule],
-    given: Given,
+    given: KnownCells,
     bad: Bools,
 ) -> list[Impossible]:
     """Why rows cannot be completed."""

@@ -11,25 +11,25 @@ import torch
 
 from multiplexnet.errors import CompileTimeout, MultiplexError, TableError
 from multiplexnet.synthesis.columns.tokens import Whole
-from multiplexnet.synthesis.drawing.batches import Block, blocks, drawn
+from multiplexnet.synthesis.drawing.batches import RowBlock, blocks, drawn
 from multiplexnet.synthesis.drawing.conditions import (
     CONDITIONED,
     Condition,
     drawn_under,
 )
 from multiplexnet.synthesis.drawing.given import (
-    Given,
     Impossible,
+    KnownCells,
     condition_of,
     impossible,
 )
-from multiplexnet.synthesis.learned import Learned, one_thread
+from multiplexnet.synthesis.learned import LearnedModel, one_thread
 
-__all__ = ["Made", "Maker", "Wanted"]
+__all__ = ["MadeRows", "Maker", "SampleRequest"]
 
 
 @dataclass(frozen=True)
-class Wanted:
+class SampleRequest:
     """What is asked of a model.
 
     Args:
@@ -42,16 +42,16 @@ class Wanted:
     count: int
     seed: int
     where: str | None = None
-    given: Given | None = None
+    given: KnownCells | None = None
 
-    def blocks(self) -> Iterator[Block]:
+    def blocks(self) -> Iterator[RowBlock]:
         """What is made together."""
         is_free = self.where is None and self.given is None
         return blocks(self.count) if is_free else blocks(self.count, CONDITIONED)
 
 
 @dataclass(frozen=True)
-class Made:
+class MadeRows:
     """Rows that were made.
 
     Args:
@@ -65,9 +65,9 @@ class Made:
     effective: float
 
     @staticmethod
-    def together(parts: Sequence[Made]) -> Made:
+    def together(parts: Sequence[MadeRows]) -> MadeRows:
         """One after another."""
-        return Made(
+        return MadeRows(
             pl.concat([part.frame for part in parts]),
             sum(part.exact for part in parts),
             sum(part.effective for part in parts),
@@ -86,7 +86,7 @@ class Maker:
         TableError: nothing can meet the condition.
     """
 
-    def __init__(self, learned: Learned, seed: int, where: str | None) -> None:
+    def __init__(self, learned: LearnedModel, seed: int, where: str | None) -> None:
         self.learned = learned
         self.seed = seed
         self.where = where
@@ -123,7 +123,7 @@ class Maker:
                 f"cannot be compiled together ({error})"
             ) from None
 
-    def possible(self, given: Given) -> tuple[Given, list[Impossible]]:
+    def possible(self, given: KnownCells) -> tuple[KnownCells, list[Impossible]]:
         """The given rows that can be completed, and why the others cannot."""
         specification = self.learned.schema.specification
         good = np.ones(len(given), dtype=np.bool_)
@@ -137,12 +137,12 @@ class Maker:
         reasons = impossible(specification, columns, self._further, given, ~good)
         return given.at(good), reasons
 
-    def nothing(self) -> Made:
+    def nothing(self) -> MadeRows:
         """No rows at all, in the right columns."""
         values = np.zeros((0, len(self._back)), np.int64)
         return self._made(values, np.arange(0))
 
-    def made(self, block: Block) -> Made:
+    def made(self, block: RowBlock) -> MadeRows:
         """The rows of a block."""
         numbers = torch.arange(block.first, block.first + block.size)
         model = self.learned.model
@@ -155,7 +155,7 @@ class Maker:
         made = self._made(found.values[first].numpy(), numbers[first].numpy())
         return _counted(made, found.exact[first], found.effective[first])
 
-    def completed(self, given: Given) -> Made:
+    def completed(self, given: KnownCells) -> MadeRows:
         """Rows of which some cells are known."""
         own = self.learned.schema.specification.variables
         values = torch.zeros(len(given), len(own), dtype=torch.int64)
@@ -178,12 +178,12 @@ class Maker:
 
     def _made(
         self, values: Whole, rows: Whole, passed: pl.DataFrame | None = None
-    ) -> Made:
+    ) -> MadeRows:
         """Rows in the order of computing as a table; columns that are not learned are numbered or passed on."""
         frame = self.learned.schema.frame(values[:, self._back], rows, passed)
-        return Made(frame, frame.height, 0.0)
+        return MadeRows(frame, frame.height, 0.0)
 
 
-def _counted(made: Made, exact: torch.Tensor, effective: torch.Tensor) -> Made:
+def _counted(made: MadeRows, exact: torch.Tensor, effective: torch.Tensor) -> MadeRows:
     others = effective[~exact]
-    return Made(made.frame, int(exact.sum()), float(others.sum()))
+    return MadeRows(made.frame, int(exact.sum()), float(others.sum()))

@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from multiplexnet.synthesis.drawing.batches import Block
-from multiplexnet.synthesis.drawing.given import Given
-from multiplexnet.synthesis.drawing.making import Made, Maker, Wanted
+from multiplexnet.synthesis.drawing.batches import RowBlock
+from multiplexnet.synthesis.drawing.given import KnownCells
+from multiplexnet.synthesis.drawing.making import MadeRows, Maker, SampleRequest
 from multiplexnet.synthesis.drawing.shards import written_shard
-from multiplexnet.synthesis.learned import Learned
+from multiplexnet.synthesis.learned import LearnedModel
 from multiplexnet.tables.parallel import spread
 
 __all__ = ["PIECE", "Order", "Piece", "made_pieces", "pieces"]
@@ -61,8 +61,8 @@ class Piece:
     """
 
     number: int
-    blocks: tuple[Block, ...]
-    given: Given | None = None
+    blocks: tuple[RowBlock, ...]
+    given: KnownCells | None = None
     folder: Path | None = None
 
     @property
@@ -70,9 +70,9 @@ class Piece:
         return sum(block.wanted for block in self.blocks)
 
 
-def pieces(wanted: Wanted, size: int = PIECE) -> Iterator[Piece]:
+def pieces(wanted: SampleRequest, size: int = PIECE) -> Iterator[Piece]:
     """All rows that are wanted, about so many at a time."""
-    waiting: list[Block] = []
+    waiting: list[RowBlock] = []
     number = 0
     for block in wanted.blocks():
         waiting.append(block)
@@ -84,7 +84,7 @@ def pieces(wanted: Wanted, size: int = PIECE) -> Iterator[Piece]:
         yield _piece(number, waiting, wanted.given)
 
 
-def _piece(number: int, own: list[Block], given: Given | None) -> Piece:
+def _piece(number: int, own: list[RowBlock], given: KnownCells | None) -> Piece:
     if given is None:
         return Piece(number, tuple(own))
     first = own[0].first
@@ -99,7 +99,7 @@ def made_pieces(
     *,
     jobs: int = 1,
     dask: str | None = None,
-) -> Iterator[Made]:
+) -> Iterator[MadeRows]:
     """The rows of the pieces, in order; those that became shards are not sent back."""
     if jobs == 1 and dask is None:
         return (_made(maker, piece) for piece in wanted)
@@ -111,17 +111,17 @@ _MAKERS: dict[str, Maker] = {}
 """What this worker has prepared; one model at a time."""
 
 
-def _answer(task: tuple[Order, Piece]) -> Made:
+def _answer(task: tuple[Order, Piece]) -> MadeRows:
     """Make a piece: this is what workers run."""
     order, piece = task
     if order.digest not in _MAKERS:
         _MAKERS.clear()
-        learned = Learned.load(BytesIO(order.model), "the model")
+        learned = LearnedModel.load(BytesIO(order.model), "the model")
         _MAKERS[order.digest] = Maker(learned, order.seed, order.where)
     return _made(_MAKERS[order.digest], piece)
 
 
-def _made(maker: Maker, piece: Piece) -> Made:
+def _made(maker: Maker, piece: Piece) -> MadeRows:
     parts = []
     for block in piece.blocks:
         if piece.given is None:
@@ -129,7 +129,7 @@ def _made(maker: Maker, piece: Piece) -> Made:
             continue
         rows = np.arange(block.first, block.first + block.wanted)
         parts.append(maker.completed(piece.given.at(rows)))
-    made = Made.together(parts) if parts else maker.nothing()
+    made = MadeRows.together(parts) if parts else maker.nothing()
     if piece.folder is None:
         return made
     return written_shard(made, piece.folder, piece.number)

@@ -9,7 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from multiplexnet.errors import TableError
-from multiplexnet.synthesis.drawing.making import Made
+from multiplexnet.synthesis.drawing.making import MadeRows
 from multiplexnet.tables.output import writer_of
 
 __all__ = ["SHARD", "is_done", "opened_folder", "shard_path", "written_shard"]
@@ -55,7 +55,7 @@ def opened_folder(folder: Path, digest: str, rows: int) -> None:
     path.write_text(json.dumps(told), encoding="utf-8")
 
 
-def written_shard(made: Made, folder: Path, number: int) -> Made:
+def written_shard(made: MadeRows, folder: Path, number: int) -> MadeRows:
     """Write a shard if the folder is to be seen from here; then without its rows, else with them."""
     if not (folder / TOLD).exists():
         return made

@@ -37,7 +37,7 @@ from multiplexnet.tables.sources.objects import tables_of
 from multiplexnet.tables.sources.table import Table
 from multiplexnet.verdicts.columns import to_float64
 
-__all__ = ["Inferred", "infer", "inferred", "refuse_bad_support"]
+__all__ = ["InferredRules", "infer", "inferred", "refuse_bad_support"]
 
 LONGEST_END = 12
 DIGITS = 6
@@ -47,7 +47,7 @@ SUPPORT = 0.99
 
 
 @dataclass(frozen=True)
-class Inferred:
+class InferredRules:
     """Rules that a table suggests. ``str(inferred)`` is the file, ``inferred.rules`` its rules.
 
     Args:
@@ -71,7 +71,7 @@ class Inferred:
 
 def infer(
     table: Any, *, support: float = SUPPORT, delimiter: str | None = None
-) -> Inferred:
+) -> InferredRules:
     """Declarations and rules that a table suggests, as a text to edit: a proposal, not an oracle.
 
     Looked for are kinds, ranges, labels and empty cells; orders between columns, sums, «if … then …» between values.
@@ -103,7 +103,7 @@ def refuse_bad_support(support: float) -> None:
         )
 
 
-def inferred(tables: Sequence[Table], *, support: float = SUPPORT) -> Inferred:
+def inferred(tables: Sequence[Table], *, support: float = SUPPORT) -> InferredRules:
     """As :func:`infer`, for tables that have been opened."""
     profile = profile_of(tables)
     if not profile.rows:
@@ -125,7 +125,7 @@ def inferred(tables: Sequence[Table], *, support: float = SUPPORT) -> Inferred:
         *checked,
         *(f"# skipped: {note}" for note in notes),
     ]
-    return Inferred("\n".join(lines) + "\n", profile.rows, tuple(notes))
+    return InferredRules("\n".join(lines) + "\n", profile.rows, tuple(notes))
 
 
 # --- columns --------------------------------------------------------------------------------------------------------

@@ -115,7 +115,7 @@ class _Between(torch.autograd.Function):
         return in_z, g * rest, g * share, None, None, None, None
 
 
-class Frame(NamedTuple):
+class IntervalFrame(NamedTuple):
     """What u leaves for each output, ``(*batch, T, n)``: the ends, and the first numbers of the format inside them."""
 
     lower: Tensor
@@ -219,7 +219,11 @@ class Intervals(Transform):
         return self.mapped_back(x.double(), frame, quarter, index)
 
     def mapped_back(
-        self, y: Tensor, frame: Frame, least: float | Tensor, index: Tensor | None
+        self,
+        y: Tensor,
+        frame: IntervalFrame,
+        least: float | Tensor,
+        index: Tensor | None,
     ) -> Tensor:
         """The raw values of y, which is taken to lie at least so far from both ends."""
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
@@ -248,7 +252,9 @@ class Intervals(Transform):
         log_det = self.log_slopes(z, frame, index).sum(-1).to(self.precision.computing)
         return self._point(z, frame, index), log_det
 
-    def log_slopes(self, z: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
+    def log_slopes(
+        self, z: Tensor, frame: IntervalFrame, index: Tensor | None
+    ) -> Tensor:
         """``log dx_j/dz_j``: d g(z)/dz = σ(z), d (−g(−z))/dz = σ(−z), and an interval has both factors."""
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
         width = (frame.upper - frame.lower).clamp(
@@ -258,11 +264,11 @@ class Intervals(Transform):
         log_slopes = log_slopes - torch.where(has_lower, F.softplus(-z), 0.0)
         return log_slopes - torch.where(has_upper, F.softplus(z), 0.0)
 
-    def _point(self, z: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
+    def _point(self, z: Tensor, frame: IntervalFrame, index: Tensor | None) -> Tensor:
         x = torch.where(frame.is_met, self.inside(z, frame, index), torch.nan)
         return x.to(self.precision.dtype)
 
-    def inside(self, z: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
+    def inside(self, z: Tensor, frame: IntervalFrame, index: Tensor | None) -> Tensor:
         """The values of finite raw values; without a meaning where no number is shown to be inside."""
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
         lower, upper, first, last = frame
@@ -281,12 +287,12 @@ class Intervals(Transform):
             inside = torch.where(both, inside, one) if self.any_both else one
         return inside
 
-    def middle(self, frame: Frame) -> Tensor:
+    def middle(self, frame: IntervalFrame) -> Tensor:
         """Half-way between the ends, as far as the format goes."""
         half_way = frame.lower / 2 + frame.upper / 2
         return within(half_way, self.end[0, 0])
 
-    def frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
+    def frame(self, parameters: Tensor, index: Tensor | None) -> IntervalFrame:
         """What these known values leave for each output."""
         attained = self.attained and parameters.dtype is self.precision.dtype
         known = read(parameters)
@@ -307,7 +313,7 @@ class Intervals(Transform):
             # The ends are numbers of the format. The map of eval() is computed in float64.
             ends = ends.to(self.precision.computing)
             inside = inside.to(self.precision.computing)
-        return Frame(
+        return IntervalFrame(
             ends[..., 0, :], -ends[..., 1, :], inside[..., 0, :], -inside[..., 1, :]
         )
 

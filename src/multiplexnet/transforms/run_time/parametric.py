@@ -52,7 +52,7 @@ FAR = 2.0**900
 LARGEST64 = torch.finfo(torch.float64).max
 
 
-class Frame(NamedTuple):
+class GaugeFrame(NamedTuple):
     """What the gauge map needs to know of one u."""
 
     anchor: Tensor
@@ -184,7 +184,7 @@ class ParametricGauge(Transform):
 
     def _start(
         self, raw: Tensor, index: Tensor | None, parameters: Tensor | None
-    ) -> tuple[Frame, Tensor]:
+    ) -> tuple[GaugeFrame, Tensor]:
         assert parameters is not None
         frame = self._frame(parameters, index)
         z = finite(raw)
@@ -192,19 +192,19 @@ class ParametricGauge(Transform):
             z = times(self.mix, z, index)
         return frame, self._cut(z * frame.scale, frame)
 
-    def _unmixed(self, q: Tensor, frame: Frame, index: Tensor | None) -> Tensor:
+    def _unmixed(self, q: Tensor, frame: GaugeFrame, index: Tensor | None) -> Tensor:
         """The raw values of a direction."""
         z = torch.where(frame.scale > 0, q / frame.scale, 0.0)
         return times(self.unmix, z, index) if self.mixes else z
 
-    def _cut(self, q: Tensor, frame: Frame) -> Tensor:
+    def _cut(self, q: Tensor, frame: GaugeFrame) -> Tensor:
         """A direction, which is arbitrary, of which no row overflows."""
         if not self.extreme:
             return q
         furthest = FAR * frame.slack.detach().amin(-1, keepdim=True)
         return within(q, torch.minimum(furthest, self.largest[0] / 4))
 
-    def _frame(self, parameters: Tensor, index: Tensor | None) -> Frame:
+    def _frame(self, parameters: Tensor, index: Tensor | None) -> GaugeFrame:
         known = read(parameters)
         u = self._of_all(known.low, index)
         anchor, scale = self._anchor(u, index)
@@ -231,7 +231,7 @@ class ParametricGauge(Transform):
             torch.where(feasible.unsqueeze(-1), torch.where(is_loose, loose, firm), 1.0)
             * self.kept[0]
         )
-        return Frame(anchor, scale, slack, is_loose, feasible)
+        return GaugeFrame(anchor, scale, slack, is_loose, feasible)
 
     def _anchor(self, u: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor]:
         """The middle of the bounds of each output in turn, as a number of the format, and half their distance."""
@@ -273,7 +273,7 @@ class ParametricGauge(Transform):
             values = within(torch.where(values.isnan(), 0.0, values), largest)
         return values.amin(-1) if side else values.amax(-1)
 
-    def _gauge(self, frame: Frame, q: Tensor, index: Tensor | None) -> Tensor:
+    def _gauge(self, frame: GaugeFrame, q: Tensor, index: Tensor | None) -> Tensor:
         relative = self.precision.unit + 4 * (q.shape[-1] + 8) * UNIT64
         size = times(self.A.abs(), q.detach().abs(), index)
         firm = times(self.A, q, index) + relative * size
@@ -287,11 +287,11 @@ class ParametricGauge(Transform):
         every = torch.cat([rows, ranges.detach()], -1)
         return every.amax(-1).relu()
 
-    def _point(self, frame: Frame, q: Tensor, G: Tensor) -> Tensor:
+    def _point(self, frame: GaugeFrame, q: Tensor, G: Tensor) -> Tensor:
         reached = torch.tanh(G.clamp(min=1e-8))
         return self._along(frame, q, G, reached.clamp(max=1.0))
 
-    def _along(self, frame: Frame, q: Tensor, G: Tensor, reach: Tensor) -> Tensor:
+    def _along(self, frame: GaugeFrame, q: Tensor, G: Tensor, reach: Tensor) -> Tensor:
         """``c + q · reach / G`` for a reach of at most 1."""
         safe = G.clamp(min=1e-8)
         # The added zero keeps a gradient where the reach is flat; relative to G, lest it swamp the gradient in u.

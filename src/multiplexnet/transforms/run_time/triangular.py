@@ -25,13 +25,13 @@ from torch import Tensor
 
 from multiplexnet.geometry.parts import Bound, OutputBounds, Parametric
 from multiplexnet.transforms.base import Transform, exactly, quarter_cell
-from multiplexnet.transforms.run_time.intervals import Frame, Intervals
+from multiplexnet.transforms.run_time.intervals import IntervalFrame, Intervals
 from multiplexnet.transforms.run_time.parametric import ParametricGauge
 
 __all__ = ["Triangular"]
 
 
-class Walk(NamedTuple):
+class TriangularWalk(NamedTuple):
     """What came out step by step.
 
     Args:
@@ -42,7 +42,7 @@ class Walk(NamedTuple):
 
     x: Tensor
     met: Tensor
-    frames: tuple[Frame, ...]
+    frames: tuple[IntervalFrame, ...]
 
 
 class Triangular(Transform):
@@ -96,7 +96,7 @@ class Triangular(Transform):
         assert parameters is not None
         y = x.double()
 
-        def cut(step: Intervals, frame: Frame, j: int) -> Tensor:
+        def cut(step: Intervals, frame: IntervalFrame, j: int) -> Tensor:
             own = frame.cut(y[..., j : j + 1])
             return torch.where(frame.is_met, own, step.middle(frame))
 
@@ -131,8 +131,10 @@ class Triangular(Transform):
         x = self._inside(walk, index, parameters)
         return x, log_det.to(self.precision.computing)
 
-    def _mapped(self, raw: Tensor, index: Tensor | None, parameters: Tensor) -> Walk:
-        def inside(step: Intervals, frame: Frame, j: int) -> Tensor:
+    def _mapped(
+        self, raw: Tensor, index: Tensor | None, parameters: Tensor
+    ) -> TriangularWalk:
+        def inside(step: Intervals, frame: IntervalFrame, j: int) -> Tensor:
             z = frame.read(raw[..., j : j + 1])
             middle = step.middle(frame)
             lost = exactly(middle, middle + step.floor * z)
@@ -158,14 +160,14 @@ class Triangular(Transform):
 
     def _walk(
         self,
-        value: Callable[[Intervals, Frame, int], Tensor],
+        value: Callable[[Intervals, IntervalFrame, int], Tensor],
         index: Tensor | None,
         parameters: Tensor,
-    ) -> Walk:
+    ) -> TriangularWalk:
         """One output after another, each as ``value`` says."""
         u = self._of_all(parameters, index)
         found: list[Tensor] = []
-        frames: list[Frame] = []
+        frames: list[IntervalFrame] = []
         for j, step in enumerate(self._steps):
             known = torch.cat([*found, u], -1) if found else u
             frame = step.frame(known, index)
@@ -173,9 +175,11 @@ class Triangular(Transform):
             found.append(own.to(u.dtype))
             frames.append(frame)
         met = torch.cat([frame.is_met for frame in frames], -1).all(-1)
-        return Walk(torch.cat(found, -1), met, tuple(frames))
+        return TriangularWalk(torch.cat(found, -1), met, tuple(frames))
 
-    def _inside(self, walk: Walk, index: Tensor | None, parameters: Tensor) -> Tensor:
+    def _inside(
+        self, walk: TriangularWalk, index: Tensor | None, parameters: Tensor
+    ) -> Tensor:
         """The points that were found, those without a number of the format drawn towards the anchor."""
         if _is_all(walk.met):
             return walk.x
