@@ -578,17 +578,17 @@ class Rules:
                 values[:, i] = steps_of(values[:, i], variable, "float64")
             if variable in self._specification.flags:
                 empty = np.isnan(values[:, i])
-                values[:, i] = np.where(
-                    empty, float(nearest_to_zero(variable.domain)), values[:, i]
-                )
-                flags[self._specification.flags[variable]] = empty.astype(np.float64)
+                instead = float(nearest_to_zero(variable.domain))
+                values[:, i] = np.where(empty, instead, values[:, i])
+                flag = self._specification.flags[variable]
+                flags[flag] = empty.astype(np.float64)
         fits: NDArray[np.bool_] = np.asarray(np.isfinite(values).all(axis=1))
         for i, variable in enumerate(variables):
             if not isinstance(variable.domain, Real):
                 own = values[:, i]
-                first = variable.domain.values[0]
-                last = variable.domain.values[-1]
-                fits &= (own == np.rint(own)) & (own >= first) & (own <= last)
+                fits &= own == np.rint(own)
+                fits &= own >= variable.domain.values[0]
+                fits &= own <= variable.domain.values[-1]
         columns = {v: values[fits, i].copy() for i, v in enumerate(variables)}
         columns |= {flag: marked[fits] for flag, marked in flags.items()}
         return DataRows(columns, satisfied)

@@ -120,21 +120,23 @@ def _centre(
     moved = b - P @ middle
     none = np.zeros((m, m * k))
     reach = np.kron(np.eye(m), radius[None, :])
+    bounds = -np.eye(m * k)
     two = np.zeros((m * k, 2))
     zero = np.zeros((m, 1))
+    slack = size[:, None]
+    before = own.shape[1] + m * k
+    everywhere = np.hstack([own, reach, slack, zero])
+    in_the_middle = np.hstack([own, none, zero, slack])
+    above = np.hstack([slopes, bounds, two])
+    below = np.hstack([-slopes, bounds, two])
+    not_negative = _row(before, (-1.0, 0.0))
+    not_larger = _row(before, (0.0, 1.0))
     rows = np.vstack(
-        [
-            np.hstack([own, reach, size[:, None], zero]),
-            np.hstack([own, none, zero, size[:, None]]),
-            np.hstack([slopes, -np.eye(m * k), two]),
-            np.hstack([-slopes, -np.eye(m * k), two]),
-            _row(own.shape[1] + m * k, (-1.0, 0.0)),
-        ]
+        [everywhere, in_the_middle, above, below, not_negative, not_larger]
     )
-    right = np.concatenate([moved, moved, -P.ravel(), P.ravel(), [0.0]])
-    largest = float(np.max(np.abs(moved) / np.maximum(size, 1e-300), initial=1.0))
-    rows = np.vstack([rows, _row(own.shape[1] + m * k, (0.0, 1.0))])
-    right = np.append(right, largest)
+    room = np.abs(moved) / np.maximum(size, 1e-300)
+    largest = float(np.max(room, initial=1.0))
+    right = np.concatenate([moved, moved, -P.ravel(), P.ravel(), [0.0], [largest]])
     goal = np.zeros(rows.shape[1])
     goal[-2:] = EVERYWHERE, 1.0
     answer = lp.maximise(goal, rows, right, deadline=deadline)

@@ -159,29 +159,26 @@ def _nearest(
 
     What is missing stays so, and nothing else becomes so, if that can be: it is farther than any number.
     """
-    feasible = (
-        None if inputs is None else maps.feasible(inputs, functions=mux.functions)
-    )
+    feasible = None
+    if inputs is not None:
+        feasible = maps.feasible(inputs, functions=mux.functions)
     best = torch.full_like(own, torch.nan)
-    distance = torch.full(
-        own.shape[:-1], torch.inf, dtype=torch.float64, device=own.device
-    )
+    distance = own.new_full(own.shape[:-1], torch.inf, dtype=torch.float64)
     step = max(1, CHUNK // max(1, own.numel()))
     for start in range(0, len(maps), step):
         stop = min(start + step, len(maps))
         part = maps if stop - start == len(maps) else maps.terms(start, stop)
         points = part.nearest(own, inputs=inputs, functions=mux.functions)
         moved = points.double() - own.double().unsqueeze(-2)
-        far = moved.square().sum(-1) + CHANGED * (moved.abs() * flags).sum(-1)
-        far = far.nan_to_num(
-            nan=torch.finfo(far.dtype).max, posinf=torch.finfo(far.dtype).max
-        )
+        changed = (moved.abs() * flags).sum(-1)
+        far = moved.square().sum(-1) + CHANGED * changed
+        farthest = torch.finfo(far.dtype).max
+        far = far.nan_to_num(nan=farthest, posinf=farthest)
         if feasible is not None:
             far = far.masked_fill(~feasible[..., start:stop], torch.inf)
         nearest, k = far.min(-1)
-        point = points.gather(
-            -2, k[..., None, None].expand(*k.shape, 1, own.shape[-1])
-        ).squeeze(-2)
+        place = k[..., None, None].expand(*k.shape, 1, own.shape[-1])
+        point = points.gather(-2, place).squeeze(-2)
         closer = nearest < distance
         best = torch.where(closer.unsqueeze(-1), point, best)
         distance = torch.where(closer, nearest, distance)

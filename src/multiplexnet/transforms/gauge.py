@@ -645,10 +645,12 @@ class Gauge(Transform):
         w = F.embedding(row, self.rows.flatten(0, 1))
         G = exactly(value, (w * q).sum(-1)).clamp(min=1e-8)
         log_radius = torch.log(torch.tanh(G) / G)
-        across = (_take(self.dimension, chosen) - 1) * log_radius
+        others = _take(self.dimension, chosen) - 1
+        across = others * log_radius
         log_det = across + log_slope(G) + _take(self.log_det, chosen)
         shape = self._shape(raw, index, 1)[:-1]
-        return self(raw, index), log_det.to(self.precision.computing).reshape(shape)
+        total = log_det.to(self.precision.computing)
+        return self(raw, index), total.reshape(shape)
 
     def _flat(self, raw: Tensor, index: Tensor | None) -> tuple[Tensor, Tensor | None]:
         """Raw values with a single batch axis, and without a term axis if there is one term only."""

@@ -109,8 +109,9 @@ def drawn_under(
         seed: of the random numbers.
         numbers: of the rows, ``(B,)``.
     """
+    task = _Task(model, condition, given, seed, numbers)
     size = len(numbers)
-    values = torch.zeros(size, len(model.tokens), dtype=torch.int64)
+    values = torch.zeros(size, task.columns, dtype=torch.int64)
     exact = torch.zeros(size, dtype=torch.bool)
     effective = torch.ones(size, dtype=torch.float64)
     tried = 0
@@ -120,7 +121,7 @@ def drawn_under(
         wanted = begun // (1 + int(exact.sum()))
         each = max(1, min(TOGETHER // len(open_rows), TRIES, wanted))
         tries = _Tries(open_rows.repeat_interleave(each), each, tried, 0)
-        rows, found = _taken(model, condition, given, seed, numbers, tries)
+        rows, found = _taken(task, tries)
         rows, first = _first_of_each(rows)
         values[rows] = found[first]
         exact[rows] = True
@@ -131,9 +132,7 @@ def drawn_under(
     others = (~exact).nonzero().squeeze(-1)
     for rows in torch.split(others, TOGETHER // CANDIDATES) if len(others) else ():
         tries = _Tries(rows.repeat_interleave(CANDIDATES), CANDIDATES, 0, 1)
-        values[rows], effective[rows] = _weighed(
-            model, condition, given, seed, numbers, tries
-        )
+        values[rows], effective[rows] = _weighed(task, tries)
     return ConditionalRows(values, exact, effective)
 
 
@@ -215,19 +214,33 @@ def _same(inner: LeftIntervals, outer: LeftIntervals) -> bool:
     return torch.equal(inner.possible, outer.possible)
 
 
-def _taken(
-    model: RowModel,
-    condition: Condition,
-    given: Mapping[Variable, Tensor],
-    seed: int,
-    numbers: Tensor,
-    tries: _Tries,
-) -> tuple[Tensor, Tensor]:
+@dataclass(frozen=True)
+class _Task:
+    """What :func:`drawn_under` was asked for."""
+
+    model: RowModel
+    condition: Condition
+    given: Mapping[Variable, Tensor]
+    seed: int
+    numbers: Tensor
+
+    @property
+    def columns(self) -> int:
+        return len(self.model.tokens)
+
+    def begun(self, tries: _Tries) -> tuple[_Under, Tensor]:
+        """Tries before their first column, and a random number for each that no column uses."""
+        random = tries.random(self.seed, self.numbers, 2 * self.columns + 1)
+        used = random[:-1]
+        state = _Under(self.model, self.condition, self.given, used, tries.rows)
+        return state, random[-1]
+
+
+def _taken(task: _Task, tries: _Tries) -> tuple[Tensor, Tensor]:
     """The tries that are taken: rows of the block in ascending order, and their values."""
-    count = len(model.tokens)
-    random = tries.random(seed, numbers, 2 * count + 1)
-    state = _Under(model, condition, given, random[:-1], tries.rows)
-    chance = random[-1].log()
+    count = task.columns
+    state, uniform = task.begun(tries)
+    chance = uniform.log()
     for j in range(count):
         state.step(j)
         alive = chance[state.number] < state.weight
@@ -245,23 +258,16 @@ def _first_of_each(rows: Tensor) -> tuple[Tensor, Tensor]:
     return found, counts.cumsum(0) - counts
 
 
-def _weighed(
-    model: RowModel,
-    condition: Condition,
-    given: Mapping[Variable, Tensor],
-    seed: int,
-    numbers: Tensor,
-    tries: _Tries,
-) -> tuple[Tensor, Tensor]:
+def _weighed(task: _Task, tries: _Tries) -> tuple[Tensor, Tensor]:
     """Of the candidates of every row one, chosen by their weights; and how many equally good ones they were worth."""
-    count = len(model.tokens)
-    random = tries.random(seed, numbers, 2 * count + 1)
-    state = _Under(model, condition, given, random[:-1], tries.rows)
-    for j in range(count):
+    state, uniform = task.begun(tries)
+    for j in range(task.columns):
         state.step(j)
-    chance = torch.softmax(state.weight.reshape(-1, CANDIDATES), -1)
+    weights = state.weight.reshape(-1, CANDIDATES)
+    chance = torch.softmax(weights, -1)
     sums = chance.cumsum(-1)
-    target = random[-1].reshape(-1, CANDIDATES)[:, :1] * sums[:, -1:]
+    share = uniform.reshape(-1, CANDIDATES)[:, :1]
+    target = share * sums[:, -1:]
     place = torch.searchsorted(sums, target, right=True).clamp(max=CANDIDATES - 1)
     rows = torch.arange(len(sums)) * CANDIDATES + place.squeeze(-1)
     return state.batch.values[rows], 1 / chance.square().sum(-1)

@@ -292,7 +292,9 @@ def _pairs(
         return
     table = np.stack([c.numbers for c in columns], axis=1)
     table = table[~np.isnan(table).any(axis=1)]
-    probe = table[np.linspace(0, len(table) - 1, min(len(table), PROBE)).astype(int)]
+    count = min(len(table), PROBE)
+    places = np.linspace(0, len(table) - 1, count).astype(int)
+    probe = table[places]
     if len(probe) < FEWEST_ROWS:
         return
     for i, j in combinations(range(len(columns)), 2):
@@ -301,13 +303,10 @@ def _pairs(
         size = np.abs(probe[:, [i]]) + np.abs(probe[:, [j]])
         shares = (error <= CLOSE * size).mean(axis=0)
         for k in np.flatnonzero(shares >= support - 0.05).tolist():
-            trivial = (probe[:, i] == 0).mean() > 0.5 or (probe[:, j] == 0).mean() > 0.5
-            if k not in (i, j) and not trivial:
-                names = frozenset(columns[n].name for n in (i, j, k))
-                yield (
-                    f"{columns[i].name} + {columns[j].name} == {columns[k].name}",
-                    names,
-                )
+            zeros = (probe[:, [i, j]] == 0).mean(axis=0)
+            if k not in (i, j) and not (zeros > 0.5).any():
+                names = [columns[n].name for n in (i, j, k)]
+                yield f"{names[0]} + {names[1]} == {names[2]}", frozenset(names)
 
 
 # --- if … then … ----------------------------------------------------------------------------------------------------
@@ -323,9 +322,8 @@ def _implications(columns: Sequence[Values], support: float) -> list[str]:
         there = (a_codes >= 0) & (b_codes >= 0)
         np.add.at(counts, (a_codes[there], b_codes[there]), 1)
         found += _strong(a, a_values, b, b_values, counts, support)
-    return [
-        text for *_, text in sorted(found, key=lambda entry: (-entry[0], -entry[1]))
-    ]
+    found.sort(key=lambda entry: (-entry[0], -entry[1]))
+    return [text for _, _, text in found]
 
 
 def _coded(numbers: Floats) -> tuple[Floats | None, Any]:

@@ -183,7 +183,8 @@ class Intervals(Transform):
         self.exact = not self.rounds.any()
         self.any_shift = bool((self.shift != 1).any())
         any_large = bool((self.rows.abs() > 1).any())
-        self.may_overflow = self.any_shift or (dtype is torch.float64 and any_large)
+        is_widest = dtype is torch.float64
+        self.may_overflow = self.any_shift or (is_widest and any_large)
         # Ends that are inputs or numbers of the format, and belong to the set, are the first and last numbers inside.
         same = torch.equal(self.constants, self._rounded(self.constants))
         self.attained = self.exact and same and not self.strict.any() and not any_large
@@ -351,8 +352,10 @@ class Intervals(Transform):
         middle = self._rounded(lower / 2 - minus_upper / 2)
         pair = torch.cat([middle, -middle], -2)
         between = (_above(pair, ends, strict) | ~has).all(-2, keepdim=True)
-        beyond = torch.where(between, torch.minimum(beyond, pair), beyond)
-        return torch.maximum(torch.where(has, beyond, -torch.inf), -self.end[0])
+        nearer = torch.minimum(beyond, pair)
+        beyond = torch.where(between, nearer, beyond)
+        found = torch.where(has, beyond, -torch.inf)
+        return torch.maximum(found, -self.end[0])
 
     def _rounded(self, y: Tensor) -> Tensor:
         return kept(y, self.precision)

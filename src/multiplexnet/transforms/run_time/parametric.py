@@ -10,6 +10,7 @@ Where a slack cannot be shown to be positive the part is *infeasible* for this u
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.geometry.magnitudes import level
-from multiplexnet.geometry.parts import Parametric
+from multiplexnet.geometry.parts import Bound, Parametric
 from multiplexnet.transforms.base import (
     UNIT64,
     Transform,
@@ -43,6 +44,7 @@ from multiplexnet.transforms.run_time.reading import clear_of_zero, read
 
 __all__ = ["ParametricGauge"]
 
+Arrays = dict[str, np.ndarray]
 LEAST = 2.0**-1000
 """A slack has to be shown to be larger than this: no mode then takes it for zero."""
 
@@ -243,18 +245,12 @@ class ParametricGauge(Transform):
             lower, upper = (self._end(known, side, j, index) for side in (0, 1))
             has_lower, has_upper = self._at(self.has[:, j], index).unbind(-1)
             # Where a bound is missing the anchor keeps a distance of 1, or what rounding needs at this size.
-            away = (
-                2
-                + 32
-                * self.precision.unit
-                * torch.maximum(lower.abs(), upper.abs()).detach()
-            )
-            low = torch.where(
-                has_lower, lower, torch.where(has_upper, upper - away, -1.0)
-            )
-            high = torch.where(
-                has_upper, upper, torch.where(has_lower, lower + away, 1.0)
-            )
+            size = torch.maximum(lower.abs(), upper.abs()).detach()
+            away = 2 + 32 * self.precision.unit * size
+            from_upper = torch.where(has_upper, upper - away, -1.0)
+            from_lower = torch.where(has_lower, lower + away, 1.0)
+            low = torch.where(has_lower, lower, from_upper)
+            high = torch.where(has_upper, upper, from_lower)
             if self.extreme:
                 largest = self.largest[0, 0]
                 low, high = (within(end, largest) for end in (low, high))
@@ -311,23 +307,15 @@ def _is_extreme(tables: dict[str, np.ndarray]) -> bool:
     return bool((used < 2.0**-400).any() or (used > 2.0**400).any())
 
 
-def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
+def _parametric_tables(parts: Sequence[Parametric]) -> Arrays:
     """The tables of :class:`ParametricGauge`; padding rows are 0 ≤ 1, padding outputs are in no row."""
     count = len(parts)
-    n = max(len(q.outputs) for q in parts)
-    p = max(len(q.parameters) for q in parts)
+    n = max(len(part.outputs) for part in parts)
+    p = max(len(part.parameters) for part in parts)
     m = max(len(part.A) for part in parts)
-    most = max(
-        [
-            1,
-            *(
-                len(side)
-                for part in parts
-                for step in part.steps
-                for side in (step.lower, step.upper)
-            ),
-        ]
-    )
+    steps = [step for part in parts for step in part.steps]
+    sides = [side for step in steps for side in (step.lower, step.upper)]
+    most = max([1, *map(len, sides)])
     tables = {
         "A": np.zeros((count, m, n)),
         "slack_rows": np.zeros((count, m, n + p)),
@@ -341,43 +329,57 @@ def _parametric_tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
         "log_mix": np.zeros(count),
     }
     for k, part in enumerate(parts):
-        rows = len(part.A)
-        own = len(part.outputs)
-        tables["real"][k, :own] = 1.0
-        scales = [
-            level((*a, *p), c) for a, p, c in zip(part.A, part.P, part.b, strict=True)
-        ]
-        A = np.array(
-            [[float(a * s) for a in row] for row, s in zip(part.A, scales, strict=True)]
-        )
-        P = np.array(
-            [[float(a * s) for a in row] for row, s in zip(part.P, scales, strict=True)]
-        )
-        tables["A"][k, :rows, :own] = A
-        tables["slack_rows"][k, :rows, :own] = -A
-        tables["slack_rows"][k, :rows, n : n + len(part.parameters)] = -P
-        tables["b"][k, :rows] = [
-            float(c * s) for c, s in zip(part.b, scales, strict=True)
-        ]
-        if part.reference:
-            mix = _mixed(part, A, P, tables["b"][k, :rows])
-            tables["mix"][k, :own, :own] = mix
-            tables["unmix"][k, :own, :own] = np.linalg.inv(mix)
-            tables["log_mix"][k] = np.linalg.slogdet(mix)[1]
+        own = {name: table[k] for name, table in tables.items() if name != "log_mix"}
+        own["real"][: len(part.outputs)] = 1.0
+        tables["log_mix"][k] = _fill_rows(own, part)
         for j, step in enumerate(part.steps):
-            for side, bounds in enumerate((step.lower, step.upper)):
-                tables["has"][k, j, side] = bool(bounds)
-                for i, bound in enumerate(
-                    (*bounds, *bounds[:1] * (most - len(bounds)))
-                ):
-                    tables["step_rows"][k, side, j, i, : len(bound.outputs)] = [
-                        float(c) for c in bound.outputs
-                    ]
-                    tables["step_rows"][
-                        k, side, j, i, n : n + len(bound.parameters)
-                    ] = [float(c) for c in bound.parameters]
-                    tables["step_constants"][k, side, j, i] = float(bound.constant)
+            _fill_step(own, 0, j, step.lower)
+            _fill_step(own, 1, j, step.upper)
     return tables
+
+
+def _fill_rows(tables: Arrays, part: Parametric) -> float:
+    """Writes the inequalities of one part, and the mixing of its outputs; ``log |det|`` of that."""
+    rows = len(part.A)
+    own = len(part.outputs)
+    n = tables["A"].shape[-1]
+    scales = [
+        level((*a, *p), c) for a, p, c in zip(part.A, part.P, part.b, strict=True)
+    ]
+    A = _scaled(part.A, scales)
+    P = _scaled(part.P, scales)
+    b = [float(c * s) for c, s in zip(part.b, scales, strict=True)]
+    tables["A"][:rows, :own] = A
+    tables["slack_rows"][:rows, :own] = -A
+    tables["slack_rows"][:rows, n : n + len(part.parameters)] = -P
+    tables["b"][:rows] = b
+    if not part.reference:
+        return 0.0
+    mix = _mixed(part, A, P, tables["b"][:rows])
+    tables["mix"][:own, :own] = mix
+    tables["unmix"][:own, :own] = np.linalg.inv(mix)
+    return float(np.linalg.slogdet(mix)[1])
+
+
+def _scaled(
+    rows: Sequence[Sequence[Fraction]], scales: Sequence[Fraction]
+) -> np.ndarray:
+    pairs = zip(rows, scales, strict=True)
+    return np.array([[float(a * scale) for a in row] for row, scale in pairs])
+
+
+def _fill_step(tables: Arrays, side: int, j: int, bounds: Sequence[Bound]) -> None:
+    """Writes the bounds of one side of output j; where there are fewer than room for, the first again."""
+    n = tables["A"].shape[-1]
+    most = tables["step_constants"].shape[-1]
+    tables["has"][j, side] = bool(bounds)
+    padding = bounds[:1] * (most - len(bounds))
+    for i, bound in enumerate((*bounds, *padding)):
+        row = tables["step_rows"][side, j, i]
+        row[: len(bound.outputs)] = [float(c) for c in bound.outputs]
+        end = n + len(bound.parameters)
+        row[n:end] = [float(c) for c in bound.parameters]
+        tables["step_constants"][side, j, i] = float(bound.constant)
 
 
 def _mixed(part: Parametric, A: np.ndarray, P: np.ndarray, b: np.ndarray) -> np.ndarray:
