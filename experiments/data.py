@@ -1,5 +1,7 @@
 """MNIST and CIFAR-100 from a folder, or from their public homes, checked by their checksums either way.
 
+Rankings of sushi and questions about paths are read from the folder only.
+
 A file is looked for in the folder given, else in ``$MULTIPLEXNET_DATA``, and then in a cache folder
 (``$XDG_CACHE_HOME/multiplexnet``, ``~/.cache/multiplexnet``), where downloads go.
 """
@@ -29,6 +31,8 @@ SHA256 = {
     "mnist/t10k-labels-idx1-ubyte.gz": "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6",
     "cifar100/train.bin": "f31298fc616915fa142368359df1c4ca2ae984d6915ca468b998a5ec6aeebf29",
     "cifar100/test.bin": "d8b1e6b7b3bee4020055f0699b111f60b1af1e262aeb93a0b659061746f8224a",
+    "sushi/sushi.soc": "af374669dce6551e66d15ffa087c7744ce5e0b14e4265fc6c57e4fe7672de3a4",
+    "grid_paths/paths.txt": "d973484deb511634db6058c03661ebb9d23f52cf8d383c3554bd73f53372b360",
 }
 """Every file that an experiment reads, with its checksum."""
 
@@ -68,6 +72,33 @@ def cifar100(folder: Path | None = None) -> tuple[Split, Split]:
     )
 
 
+def sushi(folder: Path | None = None) -> Tensor:
+    """The distinct orders of ten kinds of sushi, best first, as numbers 0 … 9: (4926, 10)."""
+    lines = _lines(located("sushi/sushi.soc", folder, _not_fetched))
+    kinds = int(lines[0])
+    orders = [line.split(",")[1:] for line in lines[2 + kinds :]]
+    return torch.tensor([[int(kind) - 1 for kind in order] for order in orders])
+
+
+Question = tuple[list[int], list[int], list[list[int]]]
+"""Edges that are removed, the two ends, and all shortest paths that are listed, as edges."""
+
+
+def grid_paths(folder: Path | None = None) -> list[Question]:
+    """Questions for a shortest path on a 4 × 4 grid."""
+    lines = _lines(located("grid_paths/paths.txt", folder, _not_fetched))
+    parts = [[_numbers(part) for part in line.split(",")] for line in lines]
+    return [(removed, ends, paths) for removed, ends, *paths in parts]
+
+
+def _lines(path: Path) -> list[str]:
+    return path.read_text(encoding="utf-8").splitlines()
+
+
+def _numbers(text: str) -> list[int]:
+    return [int(number) for number in text.split("-")]
+
+
 def located(
     name: str, folder: Path | None, download: Callable[[str, Path], None]
 ) -> Path:
@@ -101,6 +132,10 @@ def _verified(path: Path, name: str) -> Path:
             "it is then fetched anew."
         )
     return path
+
+
+def _not_fetched(name: str, path: Path) -> None:
+    raise FileNotFoundError("no public address of this file is known here")
 
 
 def _from_home(name: str, path: Path) -> None:

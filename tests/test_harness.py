@@ -144,7 +144,12 @@ def nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.mark.parametrize(
     ("loader", "name"),
-    [(data.mnist, "train-images-idx3-ubyte.gz"), (data.cifar100, "train.bin")],
+    [
+        (data.mnist, "train-images-idx3-ubyte.gz"),
+        (data.cifar100, "train.bin"),
+        (data.sushi, "sushi.soc"),
+        (data.grid_paths, "paths.txt"),
+    ],
 )
 def test_missing_data_say_which_file_where_and_what_to_do(
     nowhere: Path, loader: Callable[..., Any], name: str
@@ -181,6 +186,8 @@ def test_images_are_read_as_they_were_written(
     digits = torch.arange(2 * 28 * 28).reshape(2, 28, 28).to(torch.uint8)
     for name in data.SHA256:
         path = nowhere / name
+        if not name.startswith(("mnist", "cifar100")):
+            continue
         if "images" in name:
             path.write_bytes(
                 gzip.compress(
@@ -217,6 +224,20 @@ def test_images_are_read_as_they_were_written(
     (pictures, fine, coarse), _ = data.cifar100(nowhere)
     assert pictures.flatten().tolist() == [i % 251 for i in range(3072)]
     assert (fine.tolist(), coarse.tolist()) == ([99], [4])
+
+
+def test_rankings_and_paths_are_read_as_they_were_written(
+    nowhere: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(data, "_verified", lambda path, name: path)
+    for name, text in (
+        ("sushi/sushi.soc", "3\n1,a\n2,b\n3,c\n4,4,2\n3,3,1,2\n1,2,3,1\n"),
+        ("grid_paths/paths.txt", "21-12,3-9,2-1,4\n"),
+    ):
+        (nowhere / name).parent.mkdir()
+        (nowhere / name).write_text(text, encoding="utf-8")
+    assert data.sushi(nowhere).tolist() == [[2, 0, 1], [1, 2, 0]]
+    assert data.grid_paths(nowhere) == [([21, 12], [3, 9], [[2, 1], [4]])]
 
 
 # --- tables ----------------------------------------------------------------------------------------------------------
