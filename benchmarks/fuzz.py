@@ -92,6 +92,7 @@ def fuzzed(
         "multiplexnet": multiplexnet.__version__,
         "python": sys.version.split()[0],
         "seconds": round(time.perf_counter() - start),
+        "processor_seconds": round(time.process_time()),
         "runs": sum(target.runs for target in all_targets),
         "findings": list(findings.values()),
         "largest_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,

@@ -17,6 +17,7 @@ ROOT = Path(multiplexnet.__file__).parent
 
 STAGES: tuple[str, ...] = (
     "errors",
+    "arguments",
     "exact",
     "language",
     "readers",

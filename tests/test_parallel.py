@@ -18,7 +18,7 @@ import polars as pl
 import pytest
 
 import multiplexnet as mx
-from multiplexnet.errors import TableError
+from multiplexnet.errors import OptionError, TableError
 from multiplexnet.tables import parallel
 from multiplexnet.tables.check import CheckOptions, check_table
 from multiplexnet.tables.parallel import spread
@@ -165,7 +165,9 @@ def test_what_a_lost_process_was_doing_is_done_again(tmp_path: Path) -> None:
 
 
 def test_jobs_that_cannot_be() -> None:
-    with pytest.raises(TableError, match="jobs = 0: give the number of processes"):
+    with pytest.raises(
+        OptionError, match="jobs = 0; it is a number of processes, at least 1"
+    ):
         mx.check(RULES, frame(20), jobs=0)
     with pytest.raises(
         TableError, match=r"no Dask scheduler answers at tcp://127.0.0.1:9"

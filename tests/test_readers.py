@@ -106,7 +106,6 @@ def test_equalities_names_and_rows_that_say_nothing() -> None:
         ),
         ({"A": [[1, 2]], "b": [1], "names": ["a", "a"]}, "the name 'a' stands twice"),
         ({"A": [[1]], "b": [1], "names": [" "]}, "names=: a name without letters"),
-        ({"A": [[1]], "b": [1], "names": True}, "names= is True: give one name for"),
     ],
 )
 def test_arrays_that_do_not_fit_are_refused(

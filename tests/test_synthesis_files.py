@@ -16,7 +16,7 @@ import torch
 from typer.testing import CliRunner
 
 import multiplexnet as mx
-from multiplexnet.errors import TableError
+from multiplexnet.errors import OptionError, TableError
 from multiplexnet.synthesis import training
 from multiplexnet.synthesis.columns.others import other_of
 from multiplexnet.synthesis.network import Shape
@@ -143,7 +143,9 @@ def test_processes_make_the_rows_that_one_makes(
     alone = model.sample(5_000, seed=3)
     assert model.sample(5_000, seed=3, jobs=2).equals(alone)
     assert torch.get_num_threads() == before
-    with pytest.raises(TableError, match="jobs = 0: give the number of processes"):
+    with pytest.raises(
+        OptionError, match="jobs = 0; it is a number of processes, at least 1"
+    ):
         model.sample(5, jobs=0)
 
 

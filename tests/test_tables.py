@@ -18,7 +18,7 @@ import numpy as np
 import polars as pl
 import pytest
 
-from multiplexnet.errors import TableError
+from multiplexnet.errors import OptionError, TableError
 from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
 from multiplexnet.language.parser.parse import parse
 from multiplexnet.rules import Rules
@@ -451,7 +451,7 @@ def test_wrong_options(csv: Write) -> None:
     ):
         check_table(SUM, path, CheckOptions(by_position=True))
     with pytest.raises(
-        TableError, match=r"missing = 'skip': it is 'error', 'pass' or 'fail'"
+        OptionError, match=r"missing = 'skip'; it is \"error\", \"pass\" or \"fail\""
     ):
         check_table(SUM, path, CheckOptions(missing="skip"))  # type: ignore[arg-type]
     with pytest.raises(

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from decimal import Decimal
 from fractions import Fraction
 from math import prod
+from reprlib import Repr
 
 __all__ = [
     "CascadeBudgetExceeded",
@@ -46,6 +47,7 @@ __all__ = [
     "ThinTermError",
     "UnboundableError",
     "UnknownNameError",
+    "brief",
     "install",
     "needing",
 ]
@@ -131,6 +133,20 @@ class MissingLibrary(MultiplexError, ImportError):
         super().__init__(
             f"{what} needs {library}, which is not installed: {command}", name=library
         )
+
+
+def brief(found: object) -> str:
+    """What was found, on one line and not too long.
+
+    Example:
+        >>> brief(list(range(100))), brief("a\\nb")
+        ('[0, 1, 2, 3, 4, 5, ...]', "'a\\\\nb'")
+    """
+    return " ".join(_BRIEF.repr(found).split())
+
+
+_BRIEF = Repr()
+_BRIEF.maxstring = _BRIEF.maxother = 80
 
 
 def install(extra: str) -> str:
@@ -340,7 +356,7 @@ class OptionError(MultiplexError, ValueError):
 
     def __init__(self, name: str, found: object, allowed: str) -> None:
         self.name = name
-        super().__init__(f"{name} = {found!r}; it is {allowed}")
+        super().__init__(f"{name} = {brief(found)}; it is {allowed}")
 
 
 class GraphError(MultiplexError, RuntimeError):

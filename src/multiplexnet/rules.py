@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
     Values = TypeVar("Values", Tensor, NDArray[Any])
 
-__all__ = ["Rules", "rule_file"]
+__all__ = ["Rules", "rule_file", "rules_of"]
 
 Functions = Mapping[str, Callable[..., Any]]
 
@@ -90,6 +90,20 @@ def rule_file(path: Path) -> tuple[str, str]:
     if path.suffix == ".txt" and text.lstrip().startswith("ordering"):
         return "ordering", text
     return languages[path.suffix], text
+
+
+def rules_of(given: Rules | str | Sequence[str]) -> Rules:
+    """Rules as they are, or those that a text says.
+
+    Raises:
+        RuleSyntaxError: the text cannot be read.
+        RuleTypeError: it is neither.
+
+    Example:
+        >>> rules_of("x >= 2") == Rules("x >= 2") == rules_of(Rules("x >= 2"))
+        True
+    """
+    return given if isinstance(given, Rules) else Rules(given)
 
 
 def _passed(name: str) -> str:
@@ -210,17 +224,23 @@ class Rules:
             from multiplexnet.smt.from_z3 import from_z3
 
         return cls.from_specification(
-            from_z3(expression, outputs=outputs, inputs=inputs or ())
+            from_z3(
+                expression, outputs=outputs, inputs=() if inputs is None else inputs
+            )
         )
 
     @classmethod
-    def from_smtlib(cls, text: str, *, inputs: Sequence[str] | None = None) -> Rules:
+    def from_smtlib(
+        cls, text: str, *, inputs: str | Sequence[str] | None = None
+    ) -> Rules:
         """Rules from an SMT-LIB 2 script: every ``assert`` is a rule."""
         _refuse_no_text(text)
         with _z3_for("reading SMT-LIB"):
             from multiplexnet.smt.smtlib import from_smtlib
 
-        return cls.from_specification(from_smtlib(text, inputs=inputs or ()))
+        return cls.from_specification(
+            from_smtlib(text, inputs=() if inputs is None else inputs)
+        )
 
     @classmethod
     def from_ordering(cls, text: str) -> Rules:
@@ -267,12 +287,12 @@ class Rules:
         return cls.from_specification(from_arrays(A, b, C, d, names))
 
     @classmethod
-    def from_json_schema(cls, schema: Any, *, skip: Sequence[str] = ()) -> Rules:
+    def from_json_schema(cls, schema: Any, *, skip: str | Sequence[str] = ()) -> Rules:
         """Rules from the JSON Schema of one record: kinds, bounds, choices, and what may be missing.
 
         Args:
             schema: the schema, or the path of its file.
-            skip: properties to leave out, such as names and other texts.
+            skip: properties to leave out, such as names and other texts; or one.
 
         Raises:
             SourceError: the schema says what rules cannot say; everything of the kind is named.
@@ -296,7 +316,7 @@ class Rules:
         return cls(text_of_schema(schema_in(schema), skip))
 
     @classmethod
-    def from_pydantic(cls, model: Any, *, skip: Sequence[str] = ()) -> Rules:
+    def from_pydantic(cls, model: Any, *, skip: str | Sequence[str] = ()) -> Rules:
         """Rules from the fields of a pydantic model, by its JSON Schema (see :meth:`from_json_schema`).
 
         Raises:
@@ -357,7 +377,7 @@ class Rules:
             0
         """
         known = {variable.name: variable for variable in self._specification.variables}
-        if name not in known:
+        if not isinstance(name, str) or name not in known:
             raise UnknownNameError(
                 str(name), did_you_mean(str(name), known), list(known)
             )

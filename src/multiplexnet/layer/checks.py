@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from multiplexnet.arguments import refuse_unknown
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.late import is_late
 from multiplexnet.compiler.cascade.structure import Plan, Structure
@@ -23,7 +24,6 @@ from multiplexnet.errors import (
     DtypeError,
     GraphError,
     InputError,
-    OptionError,
     RecordError,
     RunTimeEqualityError,
     ShapeError,
@@ -55,7 +55,6 @@ __all__ = [
     "refuse_stuck",
     "refuse_uncovered",
     "refuse_uncovered_parts",
-    "refuse_unknown",
     "refuse_unknown_equality",
     "refuse_unknown_functions",
     "refuse_unmoved",
@@ -386,13 +385,6 @@ def refuse_other_rules(specification: Specification, compiled: Compiled) -> None
 def refuse_unknown_equality(equality: str) -> None:
     """Raises ``OptionError`` unless this is a way with equalities."""
     refuse_unknown("equality", equality, ("exact", "nearest"))
-
-
-def refuse_unknown(name: str, found: object, allowed: Sequence[str]) -> None:
-    """Raises ``OptionError`` unless an argument is one of these words."""
-    if found not in allowed:
-        *others, last = (f'"{word}"' for word in allowed)
-        raise OptionError(name, found, f"{', '.join(others)} or {last}")
 
 
 def as_written(

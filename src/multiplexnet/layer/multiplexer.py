@@ -53,7 +53,7 @@ from multiplexnet.layer.issue import issued
 from multiplexnet.layer.saved import SavedLayer, record_in, saved_state
 from multiplexnet.layer.units import Units, unit_table
 from multiplexnet.layer.unroll import Head, unrolled
-from multiplexnet.rules import Rules
+from multiplexnet.rules import Rules, rules_of
 from multiplexnet.transforms.base import checked_dtype, in_full_precision
 from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.cascade.map import CascadeMap
@@ -122,7 +122,7 @@ class Multiplexer(Derived):
 
     def __init__(
         self,
-        rules: Rules,
+        rules: Rules | str | Sequence[str],
         *,
         max_terms: int = MAX_TERMS,
         cover: Any = None,
@@ -138,17 +138,18 @@ class Multiplexer(Derived):
         seconds: float | None = SECONDS,
         progress: Tell | None = None,
     ) -> None:
+        asked = rules_of(rules)
         settings = Settings(max_terms, per_term, boxes, equality, values)
         if cover is not None or per_term:  # both speak of terms
             structure = "terms"
         options = CompileOptions(cover, structure, order, budget)
         chosen = checked_dtype(dtype or torch.get_default_dtype())
         with Deadline(seconds, progress) as deadline:
-            blueprint = blueprint_of(rules, options, settings, chosen, deadline)
+            blueprint = blueprint_of(asked, options, settings, chosen, deadline)
             try:
-                self._start(rules, blueprint, functions, deadline)
+                self._start(asked, blueprint, functions, deadline)
             except RunTimeEqualityError as error:
-                raise as_written(error, rules.specification, structure) from None
+                raise as_written(error, asked.specification, structure) from None
 
     def _start(
         self,

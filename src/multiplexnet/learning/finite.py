@@ -21,7 +21,7 @@ from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DomainError, ShapeError
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.language.formula import Real, Variable
-from multiplexnet.rules import Rules
+from multiplexnet.rules import Rules, rules_of
 from multiplexnet.transforms.tables import Derived, in_memory
 
 __all__ = ["EvidenceRatio", "FiniteTerms"]
@@ -47,8 +47,11 @@ class FiniteTerms(Derived):
 
     dtype = torch.int64
 
-    def __init__(self, rules: Rules, *, max_terms: int = MAX_TERMS) -> None:
+    def __init__(
+        self, rules: Rules | str | Sequence[str], *, max_terms: int = MAX_TERMS
+    ) -> None:
         super().__init__()
+        rules = rules_of(rules)
         continuous = [v.name for v in rules.outputs if isinstance(v.domain, Real)]
         if continuous:
             raise DomainError(

@@ -99,7 +99,10 @@ class Symmetries:
 
 
 def symmetries(
-    rules: Rules, *, classifier: Sequence[str] | None = None, max_terms: int = MAX_TERMS
+    rules: Rules | str | Sequence[str],
+    *,
+    classifier: Sequence[str] | None = None,
+    max_terms: int = MAX_TERMS,
 ) -> Symmetries:
     """The relabellings that leave the set of obeying assignments unchanged.
 

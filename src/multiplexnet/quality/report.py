@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -22,7 +22,7 @@ from multiplexnet.quality.nearness import Nearness, nearness
 from multiplexnet.quality.pairs import Pairs, pairs
 from multiplexnet.quality.sampling import Sample, opened, sample
 from multiplexnet.quality.usefulness import Usefulness, target_of, usefulness
-from multiplexnet.rules import Rules
+from multiplexnet.rules import Rules, rules_of
 from multiplexnet.tables.check import CheckOptions, check_table
 from multiplexnet.tables.report import TableReport
 
@@ -113,7 +113,7 @@ class QualityReport:
 
 
 def report(
-    rules: Rules,
+    rules: Rules | str | Sequence[str],
     data: Any,
     made: Any,
     *,
@@ -130,7 +130,7 @@ def report(
     ``holdout``. Without ``holdout`` the real table is split into halves.
 
     Args:
-        rules: the rules.
+        rules: the rules, or their text.
         data: the real table that the made one was learned from, as for :func:`multiplexnet.check`.
         made: the made table.
         holdout: real rows that nothing was learned from. Figures without them flatter.
@@ -155,7 +155,7 @@ def report(
     if rows < 2:
         raise TableError(f"rows = {rows}: figures are taken from 2 rows or more")
     steps = _Steps(progress)
-    specification = rules.specification
+    specification = rules_of(rules).specification
     tables = {"the real table": data, "the made table": made}
     if holdout is not None:
         tables["the held-out table"] = holdout

@@ -15,7 +15,8 @@ from math import ceil, floor, isfinite
 from pathlib import Path
 from typing import Any
 
-from multiplexnet.errors import SourceError
+from multiplexnet.arguments import names_given
+from multiplexnet.errors import SourceError, brief
 from multiplexnet.language.text import number_text
 from multiplexnet.readers.names import cannot_be_written, written_name
 
@@ -83,7 +84,8 @@ def text_of_schema(schema: Schema, skip: Sequence[str] = ()) -> str:
         p: real
         p > 0
     """
-    reader = _Reader(schema, list(skip))
+    skipped = names_given("skip", skip)
+    reader = _Reader(schema, skipped)
     try:
         whole = reader.resolved(schema, "the schema")
     except _Unsaid as unsaid:
@@ -98,7 +100,7 @@ def text_of_schema(schema: Schema, skip: Sequence[str] = ()) -> str:
     reader.leave(whole, "the schema", known={"type", "properties", "required"})
     required = _required(whole, properties)
     for name, own in properties.items():
-        if name not in skip:
+        if name not in skipped:
             reader.add(name, own, name in required)
     if reader.unsaid:
         listed = "".join(f"\n    {line}" for line in reader.unsaid)
@@ -156,6 +158,8 @@ class _Reader:
     def add(self, name: str, schema: Any, is_required: bool) -> None:
         place = f"property {name!r}"
         try:
+            if not isinstance(name, str):
+                raise _Unsaid("a name that is no text: rename it")
             if reason := cannot_be_written(name):
                 raise _Unsaid(reason)
             own = self.resolved(schema, place)
@@ -272,7 +276,10 @@ def _listed(schema: Schema, word: str) -> list[Any]:
 
 def _shown(value: Any) -> str:
     """As JSON; numbers that were read as fractions are decimals again."""
-    return json.dumps(value, default=lambda own: float(own))
+    return json.dumps(
+        value,
+        default=lambda own: float(own) if isinstance(own, Fraction) else brief(own),
+    )
 
 
 def _only(options: Sequence[dict[str, Any]], word: str) -> dict[str, Any]:
@@ -303,6 +310,7 @@ _NUMBER = (
     "enum",
     "const",
 )
+KINDS = ("number", "integer", "boolean", "string", "array", "object")
 _BOUNDS = {
     "minimum": ">=",
     "exclusiveMinimum": ">",
@@ -316,20 +324,20 @@ def _kind(own: Schema) -> str:
     values = _values(own)
     if kind is None and values:
         kind = _kind_of_values(values)
-    if kind == "string" and own.get("format") == "date" and values is None:
-        return "date"
-    if kind == "string" and values is None:
-        raise _Unsaid(
-            "a text of any kind: only labels can be told, with enum, and dates"
-        )
-    if kind == "object":
-        raise _Unsaid("an object inside an object: write its properties one level up")
-    if kind not in ("number", "integer", "boolean", "string", "array"):
+    if not isinstance(kind, str) or kind not in KINDS:
         shown = _shown(kind) if kind is not None else "no type"
         raise _Unsaid(
             f"{shown}: it needs number, integer, boolean, string with enum, or array"
         )
-    return str(kind)
+    if kind == "object":
+        raise _Unsaid("an object inside an object: write its properties one level up")
+    if kind == "string" and values is None:
+        if own.get("format") == "date":
+            return "date"
+        raise _Unsaid(
+            "a text of any kind: only labels can be told, with enum, and dates"
+        )
+    return kind
 
 
 def _kind_of_values(values: Sequence[Any]) -> str | None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
 from typing import Any
 
+from multiplexnet.arguments import listed
 from multiplexnet.errors import SourceError
 from multiplexnet.language.parser.operations import WORDS
 from multiplexnet.language.parser.spelling import name_text
@@ -32,23 +32,20 @@ def output_names(names: Any, width: int) -> list[str]:
     if isinstance(names, str):
         _refuse_unwritable(names)
         return [f"{names}[{i}]" for i in range(width)]
-    if not isinstance(names, Iterable):
+    allowed = "one name for each column, as in ['a', 'b'], or that of a vector"
+    own = [str(name) for name in listed("names", names, allowed)]
+    if len(own) != width:
         raise SourceError(
-            f"names= is {names!r}: give one name for each column, as in names=['a', 'b'], or that of a vector"
+            f"names= holds {len(own)} names, and there are {width} columns: give one name for each"
         )
-    listed = [str(name) for name in names]
-    if len(listed) != width:
-        raise SourceError(
-            f"names= holds {len(listed)} names, and there are {width} columns: give one name for each"
-        )
-    doubled = [name for name, count in Counter(listed).items() if count > 1]
+    doubled = [name for name, count in Counter(own).items() if count > 1]
     if doubled:
         raise SourceError(
             f"the name {doubled[0]!r} stands twice in names=: rename one of them"
         )
-    for name in listed:
+    for name in own:
         _refuse_unwritable(name)
-    return listed
+    return own
 
 
 def _refuse_unwritable(name: str) -> None:

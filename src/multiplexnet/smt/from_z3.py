@@ -16,6 +16,7 @@ from typing import Any, Literal
 
 import z3
 
+from multiplexnet.arguments import listed
 from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.language.formula import (
     Bool,
@@ -76,13 +77,13 @@ def from_z3(
         raise RuleSyntaxError(
             "there are no rules: give at least one z3 expression, or name the outputs"
         )
-    ranges = inputs if isinstance(inputs, Mapping) else dict.fromkeys(inputs)
-    given = [_constant(name, range_) for name, range_ in ranges.items()]
-    return specification(
-        written,
-        None if outputs is None else [_constant(name) for name in outputs],
-        given,
+    known = (
+        [_constant(name, range_) for name, range_ in inputs.items()]
+        if isinstance(inputs, Mapping)
+        else _constants("inputs", inputs)
     )
+    named = None if outputs is None else _constants("outputs", outputs)
+    return specification(written, named, known)
 
 
 def _expressions(rules: object) -> list[z3.BoolRef]:
@@ -131,6 +132,13 @@ class Constant:
     upper: Fraction | None = None
 
 
+def _constants(argument: str, given: Any) -> list[Constant]:
+    """Constants in order: a list of them, or one."""
+    one_or_many = [given] if isinstance(given, z3.ExprRef) else given
+    allowed = "a list of z3 constants or of their names"
+    return [_constant(one) for one in listed(argument, one_or_many, allowed)]
+
+
 def _constant(given: Any, range_: Range | None = None) -> Constant:
     if isinstance(given, str):
         name = given
@@ -141,6 +149,12 @@ def _constant(given: Any, range_: Range | None = None) -> Constant:
     else:
         raise RuleSyntaxError(
             f"`{short(given)}` is no z3 constant: outputs and inputs are constants or their names"
+        )
+    if range_ is not None and not (
+        isinstance(range_, list | tuple) and len(range_) == 2
+    ):
+        raise RuleSyntaxError(
+            f"the range of {name} is `{short(range_)}`: two ends are needed, as in (0, 100), or None"
         )
     lower, upper = (_exact(bound) for bound in range_ or (None, None))
     if lower is not None and upper is not None and lower > upper:

@@ -13,6 +13,7 @@ from fractions import Fraction
 
 import z3
 
+from multiplexnet.arguments import names_given
 from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.language.formula import (
     Apply,
@@ -34,7 +35,7 @@ __all__ = ["from_smtlib", "to_smtlib"]
 # --- reading --------------------------------------------------------------------------------------------------------
 
 
-def from_smtlib(text: str, *, inputs: Sequence[str] = ()) -> Specification:
+def from_smtlib(text: str, *, inputs: str | Sequence[str] = ()) -> Specification:
     """The rules of an SMT-LIB 2 script: one for each ``assert``, with its line and text.
 
     Constants (``declare-const``, ``declare-fun`` without arguments) are outputs in order of declaration, functions of
@@ -80,7 +81,11 @@ def from_smtlib(text: str, *, inputs: Sequence[str] = ()) -> Specification:
     ]
     given = {
         **found.inputs,
-        **{name: Constant(name) for name in inputs if name not in found.inputs},
+        **{
+            name: Constant(name)
+            for name in names_given("inputs", inputs)
+            if name not in found.inputs
+        },
     }
     for name in given:
         if name not in found.constants:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from multiplexnet.errors import TableError
 from multiplexnet.exact.deadline import SECONDS, Deadline
 from multiplexnet.language.formula import Specification
-from multiplexnet.rules import Rules
+from multiplexnet.rules import Rules, rules_of
 from multiplexnet.synthesis.allowed import AllowedRows, allowed_by
 from multiplexnet.synthesis.columns.reading import ReadTable, cells_in, cut, schema_of
 from multiplexnet.synthesis.columns.tokens import Whole
@@ -73,8 +73,8 @@ class Synthesizer:
         0
     """
 
-    def __init__(self, rules: Rules | str) -> None:
-        self.rules = rules if isinstance(rules, Rules) else Rules(rules)
+    def __init__(self, rules: Rules | str | Sequence[str]) -> None:
+        self.rules = rules_of(rules)
         self.report: TableReport | None = None
         self._fitted: LearnedModel | None = None
 

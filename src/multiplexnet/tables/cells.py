@@ -178,6 +178,10 @@ def _read_moments(cells: pl.Series, kind: str) -> tuple[pl.Series, dict[str, Row
 def _labels(cells: pl.Series, labels: tuple[str, ...]) -> Cells:
     text = cells.cast(pl.String).str.strip_chars()
     position = {label: k for k, label in enumerate(labels)}
+    if cells.dtype == pl.Boolean:  # which polars writes as true, and Python as True
+        position = {label.lower(): k for label, k in position.items()} | position
+    if cells.dtype.is_float():  # which pandas makes of whole numbers beside empty cells
+        position = {f"{label}.0": k for label, k in position.items()} | position
     known = text.replace_strict(position, default=-1, return_dtype=pl.Int64)
     column = Column.integers(known.to_numpy())
     others = np.flatnonzero(known.to_numpy() < 0)

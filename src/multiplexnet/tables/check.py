@@ -15,9 +15,17 @@ from pathlib import Path
 from time import perf_counter
 from typing import Any
 
+from multiplexnet.arguments import (
+    names_given,
+    refuse_bad_count,
+    refuse_bad_path,
+    refuse_no_function,
+    refuse_no_truth,
+    refuse_unknown,
+)
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Specification, Variable
-from multiplexnet.rules import Rules
+from multiplexnet.rules import Rules, rules_of
 from multiplexnet.tables.matching import matched
 from multiplexnet.tables.output import Output, output_file
 from multiplexnet.tables.parallel import Run, run_of, tasks_of
@@ -51,7 +59,7 @@ class CheckOptions:
         strips: whether the report says where in the table it is broken, for a picture.
 
     Raises:
-        TableError: an unknown word for missing cells.
+        OptionError: one of them is of another kind.
     """
 
     by_position: bool = False
@@ -66,19 +74,20 @@ class CheckOptions:
     strips: bool = False
 
     def __post_init__(self) -> None:
-        if self.missing not in ("error", "pass", "fail"):
-            raise TableError(
-                f"missing = {self.missing!r}: it is 'error', 'pass' or 'fail'"
-            )
+        refuse_no_truth("by_position", self.by_position)
+        refuse_unknown("missing", self.missing, ("error", "pass", "fail"))
+        refuse_bad_count("limit", self.limit, 0, "rows to show")
+        refuse_bad_path("output", self.output)
+        refuse_no_function("progress", self.progress, "the number of rows so far")
 
 
 def check(
-    rules: Rules,
+    rules: Rules | str | Sequence[str],
     table: Any,
     *,
-    columns: Sequence[str] | None = None,
+    columns: str | Sequence[str] | None = None,
     by_position: bool = False,
-    skip: Sequence[str] = (),
+    skip: str | Sequence[str] = (),
     missing: Missing = "fail",
     delimiter: str | None = None,
     name: str | None = None,
@@ -91,10 +100,11 @@ def check(
     """Which rows of a table break which rules, exactly: no tolerance, and decimals are decimals.
 
     Columns are found by the variables' names; an element ``x[0]`` of a vector also as ``x_0`` or ``x0``. Columns of
-    categories hold labels, those of Booleans true and false, yes and no, t and f, 1 and 0.
+    categories hold labels, those of Booleans true and false, yes and no, t and f, 1 and 0. A float is the double it is;
+    only beside ``Decimal`` values in one list it is the decimal that Python prints for it.
 
     Args:
-        rules: the rules.
+        rules: the rules, or their text.
         table: a polars, pandas or Arrow table; a mapping from names to columns; a structured array; an array or tensor
             of shape (N, C); or the path of a ``.csv``, ``.tsv``, ``.csv.gz``, ``.parquet``, ``.arrow``, ``.feather``,
             ``.duckdb`` or ``.sqlite`` file, a pattern such as ``"2024/*.csv"``, or a list of these, which are one
@@ -102,7 +112,7 @@ def check(
         columns: the names of the C columns of an array; by default those of the outputs, then of the inputs.
         by_position: take columns in order instead of by name. Where all names end in a number (``y_0``, ``y_1``, …)
             that number is the position, otherwise the order of declaration.
-        skip: columns to leave out of the table before that, such as a label.
+        skip: columns to leave out of the table before that, such as a label; or one.
         missing: what an empty cell means where the column was not declared with ``?``: its row fails (``"fail"``),
             rules that need it are unknown and the row may pass (``"pass"``), or the table is refused (``"error"``).
         delimiter: what separates the cells of a CSV file; by default it is found by itself.
@@ -119,10 +129,11 @@ def check(
 
     Raises:
         TableError: the table cannot be read, or a column is missing.
+        OptionError: an argument of another kind.
 
     Example:
         >>> import multiplexnet as mx
-        >>> report = mx.check(mx.Rules("low <= high; low >= 0"), {"low": [1, 2, -1], "high": [2.5, 1.5, 3.5]})
+        >>> report = mx.check("low <= high; low >= 0", {"low": [1, 2, -1], "high": [2.5, 1.5, 3.5]})
         >>> report.obeys.tolist(), report.counts
         ([True, False, False], {'low <= high': 1, 'low >= 0': 1})
         >>> report.breaks.nonzero()
@@ -130,10 +141,13 @@ def check(
         >>> [(row.row, row.breaks) for row in report.shown]
         [(2, ('low <= high',)), (3, ('low >= 0',))]
     """
-    names = columns or [v.name for v in (*rules.outputs, *rules.inputs)]
+    asked = rules_of(rules)
+    refuse_bad_path("output", output)
+    declared = [v.name for v in (*asked.outputs, *asked.inputs)]
+    names = declared if columns is None else names_given("columns", columns)
     options = CheckOptions(
         by_position=by_position,
-        skip=skip,
+        skip=names_given("skip", skip),
         missing=missing,
         limit=limit,
         output=None if output is None else Path(output),
@@ -143,7 +157,7 @@ def check(
         keep_rows=True,
     )
     tables = tables_of(table, names, delimiter, name)
-    return check_table(rules.specification, tables, options)
+    return check_table(asked.specification, tables, options)
 
 
 def check_table(
@@ -153,6 +167,7 @@ def check_table(
 ) -> TableReport:
     """As :func:`check`, for tables that are open already."""
     start = perf_counter()
+    run = run_of(options.jobs, options.dask)
     if specification.functions:
         raise TableError(
             f"the rules call {specification.functions[0]}(…), and a table has no functions: "
@@ -175,7 +190,6 @@ def check_table(
         options.strips,
         whole=options.output is not None,
     )
-    run = run_of(options.jobs, options.dask)
     with output_file(options.output, names) as written:
         if run is None:
             report = _here(work, tables, chosen, written, options.progress)

@@ -18,6 +18,7 @@ from typing import Any, Generic, TypeVar
 
 import polars as pl
 
+from multiplexnet.arguments import refuse_bad_address, refuse_bad_count
 from multiplexnet.errors import TableError, install, needing
 from multiplexnet.language.formula import Variable
 from multiplexnet.tables.report import TableReport
@@ -190,9 +191,9 @@ def run_of(jobs: int, dask: str | None) -> Run | None:
     """Who checks the pieces; ``None``: this process, without pieces.
 
     Raises:
-        TableError: a number of processes that cannot be.
+        OptionError: a number of processes, or an address, that cannot be.
     """
-    _refuse_no_jobs(jobs)
+    _refuse_bad(jobs, dask)
     if jobs == 1 and dask is None:
         return None
     return lambda tasks: spread(checked_part, tasks, jobs, dask)
@@ -206,17 +207,18 @@ def spread(
     A piece may be done twice if its worker was lost, so the function has to give the same both times.
 
     Raises:
-        TableError: a number of processes that cannot be; no cluster; workers that end again and again.
+        OptionError: a number of processes, or an address, that cannot be.
+        TableError: no cluster; workers that end again and again.
     """
-    _refuse_no_jobs(jobs)
+    _refuse_bad(jobs, dask)
     if dask is not None:
         return _on_dask(do, tasks, dask, max(jobs, 2))
     return _in_processes(do, tasks, jobs)
 
 
-def _refuse_no_jobs(jobs: int) -> None:
-    if jobs < 1:
-        raise TableError(f"jobs = {jobs}: give the number of processes, at least 1")
+def _refuse_bad(jobs: int, dask: str | None) -> None:
+    refuse_bad_count("jobs", jobs, 1, "processes")
+    refuse_bad_address("dask", dask)
 
 
 def _in_processes(do: Callable[[T], R], tasks: Iterator[T], jobs: int) -> Iterator[R]:

@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import lcm
 
-from multiplexnet.errors import SqlError
+from multiplexnet.arguments import refuse_unknown
+from multiplexnet.errors import OptionError, SqlError
 from multiplexnet.language.formula import (
     And,
     Apply,
@@ -37,7 +38,7 @@ from multiplexnet.language.formula import (
     variables,
 )
 from multiplexnet.language.parser.moments import moment_text
-from multiplexnet.rules import Rules
+from multiplexnet.rules import Rules, rules_of
 from multiplexnet.tables.matching import column_name
 
 __all__ = ["DIALECTS", "Constraint", "Dialect", "Sql", "sql", "sql_of"]
@@ -170,7 +171,9 @@ class Sql:
         )
 
 
-def sql(rules: Rules, table: str, *, dialect: str = "duckdb") -> Sql:
+def sql(
+    rules: Rules | str | Sequence[str], table: str, *, dialect: str = "duckdb"
+) -> Sql:
     """The rules as SQL for one table of a database.
 
     A column has the name of its variable; an element ``x[0]`` of a vector is ``x_0``, and ``w[1, 2]`` of a matrix
@@ -179,34 +182,32 @@ def sql(rules: Rules, table: str, *, dialect: str = "duckdb") -> Sql:
     ``check`` judges them; with ``DOUBLE`` columns the database calculates in floats.
 
     Args:
-        rules: the rules.
+        rules: the rules, or their text.
         table: the name of the table; with its schema as in ``"shop.loans"``.
         dialect: ``"duckdb"``, ``"postgres"`` or ``"sqlite"``.
 
     Raises:
         SqlError: the rules call functions, or a number has more digits than databases have.
+        OptionError: an argument of another kind.
 
     Example:
-        >>> found = sql(Rules("low: real; high: real\\nlow <= 0.5*high"), "prices")
+        >>> found = sql("low: real; high: real\\nlow <= 0.5*high", "prices")
         >>> found.constraints[-1].query
         'SELECT * FROM "prices" WHERE NOT ("low" - 0.5 * "high" <= 0)'
     """
-    return sql_of(rules.specification, table, dialect)
+    return sql_of(rules_of(rules).specification, table, dialect)
 
 
 def sql_of(specification: Specification, table: str, dialect: str = "duckdb") -> Sql:
     """As :func:`sql`, for rules that have been read."""
-    if dialect not in DIALECTS:
-        raise SqlError(
-            f"the dialect {dialect!r} is not known: there are {', '.join(DIALECTS)}"
-        )
+    refuse_unknown("dialect", dialect, tuple(DIALECTS))
+    if not isinstance(table, str) or not table.strip():
+        raise OptionError("table", table, 'the name of a table, as in "loans"')
     if specification.functions:
         raise SqlError(
             f"the rules call {specification.functions[0]}(…), and a database does not know it: "
             "leave such rules out, or check them in Python with rules.satisfied(…)"
         )
-    if not table.strip():
-        raise SqlError("the table has no name: give one, as in --table loans")
     writer = _Writer(specification, DIALECTS[dialect])
     quoted = ".".join(map(_quoted, table.split(".")))
     return Sql(quoted, dialect, writer.columns(), tuple(writer.constraints(quoted)))

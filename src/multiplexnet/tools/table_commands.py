@@ -51,9 +51,10 @@ def infer(
 ) -> None:
     """Rules that TABLE suggests: declarations that hold for it, and candidates with their support. A file to edit."""
     with answering(as_json):
-        from multiplexnet.tables.inference.infer import inferred, refuse_bad_support
+        from multiplexnet.arguments import refuse_bad_share
+        from multiplexnet.tables.inference.infer import inferred
 
-        refuse_bad_support(support)
+        refuse_bad_share("support", support, "rows")
         if output is not None and output.suffix not in (".rules", ".txt"):
             raise BadInput(f"{output}: rules are written to a file that ends in .rules")
         tables, _ = tables_named(table, delimiter)

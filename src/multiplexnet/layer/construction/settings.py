@@ -8,11 +8,12 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from multiplexnet.arguments import refuse_unknown
 from multiplexnet.compiler.cascade.build import Budget
 from multiplexnet.compiler.cascade.structure import Structure
 from multiplexnet.errors import OptionError
 from multiplexnet.language.budget import MAX_TERMS
-from multiplexnet.layer.checks import refuse_unknown, refuse_unknown_equality
+from multiplexnet.layer.checks import refuse_unknown_equality
 from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.term_maps import Boxes

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 
+from multiplexnet.arguments import refuse_bad_share
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Variable
 from multiplexnet.language.parser.moments import moment_text
@@ -37,7 +38,7 @@ from multiplexnet.tables.sources.objects import tables_of
 from multiplexnet.tables.sources.table import Table
 from multiplexnet.verdicts.columns import to_float64
 
-__all__ = ["InferredRules", "infer", "inferred", "refuse_bad_support"]
+__all__ = ["InferredRules", "infer", "inferred"]
 
 LONGEST_END = 12
 DIGITS = 6
@@ -85,22 +86,15 @@ def infer(
 
     Raises:
         TableError: the table cannot be read, or has no rows.
+        OptionError: an argument of another kind.
 
     Example:
         >>> found = infer({"low": range(100), "high": range(5, 105)})
         >>> found.text.splitlines()[2:]
         ['low: int[0, 99]', 'high: int[5, 104]', 'low + 5 == high  # all rows']
     """
-    refuse_bad_support(support)
-    return inferred(tables_of(table, [], delimiter), support=support)
-
-
-def refuse_bad_support(support: float) -> None:
-    """Raises ``TableError`` unless it is a share."""
-    if not 0 < support <= 1:
-        raise TableError(
-            f"support = {support}: it is a share of rows, above 0 and at most 1"
-        )
+    refuse_bad_share("support", support, "rows")
+    return inferred(tables_of(table, [], delimiter), support=float(support))
 
 
 def inferred(tables: Sequence[Table], *, support: float = SUPPORT) -> InferredRules:

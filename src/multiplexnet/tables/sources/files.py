@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from multiplexnet.errors import TableError
+from multiplexnet.errors import TableError, brief
 from multiplexnet.tables.sources.columnar import (
     arrow_table,
     parquet_rows,
@@ -71,9 +71,15 @@ def refuse_bad_delimiter(delimiter: str | None) -> None:
     """Raises ``TableError`` unless it is one character that can stand between cells."""
     if delimiter is None:
         return
-    if len(delimiter) != 1 or not delimiter.isascii() or delimiter in '"\r\n':
+    is_text = isinstance(delimiter, str)
+    if (
+        not is_text
+        or len(delimiter) != 1
+        or not delimiter.isascii()
+        or delimiter in '"\r\n'
+    ):
         raise TableError(
-            f"{delimiter!r} cannot separate cells: give one character, such as ; or a tab"
+            f"{brief(delimiter)} cannot separate cells: give one character, such as ; or a tab"
         )
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence, Set
 from datetime import date, datetime
 from decimal import Decimal
 from numbers import Integral
@@ -12,9 +12,10 @@ from typing import Any
 import numpy as np
 import polars as pl
 
-from multiplexnet.errors import TableError
+from multiplexnet.arguments import refuse_no_text
+from multiplexnet.errors import TableError, brief
 from multiplexnet.tables.sources.files import files_named, table_in_file
-from multiplexnet.tables.sources.pandas_tables import pandas_table
+from multiplexnet.tables.sources.pandas_tables import float_text, pandas_table
 from multiplexnet.tables.sources.table import Table, own_errors
 
 __all__ = ["tables_of"]
@@ -24,6 +25,8 @@ EXACT_ARRAYS = "biuUM"
 """Kinds of numpy arrays, besides floats of at most 64 bits, that polars takes over as they are."""
 
 
+NO_COLUMNS = (str, bytes, bytearray, Mapping, Set)
+"""What can be walked through and is no list of cells."""
 HELD = (({int}, 2**63 - 1, pl.Int64), ({int, float}, 2**53, pl.Float64))
 """Kinds of numbers in a list, up to where all whole ones are numbers of a dtype, and the dtype."""
 
@@ -49,6 +52,7 @@ def tables_of(
         >>> tables_of({"x": [1, 2**70]}, ())[0].names
         ('x',)
     """
+    refuse_no_text("name", table, "the name of a table in a database file")
     named = [data] if isinstance(data, str | Path) else data
     if isinstance(named, list | tuple) and all(
         isinstance(name, str | Path) for name in named
@@ -57,9 +61,7 @@ def tables_of(
             raise TableError("an empty list: give the path of a table, or several")
         return [table_in_file(path, delimiter, table) for path in files_named(named)]
     if table is not None:
-        raise TableError(
-            "table= names a table of a database file: give the path of one"
-        )
+        raise TableError("name= names a table of a database file: give the path of one")
     if isinstance(data, pl.LazyFrame):
         raise TableError("a LazyFrame has not been read yet: give frame.collect()")
     if type(data).__module__.partition(".")[0] == "pandas":
@@ -107,9 +109,12 @@ def _array(data: Any) -> np.ndarray[Any, np.dtype[Any]]:
         return np.asarray(values.float() if is_brain else values)
     if isinstance(data, np.ndarray):
         return data
+    rows = (
+        " (of rows, pandas.DataFrame(rows) makes one)" if isinstance(data, list) else ""
+    )
     raise TableError(
-        f"an object of type {type(data).__name__} is no table: give a polars, pandas or Arrow table, a mapping from "
-        "names to columns, an array of shape (N, C), or the path of a file"
+        f"an object of type {type(data).__name__} is no table{rows}: give a polars, pandas or Arrow table, a mapping "
+        "from names to columns, an array of shape (N, C), or the path of a file"
     )
 
 
@@ -129,6 +134,10 @@ def _series(name: object, values: Any) -> pl.Series:
             return pl.Series(values.astype(values.dtype.newbyteorder("=")))
         if values.dtype.kind in EXACT_ARRAYS:
             return pl.Series(values.astype(values.dtype.newbyteorder("=")))
+    if isinstance(values, NO_COLUMNS) or not isinstance(values, Iterable):
+        raise TableError(
+            f"{TITLE}, column {str(name)!r}: expected is a list of values, one for each row; found {brief(values)}"
+        )
     return _series_of_objects(name, values)
 
 
@@ -146,10 +155,11 @@ def _series_of_objects(name: object, values: Iterable[Any]) -> pl.Series:
         if kind is not float and not issubclass(kind, Integral | Decimal):
             found = ", ".join(sorted(k.__name__ for k in kinds))
             raise TableError(
-                f"{TITLE}, column {str(name)!r}: its values are of type {found}; numbers alone, labels alone or truth "
-                "values alone are expected"
+                f"{TITLE}, column {str(name)!r}: its values are of type {found}; numbers alone (int, float, Decimal), "
+                "labels alone, truth values alone, dates alone or times alone are expected"
             )
-    return pl.Series([_exact_text(value) for value in plain], dtype=pl.String)
+    printed = Decimal in kinds
+    return pl.Series([_text(value, printed) for value in plain], dtype=pl.String)
 
 
 def _fit(values: Iterable[Any], held: int) -> bool:
@@ -157,12 +167,12 @@ def _fit(values: Iterable[Any], held: int) -> bool:
     return all(abs(value) <= held for value in values if isinstance(value, int))
 
 
-def _exact_text(value: Any) -> str | None:
+def _text(value: Any, printed: bool) -> str | None:
     if value is None:
         return None
     if isinstance(value, Integral):
         return str(int(value))
-    return str(Decimal(value))
+    return float_text(value, printed) if isinstance(value, float) else str(value)
 
 
 def _refuse_unequal(names: Sequence[str], columns: Sequence[pl.Series]) -> None:

@@ -14,7 +14,7 @@ import polars as pl
 from multiplexnet.errors import TableError
 from multiplexnet.tables.sources.table import Table
 
-__all__ = ["pandas_table"]
+__all__ = ["float_text", "pandas_table"]
 
 PLAIN = (bool, str)
 """Types of objects that polars takes over as they are, where a column has no other."""
@@ -66,10 +66,23 @@ def _objects(values: Sequence[Any]) -> pl.Series:
         return pl.Series(values, dtype=pl.String if not kinds else None)
     if kinds == {float}:
         return pl.Series(values, dtype=pl.Float64)
-    return pl.Series([_text(value) for value in values], dtype=pl.String)
+    printed = Decimal in kinds
+    return pl.Series([_text(value, printed) for value in values], dtype=pl.String)
 
 
-def _text(value: Any) -> str | None:
+def float_text(value: float, printed: bool) -> str:
+    """A float as a file would have it: with all its digits, or as Python prints it.
+
+    The latter is what is meant beside decimals, where 0.1 is one tenth.
+
+    Example:
+        >>> float_text(0.1, printed=True), float_text(0.1, printed=False)[:24]
+        ('0.1', '0.1000000000000000055511')
+    """
+    return str(value) if printed else str(Decimal(value))
+
+
+def _text(value: Any, printed: bool) -> str | None:
     """A cell as a file would have it, a number with all its digits."""
     if value is None:
         return None
@@ -78,7 +91,7 @@ def _text(value: Any) -> str | None:
     if isinstance(value, Integral):
         return str(int(value))
     if isinstance(value, float | np.floating):
-        return str(Decimal(float(value)))
+        return float_text(float(value), printed)
     if isinstance(value, date):  # of which times are a kind
         return value.isoformat().replace("T", " ")
     return str(value)

@@ -53,6 +53,8 @@ class Table:
     source: Source | None = None
 
     def __post_init__(self) -> None:
+        if not self.names:
+            raise TableError(f"{self.title} has no columns")
         doubled = [name for name, count in Counter(self.names).items() if count > 1]
         if doubled:
             raise TableError(

@@ -1,0 +1,325 @@
+"""Arguments of another kind than is meant: our own errors, which say what to give."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from datetime import date
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+import torch
+import z3
+
+import multiplexnet as mx
+from multiplexnet.errors import OptionError, RuleTypeError, SourceError, TableError
+
+check: Any = mx.check  # types are what is tested here
+sql: Any = mx.sql
+infer: Any = mx.infer
+Rules: Any = mx.Rules
+RULES = Rules("a: real; b: real\na <= b")
+TABLE = {"a": [1, 2], "b": [2, 1]}
+SCHEMA = {"properties": {"p": {"type": "number"}}, "required": ["p"]}
+SCRIPT = "(declare-const x Real)(assert (> x 0))"
+
+
+def checked(**options: Any) -> Any:
+    return check(RULES, TABLE, **options)
+
+
+MESSAGES: list[tuple[Callable[[], Any], str]] = [
+    (
+        lambda: checked(limit="a"),
+        "limit = 'a'; it is a number of rows to show, at least 0",
+    ),
+    (lambda: checked(limit=-1), "limit = -1; it is a number of rows to show"),
+    (lambda: checked(limit=True), "limit = True; it is a number of rows to show"),
+    (lambda: checked(jobs=1.5), "jobs = 1.5; it is a number of processes, at least 1"),
+    (lambda: checked(jobs=None), "jobs = None; it is a number of processes"),
+    (
+        lambda: checked(dask=5),
+        'dask = 5; it is the address of a scheduler, as in "tcp:',
+    ),
+    (
+        lambda: checked(missing=["fail"]),
+        'missing = [\'fail\']; it is "error", "pass" or "fail"',
+    ),
+    (lambda: checked(skip=5), "skip = 5; it is a list of names, as in ['a', 'b']"),
+    (lambda: checked(skip=[1]), "skip = [1]; it is a list of names"),
+    (lambda: checked(columns=np.array(3)), "columns = array(3); it is a list of names"),
+    (lambda: checked(by_position=pl.Series([1])), "it is True or False"),
+    (
+        lambda: checked(output=5),
+        'output = 5; it is the path of a file, as in "rows.csv"',
+    ),
+    (lambda: checked(output=""), "output = ''; it is the path of a file"),
+    (
+        lambda: checked(progress=5),
+        "progress = 5; it is a function of the number of rows",
+    ),
+    (lambda: checked(name=5), "name = 5; it is the name of a table in a database file"),
+    (
+        lambda: infer(TABLE, support="most"),
+        "support = 'most'; it is a share of rows",
+    ),
+    (lambda: infer(TABLE, support=0), "support = 0; it is a share of rows, above 0"),
+    (
+        lambda: sql(RULES, "t", dialect="oracle"),
+        'it is "duckdb", "postgres" or "sqlite"',
+    ),
+    (lambda: sql(RULES, "t", dialect=[]), "dialect = []; it is"),
+    (
+        lambda: sql(RULES, " "),
+        "table = ' '; it is the name of a table, as in \"loans\"",
+    ),
+    (lambda: sql(RULES, 5), "table = 5; it is the name of a table"),
+    (
+        lambda: Rules.from_arrays([[1]], [1], names=True),
+        "names = True; it is one name for each",
+    ),
+    (
+        lambda: Rules.from_arrays([[1]], [1], names=np.array(3)),
+        "names = array(3); it is one",
+    ),
+    (
+        lambda: Rules.from_json_schema(SCHEMA, skip=5),
+        "skip = 5; it is a list of names",
+    ),
+    (
+        lambda: Rules.from_smtlib(SCRIPT, inputs=5),
+        "inputs = 5; it is a list of names",
+    ),
+    (
+        lambda: Rules.from_z3(z3.Real("x") > 0, outputs=5),
+        "outputs = 5; it is a list of z3",
+    ),
+]
+
+
+@pytest.mark.parametrize(("call", "message"), MESSAGES)
+def test_an_argument_of_another_kind(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(OptionError, match=re.escape(message)):
+        call()
+
+
+def test_a_long_argument_is_shown_in_short() -> None:
+    with pytest.raises(OptionError) as told:
+        checked(limit=list(range(10_000)))
+    assert str(told.value).startswith("limit = [0, 1, 2, 3, 4, 5, ...]; it is")
+
+
+STRANGE: list[Any] = [
+    *(None, 0, -1, 1.5, float("nan"), 10**30, 1j, True, Decimal("1.5"), Fraction(1, 3)),
+    *("a", "", b"x", Path("x"), date(2020, 1, 1), int, object(), RULES),
+    *(
+        [],
+        [1],
+        ["a"],
+        [None],
+        [[1, 2], [3]],
+        (1, 2),
+        {1, 2},
+        {},
+        {"n": 5},
+        {"a": ["x"]},
+    ),
+    *(range(3), np.array(3), np.array([1.0]), np.array(["a"]), np.array([[1j]])),
+    *(
+        torch.tensor(1.0),
+        pl.Series([1, 2]),
+        pd.Series([1, 2]),
+        pl.LazyFrame({"a": [1]}),
+    ),
+]
+
+
+def _checked_with(option: str, given: Any) -> Any:
+    return checked(**{option: given})
+
+
+ENTRIES: dict[str, Callable[[Any], Any]] = {
+    "check, rules": lambda given: check(given, TABLE),
+    "check, table": lambda given: check(RULES, given),
+    "check, column": lambda given: check(RULES, {"a": given, "b": [1, 2]}),
+    **{
+        f"check, {option}": partial(_checked_with, option)
+        for option in (
+            *("columns", "by_position", "skip", "missing", "delimiter", "name"),
+            *("limit", "output", "progress"),
+        )
+    },
+    "check, jobs": lambda given: checked(jobs=1 if isinstance(given, int) else given),
+    "check, dask": lambda given: checked(
+        dask=None if isinstance(given, str) else given
+    ),
+    "infer, table": infer,
+    "infer, support": lambda given: infer(TABLE, support=given),
+    "infer, delimiter": lambda given: infer(TABLE, delimiter=given),
+    "sql, rules": lambda given: sql(given, "t"),
+    "sql, table": lambda given: sql(RULES, given),
+    "sql, dialect": lambda given: sql(RULES, "t", dialect=given),
+    "Rules": Rules,
+    "load": Rules.load,
+    "from_ordering": Rules.from_ordering,
+    "from_smtlib": Rules.from_smtlib,
+    "from_smtlib, inputs": lambda given: Rules.from_smtlib(SCRIPT, inputs=given),
+    "from_z3": Rules.from_z3,
+    "from_z3, inputs": lambda given: Rules.from_z3(z3.Real("x") > 0, inputs=given),
+    "from_z3, outputs": lambda given: Rules.from_z3(z3.Real("x") > 0, outputs=given),
+    "from_arrays, A": lambda given: Rules.from_arrays(given, [1]),
+    "from_arrays, b": lambda given: Rules.from_arrays([[1]], given),
+    "from_arrays, C": lambda given: Rules.from_arrays(C=given, d=[1]),
+    "from_arrays, d": lambda given: Rules.from_arrays(C=[[1]], d=given),
+    "from_arrays, names": lambda given: Rules.from_arrays([[1]], [1], names=given),
+    "from_json_schema": Rules.from_json_schema,
+    "from_json_schema, skip": lambda given: Rules.from_json_schema(SCHEMA, skip=given),
+    "from_json_schema, a property": lambda given: Rules.from_json_schema(
+        {"properties": {"p": given}}
+    ),
+    "from_json_schema, a type": lambda given: Rules.from_json_schema(
+        {"properties": {"p": {"type": given}}}
+    ),
+    "from_pydantic": Rules.from_pydantic,
+    "an element": lambda given: RULES[given],
+}
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_whatever_is_given_the_error_is_our_own(
+    entry: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for given in STRANGE:
+        try:
+            ENTRIES[entry](given)
+        except (mx.MultiplexError, OSError):  # of files that are not there
+            continue
+        except Exception as error:
+            pytest.fail(f"{entry}: {given!r} ends in {type(error).__name__}: {error}")
+
+
+def test_a_property_whose_name_is_no_text() -> None:
+    with pytest.raises(SourceError, match="property 5: a name that is no text: rename"):
+        Rules.from_json_schema({"properties": {5: {"type": "number"}}})
+
+
+def test_one_name_is_a_list_of_one(tmp_path: Path) -> None:
+    ordered = pl.DataFrame({"label": ["x"], "p": [2], "q": [1]})
+    report = check(RULES, ordered, skip="label", by_position=True)
+    assert report.counts == {"a <= b": 1}
+    assert check("x >= 0", np.array([[1.0]]), columns="x").all_obey
+    schema = {"properties": {"p": {"type": "number"}, "who": {"type": "string"}}}
+    assert str(Rules.from_json_schema(schema, skip="who")) == "p: real?"
+
+
+# --- rules as their text --------------------------------------------------------------------------------------------
+
+
+def test_rules_can_be_given_as_text() -> None:
+    lines = ["a: real; b: real", "a <= b"]
+    for given in ("a: real; b: real\na <= b", lines, RULES):
+        assert check(given, TABLE).counts == {"a <= b": 1}
+        assert sql(given, "t") == sql(RULES, "t")
+        assert mx.Multiplexer(given).rules.specification == RULES.specification
+    assert mx.FiniteTerms("a: bool").outputs == mx.FiniteTerms(Rules("a: bool")).outputs
+
+
+@pytest.mark.parametrize(
+    "entry", [lambda given: check(given, TABLE), lambda given: sql(given, "t"), mx.Multiplexer]
+)  # fmt: skip
+def test_what_is_neither_rules_nor_text(entry: Callable[[Any], Any]) -> None:
+    with pytest.raises(
+        RuleTypeError, match=r"rules are text, .*; found None: give the rules"
+    ):
+        entry(None)
+
+
+# --- tables in memory -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("column", "found"),
+    [
+        (5, "5"),
+        (None, "None"),
+        ("12", "'12'"),
+        (b"12", "b'12'"),
+        ({1: 2}, "{1: 2}"),
+        ({3}, "{3}"),
+    ],
+)
+def test_a_column_that_is_no_list(column: Any, found: str) -> None:
+    message = f"the table, column 'a': expected is a list of values, one for each row; found {found}"
+    with pytest.raises(TableError, match=re.escape(message)):
+        check(RULES, {"a": column, "b": [1, 2]})
+
+
+def test_a_table_without_columns() -> None:
+    tables: tuple[Any, ...] = ({}, pl.DataFrame(), pd.DataFrame())
+    for table in tables:
+        with pytest.raises(TableError, match="the table has no columns"):
+            check("x: real", table)
+
+
+def test_a_list_of_rows() -> None:
+    with pytest.raises(
+        TableError, match=r"of rows, pandas\.DataFrame\(rows\) makes one"
+    ):
+        check(RULES, [{"a": 1, "b": 2}])
+
+
+def test_values_of_several_kinds() -> None:
+    message = (
+        r"of type Fraction, float; numbers alone \(int, float, Decimal\), labels alone"
+    )
+    with pytest.raises(TableError, match=message):
+        check("a >= 0", {"a": [Fraction(1, 3), 0.5]})
+
+
+@pytest.mark.parametrize("make", [dict, pd.DataFrame])
+def test_beside_decimals_a_float_is_the_decimal_that_is_printed(make: Any) -> None:
+    mixed = make({"a": [0.1, Decimal("0.1"), 0.125, Decimal("0.125"), 1]})
+    cents = check("a: decimal(2)[0, 1]", mixed)
+    assert cents.obeys.tolist() == [True, True, False, False, True]
+    assert check("a: real; a == 0.1", mixed).obeys.tolist()[:2] == [True, True]
+    alone = make({"a": [0.1]})
+    assert not check(
+        "a: real; a <= 0.1", alone
+    ).all_obey  # a double is the double it is
+
+
+@pytest.mark.parametrize("make", [dict, pl.DataFrame, pd.DataFrame])
+@pytest.mark.parametrize(
+    ("labels", "cells"),
+    [
+        ('"True", "False"', [True, False]),
+        ('"true", "false"', [True, False]),
+        ('"TRUE", "FALSE"', [True, False]),
+        ('"1", "2"', [1, 2]),
+        ('"1", "2"', [1.0, 2.0]),
+        ('"1.0", "2.0"', [1.0, 2.0]),
+        ('"1.5", "2"', [1.5, 2.0]),
+    ],
+)
+def test_labels_that_are_no_text_in_the_table(
+    make: Any, labels: str, cells: Any
+) -> None:
+    rules = f"c: {{{labels}}}; c == {labels.split(',')[0]}"
+    assert (
+        check(rules, make({"c": cells})).counts[rules[len(f"c: {{{labels}}}; ") :]] == 1
+    )
+    assert check(f"c: {{{labels}}}?", make({"c": [cells[0], None]})).all_obey
+
+
+def test_a_label_keeps_its_case_where_that_tells_it_apart() -> None:
+    report = check('c: {"True", "true"}; c == "true"', {"c": [True]})
+    assert report.all_obey
+    assert not check('c: {"True", "False"}', {"c": ["true"]}).all_obey  # as written
