@@ -29,6 +29,8 @@ ROWS = 64
 SECONDS = 60.0
 """How long one layer may take; who takes longer is left out of the comparison."""
 CERTIFIED_EVERY = 20
+TOGETHER = 200
+"""Layers of one process; then another begins, with the memory that these have taken."""
 FIELDS = ("terms", "shape", "tables", "outputs", "certificate", "error")
 Line = dict[str, Any]
 
@@ -43,10 +45,10 @@ def corpus() -> Iterator[Line]:
         yield {"name": f"corpus {case.name}", "text": case.text, "certified": True}
 
 
-def formulas(seed: int, count: int) -> Iterator[Line]:
+def formulas(seed: int, first: int, count: int) -> Iterator[Line]:
     from campaign.variants import sentence
 
-    for index in range(count):
+    for index in range(first, count):
         yield {
             "name": f"formula {seed}/{index}",
             "text": str(sentence(seed, index)),
@@ -163,16 +165,17 @@ def write(source: Path, questions: Iterable[Line], target: Path) -> None:
         "PYTHONPATH": f"{source}{os.pathsep}{ROOT}",
         "OMP_NUM_THREADS": "1",
     }
-    text = "".join(json.dumps(question) + "\n" for question in questions)
+    lines = [json.dumps(question) + "\n" for question in questions]
     with target.open("w", encoding="utf-8") as out:
-        subprocess.run(
-            [sys.executable, str(Path(__file__).resolve()), "--serve"],
-            input=text,
-            stdout=out,
-            text=True,
-            env=environment,
-            check=True,
-        )
+        for start in range(0, len(lines), TOGETHER):
+            subprocess.run(
+                [sys.executable, str(Path(__file__).resolve()), "--serve"],
+                input="".join(lines[start : start + TOGETHER]),
+                stdout=out,
+                text=True,
+                env=environment,
+                check=True,
+            )
 
 
 # --- both ------------------------------------------------------------------------------------------------------------
@@ -215,6 +218,7 @@ def main() -> None:
     parser.add_argument("--commit", help="as git names it (default: the working tree)")
     parser.add_argument("--to", type=Path, help="the file to write")
     parser.add_argument("--formulas", type=int, default=2000)
+    parser.add_argument("--first", type=int, default=0, help="the first formula")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--compare", type=Path, nargs=2, metavar=("BASE", "HEAD"))
     options = parser.parse_args()
@@ -224,7 +228,9 @@ def main() -> None:
         parser.error("either --to or --compare")
     from compare import checked_out
 
-    questions = [*corpus(), *formulas(options.seed, options.formulas)]
+    questions = [*formulas(options.seed, options.first, options.formulas)]
+    if not options.first:
+        questions = [*corpus(), *questions]
     with checked_out(options.commit) as source:
         write(source, questions, options.to)
 
