@@ -100,9 +100,9 @@ class Budget:
             if not int(self.raised[j]) <= value <= self.tops[j]:
                 return f"x{j} is out of range"
             if self.whole[j] and value.denominator != 1:
-                return f"x{j} is no whole number"
+                return f"x{j} is not a whole number"
             if self.lots[j] and 0 < value < self.tops[j] // 2:
-                return f"x{j} is no lot"
+                return f"x{j} is not a lot"
         for i in range(self.rows):
             prices = map(Fraction, given[f"p{i}"])
             spent = sum(
@@ -284,7 +284,7 @@ class Walls:
     def broken(self, x: list[float], given: dict[str, Fraction]) -> str:
         """What a row breaks, decided in fractions."""
         if not all(map(isfinite, x)):
-            return "an output is no number"
+            return "an output is not a number"
         values = list(map(Fraction, x))
         for j, (value, (lower, upper)) in enumerate(
             zip(values, self.ends, strict=True)
@@ -292,9 +292,9 @@ class Walls:
             if not lower <= value <= upper:
                 return f"x{j} is out of range"
             if self.whole[j] and value.denominator != 1:
-                return f"x{j} is no whole number"
+                return f"x{j} is not a whole number"
             if self.lots[j] and lower < value < self._middle(j):
-                return f"x{j} is no lot"
+                return f"x{j} is not a lot"
         spent = sum(given[f"a{j}"] * value for j, value in enumerate(values))
         if spent > given["b"] or (self.strict and spent == given["b"]):
             return "the sum is above its bound"
@@ -473,7 +473,7 @@ class Switches:
             if x < lower or above or not 0 <= x <= 10 or on not in (0, 1):
                 return f"x{j} is out of its ends"
             if whole and x.denominator != 1:
-                return f"x{j} is no whole number"
+                return f"x{j} is not a whole number"
         if sum(row[f"x{j}"] for j in range(len(self.whole))) > 12:
             return "the sum is above 12"
         return ""

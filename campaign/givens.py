@@ -1,4 +1,4 @@
-"""Inputs as people give them: Python's numbers, numpy's, integer tensors, and things that are no numbers at all.
+"""Inputs as people give them: Python's numbers, numpy's, integer tensors, and things that are not numbers at all.
 
 The rules hold for the number that was given, whatever the dtype makes of it. The judge therefore reads a sentence in
 which the number itself stands instead of the input: no float comes between.
@@ -179,7 +179,7 @@ def _verdicts(
 
 
 def _refused(subject: Subject) -> Iterator[Finding]:
-    """What is no number ends in an exception of the library's own, in all three places."""
+    """What is not a number ends in an exception of the library's own, in all three places."""
     thing = subject.random.choice(NO_NUMBERS)
     things = {d.name: thing for d in subject.sentence.inputs}
     x0 = subject.outputs(ROWS)
@@ -200,7 +200,7 @@ def _refused(subject: Subject) -> Iterator[Finding]:
             wrong = ""
         except Exception as error:
             wrong = f"{name} with {thing!r} ends in {type(error).__name__}"
-        yield Finding("inputs that are no numbers", wrong)
+        yield Finding("inputs that are not numbers", wrong)
 
 
 def _with_numbers(sentence: Sentence, offers: Mapping[str, Offer]) -> Sentence:

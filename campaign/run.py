@@ -159,7 +159,7 @@ class Summary:
             summary.suspicious = record["what looks suspicious"]
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
             raise RecordError(
-                f"{path} is no summary of a campaign ({error}): leave out --resume"
+                f"{path} is not a summary of a campaign ({error}): leave out --resume"
             ) from None
         return summary
 
@@ -227,7 +227,7 @@ def campaign(
         progress: called after every trial.
 
     Raises:
-        RecordError: ``output`` is no summary, or one of another plan.
+        RecordError: ``output`` is not a summary, or one of another plan.
     """
     summary = Summary(plan)
     if resume and output is not None and output.exists():

@@ -1,6 +1,6 @@
 """Optimal power flow on a grid of four buses: A y ≤ b with another b for every demand, trained by its cost alone.
 
-Generator 0 balances the grid, so it is no output: its power and all line flows are written in terms of the others.
+Generator 0 balances the grid, so it is not an output: its power and all line flows are written in terms of the others.
 """
 
 import numpy as np

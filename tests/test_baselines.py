@@ -250,7 +250,7 @@ def test_refusals() -> None:
         penalty(rules, torch.zeros(3, 1), functions={"f": torch.sin})
     with pytest.raises(InputError, match="the rules use 'f': give it as functions="):
         penalty(rules, torch.zeros(3, 1), u=0.0)
-    with pytest.raises(InputError, match="'g' is no function of the rules"):
+    with pytest.raises(InputError, match="'g' is not a function of the rules"):
         penalty(
             rules, torch.zeros(3, 1), u=0.0, functions={"f": torch.sin, "g": torch.sin}
         )

@@ -253,7 +253,7 @@ def tensors_only(inputs: dict[str, Any], dtype: torch.dtype) -> dict[str, Tensor
             or value.dtype != dtype
             or not value.isfinite().all()
         ):
-            raise InputError(f"{name} is no tensor of {dtype}")
+            raise InputError(f"{name} is not a tensor of {dtype}")
     return inputs
 
 

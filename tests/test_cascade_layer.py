@@ -125,7 +125,8 @@ def test_a_cascade_can_be_insisted_on_and_its_order_named() -> None:
     mux = mx.Multiplexer(rules, structure="cascade", order=["x[2]", "x[0]"])
     assert [v.name for v in mux.cascades[0].order] == ["x[2]", "x[0]", "x[1]"]
     with pytest.raises(
-        mx.MultiplexError, match=r"'w' is no output of the rules \(they have: x\[0\]"
+        mx.MultiplexError,
+        match=r"'w' is not an output of the rules \(they have: x\[0\]",
     ):
         mx.Multiplexer(rules, structure="cascade", order=["w"])
     with pytest.raises(ValueError, match="structure = 'dnf'"):

@@ -98,7 +98,7 @@ def test_what_is_no_input_is_refused() -> None:
         mx.Rules(f"d: input[10, 150]; x: real[4]; {LOTS}; sum(x) == d")
     )
     with pytest.raises(
-        InputError, match=r"'e' is no input of the rules.*they declare: d"
+        InputError, match=r"'e' is not an input of the rules.*they declare: d"
     ):
         mux.on_grid(e=1)
     for value in ("a", None):
@@ -242,7 +242,7 @@ def test_an_order_names_every_output_once() -> None:
     rules = mx.Rules(f"x: real[2]; {LOTS}")
     with pytest.raises(InputError, match=r"order: it names x\[1\] twice"):
         mx.Multiplexer(rules, order=["x[1]", "x[1]"])
-    with pytest.raises(InputError, match="order: 3 is no output"):
+    with pytest.raises(InputError, match="order: 3 is not an output"):
         mx.Multiplexer(rules, order=[3])  # type: ignore[list-item]
 
 

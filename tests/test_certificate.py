@@ -456,7 +456,7 @@ PART = ("layer", "maps", 0, "terms", 0, "parts", 0)
             "polyhedra",
             (*PART, "anchor", 0),
             "1/3",
-            "its anchor is no point of the format",
+            "its anchor is not a point of the format",
         ),
         (
             "polyhedra",
@@ -492,12 +492,12 @@ PART = ("layer", "maps", 0, "terms", 0, "parts", 0)
             "boxes",
             ("layer", "maps", 1, "terms", 0, "parts", 0, "upper", 0),
             "1/10",
-            "is no number of the format",
+            "is not a number of the format",
         ),
         ("lattice", (*PART, "basis", 0, 0, 1), "2", "term 0: "),
         ("lattice", (*PART, "origin", 0), "1/2", "term 0: "),
         ("discrete", (*PART, "upper", 1), f"1/{2**60}", "on is not the constant 0"),
-        ("lattice", (*PART, "step"), "1/3", "its step is no power of two"),
+        ("lattice", (*PART, "step"), "1/3", "its step is not a power of two"),
         (
             "cuts",
             ("layer", "maps", 0, "terms", 1, "parts", 0, "bound"),

@@ -35,7 +35,7 @@ def branches_of(
 
 
 def joint_loss(x: Tensor) -> Tensor:
-    """A loss that is no sum over outputs."""
+    """A loss that is not a sum over outputs."""
     return (x.sum(-1) - 2.5).square() + torch.sin(x.prod(-1))
 
 

@@ -311,7 +311,7 @@ def test_refusals_of_the_ratio() -> None:
     ):
         EvidenceRatio(terms, classifier=["one", "one"])
     with pytest.raises(
-        ShapeError, match=r"marginal: 'c' is no output of the rules \(a, b\)"
+        ShapeError, match=r"marginal: 'c' is not an output of the rules \(a, b\)"
     ):
         EvidenceRatio(terms, marginal=["c"])
 

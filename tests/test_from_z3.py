@@ -240,8 +240,8 @@ def test_numbers_nested_too_deeply_are_refused() -> None:
             {"outputs": [zx]},
             "the rules speak of y, declared neither as an output nor as an input",
         ),
-        (zx > 0, {"outputs": [zx + 1]}, "`x + 1` is no z3 constant"),
-        (zx > 0, {"outputs": [3]}, "`3` is no z3 constant"),
+        (zx > 0, {"outputs": [zx + 1]}, "`x + 1` is not a z3 constant"),
+        (zx > 0, {"outputs": [3]}, "`3` is not a z3 constant"),
         (
             zx > 0,
             {"outputs": [z3.Int("x")]},
@@ -257,9 +257,9 @@ def test_numbers_nested_too_deeply_are_refused() -> None:
         (
             zx > 0,
             {"inputs": {zx: ("a", 1)}},
-            "'a' is no bound of a range: give a number or None",
+            "'a' is not a bound of a range: give a number or None",
         ),
-        (zx > 0, {"inputs": {zx: (float("nan"), 1)}}, "nan is no bound of a range"),
+        (zx > 0, {"inputs": {zx: (float("nan"), 1)}}, "nan is not a bound of a range"),
         (za, {"inputs": {za: (0, 1)}}, "the constant a is a Bool and has no range"),
         (zx + 1, {}, "`x + 1` is a value of sort Real, not a rule"),
         (True, {}, "`True` is a Python bool, not a z3 expression"),

@@ -482,8 +482,8 @@ BAD: list[tuple[str, int, str, *tuple[str, ...]]] = [
     ("assert x > 1", 1, "write the rule alone"),
     ("x += 1", 1, "`=` assigns"),
     ("{1: x}", 1, "a dictionary"),
-    ("3j > x", 1, "`3j` is no number"),
-    ("None", 1, "`None` is no number"),
+    ("3j > x", 1, "`3j` is not a number"),
+    ("None", 1, "`None` is not a number"),
     # grammar
     ("x > (1", 5, "'(' was never closed"),
     ("x > 1)", 6, "unmatched ')'"),
@@ -512,10 +512,10 @@ BAD: list[tuple[str, int, str, *tuple[str, ...]]] = [
     ("z: real[0, 1]", 9, "write others as a rule"),
     ("z: real[1000000000]", 4, "more than 200,000 variables"),
     ("z: function[2]", 4, "a function has no size"),
-    ("z: {}", 4, "this is no type"),
+    ("z: {}", 4, "this is not a type"),
     ('z: {"a", "a"}', 10, 'the label "a" stands twice'),
     ("z: {1, 2}", 5, "labels are strings"),
-    ("z: x > 1", 4, "this is no type"),
+    ("z: x > 1", 4, "this is not a type"),
     ("sum: real", 1, "`sum` is a word of the language"),
     ("real: real", 1, "`real` is a word of the language"),
     ("z[0]: real", 1, "a plain name is needed", "`x: real[3]`"),
@@ -863,7 +863,7 @@ def test_a_text_beside_a_date_is_a_date() -> None:
     )
     for text, message in (
         ('x: date; y: date; x - y >= "2024-02-29"', "cannot be compared"),
-        ('x: date; x >= "2024-02-30"', "is no date"),
+        ('x: date; x >= "2024-02-30"', "is not a date"),
         (
             'x: date["2024-02-29", "2024-01-01"]',
             "2024-02-29 is greater than 2024-01-01",

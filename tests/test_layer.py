@@ -627,7 +627,7 @@ def test_inputs_out_of_range_are_named_by_row() -> None:
 
 
 def test_ranges_are_exact() -> None:
-    """0.1 is no float: the float64 number next to it lies outside, and its neighbour inside."""
+    """0.1 is not a float: the float64 number next to it lies outside, and its neighbour inside."""
     mux = Multiplexer(Rules("x: real; u: input[0, 0.1]\nx <= u"), dtype=torch.float64)
     end = torch.tensor(0.1, dtype=torch.float64)
     assert Fraction(end.item()) > Fraction(1, 10)
@@ -652,7 +652,7 @@ def test_inputs_missing_unknown_and_misshapen() -> None:
     with pytest.raises(InputError, match=r"the rules need the input 'u': pass u="):
         mux(raw)
     with pytest.raises(
-        InputError, match=r"'v' is no input of the rules \(they declare: u\)"
+        InputError, match=r"'v' is not an input of the rules \(they declare: u\)"
     ):
         mux(raw, u=torch.zeros(4, 2), v=1.0)
     with pytest.raises(ShapeError, match="input u is a vector of 2"):
@@ -667,7 +667,7 @@ def test_inputs_missing_unknown_and_misshapen() -> None:
     ):
         mux(raw, u=torch.zeros(4, 2, dtype=torch.float64))
     with pytest.raises(
-        InputError, match=r"'u' is no input of the rules \(they declare: none\)"
+        InputError, match=r"'u' is not an input of the rules \(they declare: none\)"
     ):
         layer("triangle")(torch.zeros(2), u=1)
 
@@ -689,7 +689,7 @@ def test_functions_are_bound_at_construction() -> None:
     ):
         Multiplexer(Rules(ABOVE))
     with pytest.raises(
-        InputError, match=r"'g' is no function of the rules \(they declare: h\)"
+        InputError, match=r"'g' is not a function of the rules \(they declare: h\)"
     ):
         Multiplexer(Rules(ABOVE), functions={"h": torch.sin, "g": torch.cos})
 

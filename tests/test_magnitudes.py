@@ -131,7 +131,7 @@ def test_a_wide_range_of_integers_is_not_written_out(last: int) -> None:
 
 def test_integers_are_in_their_range_whatever_its_ends() -> None:
     beyond = Rules(f"k: int[{10**400}, {10**400 + 1}]")
-    odd = Rules(f"k: int[{2**53 + 1}, {2**53 + 5}]")  # its first number is no float64
+    odd = Rules(f"k: int[{2**53 + 1}, {2**53 + 5}]")  # its first number is not float64
     x = np.array([[2.0**53], [2.0**53 + 2], [1.7e308]])
     assert beyond.satisfied(x).tolist() == [False, False, False]
     assert odd.satisfied(x).tolist() == [False, True, False]

@@ -180,7 +180,7 @@ def test_infinity_is_no_number(number: str, declaration: str) -> None:
 
 
 def test_infinity_in_a_range() -> None:
-    with pytest.raises(RuleSyntaxError, match="`inf` is no number"):
+    with pytest.raises(RuleSyntaxError, match="`inf` is not a number"):
         Rules("u: input[0, inf]; x: real; x <= u")
 
 

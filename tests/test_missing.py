@@ -466,7 +466,7 @@ def test_the_campaign_judges_missing_values(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_missing_whole_number_beyond_floats_is_unknown() -> None:
-    """What stands for it, 2⁵³ + 1, is no number of float64."""
+    """What stands for it, 2⁵³ + 1, is not a number of float64."""
     rules = mx.Rules(
         "n: int[9007199254740993, 9007199254740995]?\nn > 9007199254740995"
     )

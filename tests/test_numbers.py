@@ -1,4 +1,4 @@
-"""Numbers at the edges: subnormal ones that a mode flushes, inputs that are no floats, and the ends of the formats."""
+"""Numbers at the edges: subnormal ones that a mode flushes, inputs that are not floats, and the ends of the formats."""
 
 from __future__ import annotations
 
@@ -741,7 +741,7 @@ def test_integers_are_refused_where_a_graph_is_recorded() -> None:
         return found
 
     with pytest.raises(
-        DtypeError, match=r"input u is no tensor of torch.float32: .*u=value.to"
+        DtypeError, match=r"input u is not a tensor of torch.float32: .*u=value.to"
     ):
         torch.vmap(best)(raw, torch.tensor([1, 2]))
 

@@ -84,7 +84,7 @@ def test_dates_and_times() -> None:
         ["2024-02-28", "2024-02-29", "2024-03-01 12:00", None], format="ISO8601"
     )
     found = checked('d: date; d >= "2024-02-29"', d=times)
-    assert found == ([False, True, False, False], {"missing": 1})  # noon is no date
+    assert found == ([False, True, False, False], {"missing": 1})  # noon is not a date
     found = checked('d: datetime?; d >= datetime("2024-02-29 00:00:01")', d=times)
     assert found == ([False, False, True, True], {"missing": 1})
     odd = pd.Series(

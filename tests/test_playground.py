@@ -214,10 +214,10 @@ def test_one_output_is_a_line_and_an_axis_can_be_chosen() -> None:
 @pytest.mark.parametrize(
     ("fields", "said"),
     [
-        ({"axes": ["z"]}, "'z' is no output of the rules"),
+        ({"axes": ["z"]}, "'z' is not an output of the rules"),
         ({"axes": ["a", "a"]}, "one axis or two different ones"),
         ({"inputs": {"limit": "5"}}, r"limit = 5: it is declared as \[250, 1000\]"),
-        ({"inputs": {"limt": "300"}}, "'limt' is no input"),
+        ({"inputs": {"limt": "300"}}, "'limt' is not an input"),
         ({"inputs": {"limit": "1e999999999"}}, "write a number such as"),
         ({"inputs": {"limit": "1e9999"}}, "write a number such as"),
         ({"inputs": {"limit": "1/0"}}, "nothing can be divided by 0"),
@@ -386,7 +386,7 @@ def test_repair_moves_a_row_into_the_rules_and_leaves_a_good_one() -> None:
 
 
 def test_a_row_far_out_is_repaired() -> None:
-    """Its distance is beyond float64, which once ended the worker: infinity is no JSON."""
+    """Its distance is beyond float64, which once ended the worker: infinity is not JSON."""
 
     async def asked() -> dict[str, Any]:
         worker = Worker("layer", Limits())

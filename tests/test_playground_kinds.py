@@ -186,7 +186,7 @@ def test_dates_and_amounts_are_typed_as_people_write_them() -> None:
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"row": {"start": "2024-02-30", "end": "2024-07-17"}}, "is no date"),
+        ({"row": {"start": "2024-02-30", "end": "2024-07-17"}}, "is not a date"),
         ({"row": {"start": "3-7-2024", "end": "2024-07-17"}}, "year, month and day"),
         ({"row": {"start": "", "end": "2024-07-17"}}, "start has no value"),
         ({"row": {"start": "soon", "end": "2024-07-17"}}, "write a number"),

@@ -185,7 +185,10 @@ def test_arrays_have_the_columns_of_outputs_and_inputs_or_those_given() -> None:
 @pytest.mark.parametrize(
     ("table", "message"),
     [
-        (7, "an object of type int is no table: give a polars, pandas or Arrow table"),
+        (
+            7,
+            "an object of type int is not a table: give a polars, pandas or Arrow table",
+        ),
         (
             pl.LazyFrame({"low": LOW}),
             r"a LazyFrame has not been read yet: give frame\.collect\(\)",

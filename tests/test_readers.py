@@ -88,7 +88,7 @@ def test_equalities_names_and_rows_that_say_nothing() -> None:
         ),
         (
             {"A": [[1, 2], [3]], "b": [1, 2]},
-            "A is no array: its rows are not all of one length",
+            "A is not an array: its rows are not all of one length",
         ),
         (
             {"A": [[1, float("nan")]], "b": [1]},
@@ -360,15 +360,15 @@ def test_scopes_that_cannot_be_followed(script: str, message: str) -> None:
         ),
         (
             {"properties": {"n": {"type": "number", "minimum": float("inf")}}},
-            "inf is no finite number",
+            "inf is not a finite number",
         ),
         (
             {"required": ["m"]},
-            "`required` names 'm', which is no property; there are n",
+            "`required` names 'm', which is not a property; there are n",
         ),
         ({"required": "n"}, "`required` lists names of properties, found 'n'"),
         ({"$ref": "#/nowhere"}, "the schema: the reference '#/nowhere' leads nowhere"),
-        ({"required": [["n"]]}, r"`required` names \['n'\], which is no property"),
+        ({"required": [["n"]]}, r"`required` names \['n'\], which is not a property"),
         (
             {"properties": {"n": {"allOf": [True]}}},
             "`True` says nothing of its kind: write a schema with a type",

@@ -109,7 +109,7 @@ def test_a_file_that_is_no_text_is_refused(tmp_path: Path) -> None:
     (tmp_path / "some.rules").write_bytes(b"x >= 1\n\xff\xfe")
     with pytest.raises(
         RuleSyntaxError,
-        match=r"some\.rules is no UTF-8 text \(byte 7\); save it as UTF-8",
+        match=r"some\.rules is not UTF-8 text \(byte 7\); save it as UTF-8",
     ):
         Rules.load(tmp_path / "some.rules")
 

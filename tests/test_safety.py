@@ -184,10 +184,10 @@ def test_names_that_are_no_text() -> None:
     data = json.loads(mux.certificate.to_json())
     data["rules"]["variables"][0][0] = "\ud800x"
     data["sha256"] = hashes(data)
-    with pytest.raises(RecordError, match="is no text"):
+    with pytest.raises(RecordError, match="is not text"):
         checked(Certificate.from_json(json.dumps(data)))
     state = bytes(mux.get_extra_state().tolist()).replace(b'"x"', b'"\\ud800x"')
-    with pytest.raises(RecordError, match="is no text"):
+    with pytest.raises(RecordError, match="is not text"):
         Multiplexer.from_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 
 

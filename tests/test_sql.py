@@ -276,10 +276,10 @@ def test_databases_whose_table_is_not_known(database: Path, tmp_path: Path) -> N
     )
     assert report.rules[0].largest == 1
     (tmp_path / "no.duckdb").write_bytes(b"nothing")
-    with pytest.raises(TableError, match="is no database that can be read"):
+    with pytest.raises(TableError, match="is not a database that can be read"):
         mx.check(RULES, tmp_path / "no.duckdb")
     (tmp_path / "t.csv").write_text("x\n1\n", encoding="utf-8")
-    with pytest.raises(TableError, match="is no database: --table"):
+    with pytest.raises(TableError, match="is not a database: --table"):
         mx.check(RULES, tmp_path / "t.csv", name="t")
 
 

@@ -198,14 +198,14 @@ def test_damaged_models_end_in_an_error_of_our_own(
     )  # where the list of parts begins, by its own word
     begins = int.from_bytes(whole[end : end + 4], "little") + 10**6
     damaged.write_bytes(whole[:end] + begins.to_bytes(4, "little") + whole[end + 4 :])
-    with pytest.raises(RecordError, match="is damaged, or is no model of tables"):
+    with pytest.raises(RecordError, match="is damaged, or is not a model of tables"):
         mx.Synthesizer.load(damaged)
     with zipfile.ZipFile(path) as file:
         parts = {name: file.read(name) for name in file.namelist()}
     with zipfile.ZipFile(damaged, "w") as file:
         for name, part in parts.items():
             file.writestr(name, part.replace(b", }", b",  "))  # the header of an array
-    with pytest.raises(RecordError, match="is damaged, or is no model of tables"):
+    with pytest.raises(RecordError, match="is damaged, or is not a model of tables"):
         mx.Synthesizer.load(damaged)
     with zipfile.ZipFile(damaged, "w") as file:
         file.writestr("model.json", "[1]")

@@ -783,7 +783,7 @@ def test_what_is_said_of_columns_that_do_not_fit(csv: Write) -> None:
             ("x",),
             "the rules need the column 'x', and it was skipped",
         ),
-        (csv("no database", "t.sqlite"), (), r"t\.sqlite is no SQLite database"),
+        (csv("no database", "t.sqlite"), (), r"t\.sqlite is not a SQLite database"),
     ):
         with pytest.raises(TableError, match=message):
             check(rules, data, skip=skip)

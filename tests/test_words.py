@@ -302,11 +302,14 @@ def _some_value(variable: Variable, generator: np.random.Generator) -> Fraction:
         ("floor(x[0]) + 1 <= 2", "write `n == floor(x)`"),
         ("dot(x, x) <= 1", "product of variables"),
         ("2**x[0] <= 1", "a power: rules are linear"),
-        ("n <= 10**99999", "a power that is no short number"),
+        ("n <= 10**99999", "a power that is not a short number"),
         ("year(n) == 3", "the year of something else than a date"),
         ("year(d) == n", "a year is compared with a number"),
-        ('d >= date("2024-13-01")', "is no date"),
-        ('d >= date("tomorrow")', '"tomorrow" is no date: write year, month and day'),
+        ('d >= date("2024-13-01")', "is not a date"),
+        (
+            'd >= date("tomorrow")',
+            '"tomorrow" is not a date: write year, month and day',
+        ),
         ("d >= date(2024)", 'write it in quotes, as in `date("2024-08-03")`'),
         ('d >= datetime("2024-08-03 10:00")', "one counts days, the other seconds"),
     ],
@@ -320,14 +323,14 @@ def test_near_misses_are_explained(text: str, reason: str) -> None:
     [
         ("x: real[0, 1]", "write others as a rule"),
         ("x: real[2, 2][3]", "more than one size"),
-        ("x: real[0, 1] step 0.3", "1 is no multiple of 3/10"),
+        ("x: real[0, 1] step 0.3", "1 is not a multiple of 3/10"),
         ("x: real step 0.5", "write both ends, as in `real[0, 10] step 0.5`"),
         ("x: real[0, 1] step 0", "write a positive number"),
         ("x: bool step 2", "`step` is for numbers"),
         ("x: decimal[0, 1]", "write how many, as in `decimal(2)[0, 1000]`"),
         ("x: decimal(2)", "write both ends"),
         ("x: decimal(40)[0, 1]", "40 digits after the point"),
-        ("x: real[0, 1] | 0.5", "this is no type"),
+        ("x: real[0, 1] | 0.5", "this is not a type"),
         ("x: time", "did you mean `datetime`?"),
         ('x: date["2024-01-01", "2023-01-01"]', "an empty range"),
         ("f: input function", "an input is a number"),
@@ -473,7 +476,7 @@ def test_decimals_are_exact_in_every_part_of_the_layer() -> None:
     assert rules.satisfied(given).tolist() == [True, False, False]
     assert rules.satisfied(moved).all()
     assert rules.violation(given)[1].tolist() == pytest.approx([69.99, 10.01, 0.0])
-    assert rules.violation(given)[2].isinf().all()  # 55.555 is no amount in cents
+    assert rules.violation(given)[2].isinf().all()  # 55.555 is not an amount in cents
 
 
 def test_a_cascade_of_decimals_has_probabilities() -> None:
@@ -534,7 +537,7 @@ def test_dates() -> None:
         }
         assert min(days) >= date(2024, 8, 3)
         assert max(days) <= date(2024, 9, 2)
-    with pytest.raises(InputError, match='"soon" is no date'):
+    with pytest.raises(InputError, match='"soon" is not a date'):
         rules.satisfied(end, start="soon")
     few = mx.Rules(
         'd: date["2024-01-01", "2024-01-09"]; price: decimal(2)[0, 1]; d >= d"2024-01-05"; price <= 0.07'

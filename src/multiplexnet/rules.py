@@ -54,7 +54,7 @@ def _z3_for(what: str) -> AbstractContextManager[None]:
 
 
 def _refuse_no_text(text: object) -> None:
-    """Raises ``RuleTypeError`` for what is no text, with advice for what is often meant."""
+    """Raises ``RuleTypeError`` for what is not text, with advice for what is often meant."""
     if isinstance(text, str):
         return
     advice = 'give the rules, as in Rules("x >= 2")'
@@ -74,7 +74,7 @@ def rule_file(path: Path) -> tuple[str, str]:
 
     Raises:
         OSError: as the system says.
-        RuleSyntaxError: it is no text, or has an unknown ending.
+        RuleSyntaxError: it is not text, or has an unknown ending.
     """
     languages = {".rules": "rules", ".smt2": "smtlib", ".txt": "rules"}
     if path.suffix not in languages:
@@ -85,7 +85,7 @@ def rule_file(path: Path) -> tuple[str, str]:
         text = path.read_text(encoding="utf-8-sig")
     except UnicodeDecodeError as error:
         raise RuleSyntaxError(
-            f"{path} is no UTF-8 text (byte {error.start}); save it as UTF-8"
+            f"{path} is not UTF-8 text (byte {error.start}); save it as UTF-8"
         ) from None
     if path.suffix == ".txt" and text.lstrip().startswith("ordering"):
         return "ordering", text
@@ -174,7 +174,7 @@ class Rules:
 
     Raises:
         RuleSyntaxError: the text cannot be read; the message names line and column and says what to do.
-        RuleTypeError: what was given is no text.
+        RuleTypeError: what was given is not text.
 
     Example:
         >>> rules = Rules("x >= 2 or x <= -2")
@@ -320,7 +320,7 @@ class Rules:
         """Rules from the fields of a pydantic model, by its JSON Schema (see :meth:`from_json_schema`).
 
         Raises:
-            SourceError: it is no model, or says what rules cannot say.
+            SourceError: it is not a model, or says what rules cannot say.
         """
         described = getattr(model, "model_json_schema", None)
         if not callable(described):
@@ -335,7 +335,7 @@ class Rules:
 
         Raises:
             FileNotFoundError, IsADirectoryError, PermissionError: as the system says.
-            RuleSyntaxError: the file is no text, has another ending, or its rules cannot be read.
+            RuleSyntaxError: the file is not text, has another ending, or its rules cannot be read.
         """
         if not isinstance(path, str | Path):
             raise RuleTypeError(path, "Rules.load takes the path of a rule file")
@@ -508,13 +508,13 @@ class Rules:
         return {name: declared.members for name, declared in self._declared.items()}
 
     def refuse_unknown_inputs(self, given: Iterable[str]) -> None:
-        """Raises ``InputError`` for a name that is no input of the rules."""
+        """Raises ``InputError`` for a name that is not an input of the rules."""
         unknown = [name for name in given if name not in self._declared]
         if unknown:
             known = ", ".join(self._declared) or "none"
             hint = did_you_mean(unknown[0], self._declared)
             raise InputError(
-                f"{unknown[0]!r} is no input of the rules{hint} (they declare: {known})"
+                f"{unknown[0]!r} is not an input of the rules{hint} (they declare: {known})"
             )
 
     def compile(

@@ -109,7 +109,7 @@ class Certificate:
         """The document in a text.
 
         Raises:
-            RecordError: the text is no certificate.
+            RecordError: the text is not a certificate.
         """
         try:
             plain = text.decode("utf-8") if isinstance(text, bytes) else text
@@ -121,12 +121,10 @@ class Certificate:
             )
         except RecursionError:
             raise RecordError(
-                "this is no certificate: it is nested too deeply"
+                "this is not a certificate: it is nested too deeply"
             ) from None
-        except (
-            ValueError
-        ) as error:  # what is no JSON, no UTF-8, or has numbers of thousands of digits
-            raise RecordError(f"this is no certificate: {error}") from None
+        except ValueError as error:  # what is not JSON or not UTF-8, or has numbers of thousands of digits
+            raise RecordError(f"this is not a certificate: {error}") from None
         return cls(data)
 
     @classmethod
@@ -135,7 +133,7 @@ class Certificate:
 
         Raises:
             OSError: as the system says.
-            RecordError: the file is no certificate.
+            RecordError: the file is not a certificate.
         """
         return cls.from_json(Path(path).read_bytes())
 
@@ -198,7 +196,7 @@ def _check_shape(data: Any) -> None:
     names = {"format", "version", *PARTS, "sha256"}
     if not isinstance(data, dict) or data.get("format") != FORMAT:
         raise RecordError(
-            f"this is no certificate: an object with format {FORMAT!r} is expected"
+            f"this is not a certificate: an object with format {FORMAT!r} is expected"
         )
     if type(data.get("version")) is not int or data["version"] != VERSION:
         raise RecordError(
@@ -231,5 +229,5 @@ def _check_depth(data: Any) -> None:
         if not level:
             return
     raise RecordError(
-        f"this is no certificate: it is nested deeper than {DEEPEST} levels"
+        f"this is not a certificate: it is nested deeper than {DEEPEST} levels"
     )

@@ -80,7 +80,7 @@ def layer_from(
     """The layer that a record describes; every block, inner ones too, belongs to it once.
 
     Raises:
-        KeyError, IndexError, TypeError, ValueError: it is no record of a layer with these blocks.
+        KeyError, IndexError, TypeError, ValueError: it is not a record of a layer with these blocks.
     """
     dtype = text_from(record["dtype"])
     equality = text_from(record["equality"])
@@ -170,7 +170,7 @@ def _refuse_misplaced(block: Block, term: Term, parts: Sequence[Part]) -> None:
 
 def _equality(term: Term, i: int) -> Atom:
     if not 0 <= i < len(term.rows) or term.rows[i].relation != "==":
-        raise ValueError("a moved row that is no equality")
+        raise ValueError("a moved row that is not an equality")
     return term.rows[i]
 
 

@@ -62,7 +62,7 @@ def part_from(record: Any, reader: RecordReader) -> Part:
     """The part that a record describes.
 
     Raises:
-        KeyError, IndexError, TypeError, ValueError: it is no record of a part.
+        KeyError, IndexError, TypeError, ValueError: it is not a record of a part.
     """
     kinds: dict[str, type[Box | Polyhedron | Lattice | Parametric]] = {
         "box": Box,
@@ -128,7 +128,7 @@ def _rows(
     if any(row.relation == "==" for row in found) or not all(
         isinstance(s, Variable | Apply) for s in named
     ):
-        raise ValueError("a row of a part is no plain inequality")
+        raise ValueError("a row of a part is not a plain inequality")
     if not all(map(is_coprime, found)):
         raise ValueError("a row of a part whose coefficients are not coprime integers")
     return found
@@ -226,7 +226,7 @@ class Box(Part):
     def faults(self, form: Format) -> Iterator[str]:
         for v, end, _ in self._ends():
             if not form.holds(end):
-                yield f"the end {end} of {v.name} is no number of the format"
+                yield f"the end {end} of {v.name} is not a number of the format"
         for v, low, high in zip(self.outputs, self.lower, self.upper, strict=True):
             if low is not None and high is not None and low > high:
                 yield f"the interval of {v.name} is empty"
@@ -280,7 +280,7 @@ class Polyhedron(Part):
 
     def faults(self, form: Format) -> Iterator[str]:
         if not all(form.holds(c) and abs(c) < form.largest for c in self.anchor):
-            yield "its anchor is no point of the format"
+            yield "its anchor is not a point of the format"
         if not all(map(form.is_clear_of_zero, self.anchor)):
             yield "its anchor is next to the numbers that some modes of a processor take for zero"
         try:
@@ -434,7 +434,7 @@ class Lattice(Part):
         if any(
             c.denominator & (c.denominator - 1) for c in dyadic
         ) or self.step != grid(self.step):
-            yield "its step is no power of two, or its origin no binary number"
+            yield "its step is not a power of two, or its origin is not a binary number"
             return
         if any(c.denominator != 1 for row in self.basis for c in row.values()):
             yield "its basis is not made of integers"

@@ -257,7 +257,7 @@ def _is_number(term: Any) -> bool:
 
 
 def _refuse_others(term: Any, kind: Any) -> None:
-    """Raises ``RuleSyntaxError`` for what is no part of linear arithmetic, quantifiers above all."""
+    """Raises ``RuleSyntaxError`` for what is not a part of linear arithmetic, quantifiers above all."""
     known = {getattr(kind, name) for name in _KINDS}
     for part in _parts(term):
         if part.getKind() not in known:

@@ -231,7 +231,7 @@ def cases(
 def _pivot(component: RuleComponent, deadline: Deadline) -> Variable:
     """The output without which the rest falls into the smallest parts; among equals the one in most conjuncts.
 
-    A real output has to occur in a conjunct that is no atom, or a case would decide nothing.
+    A real output has to occur in a conjunct that is not an atom, or a case would decide nothing.
     """
     mentioned = [(part, variables(part)) for part in component.conjuncts]
     open_ = {

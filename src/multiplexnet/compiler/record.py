@@ -212,7 +212,7 @@ def reading(what: str, advice: str = "save the layer again") -> Iterator[None]:
         raise
     except RecursionError:
         raise RecordError(
-            f"this is no record of {what} (it is nested too deeply); {advice}"
+            f"this is not a record of {what} (it is nested too deeply); {advice}"
         ) from None
     except (
         LookupError,
@@ -223,7 +223,9 @@ def reading(what: str, advice: str = "save the layer again") -> Iterator[None]:
         RuntimeError,
         AssertionError,
     ) as error:
-        raise RecordError(f"this is no record of {what} ({error}); {advice}") from error
+        raise RecordError(
+            f"this is not a record of {what} ({error}); {advice}"
+        ) from error
 
 
 def specification_from(record: Record) -> Specification:
@@ -243,7 +245,7 @@ def specification_from(record: Record) -> Specification:
             raise ValueError("an assumption about an output")
         functions = tuple(map(text_from, record["functions"]))
         if unknown := reader.functions - set(functions):
-            raise ValueError(f"{min(unknown)!r} is no function of the rules")
+            raise ValueError(f"{min(unknown)!r} is not a function of the rules")
         text = text_from(record["text"])
         return Specification(variables, rules, functions, text, assumptions)
 
@@ -285,7 +287,7 @@ def variables_from(records: Record) -> tuple[Variable, ...]:
         if role not in ("output", "input", "missing"):
             raise ValueError(f"unknown role {role!r}")
         if whole not in ([], ["whole"]):
-            raise ValueError(f"{whole!r} is no part of a variable")
+            raise ValueError(f"{whole!r} is not a part of a variable")
         own = Variable(text_from(name), index, _domain_from(domain), role, bool(whole))
         found.append(own)
     if len({variable.name for variable in found}) < len(found):
@@ -338,14 +340,14 @@ def number_from(record: Record) -> Fraction:
         or len(record) > LONGEST
         or not _NUMBER.fullmatch(record)
     ):
-        raise ValueError(f"{str(record)[:40]!r} is no exact number")
+        raise ValueError(f"{str(record)[:40]!r} is not an exact number")
     return Fraction(record)
 
 
 def whole_from(record: Record) -> int:
     """A whole number."""
     if type(record) is not int:
-        raise TypeError(f"{record!r} is no whole number")
+        raise TypeError(f"{record!r} is not a whole number")
     return record
 
 
@@ -361,14 +363,14 @@ def text_from(record: Record) -> str:
     if not isinstance(record, str) or any(
         "\ud800" <= character <= "\udfff" for character in record
     ):
-        raise TypeError(f"{record!r} is no text")
+        raise TypeError(f"{record!r} is not text")
     return record
 
 
 def list_from(record: Record) -> list[Record]:
     """A list."""
     if not isinstance(record, list):
-        raise TypeError(f"{str(record)[:40]!r} is no list")
+        raise TypeError(f"{str(record)[:40]!r} is not a list")
     return record
 
 

@@ -130,7 +130,7 @@ class Tidy:
 
     Args:
         sandbox: where z3 is asked.
-        known: what holds anyway and is no row of any term (the ranges of the inputs, what is assumed of them).
+        known: what holds anyway and is not a row of any term (the ranges of the inputs, what is assumed of them).
         inside: a point that is thought to have room in all rows, if one was found already.
     """
 

@@ -108,7 +108,7 @@ class Deadline:
         progress: told of every phase and its steps.
 
     Raises:
-        OptionError: ``seconds`` is no positive number.
+        OptionError: ``seconds`` is not a positive number.
 
     Example:
         >>> told = []

@@ -19,7 +19,7 @@ __all__ = ["NotDyadic", "Solutions", "solutions"]
 
 
 class NotDyadic(Exception):
-    """Equation ``row`` asks for a number whose denominator is no power of two."""
+    """Equation ``row`` asks for a number whose denominator is not a power of two."""
 
     def __init__(self, row: int) -> None:
         self.row = row

@@ -299,7 +299,7 @@ def refuse_unknown_functions(
     unknown = [name for name in functions if name not in wanted]
     if unknown:
         raise InputError(
-            f"{unknown[0]!r} is no function of the rules (they declare: {', '.join(wanted) or 'none'})"
+            f"{unknown[0]!r} is not a function of the rules (they declare: {', '.join(wanted) or 'none'})"
         )
 
 

@@ -185,7 +185,7 @@ class EvidenceRatio(nn.Module):
         unknown = [name for name in wanted if name not in names]
         if unknown:
             raise ShapeError(
-                f"marginal: {unknown[0]!r} is no output of the rules ({', '.join(names)})"
+                f"marginal: {unknown[0]!r} is not an output of the rules ({', '.join(names)})"
             )
         groups = sharing(terms.outputs, classifier)
         reference = {

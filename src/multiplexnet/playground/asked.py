@@ -27,7 +27,7 @@ def number(text: object, name: str) -> Fraction:
     """The exact number that was typed: a decimal, or a fraction such as ``1/3``.
 
     Raises:
-        QuestionError: it is no number, or one that is too long to be typed by a person.
+        QuestionError: it is not a number, or one that is too long to be typed by a person.
 
     Example:
         >>> number("0.1", "x"), number("-1/3", "x"), number("2e3", "x")

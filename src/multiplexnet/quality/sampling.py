@@ -36,7 +36,7 @@ def opened(data: Any, title: str) -> list[Table]:
     """The table in an object or in files, under a name of its own if it is in memory.
 
     Raises:
-        TableError: it is no table, or its files have different columns.
+        TableError: it is not a table, or its files have different columns.
     """
     tables = tables_of(data, [])
     for table in tables:

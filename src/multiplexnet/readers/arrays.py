@@ -219,9 +219,9 @@ def _array_of(data: Any, name: str) -> Array:
     try:
         objects = np.array(data, dtype=object)
     except ValueError as error:
-        raise SourceError(f"{name} is no array: {error}") from None
+        raise SourceError(f"{name} is not an array: {error}") from None
     if any(isinstance(value, list | tuple | np.ndarray) for value in objects.flat):
-        raise SourceError(f"{name} is no array: its rows are not all of one length")
+        raise SourceError(f"{name} is not an array: its rows are not all of one length")
     return objects
 
 

@@ -53,7 +53,7 @@ def schema_in(source: Any) -> Schema:
     """The schema itself, or the one in a file.
 
     Raises:
-        SourceError: there is no such file, it is no JSON, or the schema no object.
+        SourceError: there is no such file, it is not JSON, or the schema no object.
     """
     if isinstance(source, str | Path):
         try:
@@ -65,7 +65,7 @@ def schema_in(source: Any) -> Schema:
                 f"{source} cannot be read: {error.strerror or error}"
             ) from None
         except ValueError as error:
-            raise SourceError(f"{source} is no JSON: {error}") from None
+            raise SourceError(f"{source} is not JSON: {error}") from None
     if not isinstance(source, Mapping):
         raise SourceError(
             f"a JSON Schema is an object, found {type(source).__name__}: give the dict, or the path of its file"
@@ -122,7 +122,7 @@ def _required(whole: Schema, properties: Mapping[str, Any]) -> list[str]:
         if not isinstance(name, str) or name not in properties:
             known = ", ".join(map(str, properties))
             raise SourceError(
-                f"`required` names {name!r}, which is no property; there are {known}"
+                f"`required` names {name!r}, which is not a property; there are {known}"
             )
     return list(names)
 
@@ -395,10 +395,10 @@ def _whole_ends(own: Schema) -> tuple[int, int]:
 
 def _number(value: Any) -> Fraction:
     if isinstance(value, bool) or not isinstance(value, int | float | Fraction):
-        raise _Unsaid(f"{value!r} is no number")
+        raise _Unsaid(f"{value!r} is not a number")
     if isinstance(value, float) and not isfinite(value):
         raise _Unsaid(
-            f"{value} is no finite number: a bound that is infinite bounds nothing, so leave it out"
+            f"{value} is not a finite number: a bound that is infinite bounds nothing, so leave it out"
         )
     return Fraction(str(value)) if isinstance(value, float) else Fraction(value)
 

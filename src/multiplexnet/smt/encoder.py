@@ -132,7 +132,7 @@ class Z3Encoder:
         self._written: dict[int, tuple[Node, z3.ExprRef]] = {}
         self._reals: set[int] = (
             set()
-        )  # the ids of the symbols among them that are no integers
+        )  # the ids of the symbols among them that are not integers
         self._constants: dict[Variable, z3.ExprRef] = {}
         self._numbers: dict[tuple[Fraction, bool], z3.ArithRef] = {}
         self._multiples: dict[tuple[int, Fraction, bool], z3.ArithRef] = {}

@@ -148,7 +148,7 @@ def _constant(given: Any, range_: Range | None = None) -> Constant:
         domain = _domain(given)
     else:
         raise RuleSyntaxError(
-            f"`{short(given)}` is no z3 constant: outputs and inputs are constants or their names"
+            f"`{short(given)}` is not a z3 constant: outputs and inputs are constants or their names"
         )
     if range_ is not None and not (
         isinstance(range_, list | tuple) and len(range_) == 2
@@ -170,7 +170,7 @@ def _domain(constant: z3.ExprRef) -> Domain:
 
 
 def _exact(bound: object) -> Fraction | None:
-    """The bound as written: 0.1 is 1/10. Infinity is no bound."""
+    """The bound as written: 0.1 is 1/10. Infinity is not a bound."""
     if bound is None or (isinstance(bound, float) and math.isinf(bound)):
         return None
     if (
@@ -179,7 +179,7 @@ def _exact(bound: object) -> Fraction | None:
         or bound != bound
     ):
         raise RuleSyntaxError(
-            f"{bound!r} is no bound of a range: give a number or None"
+            f"{bound!r} is not a bound of a range: give a number or None"
         )
     return Fraction(str(bound))
 

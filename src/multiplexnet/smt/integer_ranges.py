@@ -155,7 +155,7 @@ def _widen(sides: _Sides) -> None:
 
 
 def _settle(sides: _Sides, low: z3.ArithRef, high: z3.ArithRef) -> None:
-    """Takes over the bounds that z3 found; an infinite one is no number and is left open."""
+    """Takes over the bounds that z3 found; an infinite one is not a number and is left open."""
     if z3.is_int_value(low):
         sides.at_least(low.as_long())
     if z3.is_int_value(high):

@@ -55,7 +55,7 @@ _TOO_LONG = (
 
 
 class NotARule(Exception):
-    """Why an expression is no rule; whoever knows what the user wrote adds it."""
+    """Why an expression is not a rule; whoever knows what the user wrote adds it."""
 
 
 class Z3Reader:
@@ -174,7 +174,7 @@ def operands(expression: z3.ExprRef, kind: int) -> list[z3.ExprRef]:
 
 
 def _parts(node: z3.ExprRef) -> list[z3.ExprRef]:
-    """The operands to read before the node; refuses what is no number and no truth value."""
+    """The operands to read before the node; refuses what is not a number or a truth value."""
     if z3.is_quantifier(node):
         raise NotARule(
             f"`{short(node)}` is a quantifier: write the rule out for each of finitely many cases"

@@ -62,7 +62,7 @@ class LearnedModel:
         """What was saved.
 
         Raises:
-            RecordError: the file is damaged, or is no model.
+            RecordError: the file is damaged, or is not a model.
         """
         schema, model, further = storage.load(file, title)
         try:
@@ -80,7 +80,7 @@ class LearnedModel:
             )
         except (LookupError, TypeError, ValueError) as error:
             raise RecordError(
-                f"{title} is no model of tables ({error}); fit it again"
+                f"{title} is not a model of tables ({error}); fit it again"
             ) from None
 
 

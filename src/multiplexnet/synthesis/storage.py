@@ -110,7 +110,7 @@ def load(opened: IO[bytes], title: str) -> tuple[Schema, RowModel, Record]:
         title: what messages call it.
 
     Raises:
-        RecordError: the file is damaged, or is no model.
+        RecordError: the file is damaged, or is not a model.
     """
     with _own_errors(title), zipfile.ZipFile(opened) as file:
         document = _document(file)
@@ -145,7 +145,7 @@ def _own_errors(title: str) -> Iterator[None]:
         OSError,  # places in the file that cannot be
     ) as error:
         raise RecordError(
-            f"{title} is damaged, or is no model of tables ({error}); {ADVICE}"
+            f"{title} is damaged, or is not a model of tables ({error}); {ADVICE}"
         ) from None
 
 
@@ -170,7 +170,7 @@ def _array(
     try:
         found = np.load(content, allow_pickle=False)
     except Exception as error:  # numpy reads its header with a parser of Python
-        raise zipfile.BadZipFile(f"{name} is no array: {error}") from None
+        raise zipfile.BadZipFile(f"{name} is not an array: {error}") from None
     if found.shape != shape or found.dtype != np.dtype(dtype):
         raise ValueError(f"{name} is of shape {found.shape} and type {found.dtype}")
     return np.asarray(found)

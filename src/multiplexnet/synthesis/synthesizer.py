@@ -332,7 +332,7 @@ class Synthesizer:
         """The model in a file. Reading it runs no code of the file, and needs no solver.
 
         Raises:
-            RecordError: the file is damaged, or is no model.
+            RecordError: the file is damaged, or is not a model.
             OSError: as the system says.
         """
         with Path(path).open("rb") as file:

@@ -239,7 +239,7 @@ def _decimals(cells: pl.Series, otherwise: str = NO_NUMBER) -> Cells:
 
 
 def _split(cells: pl.Series) -> tuple[pl.Series, pl.Series]:
-    """Digits as an integer and the number of decimal places; null digits where the cell is no plain decimal."""
+    """Digits as an integer and the number of decimal places; null digits where the cell is not a plain decimal."""
     cell = pl.col("cell").str
     digits = cell.replace(".", "", literal=True).cast(pl.Int64, strict=False)
     misplaced = cell.starts_with(".-") | cell.starts_with(
@@ -263,7 +263,7 @@ def _scientific(
 ) -> tuple[NDArray[np.int64], NDArray[np.int64], dict[int, Fraction], dict[str, Rows]]:
     """The same for cells with exponents, signs and blanks.
 
-    What has too many digits goes to the dictionary of fractions, what is no number to that of reasons.
+    What has too many digits goes to the dictionary of fractions, what is not a number to that of reasons.
     """
     text = cells.str.strip_chars().str.to_lowercase()
     halves = text.str.splitn("e", 2).struct.unnest()

@@ -353,7 +353,7 @@ class _Writer:
         day = moment_text(days, "date")
         if day is None:
             raise SqlError(
-                f"the day {days} after 1970-01-01 is no date that can be written: give a range"
+                f"the day {days} after 1970-01-01 is not a date that can be written: give a range"
             )
         return f"DATE '{day}'" if self.dialect.truth_values else f"'{day}'"
 
@@ -502,7 +502,7 @@ class _Writer:
         return " ".join(parts)
 
     def number(self, number: Fraction) -> str:
-        """The exact number, as a literal that is no float."""
+        """The exact number, as a literal that is not a float."""
         places = 0
         while (number * 10**places).denominator != 1:
             places += 1

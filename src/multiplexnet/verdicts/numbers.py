@@ -62,7 +62,7 @@ def numbers_of(value: Any, name: str) -> Exact:
     """The numbers that were given for the input ``name``, in the shape in which they came.
 
     Raises:
-        InputError: something that is no number, or a single number that is not finite.
+        InputError: something that is not a number, or a single number that is not finite.
         DtypeError: complex numbers, or floats longer than float64.
         ShapeError: lists of different lengths.
 

@@ -153,7 +153,7 @@ def verdict(
     Raises:
         ShapeError: the last dimension is not D, or an input does not fit the batch.
         DtypeError: x of integers, complex numbers or extended floats; an input of the latter two.
-        InputError: an input or a function is missing, not one of the rules, or an input is no finite number.
+        InputError: an input or a function is missing, not one of the rules, or an input is not a finite number.
 
     Example:
         >>> from multiplexnet.language.formula import Atom, Linear, Rule
@@ -328,7 +328,7 @@ def _present(
 
 
 def _filled(column: Floats, missing: Bools, number: Fraction) -> Exact:
-    """The column with this number where it is missing: as fractions, if it is no number of float64."""
+    """The column with this number where it is missing: as fractions, if it is not a number of float64."""
     if is_exact_in_float64(number) or not missing.any():
         return np.where(missing, float(number), column)
     filled = np.full(len(column), number, dtype=object)

@@ -101,7 +101,7 @@ def late_from(
         first: the output that is computed first.
 
     Raises:
-        KeyError, IndexError, TypeError, ValueError: it is no record of late rows.
+        KeyError, IndexError, TypeError, ValueError: it is not a record of late rows.
     """
     rows = tuple(_row(one, inputs, computed) for one in list_from(record))
     every = {term.variable for row in rows for term in row.terms}

@@ -238,7 +238,7 @@ def cascade_from(
     """The cascade that a record describes.
 
     Raises:
-        KeyError, IndexError, TypeError, ValueError: it is no record of a cascade.
+        KeyError, IndexError, TypeError, ValueError: it is not a record of a cascade.
     """
     if not isinstance(record, dict) or set(record) - {"late"} != NAMES:
         raise TypeError(f"a cascade has exactly {', '.join(sorted(NAMES))}")
@@ -393,5 +393,5 @@ def _range(record: Any) -> tuple[int, int]:
 def _power(record: Any) -> Fraction:
     value = number_from(record)
     if value <= 0 or any(n & (n - 1) for n in (value.numerator, value.denominator)):
-        raise ValueError(f"{value} is no power of two")
+        raise ValueError(f"{value} is not a power of two")
     return value

@@ -71,7 +71,7 @@ class Budget:
         options: the most options that one output may have.
 
     Raises:
-        OptionError: one of them is no positive whole number.
+        OptionError: one of them is not a positive whole number.
 
     Example:
         >>> import multiplexnet as mx

@@ -42,7 +42,7 @@ class Revealed:
         formula: the rules, with the definitions of the hidden outputs.
         hidden: each hidden output, and the outputs that it is a function of.
         conditions: each hidden output, and the condition where it is 1.
-        varying: the outputs of conditional numbers that are left, since their values are no constants.
+        varying: the outputs of conditional numbers that are left, since their values are not constants.
     """
 
     formula: Formula

@@ -311,7 +311,7 @@ def _power(record: Record) -> Fraction:
         or value.numerator & (value.numerator - 1)
         or value.denominator & (value.denominator - 1)
     ):
-        raise ValueError(f"{value} is no power of two")
+        raise ValueError(f"{value} is not a power of two")
     return value
 
 

@@ -90,7 +90,7 @@ class RulePart:
         hidden: the hidden outputs, each with those that it is a function of.
         conditions: where each hidden output is 1.
         assumed: what is assumed of the inputs.
-        varies: whether it has conditional numbers whose values are no constants.
+        varies: whether it has conditional numbers whose values are not constants.
     """
 
     outputs: tuple[Variable, ...]

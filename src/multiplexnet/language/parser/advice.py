@@ -66,7 +66,7 @@ def other_syntax(text: str) -> tuple[int, str] | None:
         '`Loan Amount`: a name with blanks is quoted, as in `"Loan Amount": real` and `"Loan Amount" >= 0`'
     """
     if found := _ODD_NAME.match(text):
-        return 0, quote(found[1].strip(), "is no plain name: quote it")
+        return 0, quote(found[1].strip(), "is not a plain name: quote it")
     for pattern, advice in _SIGNS:
         if found := pattern.search(text):
             return (

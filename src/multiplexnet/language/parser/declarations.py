@@ -154,7 +154,7 @@ class _Declaration:
         target = self.node.target
         if isinstance(target, ast.Attribute):
             written = self.statement.written(target)
-            raise self._error(target, quote(written, "is no plain name: quote it"))
+            raise self._error(target, quote(written, "is not a plain name: quote it"))
         if not isinstance(target, ast.Name):
             raise self._error(
                 target,
@@ -193,7 +193,7 @@ class _Declaration:
             return _role(kind), kind, None
         step = None
         if "|" in self.statement.text or not isinstance(kind.op, ast.BitOr):
-            raise self._error(kind, f"this is no type: {_TYPES_LISTED}")
+            raise self._error(kind, f"this is not a type: {_TYPES_LISTED}")
         if not _is_input(kind.left):
             step = kind.right
             kind = kind.left
@@ -246,7 +246,7 @@ class _Declaration:
                     else did_you_mean(word, [*TYPES, "decimal", "date", "datetime"])
                 )
                 raise self._error(base, f"unknown type `{word}`{hint}: {_TYPES_LISTED}")
-        raise self._error(base, f"this is no type: {_TYPES_LISTED}")
+        raise self._error(base, f"this is not a type: {_TYPES_LISTED}")
 
     def _refuse(self, step: ast.expr | None, is_input: bool = False) -> None:
         if step is not None:
@@ -311,7 +311,7 @@ class _Declaration:
                 below = floor(end / unit.size) * unit.size
                 raise self._error(
                     node,
-                    f"{end} is no multiple of {unit.size}: both ends have to be; write "
+                    f"{end} is not a multiple of {unit.size}: both ends have to be; write "
                     f"{number_text(below)} or {number_text(below + unit.size)}",
                 )
         return Int(int(lower / unit.size), int(upper / unit.size), unit)

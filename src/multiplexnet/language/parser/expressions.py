@@ -231,7 +231,7 @@ class ExpressionReader:
         if isinstance(node, ast.Attribute):
             refuse_no_number(node.attr)
         raise Refusal(
-            f"{_NO_RULE.get(type(node), 'this')} is no part of the rule language, which is read and never run"
+            f"{_NO_RULE.get(type(node), 'this')} is not a part of the rule language, which is read and never run"
             + self._perhaps_a_name(node)
         )
 
@@ -282,7 +282,7 @@ class ExpressionReader:
                 return self._moment(text.decode())
         written = self.statement.written(node)
         advice = "; write `x is missing`" if node.value is None else ""
-        raise Refusal(f"`{written}` is no number, label or truth value{advice}")
+        raise Refusal(f"`{written}` is not a number, label or truth value{advice}")
 
     def _moment(self, text: str) -> Value:
         """``d"2024-08-03"``, or with a time ``d"2024-08-03 14:30"``."""
@@ -378,7 +378,7 @@ class ExpressionReader:
         )
         if power.denominator != 1 or abs(power) * size > MOST_BITS:
             raise Refusal(
-                "a power that is no short number: the exponent has to be a whole number, and the result may have "
+                "a power that is not a short number: the exponent has to be a whole number, and the result may have "
                 f"{MOST_DIGITS:,} digits"
             )
         if power < 0 and not base.constant:
@@ -450,7 +450,7 @@ class ExpressionReader:
         return f'; if it is a name, quote it, as in `"{written}" >= 0`'
 
     def _perhaps_names(self, *values: Value) -> str:
-        """What a quoted text that is no declared name may have been meant to be."""
+        """What a quoted text that is not a declared name may have been meant to be."""
         for value in values:
             if isinstance(value, Label) and value.meaning is None:
                 return did_you_mean(value.text, self.names.values)
@@ -561,7 +561,7 @@ class ExpressionReader:
         rest = generators[1:]
         if first.is_async:
             raise Refusal(
-                "`async` is no part of the rule language, which is read and never run"
+                "`async` is not a part of the rule language, which is read and never run"
             )
         outer = self._scope
         for element in self._as(vector, first.iter):

@@ -48,12 +48,12 @@ def moment_number(text: str, kind: Moment) -> int:
     if not form.fullmatch(text):
         example = "2024-08-03" if kind == "date" else "2024-08-03 14:30"
         raise Refusal(
-            f'"{text}" is no {kind}: write year, month and day, as in "{example}"'
+            f'"{text}" is not a {kind}: write year, month and day, as in "{example}"'
         )
     try:
         moment = datetime.fromisoformat(text)
     except ValueError as error:
-        raise Refusal(f'"{text}" is no {kind} ({error})') from None
+        raise Refusal(f'"{text}" is not a {kind} ({error})') from None
     if kind == "date":
         return _days(moment.date())
     return round((moment - _MIDNIGHT).total_seconds())

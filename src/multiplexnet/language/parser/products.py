@@ -114,7 +114,7 @@ def _sign(known: Variable) -> int:
 
 
 def quotient_of(left: Linear, divisor: Linear) -> Linear | None:
-    """An expression divided by one input; ``None`` if the divisor is no input.
+    """An expression divided by one input; ``None`` if the divisor is not an input.
 
     Raises:
         Refusal: the declared range of the input does not exclude 0.

@@ -86,7 +86,7 @@ class Statement:
             raise self._error(
                 1,
                 1,
-                f"characters that are no text ({type(error).__name__}): remove them",
+                f"characters that are not text ({type(error).__name__}): remove them",
             ) from None
         if len(body) != 1:
             raise self._error(1, 1, "more than one statement: write one rule a line")

@@ -76,11 +76,11 @@ def refuse_no_number(name: str) -> None:
     """Raises ``Refusal`` for a name that stands for infinity or NaN elsewhere."""
     if name.lower() in ("inf", "infinity", "infty", "oo"):
         raise Refusal(
-            f"`{name}` is no number: a bound that is infinite bounds nothing, so leave it out"
+            f"`{name}` is not a number: a bound that is infinite bounds nothing, so leave it out"
         )
     if name.lower() == "nan":
         raise Refusal(
-            f"`{name}` is no number, and nothing can be compared with it: leave the rule out"
+            f"`{name}` is not a number, and nothing can be compared with it: leave the rule out"
         )
 
 

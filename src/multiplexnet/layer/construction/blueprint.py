@@ -153,7 +153,7 @@ def _named(rules: Rules, order: Sequence[str] | None) -> list[Variable] | None:
     for place, name in enumerate(order):
         if not isinstance(name, str) or name not in known:
             raise InputError(
-                f"order: {name!r} is no output of the rules (they have: {', '.join(list(known)[:12])})"
+                f"order: {name!r} is not an output of the rules (they have: {', '.join(list(known)[:12])})"
             )
         if name in order[:place]:
             raise InputError(f"order: it names {name} twice; name every output once")

@@ -291,8 +291,8 @@ def _refuse_in_graph(variable: Variable, value: Any, dtype: torch.dtype) -> None
     unseen = isinstance(value, Tensor) and not can_be_seen(value)
     if unseen or torch.compiler.is_compiling():
         raise DtypeError(
-            f"input {variable.name} is no tensor of {dtype}: outside of a graph every number is looked at and taken as "
-            "exact, but while a graph is recorded (torch.compile, torch.export, torch.vmap) that cannot be done; "
+            f"input {variable.name} is not a tensor of {dtype}: outside of a graph every number is looked at and taken "
+            "as exact, but while a graph is recorded (torch.compile, torch.export, torch.vmap) that cannot be done; "
             f"convert it before, as in {variable.name}=value.to({dtype})"
         )
 

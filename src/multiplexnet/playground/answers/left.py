@@ -206,7 +206,7 @@ class _PartialWalk:
             if variable == wanted:
                 return self._seen(step, variable, found)
             self._walk.take(step, self._taken(step, variable, found, known))
-        raise AssertionError(f"{wanted.name} is no output of the cascade")
+        raise AssertionError(f"{wanted.name} is not an output of the cascade")
 
     def _options(self, step: Step) -> list[Ends]:
         found = []

@@ -111,7 +111,7 @@ def named(
     known = {v.name: v for v in variables}
     if unknown := [name for name in names if name not in known]:
         raise QuestionError(
-            f"{unknown[0]!r} is no {role} of the rules (they have: {', '.join(known) or 'none'})"
+            f"{unknown[0]!r} is not an {role} of the rules (they have: {', '.join(known) or 'none'})"
         )
     return [known[name] for name in names]
 
@@ -125,7 +125,7 @@ def values_of(
     """What was typed, by variable, each the number of the format next to it (``None``: just that).
 
     Raises:
-        QuestionError: a name that is no variable, or a value outside its declared range.
+        QuestionError: a name that is not a variable, or a value outside its declared range.
     """
     found = {}
     for variable in named(variables, list(given), role):

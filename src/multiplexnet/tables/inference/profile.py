@@ -24,7 +24,7 @@ SAMPLE = 50_000
 MOST_LABELS = 50
 """Different texts of a column of labels."""
 LABEL_SHARE = 0.5
-"""A column in which more of the texts than this differ is no column of labels, unless it has few rows."""
+"""A column in which more of the texts than this differ is not a column of labels, unless it has few rows."""
 FEW_LABELS = 10
 
 MOST_PLACES = 4

@@ -33,13 +33,13 @@ def database_table(path: Path, name: str | None) -> Table:
         name: of the table; it may be left out if there is only one.
 
     Raises:
-        TableError: there is no such table, or the file is no database.
+        TableError: there is no such table, or the file is not a database.
     """
     with path.open("rb") as file:
         is_sqlite = file.read(len(SQLITE)) == SQLITE
     if not is_sqlite and path.name.lower().endswith(SQLITE_ENDINGS):
         raise TableError(
-            f"{path} is no SQLite database: it does not begin as one; a file of DuckDB is called .duckdb"
+            f"{path} is not a SQLite database: it does not begin as one; a file of DuckDB is called .duckdb"
         )
     database = _Sqlite(path) if is_sqlite else _DuckDB(path)
     chosen = _chosen(path, name, database.tables())
@@ -89,7 +89,7 @@ class _DuckDB:
         except duckdb.Error as error:
             reason = str(error).split("\n", 1)[0]
             raise TableError(
-                f"{self.path} is no database that can be read: {reason}"
+                f"{self.path} is not a database that can be read: {reason}"
             ) from None
 
     def tables(self) -> list[str]:
@@ -146,7 +146,7 @@ class _Sqlite:
                 return list(connection.execute(query))
         except sqlite3.Error as error:
             raise TableError(
-                f"{self.path} is no database that can be read: {error}"
+                f"{self.path} is not a database that can be read: {error}"
             ) from None
 
     def columns(self, table: str) -> list[str]:

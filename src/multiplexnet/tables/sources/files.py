@@ -47,7 +47,7 @@ def table_in_file(
     name = path.name.lower()
     if table is not None and not name.endswith(DATABASES):
         raise TableError(
-            f"{path} is no database: --table (table=…) names a table of a .duckdb or .sqlite file"
+            f"{path} is not a database: --table (table=…) names a table of a .duckdb or .sqlite file"
         )
     with own_errors(path):
         found = _opened(path, name, delimiter, table)

@@ -46,7 +46,7 @@ def tables_of(
         table: the name of the table in a database file.
 
     Raises:
-        TableError: it is no table.
+        TableError: it is not a table.
 
     Example:
         >>> tables_of({"x": [1, 2**70]}, ())[0].names
@@ -113,7 +113,7 @@ def _array(data: Any) -> np.ndarray[Any, np.dtype[Any]]:
         " (of rows, pandas.DataFrame(rows) makes one)" if isinstance(data, list) else ""
     )
     raise TableError(
-        f"an object of type {type(data).__name__} is no table{rows}: give a polars, pandas or Arrow table, a mapping "
+        f"an object of type {type(data).__name__} is not a table{rows}: give a polars, pandas or Arrow table, a mapping "
         "from names to columns, an array of shape (N, C), or the path of a file"
     )
 

@@ -300,7 +300,7 @@ class Intervals(Transform):
         ends = self._ends(known, index)
         inside = ends.detach()
         if self.may_overflow:
-            # An end of ±inf says what it should, but is no number to compute with.
+            # An end of ±inf says what it should, but is not a number to compute with.
             largest = self.largest[0]
             ends = within(ends, largest)
             inside = torch.maximum(inside, -largest)
