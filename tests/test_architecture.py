@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -197,3 +198,24 @@ def test_every_public_name_can_be_loaded_and_listed() -> None:
         assert getattr(multiplexnet, name).__name__.rpartition(".")[2] == name
     with pytest.raises(AttributeError, match="no attribute 'Rule'"):
         multiplexnet.Rule  # noqa: B018
+
+
+def test_the_folders_are_those_that_contributing_lists() -> None:
+    text = (ROOT.parents[1] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed = re.findall(r"^\| `src/multiplexnet/([\w.]+?)/?` \|", text, re.MULTILINE)
+    folders = [path.name for path in ROOT.iterdir() if (path / "__init__.py").exists()]
+    assert sorted(listed) == sorted([*folders, "rules.py", "errors.py"])
+
+
+def conditionals(tree: ast.AST) -> list[ast.IfExp]:
+    return [node for node in ast.walk(tree) if isinstance(node, ast.IfExp)]
+
+
+def test_no_conditional_stands_inside_another() -> None:
+    found = []
+    for path in FILES:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for node in conditionals(tree):
+            if len(conditionals(node)) > 1:
+                found.append(f"{name_of(path)}:{node.lineno}")
+    assert found == []

@@ -493,7 +493,7 @@ BAD: list[tuple[str, int, str, *tuple[str, ...]]] = [
     ("\tx >= foo", 7, "unknown name `foo`"),
     ("'é' == 'é' and foo", 16, "unknown name `foo`"),
     ("x > \0", 5, "NUL byte"),
-    ("x > \ud800", 1, "no text"),
+    ("x > \ud800", 1, "characters that are not text"),
     # declarations
     ("x: real", 1, "`x` is declared twice"),
     ("f: real", 1, "`f` is declared twice"),

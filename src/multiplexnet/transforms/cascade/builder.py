@@ -303,7 +303,9 @@ class Builder:
             [o for o in flat if not isinstance(o, float)], largest
         )
         numbers = [o for o in flat if isinstance(o, float)]
-        number = (max if largest else min)(numbers) if numbers else None
+        number = None
+        if numbers:
+            number = max(numbers) if largest else min(numbers)
         slots, number = self._that_count(slots, number, largest)
         if not slots:
             assert number is not None
