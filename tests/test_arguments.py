@@ -207,7 +207,9 @@ def test_whatever_is_given_the_error_is_our_own(
 
 
 def test_a_property_whose_name_is_no_text() -> None:
-    with pytest.raises(SourceError, match="property 5: a name that is no text: rename"):
+    with pytest.raises(
+        SourceError, match="property 5: a name that is not text: rename"
+    ):
         Rules.from_json_schema({"properties": {5: {"type": "number"}}})
 
 

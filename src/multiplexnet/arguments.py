@@ -28,7 +28,7 @@ def listed(name: str, found: Any, allowed: str) -> list[Any]:
     """What was given, as a list; one text is a list of one.
 
     Raises:
-        OptionError: it is no list of anything.
+        OptionError: it is not a list of anything.
 
     Example:
         >>> listed("skip", "label", "names"), listed("skip", range(2), "names")

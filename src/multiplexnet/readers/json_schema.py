@@ -159,7 +159,7 @@ class _Reader:
         place = f"property {name!r}"
         try:
             if not isinstance(name, str):
-                raise _Unsaid("a name that is no text: rename it")
+                raise _Unsaid("a name that is not text: rename it")
             if reason := cannot_be_written(name):
                 raise _Unsaid(reason)
             own = self.resolved(schema, place)

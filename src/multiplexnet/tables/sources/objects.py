@@ -26,7 +26,7 @@ EXACT_ARRAYS = "biuUM"
 
 
 NO_COLUMNS = (str, bytes, bytearray, Mapping, Set)
-"""What can be walked through and is no list of cells."""
+"""What can be walked through and is not a list of cells."""
 HELD = (({int}, 2**63 - 1, pl.Int64), ({int, float}, 2**53, pl.Float64))
 """Kinds of numbers in a list, up to where all whole ones are numbers of a dtype, and the dtype."""
 
@@ -113,8 +113,8 @@ def _array(data: Any) -> np.ndarray[Any, np.dtype[Any]]:
         " (of rows, pandas.DataFrame(rows) makes one)" if isinstance(data, list) else ""
     )
     raise TableError(
-        f"an object of type {type(data).__name__} is not a table{rows}: give a polars, pandas or Arrow table, a mapping "
-        "from names to columns, an array of shape (N, C), or the path of a file"
+        f"an object of type {type(data).__name__} is not a table{rows}: give a polars, pandas or Arrow table, a "
+        "mapping from names to columns, an array of shape (N, C), or the path of a file"
     )
 
 
