@@ -286,8 +286,9 @@ def ties_noted() -> Iterator[list[Tensor]]:
 
         return extreme
 
-    names = {name: noting(getattr(walk, name)) for name in ("_largest", "_smallest")}
-    with patch.multiple(walk, **names):
+    largest = patch.object(walk, "_largest", noting(walk._largest))
+    smallest = patch.object(walk, "_smallest", noting(walk._smallest))
+    with largest, smallest:
         yield found
 
 

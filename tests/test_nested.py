@@ -174,6 +174,17 @@ def test_rules_with_too_many_plain_terms_become_layers_all_the_same(text: str) -
     assert rules.satisfied(branches.sample()).all()
 
 
+def test_inputs_are_covered_whatever_the_ways_through_the_blocks() -> None:
+    """Whether every input leaves an output is asked of 2^30 ways through shared blocks, none of them written out."""
+    rules = mx.Rules("on: bool[30]; u: input[1, 30]; sum(on) >= u")
+    mux = mx.Multiplexer(rules, structure="terms").eval()
+    u = torch.linspace(1, 30, 50)
+    branches = mux(30 * torch.randn(50, mux.in_features), u=u)
+    assert rules.satisfied(branches.best(), u=u).all()
+    with pytest.raises(mx.InputError, match="for u = .* no output obeys"):
+        mx.Multiplexer("on: bool[30]; u: input[1, 31]; sum(on) >= u", structure="terms")
+
+
 @pytest.mark.parametrize(
     "dtype", [torch.float64, torch.float32, torch.bfloat16, torch.float16]
 )

@@ -534,13 +534,19 @@ def _is_input(symbol: Symbol) -> bool:
 
 
 def _without_discrete(block: Block, done: dict[int, Formula]) -> Formula:
-    """What the block asks of everything but its discrete outputs, which it fixes itself."""
+    """What the block asks of everything but its discrete outputs, which it fixes itself.
+
+    Blocks share inner blocks: each alternative is written once, however many ways through the blocks lead to it
+    («at least u of 30» has 30 alternatives and 2^30 ways).
+    """
     if id(block) not in done:
-        terms = []
+        alternatives: dict[Formula, None] = {}
         for term in block.terms:
             inner = [_without_discrete(part, done) for part in term.blocks]
-            terms.append(conjunction([*term.rows, *inner]))
-        done[id(block)] = disjunction(terms)
+            asked = conjunction([*term.rows, *inner])
+            parts = asked.arguments if isinstance(asked, Or) else (asked,)
+            alternatives.update(dict.fromkeys(parts))
+        done[id(block)] = disjunction(alternatives)
     return done[id(block)]
 
 
