@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import time
 from fractions import Fraction
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -382,3 +383,23 @@ def test_an_explosion_names_the_output_the_time_and_what_would_help() -> None:
         match=r"x\[\d\] has more than 1 options.* \(after \d+\.\d s\)\. Drop or split.*order=\[…\].*narrower",
     ):
         mx.Multiplexer(rules, structure="cascade", budget=Budget(options=1))
+
+
+def test_a_dense_set_that_inputs_move_is_said_to_be_computed_from_a_centre() -> None:
+    random = Random(0)
+    sums = [
+        " + ".join(f"{random.randint(-9, 9) or 1}*x[{j}]" for j in range(10))
+        for _ in range(20)
+    ]
+    rows = "; ".join(f"{one} <= {random.randint(20, 40)} + u" for one in sums)
+    head = "u: input[0, 5]; x: real[10]; all(-10 <= v <= 10 for v in x); "
+    rules = mx.Rules(head + rows)
+    mux = mx.Multiplexer(rules)
+    assert "dense sets that inputs move (random raw values seldom" in repr(mux)
+    told = str(rules.explain())
+    assert "x[0], x[1], x[2], …, x[9] (10 outputs): inputs move a set too dense" in told
+    assert "random ones seldom the ends" in told
+    x = mux(3 * torch.randn(500, mux.in_features), u=2.0).best()
+    assert rules.satisfied(x, u=2.0).all()
+    few = mx.Rules("u: input[0, 5]; x: real; y: real; x + y <= u or x - y >= u")
+    assert "dense" not in repr(mx.Multiplexer(few)) + str(few.explain())

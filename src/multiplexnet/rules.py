@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -579,8 +579,14 @@ class Rules:
         with _z3_for("explaining rules"):
             from multiplexnet.compiler.explanation.diagnose import explain
 
+        from multiplexnet.geometry.dense import centred_outputs
+
         with Deadline(seconds, progress) as deadline:
-            return explain(self._specification, max_terms=max_terms, deadline=deadline)
+            found = explain(self._specification, max_terms=max_terms, deadline=deadline)
+            if found.compiled is None:
+                return found
+            dense = centred_outputs(found.compiled.blocks, deadline)
+            return replace(found, centred=tuple(dense))
 
     def _rows(self, table: Any) -> DataRows:
         """Data as exact columns; rows with missing values or outside a discrete domain are left out."""

@@ -29,6 +29,10 @@ def description(mux: Multiplexer) -> str:
     if sizes:
         more = " × …" if len(sizes) > SIZES else ""
         parts.append(f"terms={' × '.join(map(str, sizes[:SIZES]))}{more}")
+    if any(maps.has_centres for maps in mux.block_term_maps):
+        parts.append(
+            "dense sets that inputs move (random raw values seldom reach their ends)"
+        )
     parts += [_cascade_text(cascade, why) for cascade, why in mux.reasons.items()]
     parts.append(f"dtype={dtype_name(mux.dtype)}")
     if mux.device.type != "meta":  # where tables cannot be read

@@ -33,6 +33,7 @@ from multiplexnet.transforms.grouping import (
 )
 from multiplexnet.transforms.lattice import LatticeGauge
 from multiplexnet.transforms.run_time.parameters import Functions, Parameters
+from multiplexnet.transforms.run_time.parametric import ParametricGauge
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Tabled
 
@@ -284,6 +285,12 @@ class TermMaps(Tabled):
             pieces.append(x)
             log_dets.append(log_det)
         return self.assembly(pieces, index), self._total(log_dets, index)
+
+    @property
+    def has_centres(self) -> bool:
+        """Whether some part goes out from a centre that inputs move, since it is too dense for another map."""
+        transforms = [group.transform for group in self._groups]
+        return any(isinstance(one, ParametricGauge) and one.mixes for one in transforms)
 
     def resolution(self) -> list[Fraction]:
         """For each output how far apart its values lie in terms where equalities tie it, at most; 0: in no term."""

@@ -179,6 +179,8 @@ class Explanation:
         uncovered_input: an input that ranges and assumptions allow for which no output obeys.
         shapes: for every term of every block its shape.
         seconds: the time it took.
+        cascades: what is computed one output after another.
+        centred: outputs of dense sets that inputs move, which a layer computes from a centre that moves with them.
     """
 
     specification: Specification
@@ -193,6 +195,7 @@ class Explanation:
     shapes: tuple[tuple[TermShape, ...], ...] = ()
     seconds: float = 0.0
     cascades: tuple[CascadeShape, ...] = ()
+    centred: tuple[tuple[Variable, ...], ...] = ()
 
     def __str__(self) -> str:
         return explanation_text(self)

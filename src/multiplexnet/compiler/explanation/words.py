@@ -165,6 +165,13 @@ def findings(explanation: Explanation) -> Iterator[Finding]:
         is_truth = isinstance(variable.domain, Bool)
         value = TRUTH[int(number)] if is_truth else value_text(variable, number)
         yield Finding(f"{variable.name} is always {value}", "known")
+    for outputs in explanation.centred:
+        yield Finding(
+            f"{_listed(outputs, FEW_NAMES)}: inputs move a set too dense to be computed one output after another, so a "
+            "layer goes out from a centre that they move: some raw values reach every point, random ones seldom the "
+            "ends of the ranges",
+            "known",
+        )
     for rule in explanation.always_true:
         yield Finding(f"always true, and can go: {_place(rule)}", "superfluous")
     for rule in explanation.implied:
