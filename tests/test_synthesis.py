@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 import warnings
 import zipfile
+from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, datetime, timedelta
 from itertools import product
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import numpy as np
 import polars as pl
@@ -236,6 +238,81 @@ def test_parts_of_a_document_that_do_not_fit_are_refused(
                 file.writestr(name, content)
         with pytest.raises(RecordError):
             mx.Synthesizer.load(path)
+
+
+def saved_as(path: Path, parts: dict[str, bytes]) -> None:
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+
+
+def places(node: Any, at: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    """The ways to everything in a document."""
+    if at:
+        yield at
+    if isinstance(node, list):
+        node = dict(enumerate(node))
+    if isinstance(node, dict):
+        for key, value in node.items():
+            yield from places(value, (*at, key))
+
+
+def under(node: Any, at: tuple[Any, ...]) -> Any:
+    for key in at:
+        node = node[key]
+    return node
+
+
+def test_whatever_is_changed_in_a_document_it_is_refused_or_rows_are_made(
+    fitted: mx.Synthesizer, tmp_path: Path
+) -> None:
+    path = tmp_path / "model.mx"
+    fitted.save(path)
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    document = json.loads(parts["model.json"])
+    ways = list(places(document))
+    junk = [None, True, -1, 10**30, 1.5, "", "1/0", [], {}, [1, 2], float("inf")]
+    random = Random(5)
+    refused = 0
+    for _ in range(150):
+        changed = json.loads(json.dumps(document))
+        way = random.choice(ways)
+        others = [*junk, under(document, random.choice(ways))]
+        under(changed, way[:-1])[way[-1]] = random.choice(others)
+        saved_as(path, {**parts, "model.json": json.dumps(changed).encode()})
+        try:
+            mx.Synthesizer.load(path).sample(3)
+        except RecordError:
+            refused += 1
+    assert 100 < refused < 150
+
+
+@pytest.mark.parametrize(
+    ("way", "value", "message"),
+    [
+        (("further", "rows"), float("inf"), "cannot convert float infinity"),
+        (("fields", 0, 5), "label", "a column of the kind 'label' that is another"),
+        (("fields", 1, 4), "1/7", "a column that is not counted in steps"),
+        (("ranges", 0), [-5, 1000], "a range that '.*' does not have"),
+    ],
+)
+def test_parts_that_would_fail_when_rows_are_drawn_are_refused_at_once(
+    fitted: mx.Synthesizer,
+    tmp_path: Path,
+    way: tuple[Any, ...],
+    value: object,
+    message: str,
+) -> None:
+    path = tmp_path / "model.mx"
+    fitted.save(path)
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    document = json.loads(parts["model.json"])
+    under(document, way[:-1])[way[-1]] = value
+    saved_as(path, {**parts, "model.json": json.dumps(document).encode()})
+    with pytest.raises(RecordError, match=message):
+        mx.Synthesizer.load(path)
 
 
 def test_rows_that_break_rules(tmp_path: Path) -> None:

@@ -13,6 +13,7 @@ import torch
 import multiplexnet as mx
 from multiplexnet.synthesis.allowed import LeftIntervals
 from multiplexnet.synthesis.chances import Chances, Sums
+from multiplexnet.synthesis.columns import tokens
 from multiplexnet.synthesis.columns.tokens import tokens_of
 from multiplexnet.synthesis.drawing.batches import Batch, blocks
 from multiplexnet.synthesis.drawing.counters import uniforms
@@ -175,3 +176,34 @@ def test_tables_of_sums_and_products_of_embeddings_give_the_same_logits(
             tokens = torch.zeros(2, 4, dtype=torch.int64)
             tokens[1, :j] = 1
             assert torch.allclose(found, network(tokens)[j], atol=1e-5)
+
+
+# --- tokens -----------------------------------------------------------------------------------------------------------
+
+
+def ratios(seed: int) -> tokens.Whole:
+    """Shares of small numbers with five decimal places: they repeat, and have nothing around them."""
+    random = np.random.default_rng(seed)
+    some, others = random.integers(1, 40, (2, 3_000))
+    return np.rint(100_000 * some / (some + others)).astype(np.int64)
+
+
+def test_values_that_repeat_without_neighbours_are_tokens_of_their_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    new = ratios(1)
+    found = tokens_of(ratios(0), 0, 100_000).log_likelihood(new).mean()
+    monkeypatch.setattr(tokens, "FEWER", ())
+    binned = tokens_of(ratios(0), 0, 100_000).log_likelihood(new).mean()
+    assert found > binned + 1
+
+
+def test_values_that_repeat_by_chance_are_binned() -> None:
+    values = np.random.default_rng(0).integers(0, 2_000, 3_000)
+    assert (tokens_of(values, 0, 1_999).sizes > 1).mean() > 0.9
+
+
+def test_probabilities_of_tokens_alone_add_up_to_one() -> None:
+    found = tokens_of(ratios(0), 0, 100_000)
+    every = np.arange(100_001)
+    assert np.exp(found.log_likelihood(every)).sum() == pytest.approx(1)

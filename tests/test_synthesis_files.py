@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import platform
 import signal
 import subprocess
 import sys
@@ -19,6 +20,7 @@ import multiplexnet as mx
 from multiplexnet.errors import OptionError, TableError
 from multiplexnet.synthesis import training
 from multiplexnet.synthesis.columns.others import other_of
+from multiplexnet.synthesis.drawing import pieces
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
 from multiplexnet.tools.synthesis_commands import app
@@ -272,6 +274,24 @@ def test_interrupting_leaves_whole_row_groups(
     rows = pl.read_csv(out).height
     assert rows > 1_000
     assert f"interrupted: {rows:,} of 9,000 rows are in" in answer.output
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="asks glibc")
+def test_memory_that_was_freed_is_given_back() -> None:
+    """Small arrays that stay keep large free room between them from going back by itself."""
+    arrays = [np.ones(12_000) for _ in range(2_000)]
+    kept = arrays[::100]
+    del arrays
+    before = resident()
+    pieces._give_back()
+    assert before - resident() > 100 << 20
+    assert len(kept) == 20
+
+
+def resident() -> int:
+    """Bytes of this process in memory."""
+    pages = int(Path("/proc/self/statm").read_text().split()[1])
+    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 # --- learning that goes on --------------------------------------------------------------------------------------------

@@ -32,7 +32,7 @@ class PreparedNetwork:
     def __init__(self, network: Network) -> None:
         self._network = network
         self._embeddings = network.embeddings
-        self._heads = [network.head(j) for j in range(len(network.counts))]
+        self._heads = network.heads
         size = network.embedding.num_embeddings * len(network.counts)
         self._tables: list[Tensor] | None = None
         if size * network.shape.width <= LARGEST_TABLE:

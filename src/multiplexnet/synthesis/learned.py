@@ -78,7 +78,7 @@ class LearnedModel:
                 library,
                 tuple(map(str, further["notes"])),
             )
-        except (LookupError, TypeError, ValueError) as error:
+        except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise RecordError(
                 f"{title} is not a model of tables ({error}); fit it again"
             ) from None

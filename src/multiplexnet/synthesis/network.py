@@ -104,11 +104,17 @@ class Network(nn.Module):
     @property
     def embeddings(self) -> Tensor:
         """For every token, and «between» after those of its column, what later columns see of it."""
-        smooth = []
-        for j in range(len(self.counts)):
-            own = slice(self.starts[j], self.starts[j + 1])
-            smooth.append(pad(self.waves[:, own].t() @ self.lift[j], (0, 0, 0, 1)))
+        lifts = self.lift.unbind(0)
+        smooth = [
+            pad(waves.t() @ lift, (0, 0, 0, 1))
+            for waves, lift in zip(self._waves, lifts, strict=True)
+        ]
         return self.embedding.weight + torch.cat(smooth)
+
+    @property
+    def _waves(self) -> tuple[Tensor, ...]:
+        """``(R, T_j)`` for every column."""
+        return self.waves.split(self.counts, -1)
 
     def places(self, tokens: Tensor) -> Tensor:
         """Tokens ``(B, D)``, −1 for values between them, as rows of the embedding."""
@@ -122,8 +128,11 @@ class Network(nn.Module):
         hidden = seen @ (self.first * self.visible) + self.start
         count = len(self.counts)
         hidden = hidden.reshape(-1, count, self.shape.width).transpose(0, 1)
-        hidden = self._layers(hidden, slice(0, count))
-        return [self._head(hidden[j], j) for j in range(count)]
+        hidden = self._layers(hidden)
+        return [
+            torch.addmm(shift, own, weights)
+            for own, (weights, shift) in zip(hidden.unbind(0), self.heads, strict=True)
+        ]
 
     def rows(self, j: int) -> range:
         """The rows of the embedding that belong to column j: its tokens, then «between»."""
@@ -144,24 +153,28 @@ class Network(nn.Module):
         """Weights ``(D, width, width)`` and shifts ``(D, 1, width)`` of the layers."""
         return list(zip(self.inner, self.bends, strict=True))
 
-    def head(self, j: int) -> tuple[Tensor, Tensor]:
-        """Weights ``(width, T)`` and shifts ``(T,)`` that make logits of column j."""
-        own = slice(self.starts[j], self.starts[j + 1])
-        smooth = self.smooth[j] @ self.waves[:, own]
-        weights = smooth + self.free[own].t()
-        shifts = self.shares[own] + weights[-1]
-        return weights[:-1], shifts
+    @property
+    def heads(self) -> list[tuple[Tensor, Tensor]]:
+        """Weights ``(width, T)`` and shifts ``(T,)`` that make logits of every column.
 
-    def _layers(self, hidden: Tensor, own: slice) -> Tensor:
+        Parameters are split at once: a slice of its own for every column would cost a gradient of all of them each.
+        """
+        found = []
+        free = self.free.split(self.counts)
+        shares = self.shares.split(self.counts)
+        waves = self._waves
+        for j, smooth in enumerate(self.smooth.unbind(0)):
+            both = smooth @ waves[j] + free[j].t()
+            weights, last = both.split([self.shape.width, 1])
+            found.append((weights, shares[j] + last[0]))
+        return found
+
+    def _layers(self, hidden: Tensor) -> Tensor:
         for weights, bend in self.residual:
             inside = gelu(layer_norm(hidden, hidden.shape[-1:]))
             inside = dropout(inside, self.shape.dropout, self.training)
-            hidden = hidden + torch.baddbmm(bend[own], inside, weights[own])
+            hidden = hidden + torch.baddbmm(bend, inside, weights)
         return gelu(layer_norm(hidden, hidden.shape[-1:]))
-
-    def _head(self, hidden: Tensor, j: int) -> Tensor:
-        weights, shift = self.head(j)
-        return torch.addmm(shift, hidden, weights)
 
 
 def _embedding(

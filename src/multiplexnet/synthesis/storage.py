@@ -10,6 +10,7 @@ import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, astuple
+from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
@@ -31,6 +32,7 @@ from multiplexnet.compiler.record import (
     whole_from,
 )
 from multiplexnet.errors import RecordError
+from multiplexnet.language.formula import Bool, Category, Int, Variable, ends
 from multiplexnet.synthesis.allowed import AllowedRows
 from multiplexnet.synthesis.columns.others import OTHER_KINDS, Other
 from multiplexnet.synthesis.columns.schema import KINDS, Field, Schema
@@ -47,6 +49,10 @@ MOST_TOKENS = 1_000_000
 WIDEST = 4_096
 MOST_PARAMETERS = 1 << 28
 MOST_DIGITS = 100
+SIZES = {Fraction(1, 10**places) for places in range(19)}
+DOMAINS: dict[str, type] = {"bool": Bool, "label": Category}
+FURTHEST = {"date": 2**31 - 1, "datetime": 2**40}
+"""Days, and seconds, from 1970 on."""
 ADVICE = "fit and save the model again"
 
 Record = Any
@@ -186,8 +192,9 @@ def _schema(document: Record) -> Schema:
         mark = None if flag is None else own[_place(flag, len(own))]
         variable = own[_place(place, len(own))]
         step = number_from(size)
-        if step.numerator != 1 or not variable.is_discrete or variable.is_input:
+        if step not in SIZES or not variable.is_discrete or variable.is_input:
             raise ValueError("a column that is not counted in steps")
+        _refuse_other_kind(kind, variable)
         fields.append(
             Field(text_from(name), text_from(called), variable, mark, step, kind)
         )
@@ -200,6 +207,17 @@ def _schema(document: Record) -> Schema:
     if schema.specification.variables != own:
         raise ValueError("columns that do not fit together")
     return schema
+
+
+def _refuse_other_kind(kind: str, variable: Variable) -> None:
+    """A kind that its column cannot have, or values that cells of the kind cannot hold."""
+    if not isinstance(variable.domain, DOMAINS.get(kind, Int)):
+        raise ValueError(f"a column of the kind {kind!r} that is another")
+    least, most = ends(variable.domain)
+    assert least is not None
+    assert most is not None
+    if max(-least, most) > FURTHEST.get(kind, 2**62):
+        raise ValueError(f"a column of the kind {kind!r} with too wide a range")
 
 
 def _other(record: Record) -> Other:
@@ -237,6 +255,9 @@ def _model(file: zipfile.ZipFile, document: Record, schema: Schema) -> RowModel:
         or not 0 < sum(sizes) <= MOST_TOKENS
     ):
         raise ValueError("tokens that are too many or too few")
+    for column, found in zip(allowed.columns, ranges, strict=True):
+        if found != ends(column.domain):
+            raise ValueError(f"a range that {column.name!r} does not have")
     tokens = tuple(_tokens(file, j, sizes[j], ranges[j]) for j in range(len(own)))
     shape = _shape(document["shape"])
     if (

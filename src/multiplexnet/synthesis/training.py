@@ -54,7 +54,7 @@ class Recipe:
     """
 
     shape: Shape = field(default_factory=Shape)
-    rows: int = 80_000
+    rows: int = 160_000
     batch: int = 512
     rate: float = 2.5e-3
     decay: float = 0.3
@@ -66,13 +66,13 @@ class Recipe:
 
     def batch_of(self, count: int) -> int:
         """Rows of a step, so that a short table has enough of them."""
-        return max(32, min(self.batch, count // 40))
+        return min(self.batch, max(64, count // 40))
 
 
 RECIPES = (
     Recipe(),
-    replace(Recipe(), rows=160_000),
-    replace(Recipe(), shape=replace(Shape(), width=96), rows=80_000),
+    replace(Recipe(), shape=replace(Shape(), dropout=0.4), rows=240_000),
+    replace(Recipe(), shape=replace(Shape(), width=96, dropout=0.3)),
 )
 """What is tried, in this order, as long as there is time."""
 
@@ -201,7 +201,7 @@ def trained(
         values: columns in the order of computing.
         allowed: what the rules leave.
         seconds: no recipe is begun that would not end by then, as far as those before tell; the first one always is,
-            and ends after the first time through the table if the time is over.
+            and goes through the table as often as there is time for, at least once.
         seed: of everything that is drawn.
         recipes: what is tried.
         tell: called as it goes.
@@ -359,7 +359,10 @@ class _Run:
         self.score: float | None = None
         self.done = 0
         self.optimizer = torch.optim.AdamW(
-            model.network.parameters(), lr=recipe.rate, weight_decay=recipe.decay
+            model.network.parameters(),
+            lr=recipe.rate,
+            weight_decay=recipe.decay,
+            fused=True,
         )
         self.average = copy.deepcopy(model.network)
         self.best = copy.deepcopy(model.network.state_dict())
@@ -381,7 +384,8 @@ class _Run:
         network = self.model.network
         if self.random is not None:
             torch.set_rng_state(self.random)
-        for step in range(self.done, self.count):
+        while self.done < self.count:
+            step = self.done
             if step % self.per_epoch == 0:
                 self.order = torch.randperm(len(self.used))
             first = step % self.per_epoch * self.size
@@ -392,12 +396,21 @@ class _Run:
             self.done = step + 1
             if self.done % self.per_epoch == 0 and len(self.held):
                 self._judge()
+            if self.done == self.per_epoch:
+                self._fit_into_time()
             self.is_busy = False
             yield self.done
             if monotonic() > self.end and self.done >= self.per_epoch:
                 break
         last = self.average.state_dict()
         network.load_state_dict(self.best if len(self.held) else last)
+
+    def _fit_into_time(self) -> None:
+        """After the first time through the table: only as many more as end in time, so that the rate falls to 0."""
+        now = monotonic()
+        once = max(now - self.begun, 1e-9)
+        more = int(max(self.end - now, 0.0) / once)
+        self.count = min(self.count, self.per_epoch * (1 + more))
 
     def _judge(self) -> None:
         score = replace(self.model, network=self.average).mean_log_prob(self.held)
@@ -432,12 +445,14 @@ class _Run:
         for index, own in self.optimizer.state_dict()["state"].items():
             for name, tensor in own.items():
                 tensors[f"optimizer/{index}/{name}"] = tensor
-        return {"step": self.done, "score": self.score}, tensors
+        numbers = {"step": self.done, "steps": self.count, "score": self.score}
+        return numbers, tensors
 
     def go_on(self, state: Checkpoint) -> float:
         """Take over a state; the seconds that it took to come there."""
         self.done = int(state.numbers["step"])
         self.before = self.done
+        self.count = int(state.numbers["steps"])
         self.score = state.numbers["score"]
         self.order = state.tensors["order"]
         self.random = state.tensors["random"]

@@ -25,6 +25,12 @@ FULL = 10
 """Rows that a bin has at least, about."""
 HEAP = 1 / 250
 """A value that this share of the rows has is a token of its own, whatever stands around it."""
+FEWER = (17, 9, 5, 3, 2)
+"""So may one be that this number of rows has, if that makes other rows of the column more likely."""
+FOLDS = 5
+"""Parts of the rows that are taken for «other rows» in turn,"""
+JUDGED = 100_000
+"""as long as that makes no more rows than this, about."""
 RARELY = 1e-6
 """The probability of the token that is the whole range, at least."""
 OFTEN = 1e-3
@@ -79,6 +85,14 @@ class Tokens:
         once = int((self.counts == 1).sum())
         return min(OFTEN, max(RARELY, 0.5 * once / total))
 
+    def log_likelihood(self, values: Whole) -> NDArray[np.float64]:
+        """The log-probability of each value by the shares of the tokens alone."""
+        place = self.of(values)
+        weights = np.exp(self.log_share) / self.sizes
+        own = np.where(place < 0, 0.0, weights[place])
+        width = float(self.most - self.least + 1)
+        return np.asarray(np.log((1 - self.anywhere) * own + self.anywhere / width))
+
     def of(self, values: Whole) -> Whole:
         """The token of each value; −1 where it lies between tokens."""
         place = np.searchsorted(self.lower, values, side="right") - 1
@@ -100,14 +114,42 @@ def tokens_of(
         every = np.arange(least, most + 1)
         counts = np.bincount(values - least, minlength=len(every))
         return Tokens(every, every, counts, least, most)
+    values = values if len(values) else np.array([least])
     distinct, counts = np.unique(values, return_counts=True)
-    if not len(distinct):
-        distinct = np.array([least])
-        counts = np.array([1])
     once = int((counts == 1).sum())
     if len(distinct) <= MOST_VALUES and once <= ONCE * len(values):
         return Tokens(distinct, distinct, counts, least, most)
-    lower, upper = _bins(distinct, counts)
+    return _heaps_and_bins(values, least, most, _heap(values, least, most))
+
+
+def _heap(values: Whole, least: int, most: int) -> float:
+    """How many rows a value has at least that is a token of its own.
+
+    Ratios of small numbers repeat often and have nothing around them; whole numbers in a short range repeat by chance.
+    Rows that are kept apart tell the two from each other.
+    """
+    highest = max(HEAP * len(values), 2.0)
+    choices = [highest, *(float(count) for count in FEWER if count < highest)]
+    if len(values) < FOLDS * FULL:
+        return highest
+    order = np.random.default_rng(0).permutation(len(values))
+    parts = np.array_split(values[order], FOLDS)
+    folds = max(1, min(FOLDS, JUDGED // max(len(values), 1)))
+    scores = np.zeros(len(choices))
+    for fold in range(folds):
+        others = np.concatenate(parts[:fold] + parts[fold + 1 :])
+        for place, choice in enumerate(choices):
+            tokens = _heaps_and_bins(others, least, most, choice)
+            scores[place] += tokens.log_likelihood(parts[fold]).sum()
+            if len(tokens) > MOST_VALUES:
+                scores[place] = -np.inf
+    return choices[int(scores.argmax())] if np.isfinite(scores).any() else highest
+
+
+def _heaps_and_bins(values: Whole, least: int, most: int, heap: float) -> Tokens:
+    """Values that at least so many rows have by themselves, and bins of the others."""
+    distinct, counts = np.unique(values, return_counts=True)
+    lower, upper = _bins(distinct, counts, counts >= heap)
     first = np.searchsorted(distinct, lower)
     sums = np.add.reduceat(counts, first)
     if lower[0] < upper[0]:
@@ -117,9 +159,10 @@ def tokens_of(
     return Tokens(lower, upper, sums, least, most)
 
 
-def _bins(distinct: Whole, counts: Whole) -> tuple[Whole, Whole]:
+def _bins(
+    distinct: Whole, counts: Whole, heap: NDArray[np.bool_]
+) -> tuple[Whole, Whole]:
     """Heaps by themselves, and between them bins of about equally many rows that touch each other."""
-    heap = counts >= max(HEAP * counts.sum(), 2)
     rest = counts[~heap].sum()
     bins = max(1, min(BINS, rest // FULL))
     cells = np.floor(
