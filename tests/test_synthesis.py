@@ -404,7 +404,7 @@ def test_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> No
         app, ["sample", str(rules), "-n", "5", "-o", str(tmp_path / "x.csv")]
     )
     assert answer.exit_code == 2
-    assert "no model of tables" in answer.output
+    assert "not a model of tables" in answer.output
 
 
 def test_seeds_and_rows_do_not_change_places() -> None:
