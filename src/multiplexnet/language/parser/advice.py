@@ -35,6 +35,18 @@ _SIGNS = tuple(
         (r"--.*|//.*", "comments begin with `#`"),
         (r"(?<=\d)\s*\.\.+", "write `0 <= x <= 1`, or `n in range(1, 4)` for 1, 2, 3"),
         (r"(?<=\d)\s*%(?!\s*[\w(\[])", "write a share as a number: 50 % is `0.5`"),
+        (
+            r"(?<=:)\s*(?:optional|nullable)\b",
+            "write `?` behind the type, as in `x: real?`",
+        ),
+        (
+            r"(?<=\s)if\b(?!.*\belse\b)",
+            "write `implies(p, q)`, or `a if p else b` for a value",
+        ),
+        (
+            r"\A[^:()\[\]]*[<>=][^:()\[\]]*:(?!=)",
+            "write `implies(p, q)` for «if p, then q»",
+        ),
         (r"[$€£]", "write the number alone; the unit belongs to the name or a comment"),
         (
             r"(?<=[\w\])}]), *[^\W\d]\w* *:",
@@ -51,6 +63,7 @@ _TYPE_FIRST = re.compile(
     r"\A(?P<type>real|int|bool|input|float|double|integer|decimal|date|var|let)\s+(?P<name>[^\W\d]\w*)"
 )
 _FACTOR = re.compile(r"(?<![\w.])(\d+(?:\.\d*)?)((?![eEjJ]\b)[^\W\d]\w*)")
+_UNIT = re.compile(r"(?<![\w.])\d[\d_.]*[ \t]+(?P<word>[^\W\d]\w*)")
 _WORDS = re.compile(r"(?<![\w.])[^\W\d]\w*(?:[ \t]+[^\W\d]\w*)+")
 _ODD_NAME = re.compile(r"\A([^\W\d][\w \t]*(?:[-./&#]+[ \t]*\w+[ \t]*)+):(?!=)")
 _UNFINISHED = re.compile(r"(?:\b(?:and|or|not|in|is|if|else|for)|[<>=+\-*/,])\Z")
@@ -80,6 +93,9 @@ def other_syntax(text: str) -> tuple[int, str] | None:
             found.start(),
             f"`{found[0]}`: write the product with its sign, `{found[1]}*{found[2]}`",
         )
+    if (found := _UNIT.search(text)) and not _is_ours(found["word"]):
+        unit = f"`{found['word']}`: write the number alone; a unit belongs to the name or a comment"
+        return found.start("word"), unit
     for found in _WORDS.finditer(text):
         words = found[0].split()
         if not any(map(_is_ours, words)):
@@ -127,6 +143,12 @@ _FUNCTIONS = {
     **dict.fromkeys(("avg", "average"), "write `mean(x)`"),
     **dict.fromkeys(("clip", "clamp"), "write the range as a rule, as in `0 <= x <= 1`"),
     "between": "write the range as a rule, as in `0 <= x <= 1`",
+    **dict.fromkeys(("coalesce", "ifnull", "nvl", "fillna"), "write `(x if x is not missing else 0)`"),
+    **dict.fromkeys(("days", "timedelta", "date_diff", "datediff"), "a difference of dates is a number of days, as in "
+        "`end - start <= 30`"),
+    **dict.fromkeys(("hours", "minutes", "seconds"), "a difference of times is a number of seconds, as in "
+        "`end - start <= 2*60*60`"),
+    **dict.fromkeys(("today", "now"), "rules do not know the day: declare it as an input, as in `today: input date`"),
     "float": "write numbers as they are, as in `0.5`; a bound that is infinite is left out",
     "if_then": "write `implies(p, q)`",
     "sorted": "write `is_sorted(x)`",

@@ -74,13 +74,13 @@ _SIMILAR = {
     "number": "real",
     "boolean": "bool",
     "integer": "int",
-    "str": '{"red", "green"}',
-    "string": '{"red", "green"}',
+    **dict.fromkeys(("Literal", "enum", "category", "categorical"), '{"red", "green"}'),
     "time": "datetime",
     "timestamp": "datetime",
     "matrix": "real[3, 4]",
     "vector": "real[3]",
 }
+_TEXTS = ("str", "string", "text", "varchar", "char", "object")
 MOST_DIGITS_AFTER_POINT = 12
 
 
@@ -193,7 +193,7 @@ class _Declaration:
             return _role(kind), kind, None
         step = None
         if "|" in self.statement.text or not isinstance(kind.op, ast.BitOr):
-            raise self._error(kind, f"this is not a type: {_TYPES_LISTED}")
+            raise self._no_type(kind)
         if not _is_input(kind.left):
             step = kind.right
             kind = kind.left
@@ -239,6 +239,12 @@ class _Declaration:
                 return Category(tuple(self._labels(labels)))
             case ast.Name("function"):
                 raise self._error(base, "a function has no size: write `f: function`")
+            case ast.Name(word) if word in _TEXTS:
+                raise self._error(
+                    base,
+                    f'`{word}`: of texts only labels are declared, as in `{{"red", "green"}}`; a column of other '
+                    "texts is left out, and tables may have it",
+                )
             case ast.Name(word):
                 hint = (
                     f" (did you mean `{_SIMILAR[word]}`?)"
@@ -246,7 +252,22 @@ class _Declaration:
                     else did_you_mean(word, [*TYPES, "decimal", "date", "datetime"])
                 )
                 raise self._error(base, f"unknown type `{word}`{hint}: {_TYPES_LISTED}")
-        raise self._error(base, f"this is not a type: {_TYPES_LISTED}")
+        raise self._no_type(base)
+
+    def _no_type(self, found: ast.expr) -> RuleSyntaxError:
+        """The error for what stands in place of a type."""
+        advice = _TYPES_LISTED
+        match found:
+            case ast.List([ast.Constant(str()), *_]) | ast.BinOp(ast.Constant(str())):
+                advice = 'labels stand in braces, as in `{"red", "green"}`'
+            case ast.BinOp(_, ast.FloorDiv()):
+                advice = "comments begin with `#`"
+            case ast.Compare():
+                advice = (
+                    "write a range in brackets, as in `n: int[0, 9]`, or as a rule of its own, as in "
+                    "`x: real; x >= 0`"
+                )
+        return self._error(found, f"this is not a type: {advice}")
 
     def _refuse(self, step: ast.expr | None, is_input: bool = False) -> None:
         if step is not None:
@@ -276,6 +297,10 @@ class _Declaration:
         step: ast.expr,
         number: Callable[[ast.expr], Fraction | int],
     ) -> Int:
+        if isinstance(step, ast.Subscript):
+            raise self._error(
+                step, "the range stands before `step`, as in `real[0, 10] step 0.5`"
+            )
         size = Fraction(number(step))
         if size <= 0:
             raise self._error(step, f"a step of {size}: write a positive number")

@@ -481,7 +481,12 @@ FUNCTIONS = {
     "norm": Function("`norm(x, 1)` or `norm(x, inf)`", 1, 2, _norm),
     "floor": Function("`floor(x) == 2`", 1, 1, _floor),
     "ceil": Function("`ceil(x) == 2`", 1, 1, _ceil),
-    "round": Function("`round(x) == 2`", 1, 1, _round),
+    "round": Function(
+        "`round(x) == 2`, and to two decimals `100*v == round(100*x)` with `v: decimal(2)[0, 99]`",
+        1,
+        1,
+        _round,
+    ),
     "date": Function('`date("2024-08-03")`', 1, 1, _date),
     "datetime": Function('`datetime("2024-08-03 14:30")`', 1, 1, _datetime),
     "year": Function("`year(d) >= 2020`", 1, 1, _year),
