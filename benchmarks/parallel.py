@@ -4,9 +4,9 @@
 
 Twenty rules over ten columns, those of benchmarks/check.py. Reports have to be the same. Seconds are those of a wall
 clock, with what it takes to start processes, and of the processor, those of processes that have ended included. The
-second kind says how much is done twice or in vain (a process that starts, a cluster's messages); the first says how much
-sooner it is done only where each process has a processor of its own, so the summary tells how busy the machine was. Some
-800 MB are written to a temporary folder for 10⁷ rows. The summary goes to ``benchmarks/results/parallel.json``.
+latter say how much work comes on top (processes that start, a cluster's messages). The former say how much sooner it is
+done, where each process has a processor of its own; so the summary tells how busy the machine was. Some 800 MB are
+written to a temporary folder for 10⁷ rows. The summary goes to ``benchmarks/results/parallel.json``.
 """
 
 from __future__ import annotations
