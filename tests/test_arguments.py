@@ -20,6 +20,7 @@ import z3
 
 import multiplexnet as mx
 from multiplexnet.errors import OptionError, RuleTypeError, SourceError, TableError
+from multiplexnet.tools.cli import BadInput, _assignment
 
 check: Any = mx.check  # types are what is tested here
 sql: Any = mx.sql
@@ -325,3 +326,33 @@ def test_a_label_keeps_its_case_where_that_tells_it_apart() -> None:
     report = check('c: {"True", "true"}; c == "true"', {"c": [True]})
     assert report.all_obey
     assert not check('c: {"True", "False"}', {"c": ["true"]}).all_obey  # as written
+
+
+# --- numbers that would fill the memory -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("number", ["1e999999999", "1e-999999999"])
+def test_a_short_text_that_is_a_number_of_endless_digits(
+    number: str, tmp_path: Path
+) -> None:
+    schema = tmp_path / "schema.json"
+    schema.write_text(f'{{"properties": {{"p": {{"minimum": {number}}}}}}}')
+    long = "a number of more than 2,000 digits"
+    with pytest.raises(SourceError, match=f"schema.json: {long}: scale the rule"):
+        Rules.from_json_schema(schema)
+    with pytest.raises(SourceError, match=rf"A\[0, 0\] is {long}: scale its row"):
+        Rules.from_arrays([[Decimal(number)]], [1])
+    with pytest.raises(mx.RuleSyntaxError, match=long):
+        Rules.from_z3(z3.Real("x") > 0, inputs={"u": (0, Decimal(number))})
+    with pytest.raises(BadInput, match="write it as in --at limit=300"):
+        _assignment(f"u={number}")
+
+
+def test_a_whole_number_of_too_many_digits() -> None:
+    with pytest.raises(SourceError, match=r"b\[0\] is a number of more than 2,000"):
+        Rules.from_arrays([[1]], [10**5000])
+
+
+def test_numbers_on_the_command_line() -> None:
+    assert _assignment("u = 1/3") == ("u", Fraction(1, 3))
+    assert _assignment("u=-2.5e1") == ("u", Fraction(-25))

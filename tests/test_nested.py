@@ -181,7 +181,7 @@ def test_inputs_are_covered_whatever_the_ways_through_the_blocks() -> None:
     u = torch.linspace(1, 30, 50)
     branches = mux(30 * torch.randn(50, mux.in_features), u=u)
     assert rules.satisfied(branches.best(), u=u).all()
-    with pytest.raises(mx.InputError, match="for u = .* no output obeys"):
+    with pytest.raises(mx.InputError, match=r"for u = .* no output obeys"):
         mx.Multiplexer("on: bool[30]; u: input[1, 31]; sum(on) >= u", structure="terms")
 
 

@@ -18,12 +18,14 @@ from numpy.typing import NDArray
 
 from multiplexnet.errors import SourceError
 from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
+from multiplexnet.language.parser.values import MOST_BITS, MOST_DIGITS
 from multiplexnet.language.text import number_text, variable_text
 from multiplexnet.readers.names import output_names
 
 __all__ = ["from_arrays"]
 
 Array = NDArray[Any]
+LONG = f"a number of more than {MOST_DIGITS:,} digits"
 SURE_DIGITS = 15
 """Two decimals of at most so many digits are never read as the same float64."""
 
@@ -171,7 +173,8 @@ def _finite(
     number, text = pair
     if number is None:
         where = ", ".join(map(str, place))
-        raise SourceError(f"{name}[{where}] is {text}: a finite number is needed")
+        advice = "scale its row" if text == LONG else "a finite number is needed"
+        raise SourceError(f"{name}[{where}] is {text}: {advice}")
     return number, text
 
 
@@ -276,6 +279,8 @@ def _decimals(
 def _number(value: Any) -> tuple[Fraction | None, str]:
     if isinstance(value, bool | np.bool_):
         value = int(value)
+    if _is_long(value):
+        return None, LONG
     if isinstance(value, Integral):
         return Fraction(int(value)), str(int(value))
     if isinstance(value, Rational):
@@ -286,6 +291,16 @@ def _number(value: Any) -> tuple[Fraction | None, str]:
     if isinstance(value, Decimal):
         return (Fraction(value) if value.is_finite() else None), _text(value)
     return None, f"a value of type {type(value).__name__}"
+
+
+def _is_long(value: Any) -> bool:
+    """Whether an exact number has more digits than rules may have."""
+    if isinstance(value, Rational):
+        parts = (int(value.numerator), int(value.denominator))
+        return max(part.bit_length() for part in parts) > MOST_BITS
+    if not isinstance(value, Decimal) or not value.is_finite():
+        return False
+    return max(len(value.as_tuple().digits), abs(value.adjusted())) > MOST_DIGITS
 
 
 def _text(value: Any) -> str:

@@ -17,6 +17,7 @@ from typing import Any
 
 from multiplexnet.arguments import names_given
 from multiplexnet.errors import SourceError, brief
+from multiplexnet.language.parser.values import Refusal, decimal
 from multiplexnet.language.text import number_text
 from multiplexnet.readers.names import cannot_be_written, written_name
 
@@ -58,12 +59,14 @@ def schema_in(source: Any) -> Schema:
     if isinstance(source, str | Path):
         try:
             source = json.loads(
-                Path(source).read_text(encoding="utf-8"), parse_float=Fraction
+                Path(source).read_text(encoding="utf-8"), parse_float=decimal
             )
         except OSError as error:
             raise SourceError(
                 f"{source} cannot be read: {error.strerror or error}"
             ) from None
+        except Refusal as refusal:
+            raise SourceError(f"{source}: {refusal.reason}") from None
         except ValueError as error:
             raise SourceError(f"{source} is not JSON: {error}") from None
     if not isinstance(source, Mapping):

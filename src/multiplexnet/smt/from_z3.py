@@ -28,6 +28,7 @@ from multiplexnet.language.formula import (
     Specification,
     Variable,
 )
+from multiplexnet.language.parser.values import Refusal, decimal
 from multiplexnet.language.text import formula_text
 from multiplexnet.smt.encoder import input_range_z3
 from multiplexnet.smt.integer_ranges import integer_ranges
@@ -181,7 +182,12 @@ def _exact(bound: object) -> Fraction | None:
         raise RuleSyntaxError(
             f"{bound!r} is not a bound of a range: give a number or None"
         )
-    return Fraction(str(bound))
+    if isinstance(bound, Rational):
+        return Fraction(bound)
+    try:
+        return decimal(str(bound))
+    except Refusal as refusal:
+        raise RuleSyntaxError(refusal.reason) from None
 
 
 # --- from expressions to a specification ----------------------------------------------------------------------------

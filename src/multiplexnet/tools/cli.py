@@ -395,10 +395,13 @@ def explain(
 
 
 def _assignment(text: str) -> tuple[str, Fraction]:
+    from multiplexnet.language.parser.values import Refusal, decimal
+
     name, _, number = text.partition("=")
+    over, _, under = number.partition("/")
     try:
-        return name.strip(), Fraction(number.strip())
-    except (ValueError, ZeroDivisionError):
+        return name.strip(), decimal(over.strip()) / decimal(under.strip() or "1")
+    except (ValueError, ZeroDivisionError, Refusal):
         raise BadInput(f"--at {text}: write it as in --at limit=300") from None
 
 
