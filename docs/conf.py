@@ -34,7 +34,7 @@ myst_enable_extensions = ["colon_fence", "deflist", "dollarmath", "attrs_inline"
 myst_heading_anchors = 3
 nb_execution_mode = "force"  # always: what the cells show depends on the library and not on the page alone
 nb_execution_in_temp = True  # what cells write is not written here
-nb_execution_timeout = 180
+nb_execution_timeout = 900  # seconds for a cell: a busy machine is slow, not wrong
 nb_execution_raise_on_error = True
 nb_merge_streams = True
 logging.getLogger("traitlets").setLevel(logging.WARNING)  # it tells of every page

@@ -198,6 +198,28 @@ def test_the_cells_of_a_page_run(
 
 
 @pytest.mark.parametrize(
+    "page",
+    [
+        path
+        for path in sorted((ROOT / "docs/howto").glob("*.md"))
+        if path.stem != "index"
+    ],
+    ids=lambda path: path.stem,
+)
+def test_every_how_to_page_draws_a_picture_with_its_own_code(page: Path) -> None:
+    cells = [found["code"] for found in CELL.finditer(page.read_text("utf-8"))]
+    assert any("plt.subplots(" in cell for cell in cells)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.stem)
+def test_every_legend_says_where_it_is(page: Path) -> None:
+    """Looking for the best place makes matplotlib warn where that takes long, and warnings are errors."""
+    text = page.read_text(encoding="utf-8")
+    legends = re.findall(r"\.legend\((.*)\)", text)
+    assert [legend for legend in legends if "loc=" not in legend] == []
+
+
+@pytest.mark.parametrize(
     ("page", "complaint"),
     [
         ('<a href="other.html">x</a>', "index.html: other.html leads to no file"),
@@ -278,20 +300,52 @@ def test_every_command_has_a_section_with_its_own_help() -> None:
 # --- frameworks -----------------------------------------------------------------------------------------------------
 
 
+FRAMEWORKS = (ROOT / "docs/howto/training_frameworks.md").read_text(encoding="utf-8")
+"""The page about Accelerate, DDP and Lightning; its first cell makes rules, model and data."""
+
+
+def shown(first: str) -> str:
+    """The listing of that page that begins like this, with fewer epochs."""
+    (found,) = re.findall(rf"^```\n({first}.*?)^```", FRAMEWORKS, re.M | re.S)
+    assert "25" in found
+    return str(found).replace("25", "2")
+
+
+def test_what_the_page_shows_of_ddp_runs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one process; ``tests/test_scale.py`` trains in two."""
+    distributed = pytest.importorskip("torch.distributed")
+    if not distributed.is_available():
+        pytest.skip("this build of torch has no torch.distributed")
+    place = f"file://{tmp_path / 'meeting'}"
+    start = distributed.init_process_group
+    monkeypatch.setattr(
+        distributed,
+        "init_process_group",
+        lambda backend: start(backend, init_method=place, rank=0, world_size=1),
+    )
+    names: dict[str, Any] = {"__name__": "__main__"}
+    run_cell(next(CELL.finditer(FRAMEWORKS))["code"], names)
+    try:
+        run_cell(shown("import torch.distributed"), names)
+    finally:
+        if distributed.is_initialized():
+            distributed.destroy_process_group()
+    assert names["rules"].satisfied(names["out"]).all()
+
+
 def test_what_the_page_shows_of_lightning_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lightning is no dependency: where it is not installed, the page is shown and this is skipped."""
     pytest.importorskip("lightning", reason="needs Lightning: pip install lightning")
-    page = (ROOT / "docs/howto/training_frameworks.md").read_text(encoding="utf-8")
-    cells = [found["code"] for found in CELL.finditer(page)]
-    (shown,) = re.findall(r"^```\n(import lightning.*?)^```", page, re.M | re.S)
     monkeypatch.chdir(tmp_path)
     names: dict[str, Any] = {"__name__": "__main__"}
-    run_cell(cells[0], names)
+    run_cell(next(CELL.finditer(FRAMEWORKS))["code"], names)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Lightning's own, about loaders and versions
-        run_cell(shown.replace("max_epochs=25", "max_epochs=2"), names)
+        run_cell(shown("import lightning"), names)
     model, rows = names["model"].model.eval(), names["x"]
     assert names["rules"].satisfied(model(rows)).all()
 

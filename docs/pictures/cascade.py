@@ -68,12 +68,18 @@ def draw(ax: Axes, mux: mx.Multiplexer, x: torch.Tensor) -> None:
         )
         rest -= value
         ax.annotate(
-            f"{value:.1f}", (value, line - 0.3), ha="center", color=CHOSEN, fontsize=9
+            f"{value:.1f}",
+            (value, line - 0.3),
+            ha="center",
+            color=CHOSEN,
+            fontsize=10.5,
         )
-        ax.text(112, line, f"{abs(rest):.1f}", va="center", fontsize=9, color="#444444")
+        ax.text(
+            112, line, f"{abs(rest):.1f}", va="center", fontsize=10.5, color="#444444"
+        )
         names.append(maps.cascade.outputs[step.variable].name)
         walk.take(step, chosen[step.variable])
-    ax.text(112, -0.75, "still to be met", fontsize=9, color="#444444")
+    ax.text(112, -0.75, "to be met", fontsize=10.5, color="#444444")
     ax.set(
         yticks=range(len(names)),
         yticklabels=names,
@@ -90,13 +96,13 @@ def main(path: str) -> None:
     torch.manual_seed(3)
     raw = torch.randn(1, mux.in_features)
     x = mux(raw, demand=DEMAND).best()[0]
-    figure, ax = plt.subplots(figsize=(7.6, 3.3), layout="constrained")
+    figure, ax = plt.subplots(figsize=(6, 3.3), layout="constrained")
     draw(ax, mux, x)
     ax.set_title(
-        "five quantities, each 0 or 10 to 100, that add up to 230: blue is what is left",
-        fontsize=10,
+        "five quantities, each 0 or 10 to 100, together 230\nblue: what is left for each",
+        fontsize=11,
     )
-    figure.savefig(path, dpi=110)
+    figure.savefig(path, dpi=160)
 
 
 if __name__ == "__main__":

@@ -92,7 +92,7 @@ def draw_rules(ax: Axes) -> None:
         alpha=0.35,
         solid_capstyle="butt",
     )
-    ax.set(xlim=(-70, 440), ylim=(-40, 850), xlabel="a", ylabel="b")
+    ax.set(xlim=(-70, 440), ylim=(-40, 850), xlabel="a")
     ax.spines[["top", "right"]].set_visible(False)
 
 
@@ -102,7 +102,7 @@ def draw_outputs(ax: Axes, x: Tensor, title: str) -> None:
     for mask, colour in ((~obeys, BREAKS), (obeys, OBEYS)):
         ax.scatter(*x[mask].T, s=9, color=colour, linewidths=0, alpha=0.8)
     share = 100 * obeys.double().mean().item()
-    ax.set_title(f"{title}:\n{share:.0f} % of the outputs obey", fontsize=11)
+    ax.set_title(f"{title}:\n{share:.0f} % of the outputs obey", fontsize=11.5)
 
 
 def main(path: str) -> None:
@@ -115,11 +115,12 @@ def main(path: str) -> None:
         free = SCALE * plain(fresh)
         ruled = mux(net(fresh), limit=LIMIT).best()
     figure, axes = plt.subplots(
-        1, 2, figsize=(9, 4.1), sharey=True, layout="constrained"
+        1, 2, figsize=(6.6, 3.3), sharey=True, layout="constrained"
     )
-    draw_outputs(axes[0], free, "A network without rules")
-    draw_outputs(axes[1], ruled, "The same network with this layer")
-    figure.savefig(path, dpi=110)
+    axes[0].set_ylabel("b")
+    draw_outputs(axes[0], free, "A network")
+    draw_outputs(axes[1], ruled, "With this layer")
+    figure.savefig(path, dpi=150)
 
 
 if __name__ == "__main__":
