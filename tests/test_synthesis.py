@@ -8,6 +8,7 @@ import zipfile
 from collections.abc import Iterator
 from contextlib import suppress
 from datetime import date, datetime, timedelta
+from functools import partial
 from itertools import product
 from pathlib import Path
 from random import Random
@@ -19,7 +20,15 @@ import pytest
 from typer.testing import CliRunner
 
 import multiplexnet as mx
-from multiplexnet.errors import RecordError, RuleSyntaxError, TableError
+from multiplexnet.compiler.cascade.build import Budget
+from multiplexnet.errors import (
+    DenseRulesError,
+    RecordError,
+    RuleSyntaxError,
+    TableError,
+)
+from multiplexnet.synthesis import synthesizer
+from multiplexnet.synthesis.allowed import allowed_by
 from multiplexnet.synthesis.drawing.counters import uniforms
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
@@ -366,6 +375,27 @@ def test_columns_that_cannot_be_learned_are_named() -> None:
 def test_rules_that_do_not_fit_the_table(rules: str, message: str) -> None:
     with pytest.raises(TableError, match=message.replace("[", r"\[")):
         mx.Synthesizer(rules).fit({"n": [1, 2, 3]}, recipes=TINY)
+
+
+def test_rules_that_are_too_dense_are_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tight = partial(allowed_by, budget=Budget(clauses=2))
+    monkeypatch.setattr(synthesizer, "allowed_by", tight)
+    rules = mx.Rules("""
+        a: real; b: real; c: real; d: real
+        3*a + 5*b - 7*c + 2*d <= 9; 5*a - 3*b + 2*c - 7*d <= 8; 2*a + 7*b + 3*c - 5*d >= -3
+        3*a - 2*b + 4*c + d >= 5; a == b or b == c or c == d
+    """)
+    every = pl.DataFrame(
+        list(product(range(8), repeat=4)), schema=list("abcd"), orient="row"
+    )
+    rows = every.filter(mx.check(rules, every).obeys)
+    with pytest.raises(DenseRulesError, match="no model can be fitted") as caught:
+        mx.Synthesizer(rules).fit(rows, minutes=0)
+    assert "have more than 2 clauses" in str(caught.value)
+    assert "mx.Multiplexer(rules).repair(rows)" in str(caught.value)
+    assert "order=" not in str(caught.value)
 
 
 def test_nothing_learned_yet() -> None:

@@ -410,3 +410,39 @@ def test_sample_says_which_rows_are_near_the_condition_only(
     answer = CliRunner().invoke(app, [*command, "--where", "price == 5000"])
     assert answer.exit_code == 2
     assert "no row within the ranges of the table can meet it" in answer.output
+
+
+# --- several processes ------------------------------------------------------------------------------------------------
+
+
+def test_two_processes_learn_what_one_learns(tmp_path: Path) -> None:
+    """Gradients are added up over the halves of each batch; nothing is left to chance but the order of a sum."""
+    rules = tmp_path / "my.rules"
+    rules.write_text(RULES)
+    table(900).drop("who", "said").write_csv(tmp_path / "rows.csv")
+    command = ["-c", LEARN, "fit", "rows.csv", "--rules", "my.rules", "--json"]
+    several = ["-m", "torch.distributed.run", "--nproc-per-node=2", "--no-python"]
+    for launch, name in (([], "one.mx"), ([*several, sys.executable], "two.mx")):
+        subprocess.run(
+            [sys.executable, *launch, *command, "-o", name],
+            cwd=tmp_path,
+            check=True,
+            capture_output=True,
+            timeout=900,
+        )
+    one, two = (mx.Synthesizer.load(tmp_path / name) for name in ("one.mx", "two.mx"))
+    assert two.log_likelihood == pytest.approx(one.log_likelihood, rel=1e-4)
+    known = table(200)
+    assert two.log_prob(known) == pytest.approx(one.log_prob(known), rel=1e-2)
+    assert (two.log_prob(known) != one.log_prob(known)).any()  # another order of sums
+    assert not list(tmp_path.glob(".*.learning"))
+
+
+LEARN = """
+from multiplexnet.synthesis import synthesizer
+from multiplexnet.synthesis.network import Shape
+from multiplexnet.synthesis.training import Recipe
+synthesizer.RECIPES = (Recipe(Shape(4, 8, 1, 4, 0.0), rows=2_700, batch=64),)
+from multiplexnet.__main__ import main
+main()
+"""

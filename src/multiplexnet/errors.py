@@ -19,6 +19,7 @@ __all__ = [
     "CompileTimeout",
     "ContradictionError",
     "CyclicFunctionError",
+    "DenseRulesError",
     "DomainError",
     "DtypeError",
     "EliminationError",
@@ -399,6 +400,23 @@ class SqlError(MultiplexError, ValueError):
 
 class TableError(MultiplexError, ValueError):
     """A table that cannot be checked against the rules: what is wrong with it and where."""
+
+
+class DenseRulesError(TableError):
+    """Rules that tie so many columns together that what they leave of one column cannot be written down.
+
+    Args:
+        error: where compiling them ended.
+    """
+
+    def __init__(self, error: CascadeBudgetExceeded | CompileTimeout) -> None:
+        found = str(error).partition(". ")[0]
+        super().__init__(
+            f"no model can be fitted under these rules: {found}. Rows are made one column after another, in "
+            "exactly what the rules leave of each. Drop or split rules that tie many columns together, or declare "
+            "narrower ranges; or fit without such rules, and move the rows that are made into all rules with "
+            "mx.Multiplexer(rules).repair(rows): these obey as well, and have no likelihood"
+        )
 
 
 def _listed(rows: Sequence[str]) -> str:

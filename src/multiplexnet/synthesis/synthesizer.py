@@ -13,7 +13,12 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
-from multiplexnet.errors import TableError
+from multiplexnet.errors import (
+    CascadeBudgetExceeded,
+    CompileTimeout,
+    DenseRulesError,
+    TableError,
+)
 from multiplexnet.exact.deadline import SECONDS, Deadline
 from multiplexnet.language.formula import Specification
 from multiplexnet.rules import Rules, rules_of
@@ -111,7 +116,7 @@ class Synthesizer:
         Raises:
             TableError: the table has no row that obeys, or lacks a column; or rows break rules and
                 ``violations="error"``.
-            CascadeBudgetExceeded: the rules tie too many columns together.
+            DenseRulesError: the rules tie too many columns together.
         """
         if violations not in ("drop", "repair", "error"):
             raise TableError(
@@ -402,7 +407,10 @@ def _told(
 
 
 def _compiled(specification: Specification) -> AllowedRows:
-    return allowed_by(specification, deadline=Deadline(SECONDS))
+    try:
+        return allowed_by(specification, deadline=Deadline(SECONDS))
+    except (CascadeBudgetExceeded, CompileTimeout) as error:
+        raise DenseRulesError(error) from None
 
 
 @torch.inference_mode()

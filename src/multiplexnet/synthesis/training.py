@@ -28,6 +28,7 @@ from multiplexnet.synthesis.checkpoint import Checkpoint, fingerprint, read, wri
 from multiplexnet.synthesis.columns.tokens import Tokens, Whole, tokens_of
 from multiplexnet.synthesis.inference import PreparedNetwork
 from multiplexnet.synthesis.network import Network, Shape
+from multiplexnet.synthesis.together import Processes
 
 __all__ = ["Data", "Progress", "Recipe", "RowModel", "data_of", "trained"]
 
@@ -232,6 +233,7 @@ class _Fit:
         recipes: Sequence[Recipe],
         tell: Callable[[Progress], None] | None,
     ) -> None:
+        self.processes = Processes.present()
         order = torch.randperm(len(values))
         apart = min(MOST_APART, int(APART * len(values)))
         self.allowed = allowed
@@ -267,22 +269,28 @@ class _Fit:
                 warnings.warn(text, stacklevel=5)
         number = 0 if state is None else self._go_on(state)
         while number < len(self.recipes):
-            if self.best is not None and self.spent + 1.5 * self.longest > self.seconds:
+            if self.best is not None and self._is_over():
                 break
             self._try(number, state)
             state = None
             number += 1
-        if self.file is not None:
+        if self.file is not None and self.processes.is_first:
             self.file.unlink(missing_ok=True)
         assert self.best is not None
         self.best.network.eval()
         return self.best, self.best_score
 
+    def _is_over(self) -> bool:
+        """Whether another recipe would end too late, as far as those before tell."""
+        ends = self.spent + 1.5 * self.longest
+        return self.processes.of_first(ends) > self.seconds
+
     def _try(self, number: int, state: Checkpoint | None) -> None:
         begun = self.spent
         recipe = self.recipes[number]
         model = RowModel.fresh(self.allowed, self.tokens, recipe.shape)
-        run = _Run(model, self.used, self.held, recipe, self.start + self.seconds)
+        end = self.start + self.seconds
+        run = _Run(model, self.used, self.held, recipe, end, self.processes)
         if state is not None:
             begun -= run.go_on(state)
         saved = monotonic()
@@ -315,6 +323,8 @@ class _Fit:
 
     def _save(self, number: int, run: _Run, spent: float) -> None:
         assert self.file is not None
+        if not self.processes.is_first:
+            return
         numbers: dict[str, Any] = {
             "recipe": number,
             "spent": self.spent,
@@ -346,9 +356,16 @@ class _Run:
     """One recipe."""
 
     def __init__(
-        self, model: RowModel, used: Data, held: Data, recipe: Recipe, end: float
+        self,
+        model: RowModel,
+        used: Data,
+        held: Data,
+        recipe: Recipe,
+        end: float,
+        processes: Processes,
     ) -> None:
         self.end = end
+        self.processes = processes
         self.model = model
         self.used = used
         self.held = held
@@ -384,10 +401,13 @@ class _Run:
         network = self.model.network
         if self.random is not None:
             torch.set_rng_state(self.random)
+        parameters = list(network.parameters())
+        self.processes.follow_first(parameters)
         while self.done < self.count:
             step = self.done
             if step % self.per_epoch == 0:
                 self.order = torch.randperm(len(self.used))
+                self.processes.follow_first([self.order])
             first = step % self.per_epoch * self.size
             self.is_busy = True
             self._step(self.order[first : first + self.size], step)
@@ -400,20 +420,23 @@ class _Run:
                 self._fit_into_time()
             self.is_busy = False
             yield self.done
-            if monotonic() > self.end and self.done >= self.per_epoch:
+            late = self.processes.of_first(monotonic()) > self.end
+            if late and self.done >= self.per_epoch:
                 break
         last = self.average.state_dict()
         network.load_state_dict(self.best if len(self.held) else last)
+        self.processes.follow_first(parameters)
 
     def _fit_into_time(self) -> None:
         """After the first time through the table: only as many more as end in time, so that the rate falls to 0."""
         now = monotonic()
         once = max(now - self.begun, 1e-9)
-        more = int(max(self.end - now, 0.0) / once)
+        more = int(self.processes.of_first(max(self.end - now, 0.0) // once))
         self.count = min(self.count, self.per_epoch * (1 + more))
 
     def _judge(self) -> None:
-        score = replace(self.model, network=self.average).mean_log_prob(self.held)
+        model = replace(self.model, network=self.average)
+        score = self.processes.of_first(model.mean_log_prob(self.held))
         if self.score is None or score > self.score:
             self.score = score
             self.best = copy.deepcopy(self.average.state_dict())
@@ -423,9 +446,11 @@ class _Run:
         for group in self.optimizer.param_groups:
             group["lr"] = rate * min(1.0, (step + 1) / 20)
         self.model.network.train()
-        loss = -self.model.log_prob(self.used.at(rows)).mean()
+        own = self.used.at(self.processes.part(rows))
+        loss = -self.model.log_prob(own).sum() / len(rows)
         self.optimizer.zero_grad(set_to_none=True)
         loss.backward()  # type: ignore[no-untyped-call]
+        self.processes.add_up(list(self.model.network.parameters()))
         torch.nn.utils.clip_grad_norm_(self.model.network.parameters(), 1.0)
         self.optimizer.step()
 

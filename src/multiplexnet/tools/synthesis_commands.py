@@ -8,6 +8,7 @@ import sys
 import warnings
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
+from functools import partial
 from pathlib import Path
 from time import perf_counter
 from typing import Annotated, Any
@@ -96,13 +97,28 @@ def fit(
     """Learn the rows of TABLE under rules: every row that the model makes obeys them, exactly."""
     with answering(as_json), _telling():
         from multiplexnet.synthesis.synthesizer import Synthesizer
+        from multiplexnet.synthesis.together import launched
 
+        processes = launched()
         model = Synthesizer(loaded(rules))
-        with writing(output):
-            _touched(output)
         draft = output.with_name(f".{output.name}.learning")
-        if not resume:
-            draft.unlink(missing_ok=True)
+        if processes.is_first:
+            with writing(output):
+                _touched(output)
+            if not resume:
+                draft.unlink(missing_ok=True)
+        learn = partial(
+            model.fit,
+            table,
+            minutes=processes.of_first(minutes),  # the others wait for the first here
+            seed=seed,
+            violations=violations,  # type: ignore[arg-type]
+            checkpoint=draft,
+        )
+        if not processes.is_first:
+            with warnings.catch_warnings(action="ignore"):
+                learn()
+            return
         told_of: list[bool] = []
 
         def show(report: Any) -> None:
@@ -119,14 +135,9 @@ def fit(
                         raise KeyboardInterrupt
                     update(*_learning(state))
 
-                model.fit(
-                    table,
-                    minutes=minutes,
-                    seed=seed,
-                    violations=violations,  # type: ignore[arg-type]
+                learn(
                     progress=told,
                     note=lambda text: print(f"note: {text}", file=sys.stderr),
-                    checkpoint=draft,
                 )
         except KeyboardInterrupt:
             kept = "; the same command goes on from there" if draft.exists() else ""
