@@ -114,7 +114,7 @@ class Network(nn.Module):
     @property
     def _waves(self) -> tuple[Tensor, ...]:
         """``(R, T_j)`` for every column."""
-        return self.waves.split(self.counts, -1)
+        return torch.split(self.waves, self.counts, -1)
 
     def places(self, tokens: Tensor) -> Tensor:
         """Tokens ``(B, D)``, −1 for values between them, as rows of the embedding."""
@@ -160,12 +160,12 @@ class Network(nn.Module):
         Parameters are split at once: a slice of its own for every column would cost a gradient of all of them each.
         """
         found = []
-        free = self.free.split(self.counts)
-        shares = self.shares.split(self.counts)
+        free = torch.split(self.free, self.counts)
+        shares = torch.split(self.shares, self.counts)
         waves = self._waves
         for j, smooth in enumerate(self.smooth.unbind(0)):
             both = smooth @ waves[j] + free[j].t()
-            weights, last = both.split([self.shape.width, 1])
+            weights, last = torch.split(both, [self.shape.width, 1])
             found.append((weights, shares[j] + last[0]))
         return found
 

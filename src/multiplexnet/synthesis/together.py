@@ -52,7 +52,7 @@ class Processes:
         gradients = [own.grad for own in parameters if own.grad is not None]
         flat = torch.cat([own.flatten() for own in gradients])
         distributed.all_reduce(flat)
-        parts = flat.split([own.numel() for own in gradients])
+        parts = torch.split(flat, [own.numel() for own in gradients])
         for own, found in zip(gradients, parts, strict=True):
             own.copy_(found.view_as(own))
 
