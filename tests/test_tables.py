@@ -795,6 +795,29 @@ def test_what_is_said_of_columns_that_do_not_fit(csv: Write) -> None:
         check(Rules('t: datetime; t >= "1970-01-01"'), zoned)
 
 
+@pytest.mark.parametrize(
+    ("kind", "cell", "hint"),
+    [
+        ("real", "1,000.50", "a number is written alone: 1000.5"),
+        ("real", "$5", "a number is written alone"),
+        ("real", "12 %", "and 0.12, not 12%"),
+        ("date", "03/08/2024", "a date is written as 2024-08-03"),
+        ("datetime", "2024-01-01T00:00:00Z", "in whole seconds and without a zone"),
+    ],
+)
+def test_a_cell_in_another_spelling_is_told_ours(
+    kind: str, cell: str, hint: str
+) -> None:
+    rules = Rules(f"x: {kind}?; x is not missing")
+    assert hint in str(check(rules, {"x": [cell]}))
+    assert "written" not in str(check(rules, {"x": ["many"]}))
+
+
+def test_brackets_in_names_are_shown() -> None:
+    report = check(Rules('"P el [kW]": real; "P el [kW]" >= 1'), {"P el [kW]": [0]})
+    assert str(report).count("P el [kW]") == 3  # the rule, twice, and the heading
+
+
 def test_elements_of_matrices_and_of_quoted_vectors_are_found_by_their_names() -> None:
     rules = Rules(
         'w: real[2, 2]; "pay [EUR]": real[2]; x: real[2]; x_1: real\n'

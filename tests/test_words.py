@@ -626,3 +626,12 @@ def test_the_campaign_finds_nothing_and_notices_planted_faults() -> None:
         operations, "rounded_quotient", lambda linear, name: Number(linear)
     ):
         assert "words: satisfied" in wrong(7, 44)
+
+
+def test_hundreds_of_labels_need_no_term_each() -> None:
+    labels = ", ".join(f'"l{k}"' for k in range(400))
+    text = f'c: {{{labels}}}; d: {{{labels}}}; x: real\n0 <= x <= 9; c != d; implies(c == "l3", x <= 1)'
+    mux = mx.Multiplexer(text)
+    assert mux.in_features < 2 * 400 + 20  # and not 400 * 399
+    x = mux(torch.randn(64, mux.in_features)).best()
+    assert mux.rules.satisfied(x).all()

@@ -25,7 +25,7 @@ def plain_table(*columns: tuple[str, bool]) -> Table:
     table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
     for header, is_number in columns:
         table.add_column(
-            header,
+            Text(header),  # a text as it is: brackets in names are no markup
             justify="right" if is_number else "left",
             overflow="fold",
             header_style="dim",

@@ -24,8 +24,25 @@ LISTED = 12
 """Names in a line; others are counted."""
 LONGEST = 40
 """Characters of a cell that are shown."""
-COMMA = re.compile(r"\s*[+-]?\d+,\d+\s*")
-"""A cell that may be a decimal with a comma."""
+HINTS = (
+    (
+        "not a number",
+        re.compile(r"\s*[+-]?\d+,\d+\s*"),
+        "a decimal is written with a point: 1.5, not 1,5",
+    ),
+    (
+        "not a number",
+        re.compile(r".*(?:\d,\d{3}\.|\d\.\d{3},|\d\s*[%$€£]|[$€£]\s*\d).*"),
+        "a number is written alone: 1000.5, not 1,000.50 or $1000.50, and 0.12, not 12%",
+    ),
+    ("not a date", re.compile(r".*\d.*"), "a date is written as 2024-08-03"),
+    (
+        "not a datetime",
+        re.compile(r".*\d.*"),
+        "a time is written as 2024-08-03 14:30:59, in whole seconds and without a zone",
+    ),
+)
+"""Why a cell was not read, what it looks like, and how it is written."""
 Json = dict[str, Any]
 
 
@@ -105,6 +122,18 @@ def _number(number: Fraction | float) -> str:
     return "∞" if isinstance(number, float) else number_text(number)
 
 
+def _hints(report: TableReport) -> list[str]:
+    """How cells are written, where some that were not read look like a known other way."""
+    return [
+        hint
+        for reason, pattern, hint in HINTS
+        if any(
+            cell.reason == reason and pattern.fullmatch(cell.example or "")
+            for cell in report.cells
+        )
+    ]
+
+
 # --- for people -----------------------------------------------------------------------------------------------------
 
 
@@ -117,10 +146,7 @@ def check_text(report: TableReport) -> RenderableType:
         parts += ["", _domain_table(report)]
     if report.cells:
         parts += ["", _cell_table(report)]
-        if any(COMMA.fullmatch(c.example or "") for c in report.cells):
-            parts.append(
-                Text("a decimal is written with a point: 1.5, not 1,5", style="dim")
-            )
+        parts += [Text(hint, style="dim") for hint in _hints(report)]
     if report.shown:
         parts += ["", _row_table(report), _more(report)]
     renamed = [f"{v.name} = {name}" for v, name in report.columns if name != v.name]
