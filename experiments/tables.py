@@ -304,6 +304,11 @@ def sushi() -> str:
     return structured("sushi")
 
 
+def paths() -> str:
+    """Shortest paths."""
+    return structured("paths")
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "synthetic": synthetic,
     "same-recipe": same_recipe,
@@ -311,6 +316,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "mnist-ablations": ablations,
     "cifar100": cifar100,
     "sushi": sushi,
+    "paths": paths,
 }
 
 
