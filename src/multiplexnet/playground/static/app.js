@@ -226,7 +226,7 @@ function drawn(answer, asked) {
     return `${name} = ${variable ? written(variable, value) : value}`;
   });
   if (fixed.length) words.push(`a slice at ${fixed.join(", ")} (images and samples are not limited to it)`);
-  if (answer.projected && !answer.samples_only) words.push("a projection along the outputs that are free");
+  if (answer.projected && !answer.samples_only) words.push("a projection: each point goes with some values of the free outputs");
   byId("picture-words").className = answer.empty ? "note bad" : "note";
   byId("picture-words").textContent = words.join("; ") || "Click: a row to check. Drag: move the frame. Dashed: not included.";
   picture.drawRow(state.row, state.rowBefore);

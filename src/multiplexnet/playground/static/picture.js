@@ -2,9 +2,11 @@
 
 import { byId, colour, isDate, readable, svg, written } from "./dom.js";
 
-const WIDTH = 560;
+const WIDEST = 560;
+const NARROWEST = 300;
+const TICK = 70; // pixels that a number beside an axis wants
 const MARGIN = { left: 58, right: 14, top: 14, bottom: 40 };
-const PLANE_HEIGHT = 430;
+const HIGHEST = 430;
 const MOST_LABELS = 30;
 const MANY = 60; // lines beyond which each is drawn thin
 const MOST_NAMES = 4;
@@ -38,10 +40,10 @@ function ticksOf(variable, low, high, most) {
   if (variable.labels) {
     const labels = variable.labels.map((text, at) => ({ at, text })).filter(({ at }) => at >= low && at <= high);
     const longest = Math.max(1, ...labels.map(({ text }) => text.length));
-    const every = Math.ceil(labels.length / Math.max(2, Math.min(2 * most, Math.floor(70 / longest))));
+    const every = Math.ceil(labels.length / Math.max(2, Math.min(2 * most, Math.floor((9 * most) / longest))));
     return labels.filter((_, k) => k % every === 0);
   }
-  if (isDate(variable)) return dateTicks(variable, low, high, Math.min(most, 5));
+  if (isDate(variable)) return dateTicks(variable, low, high, Math.max(2, Math.round(0.6 * most)));
   const ticks = niceTicks(low, high, most);
   return variable.kind === "int" ? ticks.filter(({ at }) => Number.isInteger(at)) : ticks;
 }
@@ -76,14 +78,16 @@ export class Picture {
 
   #resize() {
     const rows = this.isLine && !this.answer.cascade ? Math.max(this.shown.length, 1) : Number(this.isLine);
-    this.height = this.isLine ? Math.min(Math.max(130, 70 + 30 * rows), PLANE_HEIGHT) : PLANE_HEIGHT;
+    this.width = Math.min(Math.max(this.root.clientWidth || WIDEST, NARROWEST), WIDEST); // so that words keep their size
+    const highest = Math.min(HIGHEST, this.width);
+    this.height = this.isLine ? Math.min(Math.max(130, 70 + 30 * rows), highest) : highest;
     this.inner = {
       left: this.#leftMargin(),
-      right: WIDTH - MARGIN.right,
+      right: this.width - MARGIN.right,
       top: MARGIN.top,
       bottom: this.height - MARGIN.bottom,
     };
-    this.root.setAttribute("viewBox", `0 0 ${WIDTH} ${this.height}`);
+    this.root.setAttribute("viewBox", `0 0 ${this.width} ${this.height}`);
     const { left, right, top, bottom } = this.inner;
     for (const [name, value] of Object.entries({ x: left, y: top, width: right - left, height: bottom - top })) {
       this.clip.setAttribute(name, value);
@@ -143,7 +147,7 @@ export class Picture {
     const { left, right, top, bottom } = this.inner;
     const axes = this.layers.axes;
     const [across, up] = this.axes;
-    for (const { at, text } of ticksOf(across, this.frame[0][0], this.frame[1][0], 8)) {
+    for (const { at, text } of ticksOf(across, this.frame[0][0], this.frame[1][0], Math.round(this.width / TICK))) {
       const x = this.x(at);
       axes.append(svg("line", { x1: x, x2: x, y1: top, y2: bottom, class: at === 0 ? "zero" : "faint" }));
       axes.append(svg("text", { x, y: bottom + 16, "text-anchor": "middle", class: "tick" }, text));
@@ -332,7 +336,7 @@ export class Picture {
   }
 
   #scale() {
-    return WIDTH / this.root.getBoundingClientRect().width;
+    return this.width / this.root.getBoundingClientRect().width;
   }
 
   #units() {
