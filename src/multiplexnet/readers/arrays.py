@@ -297,10 +297,12 @@ def _is_long(value: Any) -> bool:
     """Whether an exact number has more digits than rules may have."""
     if isinstance(value, Rational):
         parts = (int(value.numerator), int(value.denominator))
-        return max(part.bit_length() for part in parts) > MOST_BITS
+        bits: int = max(part.bit_length() for part in parts)
+        return bits > MOST_BITS
     if not isinstance(value, Decimal) or not value.is_finite():
         return False
-    return max(len(value.as_tuple().digits), abs(value.adjusted())) > MOST_DIGITS
+    size = max(len(value.as_tuple().digits), abs(value.adjusted()))
+    return size > MOST_DIGITS
 
 
 def _text(value: Any) -> str:
