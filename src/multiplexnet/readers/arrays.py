@@ -297,8 +297,8 @@ def _is_long(value: Any) -> bool:
     """Whether an exact number has more digits than rules may have."""
     if isinstance(value, Rational):
         parts = (int(value.numerator), int(value.denominator))
-        bits: int = max(part.bit_length() for part in parts)
-        return bits > MOST_BITS
+        most: int = MOST_BITS
+        return max(part.bit_length() for part in parts) > most
     if not isinstance(value, Decimal) or not value.is_finite():
         return False
     size = max(len(value.as_tuple().digits), abs(value.adjusted()))
