@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Sequence
+from itertools import product
 from pathlib import Path
 from statistics import mean, median
 from typing import Any
@@ -309,6 +310,51 @@ def paths() -> str:
     return structured("paths")
 
 
+FROM_MEMORY_SUMS = {
+    "sum-1": "97.9 / 97.7",
+    "sum-2": "96.4 / 96.0",
+    "sum-4": "92.7 / 92.6",
+}
+"""Sums in per cent, DeepStochLog and A-NeSI, from memory of the literature and not checked here."""
+
+
+def addition() -> str:
+    """Sums and digits, with what was predicted and what the evidence ratio says."""
+    lines = harness.read(RESULTS / "addition.jsonl")
+    rows = []
+    for case in CASES:
+        for encoder, method in product(("mlp", "cnn"), ("likelihood", "evidence")):
+            if own := chosen(lines, case=case, method=method, encoder=encoder):
+                evidence = spread(values(own, "evidence"))
+                truth = spread(values(own, "evidence_of_truth"))
+                rows.append(
+                    [
+                        case,
+                        encoder,
+                        method,
+                        str(len(own)),
+                        f"{own[0]['relabellings']:,}",
+                        spread(values(own, "accuracy", 100)),
+                        spread(values(own, "digits", 100)),
+                        f"{evidence} ({truth})" if case == "half" else "",
+                        FROM_MEMORY_SUMS.get(case, ""),
+                    ]
+                )
+    head = [
+        "known",
+        "label net",
+        "loss",
+        "seeds",
+        "relabellings",
+        "what is known is met %",
+    ]
+    head += ["digits right %", "evidence ratio (of the truth)"]
+    return table([*head, "sums %: DeepStochLog / A-NeSI, from memory"], rows)
+
+
+CASES = ("sum-1", "sum-2", "sum-4", "parity", "half")
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "synthetic": synthetic,
     "same-recipe": same_recipe,
@@ -317,6 +363,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "cifar100": cifar100,
     "sushi": sushi,
     "paths": paths,
+    "addition": addition,
 }
 
 

@@ -1,0 +1,148 @@
+"""Digits from sums: the columns of an addition, what is predicted, what is known of rows, runs on tiny digits."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import addition
+import data
+import harness
+import pytest
+import tiny_digits
+import torch
+from mnist import Digits
+
+Fit = Callable[..., list[dict[str, Any]]]
+TINY = [
+    "--results",
+    "results",
+    "--figures",
+    "figures",
+    "--encoders",
+    "mlp",
+    "--validation",
+    "100",
+]
+
+
+@pytest.fixture
+def fit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Fit:
+    """Run the experiment on tiny digits; its lines."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(data, "mnist", tiny_digits.digits)
+
+    def run(*options: str) -> list[dict[str, Any]]:
+        harness.command(addition.Settings, addition.main, [*TINY, *options])
+        return harness.read(Path("results/addition.jsonl"))
+
+    return run
+
+
+def test_the_probability_of_a_sum_is_that_of_all_its_addends() -> None:
+    log_q = torch.randn(3, 2, 2, 10).log_softmax(-1)
+    digits = torch.tensor([[0, 3, 4], [1, 0, 0], [1, 9, 8]])
+    for row, total in enumerate((34, 100, 198)):
+        numbers = [
+            (a, b)
+            for a, b in product(product(range(10), repeat=2), repeat=2)
+            if 10 * (a[0] + b[0]) + a[1] + b[1] == total
+        ]
+        chances = [
+            sum(
+                log_q[row, n, p, number[p]]
+                for n, number in enumerate(pair)
+                for p in (0, 1)
+            )
+            for pair in numbers
+        ]
+        expected = torch.stack([torch.as_tensor(chance) for chance in chances])
+        found = addition.log_sum(log_q, digits)[row]
+        assert float(found) == pytest.approx(float(expected.logsumexp(0)), abs=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("case", "relabellings"),
+    [("sum-1", 1), ("sum-2", 1), ("sum-4", 1), ("parity", 28_800), ("half", 1)],
+)
+def test_what_is_predicted(case: addition.Case, relabellings: int) -> None:
+    """Of parity: the even digits among themselves, the odd ones, and both kinds swapped, 2 · (5!)²."""
+    assert addition.prediction(case).order == relabellings
+
+
+def test_half_of_the_sums_leave_two_shortcuts_that_the_evidence_ratio_notices() -> None:
+    maps = addition.shortcuts()
+    assert maps == [(0, 1, 2, 3, 4), (0, 1, 3, 2, 3), (0, 1, 4, 1, 2)]
+    pairs = torch.tensor(addition.HALF)
+    known = pairs.sum(-1, keepdim=True)
+    losses = []
+    for labels in maps:
+        log_q = addition.seen(torch.tensor(labels)[pairs].unsqueeze(-1), 10)
+        likelihood = addition.known_loss(log_q, known, "half", "likelihood")
+        assert float(likelihood) == pytest.approx(0, abs=1e-4), "sums tell nothing"
+        losses.append(float(addition.evidence(log_q, known)))
+    assert min(losses[1:]) > losses[0] + 0.2
+
+
+def test_a_confusion_counts_labels_by_digit() -> None:
+    digits, labels = torch.tensor([0, 1, 2, 3, 4, 4]), torch.tensor([0, 1, 3, 2, 3, 4])
+    shares = torch.tensor(addition.confusion(digits, labels))
+    assert shares[2].tolist() == [0, 0, 0, 1, 0]
+    assert shares[4].tolist() == [0, 0, 0, 0.5, 0.5]
+
+
+def test_the_probability_of_a_parity() -> None:
+    log_q = torch.randn(1, 2, 1, 10).log_softmax(-1)
+    p = log_q.exp()[0, :, 0]
+    odd = sum(p[0, a] * p[1, b] for a in range(10) for b in range(10) if (a + b) % 2)
+    loss = addition.known_loss(log_q, torch.tensor([[1]]), "parity", "likelihood")
+    assert float(loss) == pytest.approx(-float(torch.as_tensor(odd).log()), abs=1e-5)
+
+
+@pytest.mark.parametrize("case", ["sum-1", "sum-2", "sum-4", "parity", "half"])
+def test_rows_are_what_they_are_said_to_be(case: addition.Case) -> None:
+    images, labels, *_ = tiny_digits.digits()
+    rows = addition.rows_of(case, Digits(images, labels), 0)
+    numbers = [[int("".join(map(str, n))) for n in row] for row in rows.labels.tolist()]
+    for (a, b), known in zip(numbers, rows.known.tolist(), strict=True):
+        total = int("".join(map(str, known)))
+        assert total == ((a + b) % 2 if case == "parity" else a + b)
+        assert case != "half" or (a, b) in addition.HALF
+    if case != "half":
+        assert len({*rows.images.flatten().tolist()}) == rows.images.numel() > 590
+    again = addition.rows_of(case, Digits(images, labels), 0)
+    assert torch.equal(rows.images, again.images)
+
+
+def test_sums_alone_name_the_digits(fit: Fit) -> None:
+    (line,) = fit("--cases", "sum-1", "--epochs", "12", "--images", "32")
+    assert line["digits"] == 1
+    assert line["accuracy"] == 1
+    assert line["relabellings"] == 1
+
+
+def test_every_case_writes_its_lines(fit: Fit) -> None:
+    lines = fit("--epochs", "1")
+    found = [(line["case"], line["method"]) for line in lines]
+    cases = addition.Case.__args__  # type: ignore[attr-defined]
+    assert found == [*((case, "likelihood") for case in cases), ("half", "evidence")]
+    for line in lines:
+        assert 0 <= line["accuracy"] <= 1
+        assert 0 <= line["digits"] <= 1
+        assert ("evidence" in line) == (line["case"] == "half")
+    assert Path("figures/addition_half.png").stat().st_size > 1000
+
+
+@pytest.mark.skipif(
+    "MULTIPLEXNET_DATA" not in os.environ,
+    reason="set MULTIPLEXNET_DATA to a folder with mnist/",
+)
+def test_quick_on_real_digits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    harness.command(addition.Settings, addition.main, ["--quick"])
+    lines = harness.read(Path("out/addition.jsonl"))
+    assert [line["case"] for line in lines] == ["sum-1", "half", "half"]
+    assert lines[2]["evidence"] > lines[2]["evidence_of_truth"] - 0.1
