@@ -30,6 +30,7 @@ from fuzz_mutation import NASTY, mutated, mutated_json
 from playground_server import ended, exploding, started
 
 import multiplexnet as mx
+from multiplexnet.playground import pool
 from multiplexnet.playground.pool import Limits, Worker
 from multiplexnet.playground.questions import ANSWERS
 from multiplexnet.playground.worker import answered
@@ -546,6 +547,22 @@ def test_a_question_that_takes_too_long_is_ended_and_the_next_is_answered() -> N
             assert told["error"]["kind"] == "time"
             assert "no answer within 2 seconds" in told["error"]["message"]
             assert "answer" in await worker.ask("verdict", {"text": "x >= 1"})
+        finally:
+            await worker.stop()
+
+    asyncio.run(asked())
+
+
+def test_a_process_that_does_not_get_ready_is_no_fault_of_the_rules(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    async def asked() -> None:
+        worker = Worker("verdict", Limits())
+        try:
+            monkeypatch.setattr(pool, "STARTING_SECONDS", 0.001)
+            told = await worker.ask("verdict", {"text": "x >= 1"})
+            assert told["error"]["kind"] == "starting"
+            assert "not ready within 60 seconds" in told["error"]["message"]
         finally:
             await worker.stop()
 

@@ -16,6 +16,10 @@ from multiplexnet.playground.worker import LARGEST_ANSWER
 __all__ = ["USUAL", "Limits", "Worker"]
 
 STARTING_SECONDS = 60
+LATE = (
+    f"the process that is asked was not ready within {STARTING_SECONDS} seconds: this machine is busy. "
+    "Reload the page to ask again"
+)
 BROKEN = (
     "memory",
     "unexpected",
@@ -89,7 +93,10 @@ class Worker:
     async def _asked(self, line: str) -> dict[str, Any]:
         answer: dict[str, Any] | None = None
         try:
-            process = await self._ready()
+            try:
+                process = await self._ready()
+            except TimeoutError:
+                return _error("starting", LATE)
             answer = await asyncio.wait_for(
                 _exchanged(process, line), self.limits.seconds
             )
