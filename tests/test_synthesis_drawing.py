@@ -185,7 +185,8 @@ def ratios(seed: int) -> tokens.Whole:
     """Shares of small numbers with five decimal places: they repeat, and have nothing around them."""
     random = np.random.default_rng(seed)
     some, others = random.integers(1, 40, (2, 3_000))
-    return np.rint(100_000 * some / (some + others)).astype(np.int64)
+    found: tokens.Whole = np.rint(100_000 * some / (some + others)).astype(np.int64)
+    return found
 
 
 def test_values_that_repeat_without_neighbours_are_tokens_of_their_own(
