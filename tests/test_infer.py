@@ -162,3 +162,19 @@ def test_labels_that_count_as_empty_are_named() -> None:
     assert (
         'plan: {"basic", "full"}?  # 3 cells are empty or say "NA", "n/a"' in inferred
     )
+
+
+@pytest.mark.parametrize(
+    "numbers",
+    [
+        [10**30, 1],
+        [1, 2 * 10**31, 9 * 10**30],
+        [10**30],
+        [-(10**40), None, 5],
+        [2**60 + 7 * i % 300 for i in range(300)],
+    ],
+)
+def test_ranges_of_long_numbers_are_exact(numbers: list[int | None]) -> None:
+    there = [number for number in numbers if number is not None]
+    inferred = str(mx.infer({"c": numbers}))
+    assert f"c: int[{min(there)}, {max(there)}]" in inferred

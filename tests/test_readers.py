@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from datetime import date
 from decimal import Decimal
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pytest
@@ -292,6 +293,67 @@ def test_a_pydantic_model_becomes_rules() -> None:
         "share < 1",
         "price >= 0",
     ]
+
+
+def test_what_pydantic_leaves_out_of_its_schema_is_read() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    day = date(2024, 1, 1)
+    cents = pydantic.Field(ge=0, le=100, decimal_places=2)
+    fields = {
+        "since": (date, pydantic.Field(ge=day)),
+        "until": (date | None, pydantic.Field(gt=day, lt=date(2025, 1, 1))),
+        "price": (Decimal, cents),
+        "extra": (Annotated[Decimal, cents] | None, None),
+        "sum": (Decimal, pydantic.Field(max_digits=5, decimal_places=2)),
+        "fine": (Decimal, pydantic.Field(ge=Decimal("0.1234567890123456789"))),
+    }
+    rules = mx.Rules.from_pydantic(pydantic.create_model("Contract", **fields))
+    assert str(rules).splitlines() == [
+        "since: date",
+        "until: date?",
+        "price: real[0, 100] step 0.01",
+        "extra: real[0, 100] step 0.01?",
+        "`sum`: real[-999.99, 999.99] step 0.01",
+        "fine: real",
+        'since >= date("2024-01-01")',
+        'until > date("2024-01-01")',
+        'until < date("2025-01-01")',
+        "price >= 0",
+        "price <= 100",
+        "extra >= 0",
+        "extra <= 100",
+        "`sum` >= -999.99",
+        "`sum` <= 999.99",
+        "fine >= 0.1234567890123456789",
+    ]
+
+
+def test_what_rules_cannot_say_of_a_model_is_named() -> None:
+    pydantic = pytest.importorskip("pydantic")
+    fields = {
+        "born": (pydantic.PastDate, ...),
+        "price": (Decimal, pydantic.Field(decimal_places=2)),
+        "long": (Decimal, pydantic.Field(max_digits=4)),
+    }
+    with pytest.raises(SourceError) as caught:
+        mx.Rules.from_pydantic(pydantic.create_model("Odd", **fields))
+    assert str(caught.value).splitlines()[1:4] == [
+        "    property 'born': `past` is not understood",
+        "    property 'price': `multipleOf` without a range: give it minimum and maximum as well",
+        "    property 'long': `max_digits` is not understood",
+    ]
+
+
+def test_labels_and_dates_of_a_schema_are_refused_by_property() -> None:
+    for own, message in (
+        ({"enum": ["a", "a"]}, "property 'c': `enum` holds \"a\" twice"),
+        (
+            {"type": "string", "format": "date", "formatMinimum": "soon"},
+            "property 'c': \"soon\" is not a date: write it like 2024-08-03",
+        ),
+    ):
+        with pytest.raises(SourceError, match=message):
+            mx.Rules.from_json_schema({"properties": {"c": own}})
 
 
 # --- SMT-LIB with scopes --------------------------------------------------------------------------------------------

@@ -14,7 +14,6 @@ from multiplexnet.errors import (
     RuleSyntaxError,
     RuleTypeError,
     ShapeError,
-    SourceError,
     UnknownNameError,
     needing,
 )
@@ -319,15 +318,15 @@ class Rules:
     def from_pydantic(cls, model: Any, *, skip: str | Sequence[str] = ()) -> Rules:
         """Rules from the fields of a pydantic model, by its JSON Schema (see :meth:`from_json_schema`).
 
+        Ends of dates and places of decimals, which pydantic leaves out of that, are read as well. Validators written
+        in Python are not.
+
         Raises:
             SourceError: it is not a model, or says what rules cannot say.
         """
-        described = getattr(model, "model_json_schema", None)
-        if not callable(described):
-            raise SourceError(
-                f"{model!r} has no model_json_schema(): give a class derived from pydantic.BaseModel (version 2)"
-            )
-        return cls.from_json_schema(described(), skip=skip)
+        from multiplexnet.readers.pydantic_models import schema_of_model
+
+        return cls.from_json_schema(schema_of_model(model), skip=skip)
 
     @classmethod
     def load(cls, path: str | Path) -> Rules:

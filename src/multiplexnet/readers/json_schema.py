@@ -2,14 +2,17 @@
 
 Of a property these are read: ``type`` (number, integer, boolean, string with ``enum`` or of ``format`` date, array of
 fixed size), ``minimum``, ``maximum``, ``exclusiveMinimum``, ``exclusiveMaximum``, ``multipleOf``, ``enum``, ``const``,
-``required``, ``null`` beside another type, ``$ref`` and ``allOf``. What rules cannot say is named, all of it at once.
+``formatMinimum`` and the like (ends of dates), ``required``, ``null`` beside another type, ``$ref`` and ``allOf``. What
+rules cannot say is named, all of it at once.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from datetime import date
 from fractions import Fraction
 from math import ceil, floor, isfinite
 from pathlib import Path
@@ -179,8 +182,7 @@ class _Reader:
         if kind == "array":
             self._declare_vector(name, own, mark, place)
             return
-        words = _NUMBER if kind in ("number", "integer") else {"type", "enum", "const"}
-        self.leave(own, place, known=set(words))
+        self.leave(own, place, known=set(_WORDS.get(kind, _CHOICES)))
         self.declarations.append(f"{name}: {_type_text(own, kind)}{mark}")
         self.rules += _rules(name, own, kind)
 
@@ -195,8 +197,8 @@ class _Reader:
         kind = _kind(items)
         if kind == "array":
             raise _Unsaid("an array of arrays: write it as one array")
-        words = _NUMBER if kind in ("number", "integer") else {"type", "enum", "const"}
-        self.leave(items, f"{place}, its items", known=set(words))
+        words = set(_WORDS.get(kind, _CHOICES))
+        self.leave(items, f"{place}, its items", known=words)
         self.declarations.append(f"{name}: {_type_text(items, kind)}{mark}[{size}]")
         self.rules += [
             f"all({rule} for v in {name})" for rule in _rules("v", items, kind)
@@ -320,6 +322,18 @@ _BOUNDS = {
     "maximum": "<=",
     "exclusiveMaximum": "<",
 }
+_DATE_BOUNDS = {
+    "formatMinimum": ">=",
+    "formatExclusiveMinimum": ">",
+    "formatMaximum": "<=",
+    "formatExclusiveMaximum": "<",
+}
+_WORDS = {
+    "number": _NUMBER,
+    "integer": _NUMBER,
+    "date": ("type", *_DATE_BOUNDS),
+}
+_CHOICES = ("type", "enum", "const")
 
 
 def _kind(own: Schema) -> str:
@@ -367,6 +381,9 @@ def _type_text(own: Schema, kind: str) -> str:
         labels = [
             json.dumps(str(label), ensure_ascii=False) for label in _values(own) or ()
         ]
+        doubled = [label for label, count in Counter(labels).items() if count > 1]
+        if doubled:
+            raise _Unsaid(f"`enum` holds {doubled[0]} twice: leave one of them out")
         return f"{{{', '.join(labels)}}}"
     if kind == "integer":
         low, high = _whole_ends(own)
@@ -407,8 +424,14 @@ def _number(value: Any) -> Fraction:
 
 
 def _rules(name: str, own: Schema, kind: str) -> list[str]:
-    if kind in ("string", "date"):
+    if kind == "string":
         return []
+    if kind == "date":
+        return [
+            f"{name} {relation} {_date_text(own[word])}"
+            for word, relation in _DATE_BOUNDS.items()
+            if word in own
+        ]
     values = _values(own)
     if kind == "boolean":
         if values is None or len(set(values)) == 2:
@@ -429,6 +452,16 @@ def _rules(name: str, own: Schema, kind: str) -> list[str]:
         step = _step(own)
         found += [f"{name} % {step.numerator} == 0"] if step.numerator != 1 else []
     return found
+
+
+def _date_text(value: Any) -> str:
+    try:
+        day = date.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise _Unsaid(
+            f"{_shown(value)} is not a date: write it like 2024-08-03"
+        ) from None
+    return f'date("{day.isoformat()}")'
 
 
 def _grid(own: Schema) -> tuple[Fraction, Fraction, Fraction]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Literal
@@ -144,9 +144,8 @@ class ColumnProfile:
         there = np.ones(len(column), dtype=np.bool_)
         there[empty] = False
         near = np.where(there, column.near, np.nan)
-        least = min(column.exact(int(row)) for row in _ties(near, np.nanmin(near)))
-        most = max(column.exact(int(row)) for row in _ties(near, np.nanmax(near)))
-        self._widen(least, most)
+        ends = list(_ends(column, there))
+        self._widen(min(ends), max(ends))
         if self.places is not None:
             places = _places(column, near, is_float)
             self.places = None if places is None else max(self.places, places)
@@ -195,14 +194,27 @@ def floats_of(column: Column) -> NDArray[np.float64]:
     return np.array(numbers)
 
 
-def _ties(near: Floats, value: float) -> NDArray[np.intp]:
-    """Rows whose number may be this one: floats near it, one of each."""
+def _ends(column: Column, there: NDArray[np.bool_]) -> Iterator[Fraction]:
+    """Numbers of these rows, the least and the greatest among them."""
+    near = np.where(there, column.near, np.nan)
+    odd = [row for row in column.odd if there[row]]
+    near[odd] = np.nan  # the parts do not hold them
+    for row in odd:
+        yield column.odd[row]
+    if np.isnan(near).all():
+        return
+    for value in (np.nanmin(near), np.nanmax(near)):
+        for row in _ties(column, near, value):
+            yield column.exact(int(row))
+
+
+def _ties(column: Column, near: Floats, value: float) -> NDArray[np.intp]:
+    """Rows whose number may be this one: floats near it, one of each number."""
     close = np.flatnonzero(np.abs(near - value) <= 4 * np.spacing(abs(value)))
-    return (
-        close[np.unique(near[close], return_index=True)[1]]
-        if len(close) > 64
-        else close
-    )
+    if len(close) <= 64:
+        return close
+    parts = np.stack([part[close] for part in column.parts])
+    return close[np.unique(parts, axis=1, return_index=True)[1]]
 
 
 def _places(column: Column, near: Floats, is_float: bool) -> int | None:
