@@ -256,7 +256,7 @@ def _model(file: zipfile.ZipFile, document: Record, schema: Schema) -> RowModel:
     ):
         raise ValueError("tokens that are too many or too few")
     for column, found in zip(allowed.columns, ranges, strict=True):
-        if found != ends(column.domain):
+        if list(found) != list(ends(column.domain)):
             raise ValueError(f"a range that {column.name!r} does not have")
     tokens = tuple(_tokens(file, j, sizes[j], ranges[j]) for j in range(len(own)))
     shape = _shape(document["shape"])
