@@ -37,6 +37,7 @@ from multiplexnet.language.formula import (
     Variable,
     holds,
 )
+from multiplexnet.rules import Rules
 from multiplexnet.verdicts.columns import Column
 from multiplexnet.verdicts.evaluation import ExactRows, largest_violation, truth
 from multiplexnet.verdicts.satisfaction import satisfied, verdict, violation, violations
@@ -493,3 +494,9 @@ def test_integers_of_64_bits_are_exact() -> None:
     column = Column.integers(np.array(numbers, dtype=np.int64))
     assert [column.exact(i) for i in range(len(numbers))] == numbers
     assert all(isfinite(p) for part in column.parts for p in part)
+
+
+def test_rows_of_different_lengths_are_refused() -> None:
+    rules = Rules("x: real[2]\nall(x >= 0)")
+    with pytest.raises(ShapeError, match="x is a list whose parts have different len"):
+        rules.satisfied([[1.0], [1.0, 2.0]])

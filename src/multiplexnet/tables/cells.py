@@ -37,6 +37,7 @@ NAN = "NaN"
 INFINITE = "infinite"
 NO_NUMBER = "not a number"
 NO_TRUTH = "not a truth value"
+NO_LABEL = "not a label"
 LONG = f"more than {LONGEST} digits"
 
 EMPTY = frozenset(["", "na", "n/a", "null", "none"])
@@ -45,6 +46,8 @@ SPELLINGS = {
     **dict.fromkeys(["true", "t", "yes", "y"], "1"),
     **dict.fromkeys(["false", "f", "no", "n"], "0"),
 }
+SHAPES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")
+"""How times are written."""
 TICKS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 """Of a second, in a column of times."""
 Rows = NDArray[np.intp]
@@ -71,6 +74,8 @@ def cells_of(variable: Variable, cells: pl.Series) -> Cells:
         >>> found.column.exact(2), {reason: rows.tolist() for reason, rows in sorted(found.unread.items())}
         (Fraction(3, 100), {'missing': [1], 'not a number': [3]})
     """
+    if cells.dtype in (pl.Categorical, pl.Enum):
+        cells = cells.cast(pl.String)
     if not cells.null_count():
         return _read(variable, cells)
     empty = cells.is_null().to_numpy()
@@ -87,7 +92,9 @@ def cells_of(variable: Variable, cells: pl.Series) -> Cells:
 
 def _filled(cells: pl.Series, row: int) -> pl.Series:
     """The cells, the value in this row in place of those that are missing."""
-    return cells if cells.dtype.is_nested() else cells.fill_null(cells[row])
+    if cells.dtype.is_nested() or cells.dtype == pl.Object:
+        return cells
+    return cells.fill_null(cells[row])
 
 
 def _read(variable: Variable, cells: pl.Series) -> Cells:
@@ -158,31 +165,46 @@ def _read_moments(cells: pl.Series, kind: str) -> tuple[pl.Series, dict[str, Row
     text = cells.str.strip_chars()
     if kind == "date":
         read = text.str.to_date("%Y-%m-%d", strict=False)
+        if read.null_count():
+            times = _times(text)
+            read = read if times.null_count() == len(times) else times
     else:
-        whole = text.str.replace("T", " ", literal=True)
-        shapes = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")
-        read, *others = (whole.str.to_datetime(shape, strict=False) for shape in shapes)
-        for other in others:
-            read = read.fill_null(other)
+        read = _times(text)
     rows = np.flatnonzero(read.is_null().to_numpy())
     if not len(rows):
         return read, {}
     empty = text.gather(rows).str.to_lowercase().is_in(list(EMPTY)).to_numpy()
     found = {MISSING: rows[empty], f"not a {kind}": rows[~empty]}
-    epoch = date(1970, 1, 1) if kind == "date" else datetime(1970, 1, 1)
+    epoch = date(1970, 1, 1) if read.dtype == pl.Date else datetime(1970, 1, 1)
     return read.fill_null(epoch), {
         reason: own for reason, own in found.items() if len(own)
     }
 
 
+def _times(text: pl.Series) -> pl.Series:
+    """Texts as times, of which a date is its midnight; null where there is none."""
+    whole = text.str.replace("T", " ", literal=True)
+    read, *others = (whole.str.to_datetime(shape, strict=False) for shape in SHAPES)
+    for other in others:
+        read = read.fill_null(other)
+    return read
+
+
 def _labels(cells: pl.Series, labels: tuple[str, ...]) -> Cells:
-    text = cells.cast(pl.String).str.strip_chars()
+    """Places of labels; a cell is taken as it stands, and without blanks at its ends if there is no such label."""
+    if _is_without_text(cells.dtype):
+        return _of_no_kind(cells, NO_LABEL)
+    text = _decoded(cells) if cells.dtype == pl.Binary else cells.cast(pl.String)
     position = {label: k for k, label in enumerate(labels)}
     if cells.dtype == pl.Boolean:  # which polars writes as true, and Python as True
         position = {label.lower(): k for label, k in position.items()} | position
     if cells.dtype.is_float():  # which pandas makes of whole numbers beside empty cells
         position = {f"{label}.0": k for label, k in position.items()} | position
     known = text.replace_strict(position, default=-1, return_dtype=pl.Int64)
+    if known.min() == -1:
+        text = text.str.strip_chars()
+        trimmed = text.replace_strict(position, default=-1, return_dtype=pl.Int64)
+        known = known.zip_with(known >= 0, trimmed)
     column = Column.integers(known.to_numpy())
     others = np.flatnonzero(known.to_numpy() < 0)
     if not len(others):
@@ -207,10 +229,26 @@ def _numbers(cells: pl.Series) -> Cells:
         return Cells(Column.integers(cells.cast(pl.Int64).to_numpy()))
     if cells.dtype.is_float():
         return _floats(widened(cells.to_numpy()))
-    if cells.dtype.is_numeric() or cells.dtype in (pl.Categorical, pl.Enum):
+    if cells.dtype.is_numeric():
         return _decimals(cells.cast(pl.String))
+    return _of_no_kind(cells, NO_NUMBER)
+
+
+def _of_no_kind(cells: pl.Series, reason: str) -> Cells:
+    """Cells of a type that has no values of the kind that is asked for."""
     every = np.arange(len(cells))
-    return Cells(_zeros(len(cells)), {f"of type {cells.dtype}, {NO_NUMBER}": every})
+    return Cells(_zeros(len(cells)), {f"of type {cells.dtype}, {reason}": every})
+
+
+def _is_without_text(dtype: pl.DataType) -> bool:
+    """Whether polars cannot write the values of this type as texts."""
+    return dtype.is_nested() or dtype in (pl.Object, pl.Duration)
+
+
+def _decoded(cells: pl.Series) -> pl.Series:
+    """Bytes as texts; those that are not UTF-8 are no label that anybody writes."""
+    texts = [cell.decode("utf-8", errors="replace") for cell in cells.to_list()]
+    return pl.Series(texts, dtype=pl.String)
 
 
 def _floats(values: NDArray[np.float64]) -> Cells:

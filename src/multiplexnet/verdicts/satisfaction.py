@@ -378,7 +378,12 @@ def _float64(x: Any, name: str) -> Floats:
                 f"{name} has dtype {x.dtype}: give floats, for example {name}.double()"
             )
         return widened(_numpy(x.detach().cpu()))
-    array = np.asarray(x)
+    try:
+        array = np.asarray(x)
+    except ValueError:
+        raise ShapeError(
+            f"{name} is a list whose parts have different lengths: give rows of the same length"
+        ) from None
     if array.dtype not in (np.float64, np.float32, np.float16):
         raise DtypeError(
             f"{name} has dtype {array.dtype}: give floats, for example np.asarray({name}, dtype=float)"

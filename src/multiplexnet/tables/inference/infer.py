@@ -146,7 +146,7 @@ def _no_kind(column: ColumnProfile) -> str:
     dtype = column.kept[0].dtype
     if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
         return f"times of a zone ({dtype.time_zone}), and those of rules have none"
-    if dtype in (pl.String, pl.Categorical, pl.Enum):
+    if dtype == pl.String:
         return "texts of many kinds, neither numbers nor a few labels"
     return f"of type {dtype}, of which rules do not speak"
 
@@ -156,10 +156,7 @@ def _type_text(column: ColumnProfile) -> str:
     if column.kind == "truth":
         return f"bool{mark}"
     if column.kind == "label":
-        labels = [
-            json.dumps(label, ensure_ascii=False)
-            for label in sorted(column.labels or ())
-        ]
+        labels = [json.dumps(label, ensure_ascii=False) for label in column.labels]
         return f"{{{', '.join(labels)}}}{mark}"
     if column.kind == "date" or column.kind == "datetime":
         ends = column.moments[column.kind]
@@ -237,7 +234,7 @@ def _read_as(column: ColumnProfile) -> tuple[Variable, tuple[str, ...]]:
     if column.kind == "date" or column.kind == "datetime":
         return Variable(column.name, 0, MOMENTS[column.kind]), ()
     if column.kind == "label":
-        labels = tuple(sorted(column.labels or ()))
+        labels = column.labels
         words = [
             f"{name} == {json.dumps(label, ensure_ascii=False)}" for label in labels
         ]

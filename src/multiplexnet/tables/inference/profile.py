@@ -56,7 +56,7 @@ class ColumnProfile:
         places: how many decimal places its numbers have at most; ``None``: more than decimals are declared with.
         least: the smallest number.
         most: the largest number.
-        labels: the different texts, in order of appearance; ``None``: too many.
+        texts: the different texts, in order of appearance; ``None``: too many.
         empty_words: the texts that count as empty, such as NA, as they stand there.
         kept: the cells of the sample.
     """
@@ -73,7 +73,7 @@ class ColumnProfile:
     places: int | None = 0
     least: Fraction | None = None
     most: Fraction | None = None
-    labels: dict[str, None] | None = field(default_factory=dict)
+    texts: dict[str, None] | None = field(default_factory=dict)
     empty_words: dict[str, None] = field(default_factory=dict)
     kept: list[pl.Series] = field(default_factory=list)
 
@@ -88,13 +88,22 @@ class ColumnProfile:
             return moment
         if self.is_number:
             return "number"
-        if self.labels is None:
+        if self.texts is None:
             return None
         allowed = max(FEW_LABELS, LABEL_SHARE * (self.rows - self.missing))
-        return "label" if len(self.labels) <= allowed else None
+        return "label" if len(self.texts) <= allowed else None
+
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The texts in order, without blanks at their ends if all differ without them, too."""
+        texts = self.texts or {}
+        words = {text.strip() for text in texts}
+        return tuple(sorted(words if len(words) == len(texts) else texts))
 
     def add(self, cells: pl.Series) -> None:
         """Take in some cells."""
+        if cells.dtype in (pl.Categorical, pl.Enum):
+            cells = cells.cast(pl.String)
         self.rows += len(cells)
         number = cells_of(Variable(self.name, 0), cells)
         empty = sum(len(number.unread.get(reason, ())) for reason in (MISSING, NAN))
@@ -110,11 +119,11 @@ class ColumnProfile:
             rows = [own for own in number.unread.values() if len(own)]
             empty_rows = np.concatenate(rows) if rows else np.empty(0, np.intp)
             self._note_numbers(number.column, empty_rows, cells.dtype.is_float())
-        elif cells.dtype in (pl.String, pl.Categorical, pl.Enum):
-            self._note_labels(cells.cast(pl.String))
+        elif cells.dtype == pl.String:
+            self._note_labels(cells)
         else:
-            self.labels = None
-        if self.is_number and self.labels is not None and cells.dtype == pl.String:
+            self.texts = None
+        if self.is_number and self.texts is not None and cells.dtype == pl.String:
             self._note_labels(cells)  # later cells may turn out to be no numbers
 
     def _note_moments(self, cells: pl.Series, moment: Moment) -> None:
@@ -152,21 +161,22 @@ class ColumnProfile:
         self.is_whole = self.is_whole and _is_whole(column, near)
 
     def _note_labels(self, cells: pl.Series) -> None:
-        if self.labels is None:
+        if self.texts is None:
             return
-        for label in (
-            cells.drop_nulls().str.strip_chars().unique(maintain_order=True).to_list()
-        ):
-            if label.lower() not in EMPTY:
-                self.labels[label] = None
-            elif label:
-                self.empty_words[label] = None
-        if len(self.labels) > MOST_LABELS:
-            self.labels = None
+        for text in cells.drop_nulls().unique(maintain_order=True).to_list():
+            word = text.strip()
+            if word.lower() not in EMPTY:
+                self.texts[text] = None
+            elif word:
+                self.empty_words[word] = None
+        if len(self.texts) > MOST_LABELS:
+            self.texts = None
 
 
 def _may_be(cells: pl.Series, moment: Moment) -> bool:
     """Whether the cells may be dates, or times: texts, or of such a type, in whole days or seconds, without a zone."""
+    if cells.dtype == pl.String and moment == "date":
+        return not cells.str.contains(":", literal=True).any()
     if not isinstance(cells.dtype, pl.Datetime):
         return cells.dtype in (pl.Date, pl.String)
     if cells.dtype.time_zone is not None:

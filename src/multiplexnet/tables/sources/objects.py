@@ -15,16 +15,18 @@ import polars as pl
 from multiplexnet.arguments import refuse_no_text
 from multiplexnet.errors import TableError, brief
 from multiplexnet.tables.sources.files import files_named, table_in_file
-from multiplexnet.tables.sources.pandas_tables import float_text, pandas_table
+from multiplexnet.tables.sources.pandas_tables import float_text, pandas_table, times_of
 from multiplexnet.tables.sources.table import Table, own_errors
 
 __all__ = ["tables_of"]
 
 TITLE = "the table"
-EXACT_ARRAYS = "biuUM"
+EXACT_ARRAYS = "biuU"
 """Kinds of numpy arrays, besides floats of at most 64 bits, that polars takes over as they are."""
 
 
+UNITS = ("D", "ms", "us", "ns")
+"""Of numpy's times, those that polars has as well."""
 NO_COLUMNS = (str, bytes, bytearray, Mapping, Set)
 """What can be walked through and is not a list of cells."""
 HELD = (({int}, 2**63 - 1, pl.Int64), ({int, float}, 2**53, pl.Float64))
@@ -132,6 +134,8 @@ def _series(name: object, values: Any) -> pl.Series:
         is_float = values.dtype.kind == "f" and values.dtype.itemsize <= 8
         if is_float:
             return pl.Series(values.astype(values.dtype.newbyteorder("=")))
+        if values.dtype.kind == "M":
+            return _times(name, values)
         if values.dtype.kind in EXACT_ARRAYS:
             return pl.Series(values.astype(values.dtype.newbyteorder("=")))
     if isinstance(values, NO_COLUMNS) or not isinstance(values, Iterable):
@@ -141,13 +145,33 @@ def _series(name: object, values: Any) -> pl.Series:
     return _series_of_objects(name, values)
 
 
+def _times(name: object, values: np.ndarray[Any, np.dtype[Any]]) -> pl.Series:
+    """Times of numpy; those of a unit that polars does not have become microseconds."""
+    unit, _ = np.datetime_data(values.dtype)
+    native = values.astype(values.dtype.newbyteorder("="))
+    if unit in UNITS:
+        return pl.Series(native)
+    times = native.astype("datetime64[us]")
+    same = (times.astype(native.dtype) == native) | np.isnat(native)
+    if not same.all():
+        raise TableError(
+            f"{TITLE}, column {str(name)!r}: its times ({values.dtype}) are no whole microseconds, or too far away: "
+            "give them as datetime64[us]"
+        )
+    return pl.Series(times)
+
+
 def _series_of_objects(name: object, values: Iterable[Any]) -> pl.Series:
     plain = [
         value.item() if isinstance(value, np.generic) else value for value in values
     ]
     kinds = {type(value) for value in plain if value is not None}
-    if len(kinds) <= 1 and kinds <= {bool, float, str, date, datetime}:
+    if len(kinds) <= 1 and kinds <= {bool, float, str, date}:
         return pl.Series(plain)
+    if kinds and all(issubclass(kind, datetime) for kind in kinds):
+        times = times_of(plain)
+        if times is not None:
+            return times
     for kinds_held, held, dtype in HELD:
         if kinds and kinds <= kinds_held and _fit(plain, held):
             return pl.Series(plain, dtype=dtype, strict=False)

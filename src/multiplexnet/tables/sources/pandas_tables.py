@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import date
+from datetime import date, datetime
 from decimal import Decimal
 from numbers import Integral
 from typing import Any
@@ -14,7 +14,7 @@ import polars as pl
 from multiplexnet.errors import TableError
 from multiplexnet.tables.sources.table import Table
 
-__all__ = ["float_text", "pandas_table"]
+__all__ = ["float_text", "pandas_table", "times_of"]
 
 PLAIN = (bool, str)
 """Types of objects that polars takes over as they are, where a column has no other."""
@@ -66,8 +66,29 @@ def _objects(values: Sequence[Any]) -> pl.Series:
         return pl.Series(values, dtype=pl.String if not kinds else None)
     if kinds == {float}:
         return pl.Series(values, dtype=pl.Float64)
+    if kinds and all(issubclass(kind, datetime) for kind in kinds):
+        times = times_of(values)
+        if times is not None:
+            return times
     printed = Decimal in kinds
     return pl.Series([_text(value, printed) for value in values], dtype=pl.String)
+
+
+def times_of(values: Sequence[Any]) -> pl.Series | None:
+    """Times of Python or pandas, of a zone if one of them has one; ``None``: some have parts of microseconds."""
+    there = [value for value in values if value is not None]
+    if any(getattr(value, "nanosecond", 0) for value in there):
+        return None
+    times = [
+        value.to_pydatetime() if hasattr(value, "to_pydatetime") else value
+        for value in values
+    ]
+    zones = {value.tzinfo for value in there}
+    if len(zones) <= 1:
+        return pl.Series(times)
+    # polars would shift those with a zone beside those without
+    shown = [None if time is None else time.replace(tzinfo=None) for time in times]
+    return pl.Series(shown).dt.replace_time_zone("UTC")
 
 
 def float_text(value: float, printed: bool) -> str:
