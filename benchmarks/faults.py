@@ -20,7 +20,7 @@ import argparse
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, nullcontext
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from itertools import count
@@ -64,7 +64,7 @@ from multiplexnet.layer.inputs import ranges
 from multiplexnet.layer.inputs.assumptions import Assumptions
 from multiplexnet.layer.inputs.ranges import FloatRange
 from multiplexnet.layer.multiplexer import Multiplexer
-from multiplexnet.transforms import gauge, grouping, lattice, separable, tables
+from multiplexnet.transforms import base, gauge, grouping, lattice, separable, tables
 from multiplexnet.transforms.cascade import late
 from multiplexnet.transforms.run_time import (
     guards,
@@ -346,7 +346,10 @@ FAULTS = (
         (Choice, "without", lambda self, rows: self)]),
     Fault("half rows", "a graph gives the outputs that a lost function does not bound", lambda: [
         (branches, "whole_rows", lambda x: x), (trial_module, "RECORDED", 1.0)],
-        by="a graph", among=("functions",)),
+        by="a recorded graph", among=("functions",)),
+    Fault("tables in ONNX", "they are constants, which ONNX Runtime reads as float32 and may leave out", lambda: [
+        (base, "_solid", lambda *arguments, **options: nullcontext()), (trial_module, "RECORDED", 1.0)],
+        by="a recorded graph", among=("closing",)),
     Fault("impossible terms", "they are 0 in x", _zeros_for_nan),
     Fault("stand-ins", "losses see NaN for terms that cannot be met", lambda: [
         (Choice, "stand_in", lambda self: None)]),

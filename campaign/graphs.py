@@ -82,7 +82,7 @@ Graph = Callable[[Tensor, Given], Tensor]
 
 
 def recorded_graphs(subject: Subject) -> Iterator[Finding]:
-    """torch.export and ONNX with inputs of every kind: rows obey, and rows that eager refuses are NaN."""
+    """torch.export and ONNX, with inputs of every kind: rows obey, and rows that eager refuses are NaN."""
     subject = _with_losses(subject)
     raw = subject.raw(ROWS)
     given = _inputs(subject)
@@ -102,7 +102,7 @@ def recorded_graphs(subject: Subject) -> Iterator[Finding]:
     ):  # numpy, and so onnxruntime's interface, lacks bfloat16
         makers["onnx"] = _in_onnx
     for name, make in makers.items():
-        check = f"a graph with inputs: {name}"
+        check = f"a recorded graph: {name}"
         try:
             with warnings.catch_warnings():
                 warnings.simplefilter("ignore")  # torch's own, about torch

@@ -87,7 +87,7 @@ ALSO_TERMS = ("moved",)
 CHOSEN = 0.25
 """The share of sentences made for cascades that are left to choose their structure."""
 RECORDED = 0.015
-"""The share of sentences with inputs whose layer is exported, to ONNX too, and run where eager raises."""
+"""The share of sentences whose layer is exported, to ONNX too, and run also where eager raises."""
 MISSING = 0.1
 """The share of sentences that are asked once more, with outputs that may be missing."""
 COEFFICIENTS = 0.2
@@ -187,7 +187,7 @@ class Trial:
         rows: how many rows the four layers are asked for together.
         random: decides on everything that is drawn.
         graphs: whether compiled and exported layers are compared as well.
-        recorded: whether layers with inputs are exported and run where eager raises.
+        recorded: whether a layer is exported, to ONNX too, and run also where eager raises.
         insisted: whether the outputs are computed one after another as well.
         given: raw rows (and inputs) to be tried besides, by dtype.
         thorough: whether the checks that trials make now and then are all made.
@@ -281,7 +281,7 @@ class Trial:
             built.append(mux)
         for mux in built:
             self._attacks(mux)
-        if built and self.recorded and self.sentence.inputs:
+        if built and self.recorded:
             self._attack(recorded_graphs, self.random.choice(built))
         self.outcome.counts["sentences with a layer"] += bool(built)
         self.outcome.counts["unanswered by z3"] += meaning.unanswered

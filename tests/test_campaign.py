@@ -130,10 +130,8 @@ def test_recorded_graphs_with_inputs_obey_or_say_nan(index: int) -> None:
         violation for violation in outcome.violations if "graph" in violation.check
     ]
     assert graphs == []
-    assert outcome.counts["check: a graph with inputs: export: rows"] == 1
-    assert (
-        outcome.counts["check: a graph with inputs: export: refused rows are NaN"] == 1
-    )
+    assert outcome.counts["check: a recorded graph: export: rows"] == 1
+    assert outcome.counts["check: a recorded graph: export: refused rows are NaN"] == 1
 
 
 # --- faults are found -----------------------------------------------------------------------------------------------

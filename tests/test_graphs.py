@@ -576,6 +576,41 @@ def test_onnxruntime_obeys_in_other_formats(
     assert broken_rows(case, found, inputs) == []
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        "0 < x < 1",
+        "x: real; 1e-60 <= x <= 2e-60",
+        "x: real; u: input[0, 1]; x > 1.0000000001*u",
+        "x: real; u: input[0, 1]; u + 1e-60 <= x <= 1.000000001*u + 2e-60",
+    ],
+)
+def test_onnxruntime_keeps_every_digit_of_a_table(text: str, tmp_path: Path) -> None:
+    """It reads constants of one element as float32, and leaves out what is 0 or 1 there: 0 < x < 1 gave 1.0."""
+    rules = mx.Rules(text)
+    mux = mx.Multiplexer(rules, dtype=torch.float64).eval()
+    raw = raws(mux)
+    rows = len(raw)
+    u = torch.tensor([0.0, 1e-300, 1e-60, 0.5, 1.0], dtype=torch.float64)
+    inputs = {v.name: u.repeat(rows)[:rows] for v in rules.inputs}
+    found = through_onnx(Ended(mux), raw, inputs, tmp_path)(raw, inputs)
+    assert rules.satisfied(found, **inputs).all()
+    expected = mux(raw, **inputs).best()
+    assert torch.allclose(found, expected, rtol=1e-12, atol=0)
+
+
+def test_onnxruntime_says_nan_where_eager_refuses_for_lack_of_room(
+    tmp_path: Path,
+) -> None:
+    mux = mx.Multiplexer(
+        mx.Rules("x: real; u: input[0, 1000]; 0 <= x <= 3*u"), dtype=torch.float64
+    ).eval()
+    raw = torch.randn(3, mux.in_features, dtype=torch.float64)
+    u = torch.tensor([0.0, 1e-310, 1.0], dtype=torch.float64)
+    found = through_onnx(Ended(mux), raw, {"u": u}, tmp_path)(raw, {"u": u})
+    assert found.isnan().squeeze(-1).tolist() == [True, True, False]
+
+
 def test_onnxruntime_has_no_bfloat16(tmp_path: Path) -> None:
     """docs/understand/guarantee.md says so. Once this fails the format belongs to the test above."""
     mux = built("above an input", torch.bfloat16)

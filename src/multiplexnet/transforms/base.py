@@ -19,7 +19,7 @@ from __future__ import annotations
 import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, wraps
 from typing import Any, ParamSpec, Self, TypeVar, cast
@@ -28,6 +28,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.errors import DtypeError
+from multiplexnet.transforms.graph_constants import for_onnx, solid_tables
 from multiplexnet.transforms.tables import Tabled
 
 __all__ = [
@@ -157,19 +158,30 @@ R = TypeVar("R")
 
 
 def in_full_precision(function: Callable[P, R]) -> Callable[P, R]:
-    """The function without autocast, which would change the dtypes that the proofs speak of."""
+    """The method of a module without autocast, which would change the dtypes that the proofs speak of.
+
+    In a graph for ONNX its tables are such that no optimiser changes them.
+    """
 
     @wraps(function)
     def wrapped(*args: P.args, **kwargs: P.kwargs) -> R:
         on = [device for device in ("cpu", "cuda") if torch.is_autocast_enabled(device)]
-        if not on:
+        if not on and not for_onnx():
             return function(*args, **kwargs)
         with ExitStack() as stack:
             for device in on:
                 stack.enter_context(torch.autocast(device, enabled=False))
+            if for_onnx():
+                stack.enter_context(_solid(*args, **kwargs))
             return function(*args, **kwargs)
 
     return wrapped
+
+
+def _solid(module: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[None]:
+    """The tables of a module that is called with these arguments, for a graph."""
+    tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
+    return solid_tables(module, tensors[0]) if tensors else nullcontext()
 
 
 def gradient_floor(dtype: torch.dtype) -> float:

@@ -22,7 +22,8 @@ import torch
 from torch import Tensor
 
 from multiplexnet.language.formula import Relation
-from multiplexnet.transforms.run_time.reading import Read, exact_number, for_onnx
+from multiplexnet.transforms.graph_constants import for_onnx
+from multiplexnet.transforms.run_time.reading import Read, exact_number
 
 __all__ = ["Ball", "ball_of", "number", "total"]
 
@@ -133,9 +134,10 @@ def number(value: Fraction, like: Tensor) -> Ball:
     )
     if 0 < abs(value) < Fraction(SMALL_SUMMAND) or (not distance and value != near):
         distance += FLUSHED
-    zero = torch.zeros_like(like, dtype=torch.float64)
+    wide = like.double()
+    zero = torch.zeros_like(wide)
     return Ball(
-        zero + exact_number(near, zero), zero + exact_number(distance * LARGER, zero)
+        zero + exact_number(near, wide), zero + exact_number(distance * LARGER, wide)
     )
 
 

@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from multiplexnet.transforms.base import Precision
+from multiplexnet.transforms.graph_constants import for_onnx, solid
 
 __all__ = [
     "Read",
@@ -24,7 +25,6 @@ __all__ = [
     "at_most",
     "clear_of_zero",
     "exact_number",
-    "for_onnx",
     "kept",
     "read",
     "without_subnormals",
@@ -107,21 +107,14 @@ def _has_small(wide: Tensor, dtype: torch.dtype) -> bool:
         return True
 
 
-def for_onnx() -> bool:
-    """Whether a graph for ONNX is being recorded."""
-    return torch.compiler.is_exporting() and torch.onnx.is_in_onnx_export()
-
-
 def exact_number(value: float, like: Tensor) -> float | Tensor:
     """The number itself; in a graph for ONNX a tensor ``(1,)`` of the dtype of another one, which keeps all digits.
 
     Its exporter makes plain numbers float32, and takes those close to 0 or 1 for 0 or 1.
     """
-    return (
-        torch.tensor([value], dtype=like.dtype, device=like.device)
-        if for_onnx()
-        else value
-    )
+    if not for_onnx():
+        return value
+    return solid(torch.tensor([value], dtype=like.dtype, device=like.device), like)
 
 
 def at_least(value: Tensor, end: float) -> Tensor:
