@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import polars as pl
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.parquet
 import pytest
 
 import multiplexnet as mx
@@ -125,3 +130,57 @@ def test_bytes_are_labels_where_they_are_text() -> None:
     report = mx.check('x: {"a"}?', pl.DataFrame({"x": column}))
     assert report.obeys is not None
     assert report.obeys.tolist() == [True, False, True]
+
+
+# --- Arrow ----------------------------------------------------------------------------------------------------------
+
+INTERVALS = pa.array([pa.MonthDayNano([1, 2, 3]), None])
+
+
+def test_an_arrow_column_that_nobody_asks_for_stands_in_nobodys_way(
+    tmp_path: Path,
+) -> None:
+    table = pa.table({"x": [1.0, -1.0], "span": INTERVALS})
+    pa.feather.write_feather(table, tmp_path / "t.feather")
+    for own in (table, table.to_reader(), tmp_path / "t.feather"):
+        assert mx.check("x: real\nx >= 0", own).obeying == 1
+    for own in (table, tmp_path / "t.feather"):
+        with pytest.raises(TableError, match=r"'span': .*month_day_nano_interval.*lea"):
+            mx.check("span: real\nspan >= 0", own)
+
+
+@pytest.mark.parametrize(
+    "kind", [pa.decimal256(60, 2), pa.decimal256(60, -2), pa.decimal128(30, -2)]
+)
+def test_decimals_that_polars_does_not_have_are_exact(
+    kind: pa.DataType, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    number = 12 * 10**25
+    numbers = pa.array([Decimal(number), Decimal(number + 100), None], type=kind)
+    table = pa.table({"x": numbers})
+    pa.feather.write_feather(table, tmp_path / "t.feather")
+    owns: list[Any] = [table, tmp_path / "t.feather"]
+    if kind.scale > 0:
+        pa.parquet.write_table(table, tmp_path / "t.parquet")
+        owns.append(tmp_path / "t.parquet")
+    for own in owns:
+        report = mx.check(f"x: real?\nx <= {number}", own)
+        assert report.obeys is not None
+        assert report.obeys.tolist() == [True, False, True]
+    assert not capfd.readouterr().err
+
+
+def test_dictionaries_of_arrow_are_labels() -> None:
+    table = pa.table({"c": pa.array(["a", "b", None]).dictionary_encode()})
+    assert mx.check('c: {"a"}?', table).obeying == 2
+
+
+# --- names ----------------------------------------------------------------------------------------------------------
+
+
+def test_a_name_without_quotes_finds_the_column_that_it_was_typed_like() -> None:
+    micro = "\u00b5"  # which Python reads as the Greek letter U+03BC
+    report = mx.check(f"{micro}: real\n{micro} >= 0", {micro: [1.0, -1.0]})
+    assert report.obeying == 1
+    both = mx.check(f"{micro}: real\n{micro} >= 0", {micro: [1.0], "\u03bc": [-1.0]})
+    assert both.obeying == 0  # the column of exactly that name comes first

@@ -15,6 +15,10 @@ D = "d: date\n"
 U = "u: input; x: real\n"
 
 MISSES = [  # (declarations, what was written, column, what the message says)
+    (X, "x\u00a0<= 3", 2, "a blank of another kind (U+00A0): type a blank"),
+    (X, "lambda: real", 1, "`lambda` is a word of Python: if it is a name, quote it"),
+    (X, "lambda: real?", 1, "`lambda` is a word of Python: if it is a name, quote it"),
+    (X, "lambda <= x", 1, "`lambda` is a word of Python: if it is a name, quote it"),
     (X, "3x <= 4", 1, "`3x`: write the product with its sign, `3*x`"),
     (
         X,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from difflib import get_close_matches
+from unicodedata import normalize
 
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Real, Specification, Variable, variables
@@ -22,8 +23,8 @@ def has_domain(variable: Variable) -> bool:
 
 
 def is_named(variable: Variable, column: str) -> bool:
-    """Whether the column has a name of the variable."""
-    return column in _spellings(variable)
+    """Whether the column has a name of the variable; one without quotes is read in its normal form, as in Python."""
+    return bool({column, normalize("NFKC", column)} & set(_spellings(variable)))
 
 
 def matched(
@@ -52,17 +53,18 @@ def matched(
     missing = []
     declared = [v for v in specification.variables if not v.is_flag]
     own_names = {v.name for v in declared}
+    normal = {normalize("NFKC", name): name for name in names}
+    unusual = {plain: name for plain, name in normal.items() if plain != name}
     for variable in declared:
         if variable not in mentioned and not has_domain(variable):
             continue
         others = own_names - {variable.name}
-        spellings = [
-            name
-            for name in _spellings(variable)
-            if name in names and name not in others
-        ]
-        if spellings:
-            found[variable] = spellings[0]
+        own = _spellings(variable)
+        spellings = [name for name in own if name in names]
+        spellings += [unusual[name] for name in own if name in unusual]
+        free = [name for name in spellings if name not in others]
+        if free:
+            found[variable] = free[0]
         else:
             missing.append(variable.name)
     if skipped := [name for name in missing if name in skip]:

@@ -37,6 +37,11 @@ _ASSUME = re.compile(
 _OPENING = frozenset("([{")
 _CLOSING = frozenset(")]}")
 
+_LAMBDA = re.compile(
+    r"(?P<word>lambda)\s*:\s*(?:(?:real|int|bool|input|decimal|date|datetime|function)\b|\{)"
+)
+"""A declaration of something that is called so."""
+_OTHER_BLANK = re.compile(r"[^\S \t\n\f]")
 _MARK = re.compile(r"[^:?]*:(?=\s*[^\s?])[^?]*[\w\])}\"' ]\?", re.DOTALL)
 """A declaration up to the ``?`` behind its type."""
 
@@ -73,6 +78,8 @@ class Statement:
             raise self._at(
                 found.start(), f'`{found[0]}`: write a date as `date("2024-08-03")`'
             )
+        if found := _LAMBDA.match(self.text):  # Python's parser reads a function
+            raise self._at(*_quote_it(found))
         try:
             body = self._spelling.restored(ast.parse(self._spelling.text).body)
         except Misspelt as error:
@@ -162,6 +169,11 @@ class Statement:
 
     def _explained(self, error: SyntaxError) -> RuleSyntaxError:
         """What Python's parser refused, with advice where a sign of another language stands in the text."""
+        if found := _OTHER_BLANK.search(self._masked):
+            sign = f"U+{ord(found[0]):04X}"
+            return self._at(
+                found.start(), f"a blank of another kind ({sign}): type a blank"
+            )
         if keyword := keyword_in(self._masked, declared=True):
             return self._at(*_quote_it(keyword))
         if advice := other_syntax(self._masked):

@@ -43,7 +43,7 @@ _DECLARES = re.compile(r"\s*:(?!=)")
 _STEP = re.compile(r"(?<=[\])\w]) *\bstep\b(?= *[-+(.\d])")
 _INPUT = re.compile(r"(:\s*input)([ \t]+)(?=[a-z{])")
 _DAY = re.compile(r"[-0-9T: .]*")
-_OURS = {"and", "or", "not", "in", "is", "if", "else", "for", "True", "False", "lambda"}
+_OURS = {"and", "or", "not", "in", "is", "if", "else", "for", "True", "False"}
 _UNUSUAL = frozenset("`\"'") | {"step", "input"}
 
 

@@ -8,18 +8,24 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import polars as pl
 
 from multiplexnet.errors import TableError, install
-from multiplexnet.tables.sources.table import Table
+from multiplexnet.tables.sources.table import Table, own_errors
 
 if TYPE_CHECKING:
     import pyarrow.ipc
     import pyarrow.parquet
 
-__all__ = ["arrow_table", "parquet_groups", "parquet_rows", "parquet_table"]
+__all__ = [
+    "arrow_table",
+    "parquet_groups",
+    "parquet_rows",
+    "parquet_table",
+    "streamed_arrow",
+]
 
 BATCH = 1 << 16  # rows of a Parquet file
 LONGEST_CELL = 1 << 12  # bytes of one text: numbers and labels are shorter
@@ -51,7 +57,7 @@ def parquet_table(path: Path, groups: Sequence[int] | None = None) -> Table:
             )  # text is UTF-8, offsets lie inside: polars takes them on trust
             yield pl.DataFrame(
                 [
-                    pl.Series(wanted[name], _plain(path, name, batch.column(name)))
+                    _measured(path, name, batch.column(name)).alias(wanted[name])
                     for name in wanted
                 ]
             )
@@ -81,6 +87,34 @@ def _refuse_long_texts(
                 and chunk.total_uncompressed_size > LONGEST_CELL * (group.num_rows + 16)
             ):
                 raise _long_text(path, chunk.path_in_schema)
+
+
+def _measured(path: Path, name: str, array: pyarrow.Array) -> pl.Series:
+    """A column of a file."""
+    return _series(path, name, _plain(path, name, array))
+
+
+def _series(
+    title: str | Path, name: str, array: pyarrow.Array | pyarrow.ChunkedArray
+) -> pl.Series:
+    """A column; what polars has no type for is written as text, number by number, or refused by its type."""
+    import pyarrow
+
+    kind = array.type
+    if pyarrow.types.is_decimal(kind) and not _is_short_decimal(kind):
+        return pl.Series(array.cast(pyarrow.string()))
+    if pyarrow.types.is_interval(kind):
+        raise TableError(
+            f"{title}, column {name!r}: it is of type {kind}, which has no numbers or labels: leave the column out, or "
+            "make numbers of it"
+        )
+    with own_errors(f"{title}, column {name!r} of type {kind},"):
+        return pl.Series(array)
+
+
+def _is_short_decimal(kind: pyarrow.DataType) -> bool:
+    """Whether polars has such decimals."""
+    return kind.bit_width <= 128 and kind.scale >= 0
 
 
 def _plain(path: Path, name: str, array: pyarrow.Array) -> pyarrow.Array:
@@ -146,15 +180,36 @@ def arrow_table(path: Path) -> Table:
                 for start in range(0, max(batch.num_rows, 1), BATCH):
                     yield pl.DataFrame(
                         [
-                            pl.Series(
-                                p,
-                                _plain(path, names[int(p)], array.slice(start, BATCH)),
-                            )
+                            _measured(
+                                path, names[int(p)], array.slice(start, BATCH)
+                            ).alias(p)
                             for p, array in wanted.items()
                         ]
                     )
 
     return Table(str(path), names, read)
+
+
+def streamed_arrow(data: Any, title: str) -> Table:
+    """A table in memory that speaks Arrow's protocol; a column that nobody asks for stands in nobody's way."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise TableError(
+            f"{title} is one of Arrow and cannot be read without pyarrow: {install('cli')}"
+        ) from None
+    with own_errors(title):
+        whole = pyarrow.table(data)
+
+    def read(positions: Sequence[int]) -> Iterator[pl.DataFrame]:
+        yield pl.DataFrame(
+            [
+                _series(title, whole.column_names[p], whole.column(p)).alias(str(p))
+                for p in positions
+            ]
+        )
+
+    return Table(title, tuple(whole.column_names), read)
 
 
 @contextmanager

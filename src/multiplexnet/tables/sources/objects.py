@@ -14,6 +14,7 @@ import polars as pl
 
 from multiplexnet.arguments import refuse_no_text
 from multiplexnet.errors import TableError, brief
+from multiplexnet.tables.sources.columnar import streamed_arrow
 from multiplexnet.tables.sources.files import files_named, table_in_file
 from multiplexnet.tables.sources.pandas_tables import float_text, pandas_table, times_of
 from multiplexnet.tables.sources.table import Table, own_errors
@@ -68,6 +69,8 @@ def tables_of(
         raise TableError("a LazyFrame has not been read yet: give frame.collect()")
     if type(data).__module__.partition(".")[0] == "pandas":
         return [pandas_table(data, TITLE)]
+    if hasattr(data, "__arrow_c_stream__") and not isinstance(data, pl.DataFrame):
+        return [streamed_arrow(data, TITLE)]
     with own_errors(TITLE):
         names, series = _columns(data, columns)
     _refuse_unequal(names, series)
@@ -82,9 +85,6 @@ def _columns(data: Any, columns: Sequence[str]) -> tuple[list[str], list[pl.Seri
     """Names and columns."""
     if isinstance(data, pl.DataFrame):
         return data.columns, data.get_columns()
-    if hasattr(data, "__arrow_c_stream__"):  # Arrow's tables
-        frame = pl.DataFrame(data)
-        return frame.columns, frame.get_columns()
     if isinstance(data, Mapping) or hasattr(data, "columns"):
         names = list(data if isinstance(data, Mapping) else data.columns)
         return [str(name) for name in names], [
