@@ -403,3 +403,39 @@ def test_a_dense_set_that_inputs_move_is_said_to_be_computed_from_a_centre() -> 
     assert rules.satisfied(x, u=2.0).all()
     few = mx.Rules("u: input[0, 5]; x: real; y: real; x + y <= u or x - y >= u")
     assert "dense" not in repr(mx.Multiplexer(few)) + str(few.explain())
+
+
+EQUALITIES_BEHIND_A_CHOICE = [
+    "u: input int[0, 10]; x: real; y: real; 0 <= x <= 20; 0 <= y <= 20; x + y == u or x - y == u",
+    "u: input[0, 1]; x: real[3]; all(0 <= v <= 5 for v in x); sum(x) <= u; x[0] == 0 or x[0] == x[2]",
+]
+
+
+@pytest.mark.parametrize("text", EQUALITIES_BEHIND_A_CHOICE)
+def test_an_equality_behind_a_choice_that_terms_refuse_becomes_a_cascade(
+    text: str,
+) -> None:
+    rules = mx.Rules(text)
+    with pytest.raises(mx.errors.RunTimeEqualityError):
+        mx.Multiplexer(rules, structure="terms")
+    mux = mx.Multiplexer(rules)
+    u = torch.tensor([0.0, 1.0, 0.0, 1.0])
+    x = mux(torch.randn(4, mux.in_features), u=u).best()
+    assert bool(rules.satisfied(x, u=u).all())
+    assert "since inputs bound outputs of an equality" in str(rules.explain())
+    assert "(inputs bound outputs of an equality;" in repr(mux)
+
+
+def test_only_the_part_that_terms_refuse_becomes_a_cascade() -> None:
+    rules = mx.Rules(f"{EQUALITIES_BEHIND_A_CHOICE[0]}; z: real; z >= 1 or z <= -1")
+    mux = mx.Multiplexer(rules)
+    assert [len(c.visible) for c in mux._blueprint.cascades] == [2]
+    assert [len(block.terms) for block in mux.compiled.blocks] == [2]
+    explained = rules.explain()
+    assert explained.compiled is not None
+    assert [len(block.terms) for block in explained.compiled.blocks] == [2]
+
+
+def test_a_choice_between_copies_of_inputs_stays_terms() -> None:
+    rules = mx.Rules("u: input[0, 1]; v: input[0, 1]; x: real; x == u or x == v")
+    assert len(mx.Multiplexer(rules).compiled.blocks[0].terms) == 2

@@ -6,6 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 
+from multiplexnet.compiler.equalities import (
+    apart,
+    is_copy,
+    is_single_equality,
+    substituted,
+    symbols_of,
+)
 from multiplexnet.compiler.terms import Term
 from multiplexnet.errors import (
     EliminationError,
@@ -70,7 +77,7 @@ def parts_of(
     inner = {variable for block in term.blocks for variable in block.outputs}
     own = [variable for variable in outputs if variable not in inner]
     constants, rows = _without_constants(term, form)
-    rows = _apart(rows)
+    rows = apart(rows)
     stages = stages_of([v for v in own if v not in constants], rows)
     later = {v for part in stages.later for v in part.outputs}
     first = [v for v in own if v not in constants and v not in later]
@@ -101,35 +108,14 @@ def _without_constants(term: Term, form: Format) -> tuple[Constants, list[Atom]]
         constants[variable] = _exact_value(value, row, form)
     rows = list(term.rows)
     while True:
-        rows = [_substituted(row, constants) for row in rows]
-        single = next(filter(_is_single_equality, rows), None)
+        rows = [substituted(row, constants) for row in rows]
+        single = next(filter(is_single_equality, rows), None)
         if single is None:
             return constants, [row for row in rows if not _is_true(row)]
         ((symbol, coefficient),) = single.linear.summands
         assert isinstance(symbol, Variable)
         value = -single.linear.constant / coefficient
         constants[symbol] = _exact_value(value, single, form)
-
-
-def _is_single_equality(row: Atom) -> bool:
-    """Whether the row is ``x = c`` for an output x."""
-    if row.relation != "==" or len(row.linear.summands) != 1:
-        return False
-    symbol, _ = row.linear.summands[0]
-    return isinstance(symbol, Variable) and not symbol.is_input
-
-
-def _substituted(row: Atom, constants: Mapping[Variable, Fraction]) -> Atom:
-    if not constants or not any(s in constants for s, _ in row.linear.summands):
-        return row
-    kept: dict[Symbol, Fraction] = {}
-    constant = row.linear.constant
-    for symbol, coefficient in row.linear.summands:
-        if isinstance(symbol, Variable) and symbol in constants:
-            constant += coefficient * constants[symbol]
-        else:
-            kept[symbol] = coefficient
-    return Atom(Linear.total(kept, constant), row.relation)
 
 
 def _is_true(row: Atom) -> bool:
@@ -192,7 +178,7 @@ class _Group:
         """The group with two bounds for ``x = u``: an output that equals an input lies between it and itself."""
         rows: list[Atom] = []
         for row in self.rows:
-            if _is_copy(row):
+            if is_copy(row):
                 rows += [Atom(row.linear, "<="), Atom(-row.linear, "<=")]
             else:
                 rows.append(row)
@@ -205,7 +191,7 @@ class _Group:
     @property
     def known(self) -> set[Symbol]:
         """What stands in the rows beside the outputs: values that are known at run time."""
-        mentioned = {symbol for row in self.rows for symbol in _symbols(row)}
+        mentioned = {symbol for row in self.rows for symbol in symbols_of(row)}
         return mentioned.difference(self.outputs)
 
     def system(self, atoms: Iterable[Atom]) -> Rows:
@@ -254,46 +240,10 @@ class _GroupKinds:
 
 def _groups(outputs: Sequence[Variable], rows: Sequence[Atom]) -> list[_Group]:
     """The connected components of outputs and rows, ordered by first output; rows without outputs are left out."""
-    found = components(outputs, rows, keys_of=_symbols)
+    found = components(outputs, rows, keys_of=symbols_of)
     return [
         _Group(tuple(keys), tuple(items)).with_ends for keys, items in found if keys
     ]
-
-
-def _apart(rows: Sequence[Atom]) -> list[Atom]:
-    """The rows with u in place of x where a row says x = u: no other row ties such an output then."""
-    copies = dict(_copy(row) for row in rows if _is_copy(row))
-    found = []
-    for row in rows:
-        linear = row.linear
-        if not _is_copy(row):
-            for symbol, c in row.linear.summands:
-                if symbol in copies:
-                    linear = (
-                        linear + (Linear.of(copies[symbol]) - Linear.of(symbol)) * c
-                    )
-        found.append(Atom(linear, row.relation))
-    return found
-
-
-def _is_copy(row: Atom) -> bool:
-    """Whether a row is ``x = u`` for an output x and an input u."""
-    symbols = [symbol for symbol, _ in row.linear.summands]
-    if row.relation != "==" or row.linear.constant or len(symbols) != 2:
-        return False
-    if sum((c for _, c in row.linear.summands), Fraction(0)):
-        return False
-    return {s.is_input for s in symbols if isinstance(s, Variable)} == {True, False}
-
-
-def _copy(row: Atom) -> tuple[Symbol, Symbol]:
-    (first, _), (second, _) = row.linear.summands
-    known = isinstance(first, Variable) and first.is_input
-    return (second, first) if known else (first, second)
-
-
-def _symbols(row: Atom) -> list[Symbol]:
-    return [symbol for symbol, _ in row.linear.summands]
 
 
 # --- parts ----------------------------------------------------------------------------------------------------------
@@ -361,7 +311,9 @@ def _bundled(groups: Sequence[_Group]) -> Parametric:
 
 def _guards(rows: Sequence[Atom], own: Sequence[Variable]) -> tuple[Parametric, ...]:
     """What the rows ask of run-time values alone, as a part without outputs."""
-    guards = [row for row in rows if not any(symbol in own for symbol in _symbols(row))]
+    guards = [
+        row for row in rows if not any(symbol in own for symbol in symbols_of(row))
+    ]
     if not guards:
         return ()
     return (parametric((), guards, {}, guards),)

@@ -200,6 +200,7 @@ def planned(
     order: Sequence[Variable] | None = None,
     budget: Budget | None = None,
     deadline: Deadline = NEVER,
+    beyond: Collection[Variable] = (),
 ) -> Plan:
     """Which parts become terms, and the cascades of the others.
 
@@ -211,6 +212,7 @@ def planned(
         order: the order in which outputs are computed, if the user has named it.
         budget: what a cascade may cost.
         deadline: when it has to be done, and who is told how far it is.
+        beyond: outputs that were found to be beyond terms.
 
     Raises:
         MultiplexError: ``structure`` is ``"cascade"`` and there is none.
@@ -236,7 +238,7 @@ def planned(
                 )
             continue
         cascade = _if_better(
-            part, specification.inputs, form, order, budget or QUICK, deadline
+            part, specification.inputs, form, order, budget or QUICK, deadline, beyond
         )
         if cascade is not None:
             found.append((part, cascade))
@@ -274,6 +276,7 @@ def _if_better(
     order: Sequence[Variable] | None,
     budget: Budget,
     deadline: Deadline,
+    beyond: Collection[Variable],
 ) -> Cascade | None:
     """The cascade of a part that terms cannot have, or not within bounds."""
     if any(isinstance(s, Apply) for s in symbols(part.formula)):
@@ -283,7 +286,9 @@ def _if_better(
         return cascade_of_part(
             part, inputs, form, order=order, budget=own, deadline=deadline
         )
-    needed = _has_equality_of_inputs(part.formula)
+    needed = _has_equality_of_inputs(part.formula) or any(
+        v in beyond for v in part.outputs
+    )
     moved = is_moved(part)
     if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
         return None
@@ -318,11 +323,18 @@ def reason(part: RulePart, inputs: Sequence[Variable], form: Format) -> str:
         return f"{wide} has {sizes[wide]:,} values"
     if is_moved(part):
         return "inputs bound outputs that depend on each other"
-    return (
-        "it was asked for"
-        if is_few(part, inputs, form)
-        else f"it has more than {FEW} terms"
-    )
+    if not is_few(part, inputs, form):
+        return f"it has more than {FEW} terms"
+    if _has_choice_of_equalities(part):
+        return "inputs bound outputs of an equality"
+    return "it was asked for"
+
+
+def _has_choice_of_equalities(part: RulePart) -> bool:
+    """Whether an alternative is an equality of outputs, beside rows that hold inputs: terms may refuse it."""
+    rows = list(atoms(part.formula))
+    equal = any(row.relation == "==" and len(variables(row)) > 1 for row in rows)
+    return equal and any(map(_ties_to_inputs, rows))
 
 
 def is_moved(part: RulePart) -> bool:

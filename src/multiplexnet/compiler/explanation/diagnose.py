@@ -26,6 +26,7 @@ from multiplexnet.compiler.compile import (
     input_ranges,
 )
 from multiplexnet.compiler.components import RuleComponent, components
+from multiplexnet.compiler.equalities import beyond_terms
 from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
@@ -234,10 +235,15 @@ def _multiplies(specification: Specification) -> bool:
     return any(isinstance(symbol, Product) for symbol in symbols(specification.formula))
 
 
-def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explanation:
+def _compiled(
+    found: Explanation,
+    max_terms: int,
+    deadline: Deadline,
+    beyond: frozenset[Variable] = frozenset(),
+) -> Explanation:
     specification = found.specification
     try:
-        plan, form = _planned(specification, deadline)
+        plan, form = _planned(specification, deadline, beyond)
         if any(cascade.guards for _, cascade in plan.cascades):
             if core := contradiction(specification, deadline):
                 told = str(
@@ -251,6 +257,9 @@ def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explana
         )
         found = replace(found, cascades=shapes)
         compiled = compile_rules(plan.terms, max_terms=max_terms, deadline=deadline)
+        tied = beyond_terms(compiled.blocks)
+        if tied and not beyond:  # as a layer does: a cascade may meet these
+            return _compiled(found, max_terms, deadline, tied)
         return replace(found, compiled=compiled)
     except ContradictionError as error:
         core = contradiction(specification, deadline)
@@ -259,14 +268,18 @@ def _compiled(found: Explanation, max_terms: int, deadline: Deadline) -> Explana
         return replace(found, problem=str(error))
 
 
-def _planned(specification: Specification, deadline: Deadline) -> tuple[Plan, Format]:
+def _planned(
+    specification: Specification, deadline: Deadline, beyond: frozenset[Variable]
+) -> tuple[Plan, Format]:
     """What a layer would take, in ``GRID``, or in ``WIDER`` where that cannot tell values apart (times do that)."""
     try:
         form = FORMATS[GRID]
-        return planned(specification, "auto", form, deadline=deadline), form
+        plan = planned(specification, "auto", form, deadline=deadline, beyond=beyond)
+        return plan, form
     except DtypeError:
         form = FORMATS[WIDER]
-        return planned(specification, "auto", form, deadline=deadline), form
+        plan = planned(specification, "auto", form, deadline=deadline, beyond=beyond)
+        return plan, form
 
 
 def _with_shapes(found: Explanation, _: int, deadline: Deadline) -> Explanation:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -14,6 +14,7 @@ from multiplexnet.compiler.cascade.structure import (
     planned,
     rule_parts,
 )
+from multiplexnet.compiler.equalities import beyond_terms
 from multiplexnet.compiler.record import record_of_compiled
 from multiplexnet.compiler.terms import Compiled
 from multiplexnet.errors import DtypeError, GridError, InputError, OptionError
@@ -106,10 +107,11 @@ def blueprint_of(
     form = FORMATS[dtype_name(dtype)]
     specification = rules.specification
     plan = _plan(rules, options, form, deadline)
-    written = Rules.from_specification(plan.terms) if plan.cascades else rules
-    compiled = written.compiled_before(
-        deadline, max_terms=settings.max_terms, cover=options.cover, nested=True
-    )
+    compiled = _terms(rules, plan, options, settings, deadline)
+    beyond = beyond_terms(compiled.blocks) if options.structure == "auto" else ()
+    if beyond:
+        plan = _plan(rules, options, form, deadline, beyond)
+        compiled = _terms(rules, plan, options, settings, deadline)
     if plan.cascades:
         compiled = replace(
             compiled, outputs=specification.outputs, specification=specification
@@ -120,8 +122,26 @@ def blueprint_of(
     return Blueprint(compiled, dtype, settings, cascades)
 
 
+def _terms(
+    rules: Rules,
+    plan: Plan,
+    options: CompileOptions,
+    settings: Settings,
+    deadline: Deadline,
+) -> Compiled:
+    """The terms of what a plan leaves to them."""
+    written = Rules.from_specification(plan.terms) if plan.cascades else rules
+    return written.compiled_before(
+        deadline, max_terms=settings.max_terms, cover=options.cover, nested=True
+    )
+
+
 def _plan(
-    rules: Rules, options: CompileOptions, form: Format, deadline: Deadline
+    rules: Rules,
+    options: CompileOptions,
+    form: Format,
+    deadline: Deadline,
+    beyond: Collection[Variable] = (),
 ) -> Plan:
     """Which parts of the rules are cascades; a contradiction is called one, whatever the grid."""
     for variable in rules.specification.variables:
@@ -135,6 +155,7 @@ def _plan(
             order=_named(rules, options.order),
             budget=options.budget,
             deadline=deadline,
+            beyond=beyond,
         )
     except GridError:
         refuse_contradiction(rules.specification, deadline)
