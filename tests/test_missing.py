@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sqlite3
 from datetime import date
 from fractions import Fraction
@@ -472,3 +473,44 @@ def test_a_missing_whole_number_beyond_floats_is_unknown() -> None:
     )
     n = torch.tensor([[torch.nan], [9007199254740994.0], [torch.inf]]).double()
     assert rules.satisfied(n).tolist() == [True, False, False]
+
+
+NEEDS = [  # a rule, and rows of x, y and p with whether they obey
+    ("x + y - x >= 1", {(None, 0, 0): False, (None, 2, 0): True}),
+    ("y + 0*x >= 1", {(None, 0, 0): False, (None, 2, 0): True}),
+    ("implies(x >= x, y >= 1)", {(None, 0, 0): False, (None, 2, 0): True}),
+    ("x + y >= 1", {(None, 0, 0): True, (0, 0, 0): False}),
+    ("(x if p else y) >= 1", {(0, 0, None): True, (None, 0, 0): False}),
+    (
+        "(x >= 1) if p else (y >= 1)",
+        {
+            (0, 0, None): False,
+            (0, 2, None): True,
+            (2, 0, None): True,
+            (None, 0, None): True,
+            (None, 0, 1): True,
+            (None, 0, 0): False,
+        },
+    ),
+]
+
+
+@pytest.mark.parametrize(("rule", "rows"), NEEDS, ids=[rule for rule, _ in NEEDS])
+def test_what_a_rule_needs_is_the_same_in_every_reading(
+    rule: str, rows: dict[tuple[int | None, ...], bool]
+) -> None:
+    rules = mx.Rules(f"x: real?; y: real?; p: bool?\n{rule}")
+    expected = list(rows.values())
+    numbers = [[math.nan if cell is None else cell for cell in row] for row in rows]
+    assert rules.satisfied(np.array(numbers, dtype=float)).tolist() == expected
+    columns = dict(zip("xyp", map(list, zip(*rows, strict=True)), strict=True))
+    report = mx.check(rules, columns)
+    assert report.obeys is not None
+    assert report.obeys.tolist() == expected
+    base = sqlite3.connect(":memory:")
+    base.execute('CREATE TABLE "t" ("x" REAL, "y" REAL, "p" INTEGER)')
+    base.executemany("INSERT INTO t VALUES (?, ?, ?)", rows)
+    text = str(mx.sql(rules, "t", dialect="sqlite"))
+    queries = [line for line in text.splitlines() if line.startswith("SELECT")]
+    broken = {row for query in queries for row in base.execute(query.rstrip(";"))}
+    assert [row not in broken for row in rows] == expected
