@@ -44,9 +44,8 @@ def test_inputs_are_rounded_into_their_range() -> None:
         x = mux(torch.randn(rows, mux.in_features).bfloat16(), **given).best()
         assert given["u"].dtype == torch.bfloat16
         assert rules.satisfied(x, **given).all()
-    below = mux.on_grid(u=torch.tensor([0.05], dtype=torch.bfloat16))
     with pytest.raises(InputError, match="outside its declared range"):
-        mux(torch.randn(1, mux.in_features).bfloat16(), **below)
+        mux.on_grid(u=torch.tensor([0.05], dtype=torch.bfloat16))
 
 
 def test_inputs_that_need_no_grid_become_tensors_that_the_layer_takes() -> None:
@@ -273,3 +272,69 @@ def test_conditional_numbers_that_make_a_sum_explode_are_named_and_the_advice_wo
     x = mux(torch.randn(50, mux.in_features), u=1.0).best()
     assert rules.satisfied(x, u=1.0).all()
     assert inside.satisfied(x[:, :4], u=1.0).all()
+
+
+ADDED_LOTS = f"d: input[10, 200]; x: real[4]; {LOTS}; sum(x) == d"
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "told"),
+    [
+        ("max_terms", "a", "a number of terms, at least 1"),
+        ("max_terms", 0, "a number of terms, at least 1"),
+        ("max_terms", 2.5, "a number of terms, at least 1"),
+        ("boxes", 5, "a map of intervals"),
+        ("functions", 5, "a mapping from the functions of the rules"),
+        ("progress", 5, "a function of two arguments"),
+        ("order", 5, r"a list of names of outputs, as in order=\['x\[0\]'\]"),
+    ],
+)
+def test_an_option_of_another_kind_is_refused_before_anything_is_built(
+    option: str, given: Any, told: str
+) -> None:
+    with pytest.raises(OptionError, match=f"{option} = {given!r}; it is {told}"):
+        mx.Multiplexer(mx.Rules(ADDED_LOTS), **{option: given})
+
+
+def test_the_name_of_a_vector_stands_for_its_elements_in_an_order() -> None:
+    rules = mx.Rules(f"{ADDED_LOTS}; y: real; 0 <= y <= x[0]")
+    mux = mx.Multiplexer(rules, structure="cascade", order=["y", "x"])
+    named = mx.Multiplexer(
+        rules, structure="cascade", order=["y", "x[0]", "x[1]", "x[2]", "x[3]"]
+    )
+    assert repr(mux) == repr(named)
+    with pytest.raises(InputError, match=r"order: it names x\[1\] twice"):
+        mx.Multiplexer(rules, order=["x[1]", "x"])
+
+
+def test_unrolling_refuses_a_head_that_is_no_function_and_outputs_for_other_rows() -> (
+    None
+):
+    mux = mx.Multiplexer(mx.Rules(ADDED_LOTS))
+    head: Any = 5
+    with pytest.raises(OptionError, match="head = 5; it is a function of"):
+        mux.unroll(head, torch.zeros(3, 2), d=50)
+
+    def zeros(j: int, h: torch.Tensor, left: Any) -> torch.Tensor:
+        return torch.zeros(3, 1 + mux.options[j])
+
+    for shape in ((2, 4), (3, 5), (2, 3, 4), ()):
+        with pytest.raises(ShapeError, match=r"x has shape .*; .* \(3, 4\)"):
+            mux.unroll(zeros, torch.zeros(3, 2), torch.zeros(shape), d=50)
+
+
+@pytest.mark.parametrize("d", [0.5, 201, Fraction(1, 3), torch.tensor([50.0, 9.0])])
+def test_inputs_outside_their_range_are_not_rounded(d: Any) -> None:
+    mux = mx.Multiplexer(mx.Rules(ADDED_LOTS))
+    with pytest.raises(
+        InputError, match=r"d is outside its declared range \[10, 200\]"
+    ):
+        mux.on_grid(d=d)
+
+
+def test_inputs_beyond_every_float_are_not_rounded() -> None:
+    mux = mx.Multiplexer(mx.Rules(ADDED_LOTS))
+    with pytest.raises(
+        InputError, match=r"d is 1E\+400, and the largest number of float32"
+    ):
+        mux.on_grid(d=10**400)

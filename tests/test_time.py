@@ -21,7 +21,12 @@ from typer.testing import CliRunner
 
 from multiplexnet import Multiplexer, Rules
 from multiplexnet.compiler.record import record_of_compiled
-from multiplexnet.errors import CompileTimeout, MultiplexError, TermBudgetExceeded
+from multiplexnet.errors import (
+    CompileTimeout,
+    MultiplexError,
+    OptionError,
+    TermBudgetExceeded,
+)
 from multiplexnet.exact import simplex
 from multiplexnet.exact.deadline import NEVER, TERMS, Deadline
 from multiplexnet.exact.hermite import solutions
@@ -369,6 +374,6 @@ def test_other_seconds_are_refused(seconds: Any) -> None:
 def test_progress_has_to_be_a_function() -> None:
     progress: Any = 3
     with pytest.raises(
-        TypeError, match="progress = 3; it is a function of two arguments"
+        OptionError, match="progress = 3; it is a function of two arguments"
     ):
         Rules("x >= 1").compile(progress=progress)

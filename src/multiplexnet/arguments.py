@@ -20,6 +20,7 @@ __all__ = [
     "refuse_no_function",
     "refuse_no_text",
     "refuse_no_truth",
+    "refuse_uncallable",
     "refuse_unknown",
 ]
 
@@ -115,3 +116,9 @@ def refuse_no_function(name: str, found: object, of: str) -> None:
     """Raises ``OptionError`` unless it can be called, or is ``None``."""
     if found is not None and not callable(found):
         raise OptionError(name, found, f"a function of {of}")
+
+
+def refuse_uncallable(name: str, found: object, allowed: str) -> None:
+    """Raises ``OptionError`` unless it can be called."""
+    if not callable(found):
+        raise OptionError(name, found, allowed)

@@ -108,7 +108,7 @@ class Deadline:
         progress: told of every phase and its steps.
 
     Raises:
-        OptionError: ``seconds`` is not a positive number.
+        OptionError: ``seconds`` is not a positive number, or ``progress`` no function.
 
     Example:
         >>> told = []
@@ -128,8 +128,10 @@ class Deadline:
                 "seconds", seconds, "a positive number, or None for no limit"
             )
         if progress is not None and not callable(progress):
-            raise TypeError(
-                f"progress = {progress!r}; it is a function of two arguments: what is being done, and how far it is"
+            raise OptionError(
+                "progress",
+                progress,
+                "a function of two arguments: what is being done, and how far it is",
             )
         self.seconds = (
             float(seconds) if seconds is not None and seconds < LONGEST else None

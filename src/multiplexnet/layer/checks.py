@@ -24,6 +24,7 @@ from multiplexnet.errors import (
     DtypeError,
     GraphError,
     InputError,
+    OptionError,
     RecordError,
     RunTimeEqualityError,
     ShapeError,
@@ -290,7 +291,17 @@ def refuse_unmoved(x: Tensor, dtype: torch.dtype) -> None:
 def refuse_unknown_functions(
     wanted: Sequence[str], functions: Mapping[str, Function]
 ) -> None:
-    """Raises ``InputError`` unless there is code for exactly the functions of the rules."""
+    """Raises ``InputError`` unless there is code for exactly the functions of the rules.
+
+    Raises:
+        OptionError: no mapping.
+    """
+    if not isinstance(functions, Mapping):
+        raise OptionError(
+            "functions",
+            functions,
+            "a mapping from the functions of the rules to torch code, as in {'f': torch.sin}",
+        )
     missing = [name for name in wanted if name not in functions]
     if missing:
         raise InputError(

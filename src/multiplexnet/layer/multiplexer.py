@@ -9,6 +9,7 @@ from typing import Any, cast
 import torch
 from torch import Tensor, nn
 
+from multiplexnet.arguments import refuse_bad_count, refuse_uncallable
 from multiplexnet.certificate.document import Certificate
 from multiplexnet.compiler.cascade.build import Budget, Cascade
 from multiplexnet.compiler.cascade.structure import Structure
@@ -139,7 +140,9 @@ class Multiplexer(Derived):
         progress: Tell | None = None,
     ) -> None:
         asked = rules_of(rules)
-        settings = Settings(max_terms, per_term, boxes, equality, values)
+        refuse_bad_count("max_terms", max_terms, 1, "terms")
+        refuse_uncallable("boxes", boxes, "a map of intervals, as mx.Separable is")
+        settings = Settings(int(max_terms), per_term, boxes, equality, values)
         if cover is not None or per_term:  # both speak of terms
             structure = "terms"
         options = CompileOptions(cover, structure, order, budget)
@@ -160,7 +163,7 @@ class Multiplexer(Derived):
     ) -> list[BuiltBlock]:
         """The one way to a layer, from rules, compiled rules and saved ones alike."""
         super().__init__()
-        functions = functions or {}
+        functions = {} if functions is None else functions
         if not rules.outputs:
             raise ShapeError("the rules have no outputs: declare one, as in `x: real`")
         refuse_other_rules(rules.specification, blueprint.compiled)
@@ -417,6 +420,7 @@ class Multiplexer(Derived):
 
         Raises:
             CascadeError: some outputs come from terms, which are computed at once.
+            OptionError, ShapeError, DtypeError: a head that is no function, or an ``x`` or raw values of another shape.
 
         Example:
             >>> rules = Rules("x: real[3]; all(v == 0 or 10 <= v <= 100 for v in x); sum(x) <= 150")
@@ -435,6 +439,7 @@ class Multiplexer(Derived):
                 has_terms=bool(self.maps),
             )
         refuse_no_tensor("h", h)
+        refuse_uncallable("head", head, "a function of an output, h and what is left")
         given = self.input_columns(inputs, h.shape[:-1])
         return cast(Branches, self(unrolled(self, head, h, x, given), **inputs))
 
@@ -553,7 +558,7 @@ class Multiplexer(Derived):
         dates among them, are exact as they are and come back so. The rules hold for what comes back.
 
         Raises:
-            InputError: no number, or no input of the rules.
+            InputError: no number, one outside the declared range, or no input of the rules.
 
         Example:
             >>> rules = Rules("u: input[0, 6]; x: real; y: real; -3 <= x <= 3; 0 <= y <= 3; x + y == u")

@@ -8,6 +8,7 @@ comes out are raw values as from any other head: the layer makes outputs of them
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Step
 from multiplexnet.errors import DtypeError, ShapeError
+from multiplexnet.layer.checks import refuse_no_tensor
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.cascade.walk import Option, Walk
 
@@ -61,6 +63,18 @@ def unrolled(
     return torch.cat([torch.stack(own, -1), *logits], -1)
 
 
+def _fitting(x: Tensor, batch: torch.Size, outputs: int) -> Tensor:
+    """Outputs to go along, one row for each of the batch."""
+    refuse_no_tensor("x", x)
+    shape = (*batch, outputs)
+    if x.shape[-1:] == shape[-1:]:
+        with suppress(RuntimeError):
+            return x.detach().expand(shape)
+    raise ShapeError(
+        f"x has shape {tuple(x.shape)}; the outputs to go along are {shape}, one row for each of h"
+    )
+
+
 @dataclass
 class _Roll:
     """One cascade, one output after another."""
@@ -78,7 +92,7 @@ class _Roll:
         """Asks the head for every output; what was computed, or given, so far."""
         batch = self.h.shape[:-1]
         rows = batch.numel()
-        wanted = None if x is None else x.detach().expand(*batch, x.shape[-1])
+        wanted = None if x is None else _fitting(x, batch, self.mux.out_features)
         given = (
             None
             if wanted is None

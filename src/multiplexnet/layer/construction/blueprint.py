@@ -167,9 +167,11 @@ def _named(rules: Rules, order: Sequence[str] | None) -> list[Variable] | None:
     if order is None:
         return None
     if isinstance(order, str) or not isinstance(order, Sequence):
+        example = order if isinstance(order, str) else rules.outputs[0].name
         raise OptionError(
-            "order", order, f"a list of names of outputs, as in order=[{order!r}]"
+            "order", order, f"a list of names of outputs, as in order=[{example!r}]"
         )
+    order = _elements(rules, order)
     known = {variable.name: variable for variable in rules.outputs}
     for place, name in enumerate(order):
         if not isinstance(name, str) or name not in known:
@@ -179,3 +181,13 @@ def _named(rules: Rules, order: Sequence[str] | None) -> list[Variable] | None:
         if name in order[:place]:
             raise InputError(f"order: it names {name} twice; name every output once")
     return [known[name] for name in order]
+
+
+def _elements(rules: Rules, order: Sequence[str]) -> list[str]:
+    """The names with those of all elements in place of that of a vector."""
+    names = [variable.name for variable in rules.outputs]
+    found = []
+    for name in order:
+        own = [known for known in names if known.startswith(f"{name}[")]
+        found += [name] if name in names or not own else own
+    return found

@@ -12,10 +12,10 @@ from __future__ import annotations
 import math
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from decimal import Context
 from fractions import Fraction
-from typing import Any, Literal, cast
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -191,10 +191,9 @@ def rounded_input(
     Returns:
         The nearest multiples that lie in the declared range. Without a unit a tensor of the dtype comes back as it is,
         and another number is rounded as :func:`input_tensor` does it, or to the nearest where that would refuse it.
-        Numbers outside the range stay outside.
 
     Raises:
-        InputError: no number, or one outside the declared range.
+        InputError: no number, one outside the declared range, or one that the dtype has no room for.
 
     Example: no multiple of 1/64 below 0.1 is in the range.
         >>> from multiplexnet.language.formula import Real
@@ -202,18 +201,34 @@ def rounded_input(
         >>> rounded_input(GivenInput.of(u, 0), 0.1, Fraction(1, 64), torch.empty(0)).item()
         0.109375
     """
+    between = replace(given.within, is_whole=False)  # wholeness comes by rounding
     is_plain = isinstance(value, Tensor) and value.is_floating_point()
     if is_plain and unit is None and value.dtype == like.dtype:
-        return cast(Tensor, value)
+        return refuse_out_of_range(between, value)
     if is_plain and (unit is not None or not given.side):
-        return _nearest(given, value.double(), unit, like.dtype)
+        wide = refuse_out_of_range(between, value.double())
+        return _nearest(given, wide, unit, like.dtype)
     _refuse_in_graph(given.variable, value, like.dtype)
     numbers = numbers_of(value, given.variable.name)
     device = value.device if isinstance(value, Tensor) else like.device
     if unit is None and given.side:
         return _rounded(given.variable, numbers, like.dtype, given.side).to(device)
+    _refuse_huge(given.variable, numbers, FORMATS[dtype_name(like.dtype)])
     wide = torch.tensor(numbers.tolist(), dtype=torch.float64, device=device)
-    return _nearest(given, wide.reshape(numbers.shape), unit, like.dtype)
+    wide = refuse_out_of_range(between, wide.reshape(numbers.shape))
+    return _nearest(given, wide, unit, like.dtype)
+
+
+def _refuse_huge(variable: Variable, numbers: Exact, form: Format) -> None:
+    """Raises ``InputError`` for exact numbers that are beyond the format."""
+    if numbers.dtype != object:
+        return
+    for number in numbers.flat:
+        if isinstance(number, Fraction) and abs(number) > form.max:
+            raise InputError(
+                f"input {variable.name} is {_text(number)}, and the largest number of {form.name} is "
+                f"{float(form.max):g}: measure it in other units"
+            )
 
 
 def _nearest(
