@@ -223,6 +223,8 @@ RADIUS = Fraction(1, 2**46)
 """What rounding may take of a budget, as a part of the numbers it is computed from (docs/understand/guarantee.md)."""
 SMALLEST = Fraction(1, 2**900)
 """Smaller coefficients multiply in float64 with errors of their own size, which may cost a row its output."""
+LOST = Fraction(1, 2**1010)
+"""What a few sums and products near the smallest float64 may take of it besides (the same page: 2^-1015 each)."""
 ONE_BY_ONE = 40
 """Rows that are asked one by one, since some of them are refused."""
 
@@ -312,10 +314,10 @@ class Walls:
             products = [given[f"a{j}"] * end for end in self.ends[j]]
             rest -= min(products)
             size += max(map(abs, products))
-        rows = [(given["a0"], rest - RADIUS * size)]
+        rows = [(given["a0"], rest - RADIUS * size - LOST)]
         for i in range(len(self.torn)):
             need = given[f"n{i}"]
-            rows.append((-given[f"w{i}"], -need - RADIUS * abs(need)))
+            rows.append((-given[f"w{i}"], -need - RADIUS * abs(need) - LOST))
         for factor, bound in rows:
             if 0 < abs(factor) < SMALLEST:
                 return False

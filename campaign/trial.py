@@ -684,7 +684,7 @@ class Trial:
     def _gradients(self, mux: Multiplexer, written: bool) -> None:
         """Finite for raw values of every size."""
         mux.train()
-        for branches, raw, _ in self._branches(mux, *self._gradient_batch(mux)):
+        for branches, raw, given in self._branches(mux, *self._gradient_batch(mux)):
             x = branches.x if written else branches.best()
             x = (
                 torch.where(possible_terms(branches).unsqueeze(-1), x, 0.0)
@@ -706,6 +706,7 @@ class Trial:
                     f"the gradient of row {row} is {gradient[row].tolist()}",
                     dtype=name_of(mux.dtype),
                     raw=tuple(raw[row].detach().double().tolist()),
+                    inputs=tuple(float(column[row]) for column in given.values()),
                 )
 
     def _gradient_batch(self, mux: Multiplexer) -> tuple[Tensor, dict[str, Tensor]]:

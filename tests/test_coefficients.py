@@ -587,3 +587,16 @@ def test_the_campaign_draws_either_sign_and_both_sides() -> None:
     assert not wrong(2, 3)
     with patch.object(Cascade, "torn", property(lambda self: None)):
         assert "coefficients: walls" in wrong(2, 3)
+
+
+def test_a_price_near_the_end_of_the_format_leaves_what_it_leaves() -> None:
+    """The error of a product was computed with digits that overflow, though one factor is 0."""
+    rules = mx.Rules(
+        "p: input[0, 1e308]; b: input[0, 1e308]; x: real; 0 <= x <= 5; p*x <= b"
+    )
+    mux = mx.Multiplexer(rules, dtype=torch.float64).eval()
+    p = torch.tensor([1e300, 1e307, 1e307, 9e307], dtype=torch.float64)
+    b = torch.tensor([1.0, 0.0, 9e307, 9e307], dtype=torch.float64)
+    x = mux(torch.zeros(4, mux.in_features, dtype=torch.float64), p=p, b=b).best()
+    assert rules.satisfied(x, p=p, b=b).all()
+    assert x[2:].squeeze(-1).tolist() == [2.5, 0.5]

@@ -63,7 +63,9 @@ class Ball:
         b = other.middle.detach()
         p = whole.detach()
         error = _near(p) if for_onnx() else _error_of_product(a, b, p)
-        lost = (p.abs() < exact_number(SMALL_PRODUCT, p)) & (a != 0) & (b != 0)
+        rounds = (a != 0) & (b != 0)
+        error = torch.where(rounds, error, 0.0)  # large factors of 0 overflow there
+        lost = (p.abs() < exact_number(SMALL_PRODUCT, p)) & rounds
         spread = a.abs() * other.radius + self.radius * (b.abs() + other.radius)
         return _ball(whole, spread + error.abs(), lost)
 
