@@ -114,6 +114,12 @@ def recorded_graphs(subject: Subject) -> Iterator[Finding]:
             continue
         here = {column: values[answered] for column, values in given.items()}
         yield subject.judged(f"{check}: rows", x[answered], raw[answered], here)
+        if name == "onnx":
+            # There subnormal inputs are read as the runtime reads them: rows that eager refuses for them may obey.
+            read = _are_small(given, subject.mux.dtype) & ~answered & ~x.isnan().all(-1)
+            own = {column: values[read] for column, values in given.items()}
+            yield subject.judged(f"{check}: rows", x[read], raw[read], own)
+            x = x.masked_fill(read.unsqueeze(-1), nan)
         yield Finding(f"{check}: refused rows are NaN", _plausible(x, answered, given))
     torch.compiler.reset()
 
@@ -171,6 +177,15 @@ def _is_answered(
     except MultiplexError:
         return False
     return True
+
+
+def _are_small(given: Given, dtype: torch.dtype) -> Tensor:
+    """Where an input is subnormal."""
+    found = torch.zeros(ROWS, dtype=torch.bool)
+    for column in given.values():
+        size = column.double().abs()
+        found |= (size > 0) & (size < torch.finfo(dtype).smallest_normal)
+    return found
 
 
 def _plausible(x: Tensor, answered: Tensor, given: Given) -> str:

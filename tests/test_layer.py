@@ -971,3 +971,17 @@ def test_the_layer_tells_what_it_is() -> None:
     assert mux.complete
     assert mux.certificate.sound
     assert [term.to_z3() for term in mux.terms]
+
+
+@pytest.mark.parametrize("structure", ["terms", "cascade"])
+def test_gradients_of_wide_ranges_are_finite_in_float16(structure: Any) -> None:
+    """A range of 130,000 and a weight of 3: the gradient is larger than any float16."""
+    rules = Rules(
+        "a: real; b: real; -60000 <= a <= 60000; -60000 <= b <= 60000; a <= b"
+    )
+    mux = Multiplexer(rules, structure=structure, dtype=torch.float16)
+    raw = torch.zeros(1, mux.in_features, dtype=torch.float16, requires_grad=True)
+    (10 * mux(raw).best().double().sum()).backward()
+    assert raw.grad is not None
+    assert raw.grad.isfinite().all()
+    assert raw.grad.abs().max() == torch.finfo(torch.float16).max

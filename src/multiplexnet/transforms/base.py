@@ -46,6 +46,7 @@ __all__ = [
     "precision_of",
     "quarter_cell",
     "rows_of",
+    "saturated",
     "within",
 ]
 
@@ -182,6 +183,33 @@ def _solid(module: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[Non
     """The tables of a module that is called with these arguments, for a graph."""
     tensors = [a for a in (*args, *kwargs.values()) if isinstance(a, Tensor)]
     return solid_tables(module, tensors[0]) if tensors else nullcontext()
+
+
+class _Saturated(torch.autograd.Function):
+    """The values as they are, with a gradient within the format: in float16 that of a wide range would be infinite."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(values: Tensor) -> Tensor:
+        return values.view_as(values)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        """Nothing is kept."""
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> Tensor:
+        largest = torch.finfo(grad[0].dtype).max
+        return grad[0].clamp(-largest, largest)
+
+
+def saturated(raw: Tensor) -> Tensor:
+    """Raw values whose gradients stay finite; float16 alone needs it."""
+    if raw.dtype is not torch.float16:
+        return raw
+    result: Tensor = applied(_Saturated, raw)
+    return result
 
 
 def gradient_floor(dtype: torch.dtype) -> float:

@@ -23,7 +23,7 @@ from torch import Tensor, nn
 from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.language.formula import Variable
 from multiplexnet.transforms.assembly import Assembly
-from multiplexnet.transforms.base import Transform, in_full_precision
+from multiplexnet.transforms.base import Transform, in_full_precision, saturated
 from multiplexnet.transforms.grouping import (
     Group,
     Places,
@@ -366,6 +366,7 @@ class TermMaps(Tabled):
         return verdict
 
     def _read(self, raw: Tensor) -> Tensor:
+        raw = saturated(raw)
         if self.training:
             return raw
         return torch.nan_to_num(raw, nan=0.0, posinf=torch.inf, neginf=-torch.inf)

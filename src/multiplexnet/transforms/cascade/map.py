@@ -26,7 +26,7 @@ from torch.nn.functional import logsigmoid
 
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
 from multiplexnet.errors import ValuesError
-from multiplexnet.transforms.base import in_full_precision, precision_of
+from multiplexnet.transforms.base import in_full_precision, precision_of, saturated
 from multiplexnet.transforms.cascade.inside import Inside, Values, inside_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
 from multiplexnet.transforms.cascade.late import Budgets
@@ -172,6 +172,7 @@ class CascadeMap(Tabled):
         noise: Tensor | None = None,
     ) -> Tensor:
         """x, ``(*batch, in_values)``, for logits ``(O, B)`` and noise ``(D, B)`` on the raw values."""
+        values = saturated(values)
         recorded = (
             torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
         )
@@ -519,7 +520,13 @@ class CascadeMap(Tabled):
 
     def _flat(self, values: Tensor, noise: Tensor | None = None) -> Tensor:
         """Raw values ``(D, B)``, from where they start."""
-        flat = values.reshape(-1, self.in_values).t().contiguous().to(self.computing)
+        flat = (
+            saturated(values)
+            .reshape(-1, self.in_values)
+            .t()
+            .contiguous()
+            .to(self.computing)
+        )
         if not self.training:
             flat = flat.nan_to_num(0.0, torch.inf, -torch.inf)
         if self.shift is not None:
