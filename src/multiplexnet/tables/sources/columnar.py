@@ -114,7 +114,7 @@ def _series(
 
 def _is_short_decimal(kind: pyarrow.DataType) -> bool:
     """Whether polars has such decimals."""
-    return kind.bit_width <= 128 and kind.scale >= 0
+    return bool(kind.bit_width <= 128 and kind.scale >= 0)
 
 
 def _plain(path: Path, name: str, array: pyarrow.Array) -> pyarrow.Array:
