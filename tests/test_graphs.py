@@ -10,6 +10,7 @@ from fractions import Fraction
 from functools import cache
 from math import inf, nan
 from pathlib import Path
+from typing import Any
 
 import onnxruntime
 import pytest
@@ -592,7 +593,7 @@ def test_onnxruntime_keeps_every_digit_of_a_table(text: str, tmp_path: Path) -> 
     raw = raws(mux)
     rows = len(raw)
     u = torch.tensor([0.0, 1e-300, 1e-60, 0.5, 1.0], dtype=torch.float64)
-    inputs = {v.name: u.repeat(rows)[:rows] for v in rules.inputs}
+    inputs: dict[str, Any] = {v.name: u.repeat(rows)[:rows] for v in rules.inputs}
     found = through_onnx(Ended(mux), raw, inputs, tmp_path)(raw, inputs)
     assert rules.satisfied(found, **inputs).all()
     expected = mux(raw, **inputs).best()

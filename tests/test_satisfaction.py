@@ -499,4 +499,4 @@ def test_integers_of_64_bits_are_exact() -> None:
 def test_rows_of_different_lengths_are_refused() -> None:
     rules = Rules("x: real[2]\nall(x >= 0)")
     with pytest.raises(ShapeError, match="x is a list whose parts have different len"):
-        rules.satisfied([[1.0], [1.0, 2.0]])
+        rules.satisfied([[1.0], [1.0, 2.0]])  # type: ignore[type-var]

@@ -243,7 +243,7 @@ def has_full_rank(A: Array) -> bool:
     if not len(A):
         return False
     rank = int(np.linalg.matrix_rank(A))
-    return rank == A.shape[1]
+    return bool(rank == A.shape[1])
 
 
 def _newton_direction(hessian: Array, gradient: Array, regular: bool) -> Array:
