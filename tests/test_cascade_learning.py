@@ -175,6 +175,7 @@ def test_saved_layers_start_where_they_did() -> None:
         mx.Rules("on: bool[20]; sum(on) <= 3"), structure="cascade"
     ).eval()
     record = json.loads(mux.get_extra_state().numpy().tobytes())
+    del record["sha256"]  # a changed record would not fit it
     del record["started"]
     old = mx.Multiplexer.from_state(
         torch.frombuffer(bytearray(json.dumps(record).encode()), dtype=torch.uint8)

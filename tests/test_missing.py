@@ -352,6 +352,7 @@ def test_certificates_and_records_speak_of_flags() -> None:
     state = bytes(mux.get_extra_state().tolist()).replace(
         b"x is missing", b"z is missing"
     )
+    state = state.replace(b'"sha256"', b'"none"')  # it would not fit
     with pytest.raises(RecordError, match="a flag of an output that is none"):
         mx.Multiplexer.from_state(torch.frombuffer(bytearray(state), dtype=torch.uint8))
 

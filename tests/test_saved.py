@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import multiplexnet as mx
+from multiplexnet.errors import RecordError
 
 SAVED = json.loads(
     (Path(__file__).parent / "saved" / "layers-0.1.0.json").read_text(encoding="utf-8")
@@ -36,3 +37,26 @@ def test_a_layer_of_the_first_version_returns_the_same_bits(
         "best"
     ]
     assert mux.rules.satisfied(best, **inputs).all()
+
+
+def changed(mux: mx.Multiplexer, old: bytes, new: bytes) -> torch.Tensor:
+    content = bytes(mux.get_extra_state().tolist())
+    assert old in content
+    return torch.tensor(list(content.replace(old, new)), dtype=torch.uint8)
+
+
+def test_a_state_that_does_not_fit_its_checksum_is_refused() -> None:
+    mux = mx.Multiplexer(mx.Rules("x: real; 0 <= x <= 7"))
+    state = {"_extra_state": changed(mux, b"x <= 7", b"x <= 9")}
+    with pytest.raises(RecordError, match="this state was changed or damaged"):
+        mx.Multiplexer.from_state(state)
+    with pytest.raises(RecordError, match="this state was changed or damaged"):
+        mux.load_state_dict(state)
+
+
+def test_a_state_that_is_written_with_other_blanks_or_without_a_checksum_is_loaded() -> (
+    None
+):
+    mux = mx.Multiplexer(mx.Rules("x: real; 0 <= x <= 7"))
+    for state in (changed(mux, b", ", b",  "), changed(mux, b'"sha256"', b'"none"')):
+        assert mx.Multiplexer.from_state(state).rules == mux.rules

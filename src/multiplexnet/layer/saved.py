@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from hashlib import sha256
 from typing import Any, cast
 
 import torch
@@ -32,6 +33,8 @@ from multiplexnet.transforms.term_maps import Boxes
 __all__ = ["SavedLayer", "record_in", "saved_state"]
 
 VERSION = 1
+CHECKSUM = "sha256"
+"""Where a record says the checksum of the rest; the first that were saved have none."""
 
 
 def saved_state(specification: Specification, blueprint: Blueprint) -> Tensor:
@@ -51,6 +54,7 @@ def saved_state(specification: Specification, blueprint: Blueprint) -> Tensor:
         "started": settings.started,
         "in_turn": settings.in_turn,
     }
+    record[CHECKSUM] = _checksum(record)
     content = bytearray(json.dumps(record).encode())
     return torch.frombuffer(content, dtype=torch.uint8).clone()
 
@@ -59,7 +63,7 @@ def record_in(state: Any) -> Any:
     """The record in a saved state.
 
     Raises:
-        RecordError: it is not the state of a layer.
+        RecordError: it is not the state of a layer, or does not fit its checksum.
     """
     if isinstance(state, Tensor) and state.is_meta:
         raise RecordError(
@@ -71,13 +75,31 @@ def record_in(state: Any) -> Any:
         )
     try:
         record = json.loads(state.cpu().numpy().tobytes())
+        fits = _fits(record)
     except (ValueError, RecursionError) as error:
         raise RecordError(f"this is not the state of a Multiplexer ({error})") from None
     if not isinstance(record, dict) or record.get("version") != VERSION:
         raise RecordError(
             "this is not the state of a Multiplexer: a record of version 1 is expected"
         )
+    if not fits:
+        raise RecordError(
+            "this state was changed or damaged: its content does not fit its checksum. Take another copy of it, or "
+            "build the layer from the rules again"
+        )
     return record
+
+
+def _fits(record: Any) -> bool:
+    """Whether a record has the checksum that it names, if it names one."""
+    named = isinstance(record, dict) and CHECKSUM in record
+    return not named or record[CHECKSUM] == _checksum(record)
+
+
+def _checksum(record: dict[str, Any]) -> str:
+    """Of all that a record holds beside it, in whatever order and with whatever blanks it is written."""
+    content = {name: value for name, value in record.items() if name != CHECKSUM}
+    return sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 @dataclass(frozen=True)
