@@ -338,3 +338,17 @@ def test_inputs_beyond_every_float_are_not_rounded() -> None:
         InputError, match=r"d is 1E\+400, and the largest number of float32"
     ):
         mux.on_grid(d=10**400)
+
+
+def test_an_equality_with_a_share_of_an_input_names_a_way_that_works() -> None:
+    outputs = "x: real[2]; all(0 <= v <= 20 for v in x)"
+    with pytest.raises(GridError, match=r"0\.3 times a float is none") as told:
+        mx.Multiplexer(
+            mx.Rules(f"a: input[0.1, 10]; {outputs}; x[0] + x[1] == 0.3*a"),
+            structure="cascade",
+        )
+    assert "leave out" not in str(told.value)
+    rules = mx.Rules(f"share: input[0.03, 3]; {outputs}; x[0] + x[1] == share")
+    mux = mx.Multiplexer(rules)
+    given = mux.on_grid(share=0.3 * 7)
+    assert rules.satisfied(mux(torch.randn(1, 2), **given).best(), **given).all()

@@ -504,7 +504,9 @@ class _Search:
             return (
                 f"none of the points that a cascade reaches obeys the rules in {self.form.name} (spacing of the "
                 f"outputs: {finest}), and in this order it reaches only a part of them, so that there may be others: "
-                'name another order with order=[…], leave out structure="cascade", or give outputs narrower ranges'
+                "name another order with order=[…], or give outputs narrower ranges. An equality such as "
+                "`x + y == 0.3*u` has no grid, since 0.3 times a float is none: declare an input for the product, "
+                "as in `share: input; x + y == share`, and pass it rounded by mux.on_grid(share=0.3*u)"
             )
         return (
             f"no point of the grid obeys the rules in {self.form.name} (spacing of the outputs: {finest}): give the "
