@@ -372,7 +372,8 @@ FAULTS = (
     Fault("subnormal bounds", "bounds are rounded to numbers that a mode takes for zero", _with_subnormals),
     Fault("subnormal inputs", "they are read as the processor reads them", lambda: [
         (module, "read", lambda values: Read(values.double(), None, True))
-        for module in (intervals, parametric, guards, ranges)]),
+        for module in (intervals, parametric, guards, ranges)],
+        among=("subnormal", "inputs", "wide", "closing")),
     Fault("subnormal ends", "ends that are inputs are met by numbers that a mode takes for zero", lambda: [
         (Intervals, "_normal", lambda self, ends: ends),
         (intervals, "kept", lambda y, precision: y.to(precision.dtype).double())]),

@@ -343,7 +343,8 @@ def test_an_input_for_which_nothing_obeys_names_the_row_and_the_rule() -> None:
     )
     mux = mx.Multiplexer(rules)
     with pytest.raises(
-        InputError, match=r"no output obeys `sum\(x\) == d` \(line 2\): row 1\."
+        InputError,
+        match=r"no output on the grid obeys `sum\(x\) == d` \(line 2\): row 1\.",
     ) as told:
         mux(torch.randn(3, mux.in_features), d=torch.tensor([50.0, 5.0, 20.0]))
     assert "declare narrower ranges" in str(told.value)
