@@ -348,12 +348,22 @@ def test_an_interrupt_ends_a_compilation(rules: str, tmp_path: Path) -> None:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         time.sleep(2)
-        process.send_signal(signal.SIGINT)
         try:
-            out, _ = process.communicate(timeout=2 * PATIENCE)
+            out = _after_interrupts(process)
         finally:
             process.kill()
     assert out == "interrupted\n"
+
+
+def _after_interrupts(process: subprocess.Popen[str]) -> str:
+    """What it says; Python loses an interrupt that comes while a destructor runs, and a person presses again."""
+    for _ in range(2):
+        process.send_signal(signal.SIGINT)
+        try:
+            return process.communicate(timeout=PATIENCE)[0]
+        except subprocess.TimeoutExpired:
+            continue
+    raise AssertionError("it was not interrupted")
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,8 @@ def beyond_terms(blocks: Iterable[Block]) -> frozenset[Variable]:
     """Outputs that a term of some block ties by an equality and by inputs at once, which only a cascade meets.
 
     Example:
-        >>> u, x, y = Variable("u", 0, is_input=True), Variable("x", 1), Variable("y", 2)
+        >>> u = Variable("u", 0, role="input")
+        >>> x, y = Variable("x", 1), Variable("y", 2)
         >>> sum_of_both = Atom(Linear.of(x) + Linear.of(y) - Linear.of(u), "==")
         >>> sorted(v.name for v in beyond_terms([Block((x, y), (Term((sum_of_both,)),))]))
         ['x', 'y']
