@@ -275,7 +275,8 @@ def test_every_error_is_explained_with_what_to_do() -> None:
         if name == "MultiplexError":
             continue
         base = next(b for b in errors[name].__bases__ if b is not mx.MultiplexError)
-        assert f"Also a `{base.__name__}`." in words, name
+        article = "an" if base.__name__[0] in "AEIOU" else "a"
+        assert f"Also {article} `{base.__name__}`." in words, name
         assert "**What to do.** " in words, name
 
 
