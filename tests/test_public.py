@@ -334,3 +334,20 @@ def test_errors_are_caught_by_their_public_names() -> None:
     with pytest.raises(mx.CompileTimeout):
         rules.compile(seconds=1e-9)
     assert issubclass(mx.errors.TableError, mx.MultiplexError)
+
+
+def test_every_public_name_has_an_example() -> None:
+    names = {name: getattr(mx, name) for name in mx.__all__}
+    names |= {name: getattr(mx.estimators, name) for name in mx.estimators.__all__}
+    for name in ("satisfied", "violation", "allowed", "from_arrays", "from_smtlib"):
+        names[name] = getattr(mx.Rules, name)
+    for name in ("best", "sample", "loss", "log_prob"):
+        names[name] = getattr(mx.Branches, name)
+    without = [
+        name
+        for name, public in names.items()
+        if callable(public)
+        and not (isinstance(public, type) and issubclass(public, Exception))
+        and ">>>" not in (public.__doc__ or "")
+    ]
+    assert without == []

@@ -232,7 +232,14 @@ class Rules:
     def from_smtlib(
         cls, text: str, *, inputs: str | Sequence[str] | None = None
     ) -> Rules:
-        """Rules from an SMT-LIB 2 script: every ``assert`` is a rule."""
+        """Rules from an SMT-LIB 2 script: every ``assert`` is a rule.
+
+        Example:
+            >>> import numpy as np
+            >>> rules = Rules.from_smtlib("(declare-const x Real) (assert (>= x 2.0))")
+            >>> rules.satisfied(np.array([[2.0], [1.0]]))
+            array([ True, False])
+        """
         _refuse_no_text(text)
         with _z3_for("reading SMT-LIB"):
             from multiplexnet.smt.smtlib import from_smtlib
@@ -443,6 +450,12 @@ class Rules:
 
         Returns:
             Booleans of shape (*batch).
+
+        Example:
+            >>> import numpy as np
+            >>> rules = Rules("x: real; limit: input; 0 <= x <= limit")
+            >>> rules.satisfied(np.array([[1.0], [-1e-300]]), limit=2)
+            array([ True, False])
         """
         from multiplexnet.verdicts.satisfaction import verdict
 
@@ -451,7 +464,13 @@ class Rules:
     def violation(
         self, x: Values, /, *, functions: Functions | None = None, **inputs: Any
     ) -> Values:
-        """How far each row is from obeying each rule, zero where it obeys. Shape (*batch, number of rules)."""
+        """How far each row is from obeying each rule, zero where it obeys. Shape (*batch, number of rules).
+
+        Example:
+            >>> import numpy as np
+            >>> Rules("x >= 0; x <= 2").violation(np.array([[1.0], [5.0]])).tolist()
+            [[0.0, 0.0], [0.0, 3.0]]
+        """
         from multiplexnet.verdicts.satisfaction import violations
 
         return violations(self._specification, x, self.scalar_inputs(inputs), functions)

@@ -368,7 +368,13 @@ class Branches:
         )
 
     def best(self) -> Tensor:
-        """The value of the most probable term, ``(*batch, D)``; no other term is evaluated."""
+        """The value of the most probable term, ``(*batch, D)``; no other term is evaluated.
+
+        Example:
+            >>> import multiplexnet as mx
+            >>> mx.Multiplexer("x >= 2 or x <= -2")(torch.tensor([0.5, 1.0, -1.0])).best() >= 2
+            tensor([True])
+        """
         return self._outward([self._seen(part, part.best()) for part in self._parts])
 
     def _seen(self, part: Choice | CascadeChoice, x: Tensor) -> Tensor:
@@ -378,7 +384,13 @@ class Branches:
         return self.units.of(part.columns).outward(x)
 
     def sample(self, generator: torch.Generator | None = None) -> Tensor:
-        """The value of a term drawn from q(k), ``(*batch, D)``."""
+        """The value of a term drawn from q(k), ``(*batch, D)``.
+
+        Example:
+            >>> import multiplexnet as mx
+            >>> mx.Multiplexer("x >= 2 or x <= -2")(torch.zeros(3)).sample().abs() >= 2
+            tensor([True])
+        """
         return self.draw(generator)[0]
 
     @in_full_precision
@@ -401,6 +413,15 @@ class Branches:
         Raises:
             CascadeError: some outputs come from terms, where densities are those of a ``RulesDistribution``.
             ShapeError: x has another number of outputs, or a batch that does not fit.
+
+        Example:
+            >>> import multiplexnet as mx
+            >>> mux = mx.Multiplexer("n: int[0, 3]; m: int[0, 3]; n + m <= 3", structure="cascade")
+            >>> branches = mux(torch.zeros(mux.in_features))
+            >>> points = torch.cartesian_prod(torch.arange(4.0), torch.arange(4.0))
+            >>> every = torch.stack([branches.log_prob(x) for x in points])
+            >>> round(float(every.exp().sum()), 6)
+            1.0
         """
         if self.blocks:
             raise CascadeError("probabilities of single points", has_terms=True)
@@ -463,6 +484,12 @@ class Branches:
 
         Raises:
             ProductError: several blocks with too many combinations, and neither of the ways around them.
+
+        Example:
+            >>> import multiplexnet as mx
+            >>> branches = mx.Multiplexer("x >= 2 or x <= -2")(torch.zeros(4, 3))
+            >>> branches.loss(lambda x: (x - 3).square().sum(-1)).shape
+            torch.Size([4])
         """
         from multiplexnet.layer.objective import marginal_loss
 

@@ -38,7 +38,17 @@ Loss = Callable[[Tensor], Tensor]
 
 
 class Estimator(ABC):
-    """A way to estimate the expected loss over the choice of terms, ``(*batch,)``, and its gradient."""
+    """A way to estimate the expected loss over the choice of terms, ``(*batch,)``, and its gradient.
+
+    Example:
+        >>> import multiplexnet as mx
+        >>> class Best(Estimator):
+        ...     def __call__(self, branches, f):
+        ...         return f(branches.best().unsqueeze(-2)).squeeze(-1)
+        >>> branches = mx.Multiplexer("x >= 2 or x <= -2")(torch.randn(4, 3))
+        >>> branches.loss(lambda x: x.square().sum(-1), estimator=Best()).shape
+        torch.Size([4])
+    """
 
     @abstractmethod
     def __call__(self, branches: Branches, f: Loss) -> Tensor:
@@ -53,6 +63,13 @@ class ScoreFunction(Estimator):
     Args:
         samples: how many terms are drawn per row; at least 2.
         generator: where the draws come from.
+
+    Example:
+        >>> import multiplexnet as mx
+        >>> branches = mx.Multiplexer("x >= 2 or x <= -2")(torch.randn(4, 3))
+        >>> estimator = ScoreFunction(samples=8)
+        >>> branches.loss(lambda x: x.square().sum(-1), estimator=estimator).shape
+        torch.Size([4])
     """
 
     def __init__(
@@ -82,6 +99,13 @@ class TopTerms(Estimator):
         count: how many terms are summed per row.
         samples: how many of the rest are drawn.
         generator: where the draws come from.
+
+    Example:
+        >>> import multiplexnet as mx
+        >>> branches = mx.Multiplexer("x >= 2 or x <= -2")(torch.randn(4, 3))
+        >>> estimator = TopTerms(count=1, samples=2)
+        >>> branches.loss(lambda x: x.square().sum(-1), estimator=estimator).shape
+        torch.Size([4])
     """
 
     def __init__(
@@ -144,6 +168,13 @@ class Concrete(Estimator):
     Args:
         temperature: small is close to a choice, with gradients of high variance.
         generator: where the noise comes from.
+
+    Example:
+        >>> import multiplexnet as mx
+        >>> branches = mx.Multiplexer("x >= 2 or x <= -2")(torch.randn(4, 3))
+        >>> estimator = Concrete(temperature=0.5)
+        >>> branches.loss(lambda x: x.square().sum(-1), estimator=estimator).shape
+        torch.Size([4])
     """
 
     def __init__(
@@ -175,7 +206,15 @@ class Concrete(Estimator):
 
 
 class StraightThrough(Concrete):
-    """One term per row, drawn from q, with the gradient of :class:`Concrete`: what the loss sees obeys the rules."""
+    """One term per row, drawn from q, with the gradient of :class:`Concrete`: what the loss sees obeys the rules.
+
+    Example:
+        >>> import multiplexnet as mx
+        >>> branches = mx.Multiplexer("x >= 2 or x <= -2")(torch.randn(4, 3))
+        >>> estimator = StraightThrough(temperature=0.5)
+        >>> branches.loss(lambda x: x.square().sum(-1), estimator=estimator).shape
+        torch.Size([4])
+    """
 
     def _value(self, choice: Choice) -> Tensor:
         weights, mixture = self._relaxed(choice)
