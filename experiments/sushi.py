@@ -24,7 +24,7 @@ from typing import Literal, NamedTuple, Self
 import data
 import harness
 import torch
-from matplotlib.figure import Figure
+from exact_matches import ExactMatches
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -277,25 +277,10 @@ LITERATURE = {"SPL": 20.8, "Semantic Loss": 15.0}
 
 def draw(results: harness.Results, settings: Settings, path: Path) -> None:
     """Exact match of every seed, and what is remembered of the literature."""
-    figure = Figure(
-        figsize=(8, 0.5 * len(settings.methods) + 1.3), layout="constrained"
+    picture = ExactMatches(
+        "test rows answered exactly, %; one point a seed (*: from memory)", 30, 25.5
     )
-    axis = figure.subplots()
-    for height, method in enumerate(settings.methods):
-        lines = [line for line in results if line["method"] == method]
-        values = [100 * line["exact"] for line in lines]
-        obey = sum(100 * line["consistent"] for line in lines) / max(len(lines), 1)
-        axis.plot(values, [height] * len(values), "o", alpha=0.4, color="#3b6ea5")
-        axis.text(25.5, height, f"{obey:.0f} % obey", va="center", fontsize=9)
-    for name, value in LITERATURE.items():
-        axis.axvline(value, color="grey", lw=0.8, ls=":")
-        side = "left" if name == "SPL" else "right"
-        axis.text(value, -0.75, f" {name}* ", ha=side, fontsize=8, color="grey")
-    axis.set_yticks(range(len(settings.methods)), settings.methods)
-    axis.set(xlim=(0, 30), ylim=(len(settings.methods) - 0.5, -1.1))
-    axis.set_xlabel("test rows answered exactly, %; one point a seed (*: from memory)")
-    axis.grid(axis="x", alpha=0.3)
-    figure.savefig(path, dpi=110)
+    picture.draw(results, settings.methods, LITERATURE, path)
 
 
 def main(settings: Settings) -> None:
