@@ -303,6 +303,14 @@ def _float_signs(form: Any) -> tuple[Any, Any]:
     return np.sign(form.value).astype(np.int8), form.value
 
 
+def _always_flushed() -> Sequence[Patch]:
+    """Every layer is asked while subnormal numbers are taken for zero, not some of them."""
+    attack, _ = trial_module.ATTACKS["flushing"]
+    return [
+        (trial_module, "ATTACKS", {**trial_module.ATTACKS, "flushing": (attack, 1.0)})
+    ]
+
+
 FAULTS = (
     Fault("contraction", "the gauge map leaves nothing for rounding", _contraction),
     Fault("contraction at run time", "nor does it where bounds are inputs", _contraction_at_run_time),
@@ -352,7 +360,7 @@ FAULTS = (
         by="a recorded graph", among=("closing",)),
     Fault("impossible terms", "they are 0 in x", _zeros_for_nan),
     Fault("stand-ins", "losses see NaN for terms that cannot be met", lambda: [
-        (Choice, "stand_in", lambda self: None)]),
+        (Choice, "stand_in", lambda self: None)], by="losses", among=("deciding", "inputs", "wide")),
     Fault("rows that cannot be repaired", "they come back as they are", lambda: [
         (repair, "refuse_unmoved", _silent)]),
     Fault("margins in ONNX", "they are plain numbers, which the exporter leaves out", lambda: [
@@ -372,11 +380,12 @@ FAULTS = (
     Fault("subnormal bounds", "bounds are rounded to numbers that a mode takes for zero", _with_subnormals),
     Fault("subnormal inputs", "they are read as the processor reads them", lambda: [
         (module, "read", lambda values: Read(values.double(), None, True))
-        for module in (intervals, parametric, guards, ranges)],
+        for module in (intervals, parametric, guards, ranges)] + [*_always_flushed()],
         among=("subnormal", "inputs", "wide", "closing")),
     Fault("subnormal ends", "ends that are inputs are met by numbers that a mode takes for zero", lambda: [
         (Intervals, "_normal", lambda self, ends: ends),
-        (intervals, "kept", lambda y, precision: y.to(precision.dtype).double())]),
+        (intervals, "kept", lambda y, precision: y.to(precision.dtype).double()), *_always_flushed()],
+        among=("subnormal", "inputs", "wide")),
     Fault("anchors at run time", "they may lie next to the numbers that are flushed", lambda: [
         (parametric, "clear_of_zero", lambda y, precision: y)],
         "only a row within a few subnormal numbers of its anchor would notice"),
@@ -388,7 +397,7 @@ FAULTS = (
         (module, "level", lambda coefficients, constant: Fraction(1)) for module in (intervals, parametric, guards)],
         "a row that overflows is NaN, and a part with such a row counts as infeasible"),
     Fault("cut of directions", "directions and ends of anchors may overflow", lambda: [
-        (parametric, "FAR", torch.inf), (parametric, "LARGEST64", torch.inf)]),
+        (parametric, "FAR", torch.inf), (parametric, "LARGEST64", torch.inf)], among=("wide", "moved")),
     Fault("one after another", "outputs that bound each other at run time stay around an anchor", lambda: [
         (grouping, "Triangular", ParametricGauge)], by="points are reached", among=("moved",)),
     Fault("numbers left", "a point is taken as it is where a step has no number of the format left", lambda: [
@@ -416,7 +425,7 @@ FAULTS = (
         "the compiler has written them down as equalities"),
     Fault("implicit and hidden equalities", "both", lambda: [
         (Tidy, "_implicit_equalities", lambda self, rows: []),
-        (split, "_hidden_equalities", lambda *arguments: [])]),
+        (split, "_hidden_equalities", lambda *arguments: [])], among=("points", "degenerate")),
     Fault("range of the grid", "outputs in equalities go as far as the format, whatever their step", lambda: [
         (grids, "_held", lambda grain, form: form.max)]),
     Fault("exactness of the grid", "sums on the lattice are not checked to be exact", lambda: [

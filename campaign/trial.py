@@ -37,6 +37,7 @@ from campaign.extremes import extreme_inputs, repairs, uncovered_inputs
 from campaign.flushed import while_flushing
 from campaign.givens import given_numbers
 from campaign.graphs import recorded_graphs, same_in_graphs
+from campaign.losses import losses
 from campaign.missing import missing_values
 from campaign.one_by_one import SECONDS, one_by_one
 from campaign.raws import input_values, raw_rows
@@ -654,6 +655,7 @@ class Trial:
         for attack, share in ATTACKS.values():
             if self.random.random() < share or self.thorough:
                 self._attack(attack, mux)
+        self._attack(losses, mux)
 
     def _attack(self, attack: Attack, mux: Multiplexer) -> None:
         """One attack; an exception that it does not expect is a violation of its own."""
