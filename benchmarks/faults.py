@@ -396,8 +396,9 @@ FAULTS = (
     Fault("levels of rows", "rows at run time may overflow", lambda: [
         (module, "level", lambda coefficients, constant: Fraction(1)) for module in (intervals, parametric, guards)],
         "a row that overflows is NaN, and a part with such a row counts as infeasible"),
-    Fault("cut of directions", "directions and ends of anchors may overflow", lambda: [
-        (parametric, "FAR", torch.inf), (parametric, "LARGEST64", torch.inf)], among=("wide", "moved")),
+    Fault("cut of directions", "around an anchor, directions and ends may overflow", lambda: [
+        (parametric, "FAR", torch.inf), (parametric, "LARGEST64", torch.inf),
+        (grouping, "Triangular", ParametricGauge)], by="rows", among=("wide",)),
     Fault("one after another", "outputs that bound each other at run time stay around an anchor", lambda: [
         (grouping, "Triangular", ParametricGauge)], by="points are reached", among=("moved",)),
     Fault("numbers left", "a point is taken as it is where a step has no number of the format left", lambda: [
