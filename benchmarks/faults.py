@@ -35,7 +35,7 @@ import torch
 from torch import Tensor
 
 import campaign.trial as trial_module
-from campaign.cascade_faults import CASCADE_FAULTS
+from campaign.cascade_faults import CASCADE_FAULTS, one_gap
 from campaign.cascades import CASCADES
 from campaign.run import code, versions
 from campaign.trial import Outcome, trial
@@ -433,6 +433,7 @@ FAULTS = (
         (lattice, "check_exact", lambda part: None)],
         "the geometry chooses the step of the grid so that they are"),
     *(Fault(name, what, patches, among=tuple(CASCADES)) for name, (what, patches) in CASCADE_FAULTS.items()),
+    Fault("cascade: ranks", "of many gaps one is seen", one_gap, among=("apart",)),
     Fault("assumptions", "rows that break an assumption about inputs are let in", lambda: [
         (Assumptions, "kept", lambda self, inputs, given: inputs)], by="coefficients"),
     Fault("margin of a quotient", "what is left of a budget over a price is taken as it is rounded", lambda: [

@@ -21,7 +21,7 @@ from multiplexnet.language.formula import Atom
 from multiplexnet.transforms.cascade import map as maps
 from multiplexnet.transforms.cascade import operations, walk
 
-__all__ = ["CASCADE_FAULTS"]
+__all__ = ["CASCADE_FAULTS", "one_gap"]
 
 Patch = tuple[Any, str, Any]
 
@@ -116,7 +116,8 @@ def _lost_side() -> Sequence[Patch]:
     return [(build, "sides_of", sides_of)]
 
 
-def _one_gap() -> Sequence[Patch]:
+def one_gap() -> Sequence[Patch]:
+    """Of many gaps one is seen."""
     honest = walk.Walk._ranked
 
     def ranked(self: walk.Walk, lower: Any, upper: Any, gaps: Any) -> list[walk.Option]:
@@ -154,7 +155,6 @@ CASCADE_FAULTS: Mapping[str, tuple[str, Callable[[], Sequence[Patch]]]] = {
         lambda: [(carriers, "_is_positive", lambda ends: True)],
     ),
     "cascade: sides": ("the first option of every output is lost", _lost_side),
-    "cascade: ranks": ("of many gaps one is seen", _one_gap),
     "cascade: masks": (
         "options without a value are taken",
         lambda: [
