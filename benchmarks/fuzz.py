@@ -7,7 +7,8 @@ schemas, arrays, tables in all formats, databases, certificates, saved layers an
 random (characters, words and lines dropped, doubled, swapped, replaced by what has hurt parsers before; in JSON also
 single leaves and whole branches, in binary files bits and bytes) and given to its reader. Whatever comes out but a
 result or a ``MultiplexError`` is a finding, and so is an input that takes longer than ``--slow`` seconds of processor
-time. The summary goes to ``benchmarks/results/fuzz.json``.
+time. The summary goes to ``benchmarks/results/fuzz.json``, as it grows. Minutes are minutes of processor
+time: on a busy machine an hour takes longer.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import sys
 import tempfile
 import time
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,8 @@ from multiplexnet.errors import MultiplexError
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "fuzz.json"
+WRITTEN_EVERY = 2000
+"""Runs, after which the summary is written."""
 
 # --- running --------------------------------------------------------------------------------------------------------
 
@@ -67,45 +71,60 @@ def tried(target: Target, dice: random.Random, slow: float) -> dict[str, Any] | 
 
 
 def fuzzed(
-    seconds: float, seed: int, slow: float, *, most: int | None = None, every: int = 4
+    seconds: float,
+    seed: int,
+    slow: float,
+    *,
+    most: int | None = None,
+    every: int = 4,
+    write: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
-    """Fuzz for some seconds (or ``most`` runs) and give the summary."""
+    """Fuzz for some seconds of processor time (or ``most`` runs) and give the summary, which is written as it grows."""
     dice = random.Random(seed)
     start = time.perf_counter()
+    processor = time.process_time()
     findings: dict[str, dict[str, Any]] = {}
+
+    def summary() -> dict[str, Any]:
+        return {
+            "command": f"python benchmarks/fuzz.py --minutes {seconds / 60:g} --seed {seed}",
+            "multiplexnet": multiplexnet.__version__,
+            "python": sys.version.split()[0],
+            "seconds": round(time.perf_counter() - start),
+            "processor_seconds": round(time.process_time() - processor),
+            "runs": sum(target.runs for target in all_targets),
+            "findings": list(findings.values()),
+            "largest_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+            // 1024,
+            "readers": {target.name: _counts(target) for target in all_targets},
+        }
+
     with tempfile.TemporaryDirectory() as folder:
         all_targets = targets(Path(folder), every)
         weights = [target.share for target in all_targets]
-        while time.perf_counter() - start < seconds and (
-            most is None or sum(t.runs for t in all_targets) < most
-        ):
+        runs = 0
+        enough = seconds + processor
+        while time.process_time() < enough and (most is None or runs < most):
             (target,) = dice.choices(all_targets, weights)
             found = tried(target, dice, slow)
-            if (
-                found is not None
-                and (place := f"{found['reader']} {found['where']}") not in findings
-            ):
-                findings[place] = found
-                print(f"{place}: {found['error']}", file=sys.stderr, flush=True)
+            runs += 1
+            if found is not None:
+                place = f"{found['reader']} {found['where']}"
+                if place not in findings:
+                    findings[place] = found
+                    print(f"{place}: {found['error']}", file=sys.stderr, flush=True)
+            if write is not None and runs % WRITTEN_EVERY == 0:
+                write(summary())
+    return summary()
+
+
+def _counts(target: Target) -> dict[str, Any]:
     return {
-        "command": f"python benchmarks/fuzz.py --minutes {seconds / 60:g} --seed {seed}",
-        "multiplexnet": multiplexnet.__version__,
-        "python": sys.version.split()[0],
-        "seconds": round(time.perf_counter() - start),
-        "processor_seconds": round(time.process_time()),
-        "runs": sum(target.runs for target in all_targets),
-        "findings": list(findings.values()),
-        "largest_memory_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024,
-        "readers": {
-            target.name: {
-                "seeds": len(target.seeds),
-                "runs": target.runs,
-                "read": target.read_well,
-                "refused": dict(sorted(target.refused.items())),
-                "slowest_seconds": round(target.slowest, 3),
-            }
-            for target in all_targets
-        },
+        "seeds": len(target.seeds),
+        "runs": target.runs,
+        "read": target.read_well,
+        "refused": dict(sorted(target.refused.items())),
+        "slowest_seconds": round(target.slowest, 3),
     }
 
 
@@ -113,7 +132,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--minutes", type=float, default=1.0)
+    parser.add_argument("--minutes", type=float, default=1.0, help="of processor time")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument(
         "--slow",
@@ -123,9 +142,14 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
-    summary = fuzzed(60 * options.minutes, options.seed, options.slow)
     options.output.parent.mkdir(parents=True, exist_ok=True)
-    options.output.write_text(json.dumps(summary, indent=1) + "\n", encoding="utf-8")
+
+    def write(summary: dict[str, Any]) -> None:
+        text = json.dumps(summary, indent=1) + "\n"
+        options.output.write_text(text, encoding="utf-8")
+
+    summary = fuzzed(60 * options.minutes, options.seed, options.slow, write=write)
+    write(summary)
     print(
         f"{summary['runs']:,} runs, {len(summary['findings'])} findings: {options.output}"
     )

@@ -139,7 +139,7 @@ def test_recorded_graphs_with_inputs_obey_or_say_nan(index: int) -> None:
 
 @pytest.mark.parametrize(
     "name", ["contraction", "inward rounding", "strictness", "range rows", "lattice", "prime implicants", "term order",
-             "certificate", "NaN in eval"]
+             "certificate", "NaN in eval", "stand-ins", "cut of directions"]
 )  # fmt: skip
 def test_a_planted_fault_is_found(name: str) -> None:
     hunt = FAULTS["hunted"](BY_NAME[name], 40)
