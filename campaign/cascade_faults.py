@@ -14,7 +14,8 @@ from typing import Any
 from multiplexnet.compiler.cascade import build, carriers, grid, record
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.known import Bit, Form, Known, right_side
-from multiplexnet.compiler.cascade.projection import options, order, project
+from multiplexnet.compiler.cascade.projection import between, options, order, project
+from multiplexnet.compiler.cascade.projection.between import Between
 from multiplexnet.compiler.cascade.projection.project import Projection
 from multiplexnet.compiler.cascade.projection.rows import Row
 from multiplexnet.language.formula import Atom
@@ -37,13 +38,13 @@ def _dropped() -> Sequence[Patch]:
 
 
 def _real_shadow() -> Sequence[Patch]:
-    honest = project._between
+    honest = between.between
 
-    def between(x: int, low: Row, high: Row) -> tuple[Row, Row]:
-        real = honest(x, low, high)[1]
-        return real, real
+    def shadow(*arguments: Any) -> Between:
+        found = honest(*arguments)
+        return replace(found, clauses=((found.real,),), exact=True)
 
-    return [(project, "_between", between)]
+    return [(project, "between", shadow)]
 
 
 def _unguarded() -> Sequence[Patch]:

@@ -398,15 +398,27 @@ def test_a_projection_says_for_which_others_a_value_exists(unit: bool) -> None:
     assert exact == 400 if unit else exact > 200
 
 
-def test_a_dark_shadow_is_needed_where_no_coefficient_is_one() -> None:
+def test_values_of_one_other_variable_are_tried_where_no_coefficient_is_one() -> None:
     between = [
         (Row(((0, 1), (1, -2)), 0),),
         (Row(((0, -1), (1, 2)), 0),),
     ]  # y ≤ 2 x ≤ y
     ranges = {0: Range(0, 4), 1: Range(0, 9)}
     found = projection(bucket_of(1, between, ranges), ranges)
+    assert found.exact
+    assert [holds(found.clauses, {0: y}) for y in range(5)] == [1, 0, 1, 0, 1]
+
+
+def test_a_dark_shadow_and_one_value_are_taken_where_others_are_many() -> None:
+    between = [
+        (Row(((0, 2), (1, 1), (2, -3)), 0),),
+        (Row(((0, -2), (1, -1), (2, 3)), 0),),
+    ]  # 2 y + z ≤ 3 x ≤ 2 y + z
+    ranges = {0: Range(0, 900), 1: Range(0, 900), 2: Range(0, 900)}
+    found = projection(bucket_of(2, between, ranges), ranges)
     assert not found.exact
-    assert not holds(found.clauses, {0: 3})
+    assert holds(found.clauses, {0: 0, 1: 0})  # x = 0
+    assert not holds(found.clauses, {0: 1, 1: 0})
 
 
 @pytest.mark.parametrize(

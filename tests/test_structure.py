@@ -440,3 +440,76 @@ def test_only_the_part_that_terms_refuse_becomes_a_cascade() -> None:
 def test_a_choice_between_copies_of_inputs_stays_terms() -> None:
     rules = mx.Rules("u: input[0, 1]; v: input[0, 1]; x: real; x == u or x == v")
     assert len(mx.Multiplexer(rules).compiled.blocks[0].terms) == 2
+
+
+# --- nothing is lost that another grid or order reaches -----------------------------------------------------------
+
+
+WHOLE = {
+    "a cone": (
+        "n: int[0, 100]; k: int[0, 100]; 2*n <= 3*k <= 7*n",
+        {},
+        [(0, 0), (1, 1), (1, 2), (100, 67)],
+    ),
+    "multiples": (
+        "n: int[0, 1000]; k: int[0, 1000]; u: input[0, 50]; 3*n + 5*k == 15*u",
+        {"u": 7},
+        [(0, 21), (5, 18), (35, 0)],
+    ),
+    "a sum of two lots": (
+        "n: int[0, 60]; k: int[0, 60]; 3*n + 5*k == 37",
+        {},
+        [(4, 5), (9, 2)],
+    ),
+    "cents": (
+        "net: decimal(2)[0, 1000]; tax: decimal(2)[0, 1000]; tax == 0.19*net or tax == 0",
+        {},
+        [(0, 0), (100, 19), (100, 0), (99.99, 0), (1, 0.19)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_whole_numbers_lose_nothing_where_another_grid_or_order_keeps_it(
+    name: str,
+) -> None:
+    text, given, points = WHOLE[name]
+    rules = mx.Rules(text)
+    mux = mx.Multiplexer(rules, structure="cascade")
+    assert mux.complete
+    x = torch.tensor(points, dtype=mux.dtype)
+    inputs: dict[str, Any] = {key: torch.tensor(float(v)) for key, v in given.items()}
+    assert rules.satisfied(x, **inputs).all()
+    branches = mux(torch.zeros(len(x), mux.in_features), **inputs)
+    assert branches.log_prob(x).isfinite().all()
+    drawn = mux(3 * torch.randn(300, mux.in_features), **inputs).sample()
+    assert rules.satisfied(drawn, **inputs).all()
+    assert mx.certify(mux.certificate).certified
+
+
+def test_multiples_are_saved_and_cast() -> None:
+    rules = mx.Rules(WHOLE["multiples"][0])
+    mux = mx.Multiplexer(rules)
+    assert mux.resolution == {"n": 5, "k": 3}
+    raw = torch.randn(40, mux.in_features)
+    u = torch.arange(40.0)
+    x = mux(raw, u=u).best()
+    again = copy.deepcopy(mux).to(torch.float64)
+    assert rules.satisfied(again(raw.double(), u=u.double()).best(), u=u).all()
+    loaded = mx.Multiplexer.from_state(mux.state_dict())
+    assert torch.equal(loaded(raw, u=u).best(), x)
+    with pytest.raises(InputError, match="u"):
+        mux(raw[:1], u=torch.tensor([0.5]))
+
+
+def test_a_sum_over_values_that_may_be_missing_builds() -> None:
+    rules = mx.Rules(
+        "x: real?[8]; all(implies(v is not missing, 2 <= v <= 10) for v in x)\n"
+        "30 <= sum((v if v is not missing else 5) for v in x) <= 50"
+    )
+    mux = mx.Multiplexer(rules, structure="cascade")
+    assert mux.complete
+    x = mux(2 * torch.randn(500, mux.in_features)).sample()
+    assert rules.satisfied(x).all()
+    assert x.isnan().any(0).all()
+    assert x.isfinite().any(0).all()

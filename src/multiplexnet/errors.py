@@ -606,7 +606,7 @@ class CascadeBudgetExceeded(MultiplexError, RuntimeError):
             super().__init__(
                 f"{written}. Conditional numbers with values that vary, as in `v if c else 5`, make a case for every "
                 "combination of them inside a sum: declare an output for each, as in "
-                "`w: real[4]; all(w[i] == (x[i] if x[i] is not missing else 5) for i in range(4))`, and sum these"
+                "`w: real[4]; all(w[i] == (x[i] if x[i] >= 1 else 5) for i in range(4))`, and sum these"
             )
             return
         found = {

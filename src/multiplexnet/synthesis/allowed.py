@@ -173,7 +173,13 @@ def allowed_by(
             continue
         cascades.append(
             cascade_of_part(
-                part, (), form, order=order, budget=budget, deadline=deadline
+                part,
+                (),
+                form,
+                order=order,
+                budget=budget,
+                deadline=deadline,
+                multiples=False,
             )
         )
     found = order if order is not None else _order(specification, cascades)

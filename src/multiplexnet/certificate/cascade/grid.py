@@ -111,7 +111,8 @@ class GridVariables:
             return self.x(i)
         if isinstance(output.domain, Bool):
             return self.term("EQUAL", self.k[i], self.whole(1))
-        return self.k[i]
+        h = self.cascade.spacing[i]
+        return self.k[i] if h == 1 else self.term("MULT", self.whole(int(h)), self.k[i])
 
     def variables(self, rule: Any) -> set[int]:
         """The outputs that a rule over x mentions."""

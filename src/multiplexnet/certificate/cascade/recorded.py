@@ -24,7 +24,7 @@ from multiplexnet.compiler.record import (
     text_from,
     whole_from,
 )
-from multiplexnet.language.formula import Bool, Formula, Real, Variable
+from multiplexnet.language.formula import Bool, Formula, Int, Real, Variable
 
 __all__ = [
     "Bit",
@@ -218,9 +218,13 @@ class Cascade:
         self, i: int, output: Variable, size: int, form: Format
     ) -> Iterator[str]:
         h = self.spacing[i]
-        if not isinstance(output.domain, Real) and h != 1:
+        is_whole = isinstance(output.domain, Int)
+        if not isinstance(output.domain, Real) and h != 1 and not is_whole:
+            yield f"{output.name} is not a number, and its spacing is {h}"
+        if is_whole and h.denominator != 1:
             yield f"{output.name} is a whole number, and its spacing is {h}"
-        if h < form.tiny or size > power(form.p) or h * size > form.largest:
+        digits = _odd_part(h.numerator) * size
+        if h < form.tiny or digits > power(form.p) or h * size > form.largest:
             yield f"not every multiple of {h} in the range of {output.name} is a number of the format"
         carried = self.carried.get(i)
         if carried is not None and not (
@@ -252,7 +256,7 @@ def cascade_from(
     conditions = tuple(map(reader.formula, list_from(record["conditions"])))
     inputs = sum(v.is_input for v in variables)
     computed = len(outputs) + len(conditions)
-    spacing = tuple(map(_power, list_from(record["spacing"])))
+    spacing = tuple(map(_spacing, list_from(record["spacing"])))
     known = tuple(_known(one, inputs) for one in list_from(record["known"]))
     ranges = tuple(map(_range, list_from(record["ranges"])))
     if whole_from(record["hidden"]) != len(conditions):
@@ -390,8 +394,13 @@ def _range(record: Any) -> tuple[int, int]:
     return lower, upper
 
 
-def _power(record: Any) -> Fraction:
+def _odd_part(number: int) -> int:
+    """A positive number without its factors 2."""
+    return number // (number & -number)
+
+
+def _spacing(record: Any) -> Fraction:
     value = number_from(record)
-    if value <= 0 or any(n & (n - 1) for n in (value.numerator, value.denominator)):
-        raise ValueError(f"{value} is not a power of two")
+    if value <= 0 or _odd_part(value.denominator) != 1:
+        raise ValueError(f"{value} is not a whole number times a power of two")
     return value

@@ -389,8 +389,10 @@ class Steps:
         held = [
             grid.term("LEQ", x, largest),
             grid.term("LEQ", grid.writer.number(-form.largest), x),
-            *map(grid.in_k, grid.writer.domain(self.cascade.outputs[i])),
         ]
+        named = {i}.union(*map(grid.variables, rules)) & {*self._visible}
+        for own in sorted(named):  # what is declared of others is a rule, too
+            held += map(grid.in_k, grid.writer.domain(self.cascade.outputs[own]))
         if isinstance(self.cascade.outputs[i].domain, Bool):
             ends = [grid.whole(end) for end in (0, 1)]
             held += [

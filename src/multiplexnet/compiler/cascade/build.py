@@ -19,7 +19,7 @@ from functools import cached_property
 from math import ceil
 from time import perf_counter
 
-from multiplexnet.compiler.cascade.carriers import shared_steps
+from multiplexnet.compiler.cascade.carriers import multiples_of, shared_steps
 from multiplexnet.compiler.cascade.clauses import (
     AtomClause,
     Ends,
@@ -233,6 +233,7 @@ def cascade_of(
     budget: Budget | None = None,
     deadline: Deadline = NEVER,
     assumed: Formula = TRUE,
+    multiples: bool = True,
 ) -> Cascade:
     """The cascade of rules for one float format.
 
@@ -246,6 +247,7 @@ def cascade_of(
         budget: what it may cost.
         deadline: when it has to be done, and who is told how far it is.
         assumed: what is assumed of the inputs.
+        multiples: whether the spacing of whole numbers may be more than 1.
 
     Raises:
         CoefficientError: inputs multiply outputs in a shape that is not computed.
@@ -282,6 +284,7 @@ def cascade_of(
             budget or Budget(),
             deadline,
             late_rows(clauses, everything, inputs, ranges_of([], inputs), assumed),
+            multiples,
         )
 
     try:
@@ -304,10 +307,11 @@ class _Search:
     budget: Budget
     deadline: Deadline
     late: tuple[LateRow, ...]
+    multiples: bool
     start: float = field(default_factory=perf_counter)
 
     def cascade(self) -> Cascade:
-        """The cascade on the finest grid, or, if that loses points, on one that equalities share."""
+        """The cascade on the finest grid; if that loses points, on another one or in another order that loses none."""
         try:
             finest = self._on_grid({})
             wrong = None
@@ -316,19 +320,34 @@ class _Search:
             wrong = error
         if finest is not None and finest.complete:
             return finest
-        shared = self._shared(finest)
-        found = None
-        if shared:
+        part = finest
+        for search, coarse in self._others(finest):
             try:
-                found = self._on_grid(shared)
-            except (GridError, CascadeBudgetExceeded):
-                found = None
-        if found is not None and (finest is None or found.complete):
-            return found
-        if finest is None:
+                found = search._on_grid(coarse)
+            except (GridError, CascadeBudgetExceeded, CoefficientError):
+                continue
+            if found.complete:
+                return found
+            part = part or found
+        if part is None:
             assert wrong is not None
             raise wrong
-        return finest
+        return part
+
+    def _others(
+        self, finest: Cascade | None
+    ) -> Iterator[tuple[_Search, dict[Variable, Fraction]]]:
+        """What else may be tried: spacings that equalities ask for, and the declared order where none was named."""
+        coarse = self._shared(finest)
+        if self.multiples:
+            coarse |= multiples_of(self.clauses)
+        if coarse:
+            yield self, coarse
+        if self.order is None and not self.hidden:
+            declared = replace(self, order=_declared_order(self.outputs))
+            yield declared, {}
+            if coarse:
+                yield declared, coarse
 
     def _shared(self, finest: Cascade | None) -> dict[Variable, Fraction]:
         """Spacings that outputs in the same equalities share."""
@@ -547,6 +566,16 @@ class _Search:
                 raise CascadeBudgetExceeded(name, self.budget.clauses, seconds=seconds)
 
         return tick
+
+
+def _declared_order(outputs: Sequence[Variable]) -> list[Variable]:
+    """The outputs as they were declared, each after the flag that says whether it is missing."""
+    flags = flags_among(outputs)
+    found: list[Variable] = []
+    for output in outputs:
+        if not output.is_flag:
+            found += [flags[output], output] if output in flags else [output]
+    return found
 
 
 def _size(ends: Ends) -> Fraction | None:

@@ -6,18 +6,25 @@ exact.
 
 The carrier is a number of the format: if the spacing of the format at u is at least h, f is 0. If it is smaller, x_n is
 a multiple of it, and 0 ≤ x_n ≤ u, since no other summand is negative; all such multiples are numbers of the format.
+
+What else equalities say of spacings stands here, too: which ones outputs should share, and which whole numbers are
+multiples of others.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fractions import Fraction
+from math import gcd, lcm
 
 from multiplexnet.compiler.cascade.clauses import AtomClause, Ends
 from multiplexnet.compiler.cascade.known import Form
-from multiplexnet.language.formula import Linear, Real, Variable
+from multiplexnet.language.formula import Int, Linear, Real, Variable
 
-__all__ = ["carriers_of", "shared_steps"]
+__all__ = ["carriers_of", "multiples_of", "shared_steps"]
+
+ROUNDS = 8
+"""How often divisors are passed on from equality to equality."""
 
 
 def carriers_of(
@@ -75,6 +82,61 @@ def shared_steps(
         shared.update(dict.fromkeys(together, together))
     coarsest = {v: max(steps[w] for w in together) for v, together in shared.items()}
     return {v: step for v, step in coarsest.items() if step != steps[v]}
+
+
+def multiples_of(clauses: Sequence[AtomClause]) -> dict[Variable, Fraction]:
+    """For whole outputs a number larger than 1 of which equalities leave multiples alone.
+
+    In ``3 n + 5 k == 15 u`` n is a multiple of 5 and k one of 3. The input u is whole, too: 15 u is, and u is a whole
+    number divided by a power of two. This is not said of several inputs, since only their sum has to be whole.
+
+    Args:
+        clauses: the rules; an equality is two of them.
+    """
+    found: dict[Variable, int] = {}
+    equalities = [own for own in _equalities(clauses) if _is_whole(own)]
+    for _ in range(ROUNDS):
+        before = dict(found)
+        for linear in equalities:
+            _pass_divisors(linear, found)
+        if found == before:
+            break
+    return {v: Fraction(divisor) for v, divisor in found.items() if divisor > 1}
+
+
+def _is_whole(linear: Linear) -> bool:
+    """Whether an equality has whole outputs alone, and at most one input that may be no whole number."""
+    symbols = [symbol for symbol, _ in linear.summands]
+    variables = [symbol for symbol in symbols if isinstance(symbol, Variable)]
+    real = [v for v in variables if isinstance(v.domain, Real)]
+    numbers = [linear.constant, *(c for _, c in linear.summands)]
+    return (
+        len(variables) == len(symbols)
+        and len(real) <= 1
+        and all(v.is_input for v in real)
+        and all(number.denominator == 1 for number in numbers)
+    )
+
+
+def _pass_divisors(linear: Linear, divisors: dict[Variable, int]) -> None:
+    """What the other summands of an equality have in common divides each of them."""
+    sizes: dict[Variable, int] = {}
+    for variable, c in linear.summands:
+        assert isinstance(variable, Variable)
+        size = abs(int(c))
+        is_real = isinstance(variable.domain, Real)
+        sizes[variable] = (
+            size // (size & -size) if is_real else size * divisors.get(variable, 1)
+        )
+    for variable, c in linear.summands:
+        assert isinstance(variable, Variable)
+        if variable.is_input or not isinstance(variable.domain, Int):
+            continue
+        rest = [size for other, size in sizes.items() if other is not variable]
+        shared = gcd(int(linear.constant), *rest)
+        if shared:
+            own = shared // gcd(shared, int(c))
+            divisors[variable] = lcm(divisors.get(variable, 1), own)
 
 
 def _equalities(clauses: Sequence[AtomClause]) -> Iterator[Linear]:

@@ -1,17 +1,18 @@
 r"""The grid: outputs become whole numbers, rules become clauses of rows over them.
 
-``x_i = h_i k_i`` with ``h_i`` a power of two, the spacing of the format at the top of x_i's range (1 for whole
-numbers and labels), so that every ``h_i k_i`` in the range is a number of the format. A comparison ``Σ a_i x_i ≤ b``
-with whole a becomes ``Σ A_i k_i ≤ ⌊b / 2^e⌋``, ``A_i = a_i h_i / 2^e`` whole: the same set of k. Inputs enter as
-known whole numbers (:mod:`~multiplexnet.compiler.cascade.known`).
+``x_i = h_i k_i`` with ``h_i`` a power of two, the spacing of the format at the top of x_i's range, so that every
+``h_i k_i`` in the range is a number of the format. For whole numbers and labels h_i is 1, or a whole number if
+equalities leave multiples of it alone. A comparison ``Σ a_i x_i ≤ b`` with whole a becomes ``Σ A_i k_i ≤ ⌊b / g⌋``,
+``A_i = a_i h_i / g`` whole: the same set of k. Inputs enter as known whole numbers
+(:mod:`~multiplexnet.compiler.cascade.known`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from math import ceil, floor
+from math import ceil, floor, gcd
 
 from multiplexnet.compiler.cascade.carriers import carriers_of
 from multiplexnet.compiler.cascade.clauses import AtomClause, Ends, ranges_of
@@ -166,7 +167,7 @@ def _step(output: Variable, ends: Ends, form: Format, least: Fraction) -> Fracti
                 f"{form.name} holds whole numbers up to {2**form.precision} without gaps, and {output.name} goes from "
                 f"{lower} to {upper}: use a wider dtype or a smaller range"
             )
-        return Fraction(1)
+        return max(least, Fraction(1))
     if not size:
         return Fraction(1)
     if lower == upper and form.representable(lower):
@@ -225,6 +226,10 @@ class Builder:
             {number: int(c / self._steps[number]) for number, c in own.items()},
         )
         right = -atom.linear.constant / unit
+        shared = _odd_divisor([*left.values(), *given.values()])
+        left = {number: c // shared for number, c in left.items()}
+        given = {position: c // shared for position, c in given.items()}
+        right /= shared
         strict = atom.relation == "<"
         if not any(given.values()):
             return row_of(left, ceil(right) - 1 if strict else floor(right))
@@ -304,6 +309,12 @@ def _unit(value: Fraction) -> Fraction:
     """The largest power of two of which the number, a whole number times a power of two, is a whole multiple."""
     low = value.numerator & -value.numerator
     return Fraction(low, value.denominator)
+
+
+def _odd_divisor(numbers: Iterable[int]) -> int:
+    """The largest odd number that divides all of them; rows have one where spacings are no powers of two."""
+    divisor = gcd(*numbers)
+    return divisor // (divisor & -divisor) if divisor else 1
 
 
 def _form(given: Mapping[int, int], unit: Fraction) -> tuple[Form, int]:

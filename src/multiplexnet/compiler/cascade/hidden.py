@@ -3,11 +3,14 @@
 ``sum(1 if v > 0 else 0 for v in x) <= 3`` is a comparison of thirty conditional numbers, and written as cases it has
 2^30 of them. With a hidden c_i that is 1 if v_i > 0 and 0 if not it is the row ``Σ c_i ≤ 3`` and thirty small rules.
 A hidden output is a function of the others, so it is computed right after them and reads no raw value.
+
+``x if x is not missing else 5`` needs none: where x is missing it has the value s that stands for it, and a flag says
+so, hence this is ``x + (5 − s) · flag``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from multiplexnet.compiler.normal import normal_form
@@ -28,8 +31,10 @@ from multiplexnet.language.formula import (
     Variable,
     conjunction,
     maximum,
+    nearest_to_zero,
     variables,
 )
+from multiplexnet.language.missing import flags_among, is_missing
 
 __all__ = ["Revealed", "revealed"]
 
@@ -55,7 +60,7 @@ def revealed(formula: Formula, first: int) -> Revealed:
     """The formula in normal form, with hidden outputs for its conditional numbers.
 
     Args:
-        formula: the rules.
+        formula: the rules, and what stands for missing values.
         first: the index of the first hidden output.
 
     Example:
@@ -64,7 +69,8 @@ def revealed(formula: Formula, first: int) -> Revealed:
         >>> len(revealed(rules.formula, first=30).hidden)
         30
     """
-    search = _Search(first)
+    flags = flags_among(variables(formula))
+    search = _Search(first, {flag: variable for variable, flag in flags.items()})
     rewritten = search.formula(formula)
     definitions = [
         Iff(Atom(Linear.of(v) - 1, "=="), condition)
@@ -81,6 +87,7 @@ class _Search:
     """Walks through a formula; ``found`` has the hidden output of every condition, ``varying`` what other ones name."""
 
     first: int
+    flagged: Mapping[Variable, Variable]
     found: dict[Formula, Variable] = field(default_factory=dict)
     varying: set[Variable] = field(default_factory=set)
 
@@ -110,6 +117,9 @@ class _Search:
             case Max(arguments):
                 return maximum(map(self._linear, arguments))
             case Ite(condition, then, otherwise):
+                known = self._unless_missing(symbol)
+                if known is not None:
+                    return known
                 if not (then.is_constant and otherwise.is_constant):
                     self.varying |= set(variables(Atom(Linear.of(symbol), "<=")))
                     return Linear.of(
@@ -121,6 +131,24 @@ class _Search:
                     )
                 chosen = Linear.of(self._hidden(self.formula(condition)))
                 return otherwise + chosen * (then.constant - otherwise.constant)
+
+    def _unless_missing(self, symbol: Ite) -> Linear | None:
+        """``then + difference · flag``, if it is that: a missing value is known, and its flag is a truth value."""
+        present, absent = symbol.then, symbol.otherwise
+        condition = symbol.condition
+        if not isinstance(condition, Not):
+            present, absent = absent, present
+            condition = Not(condition)
+        for flag, variable in self.flagged.items():
+            if condition.argument != is_missing(flag):
+                continue
+            stand_in = nearest_to_zero(variable.domain)
+            c = present.coefficient(variable)
+            at_missing = present + (Linear.number(stand_in) - Linear.of(variable)) * c
+            difference = absent - at_missing
+            if difference.is_constant:
+                return self._linear(present) + Linear.of(flag) * difference.constant
+        return None
 
     def _hidden(self, condition: Formula) -> Variable:
         if condition not in self.found:

@@ -28,7 +28,7 @@ from multiplexnet.compiler.record import (
     reading,
     whole_from,
 )
-from multiplexnet.language.formula import Bool, Variable
+from multiplexnet.language.formula import Bool, Int, Variable
 
 __all__ = ["cascade_from", "record_of_cascade"]
 
@@ -134,13 +134,14 @@ class _Reader:
             *outputs,
             *(Variable(f"hidden {i}", first + i, Bool()) for i in range(hidden)),
         )
-        spacing = tuple(_power(text) for text in list_from(record["spacing"]))
+        written = list_from(record["spacing"])
+        if len(written) != len(everything):
+            raise ValueError("spacings that are too many or too few")
+        spacing = tuple(map(_spacing, written, everything))
         known = tuple(self._known(item) for item in list_from(record["known"]))
         self._ranges = tuple(_range(item) for item in list_from(record["ranges"]))
-        if len(spacing) != len(everything) or len(self._ranges) != len(
-            everything
-        ) + len(known):
-            raise ValueError("spacings or ranges that are too many or too few")
+        if len(self._ranges) != len(everything) + len(known):
+            raise ValueError("ranges that are too many or too few")
         self._count = len(everything)
         before = set(range(self._count, len(self._ranges)))
         guards = tuple(
@@ -304,13 +305,12 @@ class _Reader:
         return tuple(rows)
 
 
-def _power(record: Record) -> Fraction:
+def _spacing(record: Record, output: Variable) -> Fraction:
+    """A power of two; of whole numbers any whole number."""
     value = number_from(record)
-    if (
-        value <= 0
-        or value.numerator & (value.numerator - 1)
-        or value.denominator & (value.denominator - 1)
-    ):
+    if isinstance(output.domain, Int) and value > 0 and value.denominator == 1:
+        return value
+    if value <= 0 or any(n & (n - 1) for n in (value.numerator, value.denominator)):
         raise ValueError(f"{value} is not a power of two")
     return value
 

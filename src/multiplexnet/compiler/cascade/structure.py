@@ -151,6 +151,7 @@ def cascade_of_part(
     order: Sequence[Variable] | None = None,
     budget: Budget | None = None,
     deadline: Deadline = NEVER,
+    multiples: bool = True,
 ) -> Cascade:
     """The cascade of one part; see :func:`~multiplexnet.compiler.cascade.build.cascade_of`."""
     own = None if order is None else _own_order(part, order)
@@ -166,6 +167,7 @@ def cascade_of_part(
             budget=budget,
             deadline=deadline,
             assumed=part.assumed,
+            multiples=multiples,
         )
     except CascadeBudgetExceeded as error:
         if error.what == "written" and part.varies:

@@ -8,13 +8,15 @@ the values of x that obey are therefore an interval with gaps.
 
     b l + (a − 1)(b − 1) ≤ a u
 
-(Pugh's dark shadow; it says ``⌈l/a⌉ ≤ ⌊u/b⌋`` exactly if a = 1 or b = 1, and implies it always). Write l → u for this
-row. A lower clause ``C ∨ x ≥ l_1 ∨ …`` and an upper one ``D ∨ x ≤ u_1 ∨ …`` give ``C ∨ D ∨ l_i → u_k …``. A lower
-clause and a gap ``D ∨ x ≤ u_1 ∨ … ∨ x ≥ m_1 ∨ …`` give a further lower clause ``C ∨ D ∨ l_i → u_k … ∨ x ≥ m_1 ∨ …``,
-each gap at most once on the way. The projection is what lower clauses, given and found, make with upper ones.
+(Pugh's dark shadow; it says ``⌈l/a⌉ ≤ ⌊u/b⌋`` exactly if a = 1 or b = 1, and implies it always). Where a, b > 1
+:mod:`~multiplexnet.compiler.cascade.projection.between` says more. Write l → u for what is said; it may be several
+clauses, and what follows is meant for each of them. A lower clause ``C ∨ x ≥ l_1 ∨ …`` and an upper one ``D ∨ x ≤ u_1
+∨ …`` give ``C ∨ D ∨ l_i → u_k …``. A lower clause and a gap ``D ∨ x ≤ u_1 ∨ … ∨ x ≥ m_1 ∨ …`` give a further lower
+clause ``C ∨ D ∨ l_i → u_k … ∨ x ≥ m_1 ∨ …``, each gap at most once on the way. The projection is what lower clauses,
+given and found, make with upper ones.
 
 **Theorem.** Where the projection holds, some whole x obeys the bucket; if no shadow was dark (all pairs had a = 1 or
-b = 1), the converse holds, too.
+b = 1, or l → u was found exactly), the converse holds, too.
 
 *Proof.* Fix the others. Call a lower clause active if its rows without x fail; then it asks for x ≥ e with e the
 least of its ends ⌈l/a⌉. Let x be the largest such e (the range of x is a lower clause that is always active), asked
@@ -35,21 +37,24 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import product
-from math import inf
+from math import inf, prod
 
+from multiplexnet.compiler.cascade.projection.between import between
 from multiplexnet.compiler.cascade.projection.rows import (
     Clause,
     Range,
     Ranges,
     Row,
     clause_of,
-    row_of,
     subsumes,
 )
 
 __all__ = ["Bucket", "Projection", "bucket_of", "projection"]
 
 Tick = Callable[[int], None]
+
+MOST = 64
+"""So many clauses may two make together; beyond, only dark shadows are taken."""
 
 
 @dataclass(frozen=True)
@@ -149,7 +154,8 @@ class _Search:
             }
             for upper, own in zip(uppers, conditions, strict=True):
                 if not _leave_nothing_out(own, opposite):
-                    self._keep(self._resolved(lower, upper))
+                    for clause in self._resolved(lower, upper):
+                        self._keep(clause)
 
     def _lower_clauses(self) -> Sequence[Clause]:
         """Lower clauses, given and found by passing gaps."""
@@ -170,15 +176,13 @@ class _Search:
                 )  # clauses that come to nothing take their time, too
                 if number in used:
                     continue
-                derived = self._resolved(clause, gap)
-                if derived is None or any(
-                    subsumes(other, derived) for other, _ in reached
-                ):
-                    continue
-                if any(row.coefficient(x) for row in derived):
-                    reached.append((derived, used | {number}))
-                else:
-                    self._keep(derived)
+                for derived in self._resolved(clause, gap):
+                    if any(subsumes(other, derived) for other, _ in reached):
+                        continue
+                    if any(row.coefficient(x) for row in derived):
+                        reached.append((derived, used | {number}))
+                    else:
+                        self._keep(derived)
         return [clause for clause, _ in reached]
 
     def _blocked(self, gap: Clause) -> float:
@@ -217,23 +221,29 @@ class _Search:
         )
         return low.bound + high.bound - most
 
-    def _resolved(self, lower: Clause, other: Clause) -> Clause | None:
+    def _resolved(self, lower: Clause, other: Clause) -> list[Clause]:
         """A lower clause with an upper one or a gap; the lower rows of a gap stay."""
         x = self._bucket.variable
         rows = [row for row in lower if not row.coefficient(x)]
         rows += [row for row in other if row.coefficient(x) <= 0]
         lowers = [row for row in lower if row.coefficient(x)]
         uppers = [row for row in other if row.coefficient(x) > 0]
-        pairs = [_between(x, low, high) for low, high in product(lowers, uppers)]
-        clause = clause_of([*rows, *(dark for dark, _ in pairs)], self._ranges)
-        if self.exact and any(dark != real for dark, real in pairs):
-            self.exact = clause == clause_of(
-                [*rows, *(real for _, real in pairs)], self._ranges
-            )
-        return clause
+        pairs = [
+            between(x, low, high, self._ranges) for low, high in product(lowers, uppers)
+        ]
+        if prod(len(pair.clauses) for pair in pairs) > MOST:
+            pairs = [pair.dark_alone for pair in pairs]
+        found = [
+            clause_of([*rows, *(row for part in parts for row in part)], self._ranges)
+            for parts in product(*(pair.clauses for pair in pairs))
+        ]
+        if self.exact and not all(pair.exact for pair in pairs):
+            real = clause_of([*rows, *(pair.real for pair in pairs)], self._ranges)
+            self.exact = set(found) <= {real, None} and (real in found or real is None)
+        return [clause for clause in found if clause is not None]
 
-    def _keep(self, clause: Clause | None) -> None:
-        if clause is None or any(subsumes(other, clause) for other in self.found):
+    def _keep(self, clause: Clause) -> None:
+        if any(subsumes(other, clause) for other in self.found):
             return
         self.found = [other for other in self.found if not subsumes(clause, other)]
         self.found.append(clause)
@@ -263,15 +273,3 @@ def _lowers(x: int, clause: Clause) -> list[Row]:
 
 def _uppers(x: int, clause: Clause) -> list[Row]:
     return [row for row in clause if row.coefficient(x) > 0]
-
-
-def _between(x: int, low: Row, high: Row) -> tuple[Row, Row]:
-    """That a whole number lies between two ends: the dark shadow, and the shadow over the real numbers."""
-    a = -low.coefficient(x)
-    b = high.coefficient(x)
-    coefficients: dict[int, int] = {}
-    for factor, row in ((b, low), (a, high)):
-        for v, c in row.without(x):
-            coefficients[v] = coefficients.get(v, 0) + factor * c
-    bound = a * high.bound + b * low.bound
-    return row_of(coefficients, bound - (a - 1) * (b - 1)), row_of(coefficients, bound)
