@@ -55,7 +55,7 @@ RULES = {
         torch.float64,
     ),
     "a part": (
-        "n: int[0, 1000]; m: int[0, 1000]; 2*n <= 3*m; 3*m <= 5*n",
+        "n: int[0, 99]; k: int[0, 99]; m: int[0, 99]; 3*n + 2*k + 3 <= 4*m; 4*m <= 3*n + 3*k + 3",
         torch.float32,
     ),
     "beside terms": (
