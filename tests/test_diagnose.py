@@ -13,6 +13,8 @@ from hypothesis import given, settings
 from oracle import meaning, numeral_z3, proves
 from strategies import VARIABLES, formulas
 
+from multiplexnet.compiler.explanation import diagnose
+from multiplexnet.compiler.explanation.covered import is_covered
 from multiplexnet.compiler.explanation.diagnose import (
     Explanation,
     OutputRange,
@@ -307,6 +309,55 @@ def test_inputs_of_the_corpus_are_covered_or_there_is_a_counterexample(
         assert proves(
             z3.Implies(z3.And(input_range_z3(found.specification.inputs)), allowed)
         )
+
+
+def written(text: str) -> Formula:
+    return conjunction(rule.formula for rule in Rules(text).specification.rules)
+
+
+DENSE = """
+x: real[3]; u: input[0.8, 1.2][4]
+all(0 <= v <= 2 for v in x); 0 <= sum(u) - sum(x) <= 2
+-3 <= 2*x[0] - x[1] + x[2] - u[0] + 2*u[1] - u[3] <= 3
+-3 <= x[0] + x[1] - 3*x[2] + u[0] - u[1] + 2*u[2] <= 3
+"""
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DENSE,
+        "x: real; u: input[0, 5]\n0 <= x <= u",
+        "x: real[2]; u: input[1, 5]\n0 < x[0]; 0 < x[1]; x[0] + x[1] == u",
+        "x: real; u: input[0, 5]\nx == u",
+        "x: real; u: input[0, 5]\n(x >= 1 and x <= 0.5*u) or (x >= u and x <= 5)",
+    ],
+)
+def test_outputs_that_follow_the_inputs_prove_that_all_are_covered(
+    text: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """z3, which takes minutes for dense sets with more inputs, is not asked."""
+    assert is_covered(written(text))
+    monkeypatch.setattr(diagnose, "_is_sure", None)
+    assert Rules(text).explain().uncovered_input is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        DENSE.replace("<= 3", "<= 0"),
+        "x: real; u: input[0, 5]\n0 < x <= u",
+        "x: real; u: input[0, 5]\nu <= x <= 4",
+        "x: real; u: input\n0 <= x; x <= u",
+        "x: real; u: input[0, 5]\nx >= u; u >= 1",
+        "x: real; u: input[0, 1]\nx == u; u == 1",
+        "n: int[0, 5]; u: input[0, 5]\nn == u",
+        "n: int[0, 5]; u: input[0, 4]\nu <= n <= u + 0.5",
+        "x: real; u: input[0, 1]; h: function\n0 <= x <= h(u)",
+    ],
+)
+def test_what_is_not_covered_or_of_another_kind_is_not_proved(text: str) -> None:
+    assert not is_covered(written(text))
 
 
 # --- shapes ---------------------------------------------------------------------------------------------------------

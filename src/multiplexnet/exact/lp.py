@@ -23,6 +23,7 @@ __all__ = [
     "has_full_rank",
     "least_norm",
     "maximise",
+    "moving_centre",
     "tight_rows",
     "unit_rows",
 ]
@@ -47,6 +48,10 @@ NEWTON_REACH = 0.95
 """The share of the way to the boundary that a Newton step may go."""
 NEWTON_DECREMENT = 1e-6
 """The squared Newton decrement at which the centre is near enough."""
+EVERYWHERE = 10.0
+"""How much more a slack for all inputs counts than one in the middle of their ranges."""
+LEAST_ROOM = 1e-9
+"""The share of the numbers in the rows that the slack in the middle has to be."""
 
 
 REMEMBERED_NUMBERS = 4096
@@ -253,6 +258,67 @@ def _newton_direction(hessian: Array, gradient: Array, regular: bool) -> Array:
     except np.linalg.LinAlgError:  # far out along a ray, where it is singular in floats
         pass
     return np.asarray(np.linalg.lstsq(hessian, -gradient, rcond=None)[0])
+
+
+def moving_centre(
+    A: Array,
+    P: Array,
+    b: Array,
+    middle: Array,
+    radius: Array,
+    deadline: Deadline = NEVER,
+) -> tuple[Array, Array] | None:
+    """c_0 and C, so that ``x = c_0 + C u`` lies deep inside ``A x + P u ≤ b`` for all u; ``None``: none was found.
+
+    The slack of row i is affine in u, so that its least value over a box of inputs with middles m and half widths r is
+
+        b_i − A_i c_0 − d_i·m − |d_i|·r      with d_i = A_i C + P_i,
+
+    and a linear program makes the least of them large. Its unknowns are c_0, C row by row, bounds of |d_i|, the slack
+    everywhere and the slack in the middle.
+
+    Example: 0 ≤ x ≤ u for u from 2 to 4.
+        >>> A, P = np.array([[1.0], [-1.0]]), np.array([[-1.0], [0.0]])
+        >>> c, C = moving_centre(A, P, np.zeros(2), np.array([3.0]), np.array([1.0]))
+        >>> c + C @ np.array([3.0])
+        array([1.5])
+    """
+    m, n = A.shape
+    k = P.shape[1]
+    size = np.abs(A).sum(1)
+    slopes = np.hstack([np.zeros((m * k, n)), np.kron(A, np.eye(k))])
+    own = np.hstack([A, np.kron(A, middle[None, :])])
+    moved = b - P @ middle
+    none = np.zeros((m, m * k))
+    reach = np.kron(np.eye(m), radius[None, :])
+    bounds = -np.eye(m * k)
+    two = np.zeros((m * k, 2))
+    zero = np.zeros((m, 1))
+    slack = size[:, None]
+    before = own.shape[1] + m * k
+    everywhere = np.hstack([own, reach, slack, zero])
+    in_the_middle = np.hstack([own, none, zero, slack])
+    above = np.hstack([slopes, bounds, two])
+    below = np.hstack([-slopes, bounds, two])
+    not_negative = _row(before, (-1.0, 0.0))
+    not_larger = _row(before, (0.0, 1.0))
+    rows = np.vstack(
+        [everywhere, in_the_middle, above, below, not_negative, not_larger]
+    )
+    room = np.abs(moved) / np.maximum(size, 1e-300)
+    largest = float(np.max(room, initial=1.0))
+    right = np.concatenate([moved, moved, -P.ravel(), P.ravel(), [0.0], [largest]])
+    goal = np.zeros(rows.shape[1])
+    goal[-2:] = EVERYWHERE, 1.0
+    answer = maximise(goal, rows, right, deadline=deadline)
+    if answer is None or answer[1][-1] <= LEAST_ROOM * largest:
+        return None
+    x = answer[1]
+    return x[:n], x[n : n + n * k].reshape(n, k)
+
+
+def _row(before: int, last: tuple[float, float]) -> Array:
+    return np.append(np.zeros(before), last)[None, :]
 
 
 def unit_rows(A: Sequence[Sequence[int]], b: Sequence[Fraction]) -> tuple[Array, Array]:

@@ -27,6 +27,7 @@ from multiplexnet.compiler.compile import (
 )
 from multiplexnet.compiler.components import RuleComponent, components
 from multiplexnet.compiler.equalities import beyond_terms
+from multiplexnet.compiler.explanation.covered import is_covered
 from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
 from multiplexnet.compiler.terms import Block, Compiled, Term
@@ -495,6 +496,8 @@ def uncovered_by(
         mentioned = _symbols_of_atoms(formula)
         if not any(_is_input(symbol) for symbol in mentioned):
             continue  # no block is empty
+        if is_covered(formula, deadline):
+            continue
         sandbox = Sandbox(deadline)
         solver = z3.SolverFor("LRA", ctx=sandbox.context)
         solver.add(*map(sandbox.formula, known))
