@@ -10,6 +10,7 @@ not answered within a fixed amount of work. A row too many costs time and is nev
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from multiplexnet.compiler.normal import canonical, opposite
@@ -27,6 +28,9 @@ DENSE = 5
 LARGE = 100
 HUGE = 400
 """Coefficients of a dense group from which an LP in floats is tried before z3, and from which z3 is not asked."""
+
+MANY = 500
+"""Rows of any group from which the LP comes first as well."""
 
 Group = tuple[Atom, ...]
 Left = tuple[tuple[Symbol, ...], tuple[int, ...]]
@@ -88,19 +92,46 @@ def _strength(row: Atom) -> tuple[Any, bool]:
 
 def groups(rows: Iterable[Atom]) -> list[Group]:
     """The rows in the finest groups that share no symbol, in the order in which z3 is asked about them."""
-    found: list[tuple[set[Symbol], list[Atom]]] = []
-    for row in rows:
-        mentioned = {symbol for symbol, _ in row.linear.summands}
-        members = [row]
-        apart = []
-        for symbols, others in found:
-            if symbols.isdisjoint(mentioned):
-                apart.append((symbols, others))
-            else:
-                mentioned = symbols | mentioned
-                members = others + members
-        found = [*apart, (mentioned, members)]
-    return [tuple(members) for _, members in found]
+    group_of: dict[Symbol, _Growing] = {}
+    for number, row in enumerate(rows):
+        mentioned = [symbol for symbol, _ in row.linear.summands]
+        touched = {id(g): g for s in mentioned if (g := group_of.get(s)) is not None}
+        latest_first = sorted(touched.values(), key=lambda g: g.last, reverse=True)
+        own = _joined(latest_first, group_of)
+        own.add(row, number)
+        for symbol in mentioned:
+            if symbol not in group_of:
+                group_of[symbol] = own
+                own.symbols.append(symbol)
+    found = {id(group): group for group in group_of.values()}
+    in_order = sorted(found.values(), key=lambda group: group.last)
+    return [tuple(group.members) for group in in_order]
+
+
+@dataclass
+class _Growing:
+    """Rows that share symbols, and the number of the last of them that was met."""
+
+    symbols: list[Symbol] = field(default_factory=list)
+    members: list[Atom] = field(default_factory=list)
+    last: int = -1
+
+    def add(self, row: Atom, number: int) -> None:
+        self.members.append(row)
+        self.last = number
+
+
+def _joined(parts: Sequence[_Growing], group_of: dict[Symbol, _Growing]) -> _Growing:
+    """One group with the rows of all, in this order; the symbols of the smaller ones move over to the largest."""
+    if len(parts) == 1:
+        return parts[0]
+    own = max(parts, key=lambda part: len(part.symbols), default=_Growing())
+    own.members = [row for part in parts for row in part.members]
+    for part in parts:
+        if part is not own:
+            own.symbols += part.symbols
+            group_of.update(dict.fromkeys(part.symbols, own))
+    return own
 
 
 def interior(
@@ -187,7 +218,8 @@ class Tidy:
             and linears.at(self._inside) is not None
         ):
             return set(group)
-        centre = linears.interior_point(deadline) if _dense(group) else None
+        proposed = _dense(group) or len(group) > MANY
+        centre = linears.interior_point(deadline) if proposed else None
         if centre is not None and _dense(group, HUGE):
             return set(group)
         if centre is None:

@@ -247,6 +247,9 @@ def has_full_rank(A: Array) -> bool:
     """Whether the rows seem to leave no direction in which nothing changes."""
     if not len(A):
         return False
+    alone = A[np.count_nonzero(A, axis=1) == 1]
+    if alone.any(axis=0).all():  # every column by itself, as in a box
+        return True
     rank = int(np.linalg.matrix_rank(A))
     return bool(rank == A.shape[1])
 

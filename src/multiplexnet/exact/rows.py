@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
 
-__all__ = ["Rows", "dot"]
+__all__ = ["Number", "Rows", "dot"]
 
 Number = Fraction | int
 
@@ -50,13 +50,12 @@ class Rows:
     @cached_property
     def norms(self) -> tuple[int, ...]:
         """``Σ_j |a_ij|`` of every row."""
-        return tuple(sum(map(abs, a)) for a in self.A)
+        return tuple(sum(abs(c) for _, c in entries) for entries in self.entries)
 
-    @property
-    def fractions(self) -> tuple[tuple[Fraction, ...], ...]:
-        """The coefficients as fractions."""
-        zero = Fraction(0)  # by far the most of them
-        return tuple(tuple(Fraction(c) if c else zero for c in a) for a in self.A)
+    @cached_property
+    def entries(self) -> tuple[tuple[tuple[int, int], ...], ...]:
+        """The places and coefficients of every row that are not 0."""
+        return tuple(tuple((j, c) for j, c in enumerate(a) if c) for a in self.A)
 
     def __len__(self) -> int:
         return len(self.b)
@@ -87,8 +86,8 @@ class Rows:
         scale = lcm(*(v.denominator for v in point))
         whole = [int(v * scale) for v in point]
         return tuple(
-            bound - Fraction(sum(map(int.__mul__, a, whole)), scale)
-            for a, bound in zip(self.A, self.b, strict=True)
+            bound - Fraction(sum(c * whole[j] for j, c in entries), scale)
+            for entries, bound in zip(self.entries, self.b, strict=True)
         )
 
     def contains(self, point: Sequence[Fraction]) -> bool:

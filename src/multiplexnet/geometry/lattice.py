@@ -148,7 +148,7 @@ def _lattice(
             basis=found.basis,
             step=grid.step,
             bound=grid.bound,
-            A=grid.rows.fractions,
+            A=grid.rows.A,
             b=grid.rows.b,
             strict=grid.rows.strict,
             anchor=anchor,

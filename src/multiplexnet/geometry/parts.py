@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
 
+from multiplexnet.exact.rows import Number
 from multiplexnet.language.formula import Symbol, Variable
 
 __all__ = ["Box", "Lattice", "Parametric", "Part", "Polyhedron"]
@@ -39,7 +40,7 @@ class Polyhedron:
     """``A x ≤ b`` with nonempty interior; ``strict`` rows are ``<``. ``anchor``: representable, strictly inside."""
 
     outputs: tuple[Variable, ...]
-    A: tuple[tuple[Fraction, ...], ...]
+    A: tuple[tuple[Number, ...], ...]
     b: tuple[Fraction, ...]
     strict: tuple[bool, ...]
     anchor: tuple[Fraction, ...]
@@ -61,7 +62,7 @@ class Lattice:
     basis: tuple[tuple[int, ...], ...]
     step: Fraction
     bound: Fraction
-    A: tuple[tuple[Fraction, ...], ...]
+    A: tuple[tuple[Number, ...], ...]
     b: tuple[Fraction, ...]
     strict: tuple[bool, ...]
     anchor: tuple[Fraction, ...]

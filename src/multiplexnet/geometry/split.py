@@ -311,9 +311,8 @@ def _bundled(groups: Sequence[_Group]) -> Parametric:
 
 def _guards(rows: Sequence[Atom], own: Sequence[Variable]) -> tuple[Parametric, ...]:
     """What the rows ask of run-time values alone, as a part without outputs."""
-    guards = [
-        row for row in rows if not any(symbol in own for symbol in symbols_of(row))
-    ]
+    outputs = set(own)
+    guards = [row for row in rows if outputs.isdisjoint(symbols_of(row))]
     if not guards:
         return ()
     return (parametric((), guards, {}, guards),)
@@ -341,4 +340,4 @@ def _polyhedron(
     names = [v.name for v in group.outputs]
     inside = anchor(rows, form, names=names, deadline=deadline)
     refuse_far(rows.A, rows.slacks(inside), lambda i: text(rows.subset([i]), names)[0])
-    return Polyhedron(group.outputs, rows.fractions, rows.b, rows.strict, inside)
+    return Polyhedron(group.outputs, rows.A, rows.b, rows.strict, inside)

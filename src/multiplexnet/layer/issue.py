@@ -20,6 +20,7 @@ from multiplexnet.compiler.record import (
     variable_record,
 )
 from multiplexnet.compiler.terms import Compiled, Term
+from multiplexnet.exact.rows import Number
 from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Box, Lattice, Parametric, Part, Polyhedron
 from multiplexnet.language.formula import (
@@ -303,7 +304,7 @@ def _coprime(
 
 def _atoms(
     symbols: Sequence[Symbol],
-    A: Sequence[Sequence[Fraction]],
+    A: Sequence[Sequence[Number]],
     b: Sequence[Fraction],
     strict: Sequence[bool],
 ) -> list[Any]:
@@ -311,11 +312,6 @@ def _atoms(
     found = []
     for row, bound, is_strict in zip(A, b, strict, strict=True):
         relation: Relation = "<" if is_strict else "<="
-        found.append(
-            atom_record(
-                Atom(
-                    Linear.total(dict(zip(symbols, row, strict=True)), -bound), relation
-                )
-            )
-        )
+        parts = {s: Fraction(c) for s, c in zip(symbols, row, strict=True) if c}
+        found.append(atom_record(Atom(Linear.total(parts, -bound), relation)))
     return found

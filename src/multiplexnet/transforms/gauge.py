@@ -28,6 +28,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from multiplexnet.exact.rows import Number
 from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Polyhedron
 from multiplexnet.transforms.base import (
@@ -83,7 +84,7 @@ class GaugeRows:
 
 
 def gauge_rows(
-    A: Sequence[Sequence[Fraction]],
+    A: Sequence[Sequence[Number]],
     b: Sequence[Fraction],
     anchor: Sequence[Fraction],
     *,
@@ -99,15 +100,20 @@ def gauge_rows(
         ValueError: the anchor is not strictly inside.
     """
     shape = (len(A), len(anchor))
-    normals = np.array([_floats(row) for row in A], dtype=np.float64).reshape(shape)
+    entries = [[(j, a) for j, a in enumerate(row) if a] for row in A]
+    normals = np.zeros(shape)
+    for i, row in enumerate(entries):
+        for j, a in row:
+            normals[i, j] = float(a)
     margin = [Fraction(unit) * abs(c) + Fraction(tiny) for c in anchor]
     W = np.zeros(shape)
     E = np.zeros(shape)
     room = list[float]()
     products = 4 * (len(anchor) + 8) * UNIT64
     relative = unit + products  # rounding of the point, and of the row products
-    values = _products(A, anchor)
-    spent = _products([[a and abs(a) for a in row] for row in A], margin)
+    values = _products(entries, anchor)
+    sizes = [[(j, a if a > 0 else -a) for j, a in row] for row in entries]
+    spent = _products(sizes, margin)
     for i, bound in enumerate(b):
         slack = bound - values[i]
         left = slack - spent[i]
@@ -122,21 +128,16 @@ def gauge_rows(
     return GaugeRows(W, E, room)
 
 
-def _floats(row: Sequence[Fraction]) -> list[float]:
-    return [float(a) if a else 0.0 for a in row]
-
-
 def _products(
-    A: Sequence[Sequence[Fraction]], values: Sequence[Fraction]
+    rows: Sequence[Sequence[tuple[int, Number]]], values: Sequence[Fraction]
 ) -> list[Fraction]:
-    """``A · values``, exactly, in whole numbers."""
+    """The rows, given by places and coefficients, times the values: exactly, in whole numbers."""
     unit = math.lcm(*(value.denominator for value in values))
     whole = [value.numerator * (unit // value.denominator) for value in values]
     found = []
-    for row in A:
-        entries = [(a, value) for a, value in zip(row, whole, strict=True) if a]
-        own = math.lcm(*(a.denominator for a, _ in entries))
-        total = sum(a.numerator * (own // a.denominator) * v for a, v in entries)
+    for row in rows:
+        own = math.lcm(*(a.denominator for _, a in row))
+        total = sum(a.numerator * (own // a.denominator) * whole[j] for j, a in row)
         found.append(Fraction(total, own * unit))
     return found
 
