@@ -50,6 +50,16 @@ def test_a_broken_assumption_is_an_error_that_names_row_and_assumption() -> None
             call()
 
 
+def test_a_long_assumption_is_told_in_one_line() -> None:
+    whole = " and ".join(f"low <= {n}" for n in range(5, 500))
+    mux = mx.Multiplexer(f"low: input[0, 1000]\nx: real\nassume {whole}\nx >= low")
+    with pytest.raises(
+        mx.InputError, match=r"assumption `low <= 5 and .*…` does not hold in row 0"
+    ) as told:
+        mux(torch.zeros(1, mux.in_features), low=torch.tensor([6.0]))
+    assert len(str(told.value)) < 300
+
+
 def test_numbers_are_judged_as_they_were_given() -> None:
     """0.3 and the number just above it are one float32: only exact numbers tell them apart."""
     mux = mx.Multiplexer(

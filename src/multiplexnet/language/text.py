@@ -47,6 +47,7 @@ __all__ = [
     "formula_text",
     "linear_text",
     "number_text",
+    "short",
     "specification_text",
     "value_text",
     "variable_text",
@@ -54,6 +55,19 @@ __all__ = [
 
 _TURNED = {"<=": ">=", "<": ">", "==": "==", "!=": "!="}
 _PLAIN_DIGITS = 16  # longer numbers are written with an exponent where that is shorter
+
+
+def short(thing: object) -> str:
+    """The thing on one line of a message.
+
+    Example:
+        >>> short("x >= 0 and\\n    y >= 0")
+        'x >= 0 and y >= 0'
+        >>> len(short("x >= 0 and " * 100))
+        120
+    """
+    text = " ".join(str(thing).split())
+    return text if len(text) <= 120 else text[:119] + "…"
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------

@@ -29,10 +29,10 @@ from multiplexnet.language.formula import (
     Variable,
 )
 from multiplexnet.language.parser.values import Refusal, decimal
-from multiplexnet.language.text import formula_text
+from multiplexnet.language.text import formula_text, short
 from multiplexnet.smt.encoder import input_range_z3
 from multiplexnet.smt.integer_ranges import integer_ranges
-from multiplexnet.smt.z3_reader import NotARule, Z3Reader, domain_of, operands, short
+from multiplexnet.smt.z3_reader import NotARule, Z3Reader, domain_of, operands
 
 __all__ = ["Constant", "WrittenRule", "from_z3", "specification"]
 

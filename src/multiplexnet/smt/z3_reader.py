@@ -39,8 +39,9 @@ from multiplexnet.language.formula import (
     negation,
 )
 from multiplexnet.language.parser.values import MOST_DIGITS
+from multiplexnet.language.text import short
 
-__all__ = ["NotARule", "Z3Reader", "domain_of", "operands", "short"]
+__all__ = ["NotARule", "Z3Reader", "domain_of", "operands"]
 
 LARGEST_RULE = 1_000_000
 LARGEST_NUMBER = 10_000
@@ -149,12 +150,6 @@ class Z3Reader:
                 f"`{short(node)}`: the function {name} is used with different numbers of arguments"
             )
         return Linear.of(Apply(name, tuple(parts)))
-
-
-def short(thing: object) -> str:
-    """The thing on one line of a message."""
-    text = " ".join(str(thing).split())
-    return text if len(text) <= 120 else text[:119] + "…"
 
 
 def operands(expression: z3.ExprRef, kind: int) -> list[z3.ExprRef]:

@@ -25,6 +25,7 @@ from multiplexnet.language.formula import (
     Specification,
     Variable,
 )
+from multiplexnet.language.text import short
 from multiplexnet.layer.checks import anywhere, rows_where
 from multiplexnet.transforms.run_time.balls import Ball, ball_of, number, total
 from multiplexnet.transforms.run_time.reading import read
@@ -90,8 +91,8 @@ class Assumptions:
         broken = torch.as_tensor(~held)
         if bool(broken.any()):
             raise InputError(
-                f"the assumption `{rule.text}` does not hold in {rows_where(broken)}: pass inputs that keep it, or "
-                "assume less"
+                f"the assumption `{short(rule.text)}` does not hold in {rows_where(broken)}: "
+                "pass inputs that keep it, or assume less"
             )
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from multiplexnet.compiler.terms import Block, Compiled
 from multiplexnet.errors import InputError
 from multiplexnet.language.formula import Real, Rule, Specification, variables
-from multiplexnet.language.text import formula_text
+from multiplexnet.language.text import formula_text, short
 from multiplexnet.layer.checks import Function, anywhere, rows_where
 from multiplexnet.verdicts.satisfaction import verdict
 
@@ -62,7 +62,7 @@ def refuse_broken_inputs(
         broken = ~_verdict(rule, inputs, given, specification, functions)
         if broken.any():
             raise InputError(
-                f"the rule `{rule.text or formula_text(rule.formula)}` about inputs does not hold in "
+                f"the rule `{short(rule.text or formula_text(rule.formula))}` about inputs does not hold in "
                 f"{rows_where(broken)}: no output obeys there; pass other values"
             )
     return inputs
