@@ -64,7 +64,15 @@ from multiplexnet.layer.inputs import ranges
 from multiplexnet.layer.inputs.assumptions import Assumptions
 from multiplexnet.layer.inputs.ranges import FloatRange
 from multiplexnet.layer.multiplexer import Multiplexer
-from multiplexnet.transforms import base, gauge, grouping, lattice, separable, tables
+from multiplexnet.transforms import (
+    base,
+    curves,
+    gauge,
+    grouping,
+    lattice,
+    separable,
+    tables,
+)
 from multiplexnet.transforms.cascade import late
 from multiplexnet.transforms.run_time import (
     guards,
@@ -79,6 +87,7 @@ from multiplexnet.transforms.run_time.reading import Read
 from multiplexnet.transforms.tables import Derived, Tabled
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts import columns as exact
+from multiplexnet.verdicts import evaluation
 from multiplexnet.verdicts.numbers import fraction_of
 
 SEED = 0
@@ -125,6 +134,47 @@ def _contraction() -> Sequence[Patch]:
         return honest(*arguments, unit=0.0, tiny=0.0)
 
     return [(gauge, "gauge_rows", rows), (gauge, "SAFETY", 0.0)]
+
+
+def _curved_contraction() -> Sequence[Patch]:
+    honest = curves.cone_rows
+
+    def rows(cones: Any, anchor: Any, margins: curves.Margins) -> curves.ConeRows:
+        return honest(cones, anchor, margins._replace(unit=0.0, tiny=0.0, safety=0.0))
+
+    return [(gauge, "cone_rows", rows)]
+
+
+def _rounded_centre() -> Sequence[Patch]:
+    """The room of a cone as it is before the point is rounded."""
+    honest = curves.cone_rows
+
+    def rows(cones: Any, anchor: Any, margins: curves.Margins) -> curves.ConeRows:
+        found = honest(cones, anchor, margins)
+        left = np.array([float(share) for share in found.left])
+        scale = np.where(left > 0, left, 1.0)[:, None]
+        return curves.ConeRows(
+            found.W * scale, found.E * 0, found.L * scale[..., None], found.left
+        )
+
+    return [(gauge, "cone_rows", rows)]
+
+
+def _no_lengths(q: Tensor, index: Any, table: Tensor) -> tuple[Tensor, Tensor]:
+    inside, length = curves.lengths(
+        gauge.times(table.flatten(1, 2), q, index), table.shape[1]
+    )
+    return inside, 0 * length
+
+
+def _sure_lengths() -> Sequence[Patch]:
+    honest = evaluation.bounded_norm
+
+    def exact_lengths(*arguments: Any) -> Any:
+        near, _ = honest(*arguments)
+        return near, np.zeros_like(near)
+
+    return [(evaluation, "bounded_norm", exact_lengths)]
 
 
 def _contraction_at_run_time() -> Sequence[Patch]:
@@ -314,6 +364,13 @@ def _always_flushed() -> Sequence[Patch]:
 FAULTS = (
     Fault("contraction", "the gauge map leaves nothing for rounding", _contraction),
     Fault("contraction at run time", "nor does it where bounds are inputs", _contraction_at_run_time),
+    Fault("contraction of curved walls", "balls and cones leave nothing for rounding", _curved_contraction,
+        by="curves"),
+    Fault("rounding at curved walls", "the point is taken to be where it was before it was rounded", _rounded_centre,
+        by="curves"),
+    Fault("gauge of a cone", "its norm is left out", lambda: [
+        (gauge, "curved", _no_lengths)], by="curves"),
+    Fault("verdicts on lengths", "float64 is taken to have roots exactly", _sure_lengths, by="curves"),
     Fault("loose rows", "rounding is taken to carry a point no further than it was", lambda: [
         (gauge, "LOOSE", 1.0), (parametric, "LOOSE", 1.0)]),
     Fault("range rows", "the gauge map may leave the format", lambda: [(gauge, "range_rows", _no_range_rows)]),

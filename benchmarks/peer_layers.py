@@ -23,6 +23,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, cast
 
+import numpy as np
 import torch
 from peer_sets import All, Any_, Atom, Formula, Set
 from torch import Tensor, nn
@@ -84,7 +85,11 @@ class Peer(ABC):
 def not_convex(given: Set) -> str:
     if given.whole:
         return "no whole numbers"
-    return "" if given.rows else "no «or»: convex sets only"
+    return "" if given.is_convex else "no «or»: convex sets only"
+
+
+def curved(given: Set) -> str:
+    return "no curved sets" if given.cones else ""
 
 
 # --- multiplexnet ---------------------------------------------------------------------------------------------------
@@ -169,7 +174,9 @@ class TorchDistributions(Peer):
         return (
             ""
             if given.name in self.known
-            else not_convex(given) or "no transform for rows that couple outputs"
+            else not_convex(given)
+            or curved(given)
+            or "no transform for rows that couple outputs"
         )
 
     def build(self, given: Set) -> Layer:
@@ -189,8 +196,14 @@ class Rays(Layer):
         a, b = given.matrices("<= <")
         e, f = given.matrices("==")
         equalities = (e, f[:, None]) if len(e) else (None, None)
-        linear = constraints_of.LinearConstraint(a, b[:, None], *equalities)
-        convex = constraints_of.ConvexConstraints(lc=linear)
+        linear = None
+        if given.rows:
+            linear = constraints_of.LinearConstraint(a, b[:, None], *equalities)
+        cones = [
+            constraints_of.SOCConstraint(m, s[:, None], c[:, None], np.array([[d]]))
+            for m, s, c, d in given.curves()
+        ]
+        convex = constraints_of.ConvexConstraints(lc=linear, socs=cones)
         self.module = import_module("rayen.constraint_module").ConstraintModule(
             convex, create_map=False
         )
@@ -309,7 +322,9 @@ class PiShield(Peer):
 
     def cannot(self, given: Set) -> str:
         """Whole numbers; the union of boxes. It accepts the rule file with «or», which is therefore measured."""
-        return not_convex(given) if given.name != "heloc rules" else ""
+        if given.name == "heloc rules":
+            return ""
+        return not_convex(given) or curved(given)
 
     def build(self, given: Set) -> Layer:
         """From a text file."""
@@ -328,7 +343,7 @@ class PiShieldQflra(PiShield):
             import_module("pishield.qflra_requirements")
         except ImportError:
             return f"not in release {self.version}"
-        return "no whole numbers" if given.whole else ""
+        return "no whole numbers" if given.whole else curved(given)
 
 
 # --- solvers --------------------------------------------------------------------------------------------------------
@@ -350,7 +365,9 @@ class Projected(Layer):
             rows = [a @ y <= b + given.slopes()[:, None] @ limit]
         else:
             rows = [a @ y <= b]
+        rows = rows if given.rows else []
         rows += [e @ y == f] if len(e) else []
+        rows += [cp.norm(m @ y + s) <= c @ y + d for m, s, c, d in given.curves()]
         problem = cp.Problem(cp.Minimize(cp.sum_squares(y - raw)), rows)
         self.layer = layers.CvxpyLayer(
             problem, parameters=parameters, variables=[y], solver_args=settings
@@ -431,8 +448,8 @@ class Qpth(Peer):
         import_module("qpth.qp")
 
     def cannot(self, given: Set) -> str:
-        """Unions and whole numbers."""
-        return not_convex(given)
+        """Unions, whole numbers, cones."""
+        return not_convex(given) or curved(given)
 
     def build(self, given: Set) -> Layer:
         """With the default settings."""

@@ -19,7 +19,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["All", "Any_", "Atom", "Formula", "Set", "chosen_sets", "excess", "obeying"]
+__all__ = [
+    "All",
+    "Any_",
+    "Atom",
+    "Cone",
+    "Formula",
+    "Set",
+    "chosen_sets",
+    "excess",
+    "obeying",
+]
 
 Floats = NDArray[np.float64]
 Bools = NDArray[np.bool_]
@@ -50,7 +60,17 @@ class Any_:
     parts: tuple[Formula, ...]
 
 
-Formula = Atom | All | Any_
+@dataclass(frozen=True)
+class Cone:
+    """√(Σ_k (row_k·x + shift_k)²) ≤ bound·x + number; rows and bound by their entries that are not 0."""
+
+    rows: tuple[tuple[tuple[int, Fraction], ...], ...]
+    shifts: tuple[Fraction, ...]
+    bound: tuple[tuple[int, Fraction], ...]
+    number: Fraction
+
+
+Formula = Atom | All | Any_ | Cone
 
 
 @dataclass(frozen=True)
@@ -76,7 +96,19 @@ class Set:
         """The rows of a polyhedron; none if the set is something else."""
         parts = self.formula.parts if isinstance(self.formula, All) else (self.formula,)
         atoms = tuple(part for part in parts if isinstance(part, Atom))
-        return atoms if len(atoms) == len(parts) and not self.whole else ()
+        is_convex = len(atoms) + len(self.cones) == len(parts)
+        return atoms if is_convex and not self.whole else ()
+
+    @property
+    def is_convex(self) -> bool:
+        """Whether it is one polyhedron with cones, without whole numbers."""
+        return bool(self.rows or self.cones) and not self.whole
+
+    @property
+    def cones(self) -> tuple[Cone, ...]:
+        """The curved walls of a convex set."""
+        parts = self.formula.parts if isinstance(self.formula, All) else (self.formula,)
+        return tuple(part for part in parts if isinstance(part, Cone))
 
     @property
     def rules(self) -> str:
@@ -97,12 +129,35 @@ class Set:
                 a[k, i] = float(c)
         return a, np.array([float(row.bound) for row in rows])
 
+    def curves(self) -> list[tuple[Floats, Floats, Floats, float]]:
+        """M, s, c and d of every cone ``|M x + s| ≤ c·x + d``, as floats."""
+        found = []
+        for wall in self.cones:
+            m = np.zeros((len(wall.rows), self.width))
+            c = np.zeros(self.width)
+            for k, row in enumerate(wall.rows):
+                for i, value in row:
+                    m[k, i] = float(value)
+            for i, value in wall.bound:
+                c[i] = float(value)
+            s = np.array([float(shift) for shift in wall.shifts])
+            found.append((m, s, c, float(wall.number)))
+        return found
+
     def slopes(self) -> Floats:
         """How much the right-hand side of every row that is not an equality grows with the input."""
         return np.array([float(row.slope) for row in self.rows if row.relation != "=="])
 
 
+def _sum_text(row: tuple[tuple[int, Fraction], ...], constant: Fraction) -> str:
+    return " + ".join([*(f"{_number(c)}*x{i}" for i, c in row), _number(constant)])
+
+
 def _text(formula: Formula) -> str:
+    if isinstance(formula, Cone):
+        pairs = zip(formula.rows, formula.shifts, strict=True)
+        inside = ", ".join(_sum_text(row, shift) for row, shift in pairs)
+        return f"norm([{inside}]) <= {_sum_text(formula.bound, formula.number)}"
     if isinstance(formula, Atom):
         left = " + ".join(f"{_number(c)}*x{i}" for i, c in formula.coefficients)
         return (
@@ -141,7 +196,9 @@ def between(i: int, low: Any, high: Any) -> list[Atom]:
 
 
 def every(*parts: Formula | Sequence[Formula]) -> All:
-    flat = [[part] if isinstance(part, Atom | All | Any_) else part for part in parts]
+    flat = [
+        [part] if isinstance(part, Atom | All | Any_ | Cone) else part for part in parts
+    ]
     return All(tuple(part for group in flat for part in group))
 
 
@@ -276,12 +333,51 @@ def _parsed(text: str) -> Atom:
     return atom(coefficients, relation, Fraction(bound.strip()))
 
 
+def ball(width: int, rows: int = 0) -> Set:
+    """A ball of radius 2 around a point off zero, alone or with dense rows."""
+    unit = tuple(((i, Fraction(1)),) for i in range(width))
+    shifts = tuple(Fraction(i % 3 - 1, 10) for i in range(width))
+    cone = Cone(unit, shifts, (), Fraction(2))
+    if not rows:
+        return Set(f"ball {width}", width, cone)
+    return Set(
+        f"ball {width} with {rows} rows",
+        width,
+        every(cone, polytope(width, rows).formula.parts),  # type: ignore[union-attr]
+    )
+
+
+def ellipsoid(width: int) -> Set:
+    """A dense ellipsoid, coefficients with two decimals."""
+    random = Random(1)
+    rows = tuple(
+        tuple(
+            (j, Fraction(f"{(3 if i == j else 0) + random.gauss(0, 0.3):.2f}"))
+            for j in range(width)
+        )
+        for i in range(width)
+    )
+    return Set(
+        f"ellipsoid {width}",
+        width,
+        Cone(rows, (Fraction(1, 10),) * width, (), Fraction(5)),
+    )
+
+
+def cone(width: int) -> Set:
+    """The norm of all outputs but the last is at most the last, which is at most 10."""
+    unit = tuple(((i, Fraction(1)),) for i in range(width - 1))
+    last = width - 1
+    wall = Cone(unit, (Fraction(0),) * last, ((last, Fraction(1)),), Fraction(0))
+    return Set(f"cone {width}", width, every(wall, atom({last: 1}, "<=", 10)))
+
+
 def chosen_sets() -> list[Set]:
     """All sets; the rule file only if the environment variable MULTIPLEXNET_DATA says where it is."""
     sets = [
         box(10), chain(20), simplex(10), polytope(10, 30), polytope(50, 200), eight_boxes(), budget(10),
         whole_and_real(), balance(4), lots(10), lots(30), lots(10, demand=True), lots(30, demand=True), at_most(3, 30),
-        table(40, 40),
+        table(40, 40), ball(10), ellipsoid(50), cone(20), ball(10, 30),
     ]  # fmt: skip
     path = (
         Path(os.environ.get("MULTIPLEXNET_DATA", ""))
@@ -311,7 +407,48 @@ def obeying(given: Set, x: Floats, limit: Floats | None) -> Bools:
     return np.asarray(result)
 
 
+def _cone_holds(given: Cone, x: Floats) -> Bools:
+    """In float64 where that decides, else in fractions."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        inside, bound, size = _cone_values(given, x)
+        gap = np.sqrt((inside * inside).sum(-1)) - bound
+        sure = np.abs(gap) > 2.0**-40 * size + 1e-140
+    result: Bools = np.asarray(sure & (gap < 0), dtype=np.bool_)
+    for row in np.flatnonzero(np.logical_not(sure)):
+        result[row] = _cone_exactly(given, x[row])
+    return result
+
+
+def _cone_values(given: Cone, x: Floats) -> tuple[Floats, Floats, Floats]:
+    """What stands in the norm, what bounds it, and the size of all summands."""
+    inside = np.zeros((len(x), len(given.rows)))
+    size = np.full(len(x), abs(float(given.number)))
+    bound = np.full(len(x), float(given.number))
+    for k, (row, shift) in enumerate(zip(given.rows, given.shifts, strict=True)):
+        inside[:, k] = float(shift)
+        size += abs(float(shift))
+        for i, c in row:
+            inside[:, k] += float(c) * x[:, i]
+            size += np.abs(float(c) * x[:, i])
+    for i, c in given.bound:
+        bound += float(c) * x[:, i]
+        size += np.abs(float(c) * x[:, i])
+    return inside, bound, size
+
+
+def _cone_exactly(given: Cone, x: Floats) -> bool:
+    exact = [Fraction(float(v)) for v in x]
+    bound = sum((c * exact[i] for i, c in given.bound), given.number)
+    inside = [
+        sum((c * exact[i] for i, c in row), shift)
+        for row, shift in zip(given.rows, given.shifts, strict=True)
+    ]
+    return bound >= 0 and sum((v * v for v in inside), Fraction(0)) <= bound * bound
+
+
 def _holds(formula: Formula, x: Floats, limit: Floats | None) -> Bools:
+    if isinstance(formula, Cone):
+        return _cone_holds(formula, x)
     if isinstance(formula, Atom):
         return _atom_holds(formula, x, limit)
     parts = [_holds(part, x, limit) for part in formula.parts]
@@ -373,6 +510,17 @@ def excess(given: Set, x: Floats, limit: Floats | None) -> float:
 def _misses(
     formula: Formula, x: NDArray[np.longdouble], limit: Floats | None
 ) -> NDArray[np.longdouble]:
+    if isinstance(formula, Cone):
+        pairs = zip(formula.rows, formula.shifts, strict=True)
+        inside = [
+            sum((_long(c) * x[:, i] for i, c in row), _long(shift))
+            for row, shift in pairs
+        ]
+        bound = sum(
+            (_long(c) * x[:, i] for i, c in formula.bound), _long(formula.number)
+        )
+        length = np.sqrt(sum(v * v for v in inside))
+        return np.asarray(np.maximum(length - bound, 0))
     if isinstance(formula, Atom):
         known = 0.0 if limit is None else _long(formula.slope) * limit
         value = sum(

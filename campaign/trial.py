@@ -32,6 +32,7 @@ from campaign.coefficients import (
     walls_from_inputs,
 )
 from campaign.compiling import CompileChecks
+from campaign.curves import curved_walls
 from campaign.densities import densities
 from campaign.extremes import extreme_inputs, repairs, uncovered_inputs
 from campaign.flushed import while_flushing
@@ -95,6 +96,8 @@ COEFFICIENTS = 0.2
 """How often rules with coefficients from inputs and assumptions are drawn besides."""
 OTHER_WORDS = 0.2
 """How often rules in other words, or from arrays, are drawn besides."""
+CURVES = 0.1
+"""How often curved walls are drawn besides."""
 COMBINATIONS = 24
 """Of inputs in one batch, at most: where some are refused, each is asked by itself."""
 FAR = (24, 40, 100)
@@ -177,6 +180,9 @@ def trial(seed: int, index: int, rows: int) -> Outcome:
     words = Random(f"{seed}/{index}/other words")
     if words.random() < OTHER_WORDS:
         run.besides("words", other_words(words))
+    curves = Random(f"{seed}/{index}/curves")
+    if curves.random() < CURVES:
+        run.besides("curves", curved_walls(curves))
     return outcome
 
 

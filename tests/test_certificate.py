@@ -27,8 +27,8 @@ from multiplexnet.certificate import Certificate
 from multiplexnet.certificate.check import checked
 from multiplexnet.certificate.document import PARTS, hashes
 from multiplexnet.certificate.formats import FORMATS as CHECKED
+from multiplexnet.certificate.maps import part_from
 from multiplexnet.certificate.margins import margins, solved
-from multiplexnet.certificate.parts import part_from
 from multiplexnet.certificate.questions import Cvc5Writer
 from multiplexnet.certificate.report import Report
 from multiplexnet.compiler.record import RecordReader, variables_from

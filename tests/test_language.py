@@ -368,7 +368,7 @@ BAD: list[tuple[str, int, str, *tuple[str, ...]]] = [
     ("x*y <= 1", 1, "product of variables `x*y`", "linear"),
     ("1 + 2*(x - 1)*max(x, y) <= 1", 5, "product of variables `2*(x - 1)*max(x, y)`"),
     ("x/y <= 1", 1, "division by a variable `x/y`", "linear"),
-    ("x**2 <= 1", 1, "a power", "linear"),
+    ("x**3 <= 1", 1, "a power", "squares"),
     ("x^2 <= 1", 1, "`^`", "xor(p, q)"),
     ("x % 2 == 0", 1, "`%`"),
     ("x // 2 == y", 1, "`floor` beside a number that need not be whole", "n == floor("),

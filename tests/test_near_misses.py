@@ -87,7 +87,7 @@ MISSES = [  # (declarations, what was written, column, what the message says)
     (V, "avg(x) <= 3", 1, "write `mean(x)`"),
     (V, "sorted(x) == x", 1, "write `is_sorted(x)`"),
     (V, "sum(x > 1) <= 2", 5, "write `count(p for …)` to count"),
-    (V, "norm(x) <= 3", 1, "this norm is curved"),
+    (V, "norm(x) >= 3", 1, "is not convex"),
     (V, "x[3] <= 3", 1, "`x` has the elements 0 to 2"),
     (
         "w: real[2, 3]\n",

@@ -18,6 +18,7 @@ __all__ = [
     "CoefficientError",
     "CompileTimeout",
     "ContradictionError",
+    "CurvedError",
     "CyclicFunctionError",
     "DenseRulesError",
     "DomainError",
@@ -529,6 +530,19 @@ def _power_of_ten(number: Fraction) -> str:
         ('1.00e+400', '-3.33e-401')
     """
     return f"{Decimal(number.numerator) / Decimal(number.denominator):.3g}"
+
+
+class CurvedError(MultiplexError, ValueError):
+    """A curved wall, a norm or a sum of squares, where no map is known for it.
+
+    Args:
+        rule: the rule or row as text.
+        found: what stands in the way.
+        advice: what to write instead.
+    """
+
+    def __init__(self, rule: str, found: str, advice: str) -> None:
+        super().__init__(f"`{rule}` has a curved wall: {found}; {advice}")
 
 
 class CyclicFunctionError(MultiplexError, ValueError):

@@ -25,6 +25,7 @@ from typing import Any
 
 from multiplexnet.certificate.cascade.recorded import Cascade
 from multiplexnet.certificate.cascade.steps import Steps
+from multiplexnet.certificate.curves import vanishing
 from multiplexnet.certificate.document import Certificate, hashes
 from multiplexnet.certificate.formats import Format
 from multiplexnet.certificate.maps import (
@@ -51,7 +52,7 @@ from multiplexnet.compiler.record import (
 )
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.errors import RecordError
-from multiplexnet.language.formula import Atom, Variable
+from multiplexnet.language.formula import Atom, Variable, norm_in
 from multiplexnet.rules import Rules, rule_file
 
 __all__ = ["certify", "checked"]
@@ -144,6 +145,9 @@ class _Check:
             self.blocks = reader.blocks(terms["blocks"], terms["inner"], apart)
             _refuse_common_factors([*self.blocks, *reader.inner])
             self.layer = layer_from(data["layer"], reader, self.blocks, cascades)
+            self.tangents = [
+                reader.tangent(one) for one in list_from(terms.get("tangents", []))
+            ]
             self.complete = _complete(data["proved"])
 
     def report(self, rules: tuple[str, str] | None) -> Report:
@@ -204,12 +208,33 @@ class _Check:
             return
         if rules.assumptions:
             yield self._assumed(rules)
+        yield from self._norms(rules.writer)
         if rules.ranged:
             bounds = [bound for v in rules.ranged for bound in rules.writer.domain(v)]
             answer = rules.writer.implied(rules.rules, rules.writer.all_of(bounds))
             yield said("the rules keep every integer in its range", answer)
             rules.writer.assume(rules.ranged)
         yield from Meaning(rules, self.blocks, self.layer).statements(self.complete)
+
+    def _norms(self, writer: Cvc5Writer) -> Iterator[Claim]:
+        """What is known of norms: to cvc5 they are functions."""
+        if self.tangents:
+            wrong = [one for one in self.tangents if not one.is_valid]
+            text = f"no norm is below one of its {len(self.tangents)} tangents, by Cauchy and Schwarz"
+            yield _decided(text, not wrong, "a tangent cuts into its norm")
+            for tangent in self.tangents if not wrong else ():
+                writer.take(tangent.atom)
+        for block in self.blocks:
+            for term in block.terms:
+                for row in term.rows:
+                    found = norm_in(row.linear)
+                    if (
+                        found
+                        and not row.linear.constant
+                        and len(row.linear.summands) == 1
+                    ):
+                        for fact in vanishing(found[0]):
+                            writer.take(fact)
 
     def _assumed(self, rules: Reading) -> Claim:
         """That assumptions can be kept: otherwise everything would be true of them."""

@@ -28,8 +28,8 @@ FORMAT = "multiplexnet certificate"
 VERSION = 1
 PARTS = ("rules", "terms", "layer", "proved")
 """The parts of a document, each with a hash of its own."""
-OPTIONAL = {"cascades"}
-"""What a layer need not have."""
+OPTIONAL = {"layer": {"cascades"}, "terms": {"tangents"}}
+"""What a part need not have."""
 WIDTH = 100
 """Lists and objects longer than this are written over several lines."""
 DEEPEST = 200
@@ -211,7 +211,7 @@ def _check_shape(data: Any) -> None:
         "proved": {"sound", "complete", "solver", "questions", "covered", "version"},
         "sha256": {*PARTS, "document"},
     }.items():
-        optional = OPTIONAL if name == "layer" else set()
+        optional = OPTIONAL.get(name, set())
         if not isinstance(data[name], dict) or set(data[name]) - optional != inner:
             raise RecordError(
                 f"{name} of a certificate has exactly {', '.join(sorted(inner))}"

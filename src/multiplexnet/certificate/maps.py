@@ -8,8 +8,15 @@ from fractions import Fraction
 from typing import Any
 
 from multiplexnet.certificate.cascade.recorded import Cascade, cascade_from
+from multiplexnet.certificate.curves import Curved
 from multiplexnet.certificate.formats import FORMATS, Format
-from multiplexnet.certificate.parts import Part, part_from
+from multiplexnet.certificate.parts import (
+    Box,
+    Lattice,
+    Parametric,
+    Part,
+    Polyhedron,
+)
 from multiplexnet.compiler.record import (
     RecordReader,
     list_from,
@@ -111,6 +118,37 @@ def layer_from(
     if sorted(outer) != with_outputs or sorted(inner) != every_inner:
         raise ValueError("the layer does not hold every block once")
     return Layer(dtype, bound, tuple(made), cascades)
+
+
+def part_from(record: Any, reader: RecordReader) -> Part:
+    """The part that a record describes.
+
+    Raises:
+        KeyError, IndexError, TypeError, ValueError: it is not a record of a part.
+    """
+    kinds: dict[str, Any] = {
+        "box": Box,
+        "polyhedron": Polyhedron,
+        "lattice": Lattice,
+        "parametric": Parametric,
+        "curved": Curved,
+    }
+    if (
+        not isinstance(record, dict)
+        or not isinstance(record.get("kind"), str)
+        or record["kind"] not in kinds
+    ):
+        raise ValueError("a part of unknown kind")
+    kind = kinds[record["kind"]]
+    names = {"kind", *kind.__dataclass_fields__}
+    if "flat" in names:
+        names = names - {"flat"} | {*Polyhedron.__dataclass_fields__}
+    if "margins" in names:
+        names = names - {"margins"} | {"slack", "room", "loose"}
+    if set(record) != names:
+        raise ValueError(f"a {record['kind']} has exactly {', '.join(sorted(names))}")
+    part: Part = kind.of(record, reader)
+    return part
 
 
 def _joined(blocks: Sequence[Block]) -> Block:

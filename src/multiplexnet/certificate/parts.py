@@ -29,9 +29,25 @@ from multiplexnet.compiler.record import (
     number_from,
     whole_from,
 )
-from multiplexnet.language.formula import Apply, Atom, Linear, Symbol, Variable, symbols
+from multiplexnet.language.formula import (
+    Apply,
+    Atom,
+    Linear,
+    Norm,
+    Symbol,
+    Variable,
+    symbols,
+)
 
-__all__ = ["Box", "Part", "is_coprime", "part_from"]
+__all__ = [
+    "Box",
+    "Lattice",
+    "Parametric",
+    "Part",
+    "Polyhedron",
+    "is_coprime",
+    "numbers_from",
+]
 
 Formulas = list[Atom]
 
@@ -58,33 +74,6 @@ class Part(ABC):
         return []
 
 
-def part_from(record: Any, reader: RecordReader) -> Part:
-    """The part that a record describes.
-
-    Raises:
-        KeyError, IndexError, TypeError, ValueError: it is not a record of a part.
-    """
-    kinds: dict[str, type[Box | Polyhedron | Lattice | Parametric]] = {
-        "box": Box,
-        "polyhedron": Polyhedron,
-        "lattice": Lattice,
-        "parametric": Parametric,
-    }
-    if (
-        not isinstance(record, dict)
-        or not isinstance(record.get("kind"), str)
-        or record["kind"] not in kinds
-    ):
-        raise ValueError("a part of unknown kind")
-    kind = kinds[record["kind"]]
-    names = {"kind", *kind.__dataclass_fields__}
-    if "margins" in names:
-        names = names - {"margins"} | {"slack", "room", "loose"}
-    if set(record) != names:
-        raise ValueError(f"a {record['kind']} has exactly {', '.join(sorted(names))}")
-    return kind.of(record, reader)
-
-
 def _outputs(record: Mapping[str, Any], reader: RecordReader) -> tuple[Variable, ...]:
     found = tuple(map(reader.variable, list_from(record["outputs"])))
     if any(v.is_input for v in found) or len(set(found)) < len(found):
@@ -92,7 +81,8 @@ def _outputs(record: Mapping[str, Any], reader: RecordReader) -> tuple[Variable,
     return found
 
 
-def _numbers(record: Any, count: int) -> tuple[Fraction, ...]:
+def numbers_from(record: Any, count: int) -> tuple[Fraction, ...]:
+    """So many numbers."""
     found = tuple(map(number_from, list_from(record)))
     if len(found) != count:
         raise ValueError(f"{len(found)} numbers where {count} belong")
@@ -126,7 +116,8 @@ def _rows(
     if allowed is not None and not named <= set(allowed):
         raise ValueError("a row of a part speaks of something else than its outputs")
     if any(row.relation == "==" for row in found) or not all(
-        isinstance(s, Variable | Apply) for s in named
+        isinstance(s, Variable | Apply) or (allowed is None and isinstance(s, Norm))
+        for s in named
     ):
         raise ValueError("a row of a part is not a plain inequality")
     if not all(map(is_coprime, found)):
@@ -269,7 +260,10 @@ class Polyhedron(Part):
         outputs = _outputs(record, reader)
         rows = _rows(record["rows"], reader, outputs)
         return cls(
-            outputs, rows, _numbers(record["anchor"], len(outputs)), _margins(record)
+            outputs,
+            rows,
+            numbers_from(record["anchor"], len(outputs)),
+            _margins(record),
         )
 
     def keeps(self) -> Formulas:
@@ -337,14 +331,14 @@ class Lattice(Part):
             raise ValueError("a bound of a coordinate that the lattice does not have")
         return cls(
             outputs,
-            _numbers(record["origin"], len(outputs)),
+            numbers_from(record["origin"], len(outputs)),
             basis,
             step,
             bound,
             _rows(record["rows"], RecordReader(t), t),
             cuts,
             ends,
-            _numbers(record["anchor"], width),
+            numbers_from(record["anchor"], width),
             _margins(record),
         )
 

@@ -22,6 +22,7 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Max,
+    Norm,
     Not,
     Or,
     Product,
@@ -101,6 +102,7 @@ class Cvc5Writer:
         self._written: dict[
             int, tuple[object, Any]
         ] = {}  # by identity; holds the object, so that its id stays its own
+        self._norms: dict[tuple[Fraction, ...], Any] = {}
         self._solver = solver
         if solver is None:
             self._solver = configured(self.cvc5.Solver(self.manager))
@@ -255,6 +257,12 @@ class Cvc5Writer:
                     self._function(name, len(arguments)),
                     *map(self.linear, arguments),
                 )
+            case Norm(weights, arguments):
+                return term(
+                    kind.APPLY_UF,
+                    self._norm(weights),
+                    *map(self.linear, arguments),
+                )
             case Max(arguments):
                 return self._maximum([self.linear(argument) for argument in arguments])
             case Ite(condition, then, otherwise):
@@ -271,6 +279,14 @@ class Cvc5Writer:
             larger = self.manager.mkTerm(self.kind.GT, other, largest)
             largest = self.manager.mkTerm(self.kind.ITE, larger, other, largest)
         return largest
+
+    def _norm(self, weights: tuple[Fraction, ...]) -> Any:
+        """A norm is a function of which nothing is known but what is said of it (:meth:`take`)."""
+        if weights not in self._norms:
+            real = self.manager.getRealSort()
+            sort = self.manager.mkFunctionSort([real] * len(weights), real)
+            self._norms[weights] = self.manager.mkConst(sort, "norm")
+        return self._norms[weights]
 
     def _function(self, name: str, arity: int) -> Any:
         key = f"{name}/{arity}"
@@ -297,7 +313,9 @@ class Cvc5Writer:
             verdict = solver.checkSat()
             if verdict.isUnsat():
                 return Answer(True)
-            return Answer(False, self._point(solver) if verdict.isSat() else None)
+            # with norms cvc5's point is one for some function in their place: it refutes nothing
+            refutes = verdict.isSat() and not self._norms
+            return Answer(False, self._point(solver) if refutes else None)
         finally:
             solver.pop()
 

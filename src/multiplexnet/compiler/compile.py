@@ -29,9 +29,15 @@ from multiplexnet.compiler.cover import DataRows, covering, irredundant
 from multiplexnet.compiler.implicants import Implicants, Literals
 from multiplexnet.compiler.normal import normal_form, substitute
 from multiplexnet.compiler.proof import proof_of
+from multiplexnet.compiler.tangents import has_norm, refutation
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.compiler.tidy import Tidy, interior, row_order
-from multiplexnet.errors import CoefficientError, ContradictionError, TermBudgetExceeded
+from multiplexnet.errors import (
+    CoefficientError,
+    ContradictionError,
+    CurvedError,
+    TermBudgetExceeded,
+)
 from multiplexnet.exact.deadline import (
     CONTRADICTION,
     DECOMPOSITION,
@@ -43,6 +49,7 @@ from multiplexnet.exact.deadline import (
     Phase,
 )
 from multiplexnet.language.budget import MAX_TERMS
+from multiplexnet.language.curves import Tangent
 from multiplexnet.language.formula import (
     FALSE,
     TRUE,
@@ -50,6 +57,7 @@ from multiplexnet.language.formula import (
     Atom,
     Formula,
     Linear,
+    Norm,
     Product,
     Rule,
     Specification,
@@ -58,6 +66,7 @@ from multiplexnet.language.formula import (
     conjunction,
     conjuncts,
     ends,
+    norm_in,
     symbols,
     variables,
 )
@@ -101,6 +110,7 @@ def compile_rules(
     """
     start = time.perf_counter()
     refuse_products(specification)
+    refuse_whole_norms(specification)
     deadline.begin(NORMAL_FORM)
     parts = components(
         conjuncts(normal_form(specification.formula)), specification.outputs
@@ -109,6 +119,7 @@ def compile_rules(
     points = [_surely_inside(component, deadline) for component in parts]
     doubtful = [c for c, point in zip(parts, points, strict=True) if point is None]
     _refuse_contradiction(specification, doubtful, deadline)
+    tangents: list[Tangent] = []
     ranges = input_facts(specification)
     blocks = []
     covered = None
@@ -121,6 +132,9 @@ def compile_rules(
             compiler.refuse_many_values()
             blocks.append(compiler.nested_block() if nested else compiler.block())
         claims |= compiler.claims
+        tangents += compiler.tangents
+        if not blocks[-1].terms:
+            raise _contradiction_error(specification, tangents, deadline)
     found = Compiled(
         specification.outputs,
         specification.inputs,
@@ -133,6 +147,7 @@ def compile_rules(
         found.blocks,
         complete=cover is None,
         claims=claims,
+        tangents=tangents,
         deadline=deadline,
     )
     if cover is not None:
@@ -145,6 +160,7 @@ def compile_rules(
         covered=covered,
         seconds=seconds,
         specification=specification,
+        tangents=tuple(tangents),
     )
 
 
@@ -164,6 +180,27 @@ def refuse_products(specification: Specification) -> None:
             'a layer computes its outputs one after another: Multiplexer(rules), without structure="terms", '
             "cover= and per_term=",
         )
+
+
+def refuse_whole_norms(specification: Specification) -> None:
+    """Raises ``CurvedError`` if whole numbers, choices or truth values that are computed stand inside a norm."""
+    for rule in specification.rules:
+        for symbol in symbols(rule.formula):
+            if not isinstance(symbol, Norm):
+                continue
+            named = [s for a in symbol.arguments for s, _ in a.summands]
+            whole = [
+                s.name
+                for s in named
+                if isinstance(s, Variable) and s.is_discrete and not s.is_input
+            ]
+            if whole:
+                text = rule.text or formula_text(rule.formula)
+                raise CurvedError(
+                    text,
+                    f"`{whole[0]}` is a whole number or a choice, and stands inside a norm or a square",
+                    "declare it as `real`, or write flat walls; `satisfied` and `check` judge such rules as they are",
+                )
 
 
 def input_ranges(inputs: Sequence[Variable]) -> tuple[Atom, ...]:
@@ -192,20 +229,37 @@ def _refuse_contradiction(
     if (
         doubtful
         and satisfiable(
-            conjunction(doubtful), specification.variables, deadline=deadline
+            conjunction(doubtful), specification.variables, facts=(), deadline=deadline
         )
         is None
     ):
-        found = contradiction(specification, deadline)
-        raise ContradictionError([(rule.line, rule.text) for rule in found])
+        raise _contradiction_error(specification, (), deadline)
 
 
-def contradiction(specification: Specification, deadline: Deadline) -> tuple[Rule, ...]:
-    """A smallest set of rules and assumptions that contradict each other; empty if none do. It asks z3."""
+def _contradiction_error(
+    specification: Specification, tangents: Sequence[Tangent], deadline: Deadline
+) -> ContradictionError:
+    found = contradiction(specification, deadline, tangents)
+    return ContradictionError([(rule.line, rule.text) for rule in found])
+
+
+def contradiction(
+    specification: Specification,
+    deadline: Deadline,
+    tangents: Sequence[Tangent] | None = None,
+) -> tuple[Rule, ...]:
+    """A smallest set of rules and assumptions that contradict each other; empty if none do. It asks z3.
+
+    With ``tangents`` a norm is a number of which these alone are known; without them z3 is asked about the norm itself.
+    """
     assumed = [replace(a, text=f"assume {a.text}") for a in specification.assumptions]
     every = [*assumed, *specification.rules]
+    facts = None if tangents is None else [tangent.atom for tangent in tangents]
     core = unsat_core(
-        [rule.formula for rule in every], specification.variables, deadline=deadline
+        [rule.formula for rule in every],
+        specification.variables,
+        facts=facts,
+        deadline=deadline,
     )
     return tuple(every[i] for i in core)
 
@@ -244,6 +298,7 @@ class _BlockCompiler:
     deadline: Deadline
     inside: dict[Symbol, float] | None = None
     claims: dict[int, tuple[Block, Formula]] = field(default_factory=dict)
+    tangents: list[Tangent] = field(default_factory=list)
     _cache: dict[Formula, list[Literals]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -268,7 +323,9 @@ class _BlockCompiler:
         return self._sorted(terms)
 
     def nested_block(self) -> Block:
-        """The plain block, or a decomposed one if that has too many terms."""
+        """The plain block, or a decomposed one if that has too many terms; norms are not negated, so not decomposed."""
+        if has_norm(self._formula):
+            return self.block()
         try:
             return self.block(min(QUICK, self.max_terms))
         except TermBudgetExceeded:
@@ -377,9 +434,17 @@ class _BlockCompiler:
         return [self._tidy.rows(literals, background) for literals in kept]
 
     def _sorted(self, terms: Sequence[Term]) -> Block:
-        distinct = dict.fromkeys(terms)
+        distinct = [term for term in dict.fromkeys(terms) if not self._is_empty(term)]
         ordered = sorted(distinct, key=_term_order)
         return Block(self.component.outputs, tuple(ordered))
+
+    def _is_empty(self, term: Term) -> bool:
+        """Whether curved walls leave a term no point; the tangents that prove it are kept."""
+        if all(norm_in(row.linear) is None for row in term.rows):
+            return False
+        found = refutation(term.rows, self.ranges, self._sandbox)
+        self.tangents += found or ()
+        return found is not None
 
     def _begin(self, phase: Phase) -> None:
         outputs = self.component.outputs
@@ -415,8 +480,8 @@ class _BlockCompiler:
 
     @cached_property
     def _endless(self) -> tuple[str, ...]:
-        """The outputs that the rules give no ends. Opaque functions have no cascade, with ends or without."""
-        if any(isinstance(symbol, Apply) for symbol in symbols(self._formula)):
+        """The outputs that the rules give no ends. Functions and norms have no cascade, with ends or without."""
+        if any(isinstance(symbol, Apply | Norm) for symbol in symbols(self._formula)):
             return ()
         try:
             clauses = clauses_of(self._formula, MOST_CLAUSES)

@@ -7,7 +7,16 @@ from fractions import Fraction
 
 from multiplexnet.compiler.terms import Block, Term
 from multiplexnet.exact.components import components
-from multiplexnet.language.formula import Apply, Atom, Linear, Symbol, Variable
+from multiplexnet.language.curves import put_in
+from multiplexnet.language.formula import (
+    Apply,
+    Atom,
+    Linear,
+    Norm,
+    Symbol,
+    Variable,
+    norm_in,
+)
 
 __all__ = [
     "apart",
@@ -78,16 +87,37 @@ def is_single_equality(row: Atom) -> bool:
 
 def substituted(row: Atom, constants: Mapping[Variable, Fraction]) -> Atom:
     """The row with numbers in place of some outputs."""
-    if not constants or not any(s in constants for s, _ in row.linear.summands):
+    if not constants or not any(s in constants for s in symbols_of(row)):
         return row
+    curved: list[Linear] = []
     kept: dict[Symbol, Fraction] = {}
     constant = row.linear.constant
     for symbol, coefficient in row.linear.summands:
         if isinstance(symbol, Variable) and symbol in constants:
             constant += coefficient * constants[symbol]
+        elif isinstance(symbol, Norm):
+            numbers: dict[Symbol, Linear] = {
+                v: Linear.number(c) for v, c in constants.items()
+            }
+            curved.append(_in_norm(symbol, numbers) * coefficient)
         else:
             kept[symbol] = coefficient
-    return Atom(Linear.total(kept, constant), row.relation)
+    linear = Linear.total(kept, constant)
+    for part in curved:
+        linear = linear + part
+    return Atom(linear, row.relation)
+
+
+def _in_norm(norm: Norm, values: Mapping[Symbol, Linear]) -> Linear:
+    """The norm with expressions in place of some symbols."""
+    arguments = []
+    for argument in norm.arguments:
+        linear = argument
+        for symbol, c in argument.summands:
+            if symbol in values:
+                linear = linear + (values[symbol] - Linear.of(symbol)) * c
+        arguments.append(linear)
+    return put_in(norm, arguments)
 
 
 def apart(rows: Sequence[Atom]) -> list[Atom]:
@@ -102,6 +132,9 @@ def apart(rows: Sequence[Atom]) -> list[Atom]:
                     linear = (
                         linear + (Linear.of(copies[symbol]) - Linear.of(symbol)) * c
                     )
+                elif copies and isinstance(symbol, Norm):
+                    known = {s: Linear.of(u) for s, u in copies.items()}
+                    linear = linear + (_in_norm(symbol, known) - Linear.of(symbol)) * c
         found.append(Atom(linear, row.relation))
     return found
 
@@ -123,5 +156,10 @@ def _copy(row: Atom) -> tuple[Symbol, Symbol]:
 
 
 def symbols_of(row: Atom) -> list[Symbol]:
-    """What stands in a row, in its order."""
-    return [symbol for symbol, _ in row.linear.summands]
+    """What stands in a row, in its order; of a norm what stands in its arguments."""
+    found = [symbol for symbol, _ in row.linear.summands]
+    norm = norm_in(row.linear)
+    if norm is None:
+        return found
+    inside = [s for argument in norm[0].arguments for s, _ in argument.summands]
+    return list(dict.fromkeys([*found[:-1], *inside]))

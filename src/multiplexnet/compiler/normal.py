@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from fractions import Fraction
 from math import ceil, floor
 
+from multiplexnet.language.curves import is_constant, put_in
 from multiplexnet.language.formula import (
     FALSE,
     TRUE,
@@ -23,6 +24,7 @@ from multiplexnet.language.formula import (
     Linear,
     Max,
     Node,
+    Norm,
     Not,
     Or,
     Product,
@@ -36,6 +38,7 @@ from multiplexnet.language.formula import (
     inside_out,
     maximum,
     operands,
+    sign,
 )
 
 __all__ = ["canonical", "normal_form", "opposite", "substitute"]
@@ -55,8 +58,8 @@ def canonical(linear: Linear, relation: Relation) -> Formula:
         >>> canonical(Linear.of(x) * 4 - 2, "<").linear.constant
         Fraction(-1, 2)
     """
-    if linear.is_constant:
-        return TRUE if compare(linear.constant, relation) else FALSE
+    if is_constant(linear):
+        return TRUE if compare(sign(linear, {}), relation) else FALSE
     linear = coprime(linear)
     if relation == "==" and linear.summands[0][1] < 0:
         linear = -linear
@@ -225,6 +228,8 @@ def _replaced_symbol(symbol: Symbol, values: dict[Variable, Fraction]) -> Linear
             return Linear.of(
                 Apply(function, tuple(_replaced(a, values) for a in arguments))
             )
+        case Norm(_, arguments):
+            return put_in(symbol, [_replaced(a, values) for a in arguments])
         case Max(arguments):
             return maximum(_replaced(a, values) for a in arguments)
         case Ite(condition, then, otherwise):

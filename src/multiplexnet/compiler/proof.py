@@ -9,6 +9,9 @@ divided by the size of their first coefficient, rules and terms alike, so that z
   blocks share is checked against all of them at once.
 * *Complete*: the rules imply the disjunction of the terms of every block.
 
+A norm is a number to this solver, of which nothing is known but tangents (:mod:`~multiplexnet.compiler.tangents`): what
+holds of any number holds of the norm.
+
 Of a decomposed block the search also says what formula each inner block stands for. These are claims, and nothing is
 taken on trust: that a block is equivalent to its formula is proved from the claims on the blocks inside its terms, from
 the innermost outwards.
@@ -25,6 +28,7 @@ import z3
 from multiplexnet.compiler.identity import Comparisons
 from multiplexnet.compiler.terms import Block, Proof, Term
 from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.language.curves import Tangent
 from multiplexnet.language.formula import (
     TRUE,
     And,
@@ -60,6 +64,7 @@ def proof_of(
     *,
     complete: bool,
     claims: Claims | None = None,
+    tangents: Sequence[Tangent] = (),
     deadline: Deadline = NEVER,
 ) -> Proof:
     """What a fresh solver proves of the blocks.
@@ -69,6 +74,7 @@ def proof_of(
         blocks: what they were compiled to.
         complete: whether the terms must contain every point that obeys.
         claims: formulas that decomposed blocks are equivalent to.
+        tangents: what is known of norms, which are plain numbers here; each is checked in fractions.
         deadline: when no proof is waited for any more.
 
     Raises:
@@ -76,7 +82,9 @@ def proof_of(
         AssertionError: a term does not imply the rules, or (``complete``) the terms miss a point that obeys. Both are
             errors of the compiler, never of the user.
     """
-    checker = _Checker(specification, claims or {}, deadline)
+    if not all(tangent.is_valid for tangent in tangents):
+        raise AssertionError("a tangent cuts into its norm")
+    checker = _Checker(specification, claims or {}, deadline, tangents)
     parts = _parts(specification, blocks)
     if not all(
         checker.keeps_its_claim(block) for block in _claimed(blocks, claims or {})
@@ -158,17 +166,22 @@ class _Checker:
     """Asks a fresh solver what implies what, where every variable is in its domain."""
 
     def __init__(
-        self, specification: Specification, claims: Claims, deadline: Deadline
+        self,
+        specification: Specification,
+        claims: Claims,
+        deadline: Deadline,
+        tangents: Sequence[Tangent] = (),
     ) -> None:
         self._deadline = deadline
         self._context = z3.Context()
-        self._encoder = Z3Encoder(self._context)
+        self._encoder = Z3Encoder(self._context, plain_norms=True)
         self._claims = claims
         # the formula is kept beside its result, so that its id stays its own
         self._scaled: dict[int, tuple[Node, Formula]] = {}
         self._atoms: dict[Atom, Atom] = {}
         self._variables = specification.variables
-        self._assumed = specification.assumed
+        facts = [tangent.atom for tangent in tangents]
+        self._assumed = conjunction([specification.assumed, *facts])
         self.checks = 0
 
     def formula(self, block: Block) -> Formula:

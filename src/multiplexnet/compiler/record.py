@@ -15,6 +15,7 @@ from typing import Any
 
 from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
 from multiplexnet.errors import MultiplexError, RecordError
+from multiplexnet.language.curves import Tangent
 from multiplexnet.language.formula import (
     ONE,
     And,
@@ -29,6 +30,7 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Max,
+    Norm,
     Not,
     Or,
     Product,
@@ -56,6 +58,7 @@ __all__ = [
     "record_of_compiled",
     "record_of_specification",
     "specification_from",
+    "tangent_records",
     "text_from",
     "variable_record",
     "variables_from",
@@ -95,6 +98,7 @@ def record_of_compiled(compiled: Compiled) -> Record:
         "inner": writer.inner,
         "complete": compiled.complete,
         "covered": None if compiled.covered is None else str(compiled.covered),
+        **tangent_records(compiled.tangents),
         "certificate": [
             certificate.sound,
             certificate.complete,
@@ -102,6 +106,14 @@ def record_of_compiled(compiled: Compiled) -> Record:
             certificate.checks,
         ],
     }
+
+
+def tangent_records(tangents: Sequence[Tangent]) -> dict[str, Record]:
+    """What is known of norms, if something is."""
+    if not tangents:
+        return {}
+    records = [[_symbol(t.norm), [str(v) for v in t.direction]] for t in tangents]
+    return {"tangents": records}
 
 
 def variable_record(variable: Variable) -> Record:
@@ -181,6 +193,8 @@ def _symbol(symbol: Symbol) -> Record:
             return ["apply", function, *map(_linear, arguments)]
         case Max(arguments):
             return ["max", *map(_linear, arguments)]
+        case Norm(weights, arguments):
+            return ["norm", list(map(str, weights)), *map(_linear, arguments)]
         case Ite(condition, then, otherwise):
             return ["if", formula_record(condition), _linear(then), _linear(otherwise)]
 
@@ -277,6 +291,7 @@ def compiled_from(
             if record["covered"] is None
             else number_from(record["covered"]),
             specification=specification,
+            tangents=tuple(map(reader.tangent, list_from(record.get("tangents", [])))),
         )
 
 
@@ -503,12 +518,27 @@ class RecordReader:
             if len(rest) < 2:
                 raise ValueError("a maximum of fewer than two")
             return Max(tuple(map(self.linear, rest)))
+        if kind == "norm":
+            given, *arguments = rest
+            weights = tuple(map(number_from, list_from(given)))
+            if not arguments or len(weights) != len(arguments) or min(weights) <= 0:
+                raise ValueError("a norm without a positive weight for each argument")
+            return Norm(weights, tuple(map(self.linear, arguments)))
         if kind == "if":
             condition, then, otherwise = rest
             return Ite(
                 self.formula(condition), self.linear(then), self.linear(otherwise)
             )
         raise ValueError(f"unknown symbol {str(kind)[:40]!r}")
+
+    def tangent(self, record: Record) -> Tangent:
+        """What is known of a norm."""
+        norm, numbers = list_from(record)
+        found = self._symbol(norm)
+        direction = tuple(map(number_from, list_from(numbers)))
+        if not isinstance(found, Norm) or len(direction) != len(found.weights):
+            raise ValueError("a tangent of something else than a norm")
+        return Tangent(found, direction)
 
     def rule(self, record: Record) -> Rule:
         """A rule, or an assumption."""

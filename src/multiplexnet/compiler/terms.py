@@ -16,6 +16,7 @@ from functools import cached_property
 from math import prod
 from typing import Any
 
+from multiplexnet.language.curves import Tangent
 from multiplexnet.language.formula import (
     Atom,
     Formula,
@@ -140,6 +141,7 @@ class Compiled:
         proof: what was proved.
         seconds: the time it took.
         specification: the rules that were compiled, if they are known.
+        tangents: facts about norms by which terms were left out that have no point.
     """
 
     outputs: tuple[Variable, ...]
@@ -150,6 +152,7 @@ class Compiled:
     covered: Fraction | None = None
     seconds: float = 0.0
     specification: Specification | None = None
+    tangents: tuple[Tangent, ...] = ()
 
     @property
     def terms(self) -> Iterator[tuple[Block, Term]]:

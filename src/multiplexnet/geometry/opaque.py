@@ -11,10 +11,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from multiplexnet.errors import CyclicFunctionError, EqualityError, UnboundableError
+from multiplexnet.compiler.equalities import symbols_of
+from multiplexnet.errors import (
+    CurvedError,
+    CyclicFunctionError,
+    EqualityError,
+    UnboundableError,
+)
 from multiplexnet.geometry.elimination import eliminated, growth, parametric
 from multiplexnet.geometry.parts import Parametric
-from multiplexnet.language.formula import Apply, Atom, Variable, symbols
+from multiplexnet.language.formula import Apply, Atom, Variable, norm_in, symbols
 from multiplexnet.language.text import formula_text
 
 __all__ = ["Stages", "stages_of"]
@@ -62,10 +68,21 @@ def stages_of(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Stages:
             raise EqualityError(
                 list(map(formula_text, equal)), f"{variable.name} follows {UNSUPPORTED}"
             )
+        _refuse_curved(variable, remaining)
         found = eliminated(variable, remaining)
         late.append((variable, found.touching))
         remaining = found.rest
     return Stages(remaining, tuple(_parts(late[::-1], own)))
+
+
+def _refuse_curved(variable: Variable, rows: Iterable[Atom]) -> None:
+    for row in rows:
+        if norm_in(row.linear) and variable in symbols_of(row):
+            raise CurvedError(
+                formula_text(row),
+                f"{variable.name} follows the value of a function",
+                "bound it by flat walls",
+            )
 
 
 UNSUPPORTED = "the value of a function, and equalities between such outputs are not supported; write an inequality"

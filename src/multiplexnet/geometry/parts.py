@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import gcd
 
+from multiplexnet.exact.cones import Cone
 from multiplexnet.exact.rows import Number
 from multiplexnet.language.formula import Symbol, Variable
 
@@ -37,13 +38,17 @@ class Box:
 
 @dataclass(frozen=True)
 class Polyhedron:
-    """``A x ≤ b`` with nonempty interior; ``strict`` rows are ``<``. ``anchor``: representable, strictly inside."""
+    """``A x ≤ b`` and cones with nonempty interior; ``strict`` rows are ``<``.
+
+    ``anchor``: representable, strictly inside.
+    """
 
     outputs: tuple[Variable, ...]
     A: tuple[tuple[Number, ...], ...]
     b: tuple[Fraction, ...]
     strict: tuple[bool, ...]
     anchor: tuple[Fraction, ...]
+    cones: tuple[Cone, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +59,7 @@ class Lattice:
     ``t`` obeys ``A t ≤ b`` (``strict`` rows ``<``), which implies ``|t| ≤ bound``, and ``anchor`` is a multiple of
     ``step`` strictly inside: half a step in every coordinate takes less than half of any slack. Where the rules leave
     an output unbounded, or more room than multiples of the step have in the format, A ends with ``cuts`` rows that
-    bound it by what the grid can hold.
+    bound it by what the grid can hold. ``cones`` are curved walls over t, beside A.
     """
 
     outputs: tuple[Variable, ...]
@@ -67,6 +72,7 @@ class Lattice:
     strict: tuple[bool, ...]
     anchor: tuple[Fraction, ...]
     cuts: int = 0
+    cones: tuple[Cone, ...] = ()
 
     @property
     def steps(self) -> dict[str, Fraction]:
@@ -89,7 +95,8 @@ class Parametric:
     of outputs, have no guards: their rows leave room whatever those values are.
 
     Dense parts have no such form. They have a ``reference``, the middle of the ranges of the parameters, and their
-    steps lie a unit to both sides of a centre that moves with the parameters.
+    steps lie a unit to both sides of a centre that moves with the parameters. A ball or ellipsoid that parameters move
+    is one of the ``cones``, over outputs and then parameters, and nothing else.
     """
 
     outputs: tuple[Variable, ...]
@@ -101,6 +108,7 @@ class Parametric:
     steps: tuple[OutputBounds, ...]
     guards: tuple[Bound, ...]
     reference: tuple[Fraction, ...] = ()
+    cones: tuple[Cone, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from multiplexnet.compiler.equalities import (
 )
 from multiplexnet.compiler.terms import Term
 from multiplexnet.errors import (
+    CurvedError,
     EliminationError,
     EqualityError,
     RunTimeEqualityError,
@@ -27,13 +28,29 @@ from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.anchors import anchor, text
 from multiplexnet.geometry.boxes import constant_box, interval_box, joined
 from multiplexnet.geometry.centres import centred
+from multiplexnet.geometry.curves import (
+    cone_of,
+    curved_anchor,
+    moved_ball,
+    refuse_far_cones,
+)
 from multiplexnet.geometry.elimination import eliminated, parametric, triangular
 from multiplexnet.geometry.lattice import lattice_of
 from multiplexnet.geometry.magnitudes import refuse_far
 from multiplexnet.geometry.opaque import stages_of
 from multiplexnet.geometry.parts import Box, Parametric, Part, Polyhedron
 from multiplexnet.geometry.polyhedron import implicit_equalities
-from multiplexnet.language.formula import Atom, Linear, Symbol, Variable
+from multiplexnet.language.curves import is_constant, settled
+from multiplexnet.language.formula import (
+    FALSE,
+    Atom,
+    Linear,
+    Symbol,
+    Variable,
+    atoms,
+    norm_in,
+    sign,
+)
 from multiplexnet.language.text import formula_text
 
 __all__ = ["parts_of"]
@@ -108,7 +125,9 @@ def _without_constants(term: Term, form: Format) -> tuple[Constants, list[Atom]]
         constants[variable] = _exact_value(value, row, form)
     rows = list(term.rows)
     while True:
-        rows = [substituted(row, constants) for row in rows]
+        rows = [
+            flat for row in rows for flat in _flattened(substituted(row, constants))
+        ]
         single = next(filter(is_single_equality, rows), None)
         if single is None:
             return constants, [row for row in rows if not _is_true(row)]
@@ -118,15 +137,25 @@ def _without_constants(term: Term, form: Format) -> tuple[Constants, list[Atom]]
         constants[symbol] = _exact_value(value, single, form)
 
 
+def _flattened(row: Atom) -> list[Atom]:
+    """``norm(x) <= 0`` as equalities; every other row as it is."""
+    if norm_in(row.linear) is None or is_constant(row.linear):
+        return [row]
+    plain = settled(row.linear, row.relation)
+    if plain == FALSE:
+        raise ValueError(f"the term is empty: it asks for {formula_text(row)}")
+    return atoms(plain)
+
+
 def _is_true(row: Atom) -> bool:
     """Whether a row without symbols holds.
 
     Raises:
         ValueError: it does not.
     """
-    if row.linear.summands:
+    if not is_constant(row.linear):
         return False
-    constant = row.linear.constant
+    constant = sign(row.linear, {})
     if constant == 0 and row.relation != "<":
         return True
     if constant < 0 and row.relation != "==":
@@ -159,9 +188,14 @@ class _Group:
     rows: tuple[Atom, ...]
 
     @property
+    def curved(self) -> list[Atom]:
+        """The rows with norms."""
+        return [row for row in self.rows if norm_in(row.linear)]
+
+    @property
     def is_separable(self) -> bool:
         """Whether it is one output between constants."""
-        if self.known or self.has_equalities:
+        if self.known or self.has_equalities or self.curved:
             return False
         return all(len(row.linear.summands) == 1 for row in self.rows)
 
@@ -169,7 +203,7 @@ class _Group:
     def is_between_inputs(self) -> bool:
         """Whether it is one output between affine functions of inputs."""
         known = self.known
-        if not known or self.has_equalities or len(self.outputs) > 1:
+        if not known or self.has_equalities or len(self.outputs) > 1 or self.curved:
             return False
         return all(isinstance(symbol, Variable) and symbol.is_input for symbol in known)
 
@@ -254,10 +288,12 @@ def _part(group: _Group, form: Format, deadline: Deadline) -> Part:
     if group.known:
         return _parametric(group, deadline)
     equalities = group.system(row for row in group.rows if row.relation == "==")
-    rows = group.system(row for row in group.rows if row.relation != "==")
+    rows = group.system(
+        row for row in group.rows if row.relation != "==" and not norm_in(row.linear)
+    )
     try:
         if len(equalities):
-            return lattice_of(group.outputs, equalities, rows, form, deadline)
+            return _lattice(group, equalities, rows, form, deadline)
         return _polyhedron(group, rows, form, deadline)
     except ThinTermError:
         hidden = _hidden_equalities(equalities, rows, deadline)
@@ -265,10 +301,24 @@ def _part(group: _Group, form: Format, deadline: Deadline) -> Part:
             raise
     equalities = equalities + rows.subset(hidden)
     rows = rows.subset(i for i in range(len(rows)) if i not in hidden)
+    return _lattice(group, equalities, rows, form, deadline)
+
+
+def _lattice(
+    group: _Group, equalities: Rows, rows: Rows, form: Format, deadline: Deadline
+) -> Part:
+    if group.curved:
+        raise CurvedError(
+            formula_text(group.curved[0]),
+            "an equality ties its outputs, too",
+            "put the equality into the norm, or bound the outputs by flat walls",
+        )
     return lattice_of(group.outputs, equalities, rows, form, deadline)
 
 
 def _parametric(group: _Group, deadline: Deadline) -> Parametric:
+    if group.curved:
+        return moved_ball(group.outputs, group.rows)
     equal = [formula_text(row) for row in group.rows if row.relation == "=="]
     if equal:
         raise RunTimeEqualityError(equal, "build a Multiplexer(rules), which takes one")
@@ -338,6 +388,19 @@ def _polyhedron(
     group: _Group, rows: Rows, form: Format, deadline: Deadline
 ) -> Polyhedron:
     names = [v.name for v in group.outputs]
+    if group.curved:
+        return _curved(group, rows, form, names, deadline)
     inside = anchor(rows, form, names=names, deadline=deadline)
     refuse_far(rows.A, rows.slacks(inside), lambda i: text(rows.subset([i]), names)[0])
     return Polyhedron(group.outputs, rows.A, rows.b, rows.strict, inside)
+
+
+def _curved(
+    group: _Group, rows: Rows, form: Format, names: Sequence[str], deadline: Deadline
+) -> Polyhedron:
+    """Rows and cones around an anchor."""
+    cones = tuple(cone_of(row, group.outputs) for row in group.curved)
+    inside = curved_anchor(rows, cones, group.curved, form, names, deadline)
+    refuse_far(rows.A, rows.slacks(inside), lambda i: text(rows.subset([i]), names)[0])
+    refuse_far_cones(cones, inside, group.curved)
+    return Polyhedron(group.outputs, rows.A, rows.b, rows.strict, inside, cones)

@@ -9,6 +9,7 @@ from multiplexnet.language.formula import (
     Linear,
     Max,
     Node,
+    Norm,
     Variable,
     children,
 )
@@ -16,6 +17,7 @@ from multiplexnet.language.parser.values import (
     Cases,
     Number,
     Refusal,
+    Squares,
     Stairs,
     Truth,
     Value,
@@ -58,6 +60,10 @@ class ReadingBudget:
                 return self._linear(linear)
             case Cases(cases):
                 return sum(self._parts(formula) for _, formula in cases)
+            case Squares(parts, rest):
+                return sum(self._linear(linear) for _, linear in parts) + len(
+                    rest.summands
+                )
             case Truth(formula):
                 return self._parts(formula)
             case Vector(elements):
@@ -77,9 +83,9 @@ class ReadingBudget:
             return self._linear(node.linear) + 1
         if id(node) in self._known:
             return self._known[id(node)][1]
-        own = len(node.arguments) if isinstance(node, Apply | Max) else 1
+        own = len(node.arguments) if isinstance(node, Apply | Max | Norm) else 1
         parts = own + sum(map(self._parts, children(node)))
-        if isinstance(node, Apply | Max | Ite) and parts > LARGEST_SYMBOL:
+        if isinstance(node, Apply | Max | Ite | Norm) and parts > LARGEST_SYMBOL:
             raise Refusal(
                 f"more than {LARGEST_SYMBOL:,} parts inside one another: name a part by an output of its own"
             )

@@ -6,11 +6,12 @@ A *formula* is a Boolean combination of *atoms*; an atom compares a linear expre
     Formula = Atom | Not | And | Or | Iff
     Atom    = Linear  (<=, <, ==)  0
     Linear  = constant + Σ coefficient · Symbol
-    Symbol  = Variable | Product | Apply | Max | Ite
+    Symbol  = Variable | Product | Apply | Max | Ite | Norm
 
 ``Product`` is an input times another variable: linear in the outputs once inputs are known. ``Apply`` is an opaque
 function of linear arguments; ``Max`` and ``Ite`` keep ``max``, ``min``, ``abs`` and ``a if p else b`` as the user wrote
-them until :mod:`multiplexnet.compiler.normal` removes them.
+them until :mod:`multiplexnet.compiler.normal` removes them. ``Norm`` is the one curved symbol: ``norm(x) <= t`` is a
+convex set, and such comparisons occur unnegated only (:mod:`multiplexnet.language.curves`).
 
 Discrete variables are numbers too: a Boolean is 0 or 1, a category is the position of its label.
 """
@@ -42,8 +43,10 @@ __all__ = [
     "Linear",
     "Max",
     "Node",
+    "Norm",
     "Not",
     "Or",
+    "Point",
     "Product",
     "Real",
     "Relation",
@@ -66,7 +69,9 @@ __all__ = [
     "maximum",
     "nearest_to_zero",
     "negation",
+    "norm_in",
     "operands",
+    "sign",
     "symbols",
     "value",
     "variables",
@@ -265,7 +270,22 @@ class Ite:
     otherwise: Linear
 
 
-Symbol = Variable | Product | Apply | Max | Ite
+@dataclass(frozen=True)
+class Norm:
+    """``√(Σ weight · argument²)``, weights positive: the length of a vector of linear expressions."""
+
+    weights: tuple[Fraction, ...]
+    arguments: tuple[Linear, ...]
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.weights, self.arguments))
+
+    def __hash__(self) -> int:
+        return self._hash
+
+
+Symbol = Variable | Product | Apply | Max | Ite | Norm
 
 
 def _order(symbol: Symbol) -> tuple[int, int, str]:
@@ -274,7 +294,7 @@ def _order(symbol: Symbol) -> tuple[int, int, str]:
         return (0, symbol.index, "")
     if isinstance(symbol, Product):
         return (1, symbol.other.index, f"{symbol.known.index:012d}")
-    return (2, 0, repr(symbol))
+    return (3 if isinstance(symbol, Norm) else 2, 0, repr(symbol))
 
 
 @dataclass(frozen=True)
@@ -344,6 +364,21 @@ class Linear:
 
     def coefficient(self, symbol: Symbol) -> Fraction:
         return dict(self.summands).get(symbol, Fraction(0))
+
+
+def norm_in(linear: Linear) -> tuple[Norm, Fraction] | None:
+    """The norm among the symbols of the expression, which is the last of them, and its coefficient.
+
+    Example:
+        >>> x = Linear.of(Variable("x", 0))
+        >>> norm_in(Linear.of(Norm((Fraction(1),), (x,))) * 2 - x)[1], norm_in(x)
+        (Fraction(2, 1), None)
+    """
+    if linear.summands:
+        symbol, coefficient = linear.summands[-1]
+        if isinstance(symbol, Norm):
+            return symbol, coefficient
+    return None
 
 
 def _linear_order(linear: Linear) -> tuple[object, ...]:
@@ -514,7 +549,7 @@ def children(node: Node) -> Iterator[Node]:
         case Product(known, other):
             yield known
             yield other
-        case Apply(_, arguments) | Max(arguments):
+        case Apply(_, arguments) | Max(arguments) | Norm(_, arguments):
             yield from _symbols_of(arguments)
         case Ite(condition, then, otherwise):
             yield condition
@@ -578,11 +613,11 @@ def inside_out(
 
 
 def symbols(formula: Node) -> Iterator[Symbol]:
-    """Every symbol in the formula, those inside ``Apply``, ``Max`` and ``Ite`` too, each once."""
+    """Every symbol in the formula, those inside ``Apply``, ``Max``, ``Ite`` and ``Norm`` too, each once."""
     seen: set[Symbol] = set()
     for node in walk(formula):
         if (
-            isinstance(node, Variable | Product | Apply | Max | Ite)
+            isinstance(node, Variable | Product | Apply | Max | Ite | Norm)
             and node not in seen
         ):
             seen.add(node)
@@ -649,13 +684,30 @@ def _symbol_value(
         case Ite(condition, then, otherwise):
             chosen = then if holds(condition, point, functions) else otherwise
             return value(chosen, point, functions)
+        case Norm():
+            raise TypeError("a norm need not be rational: ask for the sign")
+
+
+def sign(linear: Linear, point: Point, functions: Functions | None = None) -> Fraction:
+    """The expression at a point, or with a norm in it any number of the same sign; exactly."""
+    found = norm_in(linear)
+    if found is None:
+        return value(linear, point, functions)
+    norm, c = found
+    bound = -value(Linear(linear.summands[:-1], linear.constant), point, functions) / c
+    numbers = [value(argument, point, functions) for argument in norm.arguments]
+    total = sum(
+        (w * n * n for w, n in zip(norm.weights, numbers, strict=True)), Fraction(0)
+    )
+    beyond = Fraction(1) if bound < 0 else total - bound * bound
+    return beyond if c > 0 else -beyond
 
 
 def holds(formula: Formula, point: Point, functions: Functions | None = None) -> bool:
     """Whether the formula is true at a point, decided in exact arithmetic."""
     match formula:
         case Atom(linear, relation):
-            return compare(value(linear, point, functions), relation)
+            return compare(sign(linear, point, functions), relation)
         case Not(argument):
             return not holds(argument, point, functions)
         case And(arguments):

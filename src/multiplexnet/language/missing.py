@@ -29,6 +29,7 @@ from multiplexnet.language.formula import (
     Linear,
     Max,
     Node,
+    Norm,
     Not,
     Or,
     Product,
@@ -176,10 +177,10 @@ class _Guard:
             self._unknown[id(symbol)] = symbol, self._of_compound(symbol)
         return self._unknown[id(symbol)][1]
 
-    def _of_compound(self, symbol: Product | Apply | Max | Ite) -> Formula:
+    def _of_compound(self, symbol: Product | Apply | Max | Ite | Norm) -> Formula:
         if isinstance(symbol, Product):
             return _any([self._of_symbol(symbol.known), self._of_symbol(symbol.other)])
-        if isinstance(symbol, Apply | Max):
+        if isinstance(symbol, Apply | Max | Norm):
             return _any([self._of_linear(argument) for argument in symbol.arguments])
         yes = self._visit(symbol.condition, polarity=True, certain=True)
         no = self._visit(symbol.condition, polarity=False, certain=True)

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from itertools import groupby
+from math import gcd, lcm
 from typing import Literal
 
 from multiplexnet.language.formula import (
@@ -24,6 +25,7 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Max,
+    Norm,
     Not,
     Or,
     Product,
@@ -35,6 +37,7 @@ from multiplexnet.language.formula import (
     Variable,
     holds,
     negation,
+    norm_in,
 )
 from multiplexnet.language.missing import MARK, flagged_name
 from multiplexnet.language.parser.moments import moment_text
@@ -212,6 +215,44 @@ def _part(symbol: Symbol, coefficient: Fraction) -> _Summand:
             return _bracketed(coefficient, _case_text(condition, then, otherwise))
         case Max(arguments):
             return _max_part(arguments, coefficient)
+        case Norm(weights, arguments):
+            text = f"norm([{_arguments(arguments)}]{_weights_text(weights)})"
+            return _Summand(coefficient, text, text)
+
+
+def _weights_text(weights: Sequence[Fraction]) -> str:
+    if all(weight == 1 for weight in weights):
+        return ""
+    return f", 2, [{', '.join(map(number_text, weights))}]"
+
+
+def _curved_text(linear: Linear, relation: Relation) -> str | None:
+    """``norm([x, y]) <= t + 1``, or ``x**2 + 2*y**2 <= 4`` where a number bounds a norm with weights."""
+    found = norm_in(linear)
+    if found is None or found[1] < 0:
+        return None
+    norm, coefficient = found
+    rest = Linear(linear.summands[:-1], linear.constant)
+    bound = -linear.constant / coefficient
+    is_plain = all(weight == 1 for weight in norm.weights)
+    if rest.summands or bound <= 0 or is_plain:
+        return (
+            f"{_sum_text([_part(norm, coefficient)])} {relation} {linear_text(-rest)}"
+        )
+    common = lcm(*(weight.denominator for weight in norm.weights))
+    divisor = gcd(*(int(weight * common) for weight in norm.weights))
+    scale = Fraction(common, divisor)
+    parts = []
+    for weight, argument in zip(norm.weights, norm.arguments, strict=True):
+        text = f"({linear_text(argument)})**2"
+        match argument:
+            case Linear(
+                ((Variable(domain=Real()) as variable, Fraction(numerator=1)),),
+                Fraction(numerator=0),
+            ) if argument.summands[0][1] == 1:
+                text = f"{variable_text(variable)}**2"
+        parts.append(_Summand(weight * scale, text, text))
+    return f"{_sum_text(parts)} {relation} {number_text(bound * bound * scale)}"
 
 
 def _factor_text(symbol: Symbol) -> str:
@@ -342,6 +383,8 @@ def _bound_text(bound: Fraction, linear: Linear) -> str:
 
 
 def _comparison_text(linear: Linear, relation: Relation | Literal["!="]) -> str:
+    if relation in ("<=", "<") and (curved := _curved_text(linear, relation)):
+        return curved
     linear = _in_units(linear)
     parts = _parts(linear)
     bound = -linear.constant

@@ -17,10 +17,12 @@ from multiplexnet.compiler.record import (
     BlockRecorder,
     atom_record,
     formula_record,
+    tangent_records,
     variable_record,
 )
 from multiplexnet.compiler.terms import Compiled, Term
 from multiplexnet.exact.rows import Number
+from multiplexnet.geometry.curves import atom_of
 from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Box, Lattice, Parametric, Part, Polyhedron
 from multiplexnet.language.formula import (
@@ -34,6 +36,7 @@ from multiplexnet.language.formula import (
 from multiplexnet.layer.construction.blocks import BuiltBlock, Moved
 from multiplexnet.transforms.base import dtype_name, precision_of
 from multiplexnet.transforms.cascade.map import CascadeMap
+from multiplexnet.transforms.curves import Margins, cone_rows
 from multiplexnet.transforms.gauge import LOOSE, SAFETY, GaugeRows, gauge_rows
 from multiplexnet.transforms.lattice import in_steps
 
@@ -68,7 +71,11 @@ def issued(
         "format": FORMAT,
         "version": VERSION,
         "rules": _rules(specification),
-        "terms": {"blocks": blocks, "inner": writer.inner},
+        "terms": {
+            "blocks": blocks,
+            "inner": writer.inner,
+            **tangent_records(compiled.tangents),
+        },
         "layer": {
             "dtype": dtype_name(dtype),
             "equality": equality,
@@ -195,7 +202,10 @@ def _part(part: Part, dtype: torch.dtype) -> dict[str, Any]:
             )
             atoms = _atoms(part.outputs, part.A, part.b, part.strict)
             anchor = {"anchor": [str(c) for c in part.anchor], **_margins(part, rows)}
-            return {"kind": "polyhedron", "outputs": outputs, "rows": atoms, **anchor}
+            flat = {"outputs": outputs, "rows": atoms, **anchor}
+            if part.cones:
+                return {"kind": "curved", **flat, **_cones(part, dtype)}
+            return {"kind": "polyhedron", **flat}
         case Lattice():
             return {"kind": "lattice", "outputs": outputs, **_lattice(part)}
         case Parametric():
@@ -210,7 +220,21 @@ def _part(part: Part, dtype: torch.dtype) -> dict[str, Any]:
                 [bound for _, bound in both],
                 part.strict,
             )
+            atoms += [atom_record(atom_of(cone, symbols)) for cone in part.cones]
             return {"kind": "parametric", "outputs": outputs, "rows": atoms}
+
+
+def _cones(part: Polyhedron, dtype: torch.dtype) -> dict[str, Any]:
+    """The curved walls, how fast each moves with each output, and what rounding leaves of it."""
+    precision = precision_of(dtype)
+    margins = Margins(precision.unit, precision.tiny, SAFETY, LOOSE)
+    rows = cone_rows(part.cones, part.anchor, margins)
+    sizes = [cone.gauge(part.anchor).sizes for cone in part.cones]
+    return {
+        "cones": [atom_record(atom_of(cone, part.outputs)) for cone in part.cones],
+        "sizes": [[str(size) for size in own] for own in sizes],
+        "left": [str(Fraction(float(left))) for left in rows.left],
+    }
 
 
 def _end(end: Fraction | None) -> str | None:

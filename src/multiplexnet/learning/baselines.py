@@ -33,6 +33,7 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Max,
+    Norm,
     Not,
     Or,
     Product,
@@ -238,6 +239,12 @@ class _Walk:
                 return self._columns[known] * self._columns[other]
             case Apply(function, arguments):
                 return self._functions[function](*map(self._value, arguments))
+            case Norm(weights, arguments):
+                squares = [
+                    float(w) * self._value(a).square()
+                    for w, a in zip(weights, arguments, strict=True)
+                ]
+                return sum(squares, self._zero).clamp(min=1e-30).sqrt()
         return self._columns[symbol]
 
     def _holds(self, formula: Formula) -> Tensor:

@@ -28,16 +28,19 @@ from multiplexnet.language.formula import (
     Linear,
     Max,
     Node,
+    Norm,
     Not,
     Or,
     Product,
     Real,
+    Relation,
     Specification,
     Symbol,
     Variable,
     compare,
     ends,
     inside_out,
+    norm_in,
 )
 
 __all__ = [
@@ -125,10 +128,19 @@ class Z3Encoder:
     """Writes formulas in one z3 context and remembers every part, so that shared parts are written once.
 
     Parts are remembered by identity: hashing a deep formula would recurse.
+
+    Args:
+        context: where the expressions live.
+        plain_norms: whether a norm is a real constant of which nothing is known. Otherwise a comparison with one is
+            written without a root, which takes nonlinear arithmetic: ``norm ≤ t`` is ``t ≥ 0`` and ``norm² ≤ t²``.
     """
 
-    def __init__(self, context: z3.Context | None = None) -> None:
+    def __init__(
+        self, context: z3.Context | None = None, *, plain_norms: bool = False
+    ) -> None:
         self.context = context
+        self._plain_norms = plain_norms
+        self._norms: dict[Norm, z3.ArithRef] = {}
         self._written: dict[int, tuple[Node, z3.ExprRef]] = {}
         self._reals: set[int] = (
             set()
@@ -177,6 +189,8 @@ class Z3Encoder:
         linear = atom.linear
         if not linear.summands:
             return z3.BoolVal(compare(linear.constant, atom.relation), self.context)
+        if norm_in(linear) is not None and not self._plain_norms:
+            return self._within(linear, atom.relation)
         first, coefficient = linear.summands[0]
         is_single = len(linear.summands) == 1
         if is_single and isinstance(first, Variable) and isinstance(first.domain, Bool):
@@ -195,6 +209,40 @@ class Z3Encoder:
         right = self.number(-linear.constant * scale, integer=integer)
         compared = _COMPARE_TURNED[atom.relation] if turned else COMPARE[atom.relation]
         return compared(left, right)
+
+    def _within(self, linear: Linear, relation: Relation) -> z3.BoolRef:
+        """``c · norm + rest relation 0``, without a root."""
+        found = norm_in(linear)
+        assert found is not None
+        norm, c = found
+        bound = _as_real(
+            self._linear(Linear(linear.summands[:-1], linear.constant) * (-1 / c))
+        )
+        square = self._done(norm)
+        if c < 0 and relation != "==":  # norm >= bound, or >
+            strictly = relation == "<="
+            inside = [square < bound * bound, bound > 0]
+            if not strictly:
+                inside = [square <= bound * bound, bound >= 0]
+            return z3.Not(z3.And(inside))
+        if relation == "==":
+            return z3.And(square == bound * bound, bound >= 0)
+        if relation == "<":
+            return z3.And(square < bound * bound, bound > 0)
+        return z3.And(square <= bound * bound, bound >= 0)
+
+    def _norm(self, norm: Norm) -> z3.ArithRef:
+        """The norm as a constant, or its square."""
+        if self._plain_norms:
+            name = f"norm {len(self._norms)}"
+            if norm not in self._norms:
+                self._norms[norm] = z3.Real(name, self.context)
+            return self._norms[norm]
+        parts = []
+        for weight, argument in zip(norm.weights, norm.arguments, strict=True):
+            own = _as_real(self._linear(argument))
+            parts.append(joined(z3.Z3_mk_mul, [self.number(weight), own, own]))
+        return parts[0] if len(parts) == 1 else joined(z3.Z3_mk_add, parts)
 
     def _truth(self, constant: z3.BoolRef, if_off: bool, if_on: bool) -> z3.BoolRef:
         """The Boolean condition that is ``if_off`` where the constant is false and ``if_on`` where it is true."""
@@ -288,6 +336,7 @@ class Z3Encoder:
         Apply: _apply,
         Max: _max,
         Ite: _ite,
+        Norm: _norm,
         Not: _not,
         And: _and,
         Or: _or,

@@ -48,6 +48,8 @@ __all__ = [
     "unsat_core",
 ]
 
+DIGITS = 40
+"""To how many digits a root is given where a point of curved rules is no fraction."""
 CORE_CHECKS = 2_000
 """After how many solver calls :func:`unsat_core` stops looking for a core smaller than the minimal one it has; beyond
 1,000 rules, where every call takes longer, they become fewer in proportion."""
@@ -57,13 +59,18 @@ CORE_CHECKS = 2_000
 
 
 def satisfiable(
-    formula: Formula, variables: Iterable[Variable] = (), *, deadline: Deadline = NEVER
+    formula: Formula,
+    variables: Iterable[Variable] = (),
+    *,
+    facts: Sequence[Formula] | None = None,
+    deadline: Deadline = NEVER,
 ) -> dict[Variable, Fraction] | None:
     """A point at which the formula holds, or ``None`` if there is none.
 
     Args:
         formula: what has to hold.
         variables: variables that the point must name besides those of the formula.
+        facts: with these a norm is a number of which they alone are known, and the point is one for such numbers.
         deadline: when no answer is waited for any more.
 
     Returns:
@@ -82,7 +89,7 @@ def satisfiable(
         True
     """
     named = _together(variables, [formula])
-    encoder, solver = _solver(named)
+    encoder, solver = _solver(named, facts)
     solver.add(encoder.formula(formula))
     if not decided(solver, deadline):
         return None
@@ -133,6 +140,8 @@ def model_point(
 def _number(numeral: z3.ExprRef) -> Fraction:
     if z3.is_bool(numeral):
         return Fraction(int(z3.is_true(numeral)))
+    if z3.is_algebraic_value(numeral):  # a root, which only norms and squares ask for
+        numeral = numeral.approx(DIGITS)
     return Fraction(numeral.as_string())
 
 
@@ -144,12 +153,16 @@ def _together(
     return list(dict.fromkeys([*variables, *mentioned]))
 
 
-def _solver(variables: Sequence[Variable]) -> tuple[Z3Encoder, z3.Solver]:
+def _solver(
+    variables: Sequence[Variable], facts: Sequence[Formula] | None = None
+) -> tuple[Z3Encoder, z3.Solver]:
     context = z3.Context()
     solver = z3.Solver(ctx=context)
     solver.add(*domain_z3(variables, context=context))
     solver.add(*input_range_z3(variables, context=context))
-    return Z3Encoder(context), solver
+    encoder = Z3Encoder(context, plain_norms=facts is not None)
+    solver.add(*map(encoder.formula, facts or ()))
+    return encoder, solver
 
 
 # --- contradictions -------------------------------------------------------------------------------------------------
@@ -159,6 +172,7 @@ def unsat_core(
     formulas: Sequence[Formula],
     variables: Iterable[Variable] = (),
     *,
+    facts: Sequence[Formula] | None = None,
     deadline: Deadline = NEVER,
 ) -> list[int]:
     """The positions of a smallest set of formulas that cannot hold together; empty if all of them can.
@@ -172,6 +186,7 @@ def unsat_core(
     Args:
         formulas: for example the formulas of the rules, in order.
         variables: variables whose domains count besides those of the formulas.
+        facts: as for :func:`satisfiable`.
         deadline: when no answer is waited for any more.
 
     Example:
@@ -180,7 +195,7 @@ def unsat_core(
         >>> unsat_core([Atom(x - 5, "<="), Atom(x * -1, "<="), Atom(x * -1 + 7, "<")])
         [0, 2]
     """
-    search = _CoreSearch(formulas, _together(variables, formulas), deadline)
+    search = _CoreSearch(formulas, _together(variables, formulas), deadline, facts)
     core = search.first()
     if not core:
         return []
@@ -196,9 +211,10 @@ class _CoreSearch:
         formulas: Sequence[Formula],
         variables: Sequence[Variable],
         deadline: Deadline,
+        facts: Sequence[Formula] | None = None,
     ) -> None:
         self.deadline = deadline
-        encoder, self.solver = _solver(variables)
+        encoder, self.solver = _solver(variables, facts)
         self.formulas = [encoder.formula(f) for f in formulas]
         self.switches = [z3.FreshBool("rule", encoder.context) for _ in formulas]
         for switch, formula in zip(self.switches, self.formulas, strict=True):

@@ -26,6 +26,7 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Max,
+    Norm,
     Not,
     Or,
     Product,
@@ -536,6 +537,11 @@ class _Writer:
                 )
             case Product(known, other):
                 return f"{self._variable(known)} * {self._symbol(other)}"
+            case Norm():
+                raise SqlError(
+                    "the rules have a norm or a square, and databases round roots and squares: check the table with "
+                    "`check`, which does not"
+                )
             case Apply(function, _):
                 raise SqlError(
                     f"the rules call {function}(…), and a database does not know it"

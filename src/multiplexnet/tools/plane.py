@@ -18,13 +18,15 @@ from scipy.optimize import linprog
 
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import PlotError
-from multiplexnet.language.formula import Atom, Linear, Symbol, Variable
+from multiplexnet.language.formula import Atom, Linear, Symbol, Variable, norm_in
 from multiplexnet.verdicts.columns import to_float64
 
 __all__ = ["Edge", "Frame", "Region", "frame_of", "is_attained", "outline", "regions"]
 
 Floats = NDArray[np.float64]
 FAR = 1e9  # bounds beyond it count as none
+TANGENTS = 96  # that stand for a circle
+MOST_SIDES = 5  # of a norm that is drawn in full
 CLOSE = 1e-7  # of the frame's width: nearer points are one point
 
 
@@ -110,7 +112,11 @@ def _plain_terms(block: Block) -> Iterator[_PlainTerm]:
 def _region(
     label: str, term: Term, axes: Sequence[Variable], at: Mapping[Variable, Fraction]
 ) -> Region:
-    rows = [Atom(_fixed(row.linear, at), row.relation) for row in _rows(term)]
+    rows = [
+        Atom(_fixed(flat, at), row.relation)
+        for row in _rows(term)
+        for flat in _flattened(row.linear, axes)
+    ]
     names = [*axes, *_tied(rows, axes)]
     kept = [row for row in rows if _mentions(row, names) or not row.linear.summands]
     equalities = [row for row in kept if row.relation == "=="]
@@ -119,6 +125,29 @@ def _region(
     C, d = _matrix(equalities, names)
     strict = np.array([row.relation == "<" for row in inequalities], dtype=np.bool_)
     return Region(label, term, A, b, strict, C, d, len(axes))
+
+
+def _flattened(linear: Linear, axes: Sequence[Variable]) -> Iterator[Linear]:
+    """The expression; one with a norm as many flat ones, tangents in every plane of two of its arguments."""
+    found = norm_in(linear)
+    if found is None:
+        yield linear
+        return
+    norm, c = found
+    rest = Linear(linear.summands[:-1], linear.constant)
+    sides = [
+        argument * Fraction(to_float64(weight) ** 0.5)
+        for weight, argument in zip(norm.weights, norm.arguments, strict=True)
+    ]
+    if len(sides) > MOST_SIDES:
+        sides = [s for s in sides if any(v in axes for v, _ in s.summands)]
+    if len(sides) == 1:
+        sides.append(Linear())
+    for one, other in combinations(sides, 2):
+        for k in range(TANGENTS):
+            angle = 2 * np.pi * k / TANGENTS
+            turned = one * Fraction(np.cos(angle)) + other * Fraction(np.sin(angle))
+            yield turned * c + rest
 
 
 def _rows(term: Term) -> list[Atom]:
@@ -339,13 +368,12 @@ def _vertices(region: Region, frame: Frame | None) -> Floats:
         right = [*right, -frame[0], frame[1]]
     lines = np.vstack(rows)
     levels = np.concatenate(right)
-    corners = []
-    for chosen in combinations(range(len(lines)), region.axes):
-        index = list(chosen)
-        corner = _meeting(lines[index], levels[index])
-        if corner is not None:
-            corners.append(corner)
-    points = np.array(corners).reshape(-1, region.axes)
+    chosen = np.array(list(combinations(range(len(lines)), region.axes)), dtype=np.intp)
+    chosen = chosen.reshape(-1, region.axes)
+    meets = np.abs(np.linalg.det(lines[chosen])) >= 1e-12
+    crossing = chosen[meets]
+    found = np.linalg.solve(lines[crossing], levels[crossing][..., None])
+    points = found.reshape(-1, region.axes)
     sizes = np.abs(points).max(axis=1, initial=0.0)
     slack = 1e-9 * (1 + sizes)
     excess = points @ lines.T - levels
@@ -353,12 +381,6 @@ def _vertices(region: Region, frame: Frame | None) -> Floats:
     excess[:, equalities] = np.abs(excess[:, equalities])
     inside = (excess <= slack[:, None]).all(axis=1)
     return np.asarray(points[inside])
-
-
-def _meeting(lines: Floats, levels: Floats) -> Floats | None:
-    if abs(np.linalg.det(lines)) < 1e-12:
-        return None
-    return np.asarray(np.linalg.solve(lines, levels), dtype=np.float64)
 
 
 # --- projections ----------------------------------------------------------------------------------------------------

@@ -13,6 +13,9 @@ Everything is computed in float64 and rounded once at the end. The error δ of t
 ``|δ_j| ≤ unit (|c_j| + r |q_j|) + tiny``, and taken off the slacks (the part in c) and added to the gauge (the part in
 q): then ``r G ≤ 1`` alone implies ``a_i·x < b_i`` for the floats that come out. The proof, with every rounding, is in
 ``docs/understand/guarantee.md``.
+
+A curved wall is a row with a norm in it, ``W_i·q + |L_i q|`` (:mod:`multiplexnet.transforms.curves`). These stand
+before the others.
 """
 
 from __future__ import annotations
@@ -44,6 +47,7 @@ from multiplexnet.transforms.base import (
     quarter_cell,
     rows_of,
 )
+from multiplexnet.transforms.curves import ConeRows, Margins, cone_rows, lengths
 
 __all__ = ["Gauge", "GaugeRows", "gauge_rows"]
 
@@ -179,13 +183,20 @@ class Scale(NamedTuple):
     reach: float = math.inf
 
 
-def whitening(rows: GaugeRows, scale: Scale) -> np.ndarray:
+def whitening(
+    rows: GaugeRows, scale: Scale, curves: np.ndarray | None = None
+) -> np.ndarray:
     """``√n (WᵀW)^{−1/2}``, symmetric so that raw value j belongs to output j; scales of columns are taken out first.
 
-    Directions that no row restricts keep the scale of their columns.
+    Directions that no row restricts keep the scale of their columns. ``curves``, ``(C, p, n)``, are rows of norms: they
+    stand n times as long among those of W, so that raw values of size 1 lead well inside a ball and not to its wall.
     """
     W = rows.W[: scale.rows]
     E = rows.E[: scale.rows]
+    if curves is not None:
+        round_rows = curves.reshape(-1, W.shape[1]) * W.shape[1]
+        W = np.concatenate([W, round_rows])
+        E = np.concatenate([E, np.zeros_like(round_rows)])
     size = np.maximum(np.abs(W), E / LOOSE)
     columns = size.max(axis=0, initial=0.0)
     columns[columns == 0] = 1.0 / scale.unit
@@ -207,11 +218,13 @@ def gauge_tables(
     scales: Sequence[Scale],
     *,
     tight: bool,
+    curves: np.ndarray | None = None,
 ) -> dict[str, Tensor]:
     """The tables of :class:`Gauge`: one row per polyhedron, padded with zeros, which have no effect.
 
-    ``rows`` holds W and a last row of zeros, whose product is the 0 in ``max(0, …)``. ``errors`` holds E row by row if
-    ``tight``, ``(T, m, n)``, and else one bound ``(T, 1, n)`` for all rows.
+    ``curves``, ``(T, C, p, n)``, belong to the first C rows, if there are any. ``rows`` holds W and a last row of
+    zeros, whose product is the 0 in ``max(0, …)``. ``errors`` holds E row by row if ``tight``, ``(T, m, n)``, and else
+    one bound ``(T, 1, n)`` for all rows.
     """
     count = len(rows)
     n = max(len(anchor) for anchor in anchors)
@@ -233,7 +246,7 @@ def gauge_tables(
     each = zip(rows, limits, anchors, scales, strict=True)
     for k, (row, limit, anchor, scale) in enumerate(each):
         d = len(anchor)
-        M = whitening(row, scale)
+        M = whitening(row, scale, None if curves is None else curves[k, :, :, :d])
         E = np.concatenate([row.E, limit.E])
         if not tight:
             E = E.max(axis=0, keepdims=True)
@@ -243,7 +256,29 @@ def gauge_tables(
         tables["log_det"][k] = np.linalg.slogdet(M)[1]
         tables["rows"][k, : len(row.W), :d] = row.W
         tables["errors"][k, : len(E), :d] = E
+    if curves is not None:
+        tables["curves"] = curves
     return {name: torch.from_numpy(table) for name, table in tables.items()}
+
+
+def _stacked(cones: Sequence[ConeRows]) -> np.ndarray:
+    """The rows of the norms of all parts, ``(T, C, p, n)``, padded with zeros."""
+    shape = tuple(max(c.L.shape[axis] for c in cones) for axis in range(3))
+    found = np.zeros((len(cones), *shape))
+    for k, own in enumerate(cones):
+        C, p, n = own.L.shape
+        found[k, :C, :p, :n] = own.L
+    return found
+
+
+def _after(cones: ConeRows, rows: GaugeRows, first: int) -> GaugeRows:
+    """The rows of cones, as many as ``first``, and then the others."""
+    missing = np.zeros((first - len(cones.W), rows.W.shape[1]))
+    return GaugeRows(
+        np.concatenate([cones.W, missing, rows.W]),
+        np.concatenate([cones.E, missing, rows.E]),
+        rows.room,
+    )
 
 
 # --- the stacked computation -----------------------------------------------------------------------------------------
@@ -256,6 +291,7 @@ class Tables(NamedTuple):
     whiten: Tensor
     rows: Tensor
     errors: Tensor
+    curves: Tensor | None = None
 
     @property
     def tight(self) -> bool:
@@ -275,6 +311,7 @@ class Matrices(NamedTuple):
     whiten: Tensor
     rows: Tensor
     basis: Tensor | None
+    curves: Tensor | None = None
 
 
 class GaugePoint(NamedTuple):
@@ -316,8 +353,13 @@ def times(matrix: Tensor, vector: Tensor, index: Tensor | None) -> Tensor:
 def largest_row(
     q: Tensor, index: Tensor | None, tables: Tables
 ) -> tuple[Tensor, Tensor]:
-    """The largest ``W_i·q (+ E_i·|q|)`` and its position among the rows of all terms."""
+    """The largest ``W_i·q (+ |L_i q|) (+ E_i·|q|)`` and its position among the rows of all terms."""
     products = times(tables.rows, q, index)
+    if tables.curves is not None:
+        _, length = curved(q, index, tables.curves)
+        cones = length.shape[-1]
+        first = products[..., :cones] + length
+        products = torch.cat([first, products[..., cones:]], -1)
     if tables.tight:
         products = products + times(tables.errors, q.abs(), index)
     value, row = products.max(-1)
@@ -327,6 +369,26 @@ def largest_row(
     if index is None:
         index = torch.arange(count, device=row.device)
     return value, row + m * index
+
+
+def curved(q: Tensor, index: Tensor | None, curves: Tensor) -> tuple[Tensor, Tensor]:
+    """``L q`` of every cone, and its length."""
+    return lengths(times(curves.flatten(1, 2), q, index), curves.shape[1])
+
+
+def steepest(
+    q: Tensor, row: Tensor, index: Tensor | None, rows: Tensor, curves: Tensor | None
+) -> Tensor:
+    """The gradient of the gauge in q, whose largest row is i = ``row``: ``W_i + L_iᵀ L_i q / |L_i q|``."""
+    w = F.embedding(row, rows.flatten(0, 1))
+    if curves is None:
+        return w
+    inside, length = curved(q, index, curves)
+    cones = torch.arange(curves.shape[1], device=q.device)
+    is_largest = (row % rows.shape[1]).unsqueeze(-1) == cones
+    share = torch.where(is_largest, 1 / length, 0.0)
+    unit = (inside * share.unsqueeze(-1)).flatten(-2)
+    return w + _transposed(curves.flatten(1, 2), unit, index, shared=False)
 
 
 def gauge(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor, Tensor]:
@@ -403,7 +465,7 @@ class _Radial(torch.autograd.Function):
         dtype: torch.dtype,
         floor: float,
     ) -> tuple[Tensor, ...]:
-        chunks = _chunks(tables.rows, z, index)
+        chunks = _chunks(tables.rows, tables.curves, z, index)
         parts = [_point(tables, grid, dtype, *chunk) for chunk in chunks]
         if len(parts) == 1:
             return parts[0]
@@ -416,14 +478,15 @@ class _Radial(torch.autograd.Function):
         z, index, tables, grid, _, ctx.floor = inputs
         basis = None if grid is None else grid.basis
         ctx.mark_non_differentiable(*output[1:])
-        ctx.save_for_backward(z, index, tables.whiten, tables.rows, basis, *output[1:])
+        kept = (tables.whiten, tables.rows, basis, tables.curves)
+        ctx.save_for_backward(z, index, *kept, *output[1:])
 
     @staticmethod
     @in_full_precision
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        z, index, whiten, rows, basis, *saved = ctx.saved_tensors
-        matrices = Matrices(whiten, rows, basis)
-        chunks = _chunks(rows, z, index, grads[0], *saved)
+        z, index, whiten, rows, basis, curves, *saved = ctx.saved_tensors
+        matrices = Matrices(whiten, rows, basis, curves)
+        chunks = _chunks(rows, curves, z, index, grads[0], *saved)
         parts = [
             _pulled_back(matrices, ctx.floor, GaugePoint(*chunk)) for chunk in chunks
         ]
@@ -432,10 +495,16 @@ class _Radial(torch.autograd.Function):
 
 
 def _chunks(
-    rows: Tensor, z: Tensor, index: Tensor | None, *others: Tensor
+    rows: Tensor,
+    curves: Tensor | None,
+    z: Tensor,
+    index: Tensor | None,
+    *others: Tensor,
 ) -> list[tuple[Any, ...]]:
     """The batch in chunks; in one piece while a graph is recorded."""
     _, m, n = rows.shape
+    if curves is not None:
+        m += curves.shape[1] * curves.shape[2]
     products = m * (len(rows) if index is None else n)
     size = max(1024, CHUNK // products)
     if torch.compiler.is_compiling() or z.shape[0] <= size:
@@ -475,10 +544,11 @@ def _on_grid(grid: Rounding, t: Tensor, index: Tensor | None) -> Tensor:
 def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tensor:
     """The gradient in z: ``Mᵀ (r g + r′ (g·q) w)`` with r = tanh(G)/G, g the gradient in x and w the largest row."""
     z, index, grad, G, row, q = reached
-    whiten, rows, basis = matrices
-    w = F.embedding(row, rows.flatten(0, 1))
+    whiten, rows, basis, curves = matrices
     if torch.is_grad_enabled():  # to be differentiated again
         q = times(whiten, finite(z), index)
+    w = steepest(q, row, index, rows, curves)
+    if torch.is_grad_enabled():
         G = exactly(G, (w * q).sum(-1))
     g = grad.double()
     if basis is not None:
@@ -539,6 +609,7 @@ class Gauge(Transform):
     errors: Tensor
     log_det: Tensor
     dimension: Tensor
+    curves: Tensor | None = None
 
     def __init__(
         self,
@@ -558,13 +629,34 @@ class Gauge(Transform):
             )
         limits = [range_rows(part.anchor, precision) for part in parts]
         any_loose = any(((row.W == 0) & (row.E != 0)).any() for row in rows)
-        tight = precision.unit > 1e-4 or any_loose
         if not scales:
             reach = min(precision.largest / 8, FURTHEST)
             scales = [Scale(len(part.A), reach=reach) for part in parts]
+        curves = None
+        if any(part.cones for part in parts):
+            cones = [
+                cone_rows(
+                    part.cones,
+                    part.anchor,
+                    Margins(
+                        precision.unit,
+                        precision.tiny + float(spacing),
+                        SAFETY,
+                        LOOSE,
+                    ),
+                )
+                for part, spacing in zip(parts, grain, strict=True)
+            ]
+            any_loose = any_loose or any(0 in found.left for found in cones)
+            curves = _stacked(cones)
+            first = curves.shape[1]
+            rows = [_after(c, row, first) for c, row in zip(cones, rows, strict=True)]
+            scales = [scale._replace(rows=scale.rows + first) for scale in scales]
+        tight = precision.unit > 1e-4 or any_loose
         anchors = [part.anchor for part in parts]
         super().__init__(
-            dtype, gauge_tables(rows, limits, anchors, scales, tight=tight)
+            dtype,
+            gauge_tables(rows, limits, anchors, scales, tight=tight, curves=curves),
         )
         self.floor = gradient_floor(dtype)
 
@@ -575,7 +667,7 @@ class Gauge(Transform):
 
     @property
     def tables(self) -> Tables:
-        return Tables(self.anchor, self.whiten, self.rows, self.errors)
+        return Tables(self.anchor, self.whiten, self.rows, self.errors, self.curves)
 
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -615,7 +707,11 @@ class Gauge(Transform):
         flat, chosen = self._flat(x.double(), index)
         own, _ = self._flat(cell, index)
         d = flat - _take(self.anchor, chosen)
-        change = times(self.rows.abs(), own, chosen).amax(-1)
+        sizes = self.rows.abs()
+        if self.curves is not None:
+            padding = (0, 0, 0, sizes.shape[1] - self.curves.shape[1])
+            sizes = sizes + F.pad(self.curves.norm(dim=2), padding)
+        change = times(sizes, own, chosen).amax(-1)
         if self.tables.tight:
             loose = times(self.errors, own, chosen).amax(-1)
             change = torch.maximum(change, loose)
@@ -629,7 +725,7 @@ class Gauge(Transform):
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         """The projection of ``x`` onto the closure, up to some digits, and from there the ray towards the anchor."""
-        if index is not None:
+        if index is not None or self.curves is not None:
             return super().nearest(x, index, parameters)
         d = x.double() - self.anchor
         inside = self.anchor + projected(d, self.rows)
@@ -643,7 +739,7 @@ class Gauge(Transform):
         flat, chosen = self._flat(raw, index)
         q = times(self.whiten, finite(flat), chosen)
         value, row = gauge(q.detach(), chosen, self.tables)
-        w = F.embedding(row, self.rows.flatten(0, 1))
+        w = steepest(q, row, chosen, self.rows, self.curves)
         G = exactly(value, (w * q).sum(-1)).clamp(min=1e-8)
         log_radius = torch.log(torch.tanh(G) / G)
         others = _take(self.dimension, chosen) - 1

@@ -21,6 +21,7 @@ from multiplexnet.transforms.run_time.guards import Guards
 from multiplexnet.transforms.run_time.intervals import Intervals, are_intervals
 from multiplexnet.transforms.run_time.parameters import Functions, Parameters
 from multiplexnet.transforms.run_time.parametric import ParametricGauge
+from multiplexnet.transforms.run_time.spheres import Spheres
 from multiplexnet.transforms.run_time.triangular import Triangular
 from multiplexnet.transforms.tables import Tabled
 
@@ -195,6 +196,8 @@ def groups_of(terms: Sequence[Sequence[Part]]) -> list[list[tuple[int, Part]]]:
 
 
 def _kind(part: Part) -> str:
+    if isinstance(part, Parametric) and part.cones:
+        return "Spheres"
     if isinstance(part, Parametric) and not part.outputs:
         return "Guards"
     if isinstance(part, Parametric) and part.reference:
@@ -218,5 +221,6 @@ def transform_of(
         "Centred": ParametricGauge,
         "Intervals": Intervals,
         "Guards": Guards,
+        "Spheres": Spheres,
     }
     return kinds[_kind(parts[0])](parts, dtype)

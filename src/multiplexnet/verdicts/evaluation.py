@@ -44,6 +44,8 @@ from multiplexnet.language.formula import (
     Symbol,
     Variable,
     holds,
+    norm_in,
+    sign,
     value,
     variables,
 )
@@ -60,6 +62,7 @@ from multiplexnet.verdicts.columns import (
     to_float64,
     total,
 )
+from multiplexnet.verdicts.curves import bounded_norm, near_value
 
 __all__ = [
     "Bools",
@@ -122,16 +125,35 @@ class ExactRows:
 
     def signs(self, linear: Linear) -> Signs:
         if linear not in self._signs:
-            self._signs[linear] = signs(
-                self._weighted(linear), linear.constant, self.length
-            )
+            self._signs[linear] = self._signs_of(linear)
         return self._signs[linear]
 
+    def _signs_of(self, linear: Linear) -> Signs:
+        if norm_in(linear) is None:
+            return signs(self._weighted(linear), linear.constant, self.length)
+        near, error = self.bounded_amounts(linear)
+        found = np.sign(near).astype(np.int8)
+        for row in np.flatnonzero(~(np.abs(near) > error)).tolist():
+            exact = sign(linear, self.point(row))
+            found[row] = (exact > 0) - (exact < 0)
+        return found
+
     def amounts(self, linear: Linear) -> Floats:
-        return amounts(self._weighted(linear), linear.constant, self.length)
+        if norm_in(linear) is None:
+            return amounts(self._weighted(linear), linear.constant, self.length)
+        near, _ = self.bounded_amounts(linear)
+        exact = self.signs(linear)
+        return np.where(np.sign(near) == exact, near, TINY * exact)
 
     def bounded_amounts(self, linear: Linear) -> tuple[Floats, Floats]:
-        return bounded_amounts(self._weighted(linear), linear.constant, self.length)
+        found = norm_in(linear)
+        if found is None:
+            return bounded_amounts(self._weighted(linear), linear.constant, self.length)
+        norm, c = found
+        rest = Linear(linear.summands[:-1], linear.constant)
+        with np.errstate(all="ignore"):
+            parts = [self.bounded_amounts(argument) for argument in norm.arguments]
+            return bounded_norm(norm, c, parts, self.bounded_amounts(rest))
 
     def decided_singly(self, formula: Formula) -> set[int]:
         """The rows where columns do not hold the numbers of the formula; known once it has been evaluated."""
@@ -468,7 +490,11 @@ def _exact_amount(formula: Formula, rows: ExactRows, row: int) -> Fraction | flo
     functions = rows.functions_at(row)
 
     def atom(a: Atom) -> tuple[_Exact, _Exact]:
-        v = value(a.linear, point, functions)
+        v = (
+            near_value(a.linear, point)
+            if norm_in(a.linear)
+            else value(a.linear, point, functions)
+        )
         missed = abs(v) if a.relation == "==" else v
         turned = Fraction(0) if a.relation == "==" else -v
         if _is_choice(a):

@@ -24,6 +24,7 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Max,
+    Norm,
     Not,
     Or,
     Product,
@@ -112,7 +113,7 @@ class _Search:
 
     def _symbol(self, symbol: Symbol) -> Linear:
         match symbol:
-            case Variable() | Product() | Apply():
+            case Variable() | Product() | Apply() | Norm():
                 return Linear.of(symbol)
             case Max(arguments):
                 return maximum(map(self._linear, arguments))

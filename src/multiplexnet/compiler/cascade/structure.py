@@ -36,6 +36,7 @@ from multiplexnet.language.formula import (
     Formula,
     Int,
     Ite,
+    Norm,
     Not,
     Or,
     Product,
@@ -281,7 +282,7 @@ def _if_better(
     beyond: Collection[Variable],
 ) -> Cascade | None:
     """The cascade of a part that terms cannot have, or not within bounds."""
-    if any(isinstance(s, Apply) for s in symbols(part.formula)):
+    if any(isinstance(s, Apply | Norm) for s in symbols(part.formula)):
         return None
     if part.multiplies:
         own = None if budget is QUICK else budget  # there is no other way

@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import ceil
 from typing import Literal
 
+from multiplexnet.language.curves import merged, settled, within
 from multiplexnet.language.formula import (
     FALSE,
     TRUE,
@@ -29,6 +30,7 @@ from multiplexnet.language.parser.values import (
     Label,
     Number,
     Refusal,
+    Squares,
     Stairs,
     Truth,
     Value,
@@ -38,6 +40,7 @@ from multiplexnet.language.parser.values import (
     difference,
     is_whole,
     meant,
+    squares,
 )
 
 __all__ = ["Operator", "choice_between", "comparison", "equivalence", "membership"]
@@ -49,7 +52,31 @@ def _atom(linear: Linear, relation: Relation) -> Formula:
     linear = cleared(linear, relation)
     if linear.is_constant:
         return TRUE if compare(linear.constant, relation) else FALSE
-    return Atom(linear, relation)
+    return settled(linear, relation)
+
+
+def _of_squares(sum_of_squares: Squares, relation: Relation) -> Formula:
+    """``Σ weight · linear² + rest relation 0``."""
+    kept = [square for square in merged(sum_of_squares.squares) if square[1].summands]
+    constants = [(w, own) for w, own in sum_of_squares.squares if own.is_constant]
+    number = sum((w * own.constant**2 for w, own in constants), Fraction(0))
+    rest = sum_of_squares.rest + number
+    if not kept:
+        return _atom(rest, relation)
+    if relation == "==":
+        raise Refusal(
+            "a sum of squares that equals something is no convex set: write `<=`"
+        )
+    below = [square for square in kept if square[0] < 0]
+    if below and len(below) < len(kept):
+        raise Refusal(
+            "a difference of squares bounds no convex set: on the smaller side of `<=` write sums of squares alone, "
+            "and on the larger side none; `norm(x) <= t` is a cone"
+        )
+    if not below:
+        return within(kept, rest, relation)
+    turned = [(-weight, linear) for weight, linear in kept]
+    return negation(within(turned, -rest, "<" if relation == "<=" else "<="))
 
 
 def comparison(operator: Operator, left: Value, right: Value) -> Formula:
@@ -96,6 +123,8 @@ def _related(relation: Relation, left: Value, right: Value) -> Formula:
         case Number(a), Number(b):
             _refuse_mixed_moments(left, right)
             return _atom(difference(a, b), relation)
+        case (Squares() | Number(), Squares()) | (Squares(), Number()):
+            return _of_squares(squares(left) + squares(right) * Fraction(-1), relation)
         case (Vector(), _) | (_, Vector()):
             raise Refusal(
                 f"{_both(left, right)}: compare element by element with `all`"

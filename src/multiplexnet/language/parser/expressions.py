@@ -40,6 +40,7 @@ from multiplexnet.language.parser.operations import (
     product,
     remainder,
     rounded_quotient,
+    square,
 )
 from multiplexnet.language.parser.products import product_of, quotient_of
 from multiplexnet.language.parser.source import Statement
@@ -49,6 +50,7 @@ from multiplexnet.language.parser.values import (
     Label,
     Number,
     Refusal,
+    Squares,
     Truth,
     Value,
     Vector,
@@ -64,6 +66,7 @@ from multiplexnet.language.parser.values import (
     number,
     paired,
     refuse_no_number,
+    squares,
     total,
     truth,
     variable_in,
@@ -304,6 +307,8 @@ class ExpressionReader:
 
     def _combined(self, node: ast.BinOp, left: Value, right: Value) -> Value:
         """One element of a product, quotient, remainder or power."""
+        if curved := self._curved(node, meant(left), meant(right)):
+            return curved
         a = self._to(amount, left, node.left)
         b = self._to(amount, right, node.right)
         match node.op:
@@ -317,6 +322,20 @@ class ExpressionReader:
                 return remainder(a, b)
         return Number(self._power(a, b))
 
+    def _curved(self, node: ast.BinOp, left: Value, right: Value) -> Squares | None:
+        """A square, or a sum of squares times or over a number."""
+        one = Number(Linear.number(1))
+        match node.op, left, right:
+            case ast.Pow(), Number(base), Number(power) if not base.is_constant:
+                return square(base) if power == Linear.number(2) else None
+            case ast.Mult(), Squares(), Number(factor) if factor.is_constant:
+                return left * factor.constant
+            case ast.Mult(), Number(factor), Squares() if factor.is_constant:
+                return right * factor.constant
+            case ast.Div(), Squares(), Number(factor) if factor.is_constant:
+                return left * self._quotient(node, one.linear, factor).constant
+        return None
+
     def _sum(self, node: ast.BinOp) -> Value:
         """A chain of ``+`` and ``-``, read in a loop: chains are long where nesting is not."""
         parts = [(part, sign, self.value(part)) for part, sign in _chain(node)]
@@ -325,6 +344,12 @@ class ExpressionReader:
         return self._total(parts)
 
     def _total(self, parts: Sequence[tuple[ast.expr, int, Value]]) -> Value:
+        if any(isinstance(meant(value), Squares) for _, _, value in parts):
+            signed = (
+                self._to(squares, value, part) * Fraction(sign)
+                for part, sign, value in parts
+            )
+            return reduce(Squares.__add__, signed)
         linears = []
         moments: list[str | None] = []
         for part, sign, value in parts:
@@ -370,7 +395,8 @@ class ExpressionReader:
         """``10**9``: a number to the power of a whole number."""
         if not base.is_constant or not exponent.is_constant:
             raise Refusal(
-                "a power: rules are linear; write a constant as a number, as in `1e6`"
+                "a power: squares `x**2` are read, and numbers to the power of numbers; write a constant as a number, "
+                "as in `1e6`"
             )
         power = exponent.constant
         size = max(
@@ -396,11 +422,14 @@ class ExpressionReader:
                 sign = -1 if isinstance(node.op, ast.USub) else 1
                 value = self.value(node.operand)
                 return paired(
-                    lambda a, _: Number(self._to(amount, a, node.operand) * sign),
-                    value,
-                    value,
+                    lambda a, _: self._signed(a, sign, node.operand), value, value
                 )
         raise Refusal("`~`: write `not`")
+
+    def _signed(self, value: Value, sign: int, node: ast.expr) -> Value:
+        if isinstance(value, Squares):
+            return value * Fraction(sign)
+        return Number(self._to(amount, value, node) * sign)
 
     # --- truth ----------------------------------------------------------------------------------------------------
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from itertools import pairwise
 from math import ceil, floor
 from typing import TypeVar
 
+from multiplexnet.language.curves import length, squares_of
 from multiplexnet.language.formula import (
     FALSE,
     TRUE,
@@ -31,6 +33,7 @@ from multiplexnet.language.parser.values import (
     Label,
     Number,
     Refusal,
+    Squares,
     Stairs,
     Truth,
     Value,
@@ -44,6 +47,7 @@ from multiplexnet.language.parser.values import (
     is_whole,
     meant,
     number,
+    squares,
     total,
     truth,
     vector,
@@ -58,6 +62,7 @@ __all__ = [
     "product",
     "remainder",
     "rounded_quotient",
+    "square",
 ]
 
 LONGEST_RANGE = 100_000
@@ -168,6 +173,9 @@ def _any(arguments: Values) -> Value:
 
 
 def _sum(arguments: Values) -> Value:
+    (elements,) = _each(flat, arguments)
+    if any(isinstance(meant(element), Squares) for element in elements):
+        return reduce(Squares.__add__, _listed(squares, arguments))
     return Number(total(_listed(amount, arguments)))
 
 
@@ -302,7 +310,10 @@ def dot(left: Value, right: Value) -> Value:
             f"{counted(len(rows), 'element')} times {len(columns)}: both need as many"
         )
     pairs = zip(rows, columns, strict=True)
-    return Number(total(product(amount(a), amount(b)) for a, b in pairs))
+    numbers = [(amount(a), amount(b)) for a, b in pairs]
+    if all(a == b for a, b in numbers) and not all(a.is_constant for a, _ in numbers):
+        return reduce(Squares.__add__, (square(a) for a, _ in numbers))
+    return Number(total(product(a, b) for a, b in numbers))
 
 
 def _dot(arguments: Values) -> Value:
@@ -311,19 +322,83 @@ def _dot(arguments: Values) -> Value:
     return dot(left, right)
 
 
+def square(linear: Linear) -> Squares:
+    """The square of a sum of variables.
+
+    Raises:
+        Refusal: of something else.
+    """
+    if any(not isinstance(symbol, Variable) for symbol, _ in linear.summands):
+        raise Refusal(
+            "a square of a product, a maximum, a condition or a function: name that by an output of its own"
+        )
+    return Squares(((Fraction(1), linear),))
+
+
 def _norm(arguments: Values) -> Value:
     numbers = _listed(number, arguments[:1])
-    order = meant(arguments[1]) if len(arguments) > 1 else Label("2")
+    order = meant(arguments[1]) if len(arguments) > 1 else Number(Linear.number(2))
+    if order == Number(Linear.number(2)):
+        return Number(_length(numbers, arguments[2:]))
+    if len(arguments) > 2:
+        raise Refusal("weights belong to `norm(x, 2, weights)` alone", 2)
     sizes = [maximum([linear, -linear]) for linear in numbers]
     if order == Label("inf"):
         return Number(maximum(sizes or [Linear()]))
     if isinstance(order, Number) and order.linear == Linear.number(1):
         return Number(total(sizes))
     raise Refusal(
-        "this norm is curved, and rules are linear: write `norm(x, 1)` (the sum of the sizes) or `norm(x, inf)` "
-        "(the largest size); `norm(x, 1) <= r` lies inside the ball of radius r, and "
-        "`norm(x, inf) <= r / sqrt(n)` with the number written out does, too"
+        "a norm of another kind: write `norm(x)` (the length), `norm(x, 1)` (the sum of the sizes) or `norm(x, inf)` "
+        "(the largest size)",
+        1,
     )
+
+
+def _length(numbers: Sequence[Linear], given: Values) -> Linear:
+    """The Euclidean norm, with weights if they are given."""
+    weights = [Fraction(1)] * len(numbers)
+    if given:
+        weights = [_positive(linear) for linear in _listed(number, given)]
+    if len(weights) != len(numbers):
+        raise Refusal(
+            f"{counted(len(weights), 'weight')} for {counted(len(numbers), 'number')}: both need as many",
+            2,
+        )
+    parts = [square(linear) * w for linear, w in zip(numbers, weights, strict=True)]
+    return length([part for own in parts for part in own.squares])
+
+
+def _positive(linear: Linear) -> Fraction:
+    if not linear.is_constant or linear.constant <= 0:
+        raise Refusal("weights are positive numbers, as in `norm(x, 2, [1, 4])`", 2)
+    return linear.constant
+
+
+def _quad(arguments: Values) -> Value:
+    numbers = _listed(number, arguments[:1])
+    (rows,) = _each(vector, arguments[1:])
+    Q = [[_constant(number(c)) for c in vector(row)] for row in rows]
+    n = len(numbers)
+    if len(Q) != n or any(len(row) != n for row in Q):
+        raise Refusal(
+            f"`quad(x, Q)` of {counted(n, 'number')} needs {n} rows of {n} numbers", 1
+        )
+    for linear in numbers:
+        square(linear)
+    found = squares_of(Q, numbers)
+    if found is None:
+        raise Refusal(
+            "this matrix is not positive semidefinite, so `quad(x, Q) <= c` is not convex: its eigenvalues have to be "
+            "at least 0, exactly",
+            1,
+        )
+    return Squares(tuple(found))
+
+
+def _constant(linear: Linear) -> Fraction:
+    if not linear.is_constant:
+        raise Refusal("`quad(x, Q)` needs a matrix of constant numbers", 1)
+    return linear.constant
 
 
 # --- whole numbers ----------------------------------------------------------------------------------------------------
@@ -478,7 +553,8 @@ FUNCTIONS = {
     "argmax": Function("`argmax(x) == 0`", 1, 1, _argmax, has_axis=True),
     "argmin": Function("`argmin(x) == 0`", 1, 1, _argmin, has_axis=True),
     "dot": Function("`dot([1, 2], x)`", 2, 2, _dot),
-    "norm": Function("`norm(x, 1)` or `norm(x, inf)`", 1, 2, _norm),
+    "norm": Function("`norm(x)`, `norm(x, 1)` or `norm(x, inf)`", 1, 3, _norm),
+    "quad": Function("`quad(x, [[2, 1], [1, 2]]) <= 4`", 2, 2, _quad),
     "floor": Function("`floor(x) == 2`", 1, 1, _floor),
     "ceil": Function("`ceil(x) == 2`", 1, 1, _ceil),
     "round": Function(

@@ -25,8 +25,10 @@ from itertools import accumulate
 
 from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.language.budget import ReadingBudget
+from multiplexnet.language.curves import misplaced
 from multiplexnet.language.formula import (
     Apply,
+    Norm,
     Product,
     Rule,
     Specification,
@@ -174,6 +176,8 @@ def _rule(part: Statement, names: Names, budget: ReadingBudget) -> Rule:
     tree = part.tree()
     assert isinstance(tree, ast.Expr)
     formula = ExpressionReader(part, names, budget).rule(tree.value)
+    if reason := misplaced(formula):
+        raise part.error(tree.value, reason)
     return Rule(possible(formula, names.flags), part.text, part.line)
 
 
@@ -193,6 +197,11 @@ def _assumption(part: Statement, names: Names, budget: ReadingBudget) -> Rule:
                 tree,
                 f"`{symbol.known.name}` times `{symbol.other.name}`: assumptions are linear; give the product as an "
                 "input of its own",
+            )
+        if isinstance(symbol, Norm):
+            raise part.error(
+                tree,
+                "a norm or a square among assumptions, which are linear: give its value as an input of its own",
             )
         if isinstance(symbol, Apply):
             raise part.error(

@@ -8,6 +8,7 @@
           | Choice   a variable with labels              colour
           | Stairs   a number rounded to whole ones      floor(x), year(start)
           | Cases    one of several numbers              argmax(x), n % 3
+          | Squares  a sum of squares                    x**2 + 2*y**2 - 4
           | Vector   several values                      x of `x: real[3]`, [x, 1], range(3)
 
 Functions here raise :class:`Refusal` with a short reason; the reader adds the place in the text.
@@ -16,11 +17,12 @@ Functions here raise :class:`Refusal` with a short reason; the reader adds the p
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
 from fractions import Fraction
 from functools import lru_cache
 
+from multiplexnet.language.curves import Square
 from multiplexnet.language.formula import (
     FALSE,
     TRUE,
@@ -42,6 +44,7 @@ __all__ = [
     "Label",
     "Number",
     "Refusal",
+    "Squares",
     "Stairs",
     "Truth",
     "Value",
@@ -61,6 +64,7 @@ __all__ = [
     "number",
     "paired",
     "refuse_no_number",
+    "squares",
     "total",
     "truth",
     "value_of",
@@ -150,13 +154,28 @@ class Cases:
 
 
 @dataclass(frozen=True)
+class Squares:
+    """``Σ weight · linear² + rest``."""
+
+    squares: tuple[Square, ...]
+    rest: Linear = field(default_factory=Linear)
+
+    def __add__(self, other: Squares) -> Squares:
+        return Squares((*self.squares, *other.squares), total([self.rest, other.rest]))
+
+    def __mul__(self, factor: Fraction) -> Squares:
+        squares = tuple((w * factor, linear) for w, linear in self.squares)
+        return Squares(squares, self.rest * factor)
+
+
+@dataclass(frozen=True)
 class Vector:
     """Several values in order; those of a matrix are its rows."""
 
     elements: tuple[Value, ...]
 
 
-Value = Number | Truth | Label | Choice | Stairs | Cases | Vector
+Value = Number | Truth | Label | Choice | Stairs | Cases | Squares | Vector
 
 
 def value_of(variable: Variable) -> Value:
@@ -192,6 +211,8 @@ def described(value: Value) -> str:
             return f"the category `{variable.name}`"
         case Stairs() | Cases():
             return "a whole number"
+        case Squares():
+            return "a sum of squares"
         case Vector((Vector(row), *_) as rows):
             return f"a matrix of {len(rows)} by {len(row)}"
         case Vector(elements):
@@ -237,6 +258,10 @@ def number(value: Value) -> Linear:
                 f"`{name}` is compared, as in `{name}(x) >= 2`; to calculate with it give it a name: "
                 f"declare `n: int[0, 9]` and write `n == {name}(x)`"
             )
+        case Squares():
+            raise Refusal(
+                "a square is curved: it is added, multiplied by a number and compared, as in `x**2 + 2*y**2 <= 4`"
+            )
         case Vector(elements):
             raise Refusal(
                 f"a vector of {len(elements)} where one number is needed: take an element, as in `x[0]`, "
@@ -249,6 +274,12 @@ def number(value: Value) -> Linear:
     raise Refusal(
         f"{described(value)} where a number is needed: labels can only be compared with `==`, `!=` and `in`"
     )
+
+
+def squares(value: Value) -> Squares:
+    """The sum of squares, of which a plain number has none."""
+    value = meant(value)
+    return value if isinstance(value, Squares) else Squares((), amount(value))
 
 
 def amount(value: Value) -> Linear:
@@ -269,7 +300,7 @@ def truth(value: Value) -> Formula:
                 f"{described(meant(value))} where a truth value is needed: write `all(…)` or `any(…)` around it, "
                 "as in `all(x >= 0)`"
             )
-        case Number() | Stairs() | Cases():
+        case Number() | Stairs() | Cases() | Squares():
             raise Refusal(
                 "a number where a truth value is needed: compare it, as in `x >= 0`"
             )

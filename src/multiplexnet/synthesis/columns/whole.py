@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
+from multiplexnet.language.curves import put_in
 from multiplexnet.language.formula import (
     And,
     Apply,
@@ -14,6 +15,7 @@ from multiplexnet.language.formula import (
     Ite,
     Linear,
     Max,
+    Norm,
     Not,
     Or,
     Product,
@@ -79,5 +81,7 @@ def _symbol(symbol: Symbol, steps: Steps) -> Linear:
                 _linear(otherwise, steps),
             )
             return Linear.of(own)
+        case Norm(_, arguments):
+            return put_in(symbol, [_linear(a, steps) for a in arguments])
         case Product():
             raise ValueError("a product of inputs: a table has none")

@@ -1,0 +1,227 @@
+"""Random curved walls: balls, ellipsoids, cones and paraboloids, with flat walls and alternatives, judged in fractions.
+
+Every set is drawn around a point that obeys with room to spare, so that a layer in float64 has to be built for it. The
+judge knows the numbers of the walls and nothing of the library. Rows are those at the walls, at ±inf and in between.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from random import Random
+
+import torch
+from torch import Tensor
+
+from campaign.formulas import nonzero, small
+from campaign.raws import raw_rows
+from campaign.subject import Finding
+from multiplexnet.certificate.check import certify
+from multiplexnet.errors import MultiplexError, ThinTermError
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.rules import Rules
+
+__all__ = ["Wall", "Walls", "curved_walls"]
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+ROWS = 96
+CERTIFIED = 0.15
+"""The share of the layers whose certificate is proved again."""
+
+Point = Sequence[Fraction]
+
+
+@dataclass(frozen=True)
+class Wall:
+    """``√(Σ weight · (row·x + shift)²) ≤ bound·x + number``, strict or not; without weights ``0 ≤ bound·x + number``.
+
+    Args:
+        weights: of the squares, positive.
+        rows: one for each square.
+        shifts: one for each square.
+        bound: the coefficients on the other side.
+        number: the constant there.
+        strict: ``<``.
+        words: how it is written, ``norm``, ``squares`` or ``flat``.
+    """
+
+    weights: tuple[Fraction, ...]
+    rows: tuple[tuple[Fraction, ...], ...]
+    shifts: tuple[Fraction, ...]
+    bound: tuple[Fraction, ...]
+    number: Fraction
+    strict: bool
+    words: str
+
+    def obeyed(self, x: Point) -> bool:
+        """Whether a point lies inside, decided in fractions."""
+        side = _value(self.bound, x) + self.number
+        parts = [
+            _value(row, x) + shift
+            for row, shift in zip(self.rows, self.shifts, strict=True)
+        ]
+        total = sum(
+            (w * v * v for w, v in zip(self.weights, parts, strict=True)), Fraction(0)
+        )
+        other = side if self.words == "squares" else side * side
+        if self.words != "squares" and (side < 0 or (side == 0 and self.strict)):
+            return False
+        return total < other if self.strict else total <= other
+
+    def __str__(self) -> str:
+        relation = "<" if self.strict else "<="
+        side = _sum(self.bound, self.number)
+        parts = [_sum(r, s) for r, s in zip(self.rows, self.shifts, strict=True)]
+        if self.words == "flat":
+            return f"0 {relation} {side}"
+        if self.words == "squares":
+            squares = [
+                f"{_number(w)}*({part})**2"
+                for w, part in zip(self.weights, parts, strict=True)
+            ]
+            return f"{' + '.join(squares)} {relation} {side}"
+        weights = ", ".join(map(_number, self.weights))
+        return f"norm([{', '.join(parts)}], 2, [{weights}]) {relation} {side}"
+
+
+def _value(row: Sequence[Fraction], x: Point) -> Fraction:
+    return sum((a * v for a, v in zip(row, x, strict=True)), Fraction(0))
+
+
+def _number(value: Fraction) -> str:
+    return f"({value.numerator}/{value.denominator})"
+
+
+def _sum(row: Sequence[Fraction], constant: Fraction) -> str:
+    parts = [f"{_number(a)}*x[{j}]" for j, a in enumerate(row) if a]
+    return " + ".join([*parts, _number(constant)])
+
+
+@dataclass(frozen=True)
+class Walls:
+    """Clauses of walls: one of each clause holds."""
+
+    n: int
+    clauses: tuple[tuple[Wall, ...], ...]
+
+    def obeyed(self, x: Point) -> bool:
+        return all(any(wall.obeyed(x) for wall in clause) for clause in self.clauses)
+
+    def __str__(self) -> str:
+        lines = [" or ".join(map(str, clause)) for clause in self.clauses]
+        return "\n".join([f"x: real[{self.n}]", *lines])
+
+    @staticmethod
+    def drawn(random: Random) -> Walls:
+        """Some walls around a point."""
+        n = random.choice([1, 2, 2, 3, 3, 4, 6, 10])
+        point = [Fraction(random.randint(-16, 16), 4) for _ in range(n)]
+        clauses = []
+        for _ in range(random.randint(1, 4)):
+            here = _wall(random, n, point)
+            others = [
+                _wall(random, n, [c + random.randint(-9, 9) for c in point])
+                for _ in range(random.choice([0, 0, 0, 1, 2]))
+            ]
+            clause = [here, *others]
+            random.shuffle(clause)
+            clauses.append(tuple(clause))
+        return Walls(n, tuple(clauses))
+
+
+def _wall(random: Random, n: int, point: Point) -> Wall:
+    """A wall that a point keeps, with a share of its size to spare."""
+    words = random.choice(["norm", "norm", "squares", "flat"])
+    count = 0 if words == "flat" else random.choice([1, n, n, min(n, 2)])
+    rows = tuple(_row(random, n, i, n == count) for i in range(count))
+    shifts = tuple(
+        -_value(row, point) if random.random() < 0.5 else small(random) for row in rows
+    )
+    plain = random.random() < 0.5
+    weights = tuple(Fraction(1) if plain else abs(nonzero(random)) for _ in rows)
+    leans = words == "flat" or random.random() < 0.3
+    bound = tuple(
+        small(random) if leans else Fraction(0) for _ in range(n)
+    )  # a cone, or a ball
+    parts = [_value(row, point) + s for row, s in zip(rows, shifts, strict=True)]
+    total = sum((w * v * v for w, v in zip(weights, parts, strict=True)), Fraction(0))
+    needed = total if words == "squares" else _above_root(total)
+    spare = random.choice([Fraction(1), Fraction(1, 8), Fraction(10), Fraction(1, 100)])
+    number = needed - _value(bound, point) + spare * (1 + needed)
+    return Wall(weights, rows, shifts, bound, number, random.random() < 0.4, words)
+
+
+def _row(random: Random, n: int, i: int, plain: bool) -> tuple[Fraction, ...]:
+    if plain and random.random() < 0.7:
+        return tuple(Fraction(int(i == j)) for j in range(n))
+    return tuple(
+        nonzero(random) if random.random() < 0.6 else Fraction(0) for _ in range(n)
+    )
+
+
+def _above_root(number: Fraction) -> Fraction:
+    """A short number that is at least the root."""
+    found = Fraction(0)
+    while found * found < number:
+        found += Fraction(1, 4)
+    return found
+
+
+def curved_walls(random: Random) -> Iterator[Finding]:
+    """Layers of such walls: they are built, and every row that they return obeys."""
+    walls = Walls.drawn(random)
+    generator = torch.Generator().manual_seed(random.getrandbits(60))
+    rules = Rules(str(walls))
+    for dtype in DTYPES:
+        try:
+            mux = Multiplexer(rules, dtype=dtype).eval()
+        except ThinTermError as error:
+            # some term may only touch a wall; but what is drawn around a point has room
+            if dtype is torch.float64 and len(walls.clauses[0]) == 1 and _single(walls):
+                yield Finding("curves: built", f"{walls}\n{error}")
+            continue
+        yield _obedience(walls, mux, generator)
+        yield _verdict(walls, rules, mux, generator)
+        if dtype is torch.float32 and random.random() < CERTIFIED:
+            report = certify(mux.certificate, rules)
+            wrong = "" if report.certified else f"{walls}\n{report}"
+            yield Finding("curves: certificate", wrong)
+
+
+def _single(walls: Walls) -> bool:
+    return all(len(clause) == 1 for clause in walls.clauses)
+
+
+def _obedience(walls: Walls, mux: Multiplexer, generator: torch.Generator) -> Finding:
+    raw = raw_rows(ROWS, mux.in_features, mux.dtype, generator)
+    try:
+        branches = mux(raw)
+    except MultiplexError as error:
+        return Finding("curves: rows", f"{walls}\n{error}", rows=ROWS)
+    every = torch.cat([branches.best(), branches.x.flatten(0, -2)])
+    wrong = next((text for row in every if (text := _told(walls, row))), "")
+    return Finding("curves: rows", wrong, rows=len(every))
+
+
+def _verdict(
+    walls: Walls, rules: Rules, mux: Multiplexer, generator: torch.Generator
+) -> Finding:
+    """At the walls, and a few numbers beyond them, verdicts are those of fractions."""
+    raw = raw_rows(16, mux.in_features, mux.dtype, generator)
+    x = mux(raw).best().double()
+    steps = 2.0 ** torch.arange(-53, -20, 2, dtype=torch.float64)
+    moved = torch.cat([x * (1 + step) for step in steps.tolist()])
+    said = rules.satisfied(moved).tolist()
+    for row, verdict in zip(moved.tolist(), said, strict=True):
+        if walls.obeyed([Fraction(v) for v in row]) != verdict:
+            return Finding("curves: verdict", f"{row} is judged {verdict} by\n{walls}")
+    return Finding("curves: verdict", rows=len(moved))
+
+
+def _told(walls: Walls, row: Tensor) -> str:
+    """What is wrong with a row, if something is."""
+    numbers = row.double().tolist()
+    if row.isfinite().all() and walls.obeyed([Fraction(v) for v in numbers]):
+        return ""
+    return f"{numbers} in {row.dtype} breaks\n{walls}"

@@ -1,0 +1,182 @@
+r"""Cones ``√(Σ w_i (Y x + y)_i²) ≤ s·x + t``: balls, ellipsoids, paraboloids and second-order cones, exactly.
+
+Seen from a point c strictly inside, a cone has a *gauge*: ``c + q`` lies inside where ``g(q) < 1``, and on the boundary
+where ``g(q) = 1``. With ``y0 = Y c + y``, ``t0 = s·c + t`` and ``N = t0² − |y0|² > 0`` (lengths with weights) the gauge
+in the direction q is the larger root of ``N g² + 2 β g + γ = 0``, ``β = t0 s·q − y0·Y q``, ``γ = (s·q)² − |Y q|²``, so
+that
+
+    g(q) = (−β + √(β² − N γ)) / N  =  w·q + |L q|,
+
+linear plus a norm. What stands under the root is a sum of squares,
+
+    β² − N γ  =  (|y0| s·q − t0 y0·Yq / |y0|)²  +  N |Yq − y0 (y0·Yq) / |y0|²|²,
+
+and ``t0² |Yq|²`` where y0 = 0. So every row of L is the root of a rational number times a rational row.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import isqrt
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiplexnet.exact.rows import dot
+
+__all__ = ["Cone", "ConeGauge", "root_above"]
+
+Vector = tuple[Fraction, ...]
+Array = NDArray[np.float64]
+
+ROOT_BITS = 64
+"""Digits of a root that is rounded up."""
+
+
+def root_above(number: Fraction) -> Fraction:
+    """A fraction that is at least the square root, and larger by at most one part in 2⁶⁰.
+
+    Example:
+        >>> root_above(Fraction(2)) ** 2 >= 2, float(root_above(Fraction(9, 4)))
+        (True, 1.5)
+    """
+    if number <= 0:
+        return Fraction(0)
+    bits = number.denominator.bit_length() - number.numerator.bit_length()
+    shift = ROOT_BITS + (bits + 1) // 2
+    scaled = number * Fraction(4) ** shift
+    whole = -(-scaled.numerator // scaled.denominator)
+    found = isqrt(whole)
+    if found * found < whole:
+        found += 1
+    return Fraction(found) / Fraction(2) ** shift
+
+
+@dataclass(frozen=True)
+class ConeGauge:
+    """The gauge ``w·q + |L q|`` of a cone around a point inside it.
+
+    Args:
+        w: the linear part.
+        factors: for each row of L the square of the number that it is multiplied by.
+        L: the rows without these numbers.
+    """
+
+    w: Vector
+    factors: Vector
+    L: tuple[Vector, ...]
+
+    @cached_property
+    def sizes(self) -> Vector:
+        """At least ``|w_j| + |L e_j|`` for each coordinate j: how far a step along it may move the gauge."""
+        found = []
+        for j, own in enumerate(self.w):
+            square = Fraction(0)
+            for factor, row in zip(self.factors, self.L, strict=True):
+                if row[j]:
+                    square += factor * row[j] * row[j]
+            found.append(abs(own) + root_above(square))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Cone:
+    """``√(Σ w_i (Y x + y)_i²) ≤ s·x + t``, ``strict``: ``<``.
+
+    Example:
+        >>> one, zero = Fraction(1), Fraction(0)
+        >>> disc = Cone((one, one), ((one, zero), (zero, one)), (zero, zero), (zero, zero), Fraction(2))
+        >>> disc.contains_strictly((one, one)), disc.contains_strictly((Fraction(2), zero))
+        (True, False)
+        >>> disc.gauge((zero, zero)).sizes
+        (Fraction(1, 2), Fraction(1, 2))
+    """
+
+    weights: Vector
+    Y: tuple[Vector, ...]
+    y: Vector
+    s: Vector
+    t: Fraction
+    strict: bool = False
+
+    @property
+    def n(self) -> int:
+        return len(self.s)
+
+    def at(self, point: Sequence[Fraction]) -> tuple[Vector, Fraction]:
+        """``Y x + y`` and ``s·x + t``."""
+        inside = [dot(row, point) + c for row, c in zip(self.Y, self.y, strict=True)]
+        return tuple(inside), dot(self.s, point) + self.t
+
+    def square(self, values: Sequence[Fraction]) -> Fraction:
+        """``Σ w_i v_i²``."""
+        pairs = zip(self.weights, values, strict=True)
+        return sum((w * v * v for w, v in pairs), Fraction(0))
+
+    def contains_strictly(self, point: Sequence[Fraction]) -> bool:
+        """Whether the point lies inside, off the boundary."""
+        values, bound = self.at(point)
+        return bound > 0 and self.square(values) < bound * bound
+
+    def moved(
+        self, origin: Sequence[Fraction], basis: Sequence[Sequence[Fraction | int]]
+    ) -> Cone:
+        """The same cone in coordinates k, ``x = origin + basis k``; one row of the basis for each x."""
+        values, bound = self.at(origin)
+        columns = list(zip(*basis, strict=True))
+        Y = tuple(tuple(dot(row, column) for column in columns) for row in self.Y)
+        s = tuple(dot(self.s, column) for column in columns)
+        return Cone(self.weights, Y, values, s, bound, self.strict)
+
+    def gauge(self, anchor: Sequence[Fraction]) -> ConeGauge:
+        """The gauge around a point strictly inside.
+
+        Raises:
+            ValueError: it is not.
+        """
+        y0, t0 = self.at(anchor)
+        length = self.square(y0)
+        room = t0 * t0 - length
+        if t0 <= 0 or room <= 0:
+            raise ValueError("the anchor does not lie strictly inside a curved wall")
+        along = self._products(y0)
+        w = tuple((a - t0 * s) / room for a, s in zip(along, self.s, strict=True))
+        if not length:
+            factor = t0 * t0 / (room * room)
+            factors = tuple(factor * weight for weight in self.weights)
+            return ConeGauge(w, factors, self.Y)
+        radial = tuple(s - t0 * a / length for a, s in zip(along, self.s, strict=True))
+        across = []
+        for row, own in zip(self.Y, y0, strict=True):
+            share = own / length
+            across.append(tuple(c - share * a for c, a in zip(row, along, strict=True)))
+        factors = (length / room**2, *(weight / room for weight in self.weights))
+        return ConeGauge(w, factors, (radial, *across))
+
+    def _products(self, y0: Vector) -> Vector:
+        """``y0·Y e_j`` with weights, for each coordinate j."""
+        found = [Fraction(0)] * self.n
+        for weight, own, row in zip(self.weights, y0, self.Y, strict=True):
+            factor = weight * own
+            if factor:
+                for j, c in enumerate(row):
+                    if c:
+                        found[j] += factor * c
+        return tuple(found)
+
+    @cached_property
+    def floats(self) -> tuple[Array, Array, Array, float]:
+        """Y and y with the roots of the weights in them, s and t."""
+        roots = np.sqrt([float(weight) for weight in self.weights])
+        Y = np.array([[float(c) for c in row] for row in self.Y], dtype=np.float64)
+        y = np.array([float(c) for c in self.y])
+        s = np.array([float(c) for c in self.s])
+        return (
+            Y.reshape(len(roots), self.n) * roots[:, None],
+            y * roots,
+            s,
+            float(self.t),
+        )

@@ -1,0 +1,262 @@
+"""Curved walls of a term: cones over its outputs, and anchors inside rows and cones.
+
+Floats propose a centre (:mod:`multiplexnet.exact.interior`), exact arithmetic rounds it and judges, as it does for
+polyhedra: the share of its room that rounding takes from a wall has to stay below one half.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from fractions import Fraction
+
+from multiplexnet.compiler.equalities import symbols_of
+from multiplexnet.errors import CurvedError, MagnitudeError, ThinTermError
+from multiplexnet.exact import lp
+from multiplexnet.exact.cones import Cone
+from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.formats import Format, first_wider, floor_log2, power_of_two
+from multiplexnet.exact.interior import FloatCone, Walls, centre, deepest
+from multiplexnet.exact.rows import Rows
+from multiplexnet.geometry.anchors import COMFORTABLE, THIN, Point, clearance, text
+from multiplexnet.geometry.parts import Parametric
+from multiplexnet.language.formula import (
+    Atom,
+    Linear,
+    Norm,
+    Symbol,
+    Variable,
+    coprime,
+    norm_in,
+)
+from multiplexnet.language.text import formula_text
+
+__all__ = [
+    "atom_of",
+    "cone_of",
+    "curved_anchor",
+    "curved_centres",
+    "eaten",
+    "moved_ball",
+    "refuse_far_cones",
+    "room_in",
+]
+
+FURTHEST = power_of_two(450)
+"""The numbers of a gauge up to here, and down to the inverse, are such that their squares are float64 numbers."""
+
+
+def cone_of(row: Atom, outputs: Sequence[Variable]) -> Cone:
+    """The set of a row with a norm, over outputs that it has no other variables than.
+
+    Raises:
+        CurvedError: it bounds no convex set.
+    """
+    found = norm_in(row.linear)
+    if found is None or found[1] <= 0 or row.relation == "==":
+        raise CurvedError(
+            formula_text(row), "it bounds no convex set", "write `norm(…) <= …`"
+        )
+    norm, c = found
+    places: dict[Symbol, int] = {v: j for j, v in enumerate(outputs)}
+    bound = Linear(row.linear.summands[:-1], row.linear.constant) * (-1 / c)
+    return Cone(
+        norm.weights,
+        tuple(_placed(argument, places) for argument in norm.arguments),
+        tuple(argument.constant for argument in norm.arguments),
+        _placed(bound, places),
+        bound.constant,
+        row.relation == "<",
+    )
+
+
+def atom_of(cone: Cone, outputs: Sequence[Symbol]) -> Atom:
+    """The cone as a comparison, with coprime coefficients."""
+    arguments = [
+        Linear.total(dict(zip(outputs, row, strict=True)), c)
+        for row, c in zip(cone.Y, cone.y, strict=True)
+    ]
+    norm = Linear.of(Norm(cone.weights, tuple(arguments)))
+    bound = Linear.total(dict(zip(outputs, cone.s, strict=True)), cone.t)
+    return Atom(coprime(norm - bound), "<" if cone.strict else "<=")
+
+
+def moved_ball(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Parametric:
+    """The part of a ball or an ellipsoid whose centre and radius are known at run time.
+
+    Raises:
+        CurvedError: something else bounds its outputs as well, or its bound has outputs in it.
+        MagnitudeError: numbers that float64 cannot square.
+    """
+    row = next(row for row in rows if norm_in(row.linear))
+    known = [s for s in symbols_of(row) if s not in outputs]
+    if len(rows) > 1:
+        others = [formula_text(other) for other in rows if other is not row]
+        raise CurvedError(
+            formula_text(row),
+            f"inputs tell where it or a wall beside it stands, and other walls bound its outputs, too ({others[0]})",
+            "keep inputs out of these rules, or bound the outputs by flat walls alone",
+        )
+    if not all(isinstance(s, Variable) and s.is_input for s in known):
+        raise CurvedError(
+            formula_text(row),
+            "it depends on a function or on outputs computed before",
+            "give the value as an input",
+        )
+    cone = cone_of(row, [*outputs, *known])  # type: ignore[list-item]
+    if any(cone.s[: len(outputs)]):
+        raise CurvedError(
+            formula_text(row),
+            "it is a cone that inputs move",
+            "keep inputs out of it; a ball or an ellipsoid may have them",
+        )
+    for weight, numbers in zip(cone.weights, cone.Y, strict=True):
+        for number in numbers:
+            _refuse_far(weight * number * number, row)
+    for number in (*cone.s, *cone.y, cone.t):
+        _refuse_far(number * number, row)
+    return Parametric(
+        tuple(outputs), tuple(known), (), (), (), (), (), (), cones=(cone,)
+    )
+
+
+def _placed(linear: Linear, places: dict[Symbol, int]) -> tuple[Fraction, ...]:
+    row = [Fraction(0)] * len(places)
+    for symbol, coefficient in linear.summands:
+        row[places[symbol]] = coefficient
+    return tuple(row)
+
+
+def eaten(
+    cones: Sequence[Cone], point: Sequence[Fraction], errors: Sequence[Fraction]
+) -> Fraction | None:
+    """The largest share of its room that errors of a point take from a cone; ``None``: it is not strictly inside."""
+    most = Fraction(0)
+    for cone in cones:
+        if not cone.contains_strictly(point):
+            return None
+        sizes = cone.gauge(point).sizes
+        own = sum((h * e for h, e in zip(sizes, errors, strict=True)), Fraction(0))
+        most = max(most, own)
+    return most
+
+
+def curved_anchor(
+    rows: Rows,
+    cones: Sequence[Cone],
+    atoms: Sequence[Atom],
+    form: Format,
+    names: Sequence[str],
+    deadline: Deadline = NEVER,
+) -> Point:
+    """A point strictly inside all rows and cones, representable, from whose room rounding takes less than half.
+
+    Args:
+        rows: the linear rows.
+        cones: the curved ones.
+        atoms: the same as comparisons, for the message.
+        form: the float format.
+        names: of the outputs, for the message.
+        deadline: when it gives up.
+
+    Raises:
+        ThinTermError: none was found.
+    """
+    offers = list(curved_centres(rows, cones, deadline))
+    found = _best(rows, cones, offers, form)
+    if found is not None:
+        return found
+    wider = first_wider(
+        form, lambda other: _best(rows, cones, offers, other) is not None
+    )
+    walls = [*text(rows, names), *map(formula_text, atoms)]
+    raise ThinTermError(walls, form.name, wider)
+
+
+def _best(
+    rows: Rows, cones: Sequence[Cone], offers: Sequence[Point], form: Format
+) -> Point | None:
+    best: Point | None = None
+    least = THIN
+    for offer in offers:
+        for point in _roundings(rows, cones, offer, form):
+            judged = _judged(rows, cones, point, form)
+            if judged is None or judged >= least:
+                continue
+            if judged < COMFORTABLE:
+                return point
+            best = point
+            least = judged
+    return best
+
+
+def _judged(
+    rows: Rows, cones: Sequence[Cone], point: Point, form: Format
+) -> Fraction | None:
+    if max(map(abs, point)) >= form.max:
+        return None
+    of_rows = clearance(rows, point, form)
+    errors = [(form.epsilon * abs(c) + form.tiny) / 2 for c in point]
+    of_cones = eaten(cones, point, errors)
+    if of_rows is None or of_cones is None:
+        return None
+    return max(of_rows, of_cones)
+
+
+def room_in(
+    rows: Rows, cones: Sequence[Cone], point: Sequence[Fraction]
+) -> Fraction | None:
+    """Half the edge of a cube around the point inside rows and cones; ``None``: it is not strictly inside."""
+    room = rows.room(point)
+    if room is None:
+        return None
+    for cone in cones:
+        if not cone.contains_strictly(point):
+            return None
+        size = sum(cone.gauge(point).sizes, Fraction(0))
+        if size:
+            room = min(room, 1 / size)
+    return room
+
+
+def _roundings(
+    rows: Rows, cones: Sequence[Cone], offer: Point, form: Format
+) -> Iterator[Point]:
+    """The point on a coarse grid, as short dyadic numbers, then as near as the format allows."""
+    room = room_in(rows, cones, offer)
+    if room is not None:
+        grid = power_of_two(floor_log2(min(room, Fraction(1))) - 3)
+        coarse = tuple(round(c / grid) * grid for c in offer)
+        if all(map(form.representable, coarse)):
+            yield coarse
+    yield tuple(map(form.rounded, offer))
+
+
+def curved_centres(
+    rows: Rows, cones: Sequence[Cone], deadline: Deadline = NEVER
+) -> Iterator[Point]:
+    """Proposals for a point deep inside, the best first; unchecked."""
+    A, b = lp.unit_rows(rows.A, rows.b)
+    A = A.reshape(len(rows), rows.n)
+    walls = Walls.of(A, b, [FloatCone(*cone.floats) for cone in cones])
+    depth, start = deepest(walls, deadline)
+    if depth > 0:
+        for point in (centre(walls, start, deadline), start):
+            yield tuple(Fraction(float(c)) for c in point)
+
+
+def refuse_far_cones(
+    cones: Sequence[Cone], anchor: Sequence[Fraction], atoms: Sequence[Atom]
+) -> None:
+    """Raises ``MagnitudeError`` for a cone whose gauge has numbers that float64 cannot square."""
+    for cone, atom in zip(cones, atoms, strict=True):
+        gauge = cone.gauge(anchor)
+        for number in gauge.w:
+            _refuse_far(number * number, atom)
+        for factor, row in zip(gauge.factors, gauge.L, strict=True):
+            for number in row:
+                _refuse_far(factor * number * number, atom)
+
+
+def _refuse_far(square: Fraction, atom: Atom) -> None:
+    if square and not 1 / FURTHEST <= abs(square) <= FURTHEST:
+        raise MagnitudeError([formula_text(atom)], square)

@@ -1,0 +1,589 @@
+"""Curved walls: read, judged, compiled, proved, mapped into, refused."""
+
+from __future__ import annotations
+
+import copy
+import io
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from math import inf, nan
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor
+
+import multiplexnet as mx
+from multiplexnet.compiler.compile import compile_rules
+from multiplexnet.errors import (
+    ContradictionError,
+    CurvedError,
+    InputError,
+    MultiplexError,
+    RuleSyntaxError,
+    ThinTermError,
+)
+from multiplexnet.exact.cones import Cone
+from multiplexnet.language.formula import holds
+from multiplexnet.language.parser.parse import parse
+from multiplexnet.language.text import formula_text, specification_text
+from multiplexnet.transforms import DTYPES
+from multiplexnet.transforms import curves as curves_module
+from multiplexnet.transforms import gauge as gauge_module
+
+Number = Fraction
+Judge = Callable[[Sequence[Number]], bool]
+
+
+@dataclass(frozen=True)
+class Case:
+    """Rules, and whether a point obeys them, written a second time in Python's own arithmetic of fractions."""
+
+    name: str
+    text: str
+    obeys: Judge
+    n: int
+
+    def __str__(self) -> str:
+        return self.name
+
+
+def squares(x: Sequence[Number]) -> Number:
+    return sum((v * v for v in x), Fraction(0))
+
+
+TENTH = Fraction(1, 10)
+CASES = [
+    Case("ball", "x: real[3]; norm(x) <= 2", lambda x: squares(x) <= 4, 3),
+    Case(
+        "open ball off zero, cut",
+        "x: real[3]; norm(x - [1, 2, 3]) < 0.1; x[0] >= 1.01",
+        lambda x: (
+            squares([x[0] - 1, x[1] - 2, x[2] - 3]) < TENTH**2
+            and x[0] >= Fraction(101, 100)
+        ),
+        3,
+    ),
+    Case(
+        "ellipse",
+        "x: real[2]; x[0]**2 + 2*x[1]**2 <= 4",
+        lambda x: x[0] ** 2 + 2 * x[1] ** 2 <= 4,
+        2,
+    ),
+    Case(
+        "quadratic form and a wall",
+        "x: real[2]; quad(x, [[2, 1], [1, 2]]) <= 3; x[0] + x[1] <= 1",
+        lambda x: 2 * x[0] ** 2 + 2 * x[0] * x[1] + 2 * x[1] ** 2 <= 3 and x[0] + x[1] <= 1,
+        2,
+    ),
+    Case(
+        "cone",
+        "x: real[2]; t: real; norm(x) <= 2*t + 1; t <= 10",
+        lambda x: (
+            2 * x[2] + 1 >= 0 and squares(x[:2]) <= (2 * x[2] + 1) ** 2 and x[2] <= 10
+        ),
+        3,
+    ),
+    Case(
+        "cone without end",
+        "x: real[2]; t: real; norm(x) < t",
+        lambda x: x[2] > 0 and squares(x[:2]) < x[2] ** 2,
+        3,
+    ),
+    Case(
+        "paraboloid",
+        "x: real[2]; t: real; x[0]**2 + 2*x[1]**2 <= t",
+        lambda x: x[0] ** 2 + 2 * x[1] ** 2 <= x[2],
+        3,
+    ),
+    Case(
+        "two balls",
+        "x: real[2]; norm(x) <= 1.25; norm(x - [1, 0]) <= 1.25",
+        lambda x: (
+            squares(x) <= Fraction(25, 16)
+            and squares([x[0] - 1, x[1]]) <= Fraction(25, 16)
+        ),
+        2,
+    ),
+    Case(
+        "either or",
+        "x: real[2]; norm(x) <= 1 or norm(x - 3) <= 1.5; implies(x[0] > 2, x[1] >= 2.9)",
+        lambda x: (
+            (squares(x) <= 1 or squares([v - 3 for v in x]) <= Fraction(9, 4))
+            and (x[0] <= 2 or x[1] >= Fraction(29, 10))
+        ),
+        2,
+    ),
+    Case(
+        "a root that is no fraction",
+        "x: real; x**2 <= 2",
+        lambda x: x[0] ** 2 <= 2,
+        1,
+    ),
+]  # fmt: skip
+EACH = [(case, dtype) for case in CASES for dtype in DTYPES]
+SINGLE = [case for case in CASES if case.name not in ("either or", "a root that is no fraction")]  # fmt: skip
+
+
+def name_of(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def broken(obeys: Judge, x: Tensor) -> int:
+    """How many rows, read as fractions, do not obey."""
+    points = x.detach().double().reshape(-1, x.shape[-1]).tolist()
+    return sum(not _obeys(obeys, point) for point in points)
+
+
+def _obeys(obeys: Judge, point: Sequence[float]) -> bool:
+    if any(v != v or abs(v) == inf for v in point):
+        return False
+    return obeys([Fraction(v) for v in point])
+
+
+def raws(n: int, dtype: torch.dtype, count: int = 24) -> Tensor:
+    """Raw values of every size: N(0, 1), N(0, 30), ±1e4, ±1e30, ±inf, subnormal, 0, and all of them mixed."""
+    z = torch.randn(count, n, dtype=torch.float64)
+    tiny = torch.finfo(dtype).smallest_normal / 4
+    sizes = [1.0, 30.0, 1e4, 1e30]
+    pool = torch.cat(
+        [
+            *(size * z for size in sizes),
+            *(size * z.sign() for size in (*sizes, inf, tiny)),
+            0 * z,
+        ]
+    )
+    mixed = torch.gather(pool, 0, torch.randint(len(pool), (4 * count, n)))
+    return torch.cat([pool, mixed]).to(dtype)
+
+
+def layer_of(case: Case, dtype: torch.dtype = torch.float64) -> mx.Multiplexer:
+    return mx.Multiplexer(mx.Rules(case.text), dtype=dtype)
+
+
+# --- maps -------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("case", "dtype"), EACH, ids=lambda v: str(v))
+def test_every_output_obeys(case: Case, dtype: torch.dtype) -> None:
+    mux = layer_of(case, dtype)
+    branches = mux(raws(mux.in_features, dtype))
+    for k in range(branches.x.shape[-2]):
+        assert broken(case.obeys, branches.x[..., k, :]) == 0
+    best = branches.best()
+    assert broken(case.obeys, best) == 0
+    assert mx.Rules(case.text).satisfied(best).all()
+    assert best.isfinite().all()
+    nothing = torch.full((3, mux.in_features), nan, dtype=dtype)
+    assert mux(nothing).best().isnan().all()
+    assert broken(case.obeys, mux.eval()(nothing).best()) == 0
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+def test_the_wall_is_reached(dtype: torch.dtype) -> None:
+    mux = layer_of(CASES[0], dtype)
+    far = (1e4 * torch.randn(200, 3, dtype=torch.float64).sign()).to(dtype)
+    length = mux(far).best().double().norm(dim=-1)
+    assert float(length.min()) > 2 * (1 - 4 * torch.finfo(dtype).eps - 1e-13)
+
+
+@pytest.mark.parametrize("case", SINGLE, ids=str)
+def test_inverts_with_its_determinant_and_its_gradients(case: Case) -> None:
+    mux = layer_of(case)
+    raw = torch.randn(3, case.n, dtype=torch.float64, requires_grad=True)
+    maps: Any = mux.maps[0]
+    x, log_det = maps.forward_and_log_det(raw)
+    back = maps.inverse(x.squeeze(-2)).squeeze(-2)
+    torch.testing.assert_close(back, raw, rtol=1e-6, atol=1e-6)
+    for i in range(len(raw)):
+        J = torch.autograd.functional.jacobian(lambda z: maps(z).squeeze(-2), raw[i])  # type: ignore[no-untyped-call]
+        expected = torch.linalg.slogdet(J)[1]
+        torch.testing.assert_close(log_det[i, 0], expected, rtol=1e-6, atol=1e-6)
+    scale = float(x.detach().abs().max().clamp(min=1))
+    assert torch.autograd.gradcheck(lambda z: maps(z) / scale, (raw,))
+    assert torch.autograd.gradgradcheck(lambda z: maps(z) / scale, (raw,))
+    vmapped = torch.func.vmap(torch.func.jacrev(maps))(raw.detach())
+    assert vmapped.isfinite().all()
+
+
+def test_extremes_have_gradients() -> None:
+    for case in CASES:
+        mux = layer_of(case, torch.float32)
+        raw = raws(mux.in_features, torch.float32).requires_grad_()
+        x = mux(raw).x
+        (gradient,) = torch.autograd.grad(x.double().mean(), raw)
+        assert gradient.isfinite().all()
+
+
+def test_a_density_integrates_to_one() -> None:
+    rules = mx.Rules("x: real[2]; norm(x - [0.25, 0]) <= 1; x[0] >= 0")
+    mux = mx.Multiplexer(rules, dtype=torch.float64)
+    side = torch.linspace(-1.25, 1.5, 501, dtype=torch.float64)
+    x = torch.stack(torch.meshgrid(side, side, indexing="ij"), -1).reshape(-1, 2)
+    inside = rules.satisfied(x)
+    base = torch.distributions.Normal(torch.tensor([0.3, -0.2]).double(), 1.0)
+    distribution = mx.RulesDistribution(mux, base)
+    density = distribution.log_prob(x[inside]).exp().sum() * (side[1] - side[0]) ** 2
+    assert abs(float(density) - 1) < 0.01
+    drawn = distribution.sample((500,))
+    assert rules.satisfied(drawn).all()
+
+
+def test_repair_moves_inside_and_leaves_what_obeys() -> None:
+    for case in CASES:
+        rules = mx.Rules(case.text)
+        mux = layer_of(case)
+        x = 3 * torch.randn(50, case.n, dtype=torch.float64)
+        moved = mux.repair(x)
+        assert broken(case.obeys, moved) == 0
+        fine = rules.satisfied(x)
+        assert torch.equal(moved[fine], x[fine])
+
+
+def test_a_layer_travels() -> None:
+    case = CASES[8]
+    mux = layer_of(case, torch.float32)
+    raw = torch.randn(20, mux.in_features)
+    x = mux(raw).best()
+    file = io.BytesIO()
+    torch.save(mux.state_dict(), file)
+    file.seek(0)
+    again = mx.Multiplexer.from_state(torch.load(file, weights_only=True))
+    assert torch.equal(again(raw).best(), x)
+    assert torch.equal(copy.deepcopy(mux)(raw).best(), x)
+    for dtype in DTYPES:
+        cast = copy.deepcopy(mux).to(dtype)
+        assert broken(case.obeys, cast(raws(mux.in_features, dtype)).best()) == 0
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, about torch
+def test_it_compiles_as_one_graph() -> None:
+    case = CASES[1]
+    maps: Any = layer_of(case, torch.float32).maps[0]
+    raw = raws(case.n, torch.float32).requires_grad_()
+    x = torch.compile(lambda z: maps(z), fullgraph=True, backend="aot_eager")(raw)
+    x.sum().backward()
+    assert broken(case.obeys, x) == 0
+    assert raw.grad is not None
+
+
+# --- known at run time ------------------------------------------------------------------------------------------------
+
+MOVED = [
+    (
+        "x: real[2]; u: input[0.1, 5]; norm(x - [1, 2]) <= u",
+        lambda x, u: squares([x[0] - 1, x[1] - 2]) <= u[0] ** 2,
+    ),
+    (
+        "x: real[2]; u: input[3]; norm(x - u[:2]) < 2*u[2] - 0.25 or x[0] + x[1] > 1000",
+        lambda x, u: (
+            squares([x[0] - u[0], x[1] - u[1]]) < (2 * u[2] - Fraction(1, 4)) ** 2
+            or x[0] + x[1] > 1000
+        ),
+    ),
+    (
+        "x: real[2]; u: input[1, 9]; x[0]**2 + 2*(x[1] - u)**2 <= 4",
+        lambda x, u: x[0] ** 2 + 2 * (x[1] - u[0]) ** 2 <= 4,
+    ),
+]
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=name_of)
+@pytest.mark.parametrize(("text", "obeys"), MOVED, ids=[t for t, _ in MOVED])
+def test_balls_that_inputs_move(
+    text: str, obeys: Callable[..., bool], dtype: torch.dtype
+) -> None:
+    rules = mx.Rules(text)
+    mux = mx.Multiplexer(rules, dtype=dtype).eval()
+    raw = raws(mux.in_features, dtype, 8)
+    width = 3 if "input[3]" in text else 1
+    u = (1 + 2 * torch.rand(len(raw), width)).to(dtype)
+    x = mux(raw, u=u if width > 1 else u[:, 0]).best()
+    for row, known in zip(x.double().tolist(), u.double().tolist(), strict=True):
+        assert obeys(list(map(Fraction, row)), list(map(Fraction, known)))
+
+
+def test_a_moved_ball_inverts_with_its_determinant() -> None:
+    rules = mx.Rules(MOVED[0][0])
+    mux = mx.Multiplexer(rules, dtype=torch.float64)
+    maps: Any = mux.maps[0]
+    raw = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
+    u = (1 + torch.rand(3, 1, dtype=torch.float64)).requires_grad_()
+    x, log_det = maps.forward_and_log_det(raw, inputs=u)
+    back = maps.inverse(x.squeeze(-2), inputs=u).squeeze(-2)
+    torch.testing.assert_close(back, raw)
+    J = torch.autograd.functional.jacobian(lambda z: maps(z, inputs=u[0])[0], raw[0])  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(log_det[0, 0], torch.linalg.slogdet(J)[1])
+    assert torch.autograd.gradcheck(lambda z, w: maps(z, inputs=w), (raw, u))
+    assert mx.certify(mux.certificate, rules).certified
+    base = torch.distributions.Normal(raw[0].detach(), 1.0)
+    distribution = mx.RulesDistribution(mux, base, inputs={"u": 2.0})
+    drawn = distribution.sample((20,))
+    assert distribution.log_prob(drawn).isfinite().all()
+
+
+def test_a_radius_that_leaves_no_room_is_refused_in_its_row() -> None:
+    mux = mx.Multiplexer(mx.Rules("x: real[2]; u: input; norm(x) <= u"))
+    with pytest.raises(InputError, match="no term"):
+        mux(torch.zeros(2, 2), u=torch.tensor([1.0, -1.0]))
+    assert mux(torch.zeros(1, 2), u=torch.tensor([1e-30])).best().isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("rule", "reason"),
+    [
+        ("norm(x) <= u and x[0] >= 0.5*u", "other walls bound its outputs"),
+        ("norm([x[0], u]) <= x[1]", "a cone that inputs move"),
+    ],
+)
+def test_what_inputs_may_not_move(rule: str, reason: str) -> None:
+    with pytest.raises(CurvedError, match=reason):
+        mx.Multiplexer(mx.Rules(f"x: real[2]; u: input[1, 2]; {rule}"))
+
+
+# --- proofs -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("case", [*CASES[1:9:7], CASES[4]], ids=str)
+def test_a_certificate_is_proved_again(case: Case) -> None:
+    mux = layer_of(case)
+    rules = mx.Rules(case.text)
+    assert mx.certify(mux.certificate, rules).certified
+    smaller = mx.Rules(f"{case.text}; x[0] <= 1/8")
+    assert not mx.certify(mux.certificate, smaller).certified
+
+
+def test_what_a_certificate_says_of_curved_walls_is_checked() -> None:
+    document = layer_of(CASES[8]).certificate.data
+    changes: list[Callable[[Any], Any]] = [
+        lambda d: d["terms"]["tangents"][0].__setitem__(1, ["2", "0"]),
+        lambda d: d["terms"].pop("tangents"),
+        lambda d: _curved(d)["left"].__setitem__(0, "1"),
+        lambda d: _curved(d)["sizes"][0].__setitem__(0, "1/1000"),
+        lambda d: _curved(d)["anchor"].__setitem__(0, "100"),
+        lambda d: _curved(d)["cones"][0][1].__setitem__(0, "-7"),
+    ]
+    for change in changes:
+        changed = copy.deepcopy(dict(document))
+        change(changed)
+        assert not _accepted(changed)
+    assert _accepted(copy.deepcopy(dict(document)))
+
+
+def _curved(document: Any) -> Any:
+    parts = document["layer"]["maps"][0]["terms"][0]["parts"]
+    return next(part for part in parts if part["kind"] == "curved")
+
+
+def _accepted(data: Any) -> bool:
+    from multiplexnet.certificate.document import Certificate, hashes
+
+    data["sha256"] = hashes(data)
+    try:
+        return mx.certify(Certificate(data)).certified
+    except MultiplexError:
+        return False
+
+
+def test_terms_that_miss_a_ball_are_left_out() -> None:
+    compiled = compile_rules(parse("x: real[2]; norm(x) < 1 or x[0] > 2; x[0] >= 1"))
+    assert [len(block.terms) for block in compiled.blocks] == [1]
+    assert compiled.tangents
+    assert all(tangent.is_valid for tangent in compiled.tangents)
+    assert compiled.proof.complete
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "x: real[2]; norm(x) <= 1; x[0] + x[1] >= 1.415",
+        "x: real[2]; norm(x) <= 1; norm(x - 2) <= 1.8",
+        "x: real[2]; t: real; norm(x) <= t; t < 0",
+        "x: real[20]; norm(x) <= 1; sum(x) >= 4.5",
+    ],
+)
+def test_contradictions_name_the_rules(text: str) -> None:
+    with pytest.raises(ContradictionError, match="these 2 rules"):
+        mx.Rules(text).compile()
+
+
+def test_what_only_touches_has_no_room() -> None:
+    with pytest.raises(ThinTermError, match="norm"):
+        mx.Multiplexer(mx.Rules("x: real[2]; norm(x) <= 1; x[0] >= 1"))
+
+
+def test_a_radius_of_zero_is_a_point() -> None:
+    rules = mx.Rules("x: real[2]; n: int[0, 2]; norm(x) <= n")
+    mux = mx.Multiplexer(rules)
+    x = mux(torch.randn(200, mux.in_features)).best()
+    assert rules.satisfied(x).all()
+    assert mx.certify(mux.certificate, rules).certified
+
+
+# --- the language -----------------------------------------------------------------------------------------------------
+
+WRITTEN = [
+    ("x: real[2]; norm(x) <= 2", "norm([x[0], x[1]]) <= 2"),
+    ("x: real[2]; not norm(x) >= 2", "norm([x[0], x[1]]) < 2"),
+    ("x: real[2]; norm(x) <= 0", "x[0] == 0 and x[1] == 0"),
+    ("x: real[2]; norm(x) < 0", "False"),
+    ("x: real[2]; norm(x, 2, [4, 9]) <= 6", "4*x[0]**2 + 9*x[1]**2 <= 36"),
+    ("x: real[2]; x @ x < 3", "x[0]**2 + x[1]**2 < 3"),
+    ("x: real[2]; 4 - x[0]**2 - 2*x[1]**2 > 0", "x[0]**2 + 2*x[1]**2 < 4"),
+    ("x: real[2]; sum(v**2 for v in x) / 2 <= 3", "x[0]**2 + x[1]**2 <= 6"),
+    ("x: real; x**2 <= 4", "abs(0.5*x) <= 1"),
+    ("x: real[2]; norm([3, 4]) <= x[0]", "x[0] >= 5"),
+    ("x: real[2]; t: real; norm(x) <= 2*t + 1", "norm([x[0], x[1]]) <= 2*t + 1"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), WRITTEN, ids=[t for t, _ in WRITTEN])
+def test_what_is_read_is_written_again(text: str, said: str) -> None:
+    specification = parse(text)
+    assert formula_text(specification.rules[-1].formula) == said
+    again = parse(specification_text(specification))
+    assert [r.formula for r in again.rules] == [r.formula for r in specification.rules]
+
+
+REFUSED = [
+    ("norm(x) >= 2", "not convex"),
+    ("not norm(x) <= 2", "not convex"),
+    ("implies(norm(x) <= 1, x[0] > 0)", "not convex"),
+    ("iff(norm(x) <= 1, x[0] > 0)", "not convex"),
+    ("x[0]**2 >= 3", "not convex"),
+    ("norm(x) == 1", "the surface of a ball"),
+    ("x[0]**2 == 1", "no convex set"),
+    ("norm(x) + norm(x - 1) <= 3", "several norms"),
+    ("max(norm(x), 1) <= 3", "several norms"),
+    ("x[0]**2 - x[1]**2 <= 3", "a difference of squares"),
+    ("quad(x, [[1, 2], [2, 1]]) <= 3", "not positive semidefinite"),
+    ("quad(x, [[1]]) <= 3", "needs 2 rows of 2 numbers"),
+    ("norm(x, 3) <= 2", "a norm of another kind"),
+    ("norm(x, 2, [1, 0]) <= 2", "weights are positive"),
+    ("norm(x, 2, [1]) <= 2", "1 weight for 2 numbers"),
+    ("x[0]**3 <= 2", "a power: squares"),
+    ("abs(x[0]**2) <= 2", "a square is curved"),
+    ("abs(x[0])**2 <= 2", "a square of"),
+    ("u * x[0] <= norm(x)", "not convex"),
+    ("norm(x) <= u * x[0]", "products with inputs"),
+]
+
+
+@pytest.mark.parametrize(("text", "reason"), REFUSED, ids=[t for t, _ in REFUSED])
+def test_what_is_not_read_is_explained(text: str, reason: str) -> None:
+    with pytest.raises(RuleSyntaxError, match=reason):
+        parse(f"x: real[2]; u: input[0, 1]\n{text}")
+
+
+@pytest.mark.parametrize(
+    ("text", "reason"),
+    [
+        ("n: int[0, 9]; x: real; norm([n, x]) <= 5", "is a whole number"),
+        ("x: real[2]; f: function; norm(x) <= 5; x[1] <= f(x[0])", "a curved wall"),
+    ],
+)
+def test_where_no_map_is_known(text: str, reason: str) -> None:
+    with pytest.raises(CurvedError, match=reason):
+        mx.Multiplexer(mx.Rules(text), functions={"f": torch.sin} if "f:" in text else None)  # fmt: skip
+
+
+# --- verdicts ---------------------------------------------------------------------------------------------------------
+
+
+def test_verdicts_agree_with_fractions() -> None:
+    generator = np.random.default_rng(0)
+    for case in CASES:
+        rules = mx.Rules(case.text)
+        x = generator.integers(-20, 21, (200, case.n)) / 8.0
+        x[:50] *= 1e-170
+        x[50:60] *= 1e200
+        expected = [_obeys(case.obeys, row) for row in x.tolist()]
+        assert rules.satisfied(x).tolist() == expected
+        amounts = rules.violation(x)
+        assert ((amounts == 0).all(-1) == expected).all()
+        formula = rules.specification.formula
+        for row in x[:20].tolist():
+            point = dict(zip(rules.specification.variables, map(Fraction, row), strict=True))  # fmt: skip
+            assert holds(formula, point) == _obeys(case.obeys, row)
+
+
+def test_ties_are_decided_exactly() -> None:
+    rules = mx.Rules("x: real[2]; t: real; norm(x) <= t")
+    x = torch.tensor([[3, 4, 5], [0.6, 0.8, 1], [3, 4, 5 - 2.0**-50]]).double()
+    x[2, 2] = 5 - 2.0**-50
+    assert rules.satisfied(x).tolist() == [True, Fraction(0.6) ** 2 + Fraction(0.8) ** 2 <= 1, False]  # fmt: skip
+
+
+def test_a_table_is_judged() -> None:
+    pl = pytest.importorskip("polars")
+    table = pl.DataFrame({"a": [3, 1], "b": [4, 9]})
+    report = mx.check("a: int[0, 9]; b: int[0, 9]\na**2 + b**2 <= 25", table)
+    assert report.rows == 2
+    assert report.obeying == 1
+
+
+def test_z3_means_the_same() -> None:
+    from multiplexnet.smt.questions import implies, satisfiable
+
+    ball = parse("x: real[2]; norm(x) <= 1").formula
+    box = parse("x: real[2]; all(abs(v) <= 1 for v in x)").formula
+    assert implies(ball, box)
+    assert not implies(box, ball)
+    found = satisfiable(parse("x: real[2]; norm(x) < 1; x[0] + x[1] > 1.4").formula)
+    assert found is not None
+
+
+# --- the checks have teeth --------------------------------------------------------------------------------------------
+
+
+def _violations(case: Case, dtype: torch.dtype) -> int:
+    mux = layer_of(case, dtype)
+    raw = (30 * torch.randn(2000, mux.in_features)).to(dtype)
+    return broken(case.obeys, mux(raw).best())
+
+
+def test_cones_without_contraction_are_found_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    case = CASES[1]
+    assert _violations(case, torch.float32) == 0
+    honest = curves_module.cone_rows
+
+    def naive(
+        cones: Sequence[Cone],
+        anchor: Sequence[Fraction],
+        margins: curves_module.Margins,
+    ) -> curves_module.ConeRows:
+        return honest(cones, anchor, margins._replace(unit=0.0, tiny=0.0, safety=0.0))
+
+    monkeypatch.setattr(gauge_module, "cone_rows", naive)
+    assert _violations(case, torch.float32) > 0
+
+
+def test_a_gauge_is_one_on_the_boundary() -> None:
+    generator = np.random.default_rng(1)
+    for _ in range(20):
+        n, p = 4, 3
+        numbers = [Fraction(int(k), 4) for k in generator.integers(-9, 10, 40)]
+        rows = tuple(tuple(numbers[i * n : (i + 1) * n]) for i in range(p))
+        s, y = tuple(numbers[20:24]), tuple(numbers[24:27])
+        cone = Cone(
+            (Fraction(2), Fraction(1), Fraction(1, 3)), rows, y, s, Fraction(30)
+        )
+        anchor = tuple(numbers[30:34])
+        if not cone.contains_strictly(anchor):
+            continue
+        gauge = cone.gauge(anchor)
+        q = generator.normal(size=n)
+        pairs = zip(gauge.factors, gauge.L, strict=True)
+        inside = [float(f) ** 0.5 * np.dot([float(c) for c in row], q) for f, row in pairs]  # fmt: skip
+        g = np.dot([float(c) for c in gauge.w], q) + np.linalg.norm(inside)
+        if g > 1e-6:
+            Y, y0, s0, t0 = cone.floats
+            x = np.array([float(c) for c in anchor]) + q / g
+            bound = float(s0 @ x) + t0
+            assert abs(np.linalg.norm(Y @ x + y0) - bound) < 1e-9 * max(1, abs(bound))
+        sizes = np.array([float(h) for h in gauge.sizes])
+        assert g <= sizes @ np.abs(q) + 1e-12
