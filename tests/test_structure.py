@@ -513,3 +513,46 @@ def test_a_sum_over_values_that_may_be_missing_builds() -> None:
     assert rules.satisfied(x).all()
     assert x.isnan().any(0).all()
     assert x.isfinite().any(0).all()
+
+
+# --- what is tried, and what is said where nothing serves ---------------------------------------------------------
+
+
+def test_truth_values_that_are_weighed_become_a_cascade_at_once() -> None:
+    weights = [3 + 7 * i % 11 for i in range(20)]
+    total = " + ".join(f"{w}*p[{i}]" for i, w in enumerate(weights))
+    rules = mx.Rules(f"p: bool[20]; {total} <= 60")
+    start = time.process_time()
+    mux = mx.Multiplexer(rules)
+    assert time.process_time() - start < 10  # a second; terms took a minute
+    assert mux.options == (2,) * 20
+    x = mux(3 * torch.randn(200, mux.in_features)).sample()
+    assert rules.satisfied(x).all()
+
+
+def test_truth_values_with_few_terms_stay_terms_whatever_they_weigh() -> None:
+    few = mx.Multiplexer(mx.Rules("p: bool[4]; 3*p[0] + 5*p[1] + 7*p[2] + p[3] <= 9"))
+    assert not few.cascades
+    counted = mx.Multiplexer(mx.Rules("p: bool[8]; sum(p) <= 2"))
+    assert not counted.cascades
+
+
+NO_ENDS = "u: input; x: real; y: real; x + y == u or x - y == u; x >= 0"
+
+
+def test_an_equality_that_neither_structure_meets_says_what_to_write() -> None:
+    with pytest.raises(mx.errors.RunTimeEqualityError) as told:
+        mx.Multiplexer(mx.Rules(NO_ENDS))
+    message = str(told.value)
+    assert "here there is none. x depends on other outputs" in message
+    assert "Add a rule such as `-1000 <= x <= 1000`" in message
+    assert "line 1: x + y == u or x - y == u" in message
+    ends = "-1000 <= x <= 1000; -1000 <= y <= 1000; -100 <= u; u <= 100"
+    mended = mx.Rules(f"{NO_ENDS}; {ends}".replace("u: input", "u: input[-100, 100]"))
+    assert mx.Multiplexer(mended).cascades
+
+
+def test_explain_shows_no_terms_where_a_layer_refuses_both_structures() -> None:
+    explanation = mx.Rules(NO_ENDS).explain()
+    assert explanation.compiled is None
+    assert "here there is none. x depends" in str(explanation.problem)

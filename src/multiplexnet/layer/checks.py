@@ -17,7 +17,7 @@ from torch import Tensor
 from multiplexnet.arguments import refuse_unknown
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.late import is_late
-from multiplexnet.compiler.cascade.structure import Plan, Structure
+from multiplexnet.compiler.cascade.structure import Plan
 from multiplexnet.compiler.terms import Compiled
 from multiplexnet.errors import (
     ContradictionError,
@@ -26,7 +26,6 @@ from multiplexnet.errors import (
     InputError,
     OptionError,
     RecordError,
-    RunTimeEqualityError,
     ShapeError,
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
@@ -44,7 +43,6 @@ from multiplexnet.verdicts.numbers import refuse_unlisted
 
 __all__ = [
     "anywhere",
-    "as_written",
     "can_be_seen",
     "checked_function",
     "refuse_changed",
@@ -396,23 +394,6 @@ def refuse_other_rules(specification: Specification, compiled: Compiled) -> None
 def refuse_unknown_equality(equality: str) -> None:
     """Raises ``OptionError`` unless this is a way with equalities."""
     refuse_unknown("equality", equality, ("exact", "nearest"))
-
-
-def as_written(
-    error: RunTimeEqualityError, specification: Specification, structure: Structure
-) -> RunTimeEqualityError:
-    """The error with the rules that users wrote, instead of the rows of a term, and what to do."""
-    texts = [
-        rule.text if rule.line is None else f"line {rule.line}: {rule.text}"
-        for rule in specification.rules
-        if any(map(_is_equality_with_inputs, atoms(rule.formula)))
-    ]
-    advice = (
-        'leave out structure="terms", and cover and per_term, which insist on terms, too'
-        if structure == "terms"
-        else 'structure="cascade" insists on one, or says why there is none'
-    )
-    return RunTimeEqualityError(texts or error.rows, advice)
 
 
 def _is_equality_with_inputs(atom: Atom) -> bool:

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from multiplexnet.arguments import refuse_bad_count, refuse_uncallable
 from multiplexnet.certificate.document import Certificate
 from multiplexnet.compiler.cascade.build import Budget, Cascade
-from multiplexnet.compiler.cascade.structure import Structure
+from multiplexnet.compiler.cascade.structure import Structure, refused_equalities
 from multiplexnet.compiler.record import reading
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import (
@@ -23,11 +23,11 @@ from multiplexnet.errors import (
     ShapeError,
 )
 from multiplexnet.exact.deadline import NEVER, SECONDS, Deadline, Tell
+from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.layer.branches import Branches
 from multiplexnet.layer.call import Call, checked_raw
 from multiplexnet.layer.checks import (
-    as_written,
     checked_function,
     refuse_changed,
     refuse_no_tensor,
@@ -55,7 +55,7 @@ from multiplexnet.layer.saved import SavedLayer, record_in, saved_state
 from multiplexnet.layer.units import Units, unit_table
 from multiplexnet.layer.unroll import Head, unrolled
 from multiplexnet.rules import Rules, rules_of
-from multiplexnet.transforms.base import checked_dtype, in_full_precision
+from multiplexnet.transforms.base import checked_dtype, dtype_name, in_full_precision
 from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.separable import Separable
@@ -152,7 +152,13 @@ class Multiplexer(Derived):
             try:
                 self._start(asked, blueprint, functions, deadline)
             except RunTimeEqualityError as error:
-                raise as_written(error, asked.specification, structure) from None
+                raise refused_equalities(
+                    asked.specification,
+                    structure,
+                    FORMATS[dtype_name(chosen)],
+                    error.rows,
+                    deadline,
+                ) from None
 
     def _start(
         self,

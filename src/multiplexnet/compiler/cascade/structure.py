@@ -25,6 +25,7 @@ from multiplexnet.errors import (
     CompileTimeout,
     DtypeError,
     MultiplexError,
+    RunTimeEqualityError,
 )
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS, Format
@@ -61,6 +62,7 @@ __all__ = [
     "is_moved",
     "planned",
     "reason",
+    "refused_equalities",
     "rule_parts",
     "term_count",
 ]
@@ -312,6 +314,45 @@ def _if_better(
     return None
 
 
+def refused_equalities(
+    specification: Specification,
+    structure: Structure,
+    form: Format,
+    rows: Sequence[str] = (),
+    deadline: Deadline = NEVER,
+) -> RunTimeEqualityError:
+    """What is told of equalities with inputs that terms do not meet: the rules, and what to do.
+
+    Args:
+        specification: the rules.
+        structure: what was asked for.
+        form: the format of the outputs.
+        rows: what is shown where no rule is such an equality by itself.
+        deadline: when it has to be done.
+    """
+    texts = [
+        rule.text if rule.line is None else f"line {rule.line}: {rule.text}"
+        for rule in specification.rules
+        if any(
+            row.relation == "==" and _ties_to_inputs(row) for row in atoms(rule.formula)
+        )
+    ]
+    advice = 'leave out structure="terms", and cover and per_term, which insist on terms, too'
+    if structure != "terms":
+        advice = _why_no_cascade(specification, form, deadline)
+    return RunTimeEqualityError(texts or rows, advice)
+
+
+def _why_no_cascade(
+    specification: Specification, form: Format, deadline: Deadline
+) -> str:
+    try:
+        planned(specification, "cascade", form, deadline=deadline)
+    except MultiplexError as error:
+        return f"here there is none. {error}"
+    return 'structure="cascade" insists on one'
+
+
 def reason(part: RulePart, inputs: Sequence[Variable], form: Format) -> str:
     """Why a part is computed one output after another, in words."""
     sizes = {
@@ -373,10 +414,17 @@ def is_few(part: RulePart, inputs: Sequence[Variable], form: Format) -> bool:
 
 
 def _is_logic(part: RulePart) -> bool:
-    """Whether all outputs are truth values, and not very many: inner blocks of terms serve those."""
-    return len(part.outputs) <= NESTED and all(
-        isinstance(v.domain, Bool) for v in part.outputs
+    """Whether outputs are truth values, not very many, and counted, not weighed: inner blocks of terms serve those."""
+    return (
+        len(part.outputs) <= NESTED
+        and all(isinstance(v.domain, Bool) for v in part.outputs)
+        and all(map(_counts, atoms(part.formula)))
     )
+
+
+def _counts(row: Atom) -> bool:
+    """Whether all its summands weigh the same."""
+    return len({abs(c) for _, c in row.linear.summands}) <= 1
 
 
 def _has_equality_of_inputs(formula: Formula) -> bool:

@@ -18,6 +18,7 @@ from multiplexnet.compiler.cascade.structure import (
     is_few,
     planned,
     reason,
+    refused_equalities,
 )
 from multiplexnet.compiler.compile import (
     compile_rules,
@@ -261,6 +262,9 @@ def _compiled(
         tied = beyond_terms(compiled.blocks)
         if tied and not beyond:  # as a layer does: a cascade may meet these
             return _compiled(found, max_terms, deadline, tied)
+        if tied:
+            refused = refused_equalities(specification, "auto", form, deadline=deadline)
+            return replace(found, problem=str(refused))
         return replace(found, compiled=compiled)
     except ContradictionError as error:
         core = contradiction(specification, deadline)
