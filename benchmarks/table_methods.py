@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import random
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from importlib import import_module
 from time import process_time
 from typing import Any
 
@@ -24,6 +25,7 @@ import multiplexnet as mx
 from multiplexnet.language.formula import Specification, atoms, variables
 from multiplexnet.language.text import formula_text
 from multiplexnet.synthesis import synthesizer, training
+from multiplexnet.synthesis.network import Shape
 
 Draw = Callable[[int], pl.DataFrame]
 """Makes so many rows."""
@@ -194,35 +196,69 @@ def network(kind: str) -> Learn:
     """TVAE or CTGAN of the package ctgan, as many times through the table as fit into the minutes."""
 
     def learn(own: TableSet, seed: int, minutes: float) -> Learned:
-        import ctgan
-
-        torch.manual_seed(seed)
-        np.random.seed(seed)
-        table = own.train.to_pandas()
-        labels = [
-            name for name in own.train.columns if own.train[name].dtype == pl.String
-        ]
-        once = process_time()
-        getattr(ctgan, kind)(epochs=0, enable_gpu=False).fit(table, labels)
-        reading = process_time() - once
-        once = process_time()
-        getattr(ctgan, kind)(epochs=2, enable_gpu=False).fit(table, labels)
-        each = max((process_time() - once - reading) / 2, 1e-3)
-        epochs = max(1, int((60 * minutes - reading) / each))
-        torch.manual_seed(seed)
-        np.random.seed(seed)
-        begun = process_time()
-        model = getattr(ctgan, kind)(epochs=epochs, enable_gpu=False)
-        model.fit(table, labels)
-        seconds = round(
-            process_time() - begun, 2
-        )  # without finding out how long an epoch takes
+        drawn, epochs = _generator(kind, own.train, seed, minutes)
         return Learned(
-            lambda count: _rounded(own.train, pl.from_pandas(model.sample(count))),
-            facts={"epochs": epochs, "fit_seconds": seconds},
+            lambda count: _rounded(own.train, drawn(count)), facts={"epochs": epochs}
         )
 
     return learn
+
+
+def encoded(kind: str) -> Learn:
+    """The same, of columns that ``Synthesizer.encoder`` has freed from the rules, and decodes."""
+
+    def learn(own: TableSet, seed: int, minutes: float) -> Learned:
+        start = process_time()
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            model = mx.Synthesizer(own.rules).fit(own.train, minutes=0, recipes=UNUSED)
+        codes = model.encoder.encode(own.train, seed=seed, labels="keep")
+        left = minutes - (process_time() - start) / 60
+        drawn, epochs = _generator(kind, codes, seed, left)
+        return Learned(
+            lambda count: model.encoder.decode(drawn(count)), facts={"epochs": epochs}
+        )
+
+    return learn
+
+
+UNUSED = (training.Recipe(Shape(width=1, layers=0), steps=1, batch=10_000),)
+"""The encoder does not use the network."""
+
+
+def _generator(
+    kind: str, table: pl.DataFrame, seed: int, minutes: float
+) -> tuple[Draw, int]:
+    """A generator of the package ctgan, and how often it went through the table."""
+    module = import_module(f"ctgan.synthesizers.{kind.lower()}")
+    torch.manual_seed(seed)
+    np.random.seed(seed)
+    labels = [name for name in table.columns if table[name].dtype == pl.String]
+    epochs = _Epochs(process_time() + 60 * minutes)
+    vars(module)["tqdm"] = epochs  # what counts its epochs
+    model = getattr(module, kind)(enable_gpu=False)
+    model.fit(table.to_pandas(), labels)
+    return lambda count: pl.from_pandas(model.sample(count)), epochs.done
+
+
+class _Epochs:
+    """Times through a table: as many as end in time, but one.
+
+    Args:
+        end: what the processor's clock shows then.
+    """
+
+    def __init__(self, end: float) -> None:
+        self.end = end
+        self.done = 0
+
+    def __call__(self, asked: Any, **options: Any) -> Iterator[int]:
+        begun = process_time()
+        each = 0.0
+        while not self.done or process_time() + each < self.end:
+            yield self.done
+            self.done += 1
+            each = (process_time() - begun) / self.done
 
 
 def _rounded(train: pl.DataFrame, made: pl.DataFrame) -> pl.DataFrame:
@@ -294,9 +330,12 @@ def _declaration(name: str, column: pl.Series) -> str:
     if column.dtype == pl.String:
         labels = ", ".join(f'"{label}"' for label in column.unique().sort().to_list())
         return f"{name}: {{{labels}}}"
-    low, high = str(column.min()), str(column.max())
-    kind = "int" if column.dtype == pl.Int64 else f"decimal({places(column)})"
-    return f"{name}: {kind}[{low}, {high}]"
+    if column.dtype == pl.Int64:
+        return f"{name}: int[{column.min()}, {column.max()}]"
+    count = places(column)
+    return (
+        f"{name}: decimal({count})[{column.min():.{count}f}, {column.max():.{count}f}]"
+    )
 
 
 def _numbers(cells: pl.Series, like: pl.Series) -> NDArray[np.float64]:
@@ -324,9 +363,11 @@ METHODS: dict[str, tuple[Learn, dict[str, Variant]]] = {
     "CART, leaf 5": (cart(5), THREE),
     "CART, leaf 20": (cart(20), ONE),
     "ours": (ours, ONE),
-    "ours without rules": (ours_free, THREE),
-    "arfpy": (forest, ONE),
     "TVAE": (network("TVAE"), THREE),
     "CTGAN": (network("CTGAN"), THREE),
+    "TVAE, encoded": (encoded("TVAE"), ONE),
+    "CTGAN, encoded": (encoded("CTGAN"), ONE),
+    "ours without rules": (ours_free, THREE),
+    "arfpy": (forest, ONE),
 }
 """Every method with its variants, cheap ones first."""

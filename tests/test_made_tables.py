@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+import table_methods
 import table_pages
 from table_methods import cart, discrete, factorised, places, rejected, repaired
 from table_sets import RULES, TARGETS, TableSet, obeying, table_set
@@ -57,6 +58,27 @@ def test_rows_are_rejected_or_moved_into_the_rules() -> None:
         assert made.schema == own.train.schema
     assert {v.name for v in discrete(own).outputs} == set(own.train.columns)
     assert places(pl.Series([0.5, 0.25])) == 2
+
+
+def test_ends_of_decimals_are_written_in_their_places() -> None:
+    column = pl.Series("share", [0.7238805970000001, 0.25])
+    assert (
+        table_methods._declaration("share", column)
+        == "share: decimal(9)[0.250000000, 0.723880597]"
+    )
+
+
+def test_epochs_of_other_generators_end_in_time(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    clock = [0.0]
+    monkeypatch.setattr(table_methods, "process_time", lambda: clock[0])
+    epochs = table_methods._Epochs(10.0)
+    for _ in epochs(range(300), disable=True):
+        clock[0] += 3.0
+    assert epochs.done == 3
+    late = table_methods._Epochs(0.0)
+    assert list(late(range(300))) == [0]
 
 
 def test_tables_are_means_of_lines_and_say_what_failed() -> None:

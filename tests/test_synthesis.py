@@ -34,7 +34,7 @@ from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
 from multiplexnet.tools.synthesis_commands import app
 
-TINY = (Recipe(Shape(4, 8, 1, 4, 0.0), rows=600, batch=64),)
+TINY = (Recipe(Shape(4, 8, 1, 4, 0.0), steps=9, batch=64),)
 
 RULES = """
 net: real; tax: real; gross: real
@@ -118,7 +118,7 @@ def test_a_condition_shifts_the_columns_before_it() -> None:
     random = Random(0)
     rows = [(a, a if random.random() < 0.95 else 1 - a) for a in [0] * 150 + [1] * 150]
     table = pl.DataFrame(rows, schema=["a", "b"], orient="row")
-    recipe = (Recipe(Shape(8, 16, 1, 4, 0.0), rows=6_000, batch=64),)
+    recipe = (Recipe(Shape(8, 16, 1, 4, 0.0), steps=94, batch=64),)
     model = mx.Synthesizer("a: bool; b: bool").fit(
         table.cast(pl.Boolean), recipes=recipe
     )

@@ -13,7 +13,7 @@ def test_a_column_of_many_values_says_what_the_next_one_is() -> None:
     random = np.random.default_rng(0)
     one = random.integers(0, 300, 1_500)
     other = np.clip(np.rint(one / 2 + random.normal(0, 10, 1_500)), 0, 200)
-    recipe = Recipe(Shape(8, 32, 1, 16, 0.0), rows=25_000, batch=128)
+    recipe = Recipe(Shape(8, 32, 1, 16, 0.0), steps=195, batch=128)
     model = mx.Synthesizer("one: int[0, 300]; other: int[0, 200]; one >= 0")
     model.fit({"one": one, "other": other}, recipes=(recipe,))
     made = model.sample(2_000)

@@ -16,7 +16,7 @@ from multiplexnet.errors import TableError
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
 
-TINY = (Recipe(Shape(4, 8, 1, 4, 0.0), rows=200, batch=64),)
+TINY = (Recipe(Shape(4, 8, 1, 4, 0.0), steps=3, batch=64),)
 NAMES = "age", "net", "tax", "gross", "sex", "start", "end", "seen"
 
 

@@ -25,7 +25,7 @@ from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
 from multiplexnet.tools.synthesis_commands import app
 
-TINY = (Recipe(Shape(4, 8, 1, 4, 0.1), rows=900, batch=32),)
+TINY = (Recipe(Shape(4, 8, 1, 4, 0.1), steps=28, batch=32),)
 RULES = "low: int[0, 99]; high: int[0, 99]; kind: {'a', 'b'}; low <= high; implies(kind == 'a', high <= 50)"
 
 
@@ -300,7 +300,7 @@ def resident() -> int:
 def test_learning_goes_on_where_it_was_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recipes = (*TINY, Recipe(Shape(4, 12, 1, 4, 0.1), rows=900, batch=32))
+    recipes = (*TINY, Recipe(Shape(4, 12, 1, 4, 0.1), steps=28, batch=32))
     rows = table().drop("who", "said")
     whole = mx.Synthesizer(RULES).fit(rows, recipes=recipes, minutes=9)
     file = tmp_path / "learning"
@@ -335,7 +335,7 @@ def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
         return clock[0]
 
     monkeypatch.setattr(training, "monotonic", tick)
-    long = (Recipe(Shape(4, 8, 1, 4, 0.1), rows=900, batch=32),) * 50
+    long = (Recipe(Shape(4, 8, 1, 4, 0.1), steps=28, batch=32),) * 50
     told: list[training.Progress] = []
     rows = table().drop("who", "said")
     mx.Synthesizer(RULES).fit(rows, recipes=long, minutes=0.5, progress=told.append)
@@ -343,6 +343,22 @@ def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert 1 < told[-1].recipe + 1 < 50
     assert all(state.seconds_left <= 30 for state in told)
     assert told[-1].rows_per_second > 0
+
+
+def test_a_recipe_ends_where_rows_kept_apart_become_less_likely(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scores = iter(range(100, 0, -1))
+    monkeypatch.setattr(
+        training.RowModel, "mean_log_prob", lambda *_: float(next(scores))
+    )
+    long = (Recipe(Shape(4, 8, 1, 4, 0.1), steps=900, batch=32),)
+    told: list[training.Progress] = []
+    rows = table().drop("who", "said")
+    model = mx.Synthesizer(RULES).fit(rows, recipes=long, progress=told.append)
+    times = 60 * told[-1].step / told[0].steps
+    assert times == 1 + training.PATIENCE
+    assert model.log_likelihood == 100
 
 
 # --- the command line -------------------------------------------------------------------------------------------------
@@ -442,7 +458,7 @@ LEARN = """
 from multiplexnet.synthesis import synthesizer
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
-synthesizer.RECIPES = (Recipe(Shape(4, 8, 1, 4, 0.0), rows=2_700, batch=64),)
+synthesizer.RECIPES = (Recipe(Shape(4, 8, 1, 4, 0.0), steps=42, batch=64),)
 from multiplexnet.__main__ import main
 main()
 """

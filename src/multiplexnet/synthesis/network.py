@@ -44,7 +44,7 @@ class Shape:
     width: int = 64
     layers: int = 2
     waves: int = 24
-    dropout: float = 0.2
+    dropout: float = 0.5
 
 
 class Network(nn.Module):

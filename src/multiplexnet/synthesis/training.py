@@ -37,6 +37,8 @@ APART = 0.1
 MOST_APART = 5_000
 SAVED = 30.0
 """Seconds after which training is saved again."""
+PATIENCE = 3
+"""Times through the table without a better score for rows kept apart, after which a recipe is over."""
 CHUNK = 2_048
 """Rows that are looked at together where nothing is learned."""
 
@@ -47,7 +49,7 @@ class Recipe:
 
     Args:
         shape: of the network.
-        rows: how many rows are seen in all; epochs follow from it.
+        steps: about how many there are; they go through the table a whole number of times.
         batch: rows of a step, at most.
         rate: the largest learning rate.
         decay: of the weights.
@@ -55,25 +57,27 @@ class Recipe:
     """
 
     shape: Shape = field(default_factory=Shape)
-    rows: int = 160_000
+    steps: int = 550
     batch: int = 512
-    rate: float = 2.5e-3
-    decay: float = 0.3
+    rate: float = 1e-2
+    decay: float = 1.0
     memory: float = 0.998
 
     def epochs(self, count: int) -> int:
         """How often a table of so many rows is gone through."""
-        return max(3, min(60, round(self.rows / max(count, 1))))
+        rows = self.steps * self.batch_of(count)
+        return max(3, min(60, round(rows / max(count, 1))))
 
     def batch_of(self, count: int) -> int:
-        """Rows of a step, so that a short table has enough of them."""
-        return min(self.batch, max(64, count // 40))
+        """Rows of a step: few of a short table, where noise keeps the network from learning rows by heart."""
+        return min(self.batch, max(64, count // 100))
 
 
 RECIPES = (
     Recipe(),
-    replace(Recipe(), shape=replace(Shape(), dropout=0.4), rows=240_000),
-    replace(Recipe(), shape=replace(Shape(), width=96, dropout=0.3)),
+    Recipe(Shape(dropout=0.3)),
+    Recipe(Shape(dropout=0.5), steps=800, rate=2e-2),
+    Recipe(Shape(dropout=0.5, width=96), steps=800),
 )
 """What is tried, in this order, as long as there is time."""
 
@@ -374,6 +378,8 @@ class _Run:
         self.per_epoch = max(1, len(used) // self.size)
         self.count = self.per_epoch * recipe.epochs(len(used))
         self.score: float | None = None
+        self.since = 0
+        """How often rows kept apart were judged since they had their best score."""
         self.done = 0
         self.optimizer = torch.optim.AdamW(
             model.network.parameters(),
@@ -437,9 +443,13 @@ class _Run:
     def _judge(self) -> None:
         model = replace(self.model, network=self.average)
         score = self.processes.of_first(model.mean_log_prob(self.held))
+        self.since += 1
         if self.score is None or score > self.score:
             self.score = score
+            self.since = 0
             self.best = copy.deepcopy(self.average.state_dict())
+        if self.since == PATIENCE:
+            self.count = self.done
 
     def _step(self, rows: Tensor, step: int) -> None:
         rate = self.recipe.rate * 0.5 * (1 + cos(pi * step / self.count))
@@ -470,7 +480,12 @@ class _Run:
         for index, own in self.optimizer.state_dict()["state"].items():
             for name, tensor in own.items():
                 tensors[f"optimizer/{index}/{name}"] = tensor
-        numbers = {"step": self.done, "steps": self.count, "score": self.score}
+        numbers = {
+            "step": self.done,
+            "steps": self.count,
+            "score": self.score,
+            "since": self.since,
+        }
         return numbers, tensors
 
     def go_on(self, state: Checkpoint) -> float:
@@ -479,6 +494,7 @@ class _Run:
         self.before = self.done
         self.count = int(state.numbers["steps"])
         self.score = state.numbers["score"]
+        self.since = int(state.numbers["since"])
         self.order = state.tensors["order"]
         self.random = state.tensors["random"]
         self.best = state.under("best")
