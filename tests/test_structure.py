@@ -556,3 +556,57 @@ def test_explain_shows_no_terms_where_a_layer_refuses_both_structures() -> None:
     explanation = mx.Rules(NO_ENDS).explain()
     assert explanation.compiled is None
     assert "here there is none. x depends" in str(explanation.problem)
+
+
+# --- what only one engine serves ----------------------------------------------------------------------------------
+
+SWITCHES = "on: bool[8]; x: real[8]; all(implies(on[i], x[i] >= 0) for i in range(8)); sum(on) <= 4"
+APART = "x: real[4]; all(abs(x[i] - x[j]) >= 1 for i in range(4) for j in range(i))"
+ANCHORED = "limit: input[250, 1000]; a: real; b: real; a == 0 or 200 < a < 400; implies(a > 0, b >= a + 2); b <= limit"
+
+
+@pytest.mark.parametrize("text", [SWITCHES, APART, ANCHORED])
+def test_outputs_without_ends_have_no_cascade(text: str) -> None:
+    with pytest.raises(RangeError, match="a cascade needs one to choose its grid"):
+        mx.Multiplexer(mx.Rules(text), structure="cascade")
+
+
+def test_a_circuit_serves_many_combinations_over_outputs_without_ends() -> None:
+    rules = mx.Rules(SWITCHES)
+    mux = mx.Multiplexer(rules, max_terms=100)
+    assert any(term.blocks for block in mux.compiled.blocks for term in block.terms)
+    assert mux.complete
+    x = mux(torch.randn(100, mux.in_features)).sample()
+    assert rules.satisfied(x).all()
+
+
+def test_an_anchor_serves_a_bound_known_at_run_time_without_another_end() -> None:
+    rules = mx.Rules(ANCHORED)
+    mux = mx.Multiplexer(rules)
+    assert not mux.cascades
+    x = mux(3 * torch.randn(100, mux.in_features), limit=300.0).sample()
+    assert rules.satisfied(x, limit=300.0).all()
+
+
+def test_cover_serves_terms_that_are_too_many_for_a_circuit() -> None:
+    rules = mx.Rules(APART)
+    with pytest.raises(mx.errors.TermBudgetExceeded, match="inner blocks were tried"):
+        mx.Multiplexer(rules, max_terms=20)
+    rows = torch.tensor([[0.0, 1.0, 2.0, 3.0], [3.0, 2.0, 1.0, 0.0]])
+    mux = mx.Multiplexer(rules, max_terms=20, cover=rows)
+    x = mux(torch.randn(100, mux.in_features)).sample()
+    assert rules.satisfied(x).all()
+
+
+def test_a_term_for_each_whole_number_gives_every_logit_a_gradient() -> None:
+    rules = mx.Rules("n: int[0, 5]; x: real; n != 1; 0 <= x <= n")
+
+    def loss_of(structure: Any) -> torch.Tensor:
+        mux = mx.Multiplexer(rules, structure=structure)
+        raw = torch.zeros(1, mux.in_features, requires_grad=True)
+        loss = mux(raw).loss(lambda x: ((x - 2.5) ** 2).sum(-1))
+        return torch.autograd.grad(loss.sum(), raw)[0]
+
+    assert (loss_of("terms")[0, -5:] != 0).all()
+    with pytest.raises(mx.errors.CascadeError, match="one output after another"):
+        loss_of("cascade")
