@@ -10,7 +10,9 @@ import torch
 from torch import Tensor
 
 import multiplexnet as mx
-from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
+from multiplexnet.compiler.circuit import kept_terms
+from multiplexnet.compiler.equalities import beyond_terms
+from multiplexnet.compiler.terms import Block, Compiled, Proof, Term, with_inner
 from multiplexnet.language.formula import Atom, Linear, Variable
 from multiplexnet.layer.branches import Choice
 from multiplexnet.learning.estimators import ScoreFunction
@@ -197,3 +199,13 @@ def test_decomposed_rules_work_under_autocast(dtype: torch.dtype) -> None:
     assert best.dtype is dtype
     assert rules.satisfied(best).all()
     assert rules.satisfied(sample).all()
+
+
+def test_blocks_that_terms_share_are_walked_once() -> None:
+    x = Variable("x", 0)
+    block = Block((x,), (Term((Atom(Linear.of(x), "<="),)),))
+    for _ in range(100):  # 2^100 ways lead to the innermost
+        block = Block((x,), (Term((), blocks=(block,)), Term((), blocks=(block,))))
+    assert len(with_inner([block])) == 101
+    assert beyond_terms([block]) == frozenset()
+    assert kept_terms([block]) == 201

@@ -20,7 +20,7 @@ from fractions import Fraction
 
 from multiplexnet.compiler.components import RuleComponent, components
 from multiplexnet.compiler.normal import canonical, opposite, substitute
-from multiplexnet.compiler.terms import Block, Term
+from multiplexnet.compiler.terms import Block, Term, with_inner
 from multiplexnet.compiler.tidy import row_order
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.language.formula import (
@@ -70,14 +70,7 @@ class OverBudget(Exception):
 
 def kept_terms(blocks: Iterable[Block]) -> int:
     """The number of terms in the blocks and all inner ones, shared ones counted once."""
-    seen: dict[int, Term] = {}
-    stack = list(blocks)
-    while stack:
-        for term in stack.pop().terms:
-            if id(term) not in seen:
-                seen[id(term)] = term
-                stack.extend(term.blocks)
-    return len(seen)
+    return len({id(term) for block in with_inner(blocks) for term in block.terms})
 
 
 class Circuit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
 
-from multiplexnet.compiler.terms import Block, Term
+from multiplexnet.compiler.terms import Block, Term, with_inner
 from multiplexnet.exact.components import components
 from multiplexnet.language.curves import put_in
 from multiplexnet.language.formula import (
@@ -39,10 +39,9 @@ def beyond_terms(blocks: Iterable[Block]) -> frozenset[Variable]:
         ['x', 'y']
     """
     found: set[Variable] = set()
-    for block in blocks:
+    for block in with_inner(blocks):
         for term in block.terms:
             found.update(_beyond(term, block.outputs))
-            found |= beyond_terms(term.blocks)
     return frozenset(found)
 
 

@@ -26,7 +26,7 @@ from typing import Any
 import z3
 
 from multiplexnet.compiler.identity import Comparisons
-from multiplexnet.compiler.terms import Block, Proof, Term
+from multiplexnet.compiler.terms import Block, Proof, Term, with_inner
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.language.curves import Tangent
 from multiplexnet.language.formula import (
@@ -116,14 +116,7 @@ def proof_of(
 
 def _claimed(blocks: Iterable[Block], claims: Claims) -> list[Block]:
     """The blocks, inner ones too, of which something is claimed, each once."""
-    found: dict[int, Block] = {}
-    stack = list(blocks)
-    while stack:
-        block = stack.pop()
-        if id(block) not in found:
-            found[id(block)] = block
-            stack.extend(inner for term in block.terms for inner in term.blocks)
-    return [block for block in found.values() if id(block) in claims]
+    return [block for block in with_inner(blocks) if id(block) in claims]
 
 
 @dataclass(frozen=True)

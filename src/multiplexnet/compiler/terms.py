@@ -9,7 +9,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -27,7 +27,7 @@ from multiplexnet.language.formula import (
     disjunction,
 )
 
-__all__ = ["Block", "Compiled", "Proof", "Term"]
+__all__ = ["Block", "Compiled", "Proof", "Term", "with_inner"]
 
 
 @dataclass(frozen=True)
@@ -163,3 +163,15 @@ class Compiled:
     @property
     def formula(self) -> Formula:
         return conjunction(block.formula for block in self.blocks)
+
+
+def with_inner(blocks: Iterable[Block]) -> list[Block]:
+    """The blocks, then those that their terms go on in, each once however often it is shared."""
+    found = list(blocks)
+    seen = {id(block) for block in found}
+    for block in found:  # it grows while we walk
+        for inner in (inner for term in block.terms for inner in term.blocks):
+            if id(inner) not in seen:
+                seen.add(id(inner))
+                found.append(inner)
+    return found

@@ -9,7 +9,7 @@ from math import log
 import torch
 from torch import Tensor
 
-from multiplexnet.compiler.terms import Block, Term
+from multiplexnet.compiler.terms import Block, Term, with_inner
 from multiplexnet.language.formula import Variable
 from multiplexnet.layer.construction.blueprint import Blueprint
 
@@ -47,7 +47,7 @@ class Layout:
     def of(blueprint: Blueprint) -> Layout:
         compiled = blueprint.compiled
         outer = _joined([block for block in compiled.blocks if block.outputs])
-        blocks = _with_inner(outer)
+        blocks = with_inner(outer)
         computed = [block.outputs for block in blocks]
         computed += [cascade.visible for cascade in blueprint.cascades]
         position = {variable: j for j, variable in enumerate(compiled.outputs)}
@@ -134,18 +134,6 @@ def _links(blocks: Sequence[Block]) -> tuple[tuple[Link, ...], ...]:
         )
         for block in blocks
     )
-
-
-def _with_inner(blocks: Sequence[Block]) -> list[Block]:
-    """The blocks, then those that their terms go on in, each once however often it is shared."""
-    found = list(blocks)
-    seen = {id(block) for block in blocks}
-    for block in found:  # it grows while we walk
-        for inner in (inner for term in block.terms for inner in term.blocks):
-            if id(inner) not in seen:
-                seen.add(id(inner))
-                found.append(inner)
-    return found
 
 
 def _joined(blocks: Sequence[Block]) -> list[Block]:
