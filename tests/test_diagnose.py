@@ -354,6 +354,7 @@ def test_outputs_that_follow_the_inputs_prove_that_all_are_covered(
         "n: int[0, 5]; u: input[0, 5]\nn == u",
         "n: int[0, 5]; u: input[0, 4]\nu <= n <= u + 0.5",
         "x: real; u: input[0, 1]; h: function\n0 <= x <= h(u)",
+        "x: real; u: input[0, 3]\nx < (-2e398) * u",
     ],
 )
 def test_what_is_not_covered_or_of_another_kind_is_not_proved(text: str) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import chain
 
 import numpy as np
 
@@ -30,6 +31,8 @@ __all__ = ["is_covered"]
 
 LARGEST = 2_000
 """Rows times inputs beyond which no linear program is tried."""
+MODERATE = 10**100
+"""The largest number with which one is tried."""
 
 
 def is_covered(formula: Formula, deadline: Deadline = NEVER) -> bool:
@@ -98,7 +101,7 @@ class _System:
     ends: list[tuple[Fraction, Fraction]]
 
     def is_answered(self, deadline: Deadline) -> bool:
-        if len(self.b) * len(self.ends) > LARGEST:
+        if len(self.b) * len(self.ends) > LARGEST or not self._is_moderate:
             return False
         found = lp.moving_centre(
             np.array(self.A, dtype=np.float64),
@@ -108,10 +111,16 @@ class _System:
             np.array([float(high - low) / 2 for low, high in self.ends]),
             deadline,
         )
-        if found is None:
+        if found is None or not all(np.isfinite(each).all() for each in found):
             return False
         constant, slope = ([*map(Fraction, each.ravel().tolist())] for each in found)
         return all(self._is_kept(i, constant, slope) for i in range(len(self.b)))
+
+    @property
+    def _is_moderate(self) -> bool:
+        """Whether a linear program in floats has a chance: none of the numbers is too large for it."""
+        numbers = chain(*self.A, *self.P, self.b, *self.ends)
+        return all(abs(number) <= MODERATE for number in numbers)
 
     def _is_kept(
         self, i: int, constant: Sequence[Fraction], slope: Sequence[Fraction]
