@@ -264,7 +264,8 @@ def _compiled(
             return _compiled(found, max_terms, deadline, tied)
         if tied:
             refused = refused_equalities(specification, "auto", form, deadline=deadline)
-            return replace(found, problem=str(refused))
+            uncovered = uncovered_input(compiled, deadline=deadline)
+            return replace(found, problem=str(refused), uncovered_input=uncovered)
         return replace(found, compiled=compiled)
     except ContradictionError as error:
         core = contradiction(specification, deadline)
