@@ -14,6 +14,7 @@ import json
 import os
 import platform
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from time import process_time
 from typing import Any
@@ -85,6 +86,9 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--only", nargs="*", default=list(METHODS), choices=METHODS)
     parser.add_argument("--seeds", nargs="*", type=int, default=[0])
     parser.add_argument("--minutes", type=float, default=10.0)
+    parser.add_argument(
+        "--rows", type=int, help="learn from so many rows only, if data are scarce"
+    )
     parser.add_argument("--lines", type=Path, default=LINES)
     parser.add_argument("--write", action="store_true", help="write the tables")
     return parser.parse_args()
@@ -110,16 +114,19 @@ def cells(
 ) -> Iterator[Line]:
     """The lines of a method that learns once."""
     learn, variants = METHODS[method]
+    shown = name if asked.rows is None else f"{name} {asked.rows}"
     done = {(line["set"], line["method"], line["seed"]) for line in read(asked.lines)}
     open_variants = {
         variant: make
         for variant, make in variants.items()
-        if (name, title(method, variant), seed) not in done
+        if (shown, title(method, variant), seed) not in done
     }
     if not open_variants:
         return
     own = table_set(name, asked.data)
-    facts: Line = {"set": name, "seed": seed, "budget_minutes": asked.minutes}
+    if asked.rows is not None:
+        own = replace(own, train=own.train.head(asked.rows))
+    facts: Line = {"set": shown, "seed": seed, "budget_minutes": asked.minutes}
     start = process_time()
     try:
         learned = learn(own, seed, asked.minutes)
@@ -149,7 +156,7 @@ def reason(error: Exception) -> str:
 def measured(own: TableSet, learned: Learned, make: Variant, seed: int) -> Line:
     """All figures of the rows that one variant makes."""
     start = process_time()
-    made = make(own, learned.draw, own.train.height)
+    made = make(own, learned.draw, max(own.train.height, own.held.height))
     seconds = process_time() - start
     found: Line = {
         "rows": made.height,

@@ -87,7 +87,7 @@ def write(lines: Sequence[Line]) -> None:
         return f"{found[1]}\n{table(lines, found[2])}\n<!-- end -->"
 
     text = re.sub(
-        r"(<!-- tables: (\w+) -->)\n.*?<!-- end -->", filled, text, flags=re.S
+        r"(<!-- tables: ([\w ]+) -->)\n.*?<!-- end -->", filled, text, flags=re.S
     )
     PAGE.write_text(text, encoding="utf-8")
     print(f"written: {PAGE}")

@@ -345,6 +345,20 @@ def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     assert told[-1].rows_per_second > 0
 
 
+def test_rows_that_were_learned_have_a_likelihood_though_they_were_rounded(
+    tmp_path: Path,
+) -> None:
+    """Cells with more decimal places than are learned are rounded wherever they are read."""
+    rows = pl.DataFrame({"share": [k / 3 for k in range(60)], "kind": ["a", "b"] * 30})
+    with pytest.warns(UserWarning, match="'share' is rounded to 8 decimal places"):
+        fitted = mx.Synthesizer("share >= 0").fit(rows, recipes=TINY)
+    fitted.save(tmp_path / "model.mx")
+    for model in (fitted, mx.Synthesizer.load(tmp_path / "model.mx")):
+        assert np.isfinite(model.log_prob(rows)).all()
+        back = model.encoder.decode(model.encoder.encode(rows))
+        assert np.abs(back["share"].cast(float) - rows["share"]).max() < 1e-8
+
+
 def test_a_recipe_ends_where_rows_kept_apart_become_less_likely(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -75,6 +75,7 @@ def save(
         "declared": record_of_specification(schema.declared),
         "variables": [variable_record(v) for v in own],
         "fields": [_field(field) for field in schema.fields],
+        "rounded": [k for k, field in enumerate(schema.fields) if field.is_rounded],
         "others": [astuple(other) for other in schema.others],
         "names": list(schema.names),
         "order": [v.index for v in model.allowed.columns],
@@ -185,6 +186,7 @@ def _array(
 def _schema(document: Record) -> Schema:
     declared = specification_from(document["declared"])
     own = variables_from(document["variables"])
+    rounded = set(map(whole_from, list_from(document.get("rounded", []))))
     fields = []
     for name, called, place, flag, size, kind in list_from(document["fields"]):
         if kind not in KINDS:
@@ -195,9 +197,9 @@ def _schema(document: Record) -> Schema:
         if step not in SIZES or not variable.is_discrete or variable.is_input:
             raise ValueError("a column that is not counted in steps")
         _refuse_other_kind(kind, variable)
-        fields.append(
-            Field(text_from(name), text_from(called), variable, mark, step, kind)
-        )
+        names = text_from(name), text_from(called)
+        is_rounded = len(fields) in rounded
+        fields.append(Field(*names, variable, mark, step, kind, is_rounded))
     others = tuple(_other(item) for item in list_from(document["others"]))
     names = tuple(text_from(name) for name in list_from(document["names"]))
     every = [field.name for field in fields] + [other.name for other in others]

@@ -215,6 +215,7 @@ def _column(
     numbers = _floats(read.column)
     exact = cells
     size = Fraction(1)
+    is_rounded = False
     kind: Kind = "int"
     if isinstance(domain, Real):
         places, is_rounded = _places(name, numbers[~unread & ~missing])
@@ -234,7 +235,7 @@ def _column(
         kind = _kind(domain)
     steps = np.where(unread | missing, 0, steps)
     flag = Variable("", 0, Bool(), "missing") if is_nullable else None
-    field = Field(name, variable.name, variable, flag, size, kind)
+    field = Field(name, variable.name, variable, flag, size, kind, is_rounded)
     return _Read(
         field, steps.astype(np.int64), unread, missing & is_nullable, exact.alias(name)
     )
@@ -375,6 +376,7 @@ def cells_in(schema: Schema, frame: pl.DataFrame) -> WholeCells:
         assert low is not None
         assert high is not None
         fits = found / field.size.denominator == numbers
+        fits |= field.is_rounded
         fits &= (found >= float(low)) & (found <= float(high)) & ~unread
         stand_in = int(nearest_to_zero(field.variable.domain))
         own = np.where(missing | ~fits, stand_in, found)

@@ -48,6 +48,7 @@ class Field:
         flag: true where the value is missing; ``None``: it never is.
         size: how much one step of the variable is to the rules, which count some columns in steps themselves.
         kind: how values are given back.
+        is_rounded: whether cells have more decimal places than are learned; those of other tables are rounded, too.
     """
 
     name: str
@@ -56,6 +57,7 @@ class Field:
     flag: Variable | None
     size: Fraction
     kind: Kind
+    is_rounded: bool = False
 
     @property
     def step(self) -> Fraction:
