@@ -25,7 +25,7 @@ from typing import Any, cast
 
 import numpy as np
 import torch
-from peer_sets import All, Any_, Atom, Formula, Set
+from peer_sets import All, Any_, Atom, Cone, Formula, Set
 from torch import Tensor, nn
 from torch.distributions import constraints, transform_to
 
@@ -298,6 +298,7 @@ def _clause(formula: Formula, shift: int) -> str:
         return (
             f"{left} {'>' if formula.relation == '<' else '>='} {float(-formula.bound)}"
         )
+    assert not isinstance(formula, Cone)
     return " or ".join(_clause(part, shift) for part in formula.parts)
 
 

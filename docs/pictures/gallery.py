@@ -993,6 +993,31 @@ def invoices() -> Figure:
     return figure
 
 
+def grasp() -> Figure:
+    run = program("26_grasp")
+
+    def loss(out: Tensor) -> Tensor:
+        return ((out - run.target) / run.scale).square().sum(-1).mean()
+
+    plain = fitted(run.scene, loss, 5)
+    figure, axes = panels(sharey=True)
+    angle = np.linspace(0, np.pi, 100)
+    reach = list(zip(0.2 + np.cos(angle), np.sin(angle), strict=True))
+    for ax, out, who in zip(
+        axes,
+        (plain, run.x.detach()),
+        ("A plain network", "With the rules"),
+        strict=True,
+    ):
+        corners(ax, *reach)
+        obeys = run.rules.satisfied(out)
+        points(ax, out[:, 0], out[:, 1], obeys)
+        ax.set(xlabel="fingertip, sideways", xlim=(-1, 1.5), ylim=(-0.5, 1.4))
+        title(ax, who, share(obeys))
+    axes[0].set_ylabel("above the table")
+    return figure
+
+
 DRAWN: dict[str, Callable[[], Figure]] = {
     "01_intervals": intervals,
     "02_precipitation": precipitation,
@@ -1019,6 +1044,7 @@ DRAWN: dict[str, Callable[[], Figure]] = {
     "23_boxes_and_cents": boxes_and_cents,
     "24_power_balance": power_balance,
     "25_invoices": invoices,
+    "26_grasp": grasp,
 }
 
 

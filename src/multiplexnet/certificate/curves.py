@@ -17,10 +17,11 @@ from fractions import Fraction
 from math import isqrt
 from typing import Any
 
-from multiplexnet.certificate.formats import Format
+from multiplexnet.certificate.formats import FORMATS, Format
 from multiplexnet.certificate.margins import NotInside
 from multiplexnet.certificate.parts import (
     Formulas,
+    Lattice,
     Part,
     Polyhedron,
     is_coprime,
@@ -37,26 +38,81 @@ from multiplexnet.language.formula import (
     symbols,
 )
 
-__all__ = ["Curved", "vanishing"]
+__all__ = ["Curved", "CurvedLattice", "vanishing"]
 
 HALF = Fraction(1, 2)
 
 
 @dataclass(frozen=True)
-class Curved(Part):
-    """Rows and cones around an anchor strictly inside.
+class Cones:
+    """Comparisons with norms around an anchor.
 
     Args:
-        flat: the outputs, the linear rows and the anchor.
-        cones: comparisons with a norm.
-        sizes: for each cone and output how far a step along it may move the gauge.
+        atoms: the comparisons.
+        sizes: for each cone and coordinate how far a step along it may move the gauge.
         left: for each cone the share of its room that rounding leaves.
     """
 
-    flat: Polyhedron
-    cones: tuple[Atom, ...]
+    atoms: tuple[Atom, ...]
     sizes: tuple[tuple[Fraction, ...], ...]
     left: tuple[Fraction, ...]
+
+    @staticmethod
+    def of(
+        record: Mapping[str, Any], reader: RecordReader, over: Sequence[Variable]
+    ) -> Cones:
+        """From a record."""
+        atoms = tuple(map(reader.atom, list_from(record["cones"])))
+        for atom in atoms:
+            found = norm_in(atom.linear)
+            named = {s for s in symbols(atom) if not isinstance(s, Norm)}
+            if found is None or found[1] <= 0 or atom.relation == "==":
+                raise ValueError("a curved wall that bounds no convex set")
+            if not named <= set(over) or not is_coprime(atom):
+                raise ValueError(
+                    "a curved wall over something else than the outputs of its part"
+                )
+        sizes = tuple(
+            numbers_from(row, len(over)) for row in list_from(record["sizes"])
+        )
+        left = tuple(map(number_from, list_from(record["left"])))
+        if not atoms or len(sizes) != len(atoms) or len(left) != len(atoms):
+            raise ValueError("a curved part without sizes for each of its walls")
+        return Cones(atoms, sizes, left)
+
+    def faults(
+        self,
+        over: Sequence[Variable],
+        anchor: Sequence[Fraction],
+        step: Fraction,
+        errors: Sequence[Fraction],
+    ) -> Iterator[str]:
+        """What is wrong around an anchor, sizes and errors being in units of the step."""
+        for atom, sizes, left in zip(self.atoms, self.sizes, self.left, strict=True):
+            try:
+                least = _least_sizes(atom, over, anchor)
+            except NotInside as error:
+                yield f"its anchor is not strictly inside: {error}"
+                return
+            scaled = [(w * step, q * step * step) for w, q in least]
+            if not all(map(_is_enough, sizes, scaled)):
+                yield "a curved wall moves faster than the certificate says"
+            spent = sum(
+                (h * e for h, e in zip(sizes, errors, strict=True)), Fraction(0)
+            )
+            found = 1 - spent if 1 - spent >= HALF else Fraction(0)
+            if Fraction(float(found)) != left:
+                yield "what is left of a curved wall is not what the certificate says"
+
+
+@dataclass(frozen=True)
+class Curved(Part):
+    """Rows and cones around an anchor strictly inside."""
+
+    flat: Polyhedron
+    cones: Cones
+
+    kind = Polyhedron
 
     @property
     def outputs(self) -> tuple[Variable, ...]:  # type: ignore[override]
@@ -66,46 +122,72 @@ class Curved(Part):
     def of(cls, record: Mapping[str, Any], reader: RecordReader) -> Curved:
         """From a record."""
         flat = Polyhedron.of(record, reader)
-        cones = tuple(map(reader.atom, list_from(record["cones"])))
-        for cone in cones:
-            found = norm_in(cone.linear)
-            named = {s for s in symbols(cone) if not isinstance(s, Norm)}
-            if found is None or found[1] <= 0 or cone.relation == "==":
-                raise ValueError("a curved wall that bounds no convex set")
-            if not named <= set(flat.outputs) or not is_coprime(cone):
-                raise ValueError(
-                    "a curved wall over something else than the outputs of its part"
-                )
-        width = len(flat.outputs)
-        sizes = tuple(numbers_from(row, width) for row in list_from(record["sizes"]))
-        left = tuple(map(number_from, list_from(record["left"])))
-        if not cones or len(sizes) != len(cones) or len(left) != len(cones):
-            raise ValueError("a curved part without sizes for each of its walls")
-        return cls(flat, cones, sizes, left)
+        return cls(flat, Cones.of(record, reader, flat.outputs))
 
     def keeps(self) -> Formulas:
-        return [*self.flat.keeps(), *self.cones]
+        return [*self.flat.keeps(), *self.cones.atoms]
 
     def needs(self, form: Format) -> Formulas:
-        return [*self.flat.needs(form), *self.cones]
+        return [*self.flat.needs(form), *self.cones.atoms]
 
     def faults(self, form: Format) -> Iterator[str]:
         yield from self.flat.faults(form)
-        errors = [form.unit * abs(c) + form.tiny for c in self.flat.anchor]
-        for cone, sizes, left in zip(self.cones, self.sizes, self.left, strict=True):
-            try:
-                least = _least_sizes(cone, self.flat.outputs, self.flat.anchor)
-            except NotInside as error:
-                yield f"its anchor is not strictly inside: {error}"
-                return
-            if not all(map(_is_enough, sizes, least)):
-                yield "a curved wall moves faster than the certificate says"
-            spent = sum(
-                (h * e for h, e in zip(sizes, errors, strict=True)), Fraction(0)
-            )
-            found = 1 - spent if 1 - spent >= HALF else Fraction(0)
-            if Fraction(float(found)) != left:
-                yield "what is left of a curved wall is not what the certificate says"
+        anchor = self.flat.anchor
+        errors = [form.unit * abs(c) + form.tiny for c in anchor]
+        yield from self.cones.faults(self.flat.outputs, anchor, Fraction(1), errors)
+
+
+@dataclass(frozen=True)
+class CurvedLattice(Part):
+    """Solutions of equalities on a grid, inside rows and cones over its coordinates."""
+
+    flat: Lattice
+    cones: Cones
+
+    kind = Lattice
+
+    @property
+    def outputs(self) -> tuple[Variable, ...]:  # type: ignore[override]
+        return self.flat.outputs
+
+    @classmethod
+    def of(cls, record: Mapping[str, Any], reader: RecordReader) -> CurvedLattice:
+        """From a record."""
+        flat = Lattice.of(record, reader)
+        return cls(flat, Cones.of(record, RecordReader(flat.t), flat.t))
+
+    def _in_x(self) -> Formulas:
+        found = []
+        for atom in self.cones.atoms:
+            norm, c = _norm_of(atom)
+            rest = Linear(atom.linear.summands[:-1], atom.linear.constant)
+            inside = tuple(map(self.flat.linear_in_x, norm.arguments))
+            curved = Linear.of(Norm(norm.weights, inside)) * c
+            found.append(Atom(curved + self.flat.linear_in_x(rest), atom.relation))
+        return found
+
+    def keeps(self) -> Formulas:
+        return [*self.flat.keeps(), *self._in_x()]
+
+    def needs(self, form: Format) -> Formulas:
+        return [*self.flat.needs(form), *self._in_x()]
+
+    def holds(self, form: Format) -> Formulas:
+        return self.flat.holds(form)
+
+    def faults(self, form: Format) -> Iterator[str]:
+        yield from self.flat.faults(form)
+        double = FORMATS["float64"]
+        half = Fraction(float(double.tiny) + 0.5)
+        step = self.flat.step
+        errors = [double.unit * abs(c / step) + half for c in self.flat.anchor]
+        yield from self.cones.faults(self.flat.t, self.flat.anchor, step, errors)
+
+
+def _norm_of(atom: Atom) -> tuple[Norm, Fraction]:
+    found = norm_in(atom.linear)
+    assert found is not None
+    return found
 
 
 def _is_enough(size: Fraction, least: tuple[Fraction, Fraction]) -> bool:
@@ -118,9 +200,7 @@ def _least_sizes(
     cone: Atom, outputs: Sequence[Variable], anchor: Sequence[Fraction]
 ) -> list[tuple[Fraction, Fraction]]:
     """``(w_j, Q_jj)`` for every output."""
-    found = norm_in(cone.linear)
-    assert found is not None
-    norm, c = found
+    norm, c = _norm_of(cone)
     point: dict[Symbol, Fraction] = dict(zip(outputs, anchor, strict=True))
     bound = Linear(cone.linear.summands[:-1], cone.linear.constant) * (-1 / c)
     y0 = [_value(argument, point) for argument in norm.arguments]

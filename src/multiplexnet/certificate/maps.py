@@ -8,7 +8,7 @@ from fractions import Fraction
 from typing import Any
 
 from multiplexnet.certificate.cascade.recorded import Cascade, cascade_from
-from multiplexnet.certificate.curves import Curved
+from multiplexnet.certificate.curves import Curved, CurvedLattice
 from multiplexnet.certificate.formats import FORMATS, Format
 from multiplexnet.certificate.parts import (
     Box,
@@ -132,6 +132,7 @@ def part_from(record: Any, reader: RecordReader) -> Part:
         "lattice": Lattice,
         "parametric": Parametric,
         "curved": Curved,
+        "curved lattice": CurvedLattice,
     }
     if (
         not isinstance(record, dict)
@@ -142,7 +143,7 @@ def part_from(record: Any, reader: RecordReader) -> Part:
     kind = kinds[record["kind"]]
     names = {"kind", *kind.__dataclass_fields__}
     if "flat" in names:
-        names = names - {"flat"} | {*Polyhedron.__dataclass_fields__}
+        names = {"kind", "cones", "sizes", "left", *kind.kind.__dataclass_fields__}
     if "margins" in names:
         names = names - {"margins"} | {"slack", "room", "loose"}
     if set(record) != names:

@@ -343,7 +343,8 @@ class Lattice(Part):
         )
 
     @cached_property
-    def _t(self) -> list[Variable]:
+    def t(self) -> list[Variable]:
+        """The coordinates."""
         return [Variable(f"t[{j}]", j) for j in range(len(self.anchor))]
 
     def _cut_rows(self) -> list[Atom]:
@@ -354,16 +355,16 @@ class Lattice(Part):
                 1, gcd(*(c.numerator for c in self.basis[i].values())) or 1
             )
             x = Linear.total(
-                {self._t[j]: c for j, c in self.basis[i].items()}, self.origin[i]
+                {self.t[j]: c for j, c in self.basis[i].items()}, self.origin[i]
             )
             found += [Atom((x * sign - size) * factor, "<=") for sign in (1, -1)]
         return found
 
     def _bounds(self) -> list[Atom]:
-        return [_at_most(v, self.bound, sign) for v in self._t for sign in (1, -1)]
+        return [_at_most(v, self.bound, sign) for v in self.t for sign in (1, -1)]
 
     def _kept_in_t(self) -> list[Atom]:
-        ends = [_at_most(self._t[j], self.bound, sign) for j, sign in self.ends]
+        ends = [_at_most(self.t[j], self.bound, sign) for j, sign in self.ends]
         return [*self.rows, *self._cut_rows(), *ends]
 
     @cached_property
@@ -372,19 +373,24 @@ class Lattice(Part):
 
     def _in_x(self, rows: Sequence[Atom]) -> Formulas:
         """Rows over t as rows over x, for x of the lattice."""
-        place = {v: j for j, v in enumerate(self._t)}
-        linear = [self._linear(affine) for affine in self._solved[0]]
-        found = []
-        for row in rows:
-            total: dict[Symbol, Fraction] = {}
-            constant = row.linear.constant
-            for symbol, c in row.linear.summands:
-                assert isinstance(symbol, Variable)
-                constant += c * linear[place[symbol]].constant
-                for s, d in linear[place[symbol]].summands:
-                    total[s] = total.get(s, Fraction(0)) + c * d
-            found.append(Atom(Linear.total(total, constant), row.relation))
-        return found
+        return [Atom(self.linear_in_x(row.linear), row.relation) for row in rows]
+
+    def linear_in_x(self, linear: Linear) -> Linear:
+        """An expression over t as one over x."""
+        total: dict[Symbol, Fraction] = {}
+        constant = linear.constant
+        for symbol, c in linear.summands:
+            assert isinstance(symbol, Variable)
+            own = self._coordinates[symbol]
+            constant += c * own.constant
+            for s, d in own.summands:
+                total[s] = total.get(s, Fraction(0)) + c * d
+        return Linear.total(total, constant)
+
+    @cached_property
+    def _coordinates(self) -> dict[Variable, Linear]:
+        affine = map(self._linear, self._solved[0])
+        return dict(zip(self.t, affine, strict=True))
 
     def _linear(self, affine: Affine) -> Linear:
         return Linear.total(
@@ -454,7 +460,7 @@ class Lattice(Part):
     def _margin_faults(self) -> Iterator[str]:
         double = FORMATS["float64"]
         said = [*self.rows, *self._cut_rows(), *self._bounds()]
-        rows = _vectors(said, self._t, self.step)
+        rows = _vectors(said, self.t, self.step)
         tiny = Fraction(float(double.tiny) + 0.5)
         try:
             found = margins(

@@ -121,6 +121,14 @@ class Cone:
         values, bound = self.at(point)
         return bound > 0 and self.square(values) < bound * bound
 
+    def contains(self, point: Sequence[Fraction]) -> bool:
+        """Whether the point belongs to the cone."""
+        values, bound = self.at(point)
+        beyond = self.square(values) - bound * bound
+        if self.strict:
+            return bound > 0 and beyond < 0
+        return bound >= 0 and beyond <= 0
+
     def moved(
         self, origin: Sequence[Fraction], basis: Sequence[Sequence[Fraction | int]]
     ) -> Cone:

@@ -12,7 +12,7 @@ from fractions import Fraction
 from multiplexnet.compiler.equalities import symbols_of
 from multiplexnet.errors import CurvedError, MagnitudeError, ThinTermError
 from multiplexnet.exact import lp
-from multiplexnet.exact.cones import Cone
+from multiplexnet.exact.cones import Cone, root_above
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import Format, first_wider, floor_log2, power_of_two
 from multiplexnet.exact.interior import FloatCone, Walls, centre, deepest
@@ -37,6 +37,7 @@ __all__ = [
     "curved_centres",
     "eaten",
     "moved_ball",
+    "outer_rows",
     "refuse_far_cones",
     "room_in",
 ]
@@ -242,6 +243,20 @@ def curved_centres(
     if depth > 0:
         for point in (centre(walls, start, deadline), start):
             yield tuple(Fraction(float(c)) for c in point)
+
+
+def outer_rows(cones: Sequence[Cone], n: int) -> Rows:
+    """Flat walls that balls and ellipsoids lie within: no part of a norm is larger than the norm."""
+    A: list[Sequence[Fraction]] = []
+    b: list[Fraction] = []
+    for cone in cones:
+        if any(cone.s):
+            continue
+        for weight, row, shift in zip(cone.weights, cone.Y, cone.y, strict=True):
+            size = cone.t * root_above(1 / weight)
+            A += [row, [-c for c in row]]
+            b += [size - shift, size + shift]
+    return Rows.of(A, b, n=n)
 
 
 def refuse_far_cones(

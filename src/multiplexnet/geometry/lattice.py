@@ -12,6 +12,7 @@ from fractions import Fraction
 
 from multiplexnet.errors import EqualityError, MagnitudeError, ThinTermError
 from multiplexnet.exact import lp, simplex
+from multiplexnet.exact.cones import Cone
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import (
     Format,
@@ -30,10 +31,18 @@ from multiplexnet.geometry.anchors import (
     refuse_out_of_range,
     text,
 )
+from multiplexnet.geometry.curves import (
+    cone_of,
+    curved_centres,
+    eaten,
+    outer_rows,
+    refuse_far_cones,
+)
 from multiplexnet.geometry.grids import AMPLE, Grid, Inverse, LatticeSet, Sizes, grids
 from multiplexnet.geometry.magnitudes import LARGEST, refuse_far
 from multiplexnet.geometry.parts import Box, Lattice
-from multiplexnet.language.formula import Variable
+from multiplexnet.language.formula import Atom, Variable
+from multiplexnet.language.text import formula_text
 
 __all__ = ["grid_clearance", "lattice_of"]
 
@@ -46,6 +55,7 @@ def lattice_of(
     rows: Rows,
     form: Format,
     deadline: Deadline = NEVER,
+    curved: Sequence[Atom] = (),
 ) -> Lattice | Box:
     """The lattice part of a group of outputs, or a box of constants where the equalities leave one point.
 
@@ -55,6 +65,7 @@ def lattice_of(
         rows: the inequalities; together they have a point with slack in every row.
         form: the float format of x.
         deadline: when it gives up.
+        curved: comparisons with a norm of these outputs.
 
     Raises:
         EqualityError: no dyadic number, or no number of the format, meets an equality.
@@ -76,17 +87,25 @@ def lattice_of(
         row = text(equalities.subset([error.row]), names, "==")
         raise EqualityError(row, NO_FLOAT) from None
     _check_constants(found, equalities, names, form)
+    cones = [cone_of(atom, outputs) for atom in curved]
     if found.dimension == 0:
+        if not all(cone.contains(found.origin) for cone in cones):
+            raise ValueError(
+                "the equalities contradict a curved wall: the term is empty"
+            )
         return Box(tuple(outputs), found.origin, found.origin)
 
     def part_in(candidate: Format) -> Lattice | None:
-        return _lattice(outputs, found, equalities, rows, candidate, deadline)
+        return _lattice(outputs, found, equalities, rows, candidate, deadline, cones)
 
     part = part_in(form)
     if part is None:
         wider = first_wider(form, lambda other: part_in(other) is not None)
         refuse_out_of_range(equalities + rows, form, names, wider)
-        raise ThinTermError(_texts(equalities, rows, names), form.name, wider)
+        walls = [*_texts(equalities, rows, names), *map(formula_text, curved)]
+        raise ThinTermError(walls, form.name, wider)
+    if curved:
+        refuse_far_cones(part.cones_in_steps, part.anchor_in_steps, curved)
     _refuse_far_lattice(part, lambda i: "; ".join(_texts(equalities, rows, names)))
     return part
 
@@ -126,6 +145,7 @@ def _lattice(
     rows: Rows,
     form: Format,
     deadline: Deadline,
+    given: Sequence[Cone] = (),
 ) -> Lattice | None:
     """The part on the first grid that has an anchor; ``None`` if none has."""
     longest = max(abs(c) for row in found.basis for c in row)
@@ -135,10 +155,16 @@ def _lattice(
             text(equalities, [v.name for v in outputs], "=="), Fraction(longest)
         )
     over_t = _pulled_back(rows, found)
-    own = _own_centres(over_t, deadline)
-    sizes = Sizes.of(found, equalities, rows, over_t, deadline)
+    cones = tuple(cone.moved(found.origin, found.basis) for cone in given)
+    own = (
+        list(curved_centres(over_t, cones, deadline))
+        if cones
+        else _own_centres(over_t, deadline)
+    )
+    outer = over_t + outer_rows(cones, found.dimension)
+    sizes = Sizes.of(found, equalities, rows, outer, deadline)
     lattice = LatticeSet(found, inverse, over_t, sizes, own, form)
-    for grid, anchor in _anchored(grids(lattice), own, deadline):
+    for grid, anchor in _anchored(grids(lattice), own, deadline, cones):
         deadline.check()
         if anchor is None:
             continue
@@ -153,6 +179,7 @@ def _lattice(
             strict=grid.rows.strict,
             anchor=anchor,
             cuts=len(grid.rows) - len(over_t),
+            cones=cones,
         )
     return None
 
@@ -188,7 +215,10 @@ def _combined(row: Sequence[int], basis: Sequence[Sequence[int]], d: int) -> lis
 
 
 def _anchored(
-    offered: Iterable[Grid], own: Sequence[Point], deadline: Deadline
+    offered: Iterable[Grid],
+    own: Sequence[Point],
+    deadline: Deadline,
+    cones: Sequence[Cone] = (),
 ) -> Iterator[tuple[Grid, Point | None]]:
     """Every grid with its anchor, if it has one, in the order of preference.
 
@@ -200,7 +230,7 @@ def _anchored(
     for grid in offered:
         if grid.is_whole:
             whole.append(grid)
-            yield grid, _grid_anchor(grid, own, AMPLE)
+            yield grid, _grid_anchor(grid, own, AMPLE, cones)
         else:
             others.append(grid)
     for k, grid in enumerate(whole):
@@ -208,11 +238,11 @@ def _anchored(
         if k == 0:
             points += centres(grid.rows, Fraction(lp.FAR), deadline)
         points += _largest_cube(grid.rows, deadline)
-        yield grid, _grid_anchor(grid, points, THIN)
+        yield grid, _grid_anchor(grid, points, THIN, cones)
     offers = [(grid, [*own, *_largest_cube(grid.rows, deadline)]) for grid in others]
     for limit in (AMPLE, THIN):
         for grid, points in offers:
-            yield grid, _grid_anchor(grid, points, limit)
+            yield grid, _grid_anchor(grid, points, limit, cones)
 
 
 def grid_clearance(
@@ -228,7 +258,9 @@ def grid_clearance(
     return max(shares, default=Fraction(0))
 
 
-def _grid_anchor(grid: Grid, offers: Sequence[Point], limit: Fraction) -> Point | None:
+def _grid_anchor(
+    grid: Grid, offers: Sequence[Point], limit: Fraction, cones: Sequence[Cone] = ()
+) -> Point | None:
     """The multiple of the step near the points on offer with the least clearance, if that is below the limit."""
     best: Point | None = None
     least = limit
@@ -236,6 +268,9 @@ def _grid_anchor(grid: Grid, offers: Sequence[Point], limit: Fraction) -> Point 
         for unit in (_coarse(grid, centre), grid.step):
             point = tuple(round(c / unit) * unit for c in centre)
             judged = grid_clearance(grid.rows, point, grid.step)
+            if judged is not None and cones:
+                taken = eaten(cones, point, [grid.step / 2] * len(point))
+                judged = None if taken is None else max(judged, taken)
             if judged is None:
                 continue
             if judged < AMPLE:

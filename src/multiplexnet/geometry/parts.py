@@ -75,6 +75,21 @@ class Lattice:
     cones: tuple[Cone, ...] = ()
 
     @property
+    def anchor_in_steps(self) -> tuple[Fraction, ...]:
+        """The anchor in units of a step."""
+        return tuple(c / self.step for c in self.anchor)
+
+    @property
+    def cones_in_steps(self) -> tuple[Cone, ...]:
+        """The curved walls over t in units of a step."""
+        d = len(self.anchor)
+        zero = (Fraction(0),) * d
+        scale = [
+            [self.step if i == j else Fraction(0) for j in range(d)] for i in range(d)
+        ]
+        return tuple(cone.moved(zero, scale) for cone in self.cones)
+
+    @property
     def steps(self) -> dict[str, Fraction]:
         """What the values of each output lie apart; constants have no step."""
         pairs = zip(self.outputs, self.basis, strict=True)

@@ -15,7 +15,6 @@ from multiplexnet.compiler.equalities import (
 )
 from multiplexnet.compiler.terms import Term
 from multiplexnet.errors import (
-    CurvedError,
     EliminationError,
     EqualityError,
     RunTimeEqualityError,
@@ -307,13 +306,9 @@ def _part(group: _Group, form: Format, deadline: Deadline) -> Part:
 def _lattice(
     group: _Group, equalities: Rows, rows: Rows, form: Format, deadline: Deadline
 ) -> Part:
-    if group.curved:
-        raise CurvedError(
-            formula_text(group.curved[0]),
-            "an equality ties its outputs, too",
-            "put the equality into the norm, or bound the outputs by flat walls",
-        )
-    return lattice_of(group.outputs, equalities, rows, form, deadline)
+    return lattice_of(
+        group.outputs, equalities, rows, form, deadline, curved=group.curved
+    )
 
 
 def _parametric(group: _Group, deadline: Deadline) -> Parametric:

@@ -207,7 +207,10 @@ def _part(part: Part, dtype: torch.dtype) -> dict[str, Any]:
                 return {"kind": "curved", **flat, **_cones(part, dtype)}
             return {"kind": "polyhedron", **flat}
         case Lattice():
-            return {"kind": "lattice", "outputs": outputs, **_lattice(part)}
+            flat = {"outputs": outputs, **_lattice(part)}
+            if part.cones:
+                return {"kind": "curved lattice", **flat, **_lattice_cones(part)}
+            return {"kind": "lattice", **flat}
         case Parametric():
             both = [
                 _coprime((*a, *p), b)
@@ -232,6 +235,21 @@ def _cones(part: Polyhedron, dtype: torch.dtype) -> dict[str, Any]:
     sizes = [cone.gauge(part.anchor).sizes for cone in part.cones]
     return {
         "cones": [atom_record(atom_of(cone, part.outputs)) for cone in part.cones],
+        "sizes": [[str(size) for size in own] for own in sizes],
+        "left": [str(Fraction(float(left))) for left in rows.left],
+    }
+
+
+def _lattice_cones(part: Lattice) -> dict[str, Any]:
+    """The same over t, in steps."""
+    double = precision_of(torch.float64)
+    margins = Margins(double.unit, double.tiny + 0.5, SAFETY, LOOSE)
+    cones = part.cones_in_steps
+    rows = cone_rows(cones, part.anchor_in_steps, margins)
+    sizes = [cone.gauge(part.anchor_in_steps).sizes for cone in cones]
+    t = tuple(Variable(f"t[{j}]", j) for j in range(len(part.anchor)))
+    return {
+        "cones": [atom_record(atom_of(cone, t)) for cone in part.cones],
         "sizes": [[str(size) for size in own] for own in sizes],
         "left": [str(Fraction(float(left))) for left in rows.left],
     }

@@ -63,6 +63,9 @@ FURTHEST = 2.0**900
 PROJECTION_STEPS = 100
 """Steps of the projection that :meth:`Gauge.nearest` begins with; what is missing then the ray makes up for."""
 
+CUTS = 8
+"""How many tangents of a cone the projection is made with, one after another."""
+
 CHUNK = 2**19
 """Row products that are held at a time (but never fewer than 1024 batch rows): they stay in the cache."""
 
@@ -425,11 +428,11 @@ def log_slope(G: Tensor) -> Tensor:
     return 2 * (math.log(2.0) - G - rest)
 
 
-def projected(d: Tensor, rows: Tensor) -> Tensor:
+def projected(d: Tensor, rows: Tensor, cuts: Tensor | None = None) -> Tensor:
     """The points nearest to ``d``, ``(*batch, T, n)``, where ``rows @ d ≤ 1``, ``(T, m, n)``, up to some digits.
 
     The dual of the projection, min_{λ ≥ 0} ½|Wᵀλ|² − λ·(W d − 1) with rows of length 1, by accelerated gradient steps
-    (FISTA); rows of zeros have no effect.
+    (FISTA); rows of zeros have no effect. ``cuts``, ``(*batch, T, k, n)``, are rows that every point has for itself.
     """
     length = rows.norm(dim=-1).clamp(min=1e-300)
     W = rows / length.unsqueeze(-1)
@@ -437,14 +440,49 @@ def projected(d: Tensor, rows: Tensor) -> Tensor:
     size = torch.linalg.matrix_norm(W, 2).clamp(min=1.0)
     step = 1 / size.square().unsqueeze(-1)
     surplus = torch.einsum("...tn,tmn->...tm", d, W) - bound
+    if cuts is not None:
+        own, surplus = _with_cuts(d, W, surplus, cuts)
+        step = 1 / (size.square() + cuts.shape[-2]).unsqueeze(-1)
+        return _nearest_dual(d, own, surplus, step, "...tmn")
+    return _nearest_dual(d, W, surplus, step, "tmn")
+
+
+def _with_cuts(
+    d: Tensor, W: Tensor, surplus: Tensor, cuts: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Rows and cuts of length 1 for every point, and by how much each exceeds its bound there."""
+    length = cuts.norm(dim=-1).clamp(min=1e-300)
+    unit = cuts / length.unsqueeze(-1)
+    over = (unit @ d.unsqueeze(-1)).squeeze(-1) - 1 / length
+    shared = W.expand(*d.shape[:-2], *W.shape)
+    return torch.cat([shared, unit], -2), torch.cat([surplus, over], -1)
+
+
+def _nearest_dual(
+    d: Tensor, W: Tensor, surplus: Tensor, step: Tensor, axes: str
+) -> Tensor:
     old = ahead = torch.zeros_like(surplus)
     for k in range(PROJECTION_STEPS):
-        back = torch.einsum("...tm,tmn->...tn", ahead, W)
-        slope = torch.einsum("...tn,tmn->...tm", back, W) - surplus
+        back = torch.einsum(f"...tm,{axes}->...tn", ahead, W)
+        slope = torch.einsum(f"...tn,{axes}->...tm", back, W) - surplus
         new = (ahead - step * slope).clamp(min=0)
         ahead = new + (k / (k + 3)) * (new - old)
         old = new
-    return d - torch.einsum("...tm,tmn->...tn", old, W)
+    return d - torch.einsum(f"...tm,{axes}->...tn", old, W)
+
+
+def projected_inside(d: Tensor, rows: Tensor, curves: Tensor) -> Tensor:
+    """As :func:`projected`, with cones: their tangents at the point so far are cuts of it, again and again."""
+    point = projected(d, rows)
+    cones = curves.shape[1]
+    cuts = d.new_zeros(*point.shape[:-1], 0, point.shape[-1])
+    for _ in range(CUTS):
+        inside, length = curved(point, None, curves)
+        unit = inside / length.unsqueeze(-1)
+        tangent = rows[:, :cones] + torch.einsum("...tcp,tcpn->...tcn", unit, curves)
+        cuts = torch.cat([cuts, tangent], -2)
+        point = projected(d, rows, cuts)
+    return point
 
 
 class _Radial(torch.autograd.Function):
@@ -725,10 +763,13 @@ class Gauge(Transform):
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         """The projection of ``x`` onto the closure, up to some digits, and from there the ray towards the anchor."""
-        if index is not None or self.curves is not None:
+        if index is not None:
             return super().nearest(x, index, parameters)
         d = x.double() - self.anchor
-        inside = self.anchor + projected(d, self.rows)
+        if self.curves is None:
+            inside = self.anchor + projected(d, self.rows)
+        else:
+            inside = self.anchor + projected_inside(d, self.rows, self.curves)
         raw = torch.nan_to_num(self.inverse(inside))
         near: Tensor = self(raw)
         return near

@@ -52,7 +52,7 @@ def in_steps(part: Lattice) -> Polyhedron:
     b = (*part.b, *(part.bound,) * added)
     strict = (*part.strict, *(False,) * added)
     anchor = tuple(c / part.step for c in part.anchor)
-    return Polyhedron((), A, b, strict, anchor)
+    return Polyhedron((), A, b, strict, anchor, part.cones_in_steps)
 
 
 def _unit(d: int, j: int, sign: int) -> tuple[Fraction, ...]:
