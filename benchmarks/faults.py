@@ -87,6 +87,7 @@ from multiplexnet.transforms.run_time.reading import Read
 from multiplexnet.transforms.tables import Derived, Tabled
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts import columns as exact
+from multiplexnet.verdicts import curves as verdict_curves
 from multiplexnet.verdicts import evaluation
 from multiplexnet.verdicts.numbers import fraction_of
 
@@ -168,7 +169,7 @@ def _no_lengths(q: Tensor, index: Any, table: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def _sure_lengths() -> Sequence[Patch]:
-    honest = evaluation.bounded_norm
+    honest = verdict_curves.bounded_norm
 
     def exact_lengths(*arguments: Any) -> Any:
         near, _ = honest(*arguments)

@@ -212,6 +212,7 @@ def _verdict(
     x = mux(raw).best().double()
     steps = 2.0 ** torch.arange(-53, -20, 2, dtype=torch.float64)
     moved = torch.cat([x * (1 + step) for step in steps.tolist()])
+    moved = moved[moved.isfinite().all(-1)]
     said = rules.satisfied(moved).tolist()
     for row, verdict in zip(moved.tolist(), said, strict=True):
         if walls.obeyed([Fraction(v) for v in row]) != verdict:

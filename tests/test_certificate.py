@@ -558,7 +558,7 @@ def _margins(part: dict[str, Any]) -> tuple[list[str], list[str]]:
     )
     rows = [
         (
-            {v.index: row.linear.coefficient(v) * found.step for v in found._t},
+            {v.index: row.linear.coefficient(v) * found.step for v in found.t},
             -row.linear.constant,
         )
         for row in [*found.rows, *found._cut_rows(), *found._bounds()]

@@ -448,7 +448,7 @@ def test_what_only_touches_has_no_room() -> None:
 
 
 def test_a_radius_of_zero_is_a_point() -> None:
-    rules = mx.Rules("x: real[2]; n: int[0, 2]; norm(x) <= n")
+    rules = mx.Rules("x: real[2]; n: int[0, 2]; norm(x, 2, [1, 4]) <= n")
     mux = mx.Multiplexer(rules)
     x = mux(torch.randn(200, mux.in_features)).best()
     assert rules.satisfied(x).all()
@@ -468,6 +468,7 @@ WRITTEN = [
     ("x: real[2]; sum(v**2 for v in x) / 2 <= 3", "x[0]**2 + x[1]**2 <= 6"),
     ("x: real; x**2 <= 4", "abs(0.5*x) <= 1"),
     ("x: real[2]; norm([3, 4]) <= x[0]", "x[0] >= 5"),
+    ("x: real[2]; norm([1, 1]) <= 1.5 and x[0] <= 1", "x[0] <= 1"),
     ("x: real[2]; t: real; norm(x) <= 2*t + 1", "norm([x[0], x[1]]) <= 2*t + 1"),
 ]
 

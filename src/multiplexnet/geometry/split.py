@@ -39,7 +39,7 @@ from multiplexnet.geometry.magnitudes import refuse_far
 from multiplexnet.geometry.opaque import stages_of
 from multiplexnet.geometry.parts import Box, Parametric, Part, Polyhedron
 from multiplexnet.geometry.polyhedron import implicit_equalities
-from multiplexnet.language.curves import is_constant, settled
+from multiplexnet.language.curves import flattened, is_constant
 from multiplexnet.language.formula import (
     FALSE,
     Atom,
@@ -138,9 +138,9 @@ def _without_constants(term: Term, form: Format) -> tuple[Constants, list[Atom]]
 
 def _flattened(row: Atom) -> list[Atom]:
     """``norm(x) <= 0`` as equalities; every other row as it is."""
-    if norm_in(row.linear) is None or is_constant(row.linear):
+    plain = flattened(row.linear, row.relation)
+    if plain is None or is_constant(row.linear):
         return [row]
-    plain = settled(row.linear, row.relation)
     if plain == FALSE:
         raise ValueError(f"the term is empty: it asks for {formula_text(row)}")
     return atoms(plain)

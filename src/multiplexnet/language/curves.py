@@ -18,6 +18,7 @@ from math import isqrt
 
 from multiplexnet.language.formula import (
     FALSE,
+    TRUE,
     And,
     Atom,
     Formula,
@@ -33,12 +34,14 @@ from multiplexnet.language.formula import (
     conjunction,
     maximum,
     norm_in,
+    sign,
     symbols,
 )
 
 __all__ = [
     "Square",
     "Tangent",
+    "flattened",
     "is_constant",
     "length",
     "merged",
@@ -109,7 +112,7 @@ def within(squares: Sequence[Square], rest: Linear, relation: Relation) -> Formu
     if not bound.is_constant:
         scaled = [(4 * weight, linear) for weight, linear in squares]
         one = (Fraction(1), bound - 1)
-        return Atom(length([*scaled, one]) - bound - 1, relation)
+        return settled(length([*scaled, one]) - bound - 1, relation)
     number = bound.constant
     if number <= 0:
         return settled(length(squares) - number, relation)
@@ -117,10 +120,17 @@ def within(squares: Sequence[Square], rest: Linear, relation: Relation) -> Formu
 
 
 def settled(linear: Linear, relation: Relation) -> Formula:
-    """``linear relation 0``. Of a norm that is compared with a number the number goes into the weights, unless they are
-    1; one that is compared with 0 or less is written without it.
+    """``linear relation 0``, a norm that is compared with a number in one of few ways.
+
+    One that is compared with 0 or less is written without it; otherwise the number goes into the weights, unless all
+    of these are 1.
     """
     found = norm_in(linear)
+    if found is not None and is_constant(linear):
+        return TRUE if compare(sign(linear, {}), relation) else FALSE
+    flat = flattened(linear, relation)
+    if flat is not None:
+        return flat
     if found is None or len(linear.summands) > 1 or relation == "==":
         return Atom(linear, relation)
     norm, coefficient = found
@@ -129,8 +139,18 @@ def settled(linear: Linear, relation: Relation) -> Formula:
         scaled = tuple(weight / (bound * bound) for weight in norm.weights)
         unit = Linear.of(Norm(scaled, norm.arguments)) - 1
         return Atom(unit if coefficient > 0 else -unit, relation)
+    return Atom(linear, relation)
+
+
+def flattened(linear: Linear, relation: Relation) -> Formula | None:
+    """``norm <= 0`` and ``norm < 0``, or with a negative number, without the norm; ``None`` for everything else."""
+    found = norm_in(linear)
+    if found is None or len(linear.summands) > 1 or relation == "==":
+        return None
+    norm, coefficient = found
+    bound = -linear.constant / coefficient
     if coefficient < 0 or bound > 0:
-        return Atom(linear, relation)
+        return None
     if bound < 0 or relation == "<":
         return FALSE
     return conjunction(_vanishing(argument) for argument in norm.arguments)
