@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import ast
+import copy
 import json
+import pickle
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -19,7 +23,7 @@ import torch
 import z3
 from torch import Tensor
 
-from multiplexnet import Rules
+from multiplexnet import Multiplexer, Rules
 from multiplexnet.compiler.cascade.build import Budget, Cascade, cascade_of
 from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.hidden import revealed
@@ -864,3 +868,42 @@ def test_the_order_can_be_named_and_progress_is_told() -> None:
         cascade = compiled(rules, "float32", order=order, deadline=deadline)
     assert list(cascade.order) == order
     assert told[0] == "projecting the rules onto the outputs before x[1]"
+
+
+# --- programs written out -------------------------------------------------------------------------------------------
+
+
+def test_a_script_is_made_of_its_own_names_and_of_numbers() -> None:
+    rules = Rules(
+        "u: input[10, 90]; secret: real[4]; all(v == 0 or 3 <= v <= 20 for v in secret); sum(secret) <= u"
+    )
+    script = CascadeMap(compiled(rules, "float32"), torch.float32).program.script  # type: ignore[union-attr]
+    given = {"read", "width", "values", "logits", "known", "numbers", "tables", "kept"}
+    given |= {"grads", "found", "torch", "inf", "nan", "hardtanh_backward"}
+    for text in (script.forward, script.back):
+        assert "secret" not in text
+        for node in ast.walk(ast.parse(text)):
+            if isinstance(node, ast.Name):
+                assert node.id in given or re.fullmatch("[a-z][0-9]+", node.id)
+            assert not isinstance(node, ast.Import | ast.ImportFrom | ast.Lambda)
+            assert not (isinstance(node, ast.Constant) and isinstance(node.value, str))
+
+
+def test_a_script_keeps_for_the_way_back_what_that_reads_alone() -> None:
+    rules = Rules(
+        "x: real[6]; 0 <= x[0]; x[5] <= 9; all(x[i] <= x[i + 1] for i in range(5))"
+    )
+    program = CascadeMap(compiled(rules, "float32"), torch.float32).program
+    assert program is not None
+    read = torch.rand(6, 5)
+    _, _, (*_, kept) = program.run(read, None, [])
+    assert len(kept) <= 6
+
+
+def test_a_layer_that_has_run_is_copied_and_pickled() -> None:
+    rules = Rules("x: real[3]; all(v == 0 or 1 <= v <= 5 for v in x); sum(x) <= 9")
+    mux = Multiplexer(rules, structure="cascade")
+    raw = torch.randn(20, mux.in_features)
+    x = mux(raw).best()
+    for same in (copy.deepcopy(mux), pickle.loads(pickle.dumps(mux))):
+        assert torch.equal(same(raw).best(), x)

@@ -398,6 +398,16 @@ def test_a_layer_whose_program_was_changed_has_no_certificate() -> None:
         _ = mux.certificate
 
 
+def test_a_layer_whose_script_was_changed_has_no_certificate() -> None:
+    mux = Multiplexer(Rules(LOTS + "sum(x) <= 300"), structure="cascade")
+    program: Any = mux.cascade_maps[0].program
+    changed = program.script.forward.replace("torch.gt", "torch.lt")
+    assert changed != program.script.forward
+    object.__setattr__(program.script, "forward", changed)
+    with pytest.raises(RecordError, match="changed after"):
+        _ = mux.certificate
+
+
 def test_a_layer_with_another_spacing_has_no_certificate() -> None:
     mux = Multiplexer(Rules(LOTS + "sum(x) <= 300"), structure="cascade")
     mux.cascade_maps[0].spacing[0] *= 2  # type: ignore[operator, index]

@@ -229,9 +229,9 @@ def _width(
 ) -> Tensor:
     """How wide the interval is, kept on the tape: negative where nothing was possible."""
     width = tape.width[place]
-    if isinstance(lower, Tensor) or isinstance(upper, Tensor):
-        return torch.sub(tape.whole(upper), lower, out=width)
-    return width.fill_(upper - lower)
+    if isinstance(lower, float) and isinstance(upper, float):
+        return width.fill_(upper - lower)
+    return torch.sub(tape.whole(upper), lower, out=width)
 
 
 def _rounded(smooth: Tensor) -> Tensor:

@@ -30,8 +30,8 @@ from multiplexnet.transforms.base import in_full_precision, precision_of, satura
 from multiplexnet.transforms.cascade.inside import Inside, Values, inside_of
 from multiplexnet.transforms.cascade.known import known_values, rest_of
 from multiplexnet.transforms.cascade.late import Budgets
-from multiplexnet.transforms.cascade.operations import Tape, offset_of
-from multiplexnet.transforms.cascade.program import program_of
+from multiplexnet.transforms.cascade.operations import offset_of
+from multiplexnet.transforms.cascade.program import Kept, program_of
 from multiplexnet.transforms.cascade.start import shifts_of, starts_of
 from multiplexnet.transforms.cascade.walk import Option, Walk
 from multiplexnet.transforms.run_time.reading import exact_number, read
@@ -100,7 +100,9 @@ class CascadeMap(Tabled):
         self.program = (
             None
             if self.ranked
-            else program_of(cascade, self.first_logit, self._starts, limit)
+            else program_of(
+                cascade, self.first_logit, self._starts, limit, self._inside
+            )
         )  # compared when a certificate is asked for; one with ranks has none, since it has to sort
         spacing = torch.tensor(
             [float(h) for h in cascade.spacing[: self.in_values]], dtype=torch.float64
@@ -200,22 +202,22 @@ class CascadeMap(Tabled):
         inputs: Tensor | None,
         noise: Tensor | None,
         known: Sequence[Tensor],
-    ) -> tuple[Tensor, Tensor, Tape]:
-        """The same with the program: x, what was read of the raw values, and the tape."""
+    ) -> tuple[Tensor, Tensor, Kept]:
+        """The same with the program: x, what was read of the raw values, and what is kept for the way back."""
         assert self.program is not None
         read = self._inside.read(self._flat(values, noise))
-        steps, nothing, tape = self.program.run(self._inside, read, logits, known)
+        steps, nothing, kept = self.program.run(read, logits, known)
         x = torch.addcmul(nothing, steps, self.scale(steps))  # x, or x + NaN
-        return self._shaped(x, values.shape, inputs), read, tape
+        return self._shaped(x, values.shape, inputs), read, kept
 
     def back(
-        self, tape: Tape, read: Tensor, values: Tensor, grad: Tensor
-    ) -> tuple[Tensor, list[Tensor | None]]:
+        self, kept: Kept, read: Tensor, values: Tensor, grad: Tensor
+    ) -> tuple[Tensor, Sequence[Tensor | None]]:
         """Gradients of the raw values and of the known variables, given that of x."""
         assert self.program is not None
         wanted = torch.empty_like(read, memory_format=torch.contiguous_format)
         torch.mul(grad.reshape(-1, self.in_values).t(), self.scale(read), out=wanted)
-        found, known = self.program.back(tape, read, wanted)
+        found, known = self.program.back(self._inside, kept, read, wanted)
         raw = found.t().to(values.dtype).reshape(values.shape)
         if not self.training:  # what is read as another number gets no gradient
             raw = raw.masked_fill(~values.isfinite(), 0.0)
@@ -721,7 +723,7 @@ class _Run(torch.autograd.Function):
         noise: Tensor | None,
         *known: Tensor,
     ) -> Tensor:
-        x, ctx.read, ctx.tape = owner.run(values, logits, inputs, noise, known)
+        x, ctx.read, ctx.kept = owner.run(values, logits, inputs, noise, known)
         ctx.owner, ctx.logits, ctx.inputs, ctx.noise = owner, logits, inputs, noise
         ctx.save_for_backward(values, *known)
         return x
@@ -731,7 +733,7 @@ class _Run(torch.autograd.Function):
         owner = ctx.owner
         values, *rest = ctx.saved_tensors
         if not torch.is_grad_enabled():
-            raw, known = owner.back(ctx.tape, ctx.read, values, grads[0])
+            raw, known = owner.back(ctx.kept, ctx.read, values, grads[0])
             return None, raw, None, None, None, *known
         x = owner.recorded(values, ctx.logits, ctx.inputs, rest, ctx.noise)
         wanted = [tensor for tensor in (values, *rest) if tensor.requires_grad]

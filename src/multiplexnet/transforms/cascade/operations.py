@@ -1,5 +1,8 @@
 r"""The operations of a program: each fills one slot of a tape, and knows its own way back.
 
+They are run once, when a layer is built, on names instead of tensors, which write down what torch is asked for
+(:mod:`~multiplexnet.transforms.cascade.script`); so nothing in them may depend on what a tensor holds.
+
 Everything here is a whole number that its dtype holds exactly, truth values too: these are 0.0 and 1.0 in the dtype of
 the numbers. «And» is then a product, «not» ``1 − m``, and a choice between two numbers ``lerp(a, b, m)``, which is
 ``a + 0 · (b − a)`` or ``b − 0 · (b − a)`` and rounds nothing. Torch computes all of these several numbers at a time;
@@ -12,7 +15,7 @@ Where a number is NaN so is all that is computed from it: such a row comes out a
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from math import inf
 
@@ -35,7 +38,6 @@ __all__ = [
     "Compared",
     "Divided",
     "Extreme",
-    "Numbers",
     "Operand",
     "Operation",
     "Rival",
@@ -51,32 +53,12 @@ Operand = int | float
 Terms = tuple[tuple[int, int], ...]
 
 
-class Numbers(dict[float | tuple[float, ...], Tensor]):
-    """Numbers, and tables of them, as tensors of one dtype on one device, made when they are first asked for."""
-
-    dtype: torch.dtype
-    device: torch.device
-
-    @staticmethod
-    def like(tensor: Tensor) -> Numbers:
-        """Of the dtype and on the device of a tensor."""
-        found = Numbers()
-        found.dtype = tensor.dtype
-        found.device = tensor.device
-        return found
-
-    def __missing__(self, number: float | tuple[float, ...]) -> Tensor:
-        made = torch.tensor(number, dtype=self.dtype, device=self.device)
-        self[number] = made
-        return made
-
-
 @dataclass
 class Tape:
     """One run of a program.
 
     Args:
-        slots: what was computed, by slot; ``None`` again when nobody reads it any more.
+        slots: what was computed, by slot; ``None`` before.
         inside: how raw values become whole numbers between two ends.
         read: ``(D, B)``, what it reads of the raw values.
         width: ``(D, B)``, how wide the chosen intervals are; negative where nothing was possible.
@@ -96,8 +78,8 @@ class Tape:
     width: Sequence[Tensor]
     values: Sequence[Tensor]
     logits: Sequence[Tensor]
-    numbers: Numbers
-    tables: Numbers
+    numbers: Mapping[float, Tensor]
+    tables: Mapping[tuple[float, ...], Tensor]
     chosen: dict[int, dict[int, Tensor]] = field(default_factory=dict)
     grads: dict[int, Tensor] = field(default_factory=dict)
     read_grads: Sequence[Tensor] = ()
@@ -117,7 +99,7 @@ class Tape:
 
     def whole(self, value: Tensor | float) -> Tensor:
         """A tensor or a number as a tensor."""
-        return value if isinstance(value, Tensor) else self.numbers[value]
+        return self.numbers[value] if isinstance(value, float) else value
 
     def without(self, mask: Tensor) -> Tensor:
         """Where a truth value does not hold."""
@@ -167,10 +149,6 @@ class Operation(ABC):
     @abstractmethod
     def reads(self) -> Iterable[Operand]:
         """What it needs."""
-
-    def keeps(self) -> Iterable[Operand]:
-        """What it needs on the way back."""
-        return ()
 
 
 # --- numbers --------------------------------------------------------------------------------------------------------
@@ -264,9 +242,6 @@ class Unless(Operation):
     def reads(self) -> Iterable[Operand]:
         return [self.mask, self.end, self.otherwise]
 
-    def keeps(self) -> Iterable[Operand]:
-        return [self.mask]
-
     def run(self, tape: Tape) -> None:
         tape.slots[self.out] = torch.lerp(
             tape.tensor(self.end), tape.tensor(self.otherwise), tape.tensor(self.mask)
@@ -292,9 +267,6 @@ class Extreme(Operation):
 
     def reads(self) -> Iterable[Operand]:
         return self.slots
-
-    def keeps(self) -> Iterable[Operand]:
-        return self.slots if len(self.slots) == 1 else [self.out, *self.slots]
 
     def run(self, tape: Tape) -> None:
         better = torch.maximum if self.is_largest else torch.minimum
