@@ -355,6 +355,43 @@ def addition() -> str:
 CASES = ("sum-1", "sum-2", "sum-4", "parity", "half")
 
 
+POWER = (
+    "net",
+    "clip",
+    "dc3",
+    "projection",
+    "repair",
+    "multiplexnet",
+    "multiplexnet-cost",
+)
+
+
+def power() -> str:
+    """Cost over the optimum, exact violations, and time."""
+    lines = harness.read(RESULTS / "power.jsonl")
+    rows = []
+    for case in sorted(first_seen(lines, "case"), key=int):
+        solver = values(chosen(lines, case=case), "solver_ms")
+        rows.append([case, "solver", "", "0", "", "", f"{mean(solver):.0f}", ""])
+        for method in POWER:
+            if own := chosen(lines, case=case, method=method):
+                rows.append(
+                    [
+                        case,
+                        method,
+                        str(len(own)),
+                        spread(values(own, "gap", 100), 3),
+                        spread(values(own, "violations", 100), 0),
+                        f"{max(values(own, 'largest')):.2g}",
+                        f"{mean(values(own, 'ms_alone')):.1f}",
+                        f"{mean(values(own, 'ms_batch')):.3f}",
+                    ]
+                )
+    head = ["buses", "method", "seeds", "gap %", "rows that break a limit, %"]
+    head += ["by at most, MW", "ms, one alone", "ms a row, 100 together"]
+    return table(head, rows)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "synthetic": synthetic,
     "same-recipe": same_recipe,
@@ -364,6 +401,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "sushi": sushi,
     "paths": paths,
     "addition": addition,
+    "power": power,
 }
 
 
