@@ -17,6 +17,7 @@ from torch import Tensor
 
 import multiplexnet as mx
 from multiplexnet.compiler.compile import compile_rules
+from multiplexnet.compiler.explanation.diagnose import explain
 from multiplexnet.errors import (
     ContradictionError,
     CurvedError,
@@ -445,6 +446,16 @@ def test_contradictions_name_the_rules(text: str) -> None:
 def test_what_only_touches_has_no_room() -> None:
     with pytest.raises(ThinTermError, match="norm"):
         mx.Multiplexer(mx.Rules("x: real[2]; norm(x) <= 1; x[0] >= 1"))
+
+
+def test_explain_tells_what_curved_walls_bound() -> None:
+    rules = mx.Rules("x: real[3]; t: real\nsum(x) == 1; norm(x) <= 0.8\nnorm(x) <= t")
+    found = explain(rules.specification)
+    assert [shape.bounded for shape in found.shapes[0]] == [False]
+    ranges = {r.variable.name: (r.lower, r.upper, r.outer) for r in found.ranges}
+    assert ranges["x[0]"] == (Fraction(-3, 5), Fraction(4, 5), True)
+    assert ranges["t"] == (Fraction(1, 3), None, True)
+    assert not found.implied
 
 
 def test_a_radius_of_zero_is_a_point() -> None:

@@ -14,7 +14,7 @@ geometry refuses it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from fractions import Fraction
 from math import sqrt
 
@@ -36,7 +36,7 @@ from multiplexnet.language.formula import (
 )
 from multiplexnet.smt.search import Sandbox
 
-__all__ = ["has_norm", "refutation"]
+__all__ = ["along_axes", "has_norm", "refutation", "sides"]
 
 WORK = 20_000_000
 """z3's ``rlimit`` for one question."""
@@ -67,7 +67,7 @@ def refutation(
     depth, point = program.deepest(sandbox.deadline)
     if depth > 0:
         return None
-    axes = [tangent for norm in norms for tangent in _along_axes(norm)]
+    axes = [tangent for norm in norms for tangent in along_axes(norm)]
     for found in (axes, [*axes, *(_at(norm, point) for norm in norms)]):
         facts = [tangent.atom for tangent in found]
         questions = sandbox.questions([*known, *facts], work=WORK)
@@ -76,7 +76,15 @@ def refutation(
     return None
 
 
-def _along_axes(norm: Norm) -> list[Tangent]:
+def sides(formulas: Iterable[Formula]) -> list[Atom]:
+    """That no part of a norm is larger than the norm, for every norm in the formulas."""
+    norms = dict.fromkeys(
+        s for formula in formulas for s in symbols(formula) if isinstance(s, Norm)
+    )
+    return [tangent.atom for norm in norms for tangent in along_axes(norm)]
+
+
+def along_axes(norm: Norm) -> list[Tangent]:
     """``norm ≥ ± √weight · argument`` for each argument, and ``norm ≥ 0``."""
     found = []
     zeros = [Fraction(0)] * len(norm.weights)

@@ -134,6 +134,7 @@ def _range_json(r: OutputRange) -> Json:
         "lower_attained": r.lower_attained,
         "upper": None if r.upper is None else _value(r.variable, r.upper),
         "upper_attained": r.upper_attained,
+        **({"outer": True} if r.outer else {}),
     }
 
 
@@ -294,5 +295,6 @@ def _steps_text(steps: dict[str, Fraction]) -> str:
 def _range_table(ranges: Sequence[OutputRange]) -> Table:
     table = plain_table(("output", False), ("range", False))
     for r in ranges:
-        table.add_row(*row_cells(r.variable.name, interval_text(r)))
+        within = "within " if r.outer and (r.lower, r.upper) != (None, None) else ""
+        table.add_row(*row_cells(r.variable.name, within + interval_text(r)))
     return table

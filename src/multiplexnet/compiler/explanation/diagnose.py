@@ -31,6 +31,7 @@ from multiplexnet.compiler.equalities import beyond_terms
 from multiplexnet.compiler.explanation.covered import is_covered
 from multiplexnet.compiler.explanation.words import explanation_text
 from multiplexnet.compiler.normal import normal_form
+from multiplexnet.compiler.tangents import sides
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.errors import (
     CoefficientError,
@@ -55,6 +56,7 @@ from multiplexnet.language.formula import (
     Category,
     Formula,
     Linear,
+    Norm,
     Or,
     Product,
     Relation,
@@ -67,14 +69,15 @@ from multiplexnet.language.formula import (
     conjuncts,
     disjunction,
     negation,
+    norm_in,
     symbols,
 )
 from multiplexnet.language.missing import is_missing
 from multiplexnet.smt.questions import (
+    Z3Encoder,
     domain_z3,
     input_range_z3,
     satisfiable,
-    to_z3,
 )
 from multiplexnet.smt.search import Sandbox, decided
 
@@ -105,6 +108,7 @@ class OutputRange:
         upper: its least upper bound.
         upper_attained: whether it takes that value.
         labels: of a category, those that it can take; its bounds are the positions of the first and the last.
+        outer: whether curved walls may leave less than this, so that it is a range that the output keeps to.
     """
 
     variable: Variable
@@ -113,6 +117,7 @@ class OutputRange:
     upper: Fraction | None
     upper_attained: bool
     labels: tuple[str, ...] | None = None
+    outer: bool = False
 
     @property
     def is_point(self) -> bool:
@@ -332,12 +337,14 @@ def _superfluous(
     solver = z3.SimpleSolver(ctx=context)
     solver.add(*domain_z3(specification.variables, context=context))
     solver.add(*input_range_z3(specification.variables, context=context))
-    solver.add(to_z3(specification.assumed, context=context))
+    encoder = Z3Encoder(context, plain_norms=True)
+    every = [rule.formula for rule in specification.rules]
+    solver.add(*map(encoder.formula, [specification.assumed, *sides(every)]))
     positions = range(len(specification.rules))
     said = [z3.Bool(f"said{i}", context) for i in positions]
     broken = [z3.Bool(f"broken{i}", context) for i in positions]
     for i, rule in enumerate(specification.rules):
-        expression = to_z3(rule.formula, context=context)
+        expression = encoder.formula(rule.formula)
         solver.add(z3.Implies(said[i], expression))
         solver.add(z3.Implies(broken[i], z3.Not(expression)))
     always_true = []
@@ -365,6 +372,8 @@ def _ranges(
     everything = (*specification.outputs, *counted.hidden)
     for component in components(conjuncts(counted.formula), everything):
         sandbox = Sandbox(deadline)
+        curved = sides(component.conjuncts)
+        component = replace(component, conjuncts=(*component.conjuncts, *curved))
         whole = component
         for output in (v for v in component.outputs if v not in counted.hidden):
             deadline.step(len(found))
@@ -380,7 +389,12 @@ def _ranges(
             upper, upper_attained = _supremum(sandbox, output, 1, component, known)
             lower = None if minus_lower is None else -minus_lower
             found[output] = OutputRange(
-                output, lower, lower_attained, upper, upper_attained
+                output,
+                lower,
+                lower_attained,
+                upper,
+                upper_attained,
+                outer=bool(curved),
             )
     return tuple(found[output] for output in specification.columns)
 
@@ -612,6 +626,7 @@ class _Shapes:
         """Whether no direction but zero stays inside: the recession cone of the term is a point."""
         directions = [Atom(_direction(row.linear), _closed(row)) for row in term.rows]
         inside = [atom for atom in directions if atom.linear.summands]
+        inside += sides(inside)
         moves: list[Formula] = []
         for variable in reals:
             moves.append(Atom(Linear.of(variable), "<"))
@@ -627,7 +642,12 @@ def _direction(linear: Linear) -> Linear:
         for symbol, c in linear.summands
         if isinstance(symbol, Variable) and not symbol.is_input
     ]
-    return Linear(tuple(grows))
+    found = norm_in(linear)
+    if found is None:
+        return Linear(tuple(grows))
+    norm, c = found
+    moved = Norm(norm.weights, tuple(map(_direction, norm.arguments)))
+    return Linear(tuple(grows)) + Linear.of(moved) * c
 
 
 def _closed(row: Atom) -> Relation:
