@@ -534,6 +534,12 @@ def test_where_no_map_is_known(text: str, reason: str) -> None:
         mx.Multiplexer(mx.Rules(text), functions={"f": torch.sin} if "f:" in text else None)  # fmt: skip
 
 
+def test_a_cascade_has_no_curved_walls() -> None:
+    rules = mx.Rules("x: real[2]; norm(x) <= 1; all(-1 <= x <= 1)")
+    with pytest.raises(CurvedError, match="one after another"):
+        mx.Multiplexer(rules, structure="cascade")
+
+
 # --- verdicts ---------------------------------------------------------------------------------------------------------
 
 

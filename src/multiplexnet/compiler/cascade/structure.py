@@ -23,6 +23,7 @@ from multiplexnet.compiler.normal import normal_form
 from multiplexnet.errors import (
     CascadeBudgetExceeded,
     CompileTimeout,
+    CurvedError,
     DtypeError,
     MultiplexError,
     RunTimeEqualityError,
@@ -52,6 +53,7 @@ from multiplexnet.language.formula import (
     variables,
 )
 from multiplexnet.language.missing import flags_among
+from multiplexnet.language.text import formula_text
 
 __all__ = [
     "Plan",
@@ -157,6 +159,7 @@ def cascade_of_part(
     multiples: bool = True,
 ) -> Cascade:
     """The cascade of one part; see :func:`~multiplexnet.compiler.cascade.build.cascade_of`."""
+    _refuse_curved(part.formula)
     own = None if order is None else _own_order(part, order)
     every = (*part.outputs, *(v for v, _ in part.hidden))
     try:
@@ -178,6 +181,16 @@ def cascade_of_part(
                 error.output, error.allowed, "conditional"
             ) from None
         raise
+
+
+def _refuse_curved(formula: Formula) -> None:
+    for atom in atoms(formula):
+        if any(isinstance(symbol, Norm) for symbol in symbols(atom)):
+            raise CurvedError(
+                formula_text(atom),
+                "outputs that are computed one after another keep to flat walls alone",
+                'leave out structure="cascade"',
+            )
 
 
 def _own_order(part: RulePart, order: Sequence[Variable]) -> list[Variable]:
