@@ -836,12 +836,21 @@ def trained(run: harness.Run, data: Data, settings: Settings) -> Model:
             optimizer.step()
             schedule.step()
         bound = run.agree(validated(wrapped, data.validation))
-        run.log(steps=(epoch + 1) * steps, elbo=bound)
+        obey = obeying(model, data.validation)
+        run.log(steps=(epoch + 1) * steps, elbo=bound, obey=obey)
         if recipe.selects:
             best.offer(bound, epoch, wrapped)
     best.restore(wrapped)
     model.eval()
     return model
+
+
+@torch.no_grad()
+def obeying(model: Model, rows: Tensor) -> float:
+    """The share of reconstructions that obey, exactly; draws of training stay as they are."""
+    with torch.random.fork_rng(devices=()):
+        reconstructed = model.reconstructions(rows)
+    return float(rules().satisfied(reconstructed).double().mean())
 
 
 @torch.no_grad()

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Sequence
 from itertools import product
 from pathlib import Path
 from statistics import mean, median
-from typing import Any
+from typing import Any, NamedTuple
 
 import harness
 from harness import spread
@@ -392,6 +392,91 @@ def power() -> str:
     return table(head, rows)
 
 
+# --- small experiments -----------------------------------------------------------------------------------------------
+
+
+class Column(NamedTuple):
+    """A field of the lines, how it is called, and how it is shown."""
+
+    field: str
+    title: str
+    digits: int
+    scale: float = 1.0
+
+
+def _part(part: str, names: Sequence[str], columns: Sequence[Column]) -> str:
+    """One row for every combination of these fields, with means over seeds."""
+    lines = chosen(harness.read(RESULTS / "extras.jsonl"), part=part)
+    keys = list(dict.fromkeys(tuple(line[name] for name in names) for line in lines))
+    rows = []
+    for key in keys:
+        own = chosen(lines, **dict(zip(names, key, strict=True)))
+        cells = [
+            spread(values(own, each.field, each.scale), each.digits) for each in columns
+        ]
+        rows.append(
+            [
+                *(f"{each:,}" if isinstance(each, int) else str(each) for each in key),
+                *cells,
+            ]
+        )
+    return table([*names, *(each.title for each in columns)], rows)
+
+
+def extras_terms() -> str:
+    """Learning against the number of terms."""
+    columns = [
+        Column("error", "error, % of the range", 2),
+        Column("trivial", "of the median", 2),
+        Column("ms", "ms a step", 1),
+    ]
+    return _part("terms", ["terms"], columns)
+
+
+def extras_estimators() -> str:
+    """Ways to train a choice."""
+    columns = [
+        Column("error", "error, % of the range", 2),
+        Column("loss", "expected loss, exactly", 1),
+        Column("noise", "squared error of gradients, at the start", 1),
+        Column("noise_after", "in the end", 1),
+        Column("ms", "ms a step", 1),
+    ]
+    return _part("estimators", ["method"], columns)
+
+
+def extras_wrong() -> str:
+    """Rows that break the rules, rules that are wrong."""
+    columns = [
+        Column("error", "error against the truth", 3),
+        Column("seen", "training rows refused, %", 0, 100),
+        Column("broken", "outputs above the true limit, %", 1, 100),
+    ]
+    return _part("wrong", ["share", "factor", "method"], columns)
+
+
+def extras_attack() -> str:
+    """Inputs that are changed so as to break a rule."""
+    columns = [
+        Column("error", "error before", 3),
+        Column("broken", "rows that break, %", 1, 100),
+        Column("broken_attacked", "attacked, %", 1, 100),
+        Column("excess", "largest sum over its limit", 3),
+    ]
+    return _part("attack", ["method"], columns)
+
+
+def extras_mixed() -> str:
+    """Whole numbers, truth values and reals in one density."""
+    columns = [
+        Column("nll_start", "nats a row, before", 3),
+        Column("nll", "after", 3),
+        Column("nll_truth", "the true density", 3),
+        Column("obey", "samples that obey, %", 0, 100),
+    ]
+    return _part("mixed", ["method"], columns)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "synthetic": synthetic,
     "same-recipe": same_recipe,
@@ -402,6 +487,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "paths": paths,
     "addition": addition,
     "power": power,
+    "extras-terms": extras_terms,
+    "extras-estimators": extras_estimators,
+    "extras-wrong": extras_wrong,
+    "extras-attack": extras_attack,
+    "extras-mixed": extras_mixed,
 }
 
 
