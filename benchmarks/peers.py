@@ -467,11 +467,9 @@ def main() -> None:
                 file=sys.stderr,
                 flush=True,
             )
-            ordered = [
-                cells[p.name, s.name] for p, s in pairs if (p.name, s.name) in cells
-            ]
             path.write_text(
-                json.dumps({**surroundings(), "cells": ordered}, indent=1) + "\n"
+                json.dumps({**surroundings(), "cells": list(cells.values())}, indent=1)
+                + "\n"
             )
     from peer_tables import draw, markdown
 
