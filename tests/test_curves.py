@@ -22,6 +22,7 @@ from multiplexnet.errors import (
     ContradictionError,
     CurvedError,
     InputError,
+    MagnitudeError,
     MultiplexError,
     RuleSyntaxError,
     ThinTermError,
@@ -532,6 +533,21 @@ def test_what_is_not_read_is_explained(text: str, reason: str) -> None:
 def test_where_no_map_is_known(text: str, reason: str) -> None:
     with pytest.raises(CurvedError, match=reason):
         mx.Multiplexer(mx.Rules(text), functions={"f": torch.sin} if "f:" in text else None)  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "wall", ["norm(x) <= 1e200", "norm([1e200*x[0], x[1]]) <= 1", "norm(x) <= 1e400"]
+)
+def test_numbers_that_float64_cannot_square_are_refused(wall: str) -> None:
+    with pytest.raises(MagnitudeError):
+        mx.Multiplexer(mx.Rules(f"x: real[2]; {wall}"), dtype=torch.float64)
+
+
+@pytest.mark.parametrize("wall", ["norm(x) <= 1e-30", "norm([1e30*x[0], x[1]]) <= 1"])
+def test_small_sets_are_found(wall: str) -> None:
+    rules = mx.Rules(f"x: real[2]; {wall}")
+    mux = mx.Multiplexer(rules, dtype=torch.float64)
+    assert rules.satisfied(mux(torch.randn(50, 2, dtype=torch.float64)).best()).all()
 
 
 def test_a_cascade_has_no_curved_walls() -> None:

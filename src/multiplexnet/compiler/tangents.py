@@ -22,6 +22,7 @@ import numpy as np
 
 from multiplexnet.compiler.equalities import symbols_of
 from multiplexnet.exact import lp
+from multiplexnet.exact.cones import root_above
 from multiplexnet.exact.deadline import Deadline
 from multiplexnet.exact.interior import FloatCone, Walls, deepest
 from multiplexnet.language.curves import Tangent, root
@@ -40,6 +41,8 @@ __all__ = ["along_axes", "has_norm", "refutation", "sides"]
 
 WORK = 20_000_000
 """z3's ``rlimit`` for one question."""
+FURTHEST = 2**200
+"""Numbers beyond this, or its inverse, are left to others."""
 BITS = 40
 """Of the numbers of a direction."""
 
@@ -63,6 +66,8 @@ def refutation(
     if not norms:
         return None
     bounds = [part for part in known if isinstance(part, Atom)]
+    if any(_is_far(row) for row in (*rows, *bounds)):
+        return None  # geometry says so
     program = _Program([*rows, *bounds])
     depth, point = program.deepest(sandbox.deadline)
     if depth > 0:
@@ -74,6 +79,18 @@ def refutation(
         if questions.answer(rows) is False:
             return found
     return None
+
+
+def _is_far(row: Atom) -> bool:
+    """Whether a row has numbers that floats should not be asked about."""
+    linears = [row.linear]
+    weights: tuple[Fraction, ...] = ()
+    if found := norm_in(row.linear):
+        linears += found[0].arguments
+        weights = found[0].weights
+    numbers = [c for linear in linears for _, c in linear.summands]
+    numbers += [*weights, *(linear.constant for linear in linears)]
+    return any(c and not 1 / FURTHEST < abs(c) < FURTHEST for c in numbers)
 
 
 def sides(formulas: Iterable[Formula]) -> list[Atom]:
@@ -90,7 +107,7 @@ def along_axes(norm: Norm) -> list[Tangent]:
     zeros = [Fraction(0)] * len(norm.weights)
     for i, weight in enumerate(norm.weights):
         exact = root(1 / weight)
-        size = exact if exact is not None else _down(1 / sqrt(weight))
+        size = exact if exact is not None else 1 / root_above(weight)
         for sign in (1, -1):
             direction = list(zeros)
             direction[i] = sign * size

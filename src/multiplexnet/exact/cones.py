@@ -16,7 +16,7 @@ and ``t0² |Yq|²`` where y0 = 0. So every row of L is the root of a rational nu
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -105,6 +105,15 @@ class Cone:
     @property
     def n(self) -> int:
         return len(self.s)
+
+    @property
+    def squares(self) -> Iterator[Fraction]:
+        """The squares of all its numbers, those of the norm with their weights."""
+        for weight, row, shift in zip(self.weights, self.Y, self.y, strict=True):
+            for number in (*row, shift):
+                yield weight * number * number
+        for number in (*self.s, self.t):
+            yield number * number
 
     def at(self, point: Sequence[Fraction]) -> tuple[Vector, Fraction]:
         """``Y x + y`` and ``s·x + t``."""

@@ -24,6 +24,8 @@ __all__ = ["FloatCone", "Walls", "centre", "deepest"]
 
 Array = NDArray[np.float64]
 
+LARGEST = 1e100
+"""Numbers up to here are worked with."""
 FAR = 1e6
 """How far from the origin a point is looked for, in units of the numbers of the walls."""
 GROWTH = 12.0
@@ -139,6 +141,8 @@ def deepest(walls: Walls, deadline: Deadline = NEVER) -> tuple[float, Array]:
     """The largest τ that was found, and where: the set has points if it is positive, and seems to have none if not."""
     size = walls.size
     n = walls.n
+    if not size < LARGEST:
+        return -np.inf, np.zeros(n)
     lifted = walls.lifted(FAR * size, size)
     x = np.zeros(n + 1)
     depth = size

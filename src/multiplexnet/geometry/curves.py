@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
 
+import numpy as np
+
 from multiplexnet.compiler.equalities import symbols_of
 from multiplexnet.errors import CurvedError, MagnitudeError, ThinTermError
 from multiplexnet.exact import lp
@@ -39,6 +41,7 @@ __all__ = [
     "moved_ball",
     "outer_rows",
     "refuse_far_cones",
+    "refuse_far_numbers",
     "room_in",
 ]
 
@@ -110,11 +113,7 @@ def moved_ball(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Parametric:
             "it is a cone that inputs move",
             "keep inputs out of it; a ball or an ellipsoid may have them",
         )
-    for weight, numbers in zip(cone.weights, cone.Y, strict=True):
-        for number in numbers:
-            _refuse_far(weight * number * number, row)
-    for number in (*cone.s, *cone.y, cone.t):
-        _refuse_far(number * number, row)
+    refuse_far_numbers([cone], [row])
     return Parametric(
         tuple(outputs), tuple(known), (), (), (), (), (), (), cones=(cone,)
     )
@@ -139,6 +138,13 @@ def eaten(
         own = sum((h * e for h, e in zip(sizes, errors, strict=True)), Fraction(0))
         most = max(most, own)
     return most
+
+
+def refuse_far_numbers(cones: Sequence[Cone], atoms: Sequence[Atom]) -> None:
+    """Raises ``MagnitudeError`` for a cone with numbers that float64 cannot square."""
+    for cone, atom in zip(cones, atoms, strict=True):
+        for square in cone.squares:
+            _refuse_far(square, atom)
 
 
 def curved_anchor(
@@ -243,6 +249,9 @@ def curved_centres(
     if depth > 0:
         for point in (centre(walls, start, deadline), start):
             yield tuple(Fraction(float(c)) for c in point)
+    for wall in walls.cones:  # which may be too small to be found from afar
+        middle = np.linalg.lstsq(wall.Y, -wall.y, rcond=None)[0]
+        yield tuple(Fraction(float(c)) for c in middle)
 
 
 def outer_rows(cones: Sequence[Cone], n: int) -> Rows:

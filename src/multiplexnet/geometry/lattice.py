@@ -37,6 +37,7 @@ from multiplexnet.geometry.curves import (
     eaten,
     outer_rows,
     refuse_far_cones,
+    refuse_far_numbers,
 )
 from multiplexnet.geometry.grids import AMPLE, Grid, Inverse, LatticeSet, Sizes, grids
 from multiplexnet.geometry.magnitudes import LARGEST, refuse_far
@@ -88,6 +89,7 @@ def lattice_of(
         raise EqualityError(row, NO_FLOAT) from None
     _check_constants(found, equalities, names, form)
     cones = [cone_of(atom, outputs) for atom in curved]
+    refuse_far_numbers(cones, curved)
     if found.dimension == 0:
         if not all(cone.contains(found.origin) for cone in cones):
             raise ValueError(

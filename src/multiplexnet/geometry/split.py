@@ -32,6 +32,7 @@ from multiplexnet.geometry.curves import (
     curved_anchor,
     moved_ball,
     refuse_far_cones,
+    refuse_far_numbers,
 )
 from multiplexnet.geometry.elimination import eliminated, parametric, triangular
 from multiplexnet.geometry.lattice import lattice_of
@@ -395,6 +396,7 @@ def _curved(
 ) -> Polyhedron:
     """Rows and cones around an anchor."""
     cones = tuple(cone_of(row, group.outputs) for row in group.curved)
+    refuse_far_numbers(cones, group.curved)
     inside = curved_anchor(rows, cones, group.curved, form, names, deadline)
     refuse_far(rows.A, rows.slacks(inside), lambda i: text(rows.subset([i]), names)[0])
     refuse_far_cones(cones, inside, group.curved)
