@@ -7,6 +7,7 @@ import io
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cache
 from math import inf, nan
 from typing import Any
 
@@ -174,8 +175,14 @@ def raws(n: int, dtype: torch.dtype, count: int = 24) -> Tensor:
     return torch.cat([pool, mixed]).to(dtype)
 
 
+@cache
+def rules_of(text: str) -> mx.Rules:
+    """The rules, which remember their terms."""
+    return mx.Rules(text)
+
+
 def layer_of(case: Case, dtype: torch.dtype = torch.float64) -> mx.Multiplexer:
-    return mx.Multiplexer(mx.Rules(case.text), dtype=dtype)
+    return mx.Multiplexer(rules_of(case.text), dtype=dtype)
 
 
 # --- maps -------------------------------------------------------------------------------------------------------------
@@ -189,7 +196,7 @@ def test_every_output_obeys(case: Case, dtype: torch.dtype) -> None:
         assert broken(case.obeys, branches.x[..., k, :]) == 0
     best = branches.best()
     assert broken(case.obeys, best) == 0
-    assert mx.Rules(case.text).satisfied(best).all()
+    assert rules_of(case.text).satisfied(best).all()
     assert best.isfinite().all()
     nothing = torch.full((3, mux.in_features), nan, dtype=dtype)
     assert mux(nothing).best().isnan().all()
@@ -330,8 +337,7 @@ MOVED = [
 def test_balls_that_inputs_move(
     text: str, obeys: Callable[..., bool], dtype: torch.dtype
 ) -> None:
-    rules = mx.Rules(text)
-    mux = mx.Multiplexer(rules, dtype=dtype).eval()
+    mux = mx.Multiplexer(rules_of(text), dtype=dtype).eval()
     raw = raws(mux.in_features, dtype, 8)
     width = 3 if "input[3]" in text else 1
     u = (1 + 2 * torch.rand(len(raw), width)).to(dtype)
