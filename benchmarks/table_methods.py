@@ -330,12 +330,13 @@ def _declaration(name: str, column: pl.Series) -> str:
     if column.dtype == pl.String:
         labels = ", ".join(f'"{label}"' for label in column.unique().sort().to_list())
         return f"{name}: {{{labels}}}"
+    numbers = column.to_numpy()
+    low = numbers.min()
+    high = numbers.max()
     if column.dtype == pl.Int64:
-        return f"{name}: int[{column.min()}, {column.max()}]"
+        return f"{name}: int[{low}, {high}]"
     count = places(column)
-    return (
-        f"{name}: decimal({count})[{column.min():.{count}f}, {column.max():.{count}f}]"
-    )
+    return f"{name}: decimal({count})[{low:.{count}f}, {high:.{count}f}]"
 
 
 def _numbers(cells: pl.Series, like: pl.Series) -> NDArray[np.float64]:

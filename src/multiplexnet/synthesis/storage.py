@@ -187,7 +187,7 @@ def _schema(document: Record) -> Schema:
     declared = specification_from(document["declared"])
     own = variables_from(document["variables"])
     rounded = set(map(whole_from, list_from(document.get("rounded", []))))
-    fields = []
+    fields: list[Field] = []
     for name, called, place, flag, size, kind in list_from(document["fields"]):
         if kind not in KINDS:
             raise ValueError(f"unknown kind {kind!r}")
@@ -197,9 +197,9 @@ def _schema(document: Record) -> Schema:
         if step not in SIZES or not variable.is_discrete or variable.is_input:
             raise ValueError("a column that is not counted in steps")
         _refuse_other_kind(kind, variable)
-        names = text_from(name), text_from(called)
+        called_so = text_from(name), text_from(called)
         is_rounded = len(fields) in rounded
-        fields.append(Field(*names, variable, mark, step, kind, is_rounded))
+        fields.append(Field(*called_so, variable, mark, step, kind, is_rounded))
     others = tuple(_other(item) for item in list_from(document["others"]))
     names = tuple(text_from(name) for name in list_from(document["names"]))
     every = [field.name for field in fields] + [other.name for other in others]
