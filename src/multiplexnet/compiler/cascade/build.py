@@ -60,6 +60,8 @@ WRITTEN = 10_000
 """The most clauses that rules may have as they are written."""
 ROUNDS = 12
 """How often the grid is made coarser before that is given up."""
+FEW_OUTPUTS = 8
+"""The most for which the declared order is tried as well, where another one loses points."""
 
 
 @dataclass(frozen=True)
@@ -343,7 +345,7 @@ class _Search:
             coarse |= multiples_of(self.clauses)
         if coarse:
             yield self, coarse
-        if self.order is None and not self.hidden:
+        if self.order is None and not self.hidden and len(self.outputs) <= FEW_OUTPUTS:
             declared = replace(self, order=_declared_order(self.outputs))
             yield declared, {}
             if coarse:

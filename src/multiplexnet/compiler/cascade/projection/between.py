@@ -6,8 +6,10 @@ do not:
 
 * If l and u speak of one variable alone, and few of its values lie in between, each of them is tried. What is said is
   exact then: ``2 n ≤ 3 k ≤ 7 n`` leaves a k for n = 0, which the dark shadow loses.
-* Otherwise the dark shadow is taken, or that x may be the number of its range that is next to 0: ``l ≤ 0 ≤ u`` keeps
-  the origin of a cone.
+* If many of them do, the dark shadow is taken, or that x may be the number of its range that is next to 0:
+  ``l ≤ 0 ≤ u`` keeps the origin of a cone.
+* If l and u speak of several variables, or a and b are powers of two, as the spacings of floats make them, the dark
+  shadow is taken: rules have many such rows, and clauses would multiply.
 """
 
 from __future__ import annotations
@@ -60,23 +62,30 @@ def between(x: int, low: Row, high: Row, ranges: Ranges) -> Between:
         high: a row with a positive one.
         ranges: of all variables.
 
-    Example: y ≤ 2 x ≤ y leaves even numbers.
-        >>> ranges = {0: Range(0, 4), 1: Range(0, 9)}
-        >>> found = between(1, Row(((0, 1), (1, -2)), 0), Row(((0, -1), (1, 2)), 0), ranges)
+    Example: y ≤ 3 x ≤ y leaves multiples of three.
+        >>> ranges = {0: Range(0, 6), 1: Range(0, 9)}
+        >>> found = between(1, Row(((0, 1), (1, -3)), 0), Row(((0, -1), (1, 3)), 0), ranges)
         >>> [[(row.terms, row.bound) for row in clause] for clause in found.clauses]
-        [[(((0, 1),), 0), (((0, -1),), -2)], [(((0, 1),), 2), (((0, -1),), -4)]]
+        [[(((0, 1),), 0), (((0, -1),), -3)], [(((0, 1),), 3), (((0, -1),), -6)]]
     """
     dark, real = _shadows(x, low, high)
     found = Between(((dark,),), dark == real, dark, real)
     if found.exact:
         return found
     others = {v for row in (low, high) for v, _ in row.without(x)}
-    if len(others) == 1:
-        (other,) = others
-        tried = _tried(x, low, high, other, ranges[other])
-        if tried is not None:
-            return replace(found, clauses=tried, exact=True)
+    if len(others) != 1 or _is_of_the_grid(low, high, x):
+        return found  # else clauses would multiply from one output to the next
+    (other,) = others
+    tried = _tried(x, low, high, other, ranges[other])
+    if tried is not None:
+        return replace(found, clauses=tried, exact=True)
     return replace(found, clauses=_at_one_value(x, low, high, dark, ranges[x]))
+
+
+def _is_of_the_grid(low: Row, high: Row, x: int) -> bool:
+    """Whether both coefficients of x are powers of two, as spacings of floats make them."""
+    sizes = (abs(row.coefficient(x)) for row in (low, high))
+    return all(size & (size - 1) == 0 for size in sizes)
 
 
 def _shadows(x: int, low: Row, high: Row) -> tuple[Row, Row]:
