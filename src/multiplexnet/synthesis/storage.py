@@ -75,7 +75,6 @@ def save(
         "declared": record_of_specification(schema.declared),
         "variables": [variable_record(v) for v in own],
         "fields": [_field(field) for field in schema.fields],
-        "rounded": [k for k, field in enumerate(schema.fields) if field.is_rounded],
         "others": [astuple(other) for other in schema.others],
         "names": list(schema.names),
         "order": [v.index for v in model.allowed.columns],
@@ -106,7 +105,14 @@ def _add(file: zipfile.ZipFile, name: str, content: bytes) -> None:
 def _field(field: Field) -> Record:
     flag = None if field.flag is None else field.flag.index
     names = [field.name, field.declared]
-    return [*names, field.variable.index, flag, str(field.size), field.kind]
+    return [
+        *names,
+        field.variable.index,
+        flag,
+        str(field.size),
+        field.kind,
+        *(["rounded"] if field.is_rounded else []),
+    ]
 
 
 def load(opened: IO[bytes], title: str) -> tuple[Schema, RowModel, Record]:
@@ -186,9 +192,8 @@ def _array(
 def _schema(document: Record) -> Schema:
     declared = specification_from(document["declared"])
     own = variables_from(document["variables"])
-    rounded = set(map(whole_from, list_from(document.get("rounded", []))))
     fields: list[Field] = []
-    for name, called, place, flag, size, kind in list_from(document["fields"]):
+    for name, called, place, flag, size, kind, *more in list_from(document["fields"]):
         if kind not in KINDS:
             raise ValueError(f"unknown kind {kind!r}")
         mark = None if flag is None else own[_place(flag, len(own))]
@@ -198,7 +203,9 @@ def _schema(document: Record) -> Schema:
             raise ValueError("a column that is not counted in steps")
         _refuse_other_kind(kind, variable)
         called_so = text_from(name), text_from(called)
-        is_rounded = len(fields) in rounded
+        if more not in ([], ["rounded"]):
+            raise ValueError(f"a column with {more}")
+        is_rounded = bool(more)
         fields.append(Field(*called_so, variable, mark, step, kind, is_rounded))
     others = tuple(_other(item) for item in list_from(document["others"]))
     names = tuple(text_from(name) for name in list_from(document["names"]))
