@@ -404,13 +404,13 @@ def test_a_projection_says_for_which_others_a_value_exists(unit: bool) -> None:
 
 def test_values_of_one_other_variable_are_tried_where_no_coefficient_is_one() -> None:
     between = [
-        (Row(((0, 1), (1, -2)), 0),),
-        (Row(((0, -1), (1, 2)), 0),),
-    ]  # y ≤ 2 x ≤ y
-    ranges = {0: Range(0, 4), 1: Range(0, 9)}
+        (Row(((0, 1), (1, -3)), 0),),
+        (Row(((0, -1), (1, 3)), 0),),
+    ]  # y ≤ 3 x ≤ y
+    ranges = {0: Range(0, 6), 1: Range(0, 9)}
     found = projection(bucket_of(1, between, ranges), ranges)
     assert found.exact
-    assert [holds(found.clauses, {0: y}) for y in range(5)] == [1, 0, 1, 0, 1]
+    assert [holds(found.clauses, {0: y}) for y in range(7)] == [1, 0, 0, 1, 0, 0, 1]
 
 
 def test_a_dark_shadow_and_one_value_are_taken_where_others_are_many() -> None:

@@ -6,10 +6,10 @@ do not:
 
 * If l and u speak of one variable alone, and few of its values lie in between, each of them is tried. What is said is
   exact then: ``2 n ≤ 3 k ≤ 7 n`` leaves a k for n = 0, which the dark shadow loses.
-* If many of them do, the dark shadow is taken, or that x may be the number of its range that is next to 0:
-  ``l ≤ 0 ≤ u`` keeps the origin of a cone.
-* If l and u speak of several variables, or a and b are powers of two, as the spacings of floats make them, the dark
-  shadow is taken: rules have many such rows, and clauses would multiply.
+* Otherwise the dark shadow is taken, or that x may be the number of its range that is next to 0: ``l ≤ 0 ≤ u`` keeps
+  the origin of a cone.
+* If a and b are powers of two, as the spacings of floats make them, the dark shadow alone is taken: rules have many
+  such rows, and clauses would multiply.
 """
 
 from __future__ import annotations
@@ -73,12 +73,13 @@ def between(x: int, low: Row, high: Row, ranges: Ranges) -> Between:
     if found.exact:
         return found
     others = {v for row in (low, high) for v, _ in row.without(x)}
-    if len(others) != 1 or _is_of_the_grid(low, high, x):
+    if _is_of_the_grid(low, high, x):
         return found  # else clauses would multiply from one output to the next
-    (other,) = others
-    tried = _tried(x, low, high, other, ranges[other])
-    if tried is not None:
-        return replace(found, clauses=tried, exact=True)
+    if len(others) == 1:
+        (other,) = others
+        tried = _tried(x, low, high, other, ranges[other])
+        if tried is not None:
+            return replace(found, clauses=tried, exact=True)
     return replace(found, clauses=_at_one_value(x, low, high, dark, ranges[x]))
 
 
