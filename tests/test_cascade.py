@@ -413,6 +413,23 @@ def test_values_of_one_other_variable_are_tried_where_no_coefficient_is_one() ->
     assert [holds(found.clauses, {0: y}) for y in range(7)] == [1, 0, 0, 1, 0, 0, 1]
 
 
+def test_values_that_are_sure_are_not_tried_however_many_they_are() -> None:
+    between = [
+        (Row(((0, 2), (1, -3)), 0),),
+        (Row(((0, -7), (1, 3)), 0),),
+    ]  # 2 y ≤ 3 x ≤ 7 y: one by one, 2^60 values of y would take years
+    ranges = {0: Range(-9, 2**60), 1: Range(-(2**60), 2**62)}
+    found = projection(bucket_of(1, between, ranges), ranges)
+    assert found.exact
+    assert [holds(found.clauses, {0: y}) for y in (-1, 0, 1, 2, 2**60)] == [
+        0,
+        1,
+        1,
+        1,
+        1,
+    ]
+
+
 def test_a_dark_shadow_and_one_value_are_taken_where_others_are_many() -> None:
     between = [
         (Row(((0, 2), (1, 1), (2, -3)), 0),),

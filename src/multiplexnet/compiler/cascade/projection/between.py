@@ -15,7 +15,7 @@ do not:
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from itertools import pairwise
+from itertools import chain, pairwise
 
 from multiplexnet.compiler.cascade.projection.rows import (
     Clause,
@@ -110,11 +110,9 @@ def _tried(
     possible = _narrowed(ends, real)
     if possible.upper - possible.lower - (sure.upper - sure.lower) > TRIED:
         return None
-    values = [
-        v
-        for v in range(possible.lower, possible.upper + 1)
-        if not sure.lower <= v <= sure.upper and _has_room(x, low, high, other, v)
-    ]
+    below = range(possible.lower, min(sure.lower - 1, possible.upper) + 1)
+    above = range(max(sure.upper + 1, possible.lower), possible.upper + 1)
+    values = [v for v in chain(below, above) if _has_room(x, low, high, other, v)]
     return _clauses(other, _joined([*(Range(v, v) for v in values), sure]), ends)
 
 
