@@ -589,6 +589,18 @@ def test_ties_are_decided_exactly() -> None:
     assert rules.satisfied(x).tolist() == [True, Fraction(0.6) ** 2 + Fraction(0.8) ** 2 <= 1, False]  # fmt: skip
 
 
+def test_squares_and_bounds_beyond_float64_are_decided_without_a_warning() -> None:
+    """There ∞ - ∞ is NaN, whose cast to a whole number depends on the machine and warned."""
+    rules = mx.Rules("x: real[2]; t: real; norm(x) <= 10*t")
+    x = np.array([[1e300, 0, 1e308], [1.7e308, 1.7e308, 2.3e307], [1, 0, -1e308]])
+    wide = np.array([[1.7e308, 1.7e308, 1e308], [1e200, 1e200, 1.5e199]])
+    x = np.concatenate([x, wide])
+    exact = [squares(list(map(Fraction, row[:2]))) <= (10 * Fraction(row[2])) ** 2 for row in x]  # fmt: skip
+    expected = [fits and row[2] >= 0 for fits, row in zip(exact, x, strict=True)]
+    assert rules.satisfied(x).tolist() == expected == [True, False, False, True, True]
+    assert ((rules.violation(x) == 0).all(-1) == expected).all()
+
+
 def test_a_table_is_judged() -> None:
     pl = pytest.importorskip("polars")
     table = pl.DataFrame({"a": [3, 1], "b": [4, 9]})

@@ -132,8 +132,10 @@ class ExactRows:
         if norm_in(linear) is None:
             return signs(self._weighted(linear), linear.constant, self.length)
         near, error = self.bounded_amounts(linear)
-        found = np.sign(near).astype(np.int8)
-        for row in np.flatnonzero(~(np.abs(near) > error)).tolist():
+        decided = np.abs(near) > error  # of NaN, ∞ - ∞ beyond float64's squares, never
+        found = np.zeros(self.length, dtype=np.int8)
+        found[decided] = np.sign(near[decided])
+        for row in np.flatnonzero(~decided).tolist():
             exact = sign(linear, self.point(row))
             found[row] = (exact > 0) - (exact < 0)
         return found
