@@ -1,4 +1,4 @@
-"""What the paper leaves open, each in a minute: five small experiments, one a part.
+"""What the paper leaves open, each in a minute or two: small experiments, one a part.
 
 * ``epochs``: how many outputs obey after each epoch of training, for the methods of ``synthetic.py`` (the paper's
   Fig. 2b);
@@ -6,7 +6,8 @@
 * ``estimators``: ways to train a choice among 256 terms: the exact sum, and estimates of it;
 * ``wrong``: training rows that break the rules, and rules that are wrong: what is lost, how it is seen, what helps;
 * ``attack``: inputs that are changed so as to break a rule;
-* ``mixed``: whole numbers, truth values and reals in one density.
+* ``mixed``: whole numbers, truth values and reals in one density;
+* ``generators``: a flow and a GAN with and without the layer (``generators.py``).
 
 Each draws its own data. A line of the results has ``part``, ``method``, ``seed`` and what the part measures.
 """
@@ -26,6 +27,7 @@ from typing import Any, Literal, NamedTuple, Self
 import harness
 import synthetic
 import torch
+from generators import GENERATORS, generated
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from torch import Tensor, nn
@@ -34,7 +36,9 @@ import multiplexnet as mx
 from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
 from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
 
-Part = Literal["epochs", "terms", "estimators", "wrong", "attack", "mixed"]
+Part = Literal[
+    "epochs", "terms", "estimators", "wrong", "attack", "mixed", "generators"
+]
 FEATURES = 8
 
 
@@ -52,7 +56,7 @@ class Settings(harness.Common):
     )
 
     def for_quick(self) -> Self:
-        parts: tuple[Part, ...] = ("terms", "estimators", "wrong", "attack", "mixed")
+        parts = tuple(part for part in self.parts if part != "epochs")
         return replace(self, seeds=(0,), parts=parts, steps=5, counts=(2, 20))
 
 
@@ -453,6 +457,7 @@ METHODS: dict[Part, Sequence[str]] = {
     "estimators": tuple(ESTIMATORS),
     "attack": ATTACKED,
     "mixed": ("density",),
+    "generators": tuple(GENERATORS),
 }
 
 
@@ -470,6 +475,8 @@ def found_by(run: harness.Run, settings: Settings) -> dict[str, Any]:
             return wrong_run(run, Flaw(key["share"], key["factor"]), settings)
         case "attack":
             return attack_run(run, settings)
+        case "generators":
+            return generated(run, 4 * settings.steps)
     return mixed_run(run, settings)
 
 

@@ -22,7 +22,8 @@ flow as its limit. Every load is scaled by a number between 0.8 and 1.2 of its o
 * ``dc3``, with a penalty, and corrected by ten steps down the violation, in training too (after Donti et al. 2021);
 * ``multiplexnet``, the layer, by the same squared error;
 * ``multiplexnet-cost``, the layer, by the cost of its own answers, without solved instances: what obeys in any case
-  may be asked to be cheap.
+  may be asked to be cheap;
+* ``multiplexnet-cost-long``, the same for longer, on loads that are drawn anew at every step: they need no solver.
 
 A line of the results has ``gap``, the mean of cost / optimum − 1; ``violations``, the share of rows that break a limit,
 exactly; ``largest``, by how many MW; ``ms_alone`` and ``ms_batch``, processor milliseconds an instance.
@@ -51,9 +52,13 @@ from torch import Tensor, nn
 import multiplexnet as mx
 
 Name = Literal["14", "30", "57", "118"]
-Method = Literal["net", "dc3", "multiplexnet", "multiplexnet-cost"]
+Method = Literal[
+    "net", "dc3", "multiplexnet", "multiplexnet-cost", "multiplexnet-cost-long"
+]
 Array = NDArray[np.float64]
 
+FRESH = ("multiplexnet-cost-long",)
+"""Methods that never see the same loads twice."""
 LOW, HIGH = Fraction(4, 5), Fraction(6, 5)
 """The shares of its load that a bus may have."""
 DIGITS = 6
@@ -75,9 +80,18 @@ class Settings(harness.Common):
     batch: int = harness.option(80, "rows a step")
     rate: float = harness.option(3e-3, "highest learning rate of Adam")
     penalty: float = harness.option(1.0, "weight of the violation in the loss of dc3")
+    longer: int = harness.option(6, "times as many epochs for multiplexnet-cost-long")
+    long_rate: float = harness.option(3e-3, "its highest learning rate")
 
     def for_quick(self) -> Self:
-        return replace(self, seeds=(0,), cases=("14",), epochs=20, rows=80, test=20)
+        few = replace(self, epochs=20, rows=80, test=20, longer=2)
+        return replace(few, seeds=(0,), cases=("14",))
+
+    def rate_of(self, method: Method) -> float:
+        return self.long_rate if method in FRESH else self.rate
+
+    def epochs_of(self, method: Method) -> int:
+        return (self.epochs or 100) * (self.longer if method in FRESH else 1)
 
 
 # --- the network of lines --------------------------------------------------------------------------------------------
@@ -314,13 +328,19 @@ class Rows(NamedTuple):
     optimum: Tensor
 
 
-def solved(case: Case, count: int, seed: int) -> tuple[Rows, float]:
-    """Random loads, solved; and processor milliseconds an instance."""
-    generator = torch.Generator().manual_seed(seed)
+def random_loads(
+    case: Case, count: int, generator: torch.Generator | None = None
+) -> Tensor:
+    """Every load by a number between 0.8 and 1.2 of its own."""
     nominal = torch.tensor([float(load) for load in case.loads])
     low, high = float(LOW) + 1e-6, float(HIGH) - 1e-6
     scales = low + (high - low) * torch.rand(count, len(nominal), generator=generator)
-    loads = nominal * scales
+    return nominal * scales
+
+
+def solved(case: Case, count: int, seed: int) -> tuple[Rows, float]:
+    """Random loads, solved; and processor milliseconds an instance."""
+    loads = random_loads(case, count, torch.Generator().manual_seed(seed))
     solver = Solver(case, tuple(case.lines))
     began = time.process_time()
     found = [solver.solve(load) for load in loads.double().numpy()]
@@ -627,7 +647,7 @@ class Loss(nn.Module):
     def forward(self, loads: Tensor, target: Tensor) -> Tensor:
         answers = self.model(loads)
         p = everything(answers, loads)
-        if self.model.method == "multiplexnet-cost":
+        if self.model.method.startswith("multiplexnet-cost"):
             c1, c2 = self.costs.T
             cost = (c1 * p + c2 * p.square()).sum(-1)
             return torch.mean(cost / (c1.max() * loads.sum(-1)))
@@ -770,14 +790,17 @@ def one_run(run: harness.Run, case: Case, method: Method, settings: Settings) ->
     run.seed(run.key["seed"])
     model = Model(case, method, rows.p.mean(0)[1:], settings.hidden)
     loss_of = Loss(model, case, settings.penalty)
-    optimizer = torch.optim.Adam(model.parameters(), settings.rate)
-    epochs = settings.epochs or 100
+    rate, epochs = settings.rate_of(method), settings.epochs_of(method)
+    optimizer = torch.optim.Adam(model.parameters(), rate)
     steps = epochs * ceil(len(rows.p) / settings.batch)
-    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, settings.rate, steps)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, rate, steps)
     training, optimizer = run.prepare(loss_of, optimizer)
     for _ in run.epochs(epochs, model=training, optimizer=optimizer, schedule=schedule):
         for index in run.batches(len(rows.p), settings.batch):
-            loss = training(rows.loads[index], rows.p[index])
+            loads = rows.loads[index]
+            if method in FRESH:
+                loads = random_loads(case, len(index))
+            loss = training(loads, rows.p[index])
             run.check(loss)
             optimizer.zero_grad()
             run.backward(loss)
@@ -810,6 +833,7 @@ ANSWERS = (
     "repair",
     "multiplexnet",
     "multiplexnet-cost",
+    "multiplexnet-cost-long",
 )
 """All methods, in the order of tables and pictures."""
 

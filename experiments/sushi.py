@@ -8,12 +8,17 @@ say 16 bits:
 * ``semantic``, the bits with the semantic loss (Xu et al. 2018), exact over the 24 orders;
 * ``most-frequent``, the order that most training rows have, whatever is asked.
 
-One split of the rows for all seeds: 60 % to train on, 20 % to choose by, 20 % to report on. Epoch, dropout and weight
-of the semantic loss are chosen in every run, by exact match on the second part and, among equals, by right bits.
+``multiplexnet-average`` is several networks of the layer's kind that answer together: the order with the largest mean
+probability.
+
+60 % of the rows to train on, 20 % to choose by, 20 % to report on: one split for all seeds, or with ``--splits``
+another for every seed (``sushi-splits.jsonl``). Epoch, dropout and weight of the semantic loss are chosen in every run,
+by exact match on the second part and, among equals, by right bits; for the average by its likelihood there.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from functools import cache
@@ -40,7 +45,12 @@ all(count(y[:, j]) == 1 for j in range(4))
 """
 
 Method = Literal[
-    "most-frequent", "sigmoid", "sigmoid-order", "semantic", "multiplexnet"
+    "most-frequent",
+    "sigmoid",
+    "sigmoid-order",
+    "semantic",
+    "multiplexnet",
+    "multiplexnet-average",
 ]
 
 
@@ -59,9 +69,14 @@ class Settings(harness.Common):
     weights: tuple[float, ...] = harness.option(
         (0.1, 0.3, 1.0), "of the semantic loss, to choose from"
     )
+    members: int = harness.option(8, "networks that answer together")
+    splits: bool = harness.option(
+        False, "every seed has its own split; to sushi-splits.jsonl"
+    )
 
     def for_quick(self) -> Self:
-        return replace(self, seeds=(0,), epochs=3, dropouts=(0.5,), weights=(1.0,))
+        few = replace(self, dropouts=(0.5,), weights=(1.0,), members=2)
+        return replace(few, seeds=(0,), epochs=3)
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
@@ -80,9 +95,9 @@ def matrices(orders: Tensor, kinds: list[int]) -> Tensor:
     return F.one_hot(places, len(kinds)).flatten(1).float()
 
 
-def splits(orders: Tensor) -> list[Rows]:
-    """Rows to train on, to choose by and to report on: 60, 20 and 20 %, always the same."""
-    order = torch.randperm(len(orders), generator=torch.Generator().manual_seed(0))
+def splits(orders: Tensor, seed: int = 0) -> list[Rows]:
+    """Rows to train on, to choose by and to report on: 60, 20 and 20 %, always the same for a seed."""
+    order = torch.randperm(len(orders), generator=torch.Generator().manual_seed(seed))
     mixed = orders[order]
     rows = Rows(matrices(mixed, GIVEN), matrices(mixed, ASKED))
     first, second = int(0.6 * len(orders)), int(0.8 * len(orders))
@@ -157,24 +172,53 @@ def log_bits(z: Tensor) -> Tensor:
 
 
 class Layered(nn.Module):
-    """A logit for each of the 24 orders."""
+    """A logit for each of the 24 orders; several networks answer by their mean probability."""
 
     orders: Tensor
 
-    def __init__(self, settings: Settings, chosen: Candidate) -> None:
+    def __init__(self, settings: Settings, chosen: Candidate, members: int = 1) -> None:
         super().__init__()
         self.mux = layer()
-        self.net = trunk(settings, chosen.dropout, self.mux.in_features)
+        self.nets = nn.ModuleList(
+            trunk(settings, chosen.dropout, self.mux.in_features)
+            for _ in range(members)
+        )
         terms = self.mux(torch.zeros(self.mux.in_features)).x
         self.register_buffer("orders", terms.detach(), persistent=False)
 
     def forward(self, x: Tensor, y: Tensor) -> Tensor:
-        term = (y.unsqueeze(-2) == self.orders).all(-1).long().argmax(-1)
-        return F.cross_entropy(self.mux(self.net(x)).logits, term)
+        """Every network learns by itself: the sum of their losses."""
+        term = self.term(y).repeat(len(self.nets))
+        loss = F.cross_entropy(self.logits(x).flatten(0, 1), term)
+        return len(self.nets) * loss
+
+    def logits(self, x: Tensor) -> Tensor:
+        """Of the orders, as each network has them, ``(members, B, 24)``."""
+        logits: Tensor = self.mux(torch.stack([net(x) for net in self.nets])).logits
+        return logits
+
+    def together(self, x: Tensor) -> Tensor:
+        """The logarithm of the mean probability of each order, ``(B, 24)``."""
+        log_p = self.logits(x).log_softmax(-1)
+        return log_p.logsumexp(0) - math.log(len(self.nets))
 
     def answer(self, x: Tensor) -> Tensor:
-        answers: Tensor = self.mux(self.net(x)).best()
+        log_p = self.together(x)
+        values = log_p.new_zeros(len(x), self.mux.in_features - log_p.shape[-1])
+        answers: Tensor = self.mux(torch.cat([values, log_p], -1)).best()
         return answers
+
+    def term(self, y: Tensor) -> Tensor:
+        """The number of the order that a row has."""
+        return (y.unsqueeze(-2) == self.orders).all(-1).long().argmax(-1)
+
+    @torch.no_grad()
+    def log_likelihood(self, rows: Rows) -> float:
+        """Of rows, the mean."""
+        self.eval()
+        found = -float(F.nll_loss(self.together(rows.x), self.term(rows.y)))
+        self.train()
+        return found
 
 
 class MostFrequent(nn.Module):
@@ -193,6 +237,8 @@ def model_of(method: Method, settings: Settings, chosen: Candidate) -> Bits | La
     """The network of a method, before training."""
     if method == "multiplexnet":
         return Layered(settings, chosen)
+    if method == "multiplexnet-average":
+        return Layered(settings, chosen, settings.members)
     return Bits(settings, chosen, method == "sigmoid-order")
 
 
@@ -212,9 +258,13 @@ def measure(model: Bits | Layered | MostFrequent, rows: Rows) -> dict[str, float
     }
 
 
-def merit(found: dict[str, float], rows: int) -> float:
-    """What is chosen by: exact match, and right bits among equals."""
-    return found["exact"] + found["bits"] / (2 * rows)
+def merit(method: Method, model: Bits | Layered, rows: Rows) -> float:
+    """What is chosen by: exact match, and right bits among equals; for the average its likelihood."""
+    if method == "multiplexnet-average":
+        assert isinstance(model, Layered)
+        return model.log_likelihood(rows)
+    found = measure(model, rows)
+    return found["exact"] + found["bits"] / (2 * len(rows.x))
 
 
 def learned(
@@ -249,8 +299,7 @@ def learned(
                 run.backward(loss)
                 optimizer.step()
                 schedule.step()
-            value = merit(measure(model, held_out), len(held_out.x))
-            best.offer(-value, epoch, model)
+            best.offer(-merit(method, model, held_out), epoch, model)
         chosen = candidate if best.value < before else chosen
     best.restore(model)
     found = {"epoch": float(best.epoch), "dropout": chosen.dropout}
@@ -259,7 +308,8 @@ def learned(
 
 def one_run(run: harness.Run, method: Method, settings: Settings) -> None:
     """Train, report on test rows, write the line."""
-    rows, held_out, test = splits(data.sushi(settings.data))
+    split = run.key["seed"] if settings.splits else 0
+    rows, held_out, test = splits(data.sushi(settings.data), split)
     if method == "most-frequent":
         model: Bits | Layered | MostFrequent = MostFrequent(rows.y)
         found = dict[str, float]()
@@ -285,14 +335,17 @@ def draw(results: harness.Results, settings: Settings, path: Path) -> None:
 
 def main(settings: Settings) -> None:
     """All runs of the settings, then the picture."""
-    results = harness.Results("sushi", settings)
+    name = "sushi-splits" if settings.splits else "sushi"
+    results = harness.Results(name, settings)
     for method in settings.methods:
-        for seed in (0,) if method == "most-frequent" else settings.seeds:
+        alike = method == "most-frequent" and not settings.splits
+        for seed in (0,) if alike else settings.seeds:
             with results.run({"method": method, "seed": seed}) as run:
                 if not run.done:
                     one_run(run, method, settings)
     if results.accelerator.is_main_process:
-        draw(results, settings, settings.figures_folder / "sushi_exact.png")
+        path = settings.figures_folder / f"{name.replace('-', '_')}_exact.png"
+        draw(results, settings, path)
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ rectangles, each a little longer: two of them hold no data, and all have an empt
 * ``multiplexnet-paper``, the model as published, with the authors' map: the two raw values are a point of the plane.
   Each term turns it into the frame of its rectangle, subtracts the lower ends, applies the paper's map of an interval
   and turns the result back, in floats as they come. p(k) is uniform, q(k|x) comes from the encoder;
+* ``multiplexnet-paper-prior``, the same with a learned p(k);
 * ``multiplexnet-shared-raw``, the same model with the maps of this library: intervals by the paper's map, turned
   rectangles by the gauge map. All terms read the same two raw values, which are no point of the plane here;
 * ``multiplexnet``, ours: z → k → x is one generative model. The decoder gives p(k|z) and raw values for each term,
@@ -60,12 +61,16 @@ Method = Literal[
     "vae",
     "dl2",
     "multiplexnet-paper",
+    "multiplexnet-paper-prior",
     "multiplexnet-shared-raw",
     "multiplexnet",
     "multiplexnet-inside",
     "multiplexnet-density",
 ]
 METHODS: tuple[Method, ...] = get_args(Method)
+
+Ingredient = Literal["conditional-prior", "raw-per-term", "bound", "draws", "steps"]
+"""What ``multiplexnet`` has and the published model has not; ``--without`` leaves one of them out."""
 
 
 @dataclass(frozen=True)
@@ -90,6 +95,10 @@ class Settings(harness.Common):
     same_recipe: bool = harness.option(
         False,
         "all methods take the steps, draws and choice of the epoch of ours; to synthetic-same-recipe.jsonl",
+    )
+    without: tuple[Ingredient, ...] = harness.option(
+        (),
+        "instead of all methods, multiplexnet without each of these; to synthetic-without.jsonl",
     )
 
     def for_quick(self) -> Self:
@@ -512,10 +521,16 @@ class Plain(Autoencoder):
 
 
 class Published(Autoencoder):
-    """The paper's model with the authors' map: uniform p(k), q(k|x) from the encoder, raw values in the plane."""
+    """The paper's model with the authors' map: q(k|x) from the encoder, raw values in the plane.
 
-    def __init__(self, draws: int) -> None:
+    Args:
+        draws: of z for every row of a training step.
+        learned: whether p(k) is learned; without it all terms are as likely.
+    """
+
+    def __init__(self, draws: int, *, learned: bool = False) -> None:
         super().__init__(features=2, choices=len(KNOWN), draws=draws)
+        self.prior = nn.Parameter(torch.zeros(len(KNOWN)), requires_grad=learned)
 
     def centres(self, z: Tensor) -> tuple[Tensor, Tensor]:
         frame = frames(torch.float32)
@@ -524,14 +539,11 @@ class Published(Autoencoder):
         x = torch.einsum(
             "kji,...kj->...ki", frame.turn, inside
         )  # the turn is orthogonal
-        return x, x.new_full(x.shape[:-1], -math.log(len(KNOWN)))
+        return x, self.prior.log_softmax(-1).expand(x.shape[:-1])
 
     def cost(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
         centres, log_p = self.centres(z)
-        log_q = q.choice.log_softmax(-1)
-        return (log_q.exp() * (distance(x.unsqueeze(-2), centres) + log_q - log_p)).sum(
-            -1
-        )
+        return chosen_cost(distance(x.unsqueeze(-2), centres), log_p, q)
 
     def term(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
         return q.choice
@@ -571,23 +583,49 @@ class SharedRaw(Autoencoder):
 
 
 class Conditional(Autoencoder):
-    """Ours: the decoder gives p(k|z) and raw values for every term, and k is summed out."""
+    """Ours: the decoder gives p(k|z) and raw values for every term, and k is summed out.
 
-    def __init__(self, draws: int) -> None:
-        rules = layer(per_term=True)
-        super().__init__(features=rules.in_features, choices=0, draws=draws)
-        self.rules = rules
+    Args:
+        draws: of z for every row of a training step.
+        without: ``conditional-prior``: all terms are as likely, whatever z; ``raw-per-term``: all read the same raw
+            values; ``bound``: k is not summed out, but has a q(k|x) from the encoder, as in the paper.
+    """
+
+    def __init__(self, draws: int, without: Ingredient | None = None) -> None:
+        rules = layer(per_term=without != "raw-per-term")
+        choices = len(KNOWN) if without == "bound" else 0
+        super().__init__(features=rules.in_features, choices=choices, draws=draws)
+        self.rules, self.without = rules, without
 
     def centres(self, z: Tensor) -> tuple[Tensor, Tensor]:
         branches = self.rules(self.decoder(z))
-        return branches.x, branches.log_probs
+        return branches.x, self.prior(branches).log_softmax(-1)
+
+    def prior(self, branches: mx.Branches) -> Tensor:
+        """The logits of p(k|z)."""
+        alike = self.without == "conditional-prior"
+        return torch.zeros_like(branches.logits) if alike else branches.logits
 
     def cost(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
         branches = self.rules(self.decoder(z))
-        cost: Tensor = branches.evidence_loss(
-            lambda c: distance(x.unsqueeze(-2), c), prior=branches.logits
-        )
+        prior = self.prior(branches)
+
+        def away(centre: Tensor) -> Tensor:
+            return distance(x.unsqueeze(-2), centre)
+
+        if self.without == "bound":
+            return chosen_cost(away(branches.x), prior.log_softmax(-1), q)
+        cost: Tensor = branches.evidence_loss(away, prior=prior)
         return cost
+
+    def term(self, x: Tensor, z: Tensor, q: Posterior) -> Tensor:
+        return q.choice if self.without == "bound" else super().term(x, z, q)
+
+
+def chosen_cost(away: Tensor, log_p: Tensor, q: Posterior) -> Tensor:
+    """The paper's bound: the mean over q(k|x) of the distance, and the divergence of q(k|x) from p(k)."""
+    log_q = q.choice.log_softmax(-1)
+    return (log_q.exp() * (away + log_q - log_p)).sum(-1)
 
 
 class Inside(Autoencoder):
@@ -785,6 +823,7 @@ def model_and_recipe(
         "vae",
         "dl2",
         "multiplexnet-paper",
+        "multiplexnet-paper-prior",
         "multiplexnet-shared-raw",
     )
     recipe = PUBLISHED if published and not settings.same_recipe else OURS
@@ -797,6 +836,8 @@ def model_and_recipe(
             return Plain(recipe.draws, weight=50.0), recipe
         case "multiplexnet-paper":
             return Published(recipe.draws), recipe
+        case "multiplexnet-paper-prior":
+            return Published(recipe.draws, learned=True), recipe
         case "multiplexnet-shared-raw":
             return SharedRaw(recipe.draws), recipe
         case "multiplexnet":
@@ -807,13 +848,25 @@ def model_and_recipe(
             return Density(rows), DENSITY
 
 
+def without(ingredient: Ingredient) -> tuple[Model, Recipe]:
+    """Ours without one of its ingredients."""
+    if ingredient == "draws":
+        return Conditional(1), OURS._replace(draws=1)
+    if ingredient == "steps":
+        return Conditional(OURS.draws), OURS._replace(steps=None)
+    return Conditional(OURS.draws, ingredient), OURS
+
+
 # --- training and results --------------------------------------------------------------------------------------------
 
 
 def trained(run: harness.Run, data: Data, settings: Settings) -> Model:
     """The model of a run after its last or its best epoch."""
     rows = len(data.train)
-    model, recipe = model_and_recipe(run.key["method"], rows, settings)
+    if ingredient := run.key.get("without"):
+        model, recipe = without(ingredient)
+    else:
+        model, recipe = model_and_recipe(run.key["method"], rows, settings)
     if recipe is UNTRAINED:
         return model
     epochs, passes = settings.epochs or EPOCHS, recipe.passes(rows)
@@ -900,25 +953,45 @@ def energy_distance(a: Tensor, b: Tensor) -> float:
 
 def main(settings: Settings) -> None:
     """All runs, then the table and the pictures."""
-    results = harness.Results(
-        "synthetic-same-recipe" if settings.same_recipe else "synthetic", settings
-    )
-    for n, method, seed in product(settings.sizes, settings.methods, settings.seeds):
-        with results.run({"method": method, "n": n, "seed": seed}) as run:
-            if run.done:
-                continue
-            run.seed(seed)
-            data = drawn(n, seed, settings)
-            model = trained(run, data, settings)
-            values, points = (
-                measured(model, data.test, settings) if run.is_main else ({}, {})
-            )
-            run.keep(**points)
-            run.finish(**values)
-    if results.accelerator.is_main_process:
+    results = harness.Results(results_name(settings), settings)
+    for key in keys(settings):
+        with results.run(key) as run:
+            if not run.done:
+                one_run(run, settings)
+    if results.accelerator.is_main_process and not settings.without:
         Console().print(table(results, settings))
         for path in figures(results, settings):
             print(path)
+
+
+def results_name(settings: Settings) -> str:
+    """The file that the lines go to."""
+    if settings.without:
+        return "synthetic-without"
+    return "synthetic-same-recipe" if settings.same_recipe else "synthetic"
+
+
+def keys(settings: Settings) -> Iterator[dict[str, Any]]:
+    """What tells each run from the others."""
+    if settings.without:
+        for n, left_out, seed in product(
+            settings.sizes, settings.without, settings.seeds
+        ):
+            key = {"method": "multiplexnet", "without": left_out}
+            yield {**key, "n": n, "seed": seed}
+        return
+    for n, method, seed in product(settings.sizes, settings.methods, settings.seeds):
+        yield {"method": method, "n": n, "seed": seed}
+
+
+def one_run(run: harness.Run, settings: Settings) -> None:
+    """Train, measure, keep points for the pictures, write the line."""
+    run.seed(run.key["seed"])
+    data = drawn(run.key["n"], run.key["seed"], settings)
+    model = trained(run, data, settings)
+    values, points = measured(model, data.test, settings) if run.is_main else ({}, {})
+    run.keep(**points)
+    run.finish(**values)
 
 
 # --- table and pictures ----------------------------------------------------------------------------------------------
@@ -931,6 +1004,7 @@ COLOURS = dict(
             "tab:gray",
             "tab:orange",
             "tab:blue",
+            "tab:olive",
             "tab:cyan",
             "tab:red",
             "tab:purple",
@@ -1001,10 +1075,43 @@ def figures(results: harness.Results, settings: Settings) -> Iterator[Path]:
     path = settings.figures_folder / f"synthetic_curves{suffix}.png"
     curves(results, settings).savefig(path, dpi=110)
     yield path
+    path = settings.figures_folder / f"synthetic_sizes{suffix}.png"
+    over_sizes(list(results)).savefig(path, dpi=110)
+    yield path
     for n in settings.sizes:
         path = settings.figures_folder / f"synthetic_samples_{n}{suffix}.png"
         pictures(results, settings, n).savefig(path, dpi=110)
         yield path
+
+
+def over_sizes(lines: Sequence[Mapping[str, Any]]) -> Figure:
+    """−ELBO and NLL of test rows over the number of training rows, beside the trivial baseline and the entropy."""
+    figure = Figure(figsize=(10.5, 4.2), layout="constrained")
+    panels: Sequence[Axes] = figure.subplots(1, 2, sharey=True)
+    for panel, (name, title) in zip(
+        panels, (("elbo", "−ELBO"), ("nll", "NLL")), strict=True
+    ):
+        for method in METHODS[1:]:
+            own = [line for line in lines if line["method"] == method]
+            sizes = sorted({line["n"] for line in own})
+            values = [mean(x[name] for x in own if x["n"] == n) for n in sizes]
+            panel.plot(sizes, values, "o-", ms=4, color=COLOURS[method], label=method)
+        panel.axhline(
+            float(Uniform().areas.sum().log()), color="black", ls="--", label="uniform"
+        )
+        panel.axhline(entropy(), color="black", ls=":", label="entropy of the truth")
+        panel.set(title=f"{title}, test rows", xlabel="training rows")
+        panel.set(xscale="log", yscale="log", ylim=(2.7, 20))
+        panel.set_yticks([3, 4, 5, 7, 10, 20], labels=["3", "4", "5", "7", "10", "20"])
+        panel.set_xticks([100, 250, 500, 1000], labels=["100", "250", "500", "1000"])
+        panel.minorticks_off()
+        panel.grid(alpha=0.25)
+    figure.legend(
+        *panels[0].get_legend_handles_labels(),
+        loc="outside right center",
+        frameon=False,
+    )
+    return figure
 
 
 def curves(results: harness.Results, settings: Settings) -> Figure:

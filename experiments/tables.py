@@ -88,12 +88,29 @@ def same_recipe() -> str:
     )
 
 
+def without() -> str:
+    """Ours with one ingredient left out, by number of rows."""
+    lines = harness.read(RESULTS / "synthetic-without.jsonl")
+    ours = chosen(harness.read(RESULTS / "synthetic.jsonl"), method="multiplexnet")
+    whole = [line | {"without": "–"} for line in ours]
+    sizes = sorted(first_seen(lines, "n"))
+    rows = []
+    for left_out in ["–", *first_seen(lines, "without")]:
+        own = chosen([*whole, *lines], without=left_out)
+        cells = [spread(values(chosen(own, n=n), "elbo")) for n in sizes]
+        last = spread(values(chosen(own, n=sizes[-1]), "nll"))
+        rows.append([left_out, str(len(chosen(own, n=sizes[0]))), *cells, last])
+    head = ["left out", "seeds", *(f"−ELBO, N = {n}" for n in sizes)]
+    return table([*head, f"NLL, N = {sizes[-1]}"], rows)
+
+
 def _densities(lines: Sequence[Line], *, published: bool) -> str:
     order = [
         "uniform",
         "vae",
         "dl2",
         "multiplexnet-paper",
+        "multiplexnet-paper-prior",
         "multiplexnet-shared-raw",
         "multiplexnet",
         "multiplexnet-inside",
@@ -269,9 +286,45 @@ def _paired(lines: Sequence[Line], method: str, base: str) -> str:
     return spread(differences) if differences else ""
 
 
+def scarce() -> str:
+    """Accuracy over the number of training images, and what is gained on the same test images."""
+    lines = harness.read(RESULTS / "scarce.jsonl")
+    paired = harness.read(RESULTS / "scarce-paired.jsonl")
+    rows = []
+    for images in sorted(first_seen(lines, "images")):
+        for method in first_seen(lines, "method"):
+            own = chosen(lines, images=images, method=method)
+            pairs = chosen(paired, images=images, method=method)
+            over = [
+                next((_points(each) for each in chosen(pairs, against=base)), "")
+                for base in ("vanilla", "vanilla-superclass")
+            ]
+            shares = [values(own, name) for name in ("fine", "coarse", "satisfied")]
+            rows.append(
+                [
+                    f"{images:,}",
+                    method,
+                    str(len(own)),
+                    *(spread(found) for found in shares),
+                    *over,
+                ]
+            )
+    head = ["images", "method", "seeds", "fine %", "super-class %", "satisfied %"]
+    over_both = [
+        f"super-class over {base}" for base in ("vanilla", "vanilla-superclass")
+    ]
+    return table([*head, *over_both], rows)
+
+
+def _points(pair: Line) -> str:
+    """A difference with its error over test images."""
+    return f"{pair['difference']:+.2f} ± {pair['error']:.2f} (p = {pair['p']:.1g})"
+
+
 FROM_MEMORY = {
     ("sushi", "semantic"): "13.6 – 15.0",
     ("sushi", "multiplexnet"): "SPL 20.8",
+    ("sushi-splits", "multiplexnet"): "SPL 20.8",
     ("paths", "semantic"): "28.5",
     ("paths", "multiplexnet"): "SPL 37.6",
     ("paths", "multiplexnet-ends"): "SPL 37.6",
@@ -303,6 +356,11 @@ def structured(name: str) -> str:
 def sushi() -> str:
     """Orders of four kinds."""
     return structured("sushi")
+
+
+def sushi_splits() -> str:
+    """The same with a split for every seed."""
+    return structured("sushi-splits")
 
 
 def paths() -> str:
@@ -363,6 +421,7 @@ POWER = (
     "repair",
     "multiplexnet",
     "multiplexnet-cost",
+    "multiplexnet-cost-long",
 )
 
 
@@ -477,13 +536,26 @@ def extras_mixed() -> str:
     return _part("mixed", ["method"], columns)
 
 
+def extras_generators() -> str:
+    """A flow and a GAN, with and without the layer."""
+    columns = [
+        Column("obey", "samples that obey, %", 1, 100),
+        Column("energy", "energy distance to test rows", 3),
+        Column("nll", "NLL, nats a row", 2),
+    ]
+    return _part("generators", ["method"], columns)
+
+
 TABLES: dict[str, Callable[[], str]] = {
     "synthetic": synthetic,
     "same-recipe": same_recipe,
+    "without": without,
     "mnist": mnist,
     "mnist-ablations": ablations,
     "cifar100": cifar100,
+    "scarce": scarce,
     "sushi": sushi,
+    "sushi-splits": sushi_splits,
     "paths": paths,
     "addition": addition,
     "power": power,
@@ -492,6 +564,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "extras-wrong": extras_wrong,
     "extras-attack": extras_attack,
     "extras-mixed": extras_mixed,
+    "extras-generators": extras_generators,
 }
 
 

@@ -105,7 +105,12 @@ def test_quick(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     harness.command(power.Settings, power.main, quick)
     lines = {line["method"]: line for line in harness.read(Path("out/power.jsonl"))}
     assert set(lines) == set(power.ANSWERS)
-    for method in ("multiplexnet", "multiplexnet-cost", "repair"):
+    for method in (
+        "multiplexnet",
+        "multiplexnet-cost",
+        "multiplexnet-cost-long",
+        "repair",
+    ):
         assert lines[method]["violations"] == 0
         assert lines[method]["gap"] > -1e-6
     assert lines["net"]["violations"] > 0

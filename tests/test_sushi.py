@@ -27,7 +27,10 @@ TINY = [
     "2",
     "--dropouts",
     "0",
+    "--members",
+    "3",
 ]
+OURS = ("multiplexnet", "multiplexnet-average")
 
 
 def some_orders(folder: Path | None = None) -> Tensor:
@@ -82,14 +85,35 @@ def test_every_part_of_the_split_is_apart() -> None:
     assert sorted(whole.tolist()) == sorted(all_rows.tolist())
 
 
+def test_networks_answer_by_their_mean_probability() -> None:
+    settings = sushi.Settings(members=3)
+    model = sushi.Layered(settings, sushi.Candidate(0.0, 0.0), 3).eval()
+    rows = sushi.splits(some_orders())[0]
+    each = [model.mux(net(rows.x)).logits.softmax(-1) for net in model.nets]
+    expected = torch.stack(each).mean(0)
+    assert torch.allclose(model.together(rows.x).exp(), expected, atol=1e-6)
+    assert torch.equal(model.answer(rows.x), model.orders[expected.argmax(-1)])
+    right = expected.detach().gather(-1, model.term(rows.y).unsqueeze(-1)).log().mean()
+    assert model.log_likelihood(rows) == pytest.approx(float(right), abs=1e-5)
+
+
+def test_with_splits_every_seed_has_rows_of_its_own(fit: Fit) -> None:
+    fit("--splits", "--methods", "most-frequent", "--seeds", "0", "1", "2")
+    lines = harness.read(Path("results/sushi-splits.jsonl"))
+    assert [line["seed"] for line in lines] == [0, 1, 2]
+    assert len({line["exact"] for line in lines}) > 1
+    assert Path("figures/sushi_splits_exact.png").stat().st_size > 1000
+
+
 def test_every_method_writes_its_line_and_ours_learns_an_order(fit: Fit) -> None:
     lines = fit("--epochs", "15", "--batch", "16", "--weights", "0.5")
     assert set(lines) == set(sushi.Method.__args__)  # type: ignore[attr-defined]
     for line in lines.values():
         assert 0 <= line["exact"] <= line["consistent"] <= 1
-    for method in ("multiplexnet", "sigmoid-order", "most-frequent"):
+    for method in (*OURS, "sigmoid-order", "most-frequent"):
         assert lines[method]["consistent"] == 1
-    assert lines["multiplexnet"]["exact"] > 0.8
+    for method in OURS:
+        assert lines[method]["exact"] > 0.8
     assert lines["most-frequent"]["exact"] < 0.7
     assert lines["semantic"]["weight"] == 0.5
     assert Path("figures/sushi_exact.png").stat().st_size > 1000

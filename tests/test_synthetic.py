@@ -8,7 +8,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import harness
 import pytest
@@ -115,6 +115,9 @@ def autoencoders() -> list[synthetic.Autoencoder]:
         synthetic.Published(1),
         synthetic.SharedRaw(1),
         synthetic.Conditional(1),
+        synthetic.Conditional(1, "conditional-prior"),
+        synthetic.Conditional(1, "raw-per-term"),
+        synthetic.Conditional(1, "bound"),
     ]
 
 
@@ -141,9 +144,7 @@ def test_both_bounds_agree_with_an_integral_where_there_is_one(
         assert model.from_posterior(x, 7) == pytest.approx(exact, rel=1e-5)
         assert model.from_prior(x, 30) == pytest.approx(exact, rel=1e-4)
         assert float(model.bound(x, 3).mean()) >= exact - 1e-4
-        chooses_by_encoder = isinstance(
-            model, synthetic.Published | synthetic.SharedRaw
-        )
+        chooses_by_encoder = model.posterior(x).choice.shape[-1] > 0
         if (
             not chooses_by_encoder
         ):  # q(k|x) of the encoder is uniform here, far from p(k|x)
@@ -230,6 +231,21 @@ def test_the_authors_map_leaves_a_point_deep_inside_its_rectangle_where_it_is() 
     assert float((near - x).abs().max()) < 0.2
 
 
+def test_a_learned_prior_leaves_little_to_rectangles_without_data() -> None:
+    torch.manual_seed(0)
+    model = synthetic.Published(1, learned=True)
+    rows = synthetic.points(200, seed=0)
+    optimizer = torch.optim.Adam(model.parameters(), 0.02)
+    for _ in range(200):
+        optimizer.zero_grad()
+        model(rows).backward()
+        optimizer.step()
+    prior = model.prior.detach().softmax(-1)
+    empty = [k for k in range(8) if k not in synthetic.WITH_DATA]
+    assert float(prior[empty].sum()) < 0.05
+    assert not synthetic.Published(1).prior.requires_grad
+
+
 def test_the_energy_distance_of_equal_and_of_shifted_rows() -> None:
     x = synthetic.points(800, seed=1)
     assert synthetic.energy_distance(x, x) == pytest.approx(0.0, abs=1e-9)
@@ -265,6 +281,7 @@ def test_every_method_writes_its_line_and_the_pictures(
     assert {path.name for path in Path("figures").iterdir()} == {
         "synthetic_curves.png",
         "synthetic_samples_20.png",
+        "synthetic_sizes.png",
     }
     printed = capsys.readouterr().out
     assert printed.count("multiplexnet-density") == 2, (
@@ -289,6 +306,15 @@ def bounds(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         monkeypatch.setattr(synthetic, "validated", validated)
 
     return say
+
+
+def test_without_each_ingredient_ours_still_obeys(fit: Fit) -> None:
+    ingredients = get_args(synthetic.Ingredient)
+    fit("--without", *ingredients, "--epochs", "1")
+    lines = harness.read(Path("results/synthetic-without.jsonl"))
+    assert [line["without"] for line in lines] == list(ingredients)
+    assert {line["satisfied"] for line in lines} == {1.0}
+    assert len({line["elbo"] for line in lines}) == len(ingredients)
 
 
 def test_ours_takes_the_best_epoch_and_the_published_recipe_the_last(
