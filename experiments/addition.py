@@ -61,6 +61,10 @@ class Settings(harness.Common):
         5_000, "last training images, set aside for the choice of the epoch"
     )
     rows: int | None = harness.option(None, "only so many rows to train on")
+    curve: tuple[int, ...] = harness.option(
+        (),
+        "a run for each of these numbers of rows, in as many steps as with all; to addition-curve.jsonl",
+    )
 
     def for_quick(self) -> Self:
         return replace(
@@ -150,6 +154,10 @@ class Rows(NamedTuple):
     images: Tensor
     labels: Tensor
     known: Tensor
+
+    def first(self, count: int | None) -> Rows:
+        """Only so many of them."""
+        return Rows(self.images[:count], self.labels[:count], self.known[:count])
 
 
 def places_of(case: Case) -> int:
@@ -269,10 +277,9 @@ def confusion(digits: Tensor, labels: Tensor) -> list[list[float]]:
     return [[round(share, 4) for share in row] for row in shares]
 
 
-def one_run(
-    run: harness.Run, case: Case, method: Method, encoder: Encoder, settings: Settings
-) -> None:
+def one_run(run: harness.Run, settings: Settings) -> None:
     """Predict, train, choose the epoch by the loss on held-out rows, report on test rows."""
+    case, method, encoder = (run.key[name] for name in ("case", "method", "encoder"))
     train, train_labels, test, test_labels = data.mnist(settings.data)
     kept = len(train) - settings.validation
     digits, held_out, unseen = (
@@ -281,12 +288,14 @@ def one_run(
         Digits(test, test_labels),
     )
     order = prediction(case).order
-    rows = rows_of(case, digits, run.key["seed"], settings.rows)
+    every = rows_of(case, digits, run.key["seed"], settings.rows)
+    rows = every.first(run.key.get("rows"))
     run.seed(run.key["seed"])
     labels = label_net(encoder, 0.3)
     batch = settings.images // (2 * places_of(case))
     epochs = settings.epochs_of(case)
-    steps = math.ceil(len(rows.images) / batch)
+    passes = max(1, len(every.images) // len(rows.images))
+    steps = passes * math.ceil(len(rows.images) / batch)
     groups: list[dict[str, Any]] = [
         {"params": labels.parameters(), "lr": settings.rate}
     ]
@@ -297,7 +306,11 @@ def one_run(
     for epoch in run.epochs(
         epochs, phase=phase, optimizer=optimizer, schedule=schedule, best=best
     ):
-        for index in run.batches(len(rows.images), batch):
+        for index in (
+            index
+            for _ in range(passes)
+            for index in run.batches(len(rows.images), batch)
+        ):
             x = digits[rows.images[index]].to(run.device)
             stepped(run, phase(x, rows.known[index]), optimizer, schedule)
         value = measure(labels, case, method, held_out, check)["loss"]
@@ -305,19 +318,23 @@ def one_run(
         run.log(loss=value)
     best.restore(labels)
     found = measure(labels, case, method, unseen, rows_of(case, unseen, 0))
-    run.finish(**found, relabellings=order, rows=len(rows.images))
+    found |= {"relabellings": order, "rows": len(rows.images)}
+    run.finish(**{name: each for name, each in found.items() if name not in run.key})
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
 
 
-def keys(settings: Settings) -> Iterator[tuple[Case, Method, Encoder, int]]:
-    """All runs; the evidence ratio is for the case ``half``."""
+def keys(settings: Settings) -> Iterator[dict[str, Any]]:
+    """What tells each run from the others; the evidence ratio is for the case ``half``."""
     for encoder, case, method, seed in product(
         settings.encoders, settings.cases, settings.methods, settings.seeds
     ):
         if method == "likelihood" or case == "half":
-            yield case, method, encoder, seed
+            key = {"case": case, "method": method, "encoder": encoder, "seed": seed}
+            yield from ({**key, "rows": rows} for rows in settings.curve)
+            if not settings.curve:
+                yield key
 
 
 def draw(results: harness.Results, settings: Settings, path: Path) -> None:
@@ -346,13 +363,15 @@ def main(settings: Settings) -> None:
         print(f"{case}: {prediction(case)}")
     if "half" in settings.cases:
         print(f"half: maps of digits 0 … 4 that keep all sums seen: {shortcuts()}")
-    results = harness.Results("addition", settings)
-    for case, method, encoder, seed in keys(settings):
-        key = {"case": case, "method": method, "encoder": encoder, "seed": seed}
+    results = harness.Results(
+        "addition-curve" if settings.curve else "addition", settings
+    )
+    for key in keys(settings):
         with results.run(key) as run:
             if not run.done:
-                one_run(run, case, method, encoder, settings)
-    if results.accelerator.is_main_process and "half" in settings.cases:
+                one_run(run, settings)
+    pictured = "half" in settings.cases and not settings.curve
+    if results.accelerator.is_main_process and pictured:
         draw(results, settings, settings.figures_folder / "addition_half.png")
 
 

@@ -410,6 +410,28 @@ def addition() -> str:
     return table([*head, "sums %: DeepStochLog / A-NeSI, from memory"], rows)
 
 
+def addition_curve() -> str:
+    """Digits from few sums."""
+    lines = harness.read(RESULTS / "addition-curve.jsonl")
+    rows = []
+    for case, encoder in product(CASES, ("mlp", "cnn")):
+        own = chosen(lines, case=case, encoder=encoder)
+        for count in sorted(first_seen(own, "rows")):
+            same = chosen(own, rows=count)
+            rows.append(
+                [
+                    case,
+                    encoder,
+                    f"{count:,}",
+                    str(len(same)),
+                    spread(values(same, "accuracy", 100)),
+                    spread(values(same, "digits", 100)),
+                ]
+            )
+    head = ["known", "label net", "rows", "seeds"]
+    return table([*head, "what is known is met %", "digits right %"], rows)
+
+
 CASES = ("sum-1", "sum-2", "sum-4", "parity", "half")
 
 
@@ -558,6 +580,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "sushi-splits": sushi_splits,
     "paths": paths,
     "addition": addition,
+    "addition-curve": addition_curve,
     "power": power,
     "extras-terms": extras_terms,
     "extras-estimators": extras_estimators,

@@ -136,6 +136,26 @@ def test_every_case_writes_its_lines(fit: Fit) -> None:
     assert Path("figures/addition_half.png").stat().st_size > 1000
 
 
+def test_a_curve_takes_as_many_steps_with_few_rows(
+    fit: Fit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """250 rows of ten images a step are 25 steps; 12 passes over 20 rows and 4 over 60 are 24 each."""
+    steps: list[int] = []
+    check = harness.Run.check
+
+    def counted(run: harness.Run, loss: torch.Tensor) -> None:
+        steps.append(run.key["rows"])
+        check(run, loss)
+
+    monkeypatch.setattr(harness.Run, "check", counted)
+    options = ("--cases", "sum-1", "--images", "20", "--epochs", "1")
+    fit(*options, "--curve", "20", "60")
+    lines = harness.read(Path("results/addition-curve.jsonl"))
+    assert [line["rows"] for line in lines] == [20, 60]
+    assert (steps.count(20), steps.count(60)) == (24, 24)
+    assert not Path("results/addition.jsonl").exists()
+
+
 @pytest.mark.skipif(
     "MULTIPLEXNET_DATA" not in os.environ,
     reason="set MULTIPLEXNET_DATA to a folder with mnist/",
