@@ -13,7 +13,7 @@ from typing import Any
 
 from multiplexnet.compiler.cascade import build, carriers, grid, record
 from multiplexnet.compiler.cascade.build import Cascade
-from multiplexnet.compiler.cascade.known import Bit, Form, Known, right_side
+from multiplexnet.compiler.cascade.input_parts import Bit, Form, Known, right_side
 from multiplexnet.compiler.cascade.projection import between, options, order, project
 from multiplexnet.compiler.cascade.projection.between import Between
 from multiplexnet.compiler.cascade.projection.project import Projection

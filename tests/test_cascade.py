@@ -26,8 +26,8 @@ from torch import Tensor
 from multiplexnet import Multiplexer, Rules
 from multiplexnet.compiler.cascade.build import Budget, Cascade, cascade_of
 from multiplexnet.compiler.cascade.clauses import clauses_of
-from multiplexnet.compiler.cascade.hidden import revealed
-from multiplexnet.compiler.cascade.known import Bit, Form, Whole, right_side
+from multiplexnet.compiler.cascade.hidden_outputs import revealed
+from multiplexnet.compiler.cascade.input_parts import Bit, Form, Whole, right_side
 from multiplexnet.compiler.cascade.projection.order import Elimination
 from multiplexnet.compiler.cascade.projection.project import bucket_of, projection
 from multiplexnet.compiler.cascade.projection.rows import (
@@ -52,8 +52,8 @@ from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.formula import Variable
 from multiplexnet.transforms.cascade import walk
+from multiplexnet.transforms.cascade.input_parts import known_values
 from multiplexnet.transforms.cascade.inside import Values
-from multiplexnet.transforms.cascade.known import known_values
 from multiplexnet.transforms.cascade.map import CascadeMap
 from multiplexnet.transforms.cascade.operations import Choice
 

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from multiplexnet.arguments import refuse_unknown
 from multiplexnet.compiler.cascade.build import Cascade
-from multiplexnet.compiler.cascade.late import is_late
+from multiplexnet.compiler.cascade.late_rows import is_late
 from multiplexnet.compiler.cascade.structure import Plan
 from multiplexnet.compiler.terms import Compiled
 from multiplexnet.errors import (

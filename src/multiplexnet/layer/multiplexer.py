@@ -27,6 +27,7 @@ from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.budget import MAX_TERMS
 from multiplexnet.layer.branches import Branches
 from multiplexnet.layer.call import Call, checked_raw
+from multiplexnet.layer.certificate import issued
 from multiplexnet.layer.checks import (
     checked_function,
     refuse_changed,
@@ -50,7 +51,6 @@ from multiplexnet.layer.description import description, reasons, resolution
 from multiplexnet.layer.holes import Holes, hole_tables
 from multiplexnet.layer.inputs.columns import InputColumns
 from multiplexnet.layer.inputs.conditions import blocks_about_inputs
-from multiplexnet.layer.issue import issued
 from multiplexnet.layer.saved import SavedLayer, record_in, saved_state
 from multiplexnet.layer.units import Units, unit_table
 from multiplexnet.layer.unroll import Head, unrolled

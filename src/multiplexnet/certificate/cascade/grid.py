@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.certificate.cascade.late import LateRow, LateTerm, Polynomial
+from multiplexnet.certificate.cascade.late_rows import LateRow, LateTerm, Polynomial
 from multiplexnet.certificate.cascade.recorded import (
     Bit,
     Cascade,

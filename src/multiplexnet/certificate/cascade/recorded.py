@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
-from multiplexnet.certificate.cascade.late import LateRow, easy_ends, late_from
+from multiplexnet.certificate.cascade.late_rows import LateRow, easy_ends, late_from
 from multiplexnet.certificate.formats import Format, power
 from multiplexnet.compiler.record import (
     RecordReader,

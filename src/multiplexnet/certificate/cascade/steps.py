@@ -6,8 +6,8 @@ Rules and clauses are formulas over whole numbers here (:mod:`~multiplexnet.cert
 * **never stuck**: where the clauses of the steps before hold, step j has a value. The values that obey are a union of
   intervals, and the least of them is the lower end of the range, or an end ``⌈l / a⌉`` that some row ``a k ≥ l`` asks
   for. So it is enough to try these few.
-  An output of late rows (:mod:`~multiplexnet.certificate.cascade.late`) has its easy end: only that is tried, where the
-  late rows hold with it and all later outputs at their easy ends.
+  An output of late rows (:mod:`~multiplexnet.certificate.cascade.late_rows`) has its easy end: only that is tried,
+  where the late rows hold with it and all later outputs at their easy ends.
 * **complete**: the rules imply every clause. A clause of an early step is the projection of a later one, so the clauses
   of later steps, proved before, may be used.
 
@@ -22,7 +22,7 @@ from fractions import Fraction
 from typing import Any
 
 from multiplexnet.certificate.cascade.grid import GridVariables
-from multiplexnet.certificate.cascade.late import LateRow, torn
+from multiplexnet.certificate.cascade.late_rows import LateRow, torn
 from multiplexnet.certificate.cascade.recorded import Bit, Cascade, Clause, Row, Step
 from multiplexnet.certificate.formats import Format
 from multiplexnet.certificate.questions import Answer

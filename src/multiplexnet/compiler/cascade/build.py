@@ -28,8 +28,8 @@ from multiplexnet.compiler.cascade.clauses import (
     ranges_of,
 )
 from multiplexnet.compiler.cascade.grid import GridRules, grid_of, power_at_least
-from multiplexnet.compiler.cascade.known import Bit, Form, Known
-from multiplexnet.compiler.cascade.late import (
+from multiplexnet.compiler.cascade.input_parts import Bit, Form, Known
+from multiplexnet.compiler.cascade.late_rows import (
     ADVICE,
     LateRow,
     by_cases,

@@ -18,7 +18,7 @@ from fractions import Fraction
 from math import gcd, lcm
 
 from multiplexnet.compiler.cascade.clauses import AtomClause, Ends
-from multiplexnet.compiler.cascade.known import Form
+from multiplexnet.compiler.cascade.input_parts import Form
 from multiplexnet.language.formula import Int, Linear, Real, Variable
 
 __all__ = ["carriers_of", "multiples_of", "shared_steps"]

@@ -4,7 +4,7 @@ r"""The grid: outputs become whole numbers, rules become clauses of rows over th
 ``h_i k_i`` in the range is a number of the format. For whole numbers and labels h_i is 1, or a whole number if
 equalities leave multiples of it alone. A comparison ``Σ a_i x_i ≤ b`` with whole a becomes ``Σ A_i k_i ≤ ⌊b / g⌋``,
 ``A_i = a_i h_i / g`` whole: the same set of k. Inputs enter as known whole numbers
-(:mod:`~multiplexnet.compiler.cascade.known`).
+(:mod:`~multiplexnet.compiler.cascade.input_parts`).
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from math import ceil, floor, gcd
 
 from multiplexnet.compiler.cascade.carriers import carriers_of
 from multiplexnet.compiler.cascade.clauses import AtomClause, Ends, ranges_of
-from multiplexnet.compiler.cascade.known import Form, Known, Whole, right_side
-from multiplexnet.compiler.cascade.late import is_late
+from multiplexnet.compiler.cascade.input_parts import Form, Known, Whole, right_side
+from multiplexnet.compiler.cascade.late_rows import is_late
 from multiplexnet.compiler.cascade.projection.rows import (
     Clause,
     Range,

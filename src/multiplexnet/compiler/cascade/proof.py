@@ -4,7 +4,7 @@ Everything is asked of whole numbers k on the grid, in clauses that the search h
 
 * **meaning**: each comparison of the rules holds for ``x = h k`` exactly if its row holds for k (inputs are real
 numbers u
-  here, and known values what :mod:`~multiplexnet.compiler.cascade.known` defines them to be).
+  here, and known values what :mod:`~multiplexnet.compiler.cascade.input_parts` defines them to be).
 * **sound**: wherever the clauses of all steps hold, the rules' clauses do.
 * **never stuck**: wherever the clauses of the steps before hold, and the guards, so does every clause of the projection
   of the next step, which by the theorem of :mod:`~multiplexnet.compiler.cascade.projection.project` leaves it a value.
@@ -25,8 +25,8 @@ import z3
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.clauses import AtomClause
 from multiplexnet.compiler.cascade.grid import Builder
-from multiplexnet.compiler.cascade.known import Bit, Form, Whole
-from multiplexnet.compiler.cascade.late import eased, is_late
+from multiplexnet.compiler.cascade.input_parts import Bit, Form, Whole
+from multiplexnet.compiler.cascade.late_rows import eased, is_late
 from multiplexnet.compiler.cascade.projection.project import projection
 from multiplexnet.compiler.cascade.projection.rows import Clause, Row
 from multiplexnet.language.formula import Atom, Variable

@@ -11,8 +11,8 @@ from fractions import Fraction
 from typing import Any
 
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
-from multiplexnet.compiler.cascade.known import Bit, Form, Known, Whole
-from multiplexnet.compiler.cascade.late import LateRow, Polynomial
+from multiplexnet.compiler.cascade.input_parts import Bit, Form, Known, Whole
+from multiplexnet.compiler.cascade.late_rows import LateRow, Polynomial
 from multiplexnet.compiler.cascade.projection.project import bucket_of
 from multiplexnet.compiler.cascade.projection.rows import (
     Clause,

@@ -16,7 +16,7 @@ from typing import Literal
 from multiplexnet.compiler.cascade.build import WRITTEN, Budget, Cascade, cascade_of
 from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.grid import grid_of
-from multiplexnet.compiler.cascade.hidden import Revealed, revealed
+from multiplexnet.compiler.cascade.hidden_outputs import Revealed, revealed
 from multiplexnet.compiler.cascade.projection.rows import Clause, Range, Row
 from multiplexnet.compiler.components import RuleComponent, components, conjuncts
 from multiplexnet.compiler.normal import normal_form

@@ -11,7 +11,7 @@ from typing import Any
 import z3
 
 from multiplexnet.compiler.cascade.build import Cascade
-from multiplexnet.compiler.cascade.hidden import revealed
+from multiplexnet.compiler.cascade.hidden_outputs import revealed
 from multiplexnet.compiler.cascade.structure import (
     Plan,
     RulePart,

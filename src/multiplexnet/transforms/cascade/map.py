@@ -27,9 +27,9 @@ from torch.nn.functional import logsigmoid
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
 from multiplexnet.errors import ValuesError
 from multiplexnet.transforms.base import in_full_precision, precision_of, saturated
+from multiplexnet.transforms.cascade.input_parts import known_values, rest_of
 from multiplexnet.transforms.cascade.inside import Inside, Values, inside_of
-from multiplexnet.transforms.cascade.known import known_values, rest_of
-from multiplexnet.transforms.cascade.late import Budgets
+from multiplexnet.transforms.cascade.late_rows import Budgets
 from multiplexnet.transforms.cascade.operations import offset_of
 from multiplexnet.transforms.cascade.program import Kept, program_of
 from multiplexnet.transforms.cascade.start import shifts_of, starts_of

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade, Step
 from multiplexnet.compiler.cascade.projection.rows import Clause, Row
-from multiplexnet.transforms.cascade.late import Budgets
+from multiplexnet.transforms.cascade.late_rows import Budgets
 from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
 __all__ = ["Number", "Option", "Walk", "straight_through"]

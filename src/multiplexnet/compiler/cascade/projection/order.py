@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from multiplexnet.compiler.cascade.late import eased, is_easy
+from multiplexnet.compiler.cascade.late_rows import eased, is_easy
 from multiplexnet.compiler.cascade.projection.project import (
     Bucket,
     Projection,

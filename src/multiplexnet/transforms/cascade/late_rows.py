@@ -1,6 +1,6 @@
 """Late rows at run time: a budget for each of them, of which one output after another takes a part.
 
-A late row ``Σ α_v x_v ≤ β`` (:mod:`multiplexnet.compiler.cascade.late`) is ``Σ a_v d_v ≤ s`` with ``d_v = |x_v −
+A late row ``Σ α_v x_v ≤ β`` (:mod:`multiplexnet.compiler.cascade.late_rows`) is ``Σ a_v d_v ≤ s`` with ``d_v = |x_v −
 e_v|``, ``a_v = |α_v|`` and the budget ``s = β − Σ α_v e_v``. When x_v is computed, ``d_v = h_v n`` may take whole n
 with ``a_v h_v n ≤ s``, and s becomes ``s − a_v d_v``. All of it is done in balls
 (:mod:`~multiplexnet.transforms.run_time.balls`), which contain the exact numbers.
@@ -28,7 +28,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade
-from multiplexnet.compiler.cascade.late import Polynomial
+from multiplexnet.compiler.cascade.late_rows import Polynomial
 from multiplexnet.transforms.run_time.balls import Ball, number, total
 from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 

@@ -1,6 +1,6 @@
 """What inputs contribute to a cascade, computed from tensors: whole parts and bits, none of them rounded.
 
-See :mod:`multiplexnet.compiler.cascade.known` for what they mean.
+See :mod:`multiplexnet.compiler.cascade.input_parts` for what they mean.
 
 One input times a power of two: ``u = n 2^e + rest`` with n the whole part towards zero. Both ``n 2^e`` and ``rest``
 are made of digits of u, so float64 holds them exactly, and a comparison of ``rest`` with a number is exact, too.
@@ -19,7 +19,7 @@ from fractions import Fraction
 import torch
 from torch import Tensor
 
-from multiplexnet.compiler.cascade.known import Bit, Form, Known, Whole
+from multiplexnet.compiler.cascade.input_parts import Bit, Form, Known, Whole
 from multiplexnet.compiler.cascade.projection.rows import Range
 from multiplexnet.geometry.magnitudes import down, up
 from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
