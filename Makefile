@@ -26,6 +26,7 @@ docs: $(VENV)/.ready
 pictures: $(VENV)/.ready
 	$(BIN)/python docs/pictures/overview.py docs/images/overview.png
 	$(BIN)/python docs/pictures/cascade.py docs/images/cascade.png
+	$(BIN)/python docs/pictures/layer.py docs/images/layer.png
 	$(BIN)/python docs/pictures/gallery.py
 
 demo: $(VENV)/.ready
