@@ -42,7 +42,7 @@ from campaign.trial import Outcome, trial
 from campaign.variants import sentence
 from multiplexnet.compiler import compile as dnf
 from multiplexnet.compiler import proof as certify
-from multiplexnet.compiler.cascade import late as late_compiler
+from multiplexnet.compiler.cascade import late_rows as late_compiler
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.implicants import Implicants
 from multiplexnet.compiler.terms import Block
@@ -73,7 +73,7 @@ from multiplexnet.transforms import (
     separable,
     tables,
 )
-from multiplexnet.transforms.cascade import late
+from multiplexnet.transforms.cascade import late_rows as late
 from multiplexnet.transforms.run_time import (
     guards,
     intervals,

@@ -20,7 +20,7 @@ from campaign.coefficients import (
     switches_from_inputs,
     walls_from_inputs,
 )
-from multiplexnet.compiler.cascade import late as late_rows
+from multiplexnet.compiler.cascade import late_rows
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.cascade.clauses import clauses_of
 from multiplexnet.compiler.cascade.proof import proof_of
@@ -30,7 +30,7 @@ from multiplexnet.language.formula import ends, holds
 from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.text import specification_text
 from multiplexnet.layer.inputs.assumptions import Assumptions
-from multiplexnet.transforms.cascade import late
+from multiplexnet.transforms.cascade import late_rows as late_at_run_time
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 ONE = "price: input[0, 100]; budget: input[0, 1000]; x: real\n0 <= x <= 50\nprice * x <= budget"
@@ -470,7 +470,7 @@ def test_the_campaign_finds_nothing_and_notices_planted_faults() -> None:
         return [f.check for f in findings if f.wrong]
 
     assert not wrong(0, 1, 44)
-    with patch.object(late, "MARGIN", 1.0):
+    with patch.object(late_at_run_time, "MARGIN", 1.0):
         assert "coefficients: rows" in wrong(0, 44)
     with patch.object(Assumptions, "kept", lambda self, inputs, given: inputs):
         assert "coefficients: assumption" in wrong(1)
