@@ -278,12 +278,12 @@ def _outcomes(summary: Summary, jobs: int) -> Iterator[tuple[int, Outcome]]:
             pool.submit(run, index)
             for index in range(summary.formulas, summary.formulas + IN_FLIGHT * jobs)
         ]
-        for index in count(summary.formulas + len(waiting)):
-            yield waiting.pop(0).result()
-            if summary.is_done:
-                pool.shutdown(cancel_futures=True)
-                return
-            waiting.append(pool.submit(run, index))
+        try:
+            for index in count(summary.formulas + len(waiting)):
+                yield waiting.pop(0).result()
+                waiting.append(pool.submit(run, index))
+        finally:  # who asks no further wants none of those handed out ahead
+            pool.shutdown(cancel_futures=True)
 
 
 def _numbered(plan: Plan, index: int) -> tuple[int, Outcome]:
