@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
-import sys
 from datetime import date, timedelta
 from pathlib import Path
 from typing import Any
@@ -13,9 +11,11 @@ from typing import Any
 import numpy as np
 import polars as pl
 import pytest
+from typer.testing import CliRunner, Result
 
 import multiplexnet as mx
 from multiplexnet.errors import TableError
+from multiplexnet.playground.command import app
 
 ROWS = 3000
 
@@ -144,16 +144,15 @@ def test_the_command_writes_a_file_that_check_reads(tmp_path: Path) -> None:
     loans().write_csv(table)
     rules = tmp_path / "loans.rules"
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "multiplexnet", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, list(words))
 
-    assert run("infer", str(table), "-o", str(rules)).returncode == 0
+    assert run("infer", str(table), "-o", str(rules)).exit_code == 0
     said = run("check", str(rules), str(table), "--json", "--missing", "pass")
-    assert said.returncode == 1, said.stderr
+    assert said.exit_code == 1, said.stderr
     assert json.loads(said.stdout)["obeying_rows"] == ROWS - 7
     refused = run("infer", str(table), "-o", str(tmp_path / "loans.csv"))
-    assert refused.returncode == 2
+    assert refused.exit_code == 2
     assert "a file that ends in .rules" in refused.stderr
 
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
+from functools import cache
 from math import inf, nan
 from pathlib import Path
 from typing import Any
@@ -103,6 +104,12 @@ def disobeying(rules: Rules, x: Tensor, **inputs: Any) -> list[int]:
     return wrong
 
 
+@cache
+def built(text: str, dtype: torch.dtype, *, flushing: bool = False) -> Multiplexer:
+    """A layer for several tests; one that was built while the mode was on is another one."""
+    return Multiplexer(Rules(text), dtype=dtype)
+
+
 def smallest(dtype: torch.dtype) -> Fraction:
     return FORMATS[str(dtype).removeprefix("torch.")].tiny
 
@@ -126,8 +133,8 @@ OPEN = (
 def test_open_ends_survive_flushing(
     text: str, dtype: torch.dtype, training: bool, flushing: bool
 ) -> None:
-    rules = Rules(text)
-    mux = Multiplexer(rules, dtype=dtype).train(training)
+    mux = built(text, dtype, flushing=flushing).train(training)
+    rules = mux.rules
     raw = torch.tensor(
         [-90.0, -720.0, -1e4, -inf, 90.0, 720.0, inf, 0.0], dtype=dtype
     ).unsqueeze(-1)
@@ -199,8 +206,8 @@ def test_subnormal_inputs(
     text: str, dtype: torch.dtype, training: bool, flushing: bool
 ) -> None:
     """Every row obeys or is refused; in formats that float64 is wider than, a single input is never refused."""
-    rules = Rules(text)
-    mux = Multiplexer(rules, dtype=dtype).train(training)
+    mux = built(text, dtype, flushing=flushing).train(training)
+    rules = mux.rules
     tiny = smallest(dtype)
     for size in (
         tiny / 2,
@@ -480,8 +487,10 @@ def number(value: Any) -> Fraction:
 )
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)
 def test_a_number_is_met_exactly(value: Any, text: str, dtype: torch.dtype) -> None:
-    rules = Rules(f"x: real; {'y: real;' if 'y' in text else ''} u: input\n{text}")
-    mux, meant = Multiplexer(rules, dtype=dtype), number(value)
+    outputs = "x: real; y: real" if "y" in text else "x: real"
+    mux = built(f"{outputs}; u: input\n{text}", dtype)
+    rules = mux.rules
+    meant = number(value)
     raw = RAW.to(dtype).expand(-1, mux.in_features).contiguous()
     try:
         x = mux(raw, u=value).best()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import random
 import sqlite3
-import subprocess
-import sys
 from contextlib import suppress
 from datetime import date, timedelta
 from decimal import Decimal
@@ -14,9 +12,11 @@ from typing import Any
 
 import polars as pl
 import pytest
+from typer.testing import CliRunner, Result
 
 import multiplexnet as mx
 from multiplexnet.errors import SqlError, TableError
+from multiplexnet.playground.command import app
 
 duckdb = pytest.importorskip("duckdb")
 
@@ -287,20 +287,17 @@ def test_the_command_writes_a_script(tmp_path: Path, database: Path) -> None:
     rules = tmp_path / "loans.rules"
     rules.write_text("total: real; amount: real\namount <= total", encoding="utf-8")
 
-    def run(*words: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "multiplexnet", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=False)
+    def run(*words: str) -> Result:
+        return CliRunner().invoke(app, list(words))
 
     said = run("sql", str(rules), "--table", "loans")
-    assert said.returncode == 0, said.stderr
+    assert said.exit_code == 0, said.stderr
     with duckdb.connect(str(database), read_only=True) as connection:
         connection.execute(
             said.stdout.partition("-- Rows that break")[2].partition("\n")[2]
         )
-    assert (
-        run("check", str(rules), str(database), "--table", "loans", "--json").returncode
-        == 1
-    )
+    said = run("check", str(rules), str(database), "--table", "loans", "--json")
+    assert said.exit_code == 1
 
 
 def test_columns_have_names_of_their_own() -> None:
