@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from itertools import cycle, product
+from math import inf, nextafter
 from random import Random
 
 import torch
@@ -28,6 +30,11 @@ DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 ROWS = 96
 CERTIFIED = 0.15
 """The share of the layers whose certificate is proved again."""
+
+BEYOND = (1 + 2.0**-30, 1 + 2.0**-10, 1.5, 8.0)
+"""Multiples of a row that may lie outside."""
+BESIDE = tuple(product((-2, -1, 0, 1, 2), repeat=2))
+"""How many floats the outputs in turn are moved by, around a point of a wall."""
 
 Point = Sequence[Fraction]
 
@@ -211,13 +218,48 @@ def _verdict(
     raw = raw_rows(16, mux.in_features, mux.dtype, generator)
     x = mux(raw).best().double()
     steps = 2.0 ** torch.arange(-53, -20, 2, dtype=torch.float64)
-    moved = torch.cat([x * (1 + step) for step in steps.tolist()])
+    near = [
+        torch.tensor(_at_the_wall(walls, row), dtype=torch.float64)
+        for row in x[:4].tolist()
+    ]
+    moved = torch.cat([*(x * (1 + step) for step in steps.tolist()), *near])
     moved = moved[moved.isfinite().all(-1)]
     said = rules.satisfied(moved).tolist()
     for row, verdict in zip(moved.tolist(), said, strict=True):
         if walls.obeyed([Fraction(v) for v in row]) != verdict:
             return Finding("curves: verdict", f"{row} is judged {verdict} by\n{walls}")
     return Finding("curves: verdict", rows=len(moved))
+
+
+def _at_the_wall(walls: Walls, row: Sequence[float]) -> list[list[float]]:
+    """Points around the place where the ray through a row leaves the walls, up to two floats away from it.
+
+    Float64 alone would judge some of them wrongly.
+    """
+
+    def obeyed(factor: float) -> bool:
+        return walls.obeyed([Fraction(factor * v) for v in row])
+
+    inside = 1.0
+    outside = next((f for f in BEYOND if not obeyed(f)), None)
+    if outside is None or not obeyed(inside):
+        return [list(row)]
+    while inside < (middle := (inside + outside) / 2) < outside:
+        if obeyed(middle):
+            inside = middle
+        else:
+            outside = middle
+    found = []
+    for factor, steps in product((inside, outside), BESIDE):
+        shifts = zip(row, cycle(steps), strict=False)
+        found.append([_floats_beside(factor * v, step) for v, step in shifts])
+    return found
+
+
+def _floats_beside(number: float, steps: int) -> float:
+    for _ in range(abs(steps)):
+        number = nextafter(number, inf if steps > 0 else -inf)
+    return number
 
 
 def _told(walls: Walls, row: Tensor) -> str:
