@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from itertools import cycle, product
-from math import inf, nextafter
+from math import inf, isfinite, nextafter
 from random import Random
 
 import torch
@@ -238,7 +238,10 @@ def _at_the_wall(walls: Walls, row: Sequence[float]) -> list[list[float]]:
     """
 
     def obeyed(factor: float) -> bool:
-        return walls.obeyed([Fraction(factor * v) for v in row])
+        numbers = [factor * v for v in row]
+        return all(map(isfinite, numbers)) and walls.obeyed(
+            list(map(Fraction, numbers))
+        )
 
     inside = 1.0
     outside = next((f for f in BEYOND if not obeyed(f)), None)
