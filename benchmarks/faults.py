@@ -78,6 +78,7 @@ from multiplexnet.transforms.run_time import (
     guards,
     intervals,
     parametric,
+    spheres,
     triangular,
 )
 from multiplexnet.transforms.run_time.guards import Guards
@@ -372,6 +373,10 @@ FAULTS = (
     Fault("gauge of a cone", "its norm is left out", lambda: [
         (gauge, "curved", _no_lengths)], by="curves"),
     Fault("verdicts on lengths", "float64 is taken to have roots exactly", _sure_lengths, by="curves"),
+    Fault("lengths of moved balls", "numbers are squared as they are, whatever their size", lambda: [
+        (spheres, "_length", lambda parts, tiny: parts.square().sum(-1).sqrt() + tiny)], by="moved balls"),
+    Fault("units of distributions", "draws are whole numbers of a unit", lambda: [
+        (layer.Multiplexer, "seen", lambda self, x: x)], by="words: distribution"),
     Fault("loose rows", "rounding is taken to carry a point no further than it was", lambda: [
         (gauge, "LOOSE", 1.0), (parametric, "LOOSE", 1.0)]),
     Fault("range rows", "the gauge map may leave the format", lambda: [(gauge, "range_rows", _no_range_rows)]),

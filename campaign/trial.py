@@ -45,6 +45,7 @@ from campaign.raws import input_values, raw_rows
 from campaign.reaching import unreached
 from campaign.sentences import COMPARISONS, Sentence
 from campaign.solver import Meaning
+from campaign.spheres import moved_balls
 from campaign.subject import Attack, Finding, Subject, combinations, rows_of
 from campaign.tampering import changed_tables
 from campaign.trips import round_trips
@@ -183,6 +184,9 @@ def trial(seed: int, index: int, rows: int) -> Outcome:
     curves = Random(f"{seed}/{index}/curves")
     if curves.random() < CURVES:
         run.besides("curves", curved_walls(curves))
+    balls = Random(f"{seed}/{index}/moved balls")
+    if balls.random() < CURVES:
+        run.besides("moved balls", moved_balls(balls))
     return outcome
 
 

@@ -19,12 +19,14 @@ import scipy.sparse
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.distributions import Normal
 
 from campaign.raws import raw_rows
 from campaign.subject import Finding
 from multiplexnet.compiler.cascade.structure import Structure
 from multiplexnet.errors import MultiplexError
 from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
 
 __all__ = ["Scene", "other_words"]
@@ -498,6 +500,27 @@ def other_words(random: Random) -> Iterator[Finding]:
         return
     yield _judged("words: best", scene, branches.best(), given)
     yield _judged("words: sample", scene, branches.sample(generator), given)
+    if not mux.is_nested:
+        yield from _distribution(scene, mux, tensors, given, generator)
+
+
+def _distribution(
+    scene: Scene,
+    mux: Multiplexer,
+    inputs: Mapping[str, Tensor],
+    given: Mapping[str, NDArray[np.float64]],
+    generator: torch.Generator,
+) -> Iterator[Finding]:
+    """What a distribution draws obeys, and has a probability."""
+    base = Normal(torch.zeros(mux.out_features, dtype=mux.dtype), 1.0)
+    own = RulesDistribution(mux, base, inputs=inputs)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(int(torch.randint(2**31, (), generator=generator)))
+        x = own.sample(() if inputs else (ROWS,))
+    yield _judged("words: distribution", scene, x, given)
+    lost = own.log_prob(x).isneginf().nonzero().flatten().tolist()
+    told = f"{x[lost[0]].tolist()} has no probability\n{scene}" if lost else ""
+    yield Finding("words: probabilities", told)
 
 
 def _inputs(scene: Scene, random: Random) -> dict[str, NDArray[np.float64]]:

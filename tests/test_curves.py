@@ -365,6 +365,42 @@ def test_a_moved_ball_inverts_with_its_determinant() -> None:
     assert distribution.log_prob(drawn).isfinite().all()
 
 
+@pytest.mark.parametrize("u", [8e307, 1e308, 1.7976931348623157e308])
+@pytest.mark.parametrize(
+    "raw", [(50.0, -40.0), (torch.inf, -1.0), (-torch.inf, torch.inf)]
+)
+def test_a_ball_as_large_as_floats_are_has_numbers_for_every_raw_value(
+    u: float, raw: tuple[float, float]
+) -> None:
+    rules = mx.Rules("x: real[2]; u: input; c: input[2]; norm(x - c) <= u")
+    mux = mx.Multiplexer(rules, dtype=torch.float64).eval()
+    given = {
+        "u": torch.tensor([u], dtype=torch.float64),
+        "c": torch.ones(1, 2).double(),
+    }
+    x = mux(torch.tensor([raw]).double(), **given).best()
+    total = sum((Fraction(v) - 1) ** 2 for v in x[0].tolist())
+    assert total <= Fraction(u) ** 2
+    assert x.abs().max() > 0.1 * u
+
+
+def test_a_moved_ball_of_tiny_numbers_is_judged_though_their_squares_vanish() -> None:
+    rules = mx.Rules("x: real; c: input[2]; u: input; norm([x - c[0], x - c[1]]) <= u")
+    mux = mx.Multiplexer(rules, dtype=torch.float64).eval()
+    c = torch.tensor([[1e-170, -1e-170]], dtype=torch.float64).expand(8, -1)
+    raw = 5 * torch.randn(8, 1).double()
+    with pytest.raises(InputError, match="no term"):  # at least √2 e-170 is needed
+        mux(raw, c=c, u=torch.full((8,), 1.3e-170, dtype=torch.float64))
+    for size, u in ((1e-170, 1.5e-170), (1e160, 1e161)):
+        centre = c / 1e-170 * size
+        x = mux(raw, c=centre, u=torch.full((8,), u, dtype=torch.float64)).best()
+        for (value,), (a, b) in zip(x.tolist(), centre.tolist(), strict=True):
+            total = (Fraction(value) - Fraction(a)) ** 2 + (
+                Fraction(value) - Fraction(b)
+            ) ** 2
+            assert total <= Fraction(u) ** 2
+
+
 def test_a_radius_that_leaves_no_room_is_refused_in_its_row() -> None:
     mux = mx.Multiplexer(mx.Rules("x: real[2]; u: input; norm(x) <= u"))
     with pytest.raises(InputError, match="no term"):

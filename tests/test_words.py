@@ -516,7 +516,9 @@ def test_inputs_in_cents_are_read(price: object, is_read: bool) -> None:
     if is_read:
         assert rules.satisfied(mux(raw, price=price).best(), price=price).all()
         return
-    with pytest.raises(InputError, match=r"outside its declared range \{0, …, 99\}"):
+    with pytest.raises(
+        InputError, match=r"not one of its declared values \{0, 0.01, …, 99\}"
+    ):
         mux(raw, price=price)
 
 
@@ -639,3 +641,68 @@ def test_hundreds_of_labels_need_no_term_each() -> None:
     assert mux.in_features < 2 * 400 + 20  # and not 400 * 399
     x = mux(torch.randn(64, mux.in_features)).best()
     assert mux.rules.satisfied(x).all()
+
+
+@pytest.mark.parametrize("structure", ["terms", "cascade"])
+@pytest.mark.parametrize(
+    ("text", "axes"),
+    [
+        (
+            "x: decimal(1)[0, 3]; y: decimal(1)[0, 3]; x + y == 2.5 or x <= 0.3",
+            [[i / 10 for i in range(31)]] * 2,
+        ),
+        (
+            "x: real[0, 4] step 0.5; y: real[0, 4] step 0.25; x + y <= 3",
+            [[i / 2 for i in range(9)], [i / 4 for i in range(17)]],
+        ),
+        (
+            "x: int[0, 20] step 5; y: int[0, 20] step 5; x + y <= 25",
+            [[0, 5, 10, 15, 20]] * 2,
+        ),
+    ],
+)
+def test_a_distribution_draws_and_weighs_outputs_in_their_units(
+    text: str, axes: list[list[float]], structure: Any
+) -> None:
+    rules = mx.Rules(text)
+    mux = mx.Multiplexer(rules, dtype=torch.float64, structure=structure)
+    base = torch.distributions.Normal(torch.zeros(2, dtype=torch.float64), 1.0)
+    p = mx.RulesDistribution(mux, base)
+    points = torch.cartesian_prod(*(torch.tensor(a, dtype=torch.float64) for a in axes))
+    probabilities = p.log_prob(points).exp()
+    assert float(probabilities.sum()) == pytest.approx(1.0)
+    assert torch.equal(probabilities > 0, rules.satisfied(points))
+    assert torch.equal(p.support.check(points), rules.satisfied(points))
+    drawn = p.sample((100,))
+    for x in (drawn, p.mode.unsqueeze(0), next(p.samples(10))):
+        assert rules.satisfied(x).all()
+        assert p.log_prob(x).isfinite().all()
+    assert p.entropy(200).isfinite()
+    if structure == "terms":
+        assert rules.satisfied(p.branches((5,)).x.flatten(0, -2)).all()
+
+
+def test_a_head_that_sees_what_is_left_sees_it_in_units() -> None:
+    rules = mx.Rules(
+        "x: decimal(2)[0, 10]; y: decimal(2)[0, 10]; u: input decimal(2)[0, 20]; x + y == u"
+    )
+    mux = mx.Multiplexer(rules, dtype=torch.float64, structure="cascade")
+    seen = []
+
+    def head(j: int, h: torch.Tensor, left: Any) -> torch.Tensor:
+        seen.append((left.x.tolist(), left.lower.item(), left.upper.item()))
+        return torch.zeros(1, 1 + mux.options[j], dtype=torch.float64)
+
+    target = torch.tensor([[6.09, 1.68]], dtype=torch.float64)
+    u = torch.tensor([7.77], dtype=torch.float64)
+    mux.unroll(head, torch.zeros(1, 1).double(), target, u=u)
+    assert seen == [([[0.0, 0.0]], 0.0, 7.77), ([[6.09, 0.0]], 1.68, 1.68)]
+
+
+def test_an_input_between_two_cents_is_told_so() -> None:
+    mux = mx.Multiplexer("x: real; u: input decimal(2)[0, 20]; 0 <= x <= u")
+    with pytest.raises(
+        InputError,
+        match=r"u is not one of its declared values \{0, 0.01, …, 20\} in row 1",
+    ):
+        mux(torch.zeros(2, 1), u=torch.tensor([3.33, 3.333]))

@@ -439,19 +439,30 @@ class Multiplexer(Derived):
             >>> bool(rules.satisfied(x).all())
             True
         """
-        if self.maps or self.holes is not None:
-            raise CascadeError(
-                "steps for all outputs (mux.unroll; nor where an output may be missing)",
-                has_terms=bool(self.maps),
-            )
+        if self.maps:
+            raise CascadeError("steps for all outputs (mux.unroll)", has_terms=True)
+        self._refuse_holes_in_steps()
         refuse_no_tensor("h", h)
         refuse_uncallable("head", head, "a function of an output, h and what is left")
         given = self.input_columns(inputs, h.shape[:-1])
         return cast(Branches, self(unrolled(self, head, h, x, given), **inputs))
 
+    def _refuse_holes_in_steps(self) -> None:
+        """Raises ``CascadeError`` if a head cannot be asked for one output after another: some may be missing."""
+        if self.holes is not None:
+            raise CascadeError(
+                "steps for outputs that may be missing (mux.unroll, mux.options)",
+                has_terms=bool(self.maps),
+            )
+
     @property
     def options(self) -> tuple[int, ...]:
-        """For every output how many logits a head has to say of it if it is asked for one after another."""
+        """For every output how many logits a head has to say of it if it is asked for one after another.
+
+        Raises:
+            CascadeError: some output may be missing, so that it cannot be asked for in this way.
+        """
+        self._refuse_holes_in_steps()
         found = [0] * self.out_features
         for columns, maps in self.cascade_parts():
             for step in maps.cascade.steps:
@@ -463,6 +474,16 @@ class Multiplexer(Derived):
     def units(self) -> Units | None:
         """The units of outputs that are counted in something else than ones, if there are any."""
         return None if self.unit_table is None else Units(self.unit_table)
+
+    def computed(self, x: Tensor) -> Tensor:
+        """What the maps compute for outputs ``(…, D)``: whole numbers of their units, then flags of what is missing."""
+        steps = x if self.units is None else self.units.first(x.shape[-1]).inward(x)
+        return steps if self.holes is None else self.holes.inward(steps)
+
+    def seen(self, computed: Tensor) -> Tensor:
+        """Outputs ``(…, D)`` as they leave the layer, for what the maps compute."""
+        x = computed if self.units is None else self.units.outward(computed)
+        return x if self.holes is None else self.holes.outward(x)
 
     @property
     def is_nested(self) -> bool:

@@ -89,30 +89,15 @@ def repaired(mux: Multiplexer, x0: Tensor, inputs: dict[str, Any]) -> Tensor:
         ).reshape(-1)
         value = flat.clone()
         if bool(broken.any()):
-            rows = _steps(mux, flat[broken])
-            rows = rows if mux.holes is None else mux.holes.inward(rows)
+            rows = mux.computed(flat[broken])
             moved = _moved(mux, rows, None if known is None else known[broken])
             whole = moved.new_zeros(len(flat), moved.shape[-1]).masked_scatter(
                 broken.unsqueeze(-1), moved
             )
             refuse_unmoved(whole.reshape(*batch, -1), mux.dtype)
-            value[broken] = _seen(mux, moved)
+            value[broken] = mux.seen(moved)
     result: Tensor = _WithGradientOf.apply(value.reshape(x0.shape), x0)  # type: ignore[no-untyped-call]
     return result
-
-
-def _steps(mux: Multiplexer, rows: Tensor) -> Tensor:
-    """Rows in whole numbers of the units; what stands for none of them stays in between."""
-    if mux.units is None:
-        return rows
-    own = mux.units.first(rows.shape[-1])
-    return own.inward(rows)
-
-
-def _seen(mux: Multiplexer, rows: Tensor) -> Tensor:
-    """Everything that is computed as it leaves the layer."""
-    x = rows if mux.units is None else mux.units.outward(rows)
-    return x if mux.holes is None else mux.holes.outward(x)
 
 
 def _moved(mux: Multiplexer, rows: Tensor, inputs: Tensor | None) -> Tensor:
@@ -149,7 +134,7 @@ def _obeys(
         if inputs is None
         else {v.name: inputs[:, i] for i, v in enumerate(mux.compiled.inputs)}
     )
-    return verdict(part, _seen(mux, rows), given, mux.functions or None)
+    return verdict(part, mux.seen(rows), given, mux.functions or None)
 
 
 def _nearest(

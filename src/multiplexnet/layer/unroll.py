@@ -96,7 +96,9 @@ class _Roll:
         given = (
             None
             if wanted is None
-            else self.maps.in_steps(wanted[..., list(self.columns)], inputs)
+            else self.maps.in_steps(
+                self.mux.computed(wanted)[..., list(self.columns)], inputs
+            )
         )
         walk = self.maps.walk(inputs, rows, self.h.device)
         for step in self.maps.cascade.steps:
@@ -109,13 +111,18 @@ class _Roll:
                 step, value if given is None else given[step.variable].to(value.dtype)
             )
             column = self.columns[step.variable]
-            found = walk.values[step.variable].detach() * self._spacing(step)
+            found = self._seen(step, walk.values[step.variable].detach())
             self.so_far = self.so_far.clone()
             self.so_far[..., column] = found.reshape(batch).to(self.so_far.dtype)
         return self.so_far
 
-    def _spacing(self, step: Step) -> float:
-        return float(self.maps.cascade.spacing[step.variable])
+    def _seen(self, step: Step, value: Tensor) -> Tensor:
+        """A value of the grid as it leaves the layer."""
+        found = value * float(self.maps.cascade.spacing[step.variable])
+        if self.mux.units is None:
+            return found
+        column = torch.tensor([self.columns[step.variable]], device=found.device)
+        return self.mux.units.of(column).outward(found.unsqueeze(-1)).squeeze(-1)
 
     def _asked(self, walk: Walk, step: Step, options: Sequence[Option]) -> Tensor:
         """The value of an output by what the head says of it."""
@@ -142,7 +149,6 @@ class _Roll:
 
     def _left(self, walk: Walk, step: Step, options: Sequence[Option]) -> Left:
         batch = self.h.shape[:-1]
-        h = self._spacing(step)
         every = [
             torch.ones_like(walk.full(0.0), dtype=torch.bool)
             if o.possible is None
@@ -152,10 +158,11 @@ class _Roll:
         possible = torch.stack(every, -1)
         lowers = torch.stack([walk.full(option.lower) for option in options], -1)
         uppers = torch.stack([walk.full(option.upper) for option in options], -1)
-        lower = lowers.masked_fill(~possible, torch.inf).amin(-1) * h
-        upper = uppers.masked_fill(~possible, -torch.inf).amax(-1) * h
+        lower = lowers.masked_fill(~possible, torch.inf).amin(-1)
+        upper = uppers.masked_fill(~possible, -torch.inf).amax(-1)
         ends = [
-            end.detach().to(self.mux.dtype).reshape(batch) for end in (lower, upper)
+            self._seen(step, end.detach()).to(self.mux.dtype).reshape(batch)
+            for end in (lower, upper)
         ]
         return Left(
             self.so_far, ends[0], ends[1], possible.reshape(*batch, len(options))

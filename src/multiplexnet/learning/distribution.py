@@ -139,7 +139,7 @@ class RulesDistribution(Distribution):
 
     def _log_probs(self, x: Tensor) -> list[Tensor]:
         """The log-densities of the blocks, which are independent of each other."""
-        whole = x if self.mux.holes is None else self.mux.holes.inward(x)
+        whole = self.mux.computed(x)
         log_probs = [
             factor.log_prob(whole.index_select(-1, factor.columns))
             for factor in self._cascades
@@ -190,13 +190,13 @@ class RulesDistribution(Distribution):
         """The entropy of a block whose terms are single points; ``x``, ``(*batch, D)``, has the other outputs."""
         factor = self._factors[block]
         weights, points = factor.points(self.batch_shape)
-        holes = self.mux.holes
-        start = x if holes is None else holes.inward(x)
+        start = self.mux.computed(x)
         whole = start.expand(len(points), *start.shape).index_copy(
             -1, factor.columns, points
         )
-        whole = whole if holes is None else holes.outward(whole)
-        log_probs = self._log_probs(whole)[len(self._cascades) + block].movedim(0, -1)
+        log_probs = self._log_probs(self.mux.seen(whole))[
+            len(self._cascades) + block
+        ].movedim(0, -1)
         return -torch.where(weights > 0, weights * log_probs, 0.0).sum(-1)
 
     def _checked(self, x: Tensor) -> Tensor:
@@ -297,11 +297,20 @@ class RulesDistribution(Distribution):
         if self._cascades:
             raise CascadeError("draws from all terms")
         size = Size(sample_shape)
-        choices = tuple(
-            factor.all_terms(size, self.batch_shape) for factor in self._factors
-        )
+        units = self.mux.units
+        choices = []
+        for factor in self._factors:
+            choice = factor.all_terms(size, self.batch_shape)
+            own = None if units is None else units.of(factor.columns)
+            choices.append(replace(choice, units=own))
         shape = self._extended_shape(size)[:-1]
-        return Branches(choices, shape, self.mux.max_terms, holes=self.mux.holes)
+        return Branches(
+            tuple(choices),
+            shape,
+            self.mux.max_terms,
+            holes=self.mux.holes,
+            units=units,
+        )
 
     def _at(
         self,
@@ -315,8 +324,7 @@ class RulesDistribution(Distribution):
         own = [factor.columns for factor in self._factors]
         columns = torch.cat([*own, *(factor.columns for factor in self._cascades)])
         branches = Branches(choices, shape, self.mux.max_terms, columns.argsort())
-        x = branches.ordered(parts)
-        return x if self.mux.holes is None else self.mux.holes.outward(x)
+        return self.mux.seen(branches.ordered(parts))
 
     @property
     def mode(self) -> Tensor:
@@ -390,7 +398,7 @@ class RulesConstraint(constraints.Constraint):
         known = self._mux.rules.scalar_inputs(self._inputs)
         found = verdict(self._specification, value, known, self._mux.functions or None)
         given = self._mux.input_columns(self._inputs, found.shape)
-        whole = value if self._mux.holes is None else self._mux.holes.inward(value)
+        whole = self._mux.computed(value)
         for columns, maps in self._mux.cascade_parts():
             found = found & maps.contains(whole.index_select(-1, columns), given)
         return found

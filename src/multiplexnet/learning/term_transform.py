@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from multiplexnet.errors import DomainError, ShapeError
+from multiplexnet.errors import DomainError, OptionError, ShapeError
 from multiplexnet.language.formula import Rule, Specification
 from multiplexnet.layer.checks import refuse_roomless
 from multiplexnet.layer.multiplexer import Multiplexer
@@ -43,6 +43,8 @@ def term_transform(
         >>> above.codomain.check(torch.tensor([[5.0], [5.5]]))
         tensor([False,  True])
     """
+    if not isinstance(mux, Multiplexer):
+        raise OptionError("mux", mux, "a Multiplexer, as in term_transform(mux, 0)")
     if mux.holes is not None:
         raise DomainError(
             "outputs that may be missing: a term of them is a choice and not a map; use RulesDistribution, or rules "

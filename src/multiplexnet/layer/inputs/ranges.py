@@ -73,9 +73,11 @@ def refuse_out_of_range(within: FloatRange, values: Tensor) -> Tensor:
 
 def refused_range(variable: Variable, where: str) -> InputError:
     """The error for an input outside its declared range."""
-    return InputError(
-        f"input {variable.name} is outside its declared range {_range(variable)} {where}"
-    )
+    if isinstance(variable.domain, Real):
+        found = f"is outside its declared range {_range(variable)}"
+    else:
+        found = f"is not one of its declared values {_values(variable)}"
+    return InputError(f"input {variable.name} {found} {where}")
 
 
 def number_is_inside(variable: Variable, number: Fraction) -> bool:
@@ -93,8 +95,17 @@ def _range(variable: Variable) -> str:
     lower, upper = ends(variable.domain)
     low = "-inf" if lower is None else value_text(variable, lower)
     high = "inf" if upper is None else value_text(variable, upper)
-    return (
-        f"[{low}, {high}]"
-        if isinstance(variable.domain, Real)
-        else f"{{{low}, …, {high}}}"
-    )
+    return f"[{low}, {high}]"
+
+
+def _values(variable: Variable) -> str:
+    """Three values, or the first two, which show the step, and the last."""
+    lower, upper = ends(variable.domain)
+    assert lower is not None
+    assert upper is not None
+    listed = [
+        value_text(variable, lower + i) for i in range(int(upper - lower) + 1)[:3]
+    ]
+    if upper - lower > 2:
+        listed[2:] = ["…", value_text(variable, upper)]
+    return f"{{{', '.join(listed)}}}"

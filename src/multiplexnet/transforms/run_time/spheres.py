@@ -50,7 +50,7 @@ __all__ = ["Spheres"]
 LEAST = 2.0**-900
 """A room has to be shown to be larger than this."""
 ROUNDING = 2.0**-48
-"""More than the relative error of the lengths and differences that a room is made of."""
+"""With ``1 + p / 16`` times this, more than the relative error of the lengths of p numbers that a room is made of."""
 
 
 class SphereFrame(NamedTuple):
@@ -114,10 +114,10 @@ class Spheres(Transform):
             "unit": margin(precision.unit, count),
             "tiny": margin(precision.tiny, count),
             "least": margin(LEAST, count),
-            "rounding": margin(ROUNDING, count),
+            "rounding": margin(ROUNDING * (1 + p / 16), count),
             "end": margin(precision.largest, count),
             "kept": margin(1 - SAFETY, count),
-            "shrunk": margin(1 - 2 * precision.unit, count),
+            "shrunk": margin(1 - 2 * precision.unit - 16 * UNIT64, count),
             "grown": margin(1 + precision.unit, count),
         }
         super().__init__(dtype, {**tables, **margins})
@@ -192,7 +192,7 @@ class Spheres(Transform):
             P = self.rows[..., anchor.shape[-1] :]
             error = error + times(P.abs(), self._of_all(known.rise, index), index)
         off = value[..., :-1].detach().abs() + 2 * error[..., :-1]
-        length = off.square().sum(-1).sqrt() + self.tiny[0, 0]
+        length = _length(off, self.tiny[0, 0])
         bound = value[..., -1] - 2 * error[..., -1]
         sizes = self._at(self.sizes, index)
         errors = self.unit[0] * anchor.detach().abs() + self.tiny[0]
@@ -210,8 +210,11 @@ class Spheres(Transform):
         size = (self._at(self.sizes, index) * p.detach().abs()).sum(-1)
         ball = (length.squeeze(-1) + self.relative[0, 0] * size) / self.kept[0, 0]
         distance = (self.end[0] - frame.anchor.detach().abs()) * self.shrunk[0]
-        needed = p.detach().abs() * self.grown[0] * frame.room.detach().unsqueeze(-1)
-        ranges = needed / torch.maximum(distance, self.end[0] * UNIT64)
+        # the room over the distance, and not a direction times the room, which may overflow
+        share = frame.room.detach().unsqueeze(-1) / torch.maximum(
+            distance, self.end[0] * UNIT64
+        )
+        ranges = p.detach().abs() * self.grown[0] * share
         return torch.maximum(ball, ranges.amax(-1))
 
     def _point(self, frame: SphereFrame, p: Tensor, G: Tensor) -> Tensor:
@@ -219,11 +222,18 @@ class Spheres(Transform):
         reach = torch.tanh(safe).clamp(max=1.0)
         # the added zero keeps a gradient where the reach is flat
         reach = reach + self.floor * (safe / safe.detach() - 1)
-        q = p * frame.room.unsqueeze(-1)
-        x = frame.anchor + q * (reach / safe).unsqueeze(-1)
+        # the direction is cut before it is multiplied by the room: both may be as large as floats are
+        x = frame.anchor + p * (reach / safe).unsqueeze(-1) * frame.room.unsqueeze(-1)
         return torch.where(frame.feasible.unsqueeze(-1), x, torch.nan).to(
             self.precision.dtype
         )
+
+
+def _length(parts: Tensor, tiny: Tensor) -> Tensor:
+    """``√(Σ parts²)`` of ``(…, p)`` numbers that are not negative, and ``tiny`` more; no square under- or overflows."""
+    largest = torch.maximum(parts.amax(-1, keepdim=True), tiny)
+    length = (parts / largest).square().sum(-1).sqrt()
+    return length * largest.squeeze(-1) + tiny
 
 
 def _tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:

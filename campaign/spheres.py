@@ -1,0 +1,128 @@
+"""Balls and ellipsoids that inputs move, in numbers of every size: ``norm([rows · x − c]) <= u`` with inputs c and u.
+
+Squares of such numbers under- and overflow where the numbers themselves do not. The judge computes in fractions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from random import Random
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from campaign.raws import raw_rows
+from campaign.subject import Finding
+from multiplexnet.errors import InputError
+from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.rules import Rules
+
+__all__ = ["MovedBall", "moved_balls"]
+
+ROWS = 48
+SIZES = (-300, -170, -155, -100, -30, -3, 0, 3, 30, 100, 155, 170, 300, 307)
+"""Powers of ten that all inputs of a row are multiplied by."""
+ORDINARY = range(-250, 301)
+"""Sizes for which a ball with room around its middle may not be refused, in float64."""
+ROOMY = 0.5
+"""The share of the radius that may be used up in the middle of a ball with room."""
+
+
+@dataclass(frozen=True)
+class MovedBall:
+    """``norm([row · x − c_i for each row]) <= u``.
+
+    Args:
+        rows: whole numbers, one row for each input c.
+        strict: ``<``.
+    """
+
+    rows: tuple[tuple[int, ...], ...]
+    strict: bool
+
+    @staticmethod
+    def drawn(random: Random) -> MovedBall:
+        n = random.randint(1, 3)
+        own = [[int(i == j) for j in range(n)] for i in range(n)]
+        more = [
+            [random.randint(-3, 3) for _ in range(n)]
+            for _ in range(random.choice([0, 0, 1, 2]))
+        ]
+        return MovedBall(tuple(map(tuple, own + more)), random.random() < 0.3)
+
+    def __str__(self) -> str:
+        parts = []
+        for i, row in enumerate(self.rows):
+            terms = [f"({c})*x[{j}]" for j, c in enumerate(row)]
+            parts.append(f"{' + '.join(terms)} - c[{i}]")
+        relation = "<" if self.strict else "<="
+        outputs, inputs = len(self.rows[0]), len(self.rows)
+        declared = f"x: real[{outputs}]; c: input[{inputs}]; u: input[1e-305, 1.7e308]"
+        return f"{declared}\nnorm([{', '.join(parts)}]) {relation} u"
+
+    def obeyed(self, x: Sequence[float], c: Sequence[float], u: float) -> bool:
+        """Whether a row obeys, decided in fractions."""
+        total = Fraction(0)
+        for row, centre in zip(self.rows, c, strict=True):
+            value = sum(a * Fraction(v) for a, v in zip(row, x, strict=True))
+            total += (value - Fraction(centre)) ** 2
+        square = Fraction(u) ** 2
+        return u >= 0 and (total < square if self.strict else total <= square)
+
+    def used_up(self, c: Sequence[float]) -> float:
+        """How far the nearest point of all x is from the middle, for inputs of ordinary size."""
+        Y = np.array(self.rows, dtype=np.float64)
+        best = np.linalg.lstsq(Y, np.array(c), rcond=None)[0]
+        return float(np.linalg.norm(Y @ best - np.array(c)))
+
+
+def moved_balls(random: Random) -> Iterator[Finding]:
+    """Layers of such rules: every row that they return obeys, and what has room is not refused."""
+    ball = MovedBall.drawn(random)
+    generator = torch.Generator().manual_seed(random.getrandbits(60))
+    try:
+        mux = Multiplexer(Rules(str(ball)), dtype=torch.float64).eval()
+    except InputError:  # more rows than outputs: some inputs leave nothing
+        return
+    for size in random.sample(SIZES, 4):
+        c = [random.randint(-8, 8) / 8 for _ in ball.rows]
+        u = random.choice([0.01, 0.5, 1.0, 1.3, 1.7])
+        yield _answered(ball, mux, size, c, u, generator)
+
+
+def _answered(
+    ball: MovedBall,
+    mux: Multiplexer,
+    size: int,
+    c: Sequence[float],
+    u: float,
+    generator: torch.Generator,
+) -> Finding:
+    scale = 10.0**size
+    centre = torch.tensor(c, dtype=torch.float64) * scale
+    radius = torch.tensor(u, dtype=torch.float64) * scale
+    raw = raw_rows(ROWS, mux.in_features, mux.dtype, generator)
+    given = {"c": centre.expand(len(raw), -1), "u": radius.expand(len(raw))}
+    try:
+        x = mux(raw, **given).best()
+    except InputError as error:
+        has_room = ball.used_up(c) < ROOMY * u and size in ORDINARY
+        told = (
+            f"c = {centre.tolist()}, u = {radius.item()} has room in\n{ball}\n{error}"
+        )
+        return Finding("moved balls: rows", told if has_room else "", rows=len(raw))
+    return Finding("moved balls: rows", _told(ball, x, centre, radius), rows=len(raw))
+
+
+def _told(ball: MovedBall, x: Tensor, centre: Tensor, radius: Tensor) -> str:
+    """What is wrong with the rows, if something is."""
+    for row in x.tolist():
+        finite = bool(np.isfinite(row).all())
+        if not finite or not ball.obeyed(row, centre.tolist(), radius.item()):
+            return (
+                f"{row} breaks, for c = {centre.tolist()}, u = {radius.item()},\n{ball}"
+            )
+    return ""
