@@ -225,13 +225,12 @@ def compared(
 def layer_cases(quick: bool) -> Iterator[Case]:
     import layer
 
-    batches = layer.BATCHES[:1] if quick else layer.BATCHES
     for own in layer.CASES:
         if quick and own.slow:
             continue
         text = str(own.rules())
-        for rows in batches:
-            yield Case(own.name, text, rows)
+        for rows in own.batches[:1] if quick else own.batches:
+            yield Case(own.name, text, rows, inputs=dict(own.inputs) or None)
 
 
 def cascade_cases(quick: bool) -> Iterator[Case]:

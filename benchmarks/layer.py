@@ -16,8 +16,8 @@ import argparse
 import json
 import os
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from random import Random
 from statistics import median
@@ -38,12 +38,23 @@ DTYPES = (torch.float32, torch.float64)
 
 @dataclass(frozen=True)
 class Case:
-    """Rules, and the multiples of a softplus to reach forward and backward."""
+    """Rules, and the multiples of a softplus to reach forward and backward.
+
+    Args:
+        name: what ``--only`` looks for.
+        rules: makes them.
+        goals: by batch, in float32.
+        slow: whether they take long to set up.
+        inputs: the ends between which inputs are drawn.
+        batches: how many rows are measured.
+    """
 
     name: str
     rules: Callable[[], Rules]
-    goal: float | None = None
+    goals: Mapping[int, float] = field(default_factory=dict)
     slow: bool = False
+    inputs: Mapping[str, tuple[float, float]] = field(default_factory=dict)
+    batches: tuple[int, ...] = BATCHES
 
 
 @dataclass(frozen=True)
@@ -100,37 +111,84 @@ def eight_boxes() -> Rules:
     )
 
 
+def same_shaped_blocks(count: int) -> Rules:
+    """Pairs that are ordered within a range, none of which knows of another."""
+    pairs = [(2 * i, 2 * i + 1) for i in range(count)]
+    rows = [f"0 <= x[{a}]; x[{a}] <= x[{b}]; x[{b}] <= 10" for a, b in pairs]
+    return Rules("\n".join([f"x: real[{2 * count}]", *rows]))
+
+
+def choices(count: int) -> Rules:
+    """Pairs that keep a distance, in either order."""
+    pairs = [(2 * i, 2 * i + 1) for i in range(count)]
+    rows = [f"x[{a}] + 1 <= x[{b}] or x[{b}] + 1 <= x[{a}]" for a, b in pairs]
+    return Rules("\n".join([f"x: real[{2 * count}]", *rows]))
+
+
 CASES = (
-    Case("box 10", lambda: Rules("x: real[10]\nall(-1 <= v <= 3 for v in x)"), 2),
     Case(
-        "decimal box 10",
-        lambda: Rules("x: real[10]\nall(-0.1 < v < 3.3 for v in x)"),
-        2,
+        "box 10",
+        lambda: Rules("x: real[10]\nall(-1 <= v <= 3 for v in x)"),
+        {16384: 1.25, 1024: 2.5},
+    ),
+    Case(
+        "decimal box 10", lambda: Rules("x: real[10]\nall(-0.1 < v < 3.3 for v in x)")
     ),
     Case(
         "chain 20",
         lambda: Rules("q: real[20]\nall(q[i] <= q[i + 1] for i in range(19))"),
-        6,
+        {16384: 3},
     ),
     Case(
         "simplex 10",
         lambda: Rules("w: real[10]\nall(v >= 0 for v in w)\nsum(w) == 1"),
-        6,
+        {16384: 4, 1024: 6},
     ),
-    Case("polytope n=10 m=30", polytope(10, 30), 10),
-    Case("polytope n=50 m=200", polytope(50, 200), 10),
-    Case("polytope n=200 m=1000", polytope(200, 1000), 16, slow=True),
-    Case("8 boxes in 2-D, best()", eight_boxes, 20),
+    Case("equality of 10", lambda: Rules("x: real[10]\nsum(x) == 3"), {16384: 5}),
+    Case("polytope n=10 m=30", polytope(10, 30), {16384: 5}),
+    Case("polytope n=50 m=200", polytope(50, 200), {16384: 6}),
+    Case("polytope n=200 m=1000", polytope(200, 1000), {16384: 12}, slow=True),
+    Case("8 boxes in 2-D, best()", eight_boxes, {16384: 5.5}),
+    Case("31 same-shaped blocks", lambda: same_shaped_blocks(31), {1024: 15}),
+    Case("31 same-shaped choices", lambda: choices(31), {1024: 15}),
+    Case(
+        "10 outputs, one bound from an input",
+        lambda: Rules(
+            "u: input[0, 10]\nx: real[10]\nall(0 <= v <= 10 for v in x)\nx[0] <= u"
+        ),
+        {16384: 3},
+        inputs={"u": (1.0, 10.0)},
+    ),
+    Case(
+        "10 outputs below an input",
+        lambda: Rules("u: input[0, 10]\nx: real[10]\nall(0 <= v <= u for v in x)"),
+        {16384: 3, 1: 8},
+        inputs={"u": (1.0, 10.0)},
+        batches=(1, *BATCHES),
+    ),
+    Case(
+        "rules with inputs, one row",
+        lambda: Rules(
+            "u: input[0, 10]\nx: real[3]\nx[0] >= 0\nx[0] <= x[1] <= x[2] <= u"
+        ),
+        {1: 8},
+        inputs={"u": (1.0, 10.0)},
+        batches=(1,),
+    ),
 )
 
 
 def files() -> Iterator[Case]:
     """The rule files of tabular data, if the environment says where they are."""
     folder = os.environ.get("MULTIPLEXNET_DATA", "")
-    for name in ("heloc", "url"):
+    for name, goal in (("heloc", 10.0), ("url", 20.0)):
         path = Path(folder) / "tabular" / name / "constraints.txt"
         if folder and path.exists():
-            yield Case(f"{name} rules", lambda path=path: Rules.load(path))  # type: ignore[misc]
+            yield Case(
+                f"{name} rules",
+                lambda path=path: Rules.load(path),  # type: ignore[misc]
+                {16384: goal},
+            )
         else:
             print(
                 f"{name} rules left out: set MULTIPLEXNET_DATA to a folder with {'/'.join(path.parts[-3:])}",
@@ -181,6 +239,10 @@ def cost(
     raw = torch.randn(batch, mux.in_features, dtype=mux.dtype)
     z = torch.randn(batch, mux.out_features, dtype=mux.dtype)
     gradient = torch.randn_like(z)
+    given = {
+        name: (torch.rand(batch) * (upper - lower) + lower).to(mux.dtype)
+        for name, (lower, upper) in case.inputs.items()
+    }
 
     def both(f: Callable[[Tensor], Tensor], leaf: Tensor) -> Callable[[], None]:
         leaf = leaf.clone().requires_grad_()
@@ -192,7 +254,7 @@ def cost(
         return step
 
     def best(raw: Tensor) -> Tensor:
-        x: Tensor = mux(raw).best()
+        x: Tensor = mux(raw, **given).best()
         return x
 
     mux.eval()
@@ -201,8 +263,9 @@ def cost(
     mux.train()
     own_both, bare_both = turns(both(best, raw), both(F.softplus, z), seconds=seconds)
     dtype = str(mux.dtype).removeprefix("torch.")
+    goal = case.goals.get(batch) if mux.dtype is torch.float32 else None
     return Cost(
-        case.name, dtype, batch, own * 1e3, own / bare, own_both * 1e3, own_both / bare_both, case.goal, setup
+        case.name, dtype, batch, own * 1e3, own / bare, own_both * 1e3, own_both / bare_both, goal, setup
     )  # fmt: skip
 
 
@@ -213,7 +276,7 @@ def costs(cases: Sequence[Case], seconds: float) -> Iterator[Cost]:
         setup = process_time() - start
         for dtype in DTYPES:
             mux = mux.to(dtype)
-            for batch in BATCHES:
+            for batch in case.batches:
                 yield cost(case, mux, setup, batch, seconds)
 
 

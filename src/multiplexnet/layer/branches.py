@@ -13,6 +13,7 @@ from torch import Tensor
 from multiplexnet.errors import CascadeError, NestedError, ProductError, ShapeError
 from multiplexnet.layer.checks import refuse_lost, refuse_no_tensor, whole_rows
 from multiplexnet.layer.holes import Holes
+from multiplexnet.layer.stacks import Stacked
 from multiplexnet.layer.units import Units
 from multiplexnet.transforms.base import in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice, OneTerm
@@ -268,6 +269,7 @@ class Branches:
         cascades: parts of the outputs that are computed one after another, after the blocks.
         holes: which outputs may be missing, if any may: they are NaN where a term, or a cascade, says so.
         units: of all outputs, if some have one.
+        stacked: the blocks again, those of one shape together, if there are such.
 
     With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
     a *term* is a combination of one term per block, the last block running fastest.
@@ -291,6 +293,7 @@ class Branches:
     cascades: tuple[CascadeChoice, ...] = ()
     holes: Holes | None = None
     units: Units | None = None
+    stacked: Stacked | None = None
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -375,6 +378,9 @@ class Branches:
             >>> mx.Multiplexer("x >= 2 or x <= -2")(torch.tensor([0.5, 1.0, -1.0])).best() >= 2
             tensor([True])
         """
+        if self.stacked is not None:
+            x = self.stacked.best(self.blocks)
+            return x if self.holes is None else self.holes.outward(x)
         return self._outward([self._seen(part, part.best()) for part in self._parts])
 
     def _seen(self, part: Choice | CascadeChoice, x: Tensor) -> Tensor:

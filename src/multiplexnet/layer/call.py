@@ -12,6 +12,7 @@ from torch import Tensor
 from multiplexnet.errors import DtypeError, ShapeError
 from multiplexnet.layer.branches import Choice, Inner
 from multiplexnet.layer.checks import refuse_no_tensor, refuse_roomless, refuse_stuck
+from multiplexnet.layer.stacks import Stacked
 from multiplexnet.transforms.cascade.choice import CascadeChoice
 
 if TYPE_CHECKING:
@@ -66,6 +67,12 @@ class Call:
             if lost is not None:
                 return self._linked([node.without(lost) for node in nodes])
         return choices
+
+    def stacked(self) -> Stacked | None:
+        """The blocks of one shape together, if there are such."""
+        if self.mux.stacks is None:
+            return None
+        return Stacked(self.mux.stacks, self.values, self.logits)
 
     def _nodes(self) -> Iterator[Choice]:
         """The choice of every block, inner ones included."""

@@ -52,6 +52,7 @@ from multiplexnet.layer.holes import Holes, hole_tables
 from multiplexnet.layer.inputs.columns import InputColumns
 from multiplexnet.layer.inputs.conditions import blocks_about_inputs
 from multiplexnet.layer.saved import SavedLayer, record_in, saved_state
+from multiplexnet.layer.stacks import stacks_of
 from multiplexnet.layer.units import Units, unit_table
 from multiplexnet.layer.unroll import Head, unrolled
 from multiplexnet.rules import Rules, rules_of
@@ -223,6 +224,11 @@ class Multiplexer(Derived):
         self.maps.train(self.training)
         self.cascade_maps = nn.ModuleList(cascade_maps)
         self.cascade_maps.train(self.training)
+        self.stacks = None
+        if units is None and not self._given_functions:
+            self.stacks = stacks_of(built, layout, blueprint)
+        if self.stacks is not None:
+            self.stacks.train(self.training)
         self.hold(
             {
                 **layout.tables(dtype, counted=settings.counted),
@@ -407,7 +413,14 @@ class Multiplexer(Derived):
         choices = call.choices()
         cascades = tuple(call.cascades())
         return Branches(
-            choices, batch, self.max_terms, self.order, cascades, self.holes, self.units
+            choices,
+            batch,
+            self.max_terms,
+            self.order,
+            cascades,
+            self.holes,
+            self.units,
+            call.stacked(),
         )
 
     def unroll(

@@ -38,7 +38,6 @@ from multiplexnet.transforms.base import (
     UNIT64,
     Precision,
     Transform,
-    applied,
     exactly,
     finite,
     gradient_floor,
@@ -65,6 +64,9 @@ PROJECTION_STEPS = 100
 
 CUTS = 8
 """How many tangents of a cone the projection is made with, one after another."""
+
+NARROW = 16
+"""Up to so many columns vectors are laid out in memory feature by feature: their rows are too short for products."""
 
 CHUNK = 2**19
 """Row products that are held at a time (but never fewer than 1024 batch rows): they stay in the cache."""
@@ -295,6 +297,8 @@ class Tables(NamedTuple):
     rows: Tensor
     errors: Tensor
     curves: Tensor | None = None
+    by_feature: bool = False
+    """Whether products of a single term are laid out feature by feature, which is faster; other bits in float64."""
 
     @property
     def tight(self) -> bool:
@@ -317,6 +321,19 @@ class Matrices(NamedTuple):
     curves: Tensor | None = None
 
 
+class Slopes(NamedTuple):
+    """Derivatives in z of a single polyhedron without curves.
+
+    Args:
+        point: of the point before it is stretched, M (on a lattice: basis M), ``(number of outputs, number of z)``, in
+            the dtype of the gradient in x.
+        rows: of the products of all rows, W M.
+    """
+
+    point: Tensor
+    rows: Tensor
+
+
 class GaugePoint(NamedTuple):
     """What the gradient needs of every point.
 
@@ -337,6 +354,19 @@ class GaugePoint(NamedTuple):
     q: Tensor
 
 
+def by_feature(matrix: Tensor, vector: Tensor) -> Tensor:
+    """``matrix @ vector``, ``(m, n)`` with ``(B, n) → (B, m)``, laid out in memory feature by feature."""
+    return (matrix @ vector.mT).mT
+
+
+def whitened(z: Tensor, index: Tensor | None, tables: Tables) -> Tensor:
+    """The direction ``q = M z`` of raw values."""
+    values = finite(z)
+    if tables.by_feature and values.shape[-1] <= NARROW:
+        return by_feature(tables.whiten[0], values)
+    return times(tables.whiten, values, index)
+
+
 def times(matrix: Tensor, vector: Tensor, index: Tensor | None) -> Tensor:
     """``matrix[k] @ vector``: of the only term, of the chosen terms, or of all.
 
@@ -353,10 +383,13 @@ def times(matrix: Tensor, vector: Tensor, index: Tensor | None) -> Tensor:
     return torch.einsum("...tn,tmn->...tm", vector, matrix)
 
 
-def largest_row(
-    q: Tensor, index: Tensor | None, tables: Tables
-) -> tuple[Tensor, Tensor]:
-    """The largest ``W_i·q (+ |L_i q|) (+ E_i·|q|)`` and its position among the rows of all terms."""
+def row_products(q: Tensor, index: Tensor | None, tables: Tables) -> Tensor:
+    """``W_i·q (+ |L_i q|) (+ E_i·|q|)`` of all rows."""
+    if tables.by_feature:
+        products = by_feature(tables.rows[0], q)
+        if tables.tight:
+            products = products + by_feature(tables.errors[0], q.abs())
+        return products
     products = times(tables.rows, q, index)
     if tables.curves is not None:
         _, length = curved(q, index, tables.curves)
@@ -365,6 +398,29 @@ def largest_row(
         products = torch.cat([first, products[..., cones:]], -1)
     if tables.tight:
         products = products + times(tables.errors, q.abs(), index)
+    return products
+
+
+def first_equal(products: Tensor, value: Tensor) -> Tensor:
+    """The first column of every row, ``(B, m)``, that has this value; the last one if it is NaN.
+
+    As ``max`` would find it in three times the time: small whole numbers are compared many at a time.
+    """
+    m = products.shape[-1]
+    dtype = torch.uint8 if m < 2**8 else torch.int32
+    rank = torch.arange(m, 0, -1, dtype=dtype, device=products.device)
+    found = (products == value.unsqueeze(-1)).to(dtype) * rank
+    return (m - found.amax(-1).long()).clamp(max=m - 1)
+
+
+def largest_row(
+    q: Tensor, index: Tensor | None, tables: Tables
+) -> tuple[Tensor, Tensor]:
+    """The largest ``W_i·q (+ |L_i q|) (+ E_i·|q|)`` and its position among the rows of all terms."""
+    products = row_products(q, index, tables)
+    if tables.by_feature:
+        value = products.amax(-1)
+        return value, first_equal(products, value)
     value, row = products.max(-1)
     count, m = tables.rows.shape[:2]
     if count == 1:
@@ -397,10 +453,22 @@ def steepest(
 def gauge(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor, Tensor]:
     """G(q), an upper bound of 0 and of every row, and the row that is the largest."""
     value, row = largest_row(q, index, tables)
+    return with_errors(value, q, index, tables), row
+
+
+def gauge_alone(q: Tensor, index: Tensor | None, tables: Tables) -> Tensor:
+    """G(q), without the row."""
+    value = row_products(q, index, tables).amax(-1)
+    return with_errors(value, q, index, tables)
+
+
+def with_errors(
+    value: Tensor, q: Tensor, index: Tensor | None, tables: Tables
+) -> Tensor:
+    """The largest row, to which the bound of all errors is added unless each row has its own in it."""
     if tables.tight:
-        return value, row
-    error = times(tables.errors, q.abs(), index).squeeze(-1)
-    return value + error, row
+        return value
+    return value + times(tables.errors, q.abs(), index).squeeze(-1)
 
 
 def radius(G: Tensor) -> Tensor:
@@ -532,6 +600,56 @@ class _Radial(torch.autograd.Function):
         return gradient, None, None, None, None, None
 
 
+class _RadialAlone(torch.autograd.Function):
+    """:class:`_Radial` of a single polyhedron without curves, whose derivatives in z are tables.
+
+    With r = tanh(G)/G, g the gradient in x, P and v the slopes of the point and of the largest row, the gradient in z
+    is ``h + (r′/r) (h·z) v`` for ``h = r Pᵀ g``, since q = M z.
+    """
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(
+        z: Tensor,
+        tables: Tables,
+        grid: Rounding | None,
+        slopes: Slopes,
+        dtype: torch.dtype,
+        floor: float,
+    ) -> tuple[Tensor, ...]:
+        chunks = _chunks(tables.rows, None, z, None)
+        parts = [_point(tables, grid, dtype, *chunk)[:3] for chunk in chunks]
+        if len(parts) == 1:
+            return parts[0]
+        return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
+
+    @staticmethod
+    def setup_context(
+        ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
+    ) -> None:
+        z, _, _, slopes, _, ctx.floor = inputs
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(z, *slopes, *output[1:])
+
+    @staticmethod
+    @in_full_precision
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        raw, point, rows, G, row = ctx.saved_tensors
+        z = finite(raw)
+        v = F.embedding(row, rows)
+        if torch.is_grad_enabled():  # to be differentiated again
+            G = exactly(G, (v * z).sum(-1))
+        r, decline = radius_and_decline(G, ctx.floor)
+        g = grads[0].to(point.dtype) * r.to(point.dtype).unsqueeze(-1)
+        h = by_feature(point.mT, g) if g.shape[-1] <= NARROW else g @ point
+        h = h.double()  # far out both summands nearly cancel
+        along = (h * z).sum(-1) * (decline / r)
+        gradient = torch.addcmul(h, v, along.unsqueeze(-1))
+        own = gradient.to(raw.dtype, memory_format=torch.contiguous_format)
+        return own, None, None, None, None, None
+
+
 def _chunks(
     rows: Tensor,
     curves: Tensor | None,
@@ -563,20 +681,48 @@ def _point(
     index: Tensor | None,
 ) -> tuple[Tensor, ...]:
     """x, and what backward needs: G, the largest row and q."""
-    q = times(tables.whiten, finite(z), index)
+    q = whitened(z, index, tables)
     G, row = gauge(q, index, tables)
+    return _stretched(tables, grid, dtype, q, G, index), G, row, q
+
+
+def _value(
+    tables: Tables,
+    grid: Rounding | None,
+    dtype: torch.dtype,
+    z: Tensor,
+    index: Tensor | None,
+) -> Tensor:
+    """x alone."""
+    q = whitened(z, index, tables)
+    G = gauge_alone(q, index, tables)
+    return _stretched(tables, grid, dtype, q, G, index)
+
+
+def _stretched(
+    tables: Tables,
+    grid: Rounding | None,
+    dtype: torch.dtype,
+    q: Tensor,
+    G: Tensor,
+    index: Tensor | None,
+) -> Tensor:
+    """``c + q tanh(G) / G`` as a number of the dtype, on the grid if there is one."""
     anchor = _take(tables.anchor, index)
     x = torch.addcmul(anchor, q, radius(G).unsqueeze(-1))
     if grid is not None:
         x = _on_grid(grid, torch.round(x), index)
-    return x.to(dtype), G, row, q
+    return x.to(dtype, memory_format=torch.contiguous_format)
 
 
 def _on_grid(grid: Rounding, t: Tensor, index: Tensor | None) -> Tensor:
     origin = _take(grid.origin, index)
-    if len(grid.basis) == 1:
-        return torch.addmm(origin, t, grid.basis[0].mT)
-    return origin + times(grid.basis, t, index)
+    if len(grid.basis) > 1:
+        return origin + times(grid.basis, t, index)
+    basis = grid.basis[0]
+    if t.shape[-1] <= NARROW:
+        return torch.addmm(origin.unsqueeze(-1), basis, t.mT).mT
+    return torch.addmm(origin, t, basis.mT)
 
 
 def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tensor:
@@ -648,6 +794,8 @@ class Gauge(Transform):
     log_det: Tensor
     dimension: Tensor
     curves: Tensor | None = None
+    point_slopes: Tensor | None = None
+    row_slopes: Tensor | None = None
 
     def __init__(
         self,
@@ -696,16 +844,41 @@ class Gauge(Transform):
             dtype,
             gauge_tables(rows, limits, anchors, scales, tight=tight, curves=curves),
         )
-        self.floor = gradient_floor(dtype)
+        self._hold_slopes(self.whiten, dtype)
 
-    def read(self, select: Tensor) -> None:
-        """From now on read raw values ``select @ raw``, ``select`` of shape ``(T, n, number of raw values)``."""
+    def read(self, select: Tensor, basis: Tensor, dtype: torch.dtype) -> None:
+        """From now on read raw values ``select @ raw``, ``select`` of shape ``(T, n, number of raw values)``.
+
+        What comes out is rounded, multiplied by ``basis`` and a number of the dtype.
+        """
         self.whiten = self.whiten @ select
         self.unwhiten = select.mT @ self.unwhiten
+        self._hold_slopes(basis @ self.whiten, dtype)
+
+    def _hold_slopes(self, point: Tensor, dtype: torch.dtype) -> None:
+        """The tables of :class:`Slopes`, if there are any, and what the derivative is raised by."""
+        self.floor = gradient_floor(dtype)
+        self.is_widest = dtype is torch.float64
+        if len(self) > 1 or self.curves is not None:
+            return
+        slopes = {
+            "point_slopes": point.to(precision_of(dtype).computing),
+            "row_slopes": self.rows @ self.whiten,
+        }
+        self.hold({**self.own_tables(), **slopes})
+
+    @property
+    def slopes(self) -> Slopes | None:
+        if self.point_slopes is None or self.row_slopes is None:
+            return None
+        return Slopes(self.point_slopes[0], self.row_slopes[0])
 
     @property
     def tables(self) -> Tables:
-        return Tables(self.anchor, self.whiten, self.rows, self.errors, self.curves)
+        by_feature = self.point_slopes is not None and not self.is_widest
+        return Tables(
+            self.anchor, self.whiten, self.rows, self.errors, self.curves, by_feature
+        )
 
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -721,9 +894,30 @@ class Gauge(Transform):
     ) -> Tensor:
         """The map, followed by what ``grid`` says, as numbers of the dtype."""
         flat, chosen = self._flat(raw, index)
-        values = applied(_Radial, flat, chosen, self.tables, grid, dtype, self.floor)
-        x: Tensor = values[0]
+        x = self._mapped(flat, chosen, grid, dtype)
         return x.reshape(self._shape(raw, index, x.shape[-1]))
+
+    def _mapped(
+        self,
+        z: Tensor,
+        index: Tensor | None,
+        grid: Rounding | None,
+        dtype: torch.dtype,
+    ) -> Tensor:
+        tables = self.tables
+        if not (z.requires_grad and torch.is_grad_enabled()):
+            chunks = _chunks(tables.rows, tables.curves, z, index)
+            parts = [_value(tables, grid, dtype, *chunk) for chunk in chunks]
+            return parts[0] if len(parts) == 1 else torch.cat(parts)
+        slopes = self.slopes
+        values: tuple[Tensor, ...]
+        if slopes is None:
+            told = (z, index, tables, grid, dtype, self.floor)
+            values = _Radial.apply(*told)  # type: ignore[no-untyped-call]
+        else:
+            alone = (z, tables, grid, slopes, dtype, self.floor)
+            values = _RadialAlone.apply(*alone)  # type: ignore[no-untyped-call]
+        return values[0]
 
     def inverse(
         self, x: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -778,7 +972,7 @@ class Gauge(Transform):
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         flat, chosen = self._flat(raw, index)
-        q = times(self.whiten, finite(flat), chosen)
+        q = whitened(flat, chosen, self.tables)
         value, row = gauge(q.detach(), chosen, self.tables)
         w = steepest(q, row, chosen, self.rows, self.curves)
         G = exactly(value, (w * q).sum(-1)).clamp(min=1e-8)

@@ -107,12 +107,13 @@ class Group(Tabled):
 
     def pick(self, values: Tensor, index: Tensor | None, *, per_term: bool) -> Tensor:
         """The columns of the group: ``(*batch, 1 or T, n)`` for all terms, ``(*batch, n)`` for chosen ones."""
-        if per_term:
+        everywhere = len(self.numbers) == len(self.present)
+        if per_term and not (self.shared and everywhere):
             return values[..., self.members.unsqueeze(-1), self.columns]
         if self.shared:
             whole = self.natural and self.width == values.shape[-1]
             own = values if whole else values.index_select(-1, self.columns[0])
-            return own if index is not None else own.unsqueeze(-2)
+            return own if index is not None or per_term else own.unsqueeze(-2)
         if index is None:
             flat = values.index_select(-1, self.columns.flatten())
             return flat.reshape(*flat.shape[:-1], *self.columns.shape)

@@ -25,7 +25,7 @@ from torch import Tensor
 from multiplexnet.exact.propagation import ranges
 from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.parts import Lattice, Polyhedron
-from multiplexnet.transforms.base import Transform, gradient_floor
+from multiplexnet.transforms.base import Transform
 from multiplexnet.transforms.gauge import Gauge, Rounding, Scale, times
 
 __all__ = ["LatticeGauge"]
@@ -133,10 +133,9 @@ class LatticeGauge(Transform):
             grain=[Fraction(1, 2)] * len(parts),
             scales=[_scale(part) for part in parts],
         )
-        self.gauge.read(torch.from_numpy(select))
+        self.gauge.read(torch.from_numpy(select), self.basis, dtype)
         log_steps = [len(part.anchor) * math.log(part.step) for part in parts]
         self.gauge.log_det += torch.tensor(log_steps)
-        self.gauge.floor = gradient_floor(dtype)
 
     def steps(self) -> list[list[Fraction]]:
         """What the values of each output of each term lie apart; 0 for a constant."""
