@@ -74,8 +74,9 @@ class Stack(Tabled):
         return flat
 
     def _blocks(self, values: Tensor, places: Tensor) -> Tensor:
+        width = len(places) // self.count
         picked = values.index_select(-1, places)
-        return picked.unflatten(-1, (self.count, -1))
+        return picked.reshape(*picked.shape[:-1], self.count, width)
 
 
 class Stacks(Tabled):
