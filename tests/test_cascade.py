@@ -924,3 +924,13 @@ def test_a_layer_that_has_run_is_copied_and_pickled() -> None:
     x = mux(raw).best()
     for same in (copy.deepcopy(mux), pickle.loads(pickle.dumps(mux))):
         assert torch.equal(same(raw).best(), x)
+
+
+def test_one_of_many_values_is_as_many_clauses_and_not_their_product() -> None:
+    specification = parse("n: int[0, 400]; n % 2 == 1 or n == 400")
+    clauses = clauses_of(normal_form(specification.formula), most=1000)
+    assert len(clauses) == 2 + 200  # its ends, and the gaps between 201 values
+    for n in range(401):
+        point = {specification.outputs[0]: Fraction(n)}
+        obeys = all(any(holds_at(a, point) for a in clause) for clause in clauses)
+        assert obeys == (n % 2 == 1 or n == 400)

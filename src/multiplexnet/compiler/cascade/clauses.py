@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from itertools import product
+from itertools import pairwise, product
 
 from multiplexnet.language.formula import (
     And,
@@ -69,13 +69,51 @@ def clauses_of(formula: Formula, most: int) -> list[AtomClause]:
             return _within(list(dict.fromkeys(parts)), most)
         case Or(arguments):
             found: list[AtomClause] = [()]
-            for argument in arguments:
-                own = clauses_of(argument, most)
+            points, others = _points(arguments)
+            sides = [_gaps(linear, values) for linear, values in points.items()]
+            sides += [clauses_of(argument, most) for argument in others]
+            for own in sides:
                 if len(found) * len(own) > most:
                     raise TooManyClauses
                 found = [tuple(dict.fromkeys((*a, *b))) for a, b in product(found, own)]
             return found
     raise TypeError(f"not in normal form: {formula!r}")
+
+
+def _points(
+    arguments: Iterable[Formula],
+) -> tuple[dict[Linear, list[Fraction]], list[Formula]]:
+    """Alternatives that one expression has one of several values, by expression; and the others."""
+    found: dict[Linear, list[Fraction]] = {}
+    where: dict[Linear, list[Formula]] = {}
+    others: list[Formula] = []
+    for argument in arguments:
+        if not isinstance(argument, Atom) or argument.relation != "==":
+            others.append(argument)
+            continue
+        _, factor = argument.linear.summands[0]
+        scaled = argument.linear * (1 / factor)
+        own = Linear(scaled.summands, Fraction(0))
+        found.setdefault(own, []).append(-scaled.constant)
+        where.setdefault(own, []).append(argument)
+    for own in [own for own, values in found.items() if len(values) == 1]:
+        del found[own]
+        others += where[own]
+    return found, others
+
+
+def _gaps(linear: Linear, values: Iterable[Fraction]) -> list[AtomClause]:
+    """That an expression has one of some values: it is in their range, and in no gap between two of them."""
+
+    def at_most(value: Fraction) -> Atom:
+        return Atom(Linear(linear.summands, -value), "<=")
+
+    def at_least(value: Fraction) -> Atom:
+        return Atom(-Linear(linear.summands, -value), "<=")
+
+    ordered = sorted(set(values))
+    between = [(at_most(below), at_least(above)) for below, above in pairwise(ordered)]
+    return [(at_least(ordered[0]),), (at_most(ordered[-1]),), *between]
 
 
 def _within(clauses: list[AtomClause], most: int) -> list[AtomClause]:
