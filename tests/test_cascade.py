@@ -40,6 +40,7 @@ from multiplexnet.compiler.cascade.projection.rows import (
 )
 from multiplexnet.compiler.cascade.proof import proof_of
 from multiplexnet.compiler.cascade.record import cascade_from, record_of_cascade
+from multiplexnet.compiler.normal import normal_form
 from multiplexnet.errors import (
     CascadeBudgetExceeded,
     CompileTimeout,
@@ -51,6 +52,8 @@ from multiplexnet.errors import (
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.formula import Variable
+from multiplexnet.language.formula import holds as true_at
+from multiplexnet.language.parser.parse import parse
 from multiplexnet.transforms.cascade import walk
 from multiplexnet.transforms.cascade.input_parts import known_values
 from multiplexnet.transforms.cascade.inside import Values
@@ -932,5 +935,5 @@ def test_one_of_many_values_is_as_many_clauses_and_not_their_product() -> None:
     assert len(clauses) == 2 + 200  # its ends, and the gaps between 201 values
     for n in range(401):
         point = {specification.outputs[0]: Fraction(n)}
-        obeys = all(any(holds_at(a, point) for a in clause) for clause in clauses)
+        obeys = all(any(true_at(a, point) for a in clause) for clause in clauses)
         assert obeys == (n % 2 == 1 or n == 400)
