@@ -51,7 +51,7 @@ HOMES = {
         "quality.nearness",
         "tools.plane",
     ),
-    "sklearn": ("quality.detection", "quality.trees"),
+    "sklearn": ("quality.detection", "quality.trees", "synthesis.growing"),
     "polars": ("tables", "quality", "synthesis", "tools"),
     "pyarrow": ("tables.sources.columnar", "tables.output"),
     "distributed": ("tables.parallel",),

@@ -7,10 +7,13 @@ as long as these are few.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 from torch.nn.functional import embedding_bag
 
+from multiplexnet.synthesis.leaves import Leaves
 from multiplexnet.synthesis.network import Network
 
 __all__ = ["Beginnings", "PreparedNetwork"]
@@ -26,11 +29,15 @@ class PreparedNetwork:
 
     Args:
         network: in the state that it will be asked in.
+        leaves: the tree of each column that has one; empty: no column has.
     """
 
     @torch.no_grad()
-    def __init__(self, network: Network) -> None:
+    def __init__(self, network: Network, leaves: Sequence[Leaves | None] = ()) -> None:
         self._network = network
+        self._leaves = leaves or [None] * len(network.counts)
+        starts = [network.rows(j).start for j in range(len(network.counts))]
+        self._starts = torch.tensor(starts)
         self._embeddings = network.embeddings
         self._heads = network.heads
         size = network.embedding.num_embeddings * len(network.counts)
@@ -63,6 +70,13 @@ class PreparedNetwork:
             j: the column.
             places: ``(B, j)``, the rows of the embedding of the tokens before it.
         """
+        logits = self._of_network(j, places)
+        leaves = self._leaves[j]
+        if leaves is None:
+            return logits
+        return leaves.mixed(logits, places - self._starts[:j])
+
+    def _of_network(self, j: int, places: Tensor) -> Tensor:
         hidden = self._first(j, places)
         for bend, weights in self._inner[j]:
             hidden = hidden + torch.addmm(bend, _bent(hidden), weights)

@@ -9,7 +9,7 @@ import zipfile
 import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, astuple
+from dataclasses import asdict, astuple, replace
 from fractions import Fraction
 from io import BytesIO
 from pathlib import Path
@@ -37,17 +37,22 @@ from multiplexnet.synthesis.allowed import AllowedRows
 from multiplexnet.synthesis.columns.others import OTHER_KINDS, Other
 from multiplexnet.synthesis.columns.schema import KINDS, Field, Schema
 from multiplexnet.synthesis.columns.tokens import Tokens
+from multiplexnet.synthesis.growing import Branches
+from multiplexnet.synthesis.leaves import LeafCounts, Leaves, Worth
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import RowModel
 
 __all__ = ["load", "save"]
 
-FORMAT = "multiplexnet table model 1"
+FORMAT = "multiplexnet table model 2"
+WITHOUT_TREES = "multiplexnet table model 1"
 DOCUMENT = "model.json"
 LARGEST_DOCUMENT = 1 << 28
 MOST_TOKENS = 1_000_000
 WIDEST = 4_096
 MOST_PARAMETERS = 1 << 28
+MOST_NODES = 1 << 26
+MOST_WORTH = 1e9
 MOST_DIGITS = 100
 SIZES = {Fraction(1, 10**places) for places in range(19)}
 DOMAINS: dict[str, type] = {"bool": Bool, "label": Category}
@@ -82,6 +87,7 @@ def save(
         "ranges": [[tokens.least, tokens.most] for tokens in model.tokens],
         "sizes": [len(tokens) for tokens in model.tokens],
         "shape": asdict(model.network.shape),
+        "trees": [_tree(leaves) for leaves in model.leaves],
         "further": further,
     }
     arrays: dict[str, NDArray[Any]] = {}
@@ -89,12 +95,34 @@ def save(
         arrays[f"tokens/{j}"] = np.stack([tokens.lower, tokens.upper, tokens.counts])
     for name, tensor in model.network.state_dict().items():
         arrays[f"network/{name}"] = tensor.numpy()
+    for j, leaves in enumerate(model.leaves):
+        if leaves is not None:
+            arrays[f"branches/{j}"] = _branches(leaves)
+            arrays[f"leaves/{j}"] = _counts(leaves)
     with zipfile.ZipFile(path, "w") as file:
         _add(file, DOCUMENT, json.dumps(document).encode())
         for name, array in arrays.items():
             buffer = BytesIO()
             np.save(buffer, array, allow_pickle=False)
             _add(file, f"{name}.npy", buffer.getvalue())
+
+
+def _tree(leaves: Leaves | None) -> Record:
+    if leaves is None:
+        return None
+    sizes = [len(leaves.branches.asked), len(leaves.found.tokens)]
+    return [*sizes, leaves.worth.anywhere, leaves.worth.nearby]
+
+
+def _branches(leaves: Leaves) -> NDArray[np.int32]:
+    own = leaves.branches
+    return np.stack([own.asked, own.most, own.first, own.second]).astype(np.int32)
+
+
+def _counts(leaves: Leaves) -> NDArray[np.int32]:
+    found = leaves.found
+    own = np.repeat(np.arange(len(found.starts) - 1), np.diff(found.starts))
+    return np.stack([own, found.tokens, found.counts]).astype(np.int32)
 
 
 def _add(file: zipfile.ZipFile, name: str, content: bytes) -> None:
@@ -128,7 +156,7 @@ def load(opened: IO[bytes], title: str) -> tuple[Schema, RowModel, Record]:
     with _own_errors(title), zipfile.ZipFile(opened) as file:
         document = _document(file)
         with reading(f"a model of tables in {title}", ADVICE):
-            if document["format"] != FORMAT:
+            if document["format"] not in (FORMAT, WITHOUT_TREES):
                 raise ValueError(f"its format is {str(document['format'])[:60]!r}")
             schema = _schema(document)
             return schema, _model(file, document, schema), document["further"]
@@ -283,7 +311,60 @@ def _model(file: zipfile.ZipFile, document: Record, schema: Schema) -> RowModel:
         state[name] = torch.from_numpy(array.copy())
     model.network.load_state_dict(state)
     model.network.eval()
-    return model
+    return replace(model, leaves=_trees(file, document, sizes))
+
+
+def _trees(
+    file: zipfile.ZipFile, document: Record, sizes: list[int]
+) -> tuple[Leaves | None, ...]:
+    if document["format"] == WITHOUT_TREES:
+        return ()
+    trees = list_from(document["trees"])
+    if not trees:
+        return ()
+    if len(trees) != len(sizes):
+        raise ValueError("trees that are too many or too few")
+    return tuple(
+        None if tree is None else _leaves(file, j, sizes[j], list_from(tree))
+        for j, tree in enumerate(trees)
+    )
+
+
+def _leaves(file: zipfile.ZipFile, j: int, size: int, record: list[Any]) -> Leaves:
+    nodes, entries, anywhere, nearby = record
+    if not 0 < whole_from(nodes) <= MOST_NODES:
+        raise ValueError("a tree of no usual size")
+    if not 0 < whole_from(entries) <= MOST_NODES:
+        raise ValueError("leaves of no usual size")
+    worth = Worth(float(anywhere), float(nearby))
+    if not 0 < worth.anywhere <= MOST_WORTH or not 0 <= worth.nearby <= MOST_WORTH:
+        raise ValueError("a tree that is mixed with nothing")
+    shape = (4, nodes)
+    asked, most, first, second = _array(file, f"branches/{j}", shape, "int32")
+    ways = (own.astype(np.int64) for own in (asked, most, first, second))
+    branches = Branches(*ways)
+    _refuse_other_branches(branches, j)
+    own, tokens, counts = _array(file, f"leaves/{j}", (3, entries), "int32")
+    own, tokens = own.astype(np.int64), tokens.astype(np.int64)
+    count = int(branches.is_leaf.sum())
+    inside = (tokens >= 0) & (tokens < size) & (counts > 0)
+    is_ascending = (np.diff(own * size + tokens) > 0).all()
+    if not inside.all() or not is_ascending or set(own) != set(range(count)):
+        raise ValueError("leaves that do not fit their tree")
+    starts = np.searchsorted(own, np.arange(count + 1))
+    found = LeafCounts(starts, tokens, counts.astype(np.int64))
+    return Leaves(branches, found, worth)
+
+
+def _refuse_other_branches(branches: Branches, j: int) -> None:
+    """Branches that ask what is not known yet, or do not lead down."""
+    own = np.arange(len(branches.asked))
+    ends = branches.is_leaf & (branches.second == own)
+    both = np.stack([branches.first, branches.second])
+    leads_down = ((both > own) & (both < len(own))).all(0)
+    asks = (branches.asked >= 0) & (branches.asked < j)
+    if not (ends | leads_down).all() or not asks.all():
+        raise ValueError("a tree whose branches lead nowhere")
 
 
 def _refuse_other_order(cascades: Any, order: list[Any]) -> None:

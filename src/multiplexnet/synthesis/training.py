@@ -2,7 +2,7 @@ r"""Maximum likelihood of the rows under the rules.
 
 Each factor ``p(x_j | x_<j)`` is divided by its mass on what the rules leave, in training as in sampling. What is left
 depends on the rows alone, so it is found once. A few settings are tried, each with its own cosine of the learning
-rate; rows that were kept apart choose among them and say when to stop.
+rate; rows that were kept apart choose among them, say when to stop, and which columns a tree helps.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from multiplexnet.language.formula import Category, Variable
@@ -27,6 +28,7 @@ from multiplexnet.synthesis.chances import Chances
 from multiplexnet.synthesis.checkpoint import Checkpoint, fingerprint, read, write
 from multiplexnet.synthesis.columns.tokens import Tokens, Whole, tokens_of
 from multiplexnet.synthesis.inference import PreparedNetwork
+from multiplexnet.synthesis.leaves import Leaves, Worth, codes_of, leaves_of
 from multiplexnet.synthesis.network import Network, Shape
 from multiplexnet.synthesis.together import Processes
 
@@ -41,6 +43,12 @@ PATIENCE = 3
 """Times through the table without a better score for rows kept apart, after which a recipe is over."""
 CHUNK = 2_048
 """Rows that are looked at together where nothing is learned."""
+ANYWHERE = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+"""Rows that the network may be worth beside those of a leaf;"""
+NEARBY = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
+"""and in the range of the leaf."""
+
+Floats = NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -54,6 +62,7 @@ class Recipe:
         rate: the largest learning rate.
         decay: of the weights.
         memory: how much of the moving average of the weights is kept in each step.
+        leaf: rows that a leaf of a tree has at least; 0: no trees.
     """
 
     shape: Shape = field(default_factory=Shape)
@@ -62,6 +71,7 @@ class Recipe:
     rate: float = 1e-2
     decay: float = 1.0
     memory: float = 0.998
+    leaf: int = 5
 
     def epochs(self, count: int) -> int:
         """How often a table of so many rows is gone through."""
@@ -142,22 +152,24 @@ def data_of(values: Whole, tokens: Sequence[Tokens], allowed: AllowedRows) -> Da
 
 @dataclass(frozen=True)
 class RowModel:
-    """p(row): tokens, rules and network together.
+    """p(row): tokens, rules, network and trees together.
 
     Args:
         allowed: columns in their order, and what the rules leave.
         tokens: of every column.
         network: that gives logits to them.
+        leaves: the tree of each column that has one; empty: no column has.
     """
 
     allowed: AllowedRows
     tokens: tuple[Tokens, ...]
     network: Network
+    leaves: tuple[Leaves | None, ...] = ()
 
     @staticmethod
     def fresh(allowed: AllowedRows, tokens: Sequence[Tokens], shape: Shape) -> RowModel:
-        ordered = [_is_ordered(column) for column in allowed.columns]
-        return RowModel(allowed, tuple(tokens), Network(tokens, ordered, shape))
+        network = Network(tokens, _ordered(allowed), shape)
+        return RowModel(allowed, tuple(tokens), network)
 
     @cached_property
     def chances(self) -> list[Chances]:
@@ -165,13 +177,24 @@ class RowModel:
 
     @cached_property
     def prepared(self) -> PreparedNetwork:
-        """The network as it is now, for drawing."""
-        return PreparedNetwork(self.network)
+        """The network as it is now, and the trees, for drawing."""
+        return PreparedNetwork(self.network, self.leaves)
+
+    def logits(self, tokens: Tensor) -> list[Tensor]:
+        """For every column the logits ``(B, T_j)`` of its tokens, given tokens ``(B, D)`` of the columns before it."""
+        found: list[Tensor] = self.network(tokens)
+        if not self.leaves:
+            return found
+        codes = codes_of(tokens, self.network.counts)
+        return [
+            logits if leaves is None else leaves.mixed(logits, codes[:, :j])
+            for j, (logits, leaves) in enumerate(zip(found, self.leaves, strict=True))
+        ]
 
     def log_prob(self, data: Data) -> Tensor:
         """The log-probability of every row."""
         total = torch.zeros(len(data))
-        for j, logits in enumerate(self.network(data.tokens)):
+        for j, logits in enumerate(self.logits(data.tokens)):
             total = total + self.chances[j].log_prob(
                 logits, data.tokens[:, j], data.left[j]
             )
@@ -184,6 +207,58 @@ class RowModel:
         parts = torch.split(torch.arange(len(data)), CHUNK)
         sums = [float(self.log_prob(data.at(part)).double().sum()) for part in parts]
         return sum(sums) / max(len(data), 1)
+
+    def with_trees(self, leaves: Sequence[Leaves | None], held: Data) -> RowModel:
+        """The same with trees where they make rows that were kept apart more likely, and not by chance."""
+        gains = np.zeros((2, len(leaves), len(ANYWHERE), len(NEARBY)))
+        for part in torch.split(torch.arange(len(held)), CHUNK):
+            gains += self._gains(leaves, held.at(part))
+        kept = []
+        for own, sums, squares in zip(leaves, *gains, strict=True):
+            a, b = np.unravel_index(sums.argmax(), sums.shape)
+            error = squares[a, b] ** 0.5  # of the sum
+            worth = Worth(ANYWHERE[a], NEARBY[b])
+            helps = own is not None and sums[a, b] > error
+            kept.append(replace(own, worth=worth) if own and helps else None)
+        return replace(self, leaves=tuple(kept))
+
+    @torch.no_grad()
+    def _gains(self, leaves: Sequence[Leaves | None], data: Data) -> Floats:
+        """By how much trees make rows more likely, for every column and worth: summed up, and squares summed up."""
+        self.network.eval()
+        codes = codes_of(data.tokens, self.network.counts)
+        gains = np.zeros((2, len(leaves), len(ANYWHERE), len(NEARBY)))
+        for j, logits in enumerate(self.network(data.tokens)):
+            own = leaves[j]
+            if own is None:
+                continue
+            parts, size = own.parts(logits, codes[:, :j])
+            gain = self._gain(j, parts, size, data).double()
+            gains[0, j] = gain.sum(-1).numpy()
+            gains[1, j] = gain.square().sum(-1).numpy()
+        return gains
+
+    def _gain(self, j: int, parts: Tensor, size: Tensor, data: Data) -> Tensor:
+        """The same of column j, ``(A, B, N)``, row by row. Mixed parts have mixed chances, also of what is left."""
+        chances = self.chances[j]
+        left = data.left[j]
+        own = data.tokens[:, j]
+        found = torch.stack([chances.log_prob(part, own, None).exp() for part in parts])
+        kept = torch.ones_like(found)
+        if left is not None:
+            kept = torch.stack([chances.mass(part, left) for part in parts])
+        anywhere = torch.tensor(ANYWHERE)[:, None, None]
+        nearby = torch.tensor(NEARBY)[:, None]
+
+        def mixed(part: Tensor) -> Tensor:
+            whole = size * part[0] + anywhere * part[1] + nearby * part[2]
+            return whole.log()
+
+        return (mixed(found) - mixed(kept)) - (found[1] / kept[1]).log()
+
+
+def _ordered(allowed: AllowedRows) -> list[bool]:
+    return [_is_ordered(column) for column in allowed.columns]
 
 
 def _is_ordered(column: Variable) -> bool:
@@ -259,6 +334,7 @@ class _Fit:
         self.best_recipe = 0
         self.best_score = -np.inf
         self.longest = 0.0
+        self.trees: dict[int, list[Leaves | None]] = {}
 
     @property
     def spent(self) -> float:
@@ -290,8 +366,10 @@ class _Fit:
         return self.processes.of_first(ends) > self.seconds
 
     def _try(self, number: int, state: Checkpoint | None) -> None:
-        begun = self.spent
         recipe = self.recipes[number]
+        if recipe.leaf and len(self.held):
+            self._grown(recipe.leaf)
+        begun = self.spent
         model = RowModel.fresh(self.allowed, self.tokens, recipe.shape)
         end = self.start + self.seconds
         run = _Run(model, self.used, self.held, recipe, end, self.processes)
@@ -308,12 +386,30 @@ class _Fit:
             if self.file is not None and run.done and not run.is_busy:
                 self._save(number, run, self.spent - begun)
             raise
-        score = -np.inf if run.score is None else run.score
+        model, score = self._with_trees(model, recipe, run.score)
         if self.best is None or score > self.best_score:
             self.best = model
             self.best_score = score
             self.best_recipe = number
         self.longest = max(self.longest, self.spent - begun)
+
+    def _grown(self, rows: int) -> list[Leaves | None]:
+        """A tree for every column with so many rows in a leaf, grown once."""
+        if rows not in self.trees:
+            ordered = _ordered(self.allowed)
+            self.trees[rows] = leaves_of(self.tokens, ordered, self.used.tokens, rows)
+        return self.trees[rows]
+
+    def _with_trees(
+        self, model: RowModel, recipe: Recipe, score: float | None
+    ) -> tuple[RowModel, float]:
+        """The model with trees where they help, and the score of rows that were kept apart."""
+        if score is None:
+            return model, -np.inf
+        if not recipe.leaf:
+            return model, score
+        found = model.with_trees(self._grown(recipe.leaf), self.held)
+        return found, found.mean_log_prob(self.held)
 
     def _told(self, number: int, step: int, run: _Run) -> None:
         if self.tell is None:
@@ -353,6 +449,8 @@ class _Fit:
             shape = self.recipes[self.best_recipe].shape
             self.best = RowModel.fresh(self.allowed, self.tokens, shape)
             self.best.network.load_state_dict(state.under("before"))
+            recipe = self.recipes[self.best_recipe]
+            self.best, _ = self._with_trees(self.best, recipe, self.best_score)
         return int(numbers["recipe"])
 
 

@@ -1,0 +1,77 @@
+"""Trees that are grown once, as plain arrays: asking them needs nothing but an index."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from multiplexnet.errors import install, needing
+
+__all__ = ["Branches", "grown"]
+
+Places = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Branches:
+    """The nodes of a tree: the root first, and each before those below it.
+
+    Args:
+        asked: the column that a node asks.
+        most: codes up to this one go to the first node below it, others to the second.
+        first: that node; a leaf leads to itself.
+        second: the other one; a leaf leads to itself.
+    """
+
+    asked: Places
+    most: Places
+    first: Places
+    second: Places
+
+    @property
+    def is_leaf(self) -> NDArray[np.bool_]:
+        return np.asarray(self.first == np.arange(len(self.first)))
+
+    @property
+    def leaf(self) -> Places:
+        """The number of the leaf at each node that is one."""
+        return np.asarray(np.cumsum(self.is_leaf) - 1)
+
+    @property
+    def depth(self) -> int:
+        """How many steps lead from the root to the farthest leaf."""
+        depths = np.zeros(len(self.asked), dtype=np.int64)
+        for node in np.flatnonzero(~self.is_leaf):
+            below = [self.first[node], self.second[node]]
+            depths[below] = np.maximum(depths[below], depths[node] + 1)
+        return int(depths.max())
+
+
+def grown(
+    codes: Places, targets: NDArray[np.generic], rows: int
+) -> tuple[Branches, Places]:
+    """A tree, and the leaf of each row that it was grown from.
+
+    Args:
+        codes: ``(N, j)``, what may be asked.
+        targets: what rows of a leaf should have in common: classes ``(N,)``, or numbers ``(N, R)``.
+        rows: that a leaf has at least.
+    """
+    with needing("sklearn", "a model of tables", install("tables")):
+        from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+
+    kind = DecisionTreeClassifier if targets.ndim == 1 else DecisionTreeRegressor
+    model = kind(min_samples_leaf=rows, random_state=0)
+    asked = codes.astype(np.float32)
+    tree = model.fit(asked, targets).tree_
+    own = np.arange(tree.node_count)
+    ends = tree.children_left < 0
+    branches = Branches(
+        np.where(ends, 0, tree.feature).astype(np.int64),
+        np.where(ends, 0, np.floor(tree.threshold)).astype(np.int64),
+        np.where(ends, own, tree.children_left).astype(np.int64),
+        np.where(ends, own, tree.children_right).astype(np.int64),
+    )
+    return branches, branches.leaf[tree.apply(asked)]
