@@ -9,8 +9,10 @@ from __future__ import annotations
 import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from importlib import import_module
+from io import StringIO
 from time import process_time
 from typing import Any
 
@@ -192,6 +194,34 @@ def forest(own: TableSet, seed: int, minutes: float) -> Learned:
     )
 
 
+def copula(own: TableSet, seed: int, minutes: float) -> Learned:
+    """SDV's own constraints, with its Gaussian copula: they compare two columns, or three in a row."""
+    from sdv.cag import Inequality, Range
+    from sdv.metadata import Metadata
+    from sdv.single_table import GaussianCopulaSynthesizer
+
+    chains = own.chains
+    if chains is None:
+        raise ValueError("SDV's constraints compare columns, and know no if-then rules")
+    table = own.train.to_pandas()
+    kinds = Metadata.detect_from_dataframes({"rows": table})
+    model = GaussianCopulaSynthesizer(kinds)
+    model.add_constraints(
+        [
+            Inequality(*chain, strict_boundaries=True)
+            if len(chain) == 2
+            else Range(*chain, strict_boundaries=True)
+            for chain in chains
+        ]
+    )
+    np.random.seed(seed)
+    torch.manual_seed(seed)
+    model.fit({"rows": table})
+    return Learned(
+        lambda count: _rounded(own.train, pl.from_pandas(model.sample(count)["rows"]))
+    )
+
+
 def network(kind: str) -> Learn:
     """TVAE or CTGAN of the package ctgan, as many times through the table as fit into the minutes."""
 
@@ -222,8 +252,8 @@ def encoded(kind: str) -> Learn:
     return learn
 
 
-UNUSED = (training.Recipe(Shape(width=1, layers=0), steps=1, batch=10_000),)
-"""The encoder does not use the network."""
+UNUSED = (training.Recipe(Shape(width=1, layers=0), steps=1, batch=10_000, leaf=0),)
+"""The encoder uses neither network nor trees."""
 
 
 def _generator(
@@ -315,6 +345,22 @@ def repaired(own: TableSet, draw: Draw, count: int) -> pl.DataFrame:
     )
 
 
+def shielded(own: TableSet, draw: Draw, count: int) -> pl.DataFrame:
+    """Rows that PiShield's layer corrected, column after column, and that are rounded afterwards."""
+    from pishield.shield_layer import build_shield_layer
+
+    if own.requirements is None or " or " in own.requirements.read_text("utf-8"):
+        raise ValueError("PiShield corrects linear inequalities, not if-then rules")
+    names = [name for name in own.train.columns if name != own.target]
+    made = draw(count)
+    with redirect_stdout(StringIO()):
+        path = str(own.requirements)
+        layer = build_shield_layer(len(names), path, requirements_type="linear")
+        moved = layer(torch.from_numpy(made[names].to_numpy().astype(np.float32)))
+    cells = {name: moved[:, k].double().numpy() for k, name in enumerate(names)}
+    return _rounded(own.train, made.with_columns(**cells))
+
+
 def discrete(own: TableSet) -> mx.Rules:
     """The rules over whole numbers, decimals and labels: what they allow needs no rounding."""
     bound = [
@@ -358,17 +404,19 @@ def _cells(numbers: NDArray[np.float64], like: pl.Series) -> pl.Series:
 Variant = Callable[[TableSet, Draw, int], pl.DataFrame]
 ONE: dict[str, Variant] = {"": plain}
 THREE: dict[str, Variant] = {"": plain, "rejected": rejected, "repaired": repaired}
+FOUR: dict[str, Variant] = {**THREE, "PiShield": shielded}
 METHODS: dict[str, tuple[Learn, dict[str, Variant]]] = {
     "real rows": (real, ONE),
     "factorised": (factorised, ONE),
-    "CART, leaf 5": (cart(5), THREE),
+    "CART, leaf 5": (cart(5), FOUR),
     "CART, leaf 20": (cart(20), ONE),
     "ours": (ours, ONE),
-    "TVAE": (network("TVAE"), THREE),
-    "CTGAN": (network("CTGAN"), THREE),
+    "TVAE": (network("TVAE"), FOUR),
+    "CTGAN": (network("CTGAN"), FOUR),
     "TVAE, encoded": (encoded("TVAE"), ONE),
     "CTGAN, encoded": (encoded("CTGAN"), ONE),
     "ours without rules": (ours_free, THREE),
     "arfpy": (forest, ONE),
+    "SDV, own constraints": (copula, ONE),
 }
 """Every method with its variants, cheap ones first."""

@@ -28,6 +28,14 @@ TARGETS = {
     "url": "status",
     "faults": "failure.type",
 }
+CHAINS = {
+    "faults": (
+        ("X_Minimum", "X_Maximum"),
+        ("Y_Minimum", "Y_Maximum"),
+        ("Minimum_of_Luminosity", "Maximum_of_Luminosity", "Sum_of_Luminosity"),
+    )
+}
+"""Rules that only compare columns."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +49,8 @@ class TableSet:
         train: rows that obey, to learn from.
         held: other rows that obey.
         dropped: how many rows of both were left out because they break a rule.
+        requirements: the rules as PiShield reads them, if they come so.
+        chains: the rules as columns of which each is less than the next one, if that is all they say.
     """
 
     name: str
@@ -49,6 +59,8 @@ class TableSet:
     train: pl.DataFrame
     held: pl.DataFrame
     dropped: tuple[int, int]
+    requirements: Path | None = None
+    chains: tuple[tuple[str, ...], ...] | None = None
 
 
 def table_set(name: str, folder: Path) -> TableSet:
@@ -64,7 +76,16 @@ def table_set(name: str, folder: Path) -> TableSet:
         train, held = frame[order[cut:]], frame[order[:cut]]
     kept = [obeying(rules, frame) for frame in (train, held)]
     dropped = train.height - kept[0].height, held.height - kept[1].height
-    return TableSet(name, rules, TARGETS[name], kept[0], kept[1], dropped)
+    requirements = own / "constraints.txt"
+    return TableSet(
+        name,
+        rules,
+        TARGETS[name],
+        *kept,
+        dropped,
+        requirements if requirements.exists() else None,
+        CHAINS.get(name),
+    )
 
 
 def _adult(path: Path) -> pl.DataFrame:

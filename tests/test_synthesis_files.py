@@ -366,7 +366,7 @@ def test_a_recipe_ends_where_rows_kept_apart_become_less_likely(
     monkeypatch.setattr(
         training.RowModel, "mean_log_prob", lambda *_: float(next(scores))
     )
-    long = (Recipe(Shape(4, 8, 1, 4, 0.1), steps=900, batch=32),)
+    long = (Recipe(Shape(4, 8, 1, 4, 0.1), steps=900, batch=32, leaf=0),)
     told: list[training.Progress] = []
     rows = table().drop("who", "said")
     model = mx.Synthesizer(RULES).fit(rows, recipes=long, progress=told.append)

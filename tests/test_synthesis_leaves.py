@@ -50,7 +50,7 @@ def row_model(model: mx.Synthesizer) -> RowModel:
 
 def kept(rows: pl.DataFrame) -> float:
     """How many rows keep the function."""
-    return float((rows["two"] == 17 * rows["one"] % 41).mean())
+    return float(np.mean(rows["two"].to_numpy() == 17 * rows["one"].to_numpy() % 41))
 
 
 # --- what they are for ------------------------------------------------------------------------------------------------

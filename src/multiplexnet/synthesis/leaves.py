@@ -115,7 +115,7 @@ class Leaves:
         return mixed
 
     def parts(self, logits: Tensor, codes: Tensor) -> tuple[Tensor, Tensor]:
-        """What is mixed: log-probabilities ``(3, B, T)`` of leaf, network, network nearby; rows of each leaf ``(B,)``."""
+        """Log-probabilities ``(3, B, T)`` of leaf, network, and network nearby; rows of each leaf ``(B,)``."""
         log_p = torch.log_softmax(logits, -1)
         spread = self._spread(codes, logits.shape[-1])
         leaf = torch.zeros_like(log_p)

@@ -335,6 +335,8 @@ class _Fit:
         self.best_score = -np.inf
         self.longest = 0.0
         self.trees: dict[int, list[Leaves | None]] = {}
+        self.growing = 0.0
+        """Seconds that trees took to grow: about as long as it takes to choose among them."""
 
     @property
     def spent(self) -> float:
@@ -371,7 +373,7 @@ class _Fit:
             self._grown(recipe.leaf)
         begun = self.spent
         model = RowModel.fresh(self.allowed, self.tokens, recipe.shape)
-        end = self.start + self.seconds
+        end = self.start + self.seconds - self.growing
         run = _Run(model, self.used, self.held, recipe, end, self.processes)
         if state is not None:
             begun -= run.go_on(state)
@@ -396,8 +398,10 @@ class _Fit:
     def _grown(self, rows: int) -> list[Leaves | None]:
         """A tree for every column with so many rows in a leaf, grown once."""
         if rows not in self.trees:
+            begun = monotonic()
             ordered = _ordered(self.allowed)
             self.trees[rows] = leaves_of(self.tokens, ordered, self.used.tokens, rows)
+            self.growing = self.processes.of_first(monotonic() - begun)
         return self.trees[rows]
 
     def _with_trees(
