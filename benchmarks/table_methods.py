@@ -196,13 +196,13 @@ def forest(own: TableSet, seed: int, minutes: float) -> Learned:
 
 def copula(own: TableSet, seed: int, minutes: float) -> Learned:
     """SDV's own constraints, with its Gaussian copula: they compare two columns, or three in a row."""
+    chains = own.chains
+    if chains is None:
+        raise ValueError("SDV's constraints compare columns, and know no if-then rules")
     from sdv.cag import Inequality, Range
     from sdv.metadata import Metadata
     from sdv.single_table import GaussianCopulaSynthesizer
 
-    chains = own.chains
-    if chains is None:
-        raise ValueError("SDV's constraints compare columns, and know no if-then rules")
     table = own.train.to_pandas()
     kinds = Metadata.detect_from_dataframes({"rows": table})
     model = GaussianCopulaSynthesizer(kinds)
@@ -347,10 +347,10 @@ def repaired(own: TableSet, draw: Draw, count: int) -> pl.DataFrame:
 
 def shielded(own: TableSet, draw: Draw, count: int) -> pl.DataFrame:
     """Rows that PiShield's layer corrected, column after column, and that are rounded afterwards."""
-    from pishield.shield_layer import build_shield_layer
-
     if own.requirements is None or " or " in own.requirements.read_text("utf-8"):
         raise ValueError("PiShield corrects linear inequalities, not if-then rules")
+    from pishield.shield_layer import build_shield_layer
+
     names = [name for name in own.train.columns if name != own.target]
     made = draw(count)
     with redirect_stdout(StringIO()):

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -11,10 +13,19 @@ import polars as pl
 import pytest
 import table_methods
 import table_pages
-from table_methods import cart, discrete, factorised, places, rejected, repaired
+from table_methods import (
+    cart,
+    discrete,
+    factorised,
+    places,
+    rejected,
+    repaired,
+    shielded,
+)
 from table_sets import RULES, TARGETS, TableSet, obeying, table_set
 
 import multiplexnet as mx
+from multiplexnet.language.formula import variables
 
 
 def small() -> TableSet:
@@ -66,6 +77,18 @@ def test_ends_of_decimals_are_written_in_their_places() -> None:
         table_methods._declaration("share", column)
         == "share: decimal(9)[0.250000000, 0.723880597]"
     )
+
+
+def test_rules_that_others_cannot_say_are_named_as_such(tmp_path: Path) -> None:
+    own = small()
+    with pytest.raises(ValueError, match="know no if-then rules"):
+        table_methods.copula(own, 0, 1.0)
+    path = tmp_path / "constraints.txt"
+    path.write_text("ordering y_0 y_1\nneg y_0 > 0 or y_1 > 0\n", encoding="utf-8")
+    draw = factorised(own, 0, 1.0).draw
+    for requirements in (None, path):
+        with pytest.raises(ValueError, match="not if-then rules"):
+            shielded(replace(own, requirements=requirements), draw, 10)
 
 
 def test_epochs_of_other_generators_end_in_time(
@@ -123,6 +146,15 @@ def test_data_sets_are_split_into_rows_that_obey(name: str) -> None:
     assert own.target in own.train.columns
     assert own.train.columns == own.held.columns
     assert mx.check(own.rules, own.held).all_obey
+    assert (own.requirements is None) == (name == "adult")
+    if own.chains is not None:
+        said = {pair for chain in own.chains for pair in pairwise(chain)}
+        rules = [rule.formula for rule in own.rules.specification.rules]
+        assert {frozenset(pair) for pair in said} == {
+            frozenset(v.name for v in variables(rule)) for rule in rules
+        }
+        for low, high in said:
+            assert (own.train[low] < own.train[high]).all()
     shares = {"adult": (3, 1), "heloc": (782, 254), "faults": (1, 0)}
     if name in shares:
         assert own.dropped == shares[name]
