@@ -48,6 +48,9 @@ ANYWHERE = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 NEARBY = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
 """and in the range of the leaf."""
 
+SURELY = 3.0
+"""Standard errors that a tree has to make rows kept apart more likely by: many trees are tried, and some help by chance."""
+
 Floats = NDArray[np.float64]
 
 
@@ -218,7 +221,7 @@ class RowModel:
             a, b = np.unravel_index(sums.argmax(), sums.shape)
             error = squares[a, b] ** 0.5  # of the sum
             worth = Worth(ANYWHERE[a], NEARBY[b])
-            helps = own is not None and sums[a, b] > error
+            helps = own is not None and sums[a, b] > SURELY * error
             kept.append(replace(own, worth=worth) if own and helps else None)
         return replace(self, leaves=tuple(kept))
 
