@@ -10,7 +10,7 @@ import random
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from io import StringIO
 from time import process_time
@@ -57,28 +57,39 @@ Learn = Callable[[TableSet, int, float], Learned]
 # --- ours -------------------------------------------------------------------------------------------------------------
 
 
-def _ours(rules: mx.Rules, own: TableSet, seed: int, minutes: float) -> Learned:
+NO_TREES = tuple(replace(recipe, leaf=0) for recipe in training.RECIPES)
+
+
+def ours(*, rules: bool = True, trees: bool = True) -> Learn:
+    """This library; the same without rules, or without trees."""
+
+    def learn(own: TableSet, seed: int, minutes: float) -> Learned:
+        nothing = mx.Rules.from_specification(Specification((), ()))
+        recipes = training.RECIPES if trees else NO_TREES
+        return _ours(own.rules if rules else nothing, recipes, own, seed, minutes)
+
+    return learn
+
+
+def _ours(
+    rules: mx.Rules,
+    recipes: tuple[training.Recipe, ...],
+    own: TableSet,
+    seed: int,
+    minutes: float,
+) -> Learned:
     for module in (training, synthesizer):  # everybody's minutes are the processor's
         assert hasattr(module, "monotonic"), "how does fit keep its minutes now?"
         vars(module)["monotonic"] = process_time
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        model = mx.Synthesizer(rules).fit(own.train, minutes=minutes, seed=seed)
+        model = mx.Synthesizer(rules)
+        model.fit(own.train, minutes=minutes, seed=seed, recipes=recipes)
     return Learned(
         lambda count: model.sample(count, seed=seed),
         model.log_prob,
         {"log_likelihood_apart": model.log_likelihood},
     )
-
-
-def ours(own: TableSet, seed: int, minutes: float) -> Learned:
-    return _ours(own.rules, own, seed, minutes)
-
-
-def ours_free(own: TableSet, seed: int, minutes: float) -> Learned:
-    """The same without rules."""
-    nothing = mx.Rules.from_specification(Specification((), ()))
-    return _ours(nothing, own, seed, minutes)
 
 
 # --- simple ones ------------------------------------------------------------------------------------------------------
@@ -410,12 +421,14 @@ METHODS: dict[str, tuple[Learn, dict[str, Variant]]] = {
     "factorised": (factorised, ONE),
     "CART, leaf 5": (cart(5), FOUR),
     "CART, leaf 20": (cart(20), ONE),
-    "ours": (ours, ONE),
+    "ours": (ours(), ONE),
+    "ours, no trees": (ours(trees=False), ONE),
     "TVAE": (network("TVAE"), FOUR),
     "CTGAN": (network("CTGAN"), FOUR),
     "TVAE, encoded": (encoded("TVAE"), ONE),
     "CTGAN, encoded": (encoded("CTGAN"), ONE),
-    "ours without rules": (ours_free, THREE),
+    "ours without rules": (ours(rules=False), THREE),
+    "ours without rules, no trees": (ours(rules=False, trees=False), THREE),
     "arfpy": (forest, ONE),
     "SDV, own constraints": (copula, ONE),
 }
