@@ -48,8 +48,8 @@ ANYWHERE = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 NEARBY = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
 """and in the range of the leaf."""
 
-SURELY = 3.0
-"""Standard errors by which a tree makes rows kept apart more likely: of many that are tried, some help by chance."""
+SURELY = 1.0
+"""Standard errors by which a tree makes rows kept apart more likely: some help by chance."""
 
 Floats = NDArray[np.float64]
 
