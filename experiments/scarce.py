@@ -26,7 +26,7 @@ import torch
 from cifar100 import Classifier, Rows
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
-from superclasses import HEADS, Hierarchy, certain
+from superclasses import HEADS, Head, Hierarchy, certain
 from torch import Tensor
 
 Method = Literal[
@@ -155,11 +155,11 @@ def share(verdicts: Tensor) -> float:
     return round(100 * float(verdicts.double().mean()), 4)
 
 
-def learned(run: harness.Run, found: Parts, settings: Settings) -> Classifier:
-    """A head after its best step by the super-class of held-out images, and by the class among equals."""
-    model = Classifier(
-        settings.head, HEADS[run.key["method"]](found.hierarchy, settings.alpha)
-    )
+def learned(
+    run: harness.Run, found: Parts, head: Head, settings: Settings
+) -> Classifier:
+    """A classifier after its best step by the super-class of held-out images, and by the class among equals."""
+    model = Classifier(settings.head, head)
     optimizer = cifar100.optimizer_of(model, settings.head)
     schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, settings.steps)
     training, optimizer = run.prepare(model, optimizer)
@@ -188,11 +188,11 @@ def learned(run: harness.Run, found: Parts, settings: Settings) -> Classifier:
     return model
 
 
-def one_run(run: harness.Run, found: Parts, settings: Settings) -> None:
+def one_run(run: harness.Run, found: Parts, head: Head, settings: Settings) -> None:
     """Train, report on test images, keep who is right for the comparison."""
     own = scaled(found, run.key["images"], run.key["seed"])
     run.seed(run.key["seed"])
-    model = learned(run, own, settings)
+    model = learned(run, own, head, settings)
     verdicts = judged(model, own.test, settings.alpha)
     run.keep(coarse=verdicts.coarse)
     shares = {name: share(each) for name, each in verdicts._asdict().items()}
@@ -303,12 +303,16 @@ def main(settings: Settings) -> None:
     """All runs of the settings, then the comparisons and the picture."""
     results = harness.Results("scarce", settings)
     found = parts(settings, results)
+    heads = {
+        method: HEADS[method](found.hierarchy, settings.alpha)
+        for method in settings.methods
+    }  # they have no parameters
     for images, seed, method in product(
         settings.sizes, settings.seeds, settings.methods
     ):
         with results.run(key_of(method, images, seed)) as run:
             if not run.done:
-                one_run(run, found, settings)
+                one_run(run, found, heads[method], settings)
     if results.accelerator.is_main_process:
         write_comparisons(settings, results)
         draw(settings, results, settings.figures_folder / "scarce.png")
