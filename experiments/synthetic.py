@@ -1093,6 +1093,8 @@ def over_sizes(lines: Sequence[Mapping[str, Any]]) -> Figure:
     ):
         for method in METHODS[1:]:
             own = [line for line in lines if line["method"] == method]
+            if not own:
+                continue
             sizes = sorted({line["n"] for line in own})
             values = [mean(x[name] for x in own if x["n"] == n) for n in sizes]
             panel.plot(sizes, values, "o-", ms=4, color=COLOURS[method], label=method)
