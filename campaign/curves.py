@@ -20,7 +20,7 @@ from campaign.formulas import nonzero, small
 from campaign.raws import raw_rows
 from campaign.subject import Finding
 from multiplexnet.certificate.check import certify
-from multiplexnet.errors import MultiplexError, ThinTermError
+from multiplexnet.errors import CompileTimeout, MultiplexError, ThinTermError
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
@@ -188,6 +188,8 @@ def curved_walls(random: Random) -> Iterator[Finding]:
             if dtype is torch.float64 and len(walls.clauses[0]) == 1 and _single(walls):
                 yield Finding("curves: built", f"{walls}\n{error}")
             continue
+        except CompileTimeout:  # it gave up in its time and said so
+            return
         yield _obedience(walls, mux, generator)
         yield _verdict(walls, rules, mux, generator)
         if dtype is torch.float32 and random.random() < CERTIFIED:
