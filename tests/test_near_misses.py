@@ -40,6 +40,12 @@ MISSES = [  # (declarations, what was written, column, what the message says)
     (X, "x <= 3 and", 11, "it ends behind `and`; write what follows"),
     (X, "x <= 1,5", 1, "a comma between rules"),
     (X, "X <= 3", 1, "did you mean `x`? upper and lower case differ"),
+    (
+        "x: real[9999]\n",
+        "argmin(x) == 3",
+        1,
+        "the largest or smallest of 9,999 numbers, each compared with every other: at most 500",
+    ),
     (X, "sqrt(x) <= 3", 1, "`sqrt`: rules are linear, and this is curved"),
     (X, "x <= true", 6, "`true`: write `True`"),
     (X, "x.mean <= 3", 1, 'if it is a name, quote it, as in `"x.mean" >= 0`'),

@@ -66,6 +66,8 @@ __all__ = [
 ]
 
 LONGEST_RANGE = 100_000
+LONGEST_CHOICE = 500
+"""The most numbers among which ``argmax`` and ``argmin`` choose."""
 LONGEST_REMAINDER = 4096
 TYPES = ("real", "int", "bool", "input", "function")
 _FIRST = (
@@ -265,6 +267,11 @@ def _first_of(numbers: Sequence[Linear]) -> Value:
     """The position of the largest number, the first of them if there are several."""
     if not numbers:
         raise Refusal("no numbers to choose from: give at least one")
+    if len(numbers) > LONGEST_CHOICE:
+        raise Refusal(
+            f"the largest or smallest of {len(numbers):,} numbers, each compared with every other: at most "
+            f"{LONGEST_CHOICE}; say which one it is by comparing that one alone, as in `all(v <= x[3] for v in x)`"
+        )
     return Cases(tuple((i, _is_first(numbers, i)) for i in range(len(numbers))))
 
 
