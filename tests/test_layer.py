@@ -642,7 +642,7 @@ def test_ranges_are_exact() -> None:
 def test_discrete_inputs_are_whole() -> None:
     n, x = z3.Int("n"), z3.Real("x")
     mux = Multiplexer(Rules.from_z3(x >= z3.ToReal(n), outputs=[x], inputs={n: (0, 3)}))
-    with pytest.raises(InputError, match=r"range \{0, …, 3\} in row 1"):
+    with pytest.raises(InputError, match=r"values \{0, 1, …, 3\} in row 1"):
         mux(torch.zeros(2, 1), n=torch.tensor([1.0, 0.5]))
 
 
