@@ -91,6 +91,8 @@ def same_recipe() -> str:
 def without() -> str:
     """Ours with one ingredient left out, by number of rows."""
     lines = harness.read(RESULTS / "synthetic-without.jsonl")
+    if not lines:
+        return table(["left out", "seeds"], [])
     ours = chosen(harness.read(RESULTS / "synthetic.jsonl"), method="multiplexnet")
     whole = [line | {"without": "–"} for line in ours]
     sizes = sorted(first_seen(lines, "n"))
@@ -589,6 +591,11 @@ TABLES: dict[str, Callable[[], str]] = {
     "extras-mixed": extras_mixed,
     "extras-generators": extras_generators,
 }
+
+
+def is_measured(name: str) -> bool:
+    """Whether there are results for a table: it has rows beneath its head."""
+    return len(TABLES[name]().splitlines()) > 2
 
 
 def filled(text: str) -> str:
