@@ -553,6 +553,13 @@ def projected_inside(d: Tensor, rows: Tensor, curves: Tensor) -> Tensor:
     return point
 
 
+def _joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
+    """The results of all chunks as one."""
+    if len(parts) == 1:
+        return parts[0]
+    return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
+
+
 class _Radial(torch.autograd.Function):
     """``x = round(c + q tanh(G) / G)`` for a flat batch, chunk by chunk.
 
@@ -573,9 +580,7 @@ class _Radial(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         chunks = _chunks(tables.rows, tables.curves, z, index)
         parts = [_point(tables, grid, dtype, *chunk) for chunk in chunks]
-        if len(parts) == 1:
-            return parts[0]
-        return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
+        return _joined(parts)
 
     @staticmethod
     def setup_context(
@@ -620,9 +625,7 @@ class _RadialAlone(torch.autograd.Function):
     ) -> tuple[Tensor, ...]:
         chunks = _chunks(tables.rows, None, z, None)
         parts = [_point(tables, grid, dtype, *chunk)[:3] for chunk in chunks]
-        if len(parts) == 1:
-            return parts[0]
-        return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
+        return _joined(parts)
 
     @staticmethod
     def setup_context(
