@@ -572,7 +572,7 @@ def test_onnxruntime_obeys(name: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float16], ids=str)
-@pytest.mark.parametrize("name", ["readme", "equality"])
+@pytest.mark.parametrize("name", ["readme", "chain", "equality"])
 def test_onnxruntime_obeys_in_other_formats(
     name: str, dtype: torch.dtype, tmp_path: Path
 ) -> None:
