@@ -323,8 +323,11 @@ class _BlockCompiler:
         return self._sorted(terms)
 
     def nested_block(self) -> Block:
-        """The plain block, or a decomposed one if that has too many terms; norms are not negated, so not decomposed."""
-        if has_norm(self._formula):
+        """The plain block, or a decomposed one if that has too many terms.
+
+        A single output has nothing to decompose, and norms are not negated.
+        """
+        if len(self.component.outputs) == 1 or has_norm(self._formula):
             return self.block()
         try:
             return self.block(min(QUICK, self.max_terms))
@@ -399,6 +402,7 @@ class _BlockCompiler:
         solver = sandbox.solver(*map(sandbox.formula, (*self.ranges, self._formula)))
         solver.add(*map(sandbox.domain, self._discrete))
         constants = [sandbox.symbol(variable) for variable in self._discrete]
+        is_closed = all(symbol in self._discrete for symbol in symbols(self._formula))
         while sandbox.decided(solver):
             model = sandbox.model(solver)
             numbers = [model.number(variable) for variable in self._discrete]
@@ -406,7 +410,8 @@ class _BlockCompiler:
             solver.add(
                 z3.Or([c != int(n) for c, n in zip(constants, numbers, strict=True)])
             )
-            yield values, substitute(self._formula, dict(values))
+            rest = TRUE if is_closed else substitute(self._formula, dict(values))
+            yield values, rest
 
     def _real_terms(self, formula: Formula, budget: int) -> list[Literals]:
         if formula not in self._cache:

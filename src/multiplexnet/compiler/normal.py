@@ -207,8 +207,18 @@ def substitute(formula: Formula, values: dict[Variable, Fraction]) -> Formula:
 
 
 def _replaced(linear: Linear, values: dict[Variable, Fraction]) -> Linear:
-    result = Linear.number(linear.constant)
+    constant = linear.constant
+    kept: list[tuple[Symbol, Fraction]] = []
+    composed: list[tuple[Symbol, Fraction]] = []
     for symbol, c in linear.summands:
+        if not isinstance(symbol, Variable):
+            composed.append((symbol, c))
+        elif symbol in values:
+            constant += values[symbol] * c
+        else:
+            kept.append((symbol, c))
+    result = Linear(tuple(kept), constant)
+    for symbol, c in composed:
         result = result + _replaced_symbol(symbol, values) * c
     return result
 

@@ -44,6 +44,8 @@ EXTRA_STEPS = 16
 """How many steps beyond a range of 1 are tried, and how many that are coarser than the one wanted."""
 INVERSE_BITS = 40
 """Bits of the fixed-point inverse that bounds t by x."""
+SAFE = 2.0**62
+"""Below it a sum in whole numbers of 64 bits is exact, even if its bound was computed in floats."""
 
 
 @dataclass(frozen=True)
@@ -144,10 +146,14 @@ class Inverse:
     def of(found: Solutions) -> Inverse | None:
         """The inverse in fixed point; ``None`` if the numbers of the basis are too far apart for that."""
         unit = 1 << INVERSE_BITS
-        N = np.array(found.basis, dtype=object)
-        fixed_point = np.vectorize(lambda v: round(v * unit), otypes=[object])
-        P = fixed_point(np.linalg.pinv(N.astype(np.float64)))
-        norms = np.zeros(found.dimension, dtype=object)
+        basis = np.array(found.basis, dtype=np.float64)
+        inverse = np.rint(np.linalg.pinv(basis) * unit)
+        longest = np.abs(basis).sum(axis=0).max()
+        residuals = (np.abs(inverse).max() + 1) * longest + unit
+        dtype = _holding(residuals * found.dimension)
+        N = np.array(found.basis, dtype=dtype)
+        P = np.array([list(map(int, row)) for row in inverse.tolist()], dtype=dtype)
+        norms = np.zeros(found.dimension, dtype=dtype)
         for j, column in enumerate(N.T):  # column j of unit · 1 − P N
             seen = np.flatnonzero(column)
             residual = -P[:, seen].dot(column[seen])
@@ -166,11 +172,18 @@ class Inverse:
         reach = [size + abs(o) for size, o in zip(largest, origin, strict=True)]
         scale = math.lcm(*(r.denominator for r in reach))
         whole = [r.numerator * (scale // r.denominator) for r in reach]
-        sums = np.abs(self.P).dot(np.array(whole, dtype=object))
+        sizes = np.abs(self.P)
+        dtype = _holding(float(sizes.max()) * sum(whole))
+        sums = sizes.astype(dtype, copy=False).dot(np.array(whole, dtype=dtype))
         most = Fraction(int(max(sums)), scale << INVERSE_BITS)
         if not most:
             return Fraction(1)
         return power_of_two(floor_log2(most / (1 - self.rho)) + 1)
+
+
+def _holding(largest: float) -> type:
+    """What numpy calls whole numbers up to some size: those of 64 bits where they are enough, otherwise Python's."""
+    return np.int64 if largest < SAFE else object
 
 
 # --- the grids ------------------------------------------------------------------------------------------------------

@@ -82,6 +82,8 @@ class Lattice:
     @property
     def cones_in_steps(self) -> tuple[Cone, ...]:
         """The curved walls over t in units of a step."""
+        if not self.cones:
+            return ()
         d = len(self.anchor)
         zero = (Fraction(0),) * d
         scale = [
