@@ -386,6 +386,21 @@ def test_an_explosion_names_the_output_the_time_and_what_would_help() -> None:
         mx.Multiplexer(rules, structure="cascade", budget=Budget(options=1))
 
 
+def test_remainders_of_wide_numbers_are_options_without_being_asked_for() -> None:
+    rules = mx.Rules(
+        "n: int[0, 300]; m: int[0, 300]; n % 2 == 1; m % 3 == 2; n + m <= 400"
+    )
+    mux = mx.Multiplexer(rules)
+    assert sorted(mux.options) == [100, 150]
+    x = mux(3 * torch.randn(2_000, mux.in_features)).best()
+    n, m = x.long().unbind(-1)
+    assert bool((n % 2 == 1).all())
+    assert bool((m % 3 == 2).all())
+    assert bool(rules.satisfied(x).all())
+    with pytest.raises(CascadeBudgetExceeded, match="more than 64 options"):
+        mx.Multiplexer(rules, structure="cascade", budget=Budget(options=64))
+
+
 def test_a_dense_set_that_inputs_move_is_said_to_be_computed_from_a_centre() -> None:
     random = Random(0)
     sums = [

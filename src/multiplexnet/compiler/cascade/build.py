@@ -56,6 +56,8 @@ __all__ = ["EXACT", "WRITTEN", "Budget", "Cascade", "Step", "cascade_of"]
 
 EXACT = 2**53
 """Whole numbers below this are exact in float64, sums of them included as long as these stay below it."""
+OPTIONS = 64
+"""The most options of an output of which nobody wrote more."""
 WRITTEN = 10_000
 """The most clauses that rules may have as they are written."""
 ROUNDS = 12
@@ -70,7 +72,8 @@ class Budget:
 
     Args:
         clauses: the most clauses that the projection of one output may have.
-        options: the most options that one output may have.
+        options: the most options that one output may have; ``None``: 64, or as many as the rules themselves write of
+            the output alone, as ``n % 2 == 1`` does.
 
     Raises:
         OptionError: one of them is not a positive whole number.
@@ -84,12 +87,25 @@ class Budget:
     """
 
     clauses: int = 2_000
-    options: int = 64
+    options: int | None = None
 
     def __post_init__(self) -> None:
         for name, most in (("clauses", self.clauses), ("options", self.options)):
+            if most is None and name == "options":
+                continue
             if not isinstance(most, int) or most < 1:
                 raise OptionError(f"Budget: {name}", most, "a positive whole number")
+
+    def options_of(self, bucket: Bucket) -> int:
+        """The most options of the output of a bucket."""
+        if self.options is not None:
+            return self.options
+        own = [
+            gap
+            for gap in bucket.gaps
+            if all(not row.without(bucket.variable) for row in gap)
+        ]
+        return max(OPTIONS, len(own) + 1)
 
 
 @dataclass(frozen=True)
@@ -544,12 +560,13 @@ class _Search:
                 bucket, (), tuple(range(bucket.range.lower, bucket.range.upper + 1))
             )
         bucket = replace(bucket, gaps=(*bucket.gaps, *splits_of(bucket, decisive)))
-        sides = sides_of(bucket, grid.ranges, self.budget.options)
+        most = self.budget.options_of(bucket)
+        sides = sides_of(bucket, grid.ranges, most)
         if sides is not None:
             return Step(bucket, sides, None)
-        if len(bucket.gaps) >= self.budget.options:
+        if len(bucket.gaps) >= most:
             raise CascadeBudgetExceeded(
-                output.name, self.budget.options, "options", perf_counter() - self.start
+                output.name, most, "options", perf_counter() - self.start
             )
         return Step(bucket, (), None, ranked=True)
 

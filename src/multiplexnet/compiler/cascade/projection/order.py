@@ -26,6 +26,9 @@ from multiplexnet.compiler.cascade.projection.rows import (
 
 __all__ = ["Clauses", "Elimination", "HeldBackError"]
 
+WATCHED = 256
+"""After how many clauses the clock is looked at: each is compared with those before it."""
+
 
 class HeldBackError(Exception):
     """Outputs of late rows that clauses hold back from their easy ends."""
@@ -135,7 +138,11 @@ class Elimination:
         ends: Mapping[int, Sequence[int]] | None = None,
         torn: int | None = None,
     ) -> None:
-        self.clauses = Clauses(clauses)
+        self.clauses = Clauses()
+        for number, clause in enumerate(clauses):
+            self.clauses.add(clause)
+            if number % WATCHED == WATCHED - 1:
+                tick(variables[0], 0)
         self._ranges = ranges
         self._after = after
         self._tick = tick
