@@ -784,6 +784,26 @@ def test_declarations_are_written() -> None:
     assert specification_text(parse(text)) == text
 
 
+def test_long_sums_are_written_such_that_they_can_be_read() -> None:
+    first = parse("x: real[3000]; sum(x) - 2*x[7] <= 1")
+    again = parse(specification_text(first))
+    assert [rule.formula for rule in again.rules] == [
+        rule.formula for rule in first.rules
+    ]
+
+
+def test_remainders_of_large_divisors_are_few() -> None:
+    rules = parse("n: int[-3, 9]; n % 10**9 in {5, 10**9 - 2}")
+    (n,) = rules.outputs
+    obeying = [k for k in range(-3, 10) if true_at(rules.formula, {n: Fraction(k)})]
+    assert obeying == [-2, 5]
+
+
+def test_a_date_is_no_size() -> None:
+    with pytest.raises(RuleSyntaxError, match="a constant whole number is needed here"):
+        parse('x: real[d"2024-01-01"]; x[0] >= 0')
+
+
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_what_is_written_means_the_same(case: Case) -> None:
     first = parse(case.text)

@@ -57,6 +57,8 @@ __all__ = [
 ]
 
 _TURNED = {"<=": ">=", "<": ">", "==": "==", "!=": "!="}
+LONGEST_CHAIN = 1_000
+"""How many summands are written with signs between them: longer chains are too deep to be read again."""
 _PLAIN_DIGITS = 16  # longer numbers are written with an exponent where that is shorter
 
 
@@ -171,6 +173,9 @@ def _sum_text(parts: Sequence[_Summand], constant: Fraction = Fraction(0)) -> st
     signed = [(part.coefficient < 0, part.size) for part in parts]
     if constant or not parts:
         signed.append((constant < 0, number_text(abs(constant))))
+    if len(signed) > LONGEST_CHAIN:
+        elements = (f"-{text}" if n else text for n, text in signed)
+        return f"sum([{', '.join(elements)}])"
     (negative, first), *rest = signed
     return (
         ("-" if negative else "")

@@ -459,9 +459,8 @@ def remainder(linear: Linear, divisor: Linear) -> Value:
             f"a remainder of a number with more than {LONGEST_REMAINDER:,} values: declare the number of steps, as in "
             f"`q: int[0, 99]` and `n == {step}*q`, or the grid itself, as in `n: int[0, {99 * step}] step {step}`"
         )
-    return Cases(
-        tuple((r, _remains(linear, r, step, first, last)) for r in range(step))
-    )
+    rests = sorted({n % step for n in range(first, last + 1)})
+    return Cases(tuple((r, _remains(linear, r, step, first, last)) for r in rests))
 
 
 def _remains(linear: Linear, rest: int, step: int, first: int, last: int) -> Formula:

@@ -322,7 +322,8 @@ def vector(value: Value) -> tuple[Value, ...]:
 def integer(value: Value) -> int:
     """The whole number, where a constant one is needed."""
     linear = number(value)
-    if not linear.is_constant or linear.constant.denominator != 1:
+    is_moment = isinstance(value, Number) and value.moment is not None
+    if is_moment or not linear.is_constant or linear.constant.denominator != 1:
         raise Refusal("a constant whole number is needed here, as in `3`")
     return int(linear.constant)
 
