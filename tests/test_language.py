@@ -795,7 +795,7 @@ def test_long_sums_are_written_such_that_they_can_be_read() -> None:
 def test_remainders_of_large_divisors_are_few() -> None:
     rules = parse("n: int[-3, 9]; n % 10**9 in {5, 10**9 - 2}")
     (n,) = rules.outputs
-    obeying = [k for k in range(-3, 10) if true_at(rules.formula, {n: Fraction(k)})]
+    obeying = [k for k in range(-3, 10) if true_at(rules, {n.name: Fraction(k)})]
     assert obeying == [-2, 5]
 
 
