@@ -1,6 +1,7 @@
 """Balls and ellipsoids that inputs move, in numbers of every size: ``norm([rows · x − c]) <= u`` with inputs c and u.
 
-Squares of such numbers under- and overflow where the numbers themselves do not. The judge computes in fractions.
+Some are written as a sum of squares, ``(row · x − c)**2 + … <= u``. Squares of such numbers under- and overflow
+where the numbers themselves do not. The judge computes in fractions. Raw values that are far out come near the wall.
 """
 
 from __future__ import annotations
@@ -25,6 +26,10 @@ __all__ = ["MovedBall", "moved_balls"]
 ROWS = 48
 SIZES = (-300, -170, -155, -100, -30, -3, 0, 3, 30, 100, 155, 170, 300, 307)
 """Powers of ten that all inputs of a row are multiplied by."""
+SQUARED = (-145, -100, -30, -3, 0, 3, 30, 100, 145)
+"""The same where u is a square."""
+NEAR = 0.9
+"""The share of the squared radius that the farthest row has to exceed: there are far raw values among all."""
 ORDINARY = range(-250, 301)
 """Sizes for which a ball with room around its middle may not be refused, in float64."""
 ROOMY = 0.5
@@ -38,10 +43,12 @@ class MovedBall:
     Args:
         rows: whole numbers, one row for each input c.
         strict: ``<``.
+        squared: the sum of the squares is compared with u.
     """
 
     rows: tuple[tuple[int, ...], ...]
     strict: bool
+    squared: bool
 
     @staticmethod
     def drawn(random: Random) -> MovedBall:
@@ -51,7 +58,8 @@ class MovedBall:
             [random.randint(-3, 3) for _ in range(n)]
             for _ in range(random.choice([0, 0, 1, 2]))
         ]
-        return MovedBall(tuple(map(tuple, own + more)), random.random() < 0.3)
+        strict = random.random() < 0.3
+        return MovedBall(tuple(map(tuple, own + more)), strict, random.random() < 0.4)
 
     def __str__(self) -> str:
         parts = []
@@ -61,16 +69,28 @@ class MovedBall:
         relation = "<" if self.strict else "<="
         outputs, inputs = len(self.rows[0]), len(self.rows)
         declared = f"x: real[{outputs}]; c: input[{inputs}]; u: input[1e-305, 1.7e308]"
+        if self.squared:
+            squares = " + ".join(f"({part})**2" for part in parts)
+            return f"{declared}\n{squares} {relation} u"
         return f"{declared}\nnorm([{', '.join(parts)}]) {relation} u"
 
     def obeyed(self, x: Sequence[float], c: Sequence[float], u: float) -> bool:
         """Whether a row obeys, decided in fractions."""
+        total = self.total(x, c)
+        square = self.square(u)
+        return u >= 0 and (total < square if self.strict else total <= square)
+
+    def total(self, x: Sequence[float], c: Sequence[float]) -> Fraction:
+        """The sum of the squares."""
         total = Fraction(0)
         for row, centre in zip(self.rows, c, strict=True):
             value = sum(a * Fraction(v) for a, v in zip(row, x, strict=True))
             total += (value - Fraction(centre)) ** 2
-        square = Fraction(u) ** 2
-        return u >= 0 and (total < square if self.strict else total <= square)
+        return total
+
+    def square(self, u: float) -> Fraction:
+        """What the sum of the squares may be."""
+        return Fraction(u) if self.squared else Fraction(u) ** 2
 
     def used_up(self, c: Sequence[float]) -> float:
         """How far the nearest point of all x is from the middle, for inputs of ordinary size."""
@@ -80,17 +100,17 @@ class MovedBall:
 
 
 def moved_balls(random: Random) -> Iterator[Finding]:
-    """Layers of such rules: every row that they return obeys, and what has room is not refused."""
+    """Layers of such rules: every row that they return obeys, what has room is not refused, and the wall is reached."""
     ball = MovedBall.drawn(random)
     generator = torch.Generator().manual_seed(random.getrandbits(60))
     try:
         mux = Multiplexer(Rules(str(ball)), dtype=torch.float64).eval()
     except InputError:  # more rows than outputs: some inputs leave nothing
         return
-    for size in random.sample(SIZES, 4):
+    for size in random.sample(SQUARED if ball.squared else SIZES, 4):
         c = [random.randint(-8, 8) / 8 for _ in ball.rows]
-        u = random.choice([0.01, 0.5, 1.0, 1.3, 1.7])
-        yield _answered(ball, mux, size, c, u, generator)
+        radius = random.choice([0.01, 0.5, 1.0, 1.3, 1.7])
+        yield _answered(ball, mux, size, c, radius, generator)
 
 
 def _answered(
@@ -98,31 +118,43 @@ def _answered(
     mux: Multiplexer,
     size: int,
     c: Sequence[float],
-    u: float,
+    radius: float,
     generator: torch.Generator,
 ) -> Finding:
     scale = 10.0**size
     centre = torch.tensor(c, dtype=torch.float64) * scale
-    radius = torch.tensor(u, dtype=torch.float64) * scale
+    own = torch.tensor(radius, dtype=torch.float64) * scale
+    u = own * own if ball.squared else own
     raw = raw_rows(ROWS, mux.in_features, mux.dtype, generator)
-    given = {"c": centre.expand(len(raw), -1), "u": radius.expand(len(raw))}
+    given = {"c": centre.expand(len(raw), -1), "u": u.expand(len(raw))}
+    has_room = ball.used_up(c) < ROOMY * radius and size in ORDINARY
     try:
         x = mux(raw, **given).best()
     except InputError as error:
-        has_room = ball.used_up(c) < ROOMY * u and size in ORDINARY
-        told = (
-            f"c = {centre.tolist()}, u = {radius.item()} has room in\n{ball}\n{error}"
-        )
+        told = f"c = {centre.tolist()}, u = {u.item()} has room in\n{ball}\n{error}"
         return Finding("moved balls: rows", told if has_room else "", rows=len(raw))
-    return Finding("moved balls: rows", _told(ball, x, centre, radius), rows=len(raw))
+    told = _told(ball, x, centre, u)
+    if not told and has_room:
+        told = _short(ball, x, centre, u)
+    return Finding("moved balls: rows", told, rows=len(raw))
 
 
-def _told(ball: MovedBall, x: Tensor, centre: Tensor, radius: Tensor) -> str:
+def _told(ball: MovedBall, x: Tensor, centre: Tensor, u: Tensor) -> str:
     """What is wrong with the rows, if something is."""
     for row in x.tolist():
         finite = bool(np.isfinite(row).all())
-        if not finite or not ball.obeyed(row, centre.tolist(), radius.item()):
-            return (
-                f"{row} breaks, for c = {centre.tolist()}, u = {radius.item()},\n{ball}"
-            )
+        if not finite or not ball.obeyed(row, centre.tolist(), u.item()):
+            return f"{row} breaks, for c = {centre.tolist()}, u = {u.item()},\n{ball}"
     return ""
+
+
+def _short(ball: MovedBall, x: Tensor, centre: Tensor, u: Tensor) -> str:
+    """That no row comes near the wall, if so."""
+    farthest = max(ball.total(row, centre.tolist()) for row in x.tolist())
+    share = float(farthest / ball.square(u.item()))
+    if share > NEAR:
+        return ""
+    return (
+        f"all stay within {share} of the square, for c = {centre.tolist()}, u = {u.item()},\n"
+        f"{ball}"
+    )

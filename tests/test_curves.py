@@ -311,6 +311,23 @@ def test_it_compiles_as_one_graph() -> None:
     assert raw.grad is not None
 
 
+@pytest.mark.parametrize("size", ["1e-9", "1e-30", "1e-60"])
+@pytest.mark.parametrize(
+    ("rules", "n"),
+    [
+        ("norm(x) <= {}; x[0] + x[1] >= 0", 2),
+        ("norm(x) <= {0}; norm(x - 1.2*{0}) < {0}", 2),
+        ("norm(x[:2] - {0}) <= x[2] - {0}; x[2] <= 4*{0}", 3),
+        ("sum(x) == 0; norm(x) <= {0}; x[0] >= {0}/2", 3),
+    ],
+)
+def test_small_units_have_room(rules: str, n: int, size: str) -> None:
+    text = f"x: real[{n}]\n{rules.format(size)}"
+    mux = mx.Multiplexer(rules_of(text), dtype=torch.float64)
+    x = mux(raws(n, torch.float64, 4)[:, : mux.in_features]).best()
+    assert rules_of(text).satisfied(x).all()
+
+
 # --- known at run time ------------------------------------------------------------------------------------------------
 
 MOVED = [
@@ -329,6 +346,14 @@ MOVED = [
         "x: real[2]; u: input[1, 9]; x[0]**2 + 2*(x[1] - u)**2 <= 4",
         lambda x, u: x[0] ** 2 + 2 * (x[1] - u[0]) ** 2 <= 4,
     ),
+    (
+        "x: real[2]; u: input[1, 9]; quad(x - u, [[2, 1], [1, 2]]) < 3*u",
+        lambda x, u: 2 * (squares(p := [v - u[0] for v in x]) + p[0] * p[1]) < 3 * u[0],
+    ),
+    (
+        "x: real[2]; u: input[3]; norm([x[0] - u[0], x[0] + x[1], x[1] - u[1], u[2], 1]) <= 9",
+        lambda x, u: squares([x[0] - u[0], x[0] + x[1], x[1] - u[1], u[2]]) + 1 <= 81,
+    ),
 ]
 
 
@@ -346,8 +371,9 @@ def test_balls_that_inputs_move(
         assert obeys(list(map(Fraction, row)), list(map(Fraction, known)))
 
 
-def test_a_moved_ball_inverts_with_its_determinant() -> None:
-    rules = mx.Rules(MOVED[0][0])
+@pytest.mark.parametrize("text", [MOVED[0][0], MOVED[3][0]])
+def test_a_moved_ball_inverts_with_its_determinant(text: str) -> None:
+    rules = mx.Rules(text)
     mux = mx.Multiplexer(rules, dtype=torch.float64)
     maps: Any = mux.maps[0]
     raw = torch.randn(3, 2, dtype=torch.float64, requires_grad=True)
@@ -363,6 +389,32 @@ def test_a_moved_ball_inverts_with_its_determinant() -> None:
     distribution = mx.RulesDistribution(mux, base, inputs={"u": 2.0})
     drawn = distribution.sample((20,))
     assert distribution.log_prob(drawn).isfinite().all()
+
+
+@pytest.mark.parametrize(
+    ("rule", "u", "radius"),
+    [
+        ("x @ x <= u", 100.0, 10.0),
+        ("x @ x <= u", 1e-20, 1e-10),
+        ("x @ x <= u", 1e-290, 1e-145),
+        ("x @ x <= u", 1e200, 1e100),
+        ("norm([x[0], x[1], 3]) <= u", 5.0, 4.0),
+        ("norm([x[0], x[1], 2*u, u]) <= 7", 3.0, 2.0),
+        ("norm([x[0], x[1], u - x[0], u - x[1]]) <= 4*u", 1.0, 7**0.5),
+    ],
+)
+def test_what_inputs_take_of_a_square_leaves_the_rest_of_it(
+    rule: str, u: float, radius: float
+) -> None:
+    rules = mx.Rules(f"x: real[2]; u: input\n{rule}")
+    mux = mx.Multiplexer(rules, dtype=torch.float64)
+    x = mux(1e6 * torch.randn(50, 2).double(), u=u).best()
+    assert rules.satisfied(x, u=u).all()
+    middle = u / 2 if "u - x" in rule else 0.0
+    length = (x - middle).norm(dim=-1)
+    assert bool((length > radius * (1 - 1e-9)).all())
+    far = torch.tensor([[middle + 3 * radius, middle]], dtype=torch.float64)
+    assert float((mux.repair(far, u=u) - far).norm()) < 2 * radius * (1 + 1e-6)
 
 
 @pytest.mark.parametrize("u", [8e307, 1e308, 1.7976931348623157e308])

@@ -83,12 +83,25 @@ class Walls:
         return int(self.A.shape[1])
 
     @property
-    def size(self) -> float:
-        """The largest constant, at least 1."""
-        numbers = [1.0, float(np.abs(self.b).max(initial=0.0))]
+    def largest(self) -> float:
+        """The largest constant."""
+        numbers = [float(np.abs(self.b).max(initial=0.0))]
         for cone in self.cones:
             numbers += [float(np.abs(cone.y).max(initial=0.0)), abs(cone.t)]
         return max(numbers)
+
+    @property
+    def size(self) -> float:
+        """The largest constant, at least 1."""
+        return max(1.0, self.largest)
+
+    def measured_in(self, unit: float) -> Walls:
+        """The same walls for x in another unit."""
+        cones = [
+            FloatCone(cone.Y, cone.y / unit, cone.s, cone.t / unit)
+            for cone in self.cones
+        ]
+        return Walls(self.A, self.b / unit, cones)
 
     def lifted(self, reach: float, cap: float) -> Walls:
         """The walls in (x, τ): all of them moved inward by τ, with ends for x and τ."""

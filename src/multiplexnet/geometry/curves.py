@@ -21,6 +21,7 @@ from multiplexnet.exact.interior import FloatCone, Walls, centre, deepest
 from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry.anchors import COMFORTABLE, THIN, Point, clearance, text
 from multiplexnet.geometry.parts import Parametric
+from multiplexnet.language.curves import squares_of
 from multiplexnet.language.formula import (
     Atom,
     Linear,
@@ -43,6 +44,7 @@ __all__ = [
     "refuse_far_cones",
     "refuse_far_numbers",
     "room_in",
+    "squares_completed",
 ]
 
 FURTHEST = power_of_two(450)
@@ -113,10 +115,41 @@ def moved_ball(outputs: Sequence[Variable], rows: Sequence[Atom]) -> Parametric:
             "it is a cone that inputs move",
             "keep inputs out of it; a ball or an ellipsoid may have them",
         )
-    refuse_far_numbers([cone], [row])
+    refuse_far_numbers([cone, squares_completed(cone, len(outputs))], [row, row])
     return Parametric(
         tuple(outputs), tuple(known), (), (), (), (), (), (), cones=(cone,)
     )
+
+
+def squares_completed(cone: Cone, own: int) -> Cone:
+    """The same cone with a norm of other rows: those that hold one of the first ``own`` coordinates are independent.
+
+    So these can all be made 0 at once, and what the others come to is known when the other coordinates are.
+    """
+    coordinates = [Variable(f"coordinate {i}", i) for i in range(cone.n)]
+    one = Linear.number(Fraction(1))
+    squares = squares_of(_products(cone), [*map(Linear.of, coordinates), one])
+    assert squares is not None  # a sum of squares is never negative
+    places: dict[Symbol, int] = {v: i for i, v in enumerate(coordinates)}
+    return Cone(
+        tuple(weight for weight, _ in squares),
+        tuple(_placed(linear, places) for _, linear in squares),
+        tuple(linear.constant for _, linear in squares),
+        cone.s,
+        cone.t,
+        cone.strict,
+    )
+
+
+def _products(cone: Cone) -> list[list[Fraction]]:
+    """The matrix of the norm's square, as a form of all coordinates and of 1."""
+    found = [[Fraction(0)] * (cone.n + 1) for _ in range(cone.n + 1)]
+    for weight, row, shift in zip(cone.weights, cone.Y, cone.y, strict=True):
+        held = [(j, c) for j, c in enumerate((*row, shift)) if c]
+        for i, a in held:
+            for j, b in held:
+                found[i][j] += weight * a * b
+    return found
 
 
 def _placed(linear: Linear, places: dict[Symbol, int]) -> tuple[Fraction, ...]:
@@ -245,13 +278,23 @@ def curved_centres(
     A, b = lp.unit_rows(rows.A, rows.b)
     A = A.reshape(len(rows), rows.n)
     walls = Walls.of(A, b, [FloatCone(*cone.floats) for cone in cones])
-    depth, start = deepest(walls, deadline)
-    if depth > 0:
-        for point in (centre(walls, start, deadline), start):
-            yield tuple(Fraction(float(c)) for c in point)
+    found = _deep_inside(walls, deadline)
+    yield from found
     for wall in walls.cones:  # which may be too small to be found from afar
         middle = np.linalg.lstsq(wall.Y, -wall.y, rcond=None)[0]
         yield tuple(Fraction(float(c)) for c in middle)
+    unit = walls.largest
+    if not found and 0 < unit < 1:
+        for point in _deep_inside(walls.measured_in(unit), deadline):
+            yield tuple(c * Fraction(unit) for c in point)
+
+
+def _deep_inside(walls: Walls, deadline: Deadline) -> list[Point]:
+    depth, start = deepest(walls, deadline)
+    if not depth > 0:
+        return []
+    points = (centre(walls, start, deadline), start)
+    return [tuple(Fraction(float(c)) for c in point) for point in points]
 
 
 def outer_rows(cones: Sequence[Cone], n: int) -> Rows:

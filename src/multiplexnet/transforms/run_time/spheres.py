@@ -1,9 +1,13 @@
 r"""Balls and ellipsoids that inputs move: ``|Y x + P u + y| ≤ β·u + t`` for u known at run time.
 
-The anchor c(u) is the point where ``Y x + P u + y`` is least, rounded to the format; it need not be accurate. What is
-left inside there is a length, bounded from above, and with the bound from below there is a room
+Squares are completed first, so that the norm has rows that hold outputs, as many as are independent, and rows v(u) that
+hold inputs alone: what is left for the former is ``R(u) = √((β·u + t)² − |v(u)|²)``. For one of the latter the factors
+``β·u + t ± v_1`` are rows themselves: of ``x @ x <= u`` they are 2 and 2 u.
 
-    room(u) = β·u + t − |Y c + P u + y| − Σ_j H_j (υ |c_j| + τ),     H_j = |Y e_j|,
+The anchor c(u) is the point where ``Y x + P u + y`` is 0, rounded to the format; it need not be accurate. What is
+left inside there is a length, bounded from above, and with R from below there is a room
+
+    room(u) = R(u) − |Y c + P u + y| − Σ_j H_j (υ |c_j| + τ),     H_j = |Y e_j|,
 
 whatever way the rounding goes. With ``q = room · M z`` the gauge is that of a ball,
 ``G ≥ (|Y q| + υ Σ_j H_j |q_j|) / room``,
@@ -14,14 +18,17 @@ and ``x = c + q tanh(G) / G`` is strictly inside by the triangle inequality. Whe
 from __future__ import annotations
 
 from collections.abc import Sequence
+from fractions import Fraction
 from typing import NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from multiplexnet.exact.cones import root_above
+from multiplexnet.exact.cones import Cone, root_above
+from multiplexnet.geometry.curves import squares_completed
 from multiplexnet.geometry.parts import Parametric
+from multiplexnet.language.curves import root
 from multiplexnet.transforms.base import (
     UNIT64,
     Transform,
@@ -49,6 +56,10 @@ __all__ = ["Spheres"]
 
 LEAST = 2.0**-900
 """A room has to be shown to be larger than this."""
+ROOTABLE = 2.0**-1000
+"""Roots are taken of numbers that are larger than this."""
+LARGEST = 2.0**1020
+"""Numbers beyond this are not told apart where roots are taken."""
 ROUNDING = 2.0**-48
 """With ``1 + p / 16`` times this, more than the relative error of the lengths of p numbers that a room is made of."""
 
@@ -85,6 +96,8 @@ class Spheres(Transform):
     rows: Tensor
     constants: Tensor
     Y: Tensor
+    alone: Tensor
+    factored: Tensor
     sizes: Tensor
     centre: Tensor
     start: Tensor
@@ -97,6 +110,7 @@ class Spheres(Transform):
     unit: Tensor
     tiny: Tensor
     least: Tensor
+    rootable: Tensor
     rounding: Tensor
     end: Tensor
     kept: Tensor
@@ -114,6 +128,7 @@ class Spheres(Transform):
             "unit": margin(precision.unit, count),
             "tiny": margin(precision.tiny, count),
             "least": margin(LEAST, count),
+            "rootable": margin(ROOTABLE, count),
             "rounding": margin(ROUNDING * (1 + p / 16), count),
             "end": margin(precision.largest, count),
             "kept": margin(1 - SAFETY, count),
@@ -191,18 +206,47 @@ class Spheres(Transform):
         if known.rise is not None:
             P = self.rows[..., anchor.shape[-1] :]
             error = error + times(P.abs(), self._of_all(known.rise, index), index)
-        off = value[..., :-1].detach().abs() + 2 * error[..., :-1]
-        length = _length(off, self.tiny[0, 0])
-        bound = value[..., -1] - 2 * error[..., -1]
+        off = value[..., :-2].detach().abs() + 2 * error[..., :-2]
+        alone = self._at(self.alone, index) > 0
+        length = _length(off.masked_fill(alone, 0.0), self.tiny[0, 0])
+        factors = value[..., -2:] - 2 * error[..., -2:]
+        bound, shown = self._left(factors, off.masked_fill(~alone, 0.0), index)
         sizes = self._at(self.sizes, index)
         errors = self.unit[0] * anchor.detach().abs() + self.tiny[0]
         moved = (sizes * errors).sum(-1)
         doubt = self.rounding[0, 0] * (bound.detach().abs() + length + moved)
         room = bound - length - 1.01 * moved - doubt
-        inside = (anchor.abs() < self.end[0]).all(-1)
+        inside = (anchor.abs() < self.end[0]).all(-1) & shown
         feasible = (room > self.least[0, 0]) & inside & room.isfinite()
         # an infeasible part gets room 1: its values are not used, and their gradients, times 0, must be finite
         return SphereFrame(anchor, torch.where(feasible, room, 1.0), feasible)
+
+    def _left(
+        self, factors: Tensor, apart: Tensor, index: Tensor | None
+    ) -> tuple[Tensor, Tensor]:
+        """What rows of inputs alone leave of the bound, from below, and whether that is positive.
+
+        Args:
+            factors: the bound less and plus one such row, or the bound twice; ``(…, 2)``, from below.
+            apart: the values of other such rows, from above; 0 for rows with outputs.
+            index: of the terms.
+        """
+        factored = self._at(self.factored, index) > 0
+        product = self._root_of_product(factors)
+        bound = torch.where(factored, product, factors[..., 0])
+        others = (self._at(self.alone, index) > 0).any(-1)
+        length = _length(apart, self.tiny[0, 0]) * (1 + self.rounding[0, 0])
+        least = bound * (1 - self.rounding[0, 0])
+        beside = torch.stack([least - length, least + length], -1)
+        left = torch.where(others, self._root_of_product(beside), bound)
+        rooted = (beside > self.rootable[0]).all(-1)
+        shown = (factors > self.rootable[0]).all(-1) & (rooted | ~others)
+        return left, shown
+
+    def _root_of_product(self, factors: Tensor) -> Tensor:
+        """``√(f g)`` of ``(…, 2)`` numbers, whose product may overflow; those that have no root have finite slopes."""
+        roots = factors.clamp(self.rootable[0, 0], LARGEST).sqrt()
+        return roots[..., 0] * roots[..., 1]
 
     def _gauge(self, frame: SphereFrame, p: Tensor, index: Tensor | None) -> Tensor:
         """The gauge of a direction in units of the room."""
@@ -241,11 +285,14 @@ def _tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
     count = len(parts)
     n = max(len(part.outputs) for part in parts)
     k = max(len(part.parameters) for part in parts)
-    p = max(len(part.cones[0].weights) for part in parts)
+    walls = [_wall_of(part) for part in parts]
+    p = max(len(wall.norm.weights) for wall in walls)
     tables = {
-        "rows": np.zeros((count, p + 1, n + k)),
-        "constants": np.zeros((count, p + 1)),
+        "rows": np.zeros((count, p + 2, n + k)),
+        "constants": np.zeros((count, p + 2)),
         "Y": np.zeros((count, p, n)),
+        "alone": np.zeros((count, p)),
+        "factored": np.array([float(wall.factored) for wall in walls]),
         "sizes": np.zeros((count, n)),
         "centre": np.zeros((count, n, k)),
         "start": np.zeros((count, n)),
@@ -254,25 +301,77 @@ def _tables(parts: Sequence[Parametric]) -> dict[str, np.ndarray]:
         "log_mix": np.zeros(count),
         "dimension": np.array([float(len(part.outputs)) for part in parts]),
     }
-    for i, part in enumerate(parts):
-        _fill({name: table[i : i + 1] for name, table in tables.items()}, part)
+    for i, (part, wall) in enumerate(zip(parts, walls, strict=True)):
+        _fill({name: table[i : i + 1] for name, table in tables.items()}, part, wall)
     return tables
 
 
-def _fill(tables: dict[str, np.ndarray], part: Parametric) -> None:
-    (cone,) = part.cones
+class _Wall(NamedTuple):
+    """A moved ball with its squares completed.
+
+    Args:
+        norm: the cone, without the row of inputs alone that the factors hold.
+        factors: two rows over coordinates and 1: the bound less and plus that row; the bound twice if there is none.
+        factored: whether there is.
+    """
+
+    norm: Cone
+    factors: tuple[Sequence[Fraction], Sequence[Fraction]]
+    factored: bool
+
+
+def _wall_of(part: Parametric) -> _Wall:
+    own = len(part.outputs)
+    cone = squares_completed(part.cones[0], own)
+    bound = (*cone.s, cone.t)
+    walls = [_Wall(cone, (bound, bound), False)]
+    for i, (weight, row) in enumerate(zip(cone.weights, cone.Y, strict=True)):
+        size = root(weight)
+        if size is None or any(row[:own]):
+            continue
+        values = [size * c for c in (*row, cone.y[i])]
+        less = [b - v for b, v in zip(bound, values, strict=True)]
+        more = [b + v for b, v in zip(bound, values, strict=True)]
+        walls.append(_Wall(_without(cone, i), (less, more), True))
+    return min(walls, key=_held)
+
+
+def _held(wall: _Wall) -> tuple[bool, int]:
+    """How much stands in the factors: where little does, they are accurate for numbers of every size."""
+    numbers = [c for factor in wall.factors for c in factor if c]
+    return not wall.factored, len(numbers)
+
+
+def _without(cone: Cone, i: int) -> Cone:
+    """The cone without a row of its norm."""
+    kept = [j for j in range(len(cone.weights)) if j != i]
+    return Cone(
+        tuple(cone.weights[j] for j in kept),
+        tuple(cone.Y[j] for j in kept),
+        tuple(cone.y[j] for j in kept),
+        cone.s,
+        cone.t,
+        cone.strict,
+    )
+
+
+def _fill(tables: dict[str, np.ndarray], part: Parametric, wall: _Wall) -> None:
+    cone = wall.norm
     own = len(part.outputs)
     n = tables["Y"].shape[-1]
     used = len(part.parameters)
-    rows, constants, bound, t = cone.floats
+    rows, constants, _, _ = cone.floats
     p = len(rows)
     Y, P = rows[:, :own], rows[:, own:]
     tables["rows"][0, :p, :own] = Y
     tables["rows"][0, :p, n : n + used] = P
-    tables["rows"][0, -1, n : n + used] = bound[own:]
     tables["constants"][0, :p] = constants
-    tables["constants"][0, -1] = t
+    for place, factor in zip((-2, -1), wall.factors, strict=True):
+        numbers = [float(c) for c in factor]
+        tables["rows"][0, place, n : n + used] = numbers[own:-1]
+        tables["constants"][0, place] = numbers[-1]
     tables["Y"][0, :p, :own] = Y
+    tables["alone"][0, :p] = ~Y.any(-1)
     for j in range(own):
         column = [row[j] for row in cone.Y]
         tables["sizes"][0, j] = np.nextafter(float(root_above(cone.square(column))), np.inf)  # fmt: skip
