@@ -115,11 +115,14 @@ def cells(
     """The lines of a method that learns once."""
     learn, variants = METHODS[method]
     shown = name if asked.rows is None else f"{name} {asked.rows}"
-    done = {(line["set"], line["method"], line["seed"]) for line in read(asked.lines)}
+    done = {
+        (line["set"], line["method"], line["seed"], line["budget_minutes"])
+        for line in read(asked.lines)
+    }
     open_variants = {
         variant: make
         for variant, make in variants.items()
-        if (shown, title(method, variant), seed) not in done
+        if (shown, title(method, variant), seed, asked.minutes) not in done
     }
     if not open_variants:
         return

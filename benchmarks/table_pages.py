@@ -44,23 +44,23 @@ COLUMNS: dict[str, tuple[Figure, str]] = {
 
 
 def table(lines: Sequence[Line], name: str) -> str:
-    """The table of one data set, methods by their detection score."""
+    """The table of one data set, methods with their budgets by detection score."""
     own = [line for line in lines if line["set"] == name]
-    methods = list(dict.fromkeys(line["method"] for line in own))
-    scored = sorted(methods, key=lambda method: -_score(own, method))
-    head = ["", *COLUMNS, "seeds"]
+    grouped: dict[tuple[str, float], list[Line]] = {}
+    for line in own:
+        grouped.setdefault((line["method"], line["budget_minutes"]), []).append(line)
+    scored = sorted(grouped.items(), key=lambda item: -_score(*item))
+    head = ["", "minutes", *COLUMNS, "seeds"]
     rows = [head, ["---"] * len(head)]
-    for method in scored:
-        mine = [line for line in own if line["method"] == method]
-        rows.append(_row(method, mine))
+    for (method, minutes), mine in scored:
+        cells = _row(method, mine)
+        rows.append([cells[0], f"{minutes:g}", *cells[1:]])
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def _score(lines: Sequence[Line], method: str) -> float:
-    found = [
-        line["score"] for line in lines if line["method"] == method and "score" in line
-    ]
-    if method == "real rows":
+def _score(key: tuple[str, float], lines: Sequence[Line]) -> float:
+    found = [line["score"] for line in lines if "score" in line]
+    if key[0] == "real rows":
         return 2.0
     return mean(found) if found else -1.0
 

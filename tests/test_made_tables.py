@@ -107,24 +107,31 @@ def test_epochs_of_other_generators_end_in_time(
 def test_tables_are_means_of_lines_and_say_what_failed() -> None:
     line: dict[str, Any] = {
         "set": "x", "rows": 10, "violating": 1, "score": 0.5, "made_auc": 0.4, "real_auc": 0.8, "fit_seconds": 3,
-        "rows_per_second": 2_000,
+        "rows_per_second": 2_000, "budget_minutes": 0.5,
     }  # fmt: skip
     lines: list[dict[str, Any]] = [
         {**line, "method": "b"},
         {**line, "method": "b", "score": 0.7, "violating": 3},
         {**line, "method": "a", "score": 0.9},
-        {"set": "x", "method": "c", "error": "ValueError: no | yes"},
+        {**line, "method": "b", "score": 0.95, "budget_minutes": 10.0},
+        {
+            "set": "x",
+            "method": "c",
+            "budget_minutes": 0.5,
+            "error": "ValueError: no | yes",
+        },
         {**line, "set": "y", "method": "d"},
     ]
     rows = table_pages.table(lines, "x").splitlines()
     assert rows[0].startswith(
-        "|  | rows that violate | detection score | AUC over real"
+        "|  | minutes | rows that violate | detection score | AUC over real"
     )
-    assert rows[2].startswith("| a | 10.00% | 0.900 | 0.500 | – |")
-    assert rows[3].startswith("| b | 20.00% | 0.600 |")
-    assert rows[3].endswith("| 3 | 2,000 | – | 2 |")
-    assert rows[4].startswith("| c | ValueError: no / yes |")
-    assert len(rows) == 5
+    assert rows[2].startswith("| b | 10 | 10.00% | 0.950 |")
+    assert rows[3].startswith("| a | 0.5 | 10.00% | 0.900 | 0.500 | – |")
+    assert rows[4].startswith("| b | 0.5 | 20.00% | 0.600 |")
+    assert rows[4].endswith("| 3 | 2,000 | – | 2 |")
+    assert rows[5].startswith("| c | 0.5 | ValueError: no / yes |")
+    assert len(rows) == 6
 
 
 def test_the_page_has_a_table_for_every_data_set() -> None:
