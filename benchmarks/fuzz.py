@@ -7,8 +7,9 @@ schemas, arrays, tables in all formats, databases, certificates, saved layers an
 random (characters, words and lines dropped, doubled, swapped, replaced by what has hurt parsers before; in JSON also
 single leaves and whole branches, in binary files bits and bytes) and given to its reader. Whatever comes out but a
 result or a ``MultiplexError`` is a finding, and so is an input that takes longer than ``--slow`` seconds of processor
-time. The summary goes to ``benchmarks/results/fuzz.json``, as it grows. Minutes are minutes of processor
-time: on a busy machine an hour takes longer.
+time; one that takes four times as long, or all of 16 GB of memory, is given up. The summary goes to
+``benchmarks/results/fuzz.json``, as it grows. Minutes are minutes of processor time: on a busy machine an hour takes
+longer.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import json
 import random
 import resource
+import signal
 import sys
 import tempfile
 import time
@@ -34,6 +36,15 @@ HERE = Path(__file__).parent
 RESULTS = HERE / "results" / "fuzz.json"
 WRITTEN_EVERY = 2000
 """Runs, after which the summary is written."""
+PATIENCE = 4.0
+"""How many times as long as what counts as slow an input may take before it is given up."""
+MOST_MEMORY = 16 << 30
+"""Bytes of address space: whoever asks for more gets a ``MemoryError``, which is a finding."""
+
+
+class GivenUp(BaseException):
+    """An input that takes far too long."""
+
 
 # --- running --------------------------------------------------------------------------------------------------------
 
@@ -43,6 +54,7 @@ def tried(target: Target, dice: random.Random, slow: float) -> dict[str, Any] | 
     given = target.change(dice.choice(target.seeds), dice)
     start = time.process_time()
     finding = None
+    signal.setitimer(signal.ITIMER_VIRTUAL, PATIENCE * slow)
     try:
         target.read(given)
         target.read_well += 1
@@ -57,6 +69,8 @@ def tried(target: Target, dice: random.Random, slow: float) -> dict[str, Any] | 
             "error": f"{type(error).__name__}: {str(error)[:200]}",
             "where": f"{Path(where.filename).name}:{where.lineno}",
         }
+    finally:
+        signal.setitimer(signal.ITIMER_VIRTUAL, 0)
     seconds = time.process_time() - start
     target.runs += 1
     target.slowest = max(target.slowest, seconds)
@@ -80,6 +94,7 @@ def fuzzed(
     write: Callable[[dict[str, Any]], None] | None = None,
 ) -> dict[str, Any]:
     """Fuzz for some seconds of processor time (or ``most`` runs) and give the summary, which is written as it grows."""
+    signal.signal(signal.SIGVTALRM, _give_up)
     dice = random.Random(seed)
     start = time.perf_counter()
     processor = time.process_time()
@@ -118,6 +133,10 @@ def fuzzed(
     return summary()
 
 
+def _give_up(signum: int, frame: object) -> None:
+    raise GivenUp("far too slow")
+
+
 def _counts(target: Target) -> dict[str, Any]:
     return {
         "seeds": len(target.seeds),
@@ -142,6 +161,7 @@ def main() -> None:
     )
     parser.add_argument("--output", type=Path, default=RESULTS)
     options = parser.parse_args()
+    resource.setrlimit(resource.RLIMIT_AS, (MOST_MEMORY, MOST_MEMORY))
     options.output.parent.mkdir(parents=True, exist_ok=True)
 
     def write(summary: dict[str, Any]) -> None:

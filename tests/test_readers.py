@@ -387,6 +387,8 @@ def test_the_rules_of_a_script_are_those_of_its_one_question() -> None:
     [
         (SCOPED + "(check-sat)", "line 12, column 1: the script asks 2 questions"),
         ("(pop)", r"\(pop 1\) where 0 levels are open"),
+        (f"(push {'1' * 50})", "push of more than 9,999 levels"),
+        (f"(pop {'9' * 5000})", "pop of more than 9,999 levels"),
         ("(push x)", r"push takes one number, as in \(push 1\)"),
         ("(check-sat-assuming p)", "expected a list of literals"),
     ],

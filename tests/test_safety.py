@@ -5,6 +5,8 @@ from __future__ import annotations
 import io
 import json
 import pickle
+import random
+import signal
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path
@@ -511,6 +513,19 @@ def test_a_saved_layer_that_does_not_fit_together() -> None:
 
 
 # --- fuzzing ---------------------------------------------------------------------------------------------------------
+
+
+def test_an_input_that_takes_for_ever_is_a_finding() -> None:
+    def read(given: str) -> None:
+        while True:
+            pass
+
+    target = fuzz.Target("endless", ["x"], lambda given, dice: given, read)
+    before = signal.signal(signal.SIGVTALRM, fuzz._give_up)
+    found = fuzz.tried(target, random.Random(0), slow=0.02)
+    signal.signal(signal.SIGVTALRM, before)
+    assert found is not None
+    assert found["error"] == "GivenUp: far too slow"
 
 
 def test_some_hundred_mutations_find_nothing() -> None:

@@ -165,6 +165,8 @@ _REAL_LOGIC = re.compile(
 _SCOPES = frozenset({"push", "pop", "check-sat-assuming"})
 _ASKING = frozenset({"check-sat", "check-sat-assuming"})
 _ASSERTING = "(assert (and"
+MOST_DIGITS = 4
+"""Of the number of levels that one command opens or closes."""
 
 
 def _at_its_question(script: Script) -> str:
@@ -208,6 +210,11 @@ def _levels(script: Script, command: Command) -> int:
         case (_,):
             return 1
         case (_, Token(text)) if text.isdecimal():
+            if len(text) > MOST_DIGITS:
+                raise script.error(
+                    f"{command.name} of more than {10**MOST_DIGITS - 1:,} levels",
+                    command.start,
+                )
             return int(text)
     raise script.error(
         f"{command.name} takes one number, as in ({command.name} 1)", command.start
