@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import fuzz
+import fuzz_readers
 import polars as pl
 import pytest
 import torch
@@ -520,7 +521,7 @@ def test_an_input_that_takes_for_ever_is_a_finding() -> None:
         while True:
             pass
 
-    target = fuzz.Target("endless", ["x"], lambda given, dice: given, read)
+    target = fuzz_readers.Target("endless", ["x"], lambda given, dice: given, read)
     before = signal.signal(signal.SIGVTALRM, fuzz._give_up)
     found = fuzz.tried(target, random.Random(0), slow=0.02)
     signal.signal(signal.SIGVTALRM, before)

@@ -181,7 +181,7 @@ class Inverse:
         return power_of_two(floor_log2(most / (1 - self.rho)) + 1)
 
 
-def _holding(largest: float) -> type:
+def _holding(largest: float) -> Any:
     """What numpy calls whole numbers up to some size: those of 64 bits where they are enough, otherwise Python's."""
     return np.int64 if largest < SAFE else object
 

@@ -245,8 +245,9 @@ class Spheres(Transform):
 
     def _root_of_product(self, factors: Tensor) -> Tensor:
         """``√(f g)`` of ``(…, 2)`` numbers, whose product may overflow; those that have no root have finite slopes."""
-        roots = factors.clamp(self.rootable[0, 0], LARGEST).sqrt()
-        return roots[..., 0] * roots[..., 1]
+        roots = factors.clamp(min=self.rootable[0, 0]).clamp(max=LARGEST).sqrt()
+        first, second = roots.unbind(-1)
+        return first * second
 
     def _gauge(self, frame: SphereFrame, p: Tensor, index: Tensor | None) -> Tensor:
         """The gauge of a direction in units of the room."""
