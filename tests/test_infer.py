@@ -177,3 +177,9 @@ def test_ranges_of_long_numbers_are_exact(numbers: list[int | None]) -> None:
     there = [number for number in numbers if number is not None]
     inferred = str(mx.infer({"c": numbers}))
     assert f"c: int[{min(there)}, {max(there)}]" in inferred
+
+
+def test_codes_with_leading_zeros_are_labels() -> None:
+    written = str(mx.infer({"zip": ["01234", "90210"] * 20, "n": ["0", "10"] * 20}))
+    assert 'zip: {"01234", "90210"}' in written
+    assert "n: int[0, 10]" in written

@@ -137,6 +137,8 @@ def test_conditions_hold_together_with_the_rules(fitted: mx.Synthesizer) -> None
         TableError, match="no row within the ranges of the table can meet it"
     ):
         fitted.sample(5, where="age >= 70 and pension is missing")
+    with pytest.raises(TableError, match=r"under the rules \(age: \d+ to \d+\)$"):
+        fitted.sample(5, where="age >= 119")
     with pytest.raises(RuleSyntaxError, match=r"line 1, column 1: unknown name `agee`"):
         fitted.sample(5, where="agee > 5")
 
@@ -545,3 +547,97 @@ def test_arrays_of_a_model_that_were_changed_are_refused_or_obey(
             loaded += 1
             assert mx.check(mx.Rules(RULES), model.sample(20)).all_obey
     assert loaded
+
+
+# --- columns as strangers have them ---------------------------------------------------------------------------------
+
+
+def test_cents_that_are_declared_come_back_as_decimals() -> None:
+    room = np.arange(1, 91) * 11
+    table = pl.DataFrame(
+        {"room": room / 100, "extra": 0.35, "total": (room + 35) / 100}
+    )
+    rules = (
+        "room: decimal(2)[0, 99]; extra: real[0, 9] step 0.05; total: decimal(2)[0, 99]"
+    )
+    model = mx.Synthesizer(f"{rules}; room + extra == total")
+    made = model.fit(table, recipes=TINY).sample(200)
+    assert set(made.dtypes) == {pl.Decimal(38, 2)}
+    assert (made["room"] + made["extra"] == made["total"]).all()
+
+
+def test_words_for_nothing_are_missing_in_columns_that_nobody_declared(
+    tmp_path: Path,
+) -> None:
+    rows = [f"{k % 5},{'NA' if k % 4 == 0 else k % 7},{'nan' if k % 3 == 0 else 2.5}," for k in range(60)]  # fmt: skip
+    moments = ["None" if k % 5 == 0 else f"2024-01-01 10:00:0{k % 10}" for k in range(60)]  # fmt: skip
+    text = "\n".join(row + own for row, own in zip(rows, moments, strict=True))
+    (tmp_path / "t.csv").write_text(f"x,y,z,t\n{text}\n")
+    model = mx.Synthesizer("x: int[0, 9]").fit(tmp_path / "t.csv", recipes=TINY)
+    made = model.sample(300)
+    assert made.dtypes == [pl.Int64, pl.Int64, pl.Float64, pl.Datetime("us")]
+    assert all(0 < made[name].null_count() < 150 for name in ("y", "z", "t"))
+    assert np.isfinite(model.log_prob(tmp_path / "t.csv")).all()
+
+
+def test_labels_stay_as_they_are_written() -> None:
+    table = pl.DataFrame(
+        {
+            "x": [0, 1, 2, 3] * 15,
+            "side": [" a", "a", "b ", "b"] * 15,
+            "none": ["", "k", "", "k"] * 15,
+            "zip": ["01234", "00501", "90210", "00501"] * 15,
+            "paid": ["Y", "N", "Y", "Y"] * 15,
+            "pad": [" one", " two", " one", " two"] * 15,
+        }
+    )
+    rules = 'x: int[0, 9]; side: {" a", "a", "b ", "b"}; none: {"", "k"}'
+    model = mx.Synthesizer(rules).fit(table, recipes=TINY)
+    made = model.sample(200)
+    for name in ("side", "none", "zip", "paid"):
+        assert set(made[name]) == set(table[name])
+    assert set(made["pad"]) == {"one", "two"}
+    assert set(model.sample(50, where='paid == "Y"')["paid"]) == {"Y"}
+    undeclared = mx.Synthesizer("x: int[0, 9]").fit(table, recipes=TINY).sample(200)
+    assert set(undeclared["side"]) == set(table["side"])
+
+
+def test_times_between_seconds_are_rounded_with_a_word() -> None:
+    times = [datetime(2024, 1, 1, 0, k % 60, 0, 250_000) for k in range(60)]
+    table = pl.DataFrame({"x": [0, 1] * 30, "t": times})
+    with pytest.warns(UserWarning, match="'t' is rounded to whole seconds"):
+        model = mx.Synthesizer("x: int[0, 9]").fit(table, recipes=TINY)
+    assert np.isfinite(model.log_prob(table)).all()
+
+
+def test_columns_of_no_kind_are_left_out_with_a_word() -> None:
+    table = pl.DataFrame(
+        {
+            "x": [0, 1] * 30,
+            "wait": [timedelta(seconds=k) for k in range(60)],
+            "list": [[1, 2]] * 60,
+            "pair": [{"a": 1}] * 60,
+            "raw": [b"\xff"] * 60,
+        }
+    )
+    with pytest.warns(UserWarning, match="is left out: its cells are neither"):
+        model = mx.Synthesizer("x: int[0, 9]").fit(table, recipes=TINY)
+    assert model.sample(3).columns == ["x"]
+
+
+@pytest.mark.parametrize("declared", ["", "; y: real?"])
+def test_cells_that_cannot_be_read_are_named(declared: str) -> None:
+    table = pl.DataFrame({"x": [0, 1] * 30, "y": [1.5, 2.5, float("inf")] * 20})
+    with pytest.warns(
+        UserWarning, match=r"20 of 60 rows .*`y` is .*20, first in row 3"
+    ):
+        mx.Synthesizer("x: int[0, 9]" + declared).fit(table, recipes=TINY)
+
+
+def test_short_floats_are_the_decimals_that_they_print_as() -> None:
+    cents = np.arange(1, 61)
+    table = pl.DataFrame({"a": cents / 100, "b": cents / 100 + 1})
+    table = table.cast(pl.Float32)
+    with warnings.catch_warnings(action="error"):
+        made = mx.Synthesizer("a: real; b: real; b == a + 1").fit(table, recipes=TINY)
+    assert made.sample(3).dtypes == [pl.Decimal(38, 2)] * 2

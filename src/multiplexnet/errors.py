@@ -702,8 +702,10 @@ class GridError(MultiplexError, ValueError):
 
     Args:
         reason: what was found, and what to do.
+        is_empty: whether it is known that no point of the grid obeys.
     """
 
-    def __init__(self, reason: str) -> None:
+    def __init__(self, reason: str, is_empty: bool = False) -> None:
         self.reason = reason
+        self.is_empty = is_empty
         super().__init__(reason)

@@ -55,7 +55,9 @@ def _rows(count: int, first: int | None) -> str:
 def _outside(variable: Variable) -> str:
     if isinstance(variable.domain, Category):
         return f"`{variable.name}` has labels that are not declared"
-    return f"`{variable.name}` is outside its range"
+    size = variable.unit.size
+    between = f", or between its steps of {float(size):g}," if size != 1 else ""
+    return f"`{variable.name}` is outside its range{between}"
 
 
 def unmet(report: TableReport) -> list[str]:

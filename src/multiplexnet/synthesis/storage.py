@@ -35,7 +35,12 @@ from multiplexnet.errors import RecordError
 from multiplexnet.language.formula import Bool, Category, Int, Variable, ends
 from multiplexnet.synthesis.allowed import AllowedRows
 from multiplexnet.synthesis.columns.others import OTHER_KINDS, Other
-from multiplexnet.synthesis.columns.schema import KINDS, Field, Schema
+from multiplexnet.synthesis.columns.schema import (
+    KINDS,
+    Field,
+    Schema,
+    decimal_places,
+)
 from multiplexnet.synthesis.columns.tokens import Tokens
 from multiplexnet.synthesis.growing import Branches
 from multiplexnet.synthesis.leaves import LeafCounts, Leaves, Worth
@@ -230,6 +235,7 @@ def _schema(document: Record) -> Schema:
         if step not in SIZES or not variable.is_discrete or variable.is_input:
             raise ValueError("a column that is not counted in steps")
         _refuse_other_kind(kind, variable)
+        _refuse_no_decimals(kind, variable, step * variable.unit.size)
         called_so = text_from(name), text_from(called)
         if more not in ([], ["rounded"]):
             raise ValueError(f"a column with {more}")
@@ -255,6 +261,20 @@ def _refuse_other_kind(kind: str, variable: Variable) -> None:
     assert most is not None
     if max(-least, most) > FURTHEST.get(kind, 2**62):
         raise ValueError(f"a column of the kind {kind!r} with too wide a range")
+
+
+def _refuse_no_decimals(kind: str, variable: Variable, step: Fraction) -> None:
+    """Decimals whose steps are none, or that are too many."""
+    if kind != "decimal":
+        return
+    places = decimal_places(step)
+    if places is None:
+        raise ValueError(f"decimals in steps of {step}")
+    least, most = ends(variable.domain)
+    assert least is not None
+    assert most is not None
+    if max(-least, most) * step * 10**places > 2**62:
+        raise ValueError("decimals with too wide a range")
 
 
 def _other(record: Record) -> Other:

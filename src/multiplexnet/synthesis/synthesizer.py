@@ -127,13 +127,13 @@ class Synthesizer:
         found = schema_of(self.rules.specification, opened, frame)
         self.report = check(self.rules, found.exact)
         obeys = found.readable & np.asarray(self.report.obeys)
-        self._tell(self.report, obeys, violations)
+        self._tell(self.report, found.strange, obeys, violations)
         found = cut(found, obeys)
         allowed = _compiled(found.schema.specification)
         values = self._rows(found, obeys, allowed, violations)
-        for text in found.notes:
-            warnings.warn(text, stacklevel=2)
         facts = tuple(fixed(found.schema, allowed, values))
+        for text in found.notes if note is None else ():
+            warnings.warn(text, stacklevel=2)
         for text in (*found.notes, *facts):
             if note is not None:
                 note(text)
@@ -156,11 +156,17 @@ class Synthesizer:
         )
         return self
 
-    def _tell(self, report: TableReport, obeys: Bools, violations: Violations) -> None:
+    def _tell(
+        self,
+        report: TableReport,
+        strange: Sequence[str],
+        obeys: Bools,
+        violations: Violations,
+    ) -> None:
         count = int((~obeys).sum())
         if not count:
             return
-        why = broken(report)
+        why = "; ".join(filter(None, (broken(report), *strange[:SHOWN])))
         text = f"{count:,} of {len(obeys):,} rows break rules ({why})"
         if not obeys.any():
             refuse_contradictions(self.rules)

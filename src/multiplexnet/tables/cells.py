@@ -24,7 +24,7 @@ from multiplexnet.language.formula import Bool, Category, Variable
 from multiplexnet.verdicts.columns import Column, expanded, widened
 from multiplexnet.verdicts.units import has_unit, steps_of
 
-__all__ = ["MISSING", "NAN", "Cells", "cells_of"]
+__all__ = ["MISSING", "NAN", "Cells", "cells_of", "is_without_text"]
 
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)(e[+-]?\d+)?", re.IGNORECASE | re.ASCII)
 POWERS = np.array(
@@ -192,7 +192,7 @@ def _times(text: pl.Series) -> pl.Series:
 
 def _labels(cells: pl.Series, labels: tuple[str, ...]) -> Cells:
     """Places of labels; a cell is taken as it stands, and without blanks at its ends if there is no such label."""
-    if _is_without_text(cells.dtype):
+    if is_without_text(cells.dtype):
         return _of_no_kind(cells, NO_LABEL)
     text = _decoded(cells) if cells.dtype == pl.Binary else cells.cast(pl.String)
     position = {label: k for k, label in enumerate(labels)}
@@ -240,7 +240,7 @@ def _of_no_kind(cells: pl.Series, reason: str) -> Cells:
     return Cells(_zeros(len(cells)), {f"of type {cells.dtype}, {reason}": every})
 
 
-def _is_without_text(dtype: pl.DataType) -> bool:
+def is_without_text(dtype: pl.DataType) -> bool:
     """Whether polars cannot write the values of this type as texts."""
     return dtype.is_nested() or dtype in (pl.Object, pl.Duration)
 

@@ -494,7 +494,7 @@ class _Search:
             raise self._held_back(grid, held) from None
         exact = all(projection.exact for projection in search.projections)
         if search.clauses.is_false:
-            raise GridError(self._nothing(grid, exact))
+            raise GridError(self._nothing(grid, exact), is_empty=exact)
         decisive = frozenset(
             row
             for bucket in search.buckets
@@ -529,7 +529,8 @@ class _Search:
             if grid.ranges[i].lower > grid.ranges[i].upper:
                 raise GridError(
                     f"between the ends that the rules give to {output.name} lies no number of its grid, whose spacing "
-                    f"in {self.form.name} is {float(grid.steps[i]):g}: give it more room, or use a wider dtype"
+                    f"in {self.form.name} is {float(grid.steps[i]):g}: give it more room, or use a wider dtype",
+                    is_empty=True,
                 )
 
     def _nothing(self, grid: GridRules, exact: bool) -> str:

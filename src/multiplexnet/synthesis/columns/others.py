@@ -47,7 +47,7 @@ class Other:
         """What is done with it."""
         if self.kind == "text":
             return (
-                f"column {self.name!r} is left out: its texts are neither labels nor "
+                f"column {self.name!r} is left out: its cells are neither labels nor "
                 "numbers; where it is given, it is passed on"
             )
         return (

@@ -28,9 +28,22 @@ from multiplexnet.language.formula import (
 )
 from multiplexnet.language.missing import flag_of
 from multiplexnet.synthesis.columns.others import Other, other_of
-from multiplexnet.synthesis.columns.schema import Field, Kind, Schema, decimal_texts
+from multiplexnet.synthesis.columns.schema import (
+    Field,
+    Kind,
+    Schema,
+    decimal_places,
+    decimal_texts,
+)
 from multiplexnet.synthesis.columns.tokens import Whole
-from multiplexnet.tables.cells import MISSING, cells_of
+from multiplexnet.tables.cells import (
+    MISSING,
+    NAN,
+    SPELLINGS,
+    Cells,
+    cells_of,
+    is_without_text,
+)
 from multiplexnet.tables.inference.profile import MOMENTS, profile_of
 from multiplexnet.tables.matching import is_named, matched
 from multiplexnet.tables.sources.table import Table
@@ -46,6 +59,8 @@ FINE = 9
 LARGEST = 2.0**50
 DATETIME = Int(-(2**40), 2**40, Unit(Fraction(1), "datetime"))
 
+OTHER_SPELLINGS = sorted(set(SPELLINGS) - {"true", "false"})
+
 Bools = NDArray[np.bool_]
 
 
@@ -59,6 +74,7 @@ class ReadTable:
         readable: rows whose every cell has a value of its column, or none where that is allowed.
         exact: the columns as rules see them: decimals in place of floats.
         notes: what was done to columns that nobody asked for.
+        strange: cells that cannot be read of columns that the rules do not declare, in words.
     """
 
     schema: Schema
@@ -66,6 +82,7 @@ class ReadTable:
     readable: Bools
     exact: pl.DataFrame
     notes: tuple[str, ...]
+    strange: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -101,6 +118,7 @@ def schema_of(
         if is_named(v, name)
     }
     notes: list[str] = []
+    strange: list[str] = []
     others: list[Other] = []
     declared: list[Variable] = list(specification.variables)
     bound = {v for rule in specification.rules for v in variables(rule.formula)}
@@ -109,7 +127,10 @@ def schema_of(
     for name in frame.columns:
         cells = _plain(frame[name])
         variable = named.get(name)
-        if variable is None:
+        if variable is not None:
+            found = cells_of(variable, cells)
+        else:
+            cells = _without_blanks(cells)
             if cells.null_count() == len(cells):
                 notes.append(f"column {name!r} is left out: all cells are empty")
                 continue
@@ -120,11 +141,13 @@ def schema_of(
                 continue
             variable = Variable(name, len(declared), seen, whole=True)
             declared.append(variable)
-            if cells.null_count():
+            found = cells_of(variable, cells)
+            strange += _strange(name, found)
+            if _empty(found).any():
                 nullable.add(variable)
                 declared.append(flag_of(variable, len(declared)))
         own = _column(
-            name, cells, variable, variable in nullable, variable in bound, notes
+            name, cells, found, variable, variable in nullable, variable in bound, notes
         )
         read.append(own)
     if not read:
@@ -132,14 +155,14 @@ def schema_of(
             f"{table.title}: there is no column to learn ({'; '.join(notes)})"
         )
     everything = replace(specification, variables=tuple(declared))
-    found = _together(read, everything, notes)
+    together = _together(read, everything, notes)
     names = {own.field.name for own in read} | {other.name for other in others}
     schema = replace(
-        found.schema,
+        together.schema,
         others=tuple(others),
         names=tuple(name for name in frame.columns if name in names),
     )
-    return replace(found, schema=schema)
+    return replace(together, schema=schema, strange=tuple(strange))
 
 
 def _refuse_inputs(specification: Specification) -> None:
@@ -156,19 +179,55 @@ def _refuse_inputs(specification: Specification) -> None:
 
 
 def _plain(cells: pl.Series) -> pl.Series:
-    """The cells, NaN and blank texts as missing."""
+    """The cells, NaN as missing; a short float is the decimal that it prints as."""
+    if cells.dtype == pl.Float32:
+        cells = cells.cast(pl.String).cast(pl.Float64)
     if cells.dtype.is_float():
         return cells.fill_nan(None)
     if cells.dtype in (pl.Categorical, pl.Enum):
-        cells = cells.cast(pl.String)
-    if cells.dtype == pl.String:
-        text = cells.str.strip_chars()
-        return text.set(text == "", None)
+        return cells.cast(pl.String)
     return cells
+
+
+def _without_blanks(cells: pl.Series) -> pl.Series:
+    """The cells, blank texts as missing; what is left of them without blanks at its ends, if all differ so, too."""
+    if cells.dtype != pl.String:
+        return cells
+    text = cells.str.strip_chars()
+    text = text.set(text == "", None)
+    full = cells.set(text.is_null(), None)
+    return text if text.n_unique() == full.n_unique() else full
+
+
+def _empty(read: Cells) -> Bools:
+    """Where nothing is: an empty cell, a word that says so, or a NaN."""
+    empty = np.zeros(len(read.column), dtype=np.bool_)
+    for reason in (MISSING, NAN):
+        empty[read.unread.get(reason, np.empty(0, np.intp))] = True
+    return empty
+
+
+def _unread(read: Cells) -> Bools:
+    """Where something is that is no value of the column."""
+    unread = np.zeros(len(read.column), dtype=np.bool_)
+    for rows in read.unread.values():
+        unread[rows] = True
+    return unread & ~_empty(read)
+
+
+def _strange(name: str, read: Cells) -> list[str]:
+    """Cells of a column that cannot be read, by reason."""
+    return [
+        f"`{name}` is {reason} in {len(rows):,}, first in row {rows[0] + 1}"
+        for reason, rows in read.unread.items()
+        if reason not in (MISSING, NAN)
+    ]
 
 
 def _seen(name: str, cells: pl.Series) -> Domain | Other:
     """What a column that the rules do not declare looks like."""
+    if is_without_text(cells.dtype) or cells.dtype == pl.Binary:
+        return Other(name, "text")
     domain = _looks_like(cells)
     other = None
     if domain is None or isinstance(domain, Category | Real):
@@ -181,37 +240,40 @@ def _looks_like(cells: pl.Series) -> Domain | None:
         "the table", ("0",), lambda _: iter([pl.DataFrame([cells.alias("0")])])
     )
     profile = profile_of([table]).columns[0]
-    if profile.is_truth:
+    if profile.is_truth and _says_true(cells):
         return Bool()
     if "date" in profile.moments and not isinstance(cells.dtype, pl.Datetime):
         return MOMENTS["date"]
-    if profile.is_number:
+    if profile.is_number or cells.dtype.is_numeric():
         return Real()
-    if (
-        isinstance(cells.dtype, pl.Datetime)
-        or not cells_of(Variable("0", 0, DATETIME), cells.drop_nulls()).unread
-    ):
+    times = cells_of(Variable("0", 0, DATETIME), cells)
+    if isinstance(cells.dtype, pl.Datetime) or set(times.unread) <= {MISSING}:
         return DATETIME
     labels = sorted(cells.drop_nulls().cast(pl.String).unique().to_list())
     few = max(50, (len(cells) - cells.null_count()) // 2)
     return Category(tuple(labels)) if len(labels) <= min(MOST_LABELS, few) else None
 
 
+def _says_true(cells: pl.Series) -> bool:
+    """Whether truth values are written as they are given back; Y and N are labels, and stay so."""
+    if cells.dtype == pl.Boolean:
+        return True
+    words = cells.drop_nulls().str.strip_chars().str.to_lowercase()
+    return not words.is_in(OTHER_SPELLINGS).any()
+
+
 def _column(
     name: str,
     cells: pl.Series,
+    read: Cells,
     variable: Variable,
     is_nullable: bool,
     is_bound: bool,
     notes: list[str],
 ) -> _Read:
     domain = variable.domain
-    read = cells_of(variable, cells)
-    missing = np.zeros(len(cells), dtype=np.bool_)
-    missing[read.unread.get(MISSING, np.empty(0, np.intp))] = True
-    unread = np.zeros(len(cells), dtype=np.bool_)
-    for reason, rows in read.unread.items():
-        unread[rows] |= reason != MISSING or not is_nullable
+    missing = _empty(read)
+    unread = _unread(read)
     numbers = _floats(read.column)
     exact = cells
     size = Fraction(1)
@@ -224,15 +286,23 @@ def _column(
         if is_rounded:
             notes.append(f"column {name!r} is rounded to {places} decimal places")
         texts = decimal_texts(steps.astype(np.int64), places)
-        exact = texts.set(pl.Series(missing | unread), None)
+        exact = texts.set(pl.Series(missing), None)
+        if unread.any():
+            exact = exact.zip_with(pl.Series(~unread), _as_text(cells))
         kind = "int" if not places else "float"
         if places and is_bound:
             kind = "decimal"
     else:
         steps = np.rint(numbers)
+        is_between = (numbers != steps) & ~missing
+        if domain is DATETIME and is_between.any():  # nobody declared it
+            notes.append(f"column {name!r} is rounded to whole seconds")
+            is_rounded = True
         inside = (steps >= domain.values.start) & (steps < domain.values.stop)
-        unread |= ((numbers != steps) | ~inside) & ~missing
-        kind = _kind(domain)
+        unread |= ~inside & ~missing
+        unread |= is_between & (not is_rounded)
+        kind = _kind(domain, is_bound)
+    unread |= missing & (not is_nullable)
     steps = np.where(unread | missing, 0, steps)
     flag = Variable("", 0, Bool(), "missing") if is_nullable else None
     field = Field(name, variable.name, variable, flag, size, kind, is_rounded)
@@ -241,7 +311,14 @@ def _column(
     )
 
 
-def _kind(domain: Int | Bool | Category) -> Kind:
+def _as_text(cells: pl.Series) -> pl.Series:
+    """The cells as a report shows them."""
+    if is_without_text(cells.dtype) or cells.dtype == pl.Binary:
+        return pl.Series([str(cell) for cell in cells.to_list()])
+    return cells.cast(pl.String)
+
+
+def _kind(domain: Int | Bool | Category, is_bound: bool) -> Kind:
     match domain:
         case Bool():
             return "bool"
@@ -251,7 +328,10 @@ def _kind(domain: Int | Bool | Category) -> Kind:
         return "date"
     if domain.unit.kind == "datetime":
         return "datetime"
-    return "int" if domain.unit.size.denominator == 1 else "float"
+    if domain.unit.size.denominator == 1:
+        return "int"
+    is_decimal = is_bound and decimal_places(domain.unit.size) is not None
+    return "decimal" if is_decimal else "float"
 
 
 def _floats(column: Column) -> NDArray[np.float64]:
@@ -366,10 +446,8 @@ def cells_in(schema: Schema, frame: pl.DataFrame) -> WholeCells:
             continue
         declared = next(v for v in schema.declared.columns if v.name == field.declared)
         read = cells_of(declared, _plain(frame[field.name]))
-        missing = np.zeros(frame.height, dtype=np.bool_)
-        unread = np.zeros(frame.height, dtype=np.bool_)
-        for reason, rows in read.unread.items():
-            (missing if reason == MISSING else unread)[rows] = True
+        missing = _empty(read)
+        unread = _unread(read)
         numbers = _floats(read.column)
         found = np.rint(numbers * field.size.denominator)
         low, high = ends(field.variable.domain)

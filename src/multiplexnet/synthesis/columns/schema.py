@@ -31,10 +31,12 @@ from multiplexnet.synthesis.columns.others import Other
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.synthesis.columns.whole import rule_in_steps
 
-__all__ = ["KINDS", "Field", "Kind", "Schema", "decimal_texts"]
+__all__ = ["KINDS", "Field", "Kind", "Schema", "decimal_places", "decimal_texts"]
 
 Kind = Literal["int", "float", "decimal", "bool", "label", "date", "datetime"]
 KINDS: tuple[str, ...] = get_args(Kind)
+MOST_PLACES = 18
+"""Decimal places of a column that is given back as decimals."""
 
 
 @dataclass(frozen=True)
@@ -203,12 +205,23 @@ def _cells(field: Field, steps: Whole) -> pl.Series:
                 steps.astype(np.float64) * size.numerator / size.denominator
             )
         case "decimal":
-            places = _places_of(field.step)
-            return decimal_texts(steps, places).cast(pl.Decimal(38, places))
+            places = decimal_places(field.step)
+            assert places is not None
+            whole = steps * int(field.step * 10**places)
+            return decimal_texts(whole, places).cast(pl.Decimal(38, places))
 
 
-def _places_of(step: Fraction) -> int:
-    return len(str(step.denominator)) - 1
+def decimal_places(step: Fraction) -> int | None:
+    """How many decimal places whole numbers of steps have; ``None``: no decimals are as fine.
+
+    Example:
+        >>> decimal_places(Fraction(1, 20)), decimal_places(Fraction(1, 3))
+        (2, None)
+    """
+    for places in range(MOST_PLACES + 1):
+        if (step * 10**places).denominator == 1:
+            return places
+    return None
 
 
 def decimal_texts(steps: Whole, places: int) -> pl.Series:

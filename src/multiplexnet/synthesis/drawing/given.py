@@ -26,7 +26,14 @@ from multiplexnet.synthesis.columns.schema import Field, Schema
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.synthesis.drawing.conditions import Condition
 
-__all__ = ["Impossible", "KnownCells", "condition_of", "given_of", "impossible"]
+__all__ = [
+    "Impossible",
+    "KnownCells",
+    "condition_of",
+    "given_of",
+    "had",
+    "impossible",
+]
 
 SHOWN = 5
 Bools = NDArray[np.bool_]
@@ -142,11 +149,12 @@ def _refuse_bad(
         more = f" (and {len(rows) - 1:,} more)" if len(rows) > 1 else ""
         raise TableError(
             f"given: row {rows[0] + 1}, column {field.name!r}: {str(cell)!r}{more} is not "
-            f"among what the column had in the table that was learned: {_had(field)}"
+            f"among what the column had in the table that was learned: {had(field)}"
         )
 
 
-def _had(field: Field) -> str:
+def had(field: Field) -> str:
+    """What a column had in the table that was learned, in words."""
     domain = field.variable.domain
     labels = getattr(domain, "labels", None)
     if labels is not None:

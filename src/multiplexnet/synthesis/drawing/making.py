@@ -9,7 +9,13 @@ import numpy as np
 import polars as pl
 import torch
 
-from multiplexnet.errors import CompileTimeout, MultiplexError, TableError
+from multiplexnet.errors import (
+    CompileTimeout,
+    GridError,
+    MultiplexError,
+    TableError,
+)
+from multiplexnet.language.formula import variables
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.synthesis.drawing.batches import RowBlock, blocks, drawn
 from multiplexnet.synthesis.drawing.conditions import (
@@ -21,6 +27,7 @@ from multiplexnet.synthesis.drawing.given import (
     Impossible,
     KnownCells,
     condition_of,
+    had,
     impossible,
 )
 from multiplexnet.synthesis.learned import LearnedModel, one_thread
@@ -118,10 +125,19 @@ class Maker:
         except MultiplexError as error:
             if self.where is None:
                 raise
-            raise TableError(
-                f"where = {self.where!r}: no row within the ranges of the table can meet it under the rules, or they "
-                f"cannot be compiled together ({error})"
-            ) from None
+            nothing = (
+                "no row within the ranges of the table can meet it under the rules"
+            )
+            told = f"{nothing}, or they cannot be compiled together ({error})"
+            if isinstance(error, GridError) and error.is_empty:
+                told = f"{nothing} ({self._had()})"
+            raise TableError(f"where = {self.where!r}: {told}") from None
+
+    def _had(self) -> str:
+        """What the columns of the condition had in the table."""
+        asked = {v for rule in self._further for v in variables(rule.formula)}
+        fields = [f for f in self.learned.schema.fields if f.variable in asked]
+        return "; ".join(f"{field.name}: {had(field)}" for field in fields)
 
     def possible(self, given: KnownCells) -> tuple[KnownCells, list[Impossible]]:
         """The given rows that can be completed, and why the others cannot."""

@@ -36,6 +36,7 @@ MOMENTS: Mapping[Moment, Int] = {
 }
 """What cells are read as, to see whether they are dates or times."""
 STEPS = {"date": "1d", "datetime": "1s"}
+CODE = r"^\s*0\d+\s*$"
 
 Kind = Literal["number", "truth", "label", "date", "datetime"]
 Floats = NDArray[np.float64]
@@ -115,6 +116,7 @@ class ColumnProfile:
         for moment in list(self.moments):
             self._note_moments(cells, moment)
         self.is_number &= is_number and cells.dtype != pl.Boolean
+        self.is_number &= not _has_codes(cells)
         if self.is_number:
             rows = [own for own in number.unread.values() if len(own)]
             empty_rows = np.concatenate(rows) if rows else np.empty(0, np.intp)
@@ -182,6 +184,11 @@ def _may_be(cells: pl.Series, moment: Moment) -> bool:
     if cells.dtype.time_zone is not None:
         return False
     return bool((cells.dt.truncate(STEPS[moment]) == cells).all())
+
+
+def _has_codes(cells: pl.Series) -> bool:
+    """Whether digits stand there that no number is written with, such as the post code 01234."""
+    return cells.dtype == pl.String and bool(cells.str.contains(CODE).any())
 
 
 def _all_truths(cells: pl.Series) -> bool:
