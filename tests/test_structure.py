@@ -18,6 +18,7 @@ from multiplexnet.compiler.cascade.build import Budget
 from multiplexnet.errors import (
     CascadeBudgetExceeded,
     ContradictionError,
+    DtypeError,
     InputError,
     RangeError,
 )
@@ -399,6 +400,12 @@ def test_remainders_of_wide_numbers_are_options_without_being_asked_for() -> Non
     assert bool(rules.satisfied(x).all())
     with pytest.raises(CascadeBudgetExceeded, match="more than 64 options"):
         mx.Multiplexer(rules, structure="cascade", budget=Budget(options=64))
+
+
+def test_ranges_beyond_all_formats_are_refused_by_name() -> None:
+    for text in ("n: int[-3, 10**30]; n >= 2", "n: int[0, 10**30]?; n >= 1"):
+        with pytest.raises(DtypeError, match="holds whole numbers up to"):
+            mx.Multiplexer(mx.Rules(text))
 
 
 def test_a_dense_set_that_inputs_move_is_said_to_be_computed_from_a_centre() -> None:

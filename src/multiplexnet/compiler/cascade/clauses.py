@@ -16,6 +16,7 @@ from multiplexnet.language.formula import (
     Real,
     Symbol,
     Variable,
+    count_of,
     nearest_to_zero,
 )
 from multiplexnet.language.missing import flags_among
@@ -197,7 +198,7 @@ def _deciding(
     for clause in clauses:
         for variable in dict.fromkeys(v for atom in clause for v in _bounded(atom)):
             domain = variable.domain
-            if not isinstance(domain, Real) and len(domain.values) <= CASES:
+            if not isinstance(domain, Real) and count_of(domain) <= CASES:
                 found.setdefault(variable, []).append(clause)
     return {
         variable: own

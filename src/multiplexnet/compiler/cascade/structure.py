@@ -48,6 +48,7 @@ from multiplexnet.language.formula import (
     Variable,
     atoms,
     conjunction,
+    count_of,
     negation,
     symbols,
     variables,
@@ -369,7 +370,7 @@ def _why_no_cascade(
 def reason(part: RulePart, inputs: Sequence[Variable], form: Format) -> str:
     """Why a part is computed one output after another, in words."""
     sizes = {
-        v.name: len(v.domain.values) for v in part.outputs if isinstance(v.domain, Int)
+        v.name: count_of(v.domain) for v in part.outputs if isinstance(v.domain, Int)
     }
     wide = next((name for name, size in sizes.items() if size > FEW), None)
     if part.multiplies:
@@ -461,7 +462,7 @@ def _alternatives(part: RulePart) -> int:
     count = prod(map(_cases, conjuncts(part.formula)))
     for variable in part.outputs:
         if not isinstance(variable.domain, Real):
-            count *= len(variable.domain.values)
+            count *= count_of(variable.domain)
     return count
 
 
