@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import sqlite3
-from contextlib import suppress
+from contextlib import closing, suppress
 from datetime import date, timedelta
 from decimal import Decimal
 from pathlib import Path
@@ -102,6 +102,18 @@ def test_duckdb_finds_the_rows_that_check_finds(database: Path) -> None:
             name = cell.variable.name.replace("[", "_").replace("]", "")
             query = constraints[f"{name}_is_there"].query
             assert len(connection.execute(query).fetchall()) == cell.cells
+
+
+def test_thousands_of_alternatives_are_not_too_deep_for_a_database() -> None:
+    rules = mx.Rules("n: int[0, 10**6]; n in range(0, 9000, 3)")
+    (constraint,) = mx.sql(rules, "t", dialect="sqlite").constraints[-1:]
+    with closing(sqlite3.connect(":memory:")) as connection:
+        connection.execute("CREATE TABLE t (n)")
+        connection.executemany(
+            "INSERT INTO t VALUES (?)", [(0,), (4,), (8997,), (9000,)]
+        )
+        found = connection.execute(constraint.query).fetchall()
+    assert sorted(row[0] for row in found) == [4, 9000]
 
 
 def test_sqlite_finds_the_rows_that_check_finds(tmp_path: Path) -> None:

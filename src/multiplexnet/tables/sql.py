@@ -46,6 +46,8 @@ __all__ = ["DIALECTS", "Constraint", "Dialect", "Sql", "sql", "sql_of"]
 
 MOST_DIGITS = 38
 """Digits of an exact number in the databases that are served."""
+LONGEST_CHAIN = 100
+"""How many conditions stand side by side before they are grouped: databases read a chain as deep as it is long."""
 
 
 @dataclass(frozen=True)
@@ -386,6 +388,12 @@ class _Writer:
                 and " OR " not in text
             )
             parts.append(text if is_simple else f"({text})")
+        while len(parts) > LONGEST_CHAIN:
+            groups = (
+                parts[i : i + LONGEST_CHAIN]
+                for i in range(0, len(parts), LONGEST_CHAIN)
+            )
+            parts = [f"({word.join(group)})" for group in groups]
         return word.join(parts)
 
     def _atom(self, atom: Atom) -> str:

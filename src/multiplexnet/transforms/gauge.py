@@ -638,19 +638,33 @@ class _RadialAlone(torch.autograd.Function):
     @staticmethod
     @in_full_precision
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
-        raw, point, rows, G, row = ctx.saved_tensors
-        z = finite(raw)
-        v = F.embedding(row, rows)
-        if torch.is_grad_enabled():  # to be differentiated again
-            G = exactly(G, (v * z).sum(-1))
-        r, decline = radius_and_decline(G, ctx.floor)
-        g = grads[0].to(point.dtype) * r.to(point.dtype).unsqueeze(-1)
-        h = by_feature(point.mT, g) if g.shape[-1] <= NARROW else g @ point
-        h = h.double()  # far out both summands nearly cancel
-        along = (h * z).sum(-1) * (decline / r)
-        gradient = torch.addcmul(h, v, along.unsqueeze(-1))
-        own = gradient.to(raw.dtype, memory_format=torch.contiguous_format)
+        raw, point, rows, *saved = ctx.saved_tensors
+        slopes = Slopes(point, rows)
+        chunks = _chunks(rows.unsqueeze(0), None, raw, None, grads[0], *saved)
+        parts = [
+            _slopes_applied(slopes, ctx.floor, z, grad, G, row)
+            for z, _, grad, G, row in chunks
+        ]
+        own = parts[0] if len(parts) == 1 else torch.cat(parts)
         return own, None, None, None, None, None
+
+
+def _slopes_applied(
+    slopes: Slopes, floor: float, raw: Tensor, grad: Tensor, G: Tensor, row: Tensor
+) -> Tensor:
+    """The gradient in z of :class:`_RadialAlone`."""
+    z = finite(raw)
+    v = F.embedding(row, slopes.rows)
+    if torch.is_grad_enabled():  # to be differentiated again
+        G = exactly(G, (v * z).sum(-1))
+    r, decline = radius_and_decline(G, floor)
+    point = slopes.point
+    g = grad.to(point.dtype) * r.to(point.dtype).unsqueeze(-1)
+    h = by_feature(point.mT, g) if g.shape[-1] <= NARROW else g @ point
+    h = h.double()  # far out both summands nearly cancel
+    along = (h * z).sum(-1) * (decline / r)
+    gradient = torch.addcmul(h, v, along.unsqueeze(-1))
+    return gradient.to(raw.dtype, memory_format=torch.contiguous_format)
 
 
 def _chunks(
