@@ -202,8 +202,16 @@ class Rays(Layer):
         cones = [
             constraints_of.SOCConstraint(m, s[:, None], c[:, None], np.array([[d]]))
             for m, s, c, d in given.curves()
+            if c.any()
         ]
-        convex = constraints_of.ConvexConstraints(lc=linear, socs=cones)
+        balls = [  # |M x + s|² ≤ d², which it takes by its quadratic constraints alone
+            constraints_of.ConvexQuadraticConstraint(
+                2 * m.T @ m, 2 * m.T @ s[:, None], np.array([[s @ s - d * d]])
+            )
+            for m, s, c, d in given.curves()
+            if not c.any()
+        ]
+        convex = constraints_of.ConvexConstraints(lc=linear, qcs=balls, socs=cones)
         self.module = import_module("rayen.constraint_module").ConstraintModule(
             convex, create_map=False
         )

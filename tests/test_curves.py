@@ -300,6 +300,16 @@ def test_a_layer_travels() -> None:
         assert broken(case.obeys, cast(raws(mux.in_features, dtype)).best()) == 0
 
 
+@pytest.mark.parametrize("rest", ["", "sum(x) >= 0", "sum(x) == 0"])
+def test_a_batch_may_be_empty(rest: str) -> None:
+    mux = Multiplexer(Rules(f"x: real[3]; norm(x) <= 1; {rest}"))
+    raw = torch.zeros(0, mux.in_features, requires_grad=True)
+    x = mux(raw).best()
+    assert x.shape == (0, 3)
+    x.sum().backward()
+    assert mux.repair(torch.zeros(0, 3)).shape == (0, 3)
+
+
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, about torch
 def test_it_compiles_as_one_graph() -> None:
     case = CASES[1]

@@ -100,7 +100,8 @@ def _rooted(gauge: ConeGauge) -> Array:
 
 def lengths(products: Tensor, cones: int) -> tuple[Tensor, Tensor]:
     """``L q`` of each cone, ``(…, C, p)``, and its length, ``(…, C)``, from the products of all rows of L."""
-    inside = products.reshape(*products.shape[:-1], cones, -1)
+    size = products.shape[-1] // cones
+    inside = products.reshape(*products.shape[:-1], cones, size)
     # the clamp keeps the second derivative finite where q = 0
     length = inside.square().sum(-1).clamp(min=1e-300).sqrt()
     return inside, length
