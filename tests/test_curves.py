@@ -302,7 +302,7 @@ def test_a_layer_travels() -> None:
 
 @pytest.mark.parametrize("rest", ["", "sum(x) >= 0", "sum(x) == 0"])
 def test_a_batch_may_be_empty(rest: str) -> None:
-    mux = Multiplexer(Rules(f"x: real[3]; norm(x) <= 1; {rest}"))
+    mux = mx.Multiplexer(mx.Rules(f"x: real[3]; norm(x) <= 1; {rest}"))
     raw = torch.zeros(0, mux.in_features, requires_grad=True)
     x = mux(raw).best()
     assert x.shape == (0, 3)
