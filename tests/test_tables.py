@@ -16,8 +16,10 @@ from typing import Any
 
 import numpy as np
 import polars as pl
+import pyarrow as pa
 import pytest
 
+import multiplexnet as mx
 from multiplexnet.errors import OptionError, TableError
 from multiplexnet.language.formula import Bool, Category, Specification, Variable, holds
 from multiplexnet.language.parser.parse import parse
@@ -856,3 +858,21 @@ def test_whole_numbers_that_floats_do_not_hold_stay_exact_in_lists() -> None:
     report = check(rules, {"n": [2**53 + 1, 0.5, 2**53]})
     assert report.obeys is not None
     assert report.obeys.tolist() == [True, False, False]
+
+
+@pytest.mark.parametrize("name", ["bad.csv", "bad.parquet"])
+def test_columns_that_a_format_cannot_hold_are_refused(
+    tmp_path: Path, name: str
+) -> None:
+    nested = pa.array([{}, {}], type=pa.struct([]))
+    table = pa.table({"x": [1.0, -2.0], "u": nested})
+    with pytest.raises(TableError, match="violating rows: C"):
+        mx.check("x >= 0", table, output=tmp_path / name)
+    assert not (tmp_path / name).exists()
+
+
+def test_a_column_name_with_a_zero_byte_is_refused_for_parquet(tmp_path: Path) -> None:
+    table = pl.DataFrame({"x": [1.0, -2.0], "a\0b": [1, 2]})
+    with pytest.raises(TableError, match="a column name with a zero byte"):
+        mx.check("x >= 0", table, output=tmp_path / "bad.parquet")
+    mx.check("x >= 0", table, output=tmp_path / "bad.csv")

@@ -117,7 +117,12 @@ class _Csv:
         if self._is_begun and not frame.height:
             return
         text = BytesIO()
-        frame.write_csv(text, include_header=not self._is_begun)
+        try:
+            frame.write_csv(text, include_header=not self._is_begun)
+        except pl.exceptions.PolarsError as error:
+            raise TableError(
+                f"violating rows: {error}: write a .parquet file instead"
+            ) from None
         before = self._file.tell()
         try:
             _write_all(self._file, text.getbuffer())
@@ -169,6 +174,7 @@ class _Parquet:
         self._writer.write_table(table)
 
     def _begin(self, frame: pl.DataFrame) -> None:
+        from pyarrow.lib import ArrowException
         from pyarrow.parquet import ParquetWriter
 
         self._first = pl.Schema(
@@ -177,8 +183,15 @@ class _Parquet:
                 for name, kind in frame.schema.items()
             }
         )
+        if any("\0" in name for name in self._first):
+            raise TableError(
+                "violating rows: a column name with a zero byte, which Parquet does not hold: write a .csv file instead"
+            )
         empty = _arrow(pl.DataFrame(schema=self._first))
-        self._writer = ParquetWriter(self._file, empty.schema)
+        try:
+            self._writer = ParquetWriter(self._file, empty.schema)
+        except ArrowException as error:
+            raise TableError(f"violating rows: {error}") from None
 
     def _reserve(self, size: int) -> None:
         self._file.flush()
