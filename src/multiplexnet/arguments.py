@@ -15,7 +15,9 @@ __all__ = [
     "names_given",
     "refuse_bad_address",
     "refuse_bad_count",
+    "refuse_bad_minutes",
     "refuse_bad_path",
+    "refuse_bad_seed",
     "refuse_bad_share",
     "refuse_no_function",
     "refuse_no_text",
@@ -82,6 +84,20 @@ def refuse_bad_share(name: str, found: Any, what: str) -> None:
     is_number = isinstance(found, Real) and not isinstance(found, bool)
     if not is_number or not isfinite(found) or not 0 < found <= 1:
         raise OptionError(name, found, f"a share of {what}, above 0 and at most 1")
+
+
+def refuse_bad_minutes(found: Any) -> None:
+    """Raises ``OptionError`` unless it is a length of time."""
+    is_number = isinstance(found, Real) and not isinstance(found, bool)
+    if not is_number or not 0 <= found < float("inf"):
+        raise OptionError("minutes", found, "a number of minutes, at least 0")
+
+
+def refuse_bad_seed(found: Any) -> None:
+    """Raises ``OptionError`` unless it is a whole number that generators take."""
+    is_whole = isinstance(found, Integral) and not isinstance(found, bool)
+    if not is_whole or not abs(int(found)) < 2**63:
+        raise OptionError("seed", found, "a whole number between -2^63 and 2^63")
 
 
 def refuse_no_truth(name: str, found: object) -> None:

@@ -14,17 +14,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import polars as pl
 import torch
 from torch import Tensor
 
+from multiplexnet.arguments import refuse_bad_seed, refuse_unknown
 from multiplexnet.errors import TableError
 from multiplexnet.language.formula import Bool, Category, Variable
 from multiplexnet.language.missing import flag_name
 from multiplexnet.synthesis.allowed import LeftIntervals
+from multiplexnet.synthesis.columns.frames import frame_of, refuse_lacking
 from multiplexnet.synthesis.columns.reading import cells_in
 from multiplexnet.synthesis.columns.tokens import Tokens, Whole
 from multiplexnet.synthesis.drawing.counters import uniforms
@@ -178,7 +180,7 @@ class Encoder:
 
     def encode(
         self,
-        table: pl.DataFrame,
+        table: Any,
         *,
         labels: Labels = "numbers",
         seed: int | None = None,
@@ -186,7 +188,7 @@ class Encoder:
         """Rows that obey as columns of numbers, about standard normal.
 
         Args:
-            table: with all columns that were learned.
+            table: with all columns that were learned, of any kind that ``fit`` takes.
             labels: ``"keep"`` leaves labels and truth values as they are, for generators that know such columns.
             seed: spreads equal values over the whole of their part, instead of all in its middle: for generators of
                 densities.
@@ -194,10 +196,12 @@ class Encoder:
         Raises:
             TableError: a row breaks the rules, or has a value that its column did not have; a column is not there.
         """
-        lacking = [f.name for f in self._schema.fields if f.name not in table.columns]
-        if lacking:
-            raise TableError(f"the table has no column {lacking[0]!r}")
-        cells = cells_in(self._schema, table)
+        refuse_unknown("labels", labels, get_args(Labels))
+        if seed is not None:
+            refuse_bad_seed(seed)
+        _, frame = frame_of(table)
+        refuse_lacking([field.name for field in self._schema.fields], frame)
+        cells = cells_in(self._schema, frame)
         values = np.stack([cells.steps[v] for v in self._allowed.columns], -1)
         good = cells.good
         good &= self._allowed.reached(torch.from_numpy(values)).numpy()
@@ -253,7 +257,7 @@ class Encoder:
         Raises:
             TableError: a column is not there, or holds something else.
         """
-        frame = pl.DataFrame(codes)
+        _, frame = frame_of(codes)
         own = {column: self._codes(frame, column) for column in self._allowed.columns}
         parts = []
         for first in range(0, frame.height, ROWS):

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from io import BytesIO
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 import torch
 
 from multiplexnet.errors import RecordError
 from multiplexnet.synthesis import storage
 from multiplexnet.synthesis.columns.schema import Schema
+from multiplexnet.synthesis.columns.types import pandas_types_from
 from multiplexnet.synthesis.training import RowModel
 
 __all__ = ["LearnedModel", "one_thread"]
@@ -32,6 +33,7 @@ class LearnedModel:
         rows: how many were learned from.
         library: ``"polars"``, ``"pandas"`` or ``"arrow"``: what tables are given back as.
         notes: what was done to columns.
+        pandas: types of columns that only pandas has.
     """
 
     schema: Schema
@@ -40,6 +42,7 @@ class LearnedModel:
     rows: int
     library: str
     notes: tuple[str, ...]
+    pandas: Mapping[str, Any] = field(default_factory=dict)
 
     def save(self, file: Path | IO[bytes]) -> None:
         """Write it: a zip of JSON and plain arrays."""
@@ -48,6 +51,7 @@ class LearnedModel:
             "rows": self.rows,
             "library": self.library,
             "notes": list(self.notes),
+            "pandas": dict(self.pandas),
         }
         storage.save(file, self.schema, self.model, further)
 
@@ -77,6 +81,7 @@ class LearnedModel:
                 int(further["rows"]),
                 library,
                 tuple(map(str, further["notes"])),
+                pandas_types_from(further.get("pandas", {})),
             )
         except (LookupError, TypeError, ValueError, OverflowError) as error:
             raise RecordError(

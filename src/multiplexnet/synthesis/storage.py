@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
+import polars as pl
 import torch
 from numpy.typing import NDArray
 
@@ -34,7 +35,7 @@ from multiplexnet.compiler.record import (
 from multiplexnet.errors import RecordError
 from multiplexnet.language.formula import Bool, Category, Int, Variable, ends
 from multiplexnet.synthesis.allowed import AllowedRows
-from multiplexnet.synthesis.columns.others import OTHER_KINDS, Other
+from multiplexnet.synthesis.columns.others import GIVEN, OTHER_KINDS, Other
 from multiplexnet.synthesis.columns.schema import (
     KINDS,
     Field,
@@ -42,6 +43,7 @@ from multiplexnet.synthesis.columns.schema import (
     decimal_places,
 )
 from multiplexnet.synthesis.columns.tokens import Tokens
+from multiplexnet.synthesis.columns.types import type_from, type_record
 from multiplexnet.synthesis.growing import Branches
 from multiplexnet.synthesis.leaves import LeafCounts, Leaves, Worth
 from multiplexnet.synthesis.network import Shape
@@ -85,6 +87,7 @@ def save(
         "declared": record_of_specification(schema.declared),
         "variables": [variable_record(v) for v in own],
         "fields": [_field(field) for field in schema.fields],
+        "types": [f.given and type_record(f.given) for f in schema.fields],
         "others": [astuple(other) for other in schema.others],
         "names": list(schema.names),
         "order": [v.index for v in model.allowed.columns],
@@ -226,6 +229,7 @@ def _schema(document: Record) -> Schema:
     declared = specification_from(document["declared"])
     own = variables_from(document["variables"])
     fields: list[Field] = []
+    types = _types(document)
     for name, called, place, flag, size, kind, *more in list_from(document["fields"]):
         if kind not in KINDS:
             raise ValueError(f"unknown kind {kind!r}")
@@ -240,7 +244,11 @@ def _schema(document: Record) -> Schema:
         if more not in ([], ["rounded"]):
             raise ValueError(f"a column with {more}")
         is_rounded = bool(more)
-        fields.append(Field(*called_so, variable, mark, step, kind, is_rounded))
+        given = types[len(fields)]
+        field = Field(*called_so, variable, mark, step, kind, is_rounded, given)
+        if not field.holds:
+            raise ValueError(f"a column that {given} does not hold")
+        fields.append(field)
     others = tuple(_other(item) for item in list_from(document["others"]))
     names = tuple(text_from(name) for name in list_from(document["names"]))
     every = [field.name for field in fields] + [other.name for other in others]
@@ -250,6 +258,15 @@ def _schema(document: Record) -> Schema:
     if schema.specification.variables != own:
         raise ValueError("columns that do not fit together")
     return schema
+
+
+def _types(document: Record) -> list[pl.DataType | None]:
+    """The types that the cells of columns are given back in; older files know none."""
+    count = len(list_from(document["fields"]))
+    records = list_from(document.get("types", [None] * count))
+    if len(records) != count:
+        raise ValueError("types that are too many or too few")
+    return [None if record is None else type_from(record) for record in records]
 
 
 def _refuse_other_kind(kind: str, variable: Variable) -> None:
@@ -278,10 +295,13 @@ def _refuse_no_decimals(kind: str, variable: Variable, step: Fraction) -> None:
 
 
 def _other(record: Record) -> Other:
-    name, kind, before, digits = list_from(record)
+    name, kind, before, digits, *given = list_from(record)
     if kind not in OTHER_KINDS or not 0 <= whole_from(digits) <= MOST_DIGITS:
         raise ValueError(f"unknown kind {str(kind)[:60]!r}")
-    return Other(text_from(name), kind, text_from(before), digits)
+    own = Other(text_from(name), kind, text_from(before), digits, *given[:1])
+    if own.given != "" and GIVEN.get(text_from(own.given)) != kind:
+        raise ValueError(f"unknown type {str(own.given)[:60]!r}")
+    return own
 
 
 def _place(record: Record, count: int) -> int:

@@ -13,6 +13,13 @@ import polars as pl
 import torch
 from numpy.typing import NDArray
 
+from multiplexnet.arguments import (
+    refuse_bad_count,
+    refuse_bad_minutes,
+    refuse_bad_seed,
+    refuse_no_text,
+    refuse_no_truth,
+)
 from multiplexnet.errors import (
     CascadeBudgetExceeded,
     CompileTimeout,
@@ -23,8 +30,14 @@ from multiplexnet.exact.deadline import SECONDS, Deadline
 from multiplexnet.language.formula import Specification
 from multiplexnet.rules import Rules, rules_of
 from multiplexnet.synthesis.allowed import AllowedRows, allowed_by
+from multiplexnet.synthesis.columns.frames import (
+    frame_of,
+    refuse_empty,
+    refuse_lacking,
+)
 from multiplexnet.synthesis.columns.reading import ReadTable, cells_in, cut, schema_of
 from multiplexnet.synthesis.columns.tokens import Whole
+from multiplexnet.synthesis.columns.types import pandas_frame, pandas_types
 from multiplexnet.synthesis.drawing.files import SampleProgress, Tell, write
 from multiplexnet.synthesis.drawing.given import given_of
 from multiplexnet.synthesis.drawing.making import Maker, SampleRequest
@@ -48,8 +61,6 @@ from multiplexnet.synthesis.training import (
 )
 from multiplexnet.tables.check import check
 from multiplexnet.tables.report import TableReport
-from multiplexnet.tables.sources.objects import tables_of
-from multiplexnet.tables.sources.table import Table
 
 __all__ = ["Synthesizer", "Violations"]
 
@@ -122,8 +133,11 @@ class Synthesizer:
             raise TableError(
                 f"violations = {violations!r}: it is 'drop', 'repair' or 'error'"
             )
+        refuse_bad_seed(seed)
+        refuse_bad_minutes(minutes)
         begun = monotonic()
-        opened, frame = _frame(table)
+        opened, frame = frame_of(table)
+        refuse_empty(opened, frame)
         found = schema_of(self.rules.specification, opened, frame)
         self.report = check(self.rules, found.exact)
         obeys = found.readable & np.asarray(self.report.obeys)
@@ -153,6 +167,7 @@ class Synthesizer:
             len(values),
             _library(table),
             (*found.notes, *facts),
+            pandas_types(table) if _library(table) == "pandas" else {},
         )
         return self
 
@@ -252,7 +267,7 @@ class Synthesizer:
         """
         maker, wanted = self._asked(count, where, given, fill, seed)
         parts = _told(maker, wanted, jobs, dask, progress)
-        return _as(self._known().library, pl.concat(list(parts)))
+        return _as(self._known(), pl.concat(list(parts)))
 
     def sample_to(
         self,
@@ -285,12 +300,15 @@ class Synthesizer:
             raise TableError(
                 "give either how many rows, as in sample(1000), or sample(given=table)"
             )
-        if count is not None and count < 0:
-            raise TableError(f"sample({count}): the number of rows is 0 or more")
+        if count is not None:
+            refuse_bad_count("count", count, 0, "rows")
+        refuse_bad_seed(seed)
+        refuse_no_text("where", where, """a condition, as in 'age >= 40'""")
+        refuse_no_truth("fill", fill)
         maker = Maker(learned, seed, where)
         if given is None:
             return maker, SampleRequest(count or 0, seed, where)
-        _, frame = _frame(given)
+        _, frame = frame_of(given)
         possible, others = maker.possible(given_of(learned.schema, frame, fill=fill))
         if others:
             told = "; ".join(map(str, others[:SHOWN]))
@@ -308,9 +326,9 @@ class Synthesizer:
             TableError: the table lacks a column.
         """
         fitted = self._known()
-        _, frame = _frame(table)
+        _, frame = frame_of(table)
         names = [field.name for field in fitted.schema.fields]
-        _refuse_lacking(names, frame)
+        refuse_lacking(names, frame)
         cells = cells_in(fitted.schema, frame)
         model = fitted.model
         values = np.stack([cells.steps[v] for v in model.allowed.columns], -1)
@@ -361,39 +379,16 @@ class Synthesizer:
 # --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _frame(data: Any) -> tuple[Table, pl.DataFrame]:
-    """All rows of a table, under the names of its columns."""
-    tables = tables_of(data, [])
-    first = tables[0]
-    parts = []
-    for table in tables:
-        if table.names != first.names:
-            raise TableError(f"{table.title} has other columns than {first.title}")
-        parts += list(table.frames(range(len(table.names))))
-    if not parts or not sum(part.height for part in parts):
-        raise TableError(f"{first.title} has no rows: there is nothing to learn from")
-    frame = pl.concat(parts, how="vertical_relaxed")
-    frame.columns = list(first.names)
-    return first, frame
-
-
 def _library(table: Any) -> str:
     root = type(table).__module__.partition(".")[0]
     return {"pandas": "pandas", "pyarrow": "arrow"}.get(root, "polars")
 
 
-def _as(library: str, frame: pl.DataFrame) -> Any:
-    if library == "pandas":
-        return frame.to_pandas()
-    return frame.to_arrow() if library == "arrow" else frame
-
-
-def _refuse_lacking(names: list[str], frame: pl.DataFrame) -> None:
-    lacking = [name for name in names if name not in frame.columns]
-    if lacking:
-        raise TableError(
-            f"the table has no column {', '.join(map(repr, lacking[:SHOWN]))}"
-        )
+def _as(learned: LearnedModel, frame: pl.DataFrame) -> Any:
+    """A table of the library that was given one."""
+    if learned.library == "pandas":
+        return pandas_frame(frame, learned.pandas)
+    return frame.to_arrow() if learned.library == "arrow" else frame
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------

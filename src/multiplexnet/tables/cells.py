@@ -48,6 +48,12 @@ SPELLINGS = {
 }
 SHAPES = ("%Y-%m-%d %H:%M:%S", "%Y-%m-%d %H:%M", "%Y-%m-%d")
 """How times are written."""
+FRACTION = "%Y-%m-%d %H:%M:%S%.f"
+"""The same with a part of a second."""
+FINE, FINEST = r"\.\d{1,6}$", r"\.\d{1,9}$"
+"""Ends of such texts that are whole micro- and nanoseconds."""
+FAR = r"^(1[7-9]|20|21)\d\d-"
+"""Years that nanoseconds since 1970 reach."""
 TICKS = {"ms": 10**3, "us": 10**6, "ns": 10**9}
 """Of a second, in a column of times."""
 Rows = NDArray[np.intp]
@@ -187,7 +193,20 @@ def _times(text: pl.Series) -> pl.Series:
     read, *others = (whole.str.to_datetime(shape, strict=False) for shape in SHAPES)
     for other in others:
         read = read.fill_null(other)
-    return read
+    return read if not read.null_count() else _with_fractions(whole, read)
+
+
+def _with_fractions(text: pl.Series, read: pl.Series) -> pl.Series:
+    """Times, and those with parts of a second where there was none yet."""
+    end, unit = FINE, "us"
+    if not text.str.contains(FINE).any() and not text.str.contains(FINEST).any():
+        return read
+    written = text.filter(read.is_not_null() | text.str.contains(FINEST))
+    if not text.str.contains(FINE).all() and written.str.contains(FAR).all():
+        end, unit = FINEST, "ns"
+    parts = text.set(~text.str.contains(end), None)
+    times = parts.str.to_datetime(FRACTION, strict=False, time_unit=unit)  # type: ignore[arg-type]
+    return read.cast(times.dtype).fill_null(times)
 
 
 def _labels(cells: pl.Series, labels: tuple[str, ...]) -> Cells:

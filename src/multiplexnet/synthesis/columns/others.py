@@ -6,20 +6,24 @@ Neither says anything about other columns that a model could use. Where such a c
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, get_args
 
 import numpy as np
 import polars as pl
 
+from multiplexnet.errors import TableError
 from multiplexnet.synthesis.columns.tokens import Whole
 
-__all__ = ["OTHER_KINDS", "Other", "other_of"]
+__all__ = ["GIVEN", "OTHER_KINDS", "Other", "other_of"]
 
 OtherKind = Literal["number", "name", "text"]
 OTHER_KINDS: tuple[str, ...] = get_args(OtherKind)
 FEWEST = 20
 """Rows that a table needs before whole numbers that are all different are taken for identifiers."""
+TYPES = {"Int32": pl.Int32, "UInt32": pl.UInt32, "UInt64": pl.UInt64}
+GIVEN: dict[str, OtherKind] = {**dict.fromkeys(TYPES, "number"), "Categorical": "name"}
+"""Types that identifiers are given back in; shorter ones would not hold the numbers of many rows."""
 CALLED = re.compile(
     r"(.*[^a-z])?(id|key|uuid|guid|index|nr|number|no)\d*", re.IGNORECASE
 )
@@ -35,12 +39,19 @@ class Other:
         kind: ``"number"`` and ``"name"`` are numbered anew, 1, 2, … and p1, p2, …; ``"text"`` is left out.
         before: what stands before the number of a name.
         digits: how many digits a name has at least.
+        given: the type of the cells, one of :data:`GIVEN`; empty: whole numbers of 64 bits, or texts.
     """
 
     name: str
     kind: OtherKind
     before: str = ""
     digits: int = 0
+    given: str = ""
+
+    def in_type(self, dtype: pl.DataType) -> Other:
+        """The same, numbered in the type of its cells."""
+        is_kept = str(dtype) in GIVEN and self.kind == GIVEN[str(dtype)]
+        return replace(self, given=str(dtype)) if is_kept else self
 
     @property
     def note(self) -> str:
@@ -65,9 +76,21 @@ class Other:
         """For rows with these numbers, from 0 on."""
         numbers = pl.Series(self.name, rows + 1, dtype=pl.Int64)
         if self.kind == "number":
-            return numbers
+            return self._numbered(numbers)
         digits = numbers.cast(pl.String).str.zfill(self.digits)
-        return (self.before + digits).alias(self.name)
+        found = (self.before + digits).alias(self.name)
+        return found.cast(pl.Categorical) if self.given else found
+
+    def _numbered(self, numbers: pl.Series) -> pl.Series:
+        if not self.given:
+            return numbers
+        try:
+            return numbers.cast(TYPES[self.given])
+        except pl.exceptions.PolarsError:
+            raise TableError(
+                f"column {self.name!r} numbers the rows, and its type {self.given} holds no more of them: "
+                "learn it as Int64"
+            ) from None
 
 
 def other_of(name: str, cells: pl.Series, *, is_number: bool) -> Other | None:

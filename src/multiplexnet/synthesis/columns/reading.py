@@ -36,6 +36,7 @@ from multiplexnet.synthesis.columns.schema import (
     decimal_texts,
 )
 from multiplexnet.synthesis.columns.tokens import Whole
+from multiplexnet.synthesis.columns.types import type_record
 from multiplexnet.tables.cells import (
     MISSING,
     NAN,
@@ -57,6 +58,9 @@ MOST_PLACES = 9
 FINE = 9
 """Numbers with more places than that are rounded so that the range has about 10^9 steps."""
 LARGEST = 2.0**50
+"""Numbers that nobody declared as whole are smaller: decimal places need room, too."""
+EXACT = 2.0**53
+"""Whole numbers are smaller: beyond it floats leave some out."""
 DATETIME = Int(-(2**40), 2**40, Unit(Fraction(1), "datetime"))
 
 OTHER_SPELLINGS = sorted(set(SPELLINGS) - {"true", "false"})
@@ -136,7 +140,7 @@ def schema_of(
                 continue
             seen = _seen(name, cells)
             if isinstance(seen, Other):
-                others.append(seen)
+                others.append(seen.in_type(frame[name].dtype))
                 notes.append(seen.note)
                 continue
             variable = Variable(name, len(declared), seen, whole=True)
@@ -149,6 +153,9 @@ def schema_of(
         own = _column(
             name, cells, found, variable, variable in nullable, variable in bound, notes
         )
+        given = frame[name].dtype
+        if type_record(given) is not None:
+            own = replace(own, field=replace(own.field, given=given))
         read.append(own)
     if not read:
         raise TableError(
@@ -228,14 +235,14 @@ def _seen(name: str, cells: pl.Series) -> Domain | Other:
     """What a column that the rules do not declare looks like."""
     if is_without_text(cells.dtype) or cells.dtype == pl.Binary:
         return Other(name, "text")
-    domain = _looks_like(cells)
+    domain = _looks_like(name, cells)
     other = None
     if domain is None or isinstance(domain, Category | Real):
         other = other_of(name, cells, is_number=isinstance(domain, Real))
     return other or domain or Other(name, "text")
 
 
-def _looks_like(cells: pl.Series) -> Domain | None:
+def _looks_like(name: str, cells: pl.Series) -> Domain | None:
     table = Table(
         "the table", ("0",), lambda _: iter([pl.DataFrame([cells.alias("0")])])
     )
@@ -246,7 +253,7 @@ def _looks_like(cells: pl.Series) -> Domain | None:
         return MOMENTS["date"]
     if profile.is_number or cells.dtype.is_numeric():
         return Real()
-    times = cells_of(Variable("0", 0, DATETIME), cells)
+    times = cells_of(Variable(name, 0, DATETIME), cells)
     if isinstance(cells.dtype, pl.Datetime) or set(times.unread) <= {MISSING}:
         return DATETIME
     labels = sorted(cells.drop_nulls().cast(pl.String).unique().to_list())
@@ -290,9 +297,10 @@ def _column(
         if unread.any():
             exact = exact.zip_with(pl.Series(~unread), _as_text(cells))
         kind = "int" if not places else "float"
-        if places and is_bound:
+        if places and (is_bound or isinstance(cells.dtype, pl.Decimal)):
             kind = "decimal"
     else:
+        _largest(name, numbers[~unread & ~missing], EXACT)
         steps = np.rint(numbers)
         is_between = (numbers != steps) & ~missing
         if domain is DATETIME and is_between.any():  # nobody declared it
@@ -345,11 +353,7 @@ def _floats(column: Column) -> NDArray[np.float64]:
 
 def _places(name: str, numbers: NDArray[np.float64]) -> tuple[int, bool]:
     """Decimal places that hold all numbers, or that leave enough of them; and whether something is lost."""
-    top = float(np.abs(numbers).max(initial=0.0))
-    if top >= LARGEST:
-        raise TableError(
-            f"column {name!r} holds {top:g}: numbers up to 2^50 are learned; measure it in larger units"
-        )
+    top = _largest(name, numbers, LARGEST)
     for places in range(MOST_PLACES + 1):
         if top * 10.0**places >= LARGEST:
             break
@@ -359,6 +363,21 @@ def _places(name: str, numbers: NDArray[np.float64]) -> tuple[int, bool]:
     wanted = FINE - floor(log10(span))
     most = floor(log10(LARGEST / max(top, 1e-300)))
     return max(0, min(wanted, most, 18)), True
+
+
+def _largest(name: str, numbers: NDArray[np.float64], limit: float) -> float:
+    """The largest size of a number, which is below the limit.
+
+    Raises:
+        TableError: it is too large.
+    """
+    top = float(np.abs(numbers).max(initial=0.0))
+    if top < limit:
+        return top
+    raise TableError(
+        f"column {name!r} holds a number of {len(f'{top:.0f}')} digits, and those below {limit:,.0f} are learned: "
+        "give it in larger units, or less a number that all its cells have in common, or leave it out"
+    )
 
 
 def _together(
@@ -395,7 +414,8 @@ def cut(found: ReadTable, rows: Bools) -> ReadTable:
             missing = values[:, field.flag.index] == 1
         domain = _cut(field.variable.domain, own[rows & ~missing])
         own[missing] = int(nearest_to_zero(domain))
-        fields.append(replace(field, variable=replace(field.variable, domain=domain)))
+        narrow = replace(field, variable=replace(field.variable, domain=domain))
+        fields.append(narrow if narrow.holds else replace(narrow, given=None))
     return replace(
         found, schema=replace(found.schema, fields=tuple(fields)), values=values
     )

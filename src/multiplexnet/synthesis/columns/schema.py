@@ -15,13 +15,14 @@ from typing import Literal, get_args
 import numpy as np
 import polars as pl
 
-from multiplexnet.errors import TableError
+from multiplexnet.errors import RuleSyntaxError, TableError
 from multiplexnet.language.formula import (
     Category,
     Linear,
     Rule,
     Specification,
     Variable,
+    ends,
 )
 from multiplexnet.language.missing import opposite
 from multiplexnet.language.parser.parse import parse
@@ -29,6 +30,7 @@ from multiplexnet.language.text import declaration_text
 from multiplexnet.readers.names import cannot_be_written
 from multiplexnet.synthesis.columns.others import Other
 from multiplexnet.synthesis.columns.tokens import Whole
+from multiplexnet.synthesis.columns.types import holds
 from multiplexnet.synthesis.columns.whole import rule_in_steps
 
 __all__ = ["KINDS", "Field", "Kind", "Schema", "decimal_places", "decimal_texts"]
@@ -37,6 +39,10 @@ Kind = Literal["int", "float", "decimal", "bool", "label", "date", "datetime"]
 KINDS: tuple[str, ...] = get_args(Kind)
 MOST_PLACES = 18
 """Decimal places of a column that is given back as decimals."""
+MOST_NAMES = 40
+"""Columns that a message names."""
+DECLARE = ": declare it, as in "
+"""What is said of names that rules do not know."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +57,7 @@ class Field:
         size: how much one step of the variable is to the rules, which count some columns in steps themselves.
         kind: how values are given back.
         is_rounded: whether cells have more decimal places than are learned; those of other tables are rounded, too.
+        given: the type that its cells came in, and are given back in; ``None``: that of the kind.
     """
 
     name: str
@@ -60,11 +67,35 @@ class Field:
     size: Fraction
     kind: Kind
     is_rounded: bool = False
+    given: pl.DataType | None = None
 
     @property
     def step(self) -> Fraction:
         """How much one step is to people."""
         return self.size * self.variable.unit.size
+
+    @property
+    def holds(self) -> bool:
+        """Whether the type that was given holds every value that can be made.
+
+        Those at the ends of the range tell, and their neighbours: a type that holds them holds what is between.
+        """
+        if self.given is None:
+            return True
+        if self.given == pl.Float32 and self.kind == "float":
+            return True  # a short float is the decimal that it prints as
+        if self.given.is_float() and self.kind == "decimal":
+            return False
+        domain = self.variable.domain
+        if isinstance(domain, Category):
+            steps = list(range(len(domain.labels)))
+        else:
+            low, high = ends(domain)
+            assert low is not None
+            assert high is not None
+            near = (low, low + 1, high - 1, high)
+            steps = sorted({int(k) for k in near if low <= k <= high})
+        return holds(self.given, _cells(self, np.array(steps, np.int64)))
 
 
 @dataclass(frozen=True)
@@ -116,7 +147,8 @@ class Schema:
         try:
             parsed = parse(f"{above}\n{text}")
         except ValueError as error:
-            raise _without_lines(error, above.count("\n") + 1) from None
+            told = _without_lines(error, above.count("\n") + 1)
+            raise self._of_columns(told) from None
         if len([v for v in parsed.variables if not v.is_flag]) != len(
             [v for v in speakable if not v.is_flag]
         ):
@@ -129,6 +161,25 @@ class Schema:
                 for rule, own in zip(rules, denied, strict=True)
             )
         return tuple(rule_in_steps(rule, self._steps(parsed)) for rule in rules)
+
+    def _of_columns(self, error: ValueError) -> ValueError:
+        """The error of a condition: it can declare nothing, and speaks of columns that are there."""
+        if not isinstance(error, RuleSyntaxError) or DECLARE not in error.reason:
+            return error
+        unknown = error.reason.partition(DECLARE)[0]
+        names = [field.declared for field in self.fields]
+        shown = ", ".join(names[:MOST_NAMES]) + ", …" * (len(names) > MOST_NAMES)
+        others = "".join(
+            f" (column {other.name!r} is not learned)"
+            for other in self.others
+            if f"`{other.name}`" in unknown
+        )
+        return RuleSyntaxError(
+            f"{unknown}{others}; a condition speaks of the columns of the table: {shown}",
+            line=error.line,
+            column=error.column,
+            source=error.source,
+        )
 
     def _steps(self, specification: Specification) -> dict[Variable, Linear]:
         """What stands for the variables of rules that were read from a text."""
@@ -165,8 +216,6 @@ class Schema:
 
 def _without_lines(error: ValueError, lines: int) -> ValueError:
     """The error of a text that stood below so many lines."""
-    from multiplexnet.errors import RuleSyntaxError
-
     if not isinstance(error, RuleSyntaxError) or error.line is None:
         return error
     return RuleSyntaxError(
@@ -176,6 +225,8 @@ def _without_lines(error: ValueError, lines: int) -> ValueError:
 
 def _series(field: Field, values: Whole) -> pl.Series:
     found = _cells(field, values[:, field.variable.index]).alias(field.name)
+    if field.given is not None:
+        found = found.cast(field.given)
     if field.flag is None:
         return found
     there = pl.Series(values[:, field.flag.index] == 0)

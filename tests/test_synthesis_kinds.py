@@ -1,0 +1,263 @@
+"""Types of cells: columns come back in those that were given, and what cannot be learned is said in plain words."""
+
+from __future__ import annotations
+
+import json
+import warnings
+import zipfile
+from datetime import date, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import polars as pl
+import pytest
+
+import multiplexnet as mx
+from multiplexnet.errors import (
+    MultiplexError,
+    OptionError,
+    RecordError,
+    RuleSyntaxError,
+    TableError,
+)
+from multiplexnet.synthesis.network import Shape
+from multiplexnet.synthesis.training import Recipe
+
+TINY = (Recipe(Shape(4, 8, 1, 4, 0.0), steps=9, batch=64),)
+COUNT = 60
+
+
+def fitted(table: Any, rules: str = "x: int[0, 9]") -> mx.Synthesizer:
+    with warnings.catch_warnings(action="ignore"):
+        return mx.Synthesizer(rules).fit(table, recipes=TINY)
+
+
+def typed() -> pl.DataFrame:
+    k = np.arange(COUNT)
+    moments = [datetime(2024, 1, 1, 0, int(i) % 30) for i in k]
+    labels = [["b", "a"][i % 2] for i in k]
+    whole = (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32, pl.UInt64)
+    return pl.DataFrame(
+        {
+            "x": k % 10,
+            **{str(dtype()): pl.Series(k % 7, dtype=dtype) for dtype in whole},
+            "holes": pl.Series([None if i % 3 else int(i % 4) for i in k], dtype=pl.Int16),
+            "short": pl.Series((k % 9) / 10, dtype=pl.Float32),
+            "whole floats": (k % 9) * 1.0,
+            "category": pl.Series(labels, dtype=pl.Categorical),
+            "enum": pl.Series(labels, dtype=pl.Enum(["b", "c", "a"])),
+            "ms": pl.Series(moments, dtype=pl.Datetime("ms")),
+            "us": pl.Series(moments, dtype=pl.Datetime("us")),
+            "ns": pl.Series(moments, dtype=pl.Datetime("ns")),
+            "day": [date(2024, 1, 1 + int(i) % 20) for i in k],
+            "decimal": pl.Series([f"{i % 9}.{i:02}" for i in k]).cast(pl.Decimal(10, 2)),
+            "truth": k % 2 == 0,
+            "id": pl.Series(k + 1, dtype=pl.Int32),
+        }
+    )  # fmt: skip
+
+
+def test_columns_come_back_in_the_types_that_were_given(tmp_path: Path) -> None:
+    table = typed()
+    model = fitted(table)
+    made = model.sample(200)
+    assert made.schema == table.schema
+    model.save(tmp_path / "m.mx")
+    again = mx.Synthesizer.load(tmp_path / "m.mx").sample(200)
+    assert again.schema == table.schema
+    assert again.equals(made)
+    assert np.isfinite(model.log_prob(table)).all()
+    codes = model.encoder.encode(table)
+    assert model.encoder.decode(codes).equals(table)
+
+
+def test_a_type_that_does_not_hold_the_range_is_not_taken() -> None:
+    """Short floats leave out whole numbers beyond 2^24, and rules bind these."""
+    low = np.arange(COUNT) * 2 + 2**25
+    table = pl.DataFrame({"low": low, "high": low + 2}).cast(pl.Float32)
+    limits = f"int[0, {2**26}]"
+    rules = f"low: {limits}; high: {limits}; low + 1 <= high; high <= low + 3"
+    made = fitted(table, rules).sample(300)
+    assert set(made.dtypes) == {pl.Int64}
+    assert mx.check(rules, made).all_obey
+
+
+def test_labels_beyond_an_enum_come_back_as_texts() -> None:
+    table = pl.DataFrame({"x": ["a", "b"] * 30}, schema={"x": pl.Enum(["a", "b"])})
+    made = fitted(table, 'x: {"a", "b", "c"}').sample(300)
+    assert made["x"].dtype == pl.String
+
+
+def test_types_of_pandas_come_back(tmp_path: Path) -> None:
+    labels = pd.CategoricalDtype(["low", "mid", "high"], ordered=True)
+    table = pd.DataFrame(
+        {
+            "x": [1, 2, 3] * 20,
+            "whole": pd.Series([1, None, 3] * 20, dtype="Int32"),
+            "number": pd.Series([1.5, None, 3] * 20, dtype="Float64"),
+            "truth": pd.Series([True, None, False] * 20, dtype="boolean"),
+            "text": pd.Series(["a", "b", None] * 20, dtype="string"),
+            "order": pd.Series(["low", "high", "low"] * 20, dtype=labels),
+            "short": np.array([1.5, 2, 3] * 20, dtype=np.float32),
+            "arrow": pd.Series([1, 2, 3] * 20, dtype="int32[pyarrow]"),
+            "time": pd.to_datetime(["2024-01-01", "2024-02-01", "2024-03-01"] * 20),
+        }
+    )
+    model = fitted(table)
+    made = model.sample(50)
+    assert made.dtypes.to_dict() == table.dtypes.to_dict()
+    model.save(tmp_path / "m.mx")
+    again = mx.Synthesizer.load(tmp_path / "m.mx").sample(50)
+    pd.testing.assert_frame_equal(again, made)
+
+
+@pytest.mark.parametrize(
+    "types",
+    [
+        ["Int8"],
+        ["List(Int8)"],
+        [["Enum", "a"]],
+        [["Decimal", 99, 98]],
+        [3],
+        ["Int64", "Int64"],
+        {},
+    ],
+)
+def test_a_file_with_types_that_do_not_fit_is_refused(
+    types: Any, tmp_path: Path
+) -> None:
+    path = tmp_path / "m.mx"
+    fitted(pl.DataFrame({"x": [0, 300] * 30}), "x: int[0, 300]").save(path)
+    with zipfile.ZipFile(path) as file:
+        parts = {name: file.read(name) for name in file.namelist()}
+    document = json.loads(parts["model.json"])
+    assert document["types"] == ["Int64"]
+    document["types"] = types
+    parts["model.json"] = json.dumps(document).encode()
+    with zipfile.ZipFile(path, "w") as file:
+        for name, content in parts.items():
+            file.writestr(name, content)
+    with pytest.raises(RecordError):
+        mx.Synthesizer.load(path)
+
+
+# --- what cells say ---------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("digits", [1, 3, 6, 9])
+def test_texts_with_parts_of_seconds_are_times(digits: int) -> None:
+    texts = [f"2024-01-01 10:{k:02}:00.{'123456789'[:digits]}" for k in range(COUNT)]
+    table = pl.DataFrame({"x": [1, 2] * 30, "t": texts})
+    with pytest.warns(UserWarning, match="'t' is rounded to whole seconds"):
+        model = mx.Synthesizer("x: int[0, 9]").fit(table, recipes=TINY)
+    assert isinstance(model.sample(3)["t"].dtype, pl.Datetime)
+    assert np.isfinite(model.log_prob(table)).all()
+
+
+def test_rules_see_parts_of_seconds_in_texts() -> None:
+    rules = 't: datetime["2024-01-01 00:00:00", "2024-01-01 00:00:10"]; t <= "2024-01-01 00:00:05"'
+    cells = ["2024-01-01T00:00:05.000", "2024-01-01 00:00:05.000000001"]
+    for cell, obeys in zip(cells, (True, False), strict=True):
+        assert mx.check(rules, {"t": [cell]}).all_obey is obeys
+    typed = pl.Series(["2024-01-01 00:00:05.5"]).str.to_datetime()
+    assert not mx.check(rules, pl.DataFrame({"t": typed})).all_obey
+    far = {"t": ["1500-01-01 00:00:00", "2024-01-01 00:00:05.1234567"]}
+    report = mx.check(rules, far)
+    assert report.obeying == 0
+
+
+def test_times_of_a_zone_are_named() -> None:
+    times = [datetime(2024, 1, 1, k % 20) for k in range(COUNT)]
+    table = pl.DataFrame({"x": [1, 2] * 30, "when": times})
+    table = table.with_columns(pl.col("when").dt.replace_time_zone("UTC"))
+    with pytest.raises(TableError, match="column of when has times of a zone"):
+        mx.Synthesizer("x: int[0, 9]").fit(table, recipes=TINY)
+
+
+def test_numbers_that_floats_leave_out_are_refused() -> None:
+    table = {"x": [2**60 + k for k in range(COUNT)]}
+    with pytest.raises(TableError, match="'x' holds a number of 19 digits"):
+        mx.Synthesizer(f"x: int[0, {2**61}]").fit(table, recipes=TINY)
+
+
+# --- what is asked ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def model() -> mx.Synthesizer:
+    table = {
+        "age": [20, 30, 40] * 20,
+        "sex": ["F", "M", "F"] * 20,
+        "who": [f"p{k}" for k in range(COUNT)],
+    }
+    return fitted(table, "age: int[0, 99]")
+
+
+@pytest.mark.parametrize("count", [2.5, "5", True, -1])
+def test_a_number_of_rows_is_a_whole_number(model: mx.Synthesizer, count: Any) -> None:
+    with pytest.raises(OptionError, match="a number of rows, at least 0"):
+        model.sample(count)
+
+
+@pytest.mark.parametrize("seed", [1.5, "1", None, True, 2**63])
+def test_a_seed_is_a_whole_number(model: mx.Synthesizer, seed: Any) -> None:
+    with pytest.raises(OptionError, match=r"seed = .*a whole number"):
+        model.sample(3, seed=seed)
+    with pytest.raises(OptionError, match=r"seed = .*a whole number"):
+        mx.Synthesizer("x: int[0, 9]").fit({"x": [1, 2]}, seed=seed)
+
+
+def test_minutes_are_a_number() -> None:
+    for minutes in ("3", -1, float("nan"), float("inf"), None):
+        with pytest.raises(OptionError, match="minutes = "):
+            mx.Synthesizer("x: int[0, 9]").fit({"x": [1, 2]}, minutes=minutes)
+
+
+def test_tables_without_rows_have_no_probabilities(model: mx.Synthesizer) -> None:
+    nothing = model.sample(0)
+    assert model.log_prob(nothing).shape == (0,)
+    assert model.sample(given=nothing.select("age")).schema == nothing.schema
+    with pytest.raises(TableError, match="no rows: there is nothing to learn from"):
+        mx.Synthesizer("age: int[0, 99]").fit(nothing)
+
+
+def test_a_condition_on_an_unknown_column_names_those_there_are(
+    model: mx.Synthesizer,
+) -> None:
+    with pytest.raises(RuleSyntaxError) as found:
+        model.sample(3, where="agee >= 40")
+    assert "did you mean `age`?" in str(found.value)
+    assert "columns of the table: age, sex" in str(found.value)
+    assert "declare" not in str(found.value)
+    with pytest.raises(RuleSyntaxError, match="'who' is not learned"):
+        model.sample(3, where='who == "p1"')
+    with pytest.raises(OptionError, match="where = 5"):
+        model.sample(3, where=5)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("library", ["pandas", "arrow", "mapping"])
+def test_the_encoder_takes_tables_of_any_kind(
+    model: mx.Synthesizer, library: str
+) -> None:
+    own = model.sample(20, seed=2)
+    table: Any = {
+        "pandas": own.to_pandas,
+        "arrow": own.to_arrow,
+        "mapping": own.to_dict,
+    }[library]()
+    codes = model.encoder.encode(table)
+    assert codes.equals(model.encoder.encode(own))
+    back = model.encoder.decode(codes.to_pandas())
+    assert back.drop("who").equals(own.drop("who"))
+
+
+def test_what_the_encoder_cannot_read_is_said(model: mx.Synthesizer) -> None:
+    own = model.sample(3)
+    with pytest.raises(TableError, match="no column 'sex'"):
+        model.encoder.encode(own.drop("sex"))
+    with pytest.raises(MultiplexError, match="labels = 'x'"):
+        model.encoder.encode(own, labels="x")  # type: ignore[arg-type]
+    with pytest.raises(TableError, match="is not a table"):
+        model.encoder.decode(5)
