@@ -9,12 +9,17 @@ from pathlib import Path
 from typing import Any
 
 import ddp_worker
+import numpy as np
 import pytest
 import torch
+from scipy.sparse import csr_matrix
 from torch import Tensor
 from torch.distributions import Normal
 
+from multiplexnet.compiler.compile import compile_rules
 from multiplexnet.errors import ShapeError
+from multiplexnet.language.formula import atoms, variables
+from multiplexnet.language.text import formula_text
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
@@ -83,6 +88,70 @@ def test_rows_summed_in_another_order_differ_by_rounding_alone(
 
 def test_what_they_say_obeys(ranks: list[dict[str, Any]]) -> None:
     assert all(all(rank["obeys"]) for rank in ranks)
+
+
+# --- many outputs, of which each rule mentions few --------------------------------------------------------------------
+
+
+def chains_and_sums(count: int, *, tied: bool) -> Rules:
+    """Chains of ten outputs between 0 and 10 with a bound on their sum; tied: sums over two neighbours as well."""
+    rows: list[tuple[list[int], list[int], int]] = []
+    for i in range(count):
+        rows += [([i], [-1], 0), ([i], [1], 10)]
+    for first in range(0, count, 10):
+        own = list(range(first, first + 10))
+        rows += [([i, i + 1], [1, -1], 0) for i in own[:-1]]
+        rows.append((own, [1] * 10, 40))
+        if tied and first + 20 <= count:
+            rows.append((list(range(first + 5, first + 15)), [1] * 10, 50))
+    numbers = [i for i, (columns, _, _) in enumerate(rows) for _ in columns]
+    columns = [j for own, _, _ in rows for j in own]
+    entries = [c for _, own, _ in rows for c in own]
+    matrix = csr_matrix((entries, (numbers, columns)), shape=(len(rows), count))
+    return Rules.from_arrays(matrix, np.array([bound for _, _, bound in rows]))
+
+
+def extreme_raws(mux: Multiplexer) -> Tensor:
+    torch.manual_seed(0)
+    wide = torch.randn(8, mux.in_features) * torch.logspace(-3, 30, 8).unsqueeze(1)
+    return torch.cat([wide, torch.full((1, mux.in_features), float("inf")), -wide])
+
+
+def test_rules_that_tie_a_thousand_outputs_are_no_table_of_zeros() -> None:
+    rules = chains_and_sums(1000, tied=True)
+    mux = Multiplexer(rules)
+    (cascade,) = mux.cascades
+    assert "make a vast table" in str(mux)
+    assert cascade.complete
+    mentioned = sum(len(row.terms) for row in cascade.rows)
+    atoms_written = atoms(rules.specification.formula)
+    written = sum(len(atom.linear.summands) for atom in atoms_written)
+    assert mentioned < 3 * written
+    assert rules.satisfied(mux(extreme_raws(mux)).best()).all()
+
+
+def test_blocks_of_one_shape_are_tidied_and_proved_once_and_each_obeys() -> None:
+    rules = chains_and_sums(200, tied=False)
+    mux = Multiplexer(rules)
+    alone = compile_rules(chains_and_sums(10, tied=False).specification)
+    assert len(mux.compiled.blocks) == 20
+    for block in mux.compiled.blocks:
+        (term,) = block.terms
+        assert len(term.rows) == len(alone.blocks[0].terms[0].rows)
+        assert {v for row in term.rows for v in variables(row)} == set(block.outputs)
+    assert rules.satisfied(mux(extreme_raws(mux)).best()).all()
+
+
+def test_a_shape_is_the_same_set_in_other_names() -> None:
+    """The second pair has the first one's coefficients the other way round, the third another bound."""
+    text = (
+        "a <= 2*b; b <= 3; a >= 0\nc <= 3; d <= 2*c; d >= 0\ne <= 2*f; f <= 4; e >= 0"
+    )
+    found = compile_rules(Rules(text).specification)
+    alone = [compile_rules(Rules(line).specification) for line in text.splitlines()]
+    for block, own in zip(found.blocks, alone, strict=True):
+        said = [formula_text(row) for row in block.terms[0].rows]
+        assert said == [formula_text(row) for row in own.blocks[0].terms[0].rows]
 
 
 # --- many rows --------------------------------------------------------------------------------------------------------

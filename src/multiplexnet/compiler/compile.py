@@ -29,6 +29,7 @@ from multiplexnet.compiler.cover import DataRows, covering, irredundant
 from multiplexnet.compiler.implicants import Implicants, Literals
 from multiplexnet.compiler.normal import normal_form, substitute
 from multiplexnet.compiler.proof import proof_of
+from multiplexnet.compiler.shapes import Row, Shape, shaped
 from multiplexnet.compiler.tangents import has_norm, refutation
 from multiplexnet.compiler.terms import Block, Compiled, Term
 from multiplexnet.compiler.tidy import Tidy, interior, row_order
@@ -124,8 +125,11 @@ def compile_rules(
     blocks = []
     covered = None
     claims = dict[int, tuple[Block, Formula]]()
+    shapes: dict[Shape, tuple[Row, ...]] = {}
     for component, point in zip(parts, points, strict=True):
-        compiler = _BlockCompiler(component, ranges, max_terms, nested, deadline, point)
+        compiler = _BlockCompiler(
+            component, ranges, max_terms, nested, deadline, point, shapes
+        )
         if cover is not None:
             blocks.append(compiler.covering_block(cover))
         else:
@@ -224,7 +228,9 @@ def input_facts(specification: Specification) -> tuple[Formula, ...]:
 def _refuse_contradiction(
     specification: Specification, parts: Sequence[RuleComponent], deadline: Deadline
 ) -> None:
-    doubtful = [part for component in parts for part in component.conjuncts]
+    doubtful = [
+        part for component in _of_all_shapes(parts) for part in component.conjuncts
+    ]
     doubtful += [rule.formula for rule in specification.assumptions]
     if (
         doubtful
@@ -234,6 +240,18 @@ def _refuse_contradiction(
         is None
     ):
         raise _contradiction_error(specification, (), deadline)
+
+
+def _of_all_shapes(parts: Sequence[RuleComponent]) -> Iterator[RuleComponent]:
+    """One component of every shape, and those that have none."""
+    seen = set()
+    for component in parts:
+        own = shaped(component.conjuncts)
+        if own is None:
+            yield component
+        elif own.shape not in seen:
+            seen.add(own.shape)
+            yield component
 
 
 def _contradiction_error(
@@ -297,13 +315,14 @@ class _BlockCompiler:
     nested: bool
     deadline: Deadline
     inside: dict[Symbol, float] | None = None
+    shapes: dict[Shape, tuple[Row, ...]] = field(default_factory=dict)
     claims: dict[int, tuple[Block, Formula]] = field(default_factory=dict)
     tangents: list[Tangent] = field(default_factory=list)
     _cache: dict[Formula, list[Literals]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self._sandbox = Sandbox(self.deadline)
-        self._tidy = Tidy(self._sandbox, self.ranges, self.inside)
+        self._tidy = Tidy(self._sandbox, self.ranges, self.inside, self.shapes)
         self._discrete = tuple(v for v in self.component.outputs if v.is_discrete)
         self._formula = conjunction(self.component.conjuncts)
 

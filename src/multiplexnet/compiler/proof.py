@@ -3,7 +3,8 @@
 It reads the rules as they were written, not their normal form, and shares nothing with the search. What is assumed of
 inputs holds in every question. Comparisons that stand among the premises, or are weaker than one that does, are proved
 by their numbers (:mod:`~multiplexnet.compiler.identity`). The solver is asked about the rest; its atoms are only
-divided by the size of their first coefficient, rules and terms alike, so that z3 sees one atom where there is one.
+divided by the size of their first coefficient, rules and terms alike, so that z3 sees one atom where there is one. What
+it has proved of comparisons over real outputs it is not asked again in other names.
 
 * *Sound*: every term implies the rules. Conjuncts that lie in one block are checked term by term; one that several
   blocks share is checked against all of them at once.
@@ -26,6 +27,7 @@ from typing import Any
 import z3
 
 from multiplexnet.compiler.identity import Comparisons
+from multiplexnet.compiler.shapes import Shape, shaped
 from multiplexnet.compiler.terms import Block, Proof, Term, with_inner
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.language.curves import Tangent
@@ -90,8 +92,9 @@ def proof_of(
         checker.keeps_its_claim(block) for block in _claimed(blocks, claims or {})
     ):
         raise AssertionError("an inner block is not what it is said to be")
+    near = _by_block(parts, len(blocks))
     for i, block in enumerate(blocks):
-        own = [part.formula for part in parts if part.blocks == {i}]
+        own = [part.formula for part in near[i] if len(part.blocks) == 1]
         if not checker.all_imply(block, own):
             raise AssertionError("a term does not imply the rules")
     for part in (part for part in parts if len(part.blocks) != 1):
@@ -101,7 +104,9 @@ def proof_of(
             raise AssertionError(
                 "the terms do not imply a rule that several blocks share"
             )
-    covers = all(_covers(checker, parts, i, block) for i, block in enumerate(blocks))
+    covers = all(
+        _covers(checker, parts, near[i], block) for i, block in enumerate(blocks)
+    )
     if complete and not covers:
         raise AssertionError(
             "the terms do not contain every point that obeys the rules"
@@ -144,13 +149,24 @@ def _parts(specification: Specification, blocks: Sequence[Block]) -> list[_Conju
     return found
 
 
+def _by_block(parts: Sequence[_Conjunct], count: int) -> list[list[_Conjunct]]:
+    """For every block the conjuncts that speak of it."""
+    found: list[list[_Conjunct]] = [[] for _ in range(count)]
+    for part in parts:
+        for i in part.blocks:
+            found[i].append(part)
+    return found
+
+
 def _covers(
-    checker: _Checker, parts: Sequence[_Conjunct], i: int, block: Block
+    checker: _Checker,
+    parts: Sequence[_Conjunct],
+    near: Sequence[_Conjunct],
+    block: Block,
 ) -> bool:
     """Whether the rules imply the block; those that speak of it nearly always do, without the others."""
-    near = [part.formula for part in parts if i in part.blocks]
     said = checker.formula(block)
-    return checker.imply(near, said) or (
+    return checker.imply([part.formula for part in near], said) or (
         len(near) < len(parts) and checker.imply([part.formula for part in parts], said)
     )
 
@@ -175,6 +191,7 @@ class _Checker:
         self._variables = specification.variables
         facts = [tangent.atom for tangent in tangents]
         self._assumed = conjunction([specification.assumed, *facts])
+        self._proved: set[Shape] = set()
         self.checks = 0
 
     def formula(self, block: Block) -> Formula:
@@ -215,13 +232,26 @@ class _Checker:
         self._count()
         premises = list(premises)
         conclusion = _left_open(premises, conclusion)
-        if conclusion == TRUE:
+        if conclusion == TRUE or self._is_proved(premises, conclusion):
             return True
         solver = self._solver(self._variables if variables is None else variables)
         for premise in premises:
             solver.add(self._written(premise))
         solver.add(*map(self._written, conjuncts(_denied(conclusion))))
-        return not decided(solver, self._deadline)
+        if decided(solver, self._deadline):
+            return False
+        self._keep(premises, conclusion)
+        return True
+
+    def _is_proved(self, premises: Iterable[Formula], conclusion: Formula) -> bool:
+        """Whether the same implication was proved before, of other real outputs."""
+        own = shaped(_joined(premises), conjuncts(conclusion))
+        return own is not None and own.shape in self._proved
+
+    def _keep(self, premises: Iterable[Formula], conclusion: Formula) -> None:
+        own = shaped(_joined(premises), conjuncts(conclusion))
+        if own is not None:
+            self._proved.add(own.shape)
 
     def _all_imply(
         self,
@@ -240,10 +270,13 @@ class _Checker:
             self._count()
             if _left_open([premise], conclusion) == TRUE:
                 continue
+            if self._is_proved([premise], conclusion):
+                continue
             if questions is None:
                 questions = self._questions(conclusion, variables)
             if questions.answer(conjuncts(premise)) is not False:
                 return False
+            self._keep([premise], conclusion)
         return True
 
     def _questions(
@@ -293,6 +326,10 @@ class _Checker:
             case Iff():
                 return Iff(*parts)
         raise TypeError(f"not a formula: {node!r}")
+
+
+def _joined(formulas: Iterable[Formula]) -> list[Formula]:
+    return [part for formula in formulas for part in conjuncts(formula)]
 
 
 def _left_open(premises: Sequence[Formula], conclusion: Formula) -> Formula:

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from multiplexnet.compiler.normal import canonical, opposite
+from multiplexnet.compiler.shapes import Row, Shape, shaped
 from multiplexnet.compiler.witness import Inequalities, without_equalities
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.language.formula import And, Atom, Formula, Or, Symbol, Variable
@@ -163,6 +164,7 @@ class Tidy:
         sandbox: where z3 is asked.
         known: what holds anyway and is not a row of any term (the ranges of the inputs, what is assumed of them).
         inside: a point that is thought to have room in all rows, if one was found already.
+        shapes: the final rows of groups by their shape, shared with whoever tidies others over the same background.
     """
 
     def __init__(
@@ -170,10 +172,12 @@ class Tidy:
         sandbox: Sandbox,
         known: Sequence[Formula] = (),
         inside: Mapping[Symbol, float] | None = None,
+        shapes: dict[Shape, tuple[Row, ...]] | None = None,
     ) -> None:
         self._sandbox = sandbox
         self._known = tuple(known)
         self._inside = inside
+        self._shapes = {} if shapes is None else shapes
         self._questions: Questions | None = None
         self._done: dict[Group, Group] = {}
 
@@ -186,9 +190,18 @@ class Tidy:
                 found += group
             else:
                 if group not in self._done:
-                    self._done[group] = self._final(group, set(literals))
+                    self._done[group] = self._shaped(group, set(literals))
                 found += self._done[group]
         return tuple(sorted(found, key=row_order))
+
+    def _shaped(self, group: Group, literals: set[Atom]) -> Group:
+        """The final rows of a group, from another one of the same shape if there was one."""
+        own = shaped(group, [row for row in group if row in literals])
+        if own is None:
+            return self._final(group, literals)
+        if own.shape not in self._shapes:
+            self._shapes[own.shape] = own.rows_of(self._final(group, literals))
+        return own.atoms_of(self._shapes[own.shape])
 
     def _final(self, group: Group, literals: set[Atom]) -> Group:
         needed = self._needed(group)

@@ -1,9 +1,11 @@
 """Which blocks of rules become terms and which a cascade.
 
 Terms are what rules become where they are few: each has a map of its own, and losses can be summed over all of them. A
-cascade takes over where that explodes, where an equality holds inputs, and where inputs move a single polyhedron, which
-leaves nothing to choose: on a grid sums are exact. How many terms there would be is counted on the grid, by going
-through the alternatives and giving up a branch as soon as its ranges are empty; the count stops where it is too large.
+cascade takes over where that explodes, where an equality holds inputs, where inputs move a single polyhedron, which
+leaves nothing to choose: on a grid sums are exact; and where the table of a polyhedron, a number for every row and
+output, would be vast: a cascade keeps what rows mention alone. How many terms there would be is counted on the grid, by
+going through the alternatives and giving up a branch as soon as its ranges are empty; the count stops where it is too
+large.
 """
 
 from __future__ import annotations
@@ -63,6 +65,7 @@ __all__ = [
     "cascade_of_part",
     "is_few",
     "is_moved",
+    "is_vast",
     "planned",
     "reason",
     "refused_equalities",
@@ -78,6 +81,10 @@ NESTED = 40
 """Truth values up to which inner blocks are left to them: with fifty «at most 3 of them» takes some seconds."""
 ROUNDS = 4
 """How often ranges are passed on from row to row while terms are counted."""
+VAST = 1 << 21
+"""Rows times outputs from which a polyhedron of few numbers a row is no table."""
+SPARSE = 32
+"""Outputs in a row, on average, up to which they are few."""
 QUICK = Budget(clauses=300)
 """What a cascade may cost that nobody insists on."""
 FINE = 3
@@ -273,10 +280,16 @@ def _is_coupled(part: RulePart) -> bool:
 
 
 def _doubtful(specification: Specification) -> bool:
-    """Whether anything but a single term may come out; a glance that needs no normal form."""
-    return any(_has_choice(rule.formula) for rule in specification.rules) or any(
-        v.is_discrete for v in specification.outputs
+    """Whether anything but a single small term may come out; a glance that needs no normal form."""
+    return (
+        any(_has_choice(rule.formula) for rule in specification.rules)
+        or any(v.is_discrete for v in specification.outputs)
+        or len(specification.outputs) * _row_count(specification.formula) > VAST
     )
+
+
+def _row_count(formula: Formula) -> int:
+    return sum(1 for _ in atoms(formula))
 
 
 def _has_choice(formula: Formula) -> bool:
@@ -308,7 +321,7 @@ def _if_better(
     needed = _has_equality_of_inputs(part.formula) or any(
         v in beyond for v in part.outputs
     )
-    moved = is_moved(part)
+    moved = is_moved(part) or is_vast(part)
     if not needed and not moved and (_alternatives(part) <= FEW or _is_logic(part)):
         return None
     try:
@@ -381,6 +394,9 @@ def reason(part: RulePart, inputs: Sequence[Variable], form: Format) -> str:
         return f"{wide} has {sizes[wide]:,} values"
     if is_moved(part):
         return "inputs bound outputs that depend on each other"
+    if is_vast(part):
+        rows = _row_count(part.formula)
+        return f"{len(part.outputs):,} outputs and {rows:,} rows make a vast table"
     if not is_few(part, inputs, form):
         return f"it has more than {FEW} terms"
     if _has_choice_of_equalities(part):
@@ -401,6 +417,15 @@ def is_moved(part: RulePart) -> bool:
         return False
     coupled = any(len(_outputs_of(atom)) > 1 for atom in atoms(part.formula))
     return coupled and any(map(_ties_to_inputs, atoms(part.formula)))
+
+
+def is_vast(part: RulePart) -> bool:
+    """Whether nothing is to be chosen, and nearly all of a table of rows and outputs would be zeros."""
+    if _alternatives(part) > 1:
+        return False
+    rows = list(atoms(part.formula))
+    mentioned = sum(len(row.linear.summands) for row in rows)
+    return len(part.outputs) * len(rows) > VAST and mentioned <= SPARSE * len(rows)
 
 
 def _ties_to_inputs(atom: Atom) -> bool:

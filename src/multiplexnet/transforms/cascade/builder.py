@@ -113,7 +113,8 @@ class Builder:
         self._affine: dict[tuple[Terms, int], int] = {}
         self._meaning: dict[int, tuple[Terms, int]] = {}
         self._homes: dict[Terms, int] = {}
-        self._by_term: dict[tuple[int, int], list[tuple[Terms, int]]] = {}
+        self._sets: dict[int, frozenset[tuple[int, int]]] = {}
+        self._by_term: dict[tuple[int, int], list[int]] = {}
         self._made: dict[int, Extreme] = {}
         self._found: dict[tuple[object, ...], int] = {}
         self._spans: dict[int, Range] = {
@@ -145,13 +146,13 @@ class Builder:
         if base is None:
             ordered = tuple(sorted(terms, key=lambda term: term[1] != 1))
             return self._add_affine(key, None, ordered, constant)
-        known = dict(base[0])
-        more = tuple((v, c - known.get(v, 0)) for v, c in terms if c != known.get(v, 0))
-        own = self._affine[base]
-        if more and base[1] != constant:
-            own = self._add_affine((terms, base[1]), own, more, 0)
+        known, total = self._meaning[base]
+        given = dict(known)
+        more = tuple((v, c - given.get(v, 0)) for v, c in terms if c != given.get(v, 0))
+        if more and total != constant:
+            base = self._add_affine((terms, total), base, more, 0)
             more = ()
-        return self._add_affine(key, own, more, constant - base[1])
+        return self._add_affine(key, base, more, constant - total)
 
     def _add_affine(
         self, key: tuple[Terms, int], base: int | None, more: Terms, constant: int
@@ -164,8 +165,9 @@ class Builder:
         self._spans[operation.out] = self._span_of(terms, total)
         if _negative(terms) not in self._homes:
             self._homes.setdefault(terms, operation.out)
+        self._sets[operation.out] = frozenset(terms)
         for term in terms:
-            self._by_term.setdefault(term, []).append(key)
+            self._by_term.setdefault(term, []).append(operation.out)
         return operation.out
 
     def _span_of(self, terms: Terms, constant: int) -> Range:
@@ -174,21 +176,24 @@ class Builder:
             row.least(self._spans) + constant, row.most(self._spans) + constant
         )
 
-    def _best_base(self, terms: Terms, constant: int) -> tuple[Terms, int] | None:
-        """An affine function from before from which this one takes fewer operations than from nothing."""
-        wanted = set(terms)
+    def _best_base(self, terms: Terms, constant: int) -> int | None:
+        """The slot of an affine function from which this one takes fewer operations than from nothing."""
+        wanted = frozenset(terms)
         cost = len(terms) - 1 + any(c != 1 for _, c in terms[:1]) + bool(constant)
         best = None
         candidates = dict.fromkeys(
-            key for term in terms for key in self._by_term.get(term, ())[-RECENT:]
+            slot for term in terms for slot in self._by_term.get(term, ())[-RECENT:]
         )
         for candidate in candidates:
-            own = set(candidate[0])
-            price = len(wanted) - len(own) + (candidate[1] != constant)
-            exact = Row(terms, candidate[1]).size(self._spans) < self._limit
-            if own <= wanted and price < cost and exact:
+            own = self._sets[candidate]
+            _, total = self._meaning[candidate]
+            price = len(wanted) - len(own) + (total != constant)
+            if price < cost and own <= wanted and self._is_exact(terms, total):
                 best, cost = candidate, price
         return best
+
+    def _is_exact(self, terms: Terms, constant: int) -> bool:
+        return Row(terms, constant).size(self._spans) < self._limit
 
     # --- truth values -----------------------------------------------------------------------------------------------
 

@@ -108,8 +108,12 @@ def _certain(steps: Sequence[Step]) -> Iterator[Row]:
 
 
 def shifts_of(cascade: Cascade) -> list[float]:
-    """For every output of the layer what its raw value starts from."""
-    narrowed: dict[tuple[int, int], set[int]] = {}
+    """For every output of the layer what its raw value starts from.
+
+    ``narrowed`` has, for an output and a sign, those that have less room when it grows or shrinks: binary digits, since
+    in a long chain every output narrows all that follow.
+    """
+    narrowed: dict[tuple[int, int], int] = {}
     for step in reversed(cascade.steps):
         v = step.variable
         if _is_determined(step):
@@ -119,11 +123,13 @@ def shifts_of(cascade: Cascade) -> list[float]:
                 if j != v:
                     sign = 1 if c > 0 else -1
                     pushes = row.coefficient(v) * c < 0
-                    further = narrowed.get((v, sign), set()) if pushes else set()
-                    narrowed.setdefault((j, sign), set()).update({v}, further)
+                    further = narrowed.get((v, sign), 0) if pushes else 0
+                    before = narrowed.get((j, sign), 0)
+                    narrowed[j, sign] = before | 1 << v | further
     numbers = {step.variable for step in cascade.steps if step.values is None}
     return [
-        log(1 + len(narrowed.get((j, -1), ()))) - log(1 + len(narrowed.get((j, 1), ())))
+        log(1 + narrowed.get((j, -1), 0).bit_count())
+        - log(1 + narrowed.get((j, 1), 0).bit_count())
         if j in numbers
         else 0.0
         for j in range(len(cascade.visible))

@@ -9,7 +9,8 @@ of the outputs so far are all that has to be remembered of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from heapq import heappop, heappush
 
 from multiplexnet.compiler.cascade.late_rows import eased, is_easy
 from multiplexnet.compiler.cascade.projection.project import (
@@ -28,6 +29,10 @@ __all__ = ["Clauses", "Elimination", "HeldBackError"]
 
 WATCHED = 256
 """After how many clauses the clock is looked at: each is compared with those before it."""
+WIDE = 1_000
+"""Variables in the clauses of one, each counted where it occurs, up to which those that occur twice are told apart."""
+
+Cost = tuple[bool, int, int, int]
 
 
 class HeldBackError(Exception):
@@ -47,6 +52,8 @@ class Clauses:
         self._by_variable: dict[int, set[Clause]] = {}
         self._signs: dict[Clause, dict[int, tuple[int, int]]] = {}
         self._count = 0
+        self.touched: set[int] = set()
+        """The variables whose clauses have changed; whoever looks at them empties it."""
         self.is_false = False
         for clause in clauses:
             self.add(clause)
@@ -79,11 +86,13 @@ class Clauses:
             self._by_terms.setdefault(row.terms, set()).add(clause)
         for v in self._signs[clause]:
             self._by_variable.setdefault(v, set()).add(clause)
+        self.touched.update(self._signs[clause])
 
     def remove(self, clause: Clause) -> None:
         del self._numbers[clause]
         for row in clause:
             self._by_terms[row.terms].discard(clause)
+        self.touched.update(self._signs[clause])
         for v in self._signs.pop(clause):
             self._by_variable[v].discard(clause)
 
@@ -95,12 +104,10 @@ class Clauses:
         ]
 
     def degree(self, variable: int) -> int:
-        """How many variables share a clause with this one, itself counted."""
-        return len(
-            set().union(
-                *(self._signs[clause] for clause in self._by_variable.get(variable, ()))
-            )
-        )
+        """How many variables share a clause with this one, itself counted; a bound where they are very many."""
+        own = [self._signs[clause] for clause in self._by_variable.get(variable, ())]
+        bound = sum(map(len, own))
+        return bound if bound > WIDE else len(set().union(*own))
 
 
 def _signs(clause: Clause) -> dict[int, tuple[int, int]]:
@@ -148,8 +155,10 @@ class Elimination:
         self._tick = tick
         self._ends = ends or {}
         self._torn = torn
-        self._left = list(variables)
+        self._left = dict.fromkeys(variables)
         self._place = {v: i for i, v in enumerate(variables)}
+        self._costs: dict[int, Cost] = {}
+        self._queue: list[tuple[Cost, int]] = []
         self._leaving = None if order is None else list(order)
         self.buckets: list[Bucket] = []
         self.projections: list[Projection] = []
@@ -158,7 +167,7 @@ class Elimination:
         """All variables leave; ``buckets`` are in the order of computing then, ``clauses`` speak of what is known."""
         while self._left and not self.clauses.is_false:
             variable = self._next()
-            self._left.remove(variable)
+            del self._left[variable]
             bucket = bucket_of(variable, self.clauses.of(variable), self._ranges)
             found = self._projected(bucket)
             for clause in bucket.clauses:
@@ -193,19 +202,48 @@ class Elimination:
             if not self._may_leave(named):
                 raise HeldBackError([named])
             return named
-        needed = {v for w in self._left for v in self._after.get(w, ())}
-        free = [v for v in self._left if v not in needed and self._may_leave(v)]
-        if not free:
-            raise HeldBackError([v for v in self._left if v in self._ends])
-        last = self.buckets[0].variable if self.buckets else None
-        following = (
-            [v for v in free if v in self._after.get(last, ())]
-            if last is not None
-            else []
+        self._weigh()
+        needed = {v for w, own in self._after.items() if w in self._left for v in own}
+        arguments = (
+            self._after.get(self.buckets[0].variable, ()) if self.buckets else ()
         )
-        return min(following or free, key=self._cost)
+        following = [
+            v
+            for v in arguments
+            if v in self._left and v not in needed and self._may_leave(v)
+        ]
+        if following:
+            return min(following, key=self._costs.__getitem__)
+        return self._cheapest(needed)
 
-    def _cost(self, variable: int) -> tuple[bool, int, int, int]:
+    def _weigh(self) -> None:
+        """What each variable costs whose clauses have changed; the first time, every one."""
+        changed = self.clauses.touched if self._costs else self._left
+        for v in changed:
+            if v in self._left:
+                self._costs[v] = self._cost(v)
+                heappush(self._queue, (self._costs[v], v))
+        self.clauses.touched.clear()
+
+    def _cheapest(self, needed: Collection[int]) -> int:
+        """The variable of the least cost among those that may leave; others keep their places in the queue."""
+        waiting = []
+        found = None
+        while self._queue and found is None:
+            cost, v = heappop(self._queue)
+            if v not in self._left or cost != self._costs[v]:
+                continue
+            if v in needed or not self._may_leave(v):
+                waiting.append((cost, v))
+            else:
+                found = v
+        for entry in waiting:
+            heappush(self._queue, entry)
+        if found is None:
+            raise HeldBackError([v for v in self._left if v in self._ends])
+        return found
+
+    def _cost(self, variable: int) -> Cost:
         signs = self.clauses.signs(variable)
         lower = 1 + sum(low < 0 for low, _ in signs)
         upper = 1 + sum(high > 0 for _, high in signs)
