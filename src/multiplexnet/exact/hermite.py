@@ -2,7 +2,8 @@
 
 A unimodular matrix ``U = [fixed, free]`` brings ``E U`` to echelon form: each equation is met by one column of
 ``fixed`` with the greatest common divisor of what is left, and does not see the ``free`` ones, which are a basis of the
-integer kernel. Free columns are shortened after every equation, so that entries stay small.
+integer kernel. Free columns are shortened after every equation, so that entries stay small. Columns are kept without
+their zeros: of a thousand outputs with one sum each has two entries.
 """
 
 from __future__ import annotations
@@ -12,10 +13,13 @@ from dataclasses import dataclass
 from fractions import Fraction
 
 from multiplexnet.exact.deadline import NEVER, Deadline
-from multiplexnet.exact.reduction import Columns, reduce_basis, rounded
-from multiplexnet.exact.rows import dot
+from multiplexnet.exact.reduction import reduce_basis, rounded
+from multiplexnet.exact.rows import Number
 
 __all__ = ["NotDyadic", "Solutions", "solutions"]
+
+Column = dict[int, int]
+"""The entries of a column that are not 0, by their places."""
 
 
 class NotDyadic(Exception):
@@ -60,35 +64,38 @@ def solutions(
         ([0, 0, 1], ((1, 0), (0, 1), (-1, -1)))
     """
     n = len(E[0])
-    free: Columns = [[int(i == j) for i in range(n)] for j in range(n)]
+    free: list[Column] = [{j: 1} for j in range(n)]
     origin = [Fraction(0)] * n
     for i, (row, right) in enumerate(zip(E, e, strict=True)):
-        rest = right - dot(row, origin)
-        pivot = _isolated(row, free, deadline)
+        rest = right - sum(c * x for c, x in zip(row, origin, strict=True) if c and x)
+        pivot = _isolated(row, free, n, deadline)
         if pivot is None:
             if rest:
                 raise ValueError(f"equation {i} contradicts the ones before it")
             continue
-        share = rest / _dot(row, pivot)
+        share = rest / _dot(pivot, row)
         if share.denominator & (share.denominator - 1):
             raise NotDyadic(i)
-        moved = [x + share * c for x, c in zip(origin, pivot, strict=True)]
-        origin = _near_zero(moved, free, deadline)
-    basis = tuple(tuple(column[i] for column in free) for i in range(n))
-    return Solutions(tuple(origin), basis)
+        _add(origin, share, pivot)
+        _move_near_zero(origin, free, deadline)
+    basis = [[0] * len(free) for _ in range(n)]
+    for j, column in enumerate(free):
+        for i, c in column.items():
+            basis[i][j] = c
+    return Solutions(tuple(origin), tuple(map(tuple, basis)))
 
 
 def _isolated(
-    row: Sequence[int], free: Columns, deadline: Deadline
-) -> list[int] | None:
+    row: Sequence[int], free: list[Column], n: int, deadline: Deadline
+) -> Column | None:
     """Take the one column out of ``free`` that the equation sees, after Euclid's algorithm; shorten the others."""
-    values = [_dot(row, column) for column in free]
+    values = [_dot(column, row) for column in free]
     while True:
         deadline.check()
         seen = [j for j, value in enumerate(values) if value]
         if not seen:
             return None
-        p = min(seen, key=lambda j: (abs(values[j]), sum(map(abs, free[j])), -j))
+        p = min(seen, key=lambda j: (abs(values[j]), _length(free[j]), -j))
         if len(seen) == 1:
             break
         for j in seen:
@@ -96,32 +103,52 @@ def _isolated(
             if j == p or not q:
                 continue
             values[j] -= q * values[p]
-            free[j] = [x - q * y for x, y in zip(free[j], free[p], strict=True)]
+            free[j] = _without(free[j], q, free[p])
     pivot = free.pop(p)
-    if any(abs(c) > 1 for column in free for c in column):
-        reduce_basis(free, deadline)
+    if any(abs(c) > 1 for column in free for c in column.values()):
+        dense = [[column.get(i, 0) for i in range(n)] for column in free]
+        reduce_basis(dense, deadline)
+        free[:] = [{i: c for i, c in enumerate(own) if c} for own in dense]
     return pivot
 
 
-def _near_zero(
-    origin: list[Fraction], free: Columns, deadline: Deadline
-) -> list[Fraction]:
-    """The origin moved by whole steps of the basis while it gets shorter."""
+def _length(column: Column) -> int:
+    return sum(map(abs, column.values()))
+
+
+def _without(column: Column, times: int, other: Column) -> Column:
+    """``column − times · other``."""
+    found = dict(column)
+    for i, c in other.items():
+        left = found.pop(i, 0) - times * c
+        if left:
+            found[i] = left
+    return found
+
+
+def _add(point: list[Fraction], times: Number, column: Column) -> None:
+    """Moves a point by a multiple of a column."""
+    for i, c in column.items():
+        point[i] += times * c
+
+
+def _move_near_zero(
+    origin: list[Fraction], free: Sequence[Column], deadline: Deadline
+) -> None:
+    """Moves the origin by whole steps of the basis while it gets shorter."""
     shorter = True
     while shorter:
         shorter = False
         for column in free:
             deadline.check()
-            q = round(dot(origin, column) / _dot(column, column))
-            if not q:
-                continue
-            moved = [x - q * c for x, c in zip(origin, column, strict=True)]
-            if dot(moved, moved) < dot(origin, origin):
-                origin = moved
+            product = sum((c * origin[i] for i, c in column.items()), Fraction(0))
+            square = sum(c * c for c in column.values())
+            q = round(product / square)
+            # |x − q c|² < |x|²
+            if q and q * q * square < 2 * q * product:
+                _add(origin, -q, column)
                 shorter = True
-    return origin
 
 
-def _dot(a: Sequence[int], b: Sequence[int]) -> int:
-    pairs = zip(a, b, strict=True)
-    return sum(x * y for x, y in pairs if x)
+def _dot(column: Column, other: Sequence[int]) -> int:
+    return sum(c * other[i] for i, c in column.items())

@@ -25,32 +25,33 @@ def ranges(rows: Rows, sweeps: int = SWEEPS) -> tuple[Interval, ...]:
     upper: list[Fraction | None] = [None] * rows.n
     for _ in range(sweeps):
         before = (list(lower), list(upper))
-        for a, bound in zip(rows.A, rows.b, strict=True):
-            _tighten(a, bound, lower, upper)
+        for entries, bound in zip(rows.entries, rows.b, strict=True):
+            _tighten(entries, bound, lower, upper)
         if before == (lower, upper):
             break
     return tuple(zip(lower, upper, strict=True))
 
 
 def _tighten(
-    a: tuple[int, ...],
+    entries: tuple[tuple[int, int], ...],
     bound: Fraction,
     lower: list[Fraction | None],
     upper: list[Fraction | None],
 ) -> None:
     """What the row leaves for each variable when the others contribute the least they can."""
     least: dict[int, Fraction | None] = {}
-    for j, c in enumerate(a):
-        if c:
-            end = lower[j] if c > 0 else upper[j]
-            least[j] = None if end is None else c * end
+    for j, c in entries:
+        end = lower[j] if c > 0 else upper[j]
+        least[j] = None if end is None else c * end
     unknown = [j for j, value in least.items() if value is None]
     if len(unknown) > 1:
         return
     total = sum((value for value in least.values() if value is not None), Fraction(0))
-    for j in unknown or least:
-        limit = (bound - total + (least[j] or 0)) / a[j]
-        if a[j] > 0:
+    for j, c in entries:
+        if unknown and j != unknown[0]:
+            continue
+        limit = (bound - total + (least[j] or 0)) / c
+        if c > 0:
             known = upper[j]
             upper[j] = limit if known is None else min(limit, known)
         else:

@@ -145,9 +145,18 @@ class Inverse:
     @staticmethod
     def of(found: Solutions) -> Inverse | None:
         """The inverse in fixed point; ``None`` if the numbers of the basis are too far apart for that."""
-        unit = 1 << INVERSE_BITS
         basis = np.array(found.basis, dtype=np.float64)
-        inverse = np.rint(np.linalg.pinv(basis) * unit)
+        return Inverse._near(found, basis, _quick_inverse(basis)) or Inverse._near(
+            found, basis, np.linalg.pinv(basis)
+        )
+
+    @staticmethod
+    def _near(
+        found: Solutions, basis: NDArray[Any], floats: NDArray[Any]
+    ) -> Inverse | None:
+        """The inverse in fixed point that floats come near to, if they come near enough."""
+        unit = 1 << INVERSE_BITS
+        inverse = np.rint(floats * unit)
         longest = np.abs(basis).sum(axis=0).max()
         residuals = (np.abs(inverse).max() + 1) * longest + unit
         dtype = _holding(residuals * found.dimension)
@@ -179,6 +188,14 @@ class Inverse:
         if not most:
             return Fraction(1)
         return power_of_two(floor_log2(most / (1 - self.rho)) + 1)
+
+
+def _quick_inverse(basis: NDArray[Any]) -> NDArray[Any]:
+    """``(NᵀN)⁻¹ Nᵀ``: less exact than by singular values, and in a fraction of the time; zeros if floats have none."""
+    try:
+        return np.asarray(np.linalg.solve(basis.T @ basis, basis.T))
+    except np.linalg.LinAlgError:
+        return np.zeros_like(basis.T)
 
 
 def _holding(largest: float) -> Any:

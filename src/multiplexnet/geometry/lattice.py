@@ -191,10 +191,10 @@ def _pulled_back(rows: Rows, found: Solutions) -> Rows:
     A: list[list[int]] = []
     b: list[Fraction] = []
     strict: list[bool] = []
-    for row, slack, is_strict in zip(
-        rows.A, rows.slacks(found.origin), rows.strict, strict=True
+    for entries, slack, is_strict in zip(
+        rows.entries, rows.slacks(found.origin), rows.strict, strict=True
     ):
-        a = _combined(row, found.basis, found.dimension)
+        a = _combined(entries, found.basis, found.dimension)
         if any(a):
             A.append(a)
             b.append(slack)
@@ -204,12 +204,13 @@ def _pulled_back(rows: Rows, found: Solutions) -> Rows:
     return Rows.of(A, b, strict, n=found.dimension)
 
 
-def _combined(row: Sequence[int], basis: Sequence[Sequence[int]], d: int) -> list[int]:
+def _combined(
+    entries: Sequence[tuple[int, int]], basis: Sequence[Sequence[int]], d: int
+) -> list[int]:
     """``row · basis``; most rows mention a few outputs only."""
     total = [0] * d
-    for c, own in zip(row, basis, strict=True):
-        if c:
-            total = [t + c * v for t, v in zip(total, own, strict=True)]
+    for j, c in entries:
+        total = [t + c * v if v else t for t, v in zip(total, basis[j], strict=True)]
     return total
 
 
