@@ -9,7 +9,8 @@ from collections.abc import Callable, Iterator, Sequence
 from decimal import Decimal
 from fractions import Fraction
 from functools import cache
-from math import inf, nan
+from itertools import product
+from math import inf, isfinite, nan
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,8 @@ from multiplexnet.errors import (
     ThinTermError,
 )
 from multiplexnet.exact.formats import FORMATS
-from multiplexnet.language.formula import holds
+from multiplexnet.language.formula import Real, Variable, holds
+from multiplexnet.layer.inputs.ranges import FloatRange
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 FLUSHED = DTYPES[:3]
@@ -262,6 +264,29 @@ def test_declared_ranges_are_compared_exactly(flushing: bool) -> None:
         mux(torch.zeros(1, 1), u=(u := tensor_of([1e-40], torch.float32))).best(),
         u=u,
     )
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_a_range_is_seen_at_a_glance_where_it_is_plain(
+    dtype: torch.dtype, flushing: bool
+) -> None:
+    """Never where a value is outside, subnormal numbers included, and always where all are well inside."""
+    tiny = float(torch.finfo(dtype).smallest_normal)
+    values = [-inf, -2.0, -1.0, -tiny, -tiny / 2, 0.0, tiny / 2, tiny, 1.0, 2.0]
+    values += [inf, nan]
+    ends = [None, *(Fraction(v) for v in (-1.0, -tiny / 4, 0.0, tiny / 4, tiny, 1.0))]
+    for lower, upper in product(ends, ends):
+        if lower is not None and upper is not None and lower > upper:
+            continue
+        within = FloatRange.of(Variable("u", 0, Real(lower, upper), role="input"))
+        for value in values:
+            one = tensor_of([value], dtype)
+            inside = isfinite(value)
+            inside = inside and (lower is None or Fraction(value) >= lower)
+            inside = inside and (upper is None or Fraction(value) <= upper)
+            assert inside or not within.plainly_contains(one), (lower, upper, value)
+    unit = FloatRange.of(Variable("u", 0, Real(Fraction(0), Fraction(1)), role="input"))
+    assert unit.plainly_contains(tensor_of([tiny, 0.5, 1.0], dtype))
 
 
 VERDICTS = {

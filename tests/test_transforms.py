@@ -15,6 +15,7 @@ import pytest
 import torch
 from torch import Tensor
 
+from multiplexnet import Multiplexer, Rules
 from multiplexnet.compiler.terms import Term
 from multiplexnet.exact.formats import FORMATS as EXACT_FORMATS
 from multiplexnet.geometry.parts import (
@@ -748,3 +749,86 @@ def test_an_anchor_outside_is_refused() -> None:
     part = Polyhedron((), ((ONE, ONE),), (ONE,), (True,), (ONE, ONE))
     with pytest.raises(ValueError, match="strictly inside row 0"):
         Gauge([part], torch.float32)
+
+
+# --- ends that are known values themselves ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "training"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "u: input[-9, 9]; v: input[-9, 9]; x: real[3]\nassume u <= v\nall(u <= e <= v for e in x)",
+        "u: input[0, 10]; x: real[4]\nall(-1 <= e <= 10 for e in x)\nx[0] <= u; x[2] <= 8; x[2] <= u",
+        "u: input[1, 4]; x: real[2]\n(0 <= x[0] <= u and x[1] == 0) or (u <= x[0] <= 5 and 0 <= x[1] <= u)",
+    ],
+)
+def test_plain_ends_are_those_that_were_read(
+    text: str, training: bool, dtype: torch.dtype
+) -> None:
+    """One row with a zero, or with ends that meet, has the ends of the whole batch read in float64."""
+    rules = Rules(text)
+    mux = Multiplexer(rules, dtype=dtype).train(training)
+    count = 64
+    raw = raws(mux.in_features, dtype)[:count]
+    size = len(raw)
+    given: dict[str, Any] = {
+        name: torch.linspace(1.25 + i, 3.5 + i, size).to(dtype)
+        for i, name in enumerate(v.name for v in rules.inputs)
+    }
+    other: dict[str, Any] = {name: u.clone() for name, u in given.items()}
+    for u in other.values():
+        u[-1] = 1.0 if "1, 4" in text else 0.0
+    plain = mux(raw, **given).best()
+    slow = mux(raw, **other).best()
+    assert rules.satisfied(plain, **given).all()
+    assert rules.satisfied(slow, **other).all()
+    usual = raw[:-1].abs().amax(-1) < 1e3
+    if training and dtype is not torch.float64:
+        torch.testing.assert_close(
+            plain[:-1][usual].float(),
+            slow[:-1][usual].float(),
+            rtol=2 * torch.finfo(dtype).eps,
+            atol=16 * torch.finfo(dtype).eps,
+        )
+    else:
+        assert torch.equal(plain[:-1], slow[:-1])
+
+
+def test_plain_ends_pass_gradients_on() -> None:
+    """The gradients of raw values and inputs in float32 are those of float64."""
+    rules = Rules(
+        "u: input[-9, 9]; v: input[-9, 9]; x: real\nassume u <= v\nu <= x <= v"
+    )
+    found = []
+    for dtype in (torch.float32, torch.float64):
+        mux = Multiplexer(rules, dtype=dtype)
+        raw = torch.linspace(-3, 3, 7).to(dtype).unsqueeze(-1).requires_grad_()
+        u = torch.linspace(-2, -1, 7).to(dtype).requires_grad_()
+        v = torch.linspace(1, 5, 7).to(dtype).requires_grad_()
+        x = mux(raw, u=u, v=v).best()
+        found.append(torch.autograd.grad(x.square().sum(), [raw, u, v]))
+    for single, double in zip(*found, strict=True):
+        torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "training"])
+def test_rows_side_by_side_give_the_same(dtype: torch.dtype, training: bool) -> None:
+    """Many rows are laid side by side, an odd number of them is not."""
+    rules = Rules(
+        "x: real[7]\n-0.1 < x[0] < 3.3; x[1] >= 2; x[2] <= -1; x[3] == 4; 0 <= x[4] <= 1; x[5] <= 1e3"
+    )
+    mux = Multiplexer(rules, dtype=dtype).train(training)
+    raw = raws(7, dtype)
+    raw = raw.repeat(1 + 4096 // len(raw), 1)[:4096].requires_grad_()
+    every = mux(raw).best()
+    apart = torch.cat([mux(part).best() for part in (raw[:1365], raw[1365:])])
+    torch.testing.assert_close(every, apart, rtol=torch.finfo(dtype).eps, atol=0.0)
+    assert rules.satisfied(every.detach()).all()
+    gradients = [
+        torch.autograd.grad(x.nan_to_num().sum(), raw, retain_graph=True)[0]
+        for x in (every, apart)
+    ]
+    torch.testing.assert_close(*gradients)

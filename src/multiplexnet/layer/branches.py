@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from math import prod
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
@@ -17,6 +17,7 @@ from multiplexnet.layer.stacks import Stacked
 from multiplexnet.layer.units import Units
 from multiplexnet.transforms.base import in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice, OneTerm
+from multiplexnet.transforms.run_time.intervals import IntervalFrame
 from multiplexnet.transforms.run_time.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
 
@@ -59,6 +60,7 @@ class Choice:
         inner: choices that terms go on with; their outputs are among those of this block.
         offset: what ``given`` starts from, ``(K,)``: log-counts of the plain terms below; ``None``: all alike.
         units: of its outputs, if some have one; all values that leave this object are in them.
+        frames: what the inputs leave to outputs that they bound; see :class:`~multiplexnet.transforms.term_maps.Room`.
     """
 
     maps: TermMaps | OneTerm
@@ -72,6 +74,7 @@ class Choice:
     inner: tuple[Inner, ...] = ()
     offset: Tensor | None = None
     units: Units | None = None
+    frames: Mapping[int, IntervalFrame] = field(default_factory=dict)
 
     @property
     def size(self) -> int:
@@ -87,6 +90,12 @@ class Choice:
             else self.feasible & kept
         )
         return replace(self, feasible=feasible)
+
+    def with_room(self) -> Choice:
+        """The choice, of which it was seen that every row has a term that can be met: if there is one, it can be."""
+        if self.size > 1 or self.feasible is None:
+            return self
+        return replace(self, feasible=None)
 
     def with_inner(self, inner: Sequence[Inner]) -> Choice:
         """The choice whose terms go on with these; a term that cannot be finished cannot be met either.
@@ -146,11 +155,14 @@ class Choice:
 
         Where a term cannot be met stands ``instead``, ``(*batch, 1, D_b)``, or else NaN.
         """
-        maps = self.maps if stop - start == self.size else self.maps.terms(start, stop)
         raw = self.raw[..., start:stop, :] if self.per_term else self.raw
-        x: Tensor = maps(
-            raw, inputs=self.inputs, functions=self.functions, per_term=self.per_term
-        )
+        maps = self.maps
+        given: dict[str, Any] = {"inputs": self.inputs, "functions": self.functions}
+        if stop - start < self.size:
+            maps = maps.terms(start, stop)
+        elif self.frames:
+            given["frames"] = self.frames
+        x: Tensor = maps(raw, per_term=self.per_term, **given)
         feasible = None if self.feasible is None else self.feasible[..., start:stop]
         x = self._seen(
             self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)

@@ -14,6 +14,7 @@ from multiplexnet.layer.branches import Choice, Inner
 from multiplexnet.layer.checks import refuse_no_tensor, refuse_roomless, refuse_stuck
 from multiplexnet.layer.stacks import Stacked
 from multiplexnet.transforms.cascade.choice import CascadeChoice
+from multiplexnet.transforms.term_maps import Room
 
 if TYPE_CHECKING:
     from multiplexnet.layer.multiplexer import Multiplexer
@@ -66,6 +67,7 @@ class Call:
             )
             if lost is not None:
                 return self._linked([node.without(lost) for node in nodes])
+            choices = tuple(choice.with_room() for choice in choices)
         return choices
 
     def stacked(self) -> Stacked | None:
@@ -98,19 +100,20 @@ class Call:
             offset = getattr(mux, f"offset_{b}", None)
             if mine is not None and offset is not None:
                 mine = mine + offset
-            feasible = None
+            room = Room(None, {})
             if self.inputs is not None:
-                feasible = maps.feasible(self.inputs, functions=functions)
+                room = maps.room(self.inputs, functions=functions)
             yield Choice(
                 maps,
                 own,
                 mine,
                 columns,
-                feasible,
+                room.feasible,
                 self.inputs,
                 functions,
                 mux.per_term,
                 offset=offset,
+                frames=room.frames,
                 units=None if mux.units is None else mux.units.of(columns),
             )
 

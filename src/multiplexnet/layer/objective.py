@@ -20,6 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from multiplexnet.errors import ShapeError
+from multiplexnet.transforms.base import Differentiable
 
 if TYPE_CHECKING:
     from multiplexnet.layer.branches import Branches, Choice
@@ -141,10 +142,8 @@ def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
     return _chunked(chunk, choice.size, rest.numel())
 
 
-class _Marginal(torch.autograd.Function):
+class _Marginal(Differentiable):
     """``Σ_k q(k) a_k`` over the last axis; it keeps its arguments and nothing else. log p may have fewer axes."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:

@@ -18,6 +18,7 @@ from multiplexnet.compiler.terms import Block
 from multiplexnet.errors import DtypeError, ShapeError
 from multiplexnet.language.formula import Real, Rule, Specification
 from multiplexnet.layer.checks import refuse_no_tensor, refuse_unmoved, refuse_unseen
+from multiplexnet.transforms.base import Differentiable
 from multiplexnet.transforms.run_time.reading import without_subnormals
 from multiplexnet.transforms.term_maps import TermMaps
 from multiplexnet.verdicts.satisfaction import verdict
@@ -34,10 +35,8 @@ FAR = 1e150
 """Broken rows are read as no farther out than this: squares of it are finite in float64."""
 
 
-class _WithGradientOf(torch.autograd.Function):
+class _WithGradientOf(Differentiable):
     """``value``, with the gradient of ``x0``."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(value: Tensor, x0: Tensor) -> Tensor:

@@ -17,11 +17,13 @@ since they share most of the work. :mod:`multiplexnet.transforms.as_torch` makes
 from __future__ import annotations
 
 import copy
+import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
 from dataclasses import dataclass
 from functools import lru_cache, wraps
+from inspect import signature
 from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import torch
@@ -33,9 +35,11 @@ from multiplexnet.transforms.tables import Tabled
 
 __all__ = [
     "DTYPES",
+    "Differentiable",
     "Precision",
     "Transform",
     "applied",
+    "can_look",
     "checked_dtype",
     "dtype_name",
     "exactly",
@@ -45,6 +49,7 @@ __all__ = [
     "margin",
     "precision_of",
     "quarter_cell",
+    "rows_at_once",
     "rows_of",
     "saturated",
     "within",
@@ -61,6 +66,13 @@ UNDERFLOW = 2.0**-1022
 
 LIMIT = 2.0**100
 """Raw values are cut here: far enough out in every direction, and a float32 number, as ONNX needs it."""
+
+
+LONG = 64
+"""Rows of so many numbers are long enough for the processor."""
+
+MANY = 2**14
+"""Fewer numbers than these are computed faster than rows are laid side by side."""
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -185,10 +197,17 @@ def _solid(module: Any, *args: Any, **kwargs: Any) -> AbstractContextManager[Non
     return solid_tables(module, tensors[0]) if tensors else nullcontext()
 
 
-class _Saturated(torch.autograd.Function):
-    """The values as they are, with a gradient within the format: in float16 that of a wide range would be infinite."""
+class Differentiable(torch.autograd.Function):
+    """A function with a gradient of its own, whose signature torch asks for in every call: it is found once."""
 
     generate_vmap_rule = True
+
+    def __init_subclass__(cls) -> None:
+        cls.forward.__signature__ = signature(cls.forward)  # type: ignore[attr-defined]
+
+
+class _Saturated(Differentiable):
+    """The values as they are, with a gradient within the format: in float16 that of a wide range would be infinite."""
 
     @staticmethod
     def forward(values: Tensor) -> Tensor:
@@ -222,6 +241,31 @@ def rows_of(table: Tensor, index: Tensor) -> Tensor:
     return table.index_select(0, index.flatten()).reshape(
         (*index.shape, *table.shape[1:])
     )
+
+
+def can_look(values: Tensor) -> bool:
+    """Whether the numbers of a tensor can be looked at: not in a graph, nor under vmap or on the meta device."""
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return False
+    try:
+        float(values.detach().amax())
+    except RuntimeError:  # nor of a tensor without numbers
+        return False
+    return True
+
+
+def rows_at_once(values: Tensor) -> int:
+    """How many rows of ``(*batch, n)`` to lay side by side where each meets the same constants; 1 in a graph.
+
+    Between numbers of every column and a table of n constants torch computes several numbers at a time only within a
+    row: five times as fast in rows of 640 numbers as in rows of 10. The results are the same.
+    """
+    width = values.shape[-1]
+    if torch.compiler.is_compiling() or width > LONG or values.numel() < MANY:
+        return 1
+    if not can_look(values):
+        return 1
+    return math.gcd(values.numel() // width, LONG)
 
 
 def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:

@@ -11,6 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from multiplexnet.transforms.base import Differentiable
+
 __all__ = ["inverse_softplus", "portable_sigmoid", "portable_softplus", "softplus"]
 
 
@@ -29,10 +31,8 @@ def portable_softplus(z: Tensor) -> Tensor:
     return z.relu() + torch.where(w == 1, t, t * (torch.log(w) / (w - 1)))
 
 
-class _Softplus(torch.autograd.Function):
+class _Softplus(Differentiable):
     """:func:`portable_softplus` with the derivative σ."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(z: Tensor) -> Tensor:

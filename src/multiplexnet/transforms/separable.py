@@ -28,12 +28,14 @@ from torch import Tensor
 from multiplexnet.geometry.parts import Box
 from multiplexnet.transforms.base import (
     LIMIT,
+    Differentiable,
     Precision,
     Transform,
     applied,
     exactly,
     precision_of,
     quarter_cell,
+    rows_at_once,
 )
 from multiplexnet.transforms.elementary import (
     inverse_softplus,
@@ -117,7 +119,7 @@ def _widths(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Tensor:
     return width.double()
 
 
-class _BoxMap(torch.autograd.Function):
+class _BoxMap(Differentiable):
     """``clamp(base + w σ(z) + s g(s z) + f z)`` whose derivative neither stops at the clamp nor underflows.
 
     ``portable`` computes the value in float64, so that an exported layer gives the same bits.
@@ -125,8 +127,6 @@ class _BoxMap(torch.autograd.Function):
     autograd's own σ′ = σ(1 − σ) is 0 in float32 from z = 17 on; here it is t(1 − t) with t = σ(−|z|), where t is at
     least the smallest normal number of the format (``floor``), so that a gradient survives in float16 too.
     """
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(
@@ -223,23 +223,38 @@ class Separable(Transform):
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        columns = self._columns(index)
-        z = raw.to(self.precision.computing)
+        z = raw.to(self.precision.computing).contiguous()
+        rows = rows_at_once(z) if len(self) == 1 else 1
+        columns = self._columns(index, rows)
+        long = z if rows == 1 else z.view(-1, rows * z.shape[-1])
         x: Tensor = applied(
-            _BoxMap, z, columns, self.kinds, self.floor, not self.training
+            _BoxMap, long, columns, self.kinds, self.floor, not self.training
         )
+        if rows > 1:
+            x = x.view(z.shape)
         return x.to(self.precision.dtype)
 
-    def _columns(self, index: Tensor | None) -> Columns:
-        """The constants of the chosen terms; those that the map does not use are left as they are."""
+    def _columns(self, index: Tensor | None, rows: int) -> Columns:
+        """The constants of the chosen terms, or so many times those of the only one.
+
+        Those that the map does not use are left as they are.
+        """
         interval, half, free, _ = self.kinds
+
+        def own(table: Tensor, used: bool) -> Tensor:
+            if not used:
+                return table
+            if rows > 1:
+                return table.expand(rows, -1).reshape(-1)
+            return self._at(table, index)
+
         return Columns(
-            lower=self._at(self.lower, index) if half or free else self.lower,
-            upper=self._at(self.upper, index) if half or free else self.upper,
-            base=self._at(self.base, index),
-            width=self._at(self.width, index) if interval else self.width,
-            sign=self._at(self.sign, index) if half else self.sign,
-            free=self._at(self.free, index) if free else self.free,
+            lower=own(self.lower, half or free),
+            upper=own(self.upper, half or free),
+            base=own(self.base, True),
+            width=own(self.width, interval),
+            sign=own(self.sign, half),
+            free=own(self.free, free),
         )
 
     def inverse(

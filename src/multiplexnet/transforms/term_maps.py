@@ -12,9 +12,10 @@ positions known beforehand::
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from fractions import Fraction
-from typing import Self
+from types import MappingProxyType
+from typing import NamedTuple, Self, cast
 
 import numpy as np
 import torch
@@ -32,15 +33,17 @@ from multiplexnet.transforms.grouping import (
     transform_of,
 )
 from multiplexnet.transforms.lattice import LatticeGauge
+from multiplexnet.transforms.run_time.intervals import IntervalFrame, Intervals
 from multiplexnet.transforms.run_time.parameters import Functions, Parameters
 from multiplexnet.transforms.run_time.parametric import ParametricGauge
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.tables import Tabled
 
-__all__ = ["TermMaps"]
+__all__ = ["Room", "TermMaps"]
 
 Boxes = Callable[[Sequence[Box], torch.dtype], Transform]
 Ends = tuple[Fraction | None, Fraction | None]
+Frames = Mapping[int, IntervalFrame]
 
 
 def _boxes(
@@ -75,6 +78,18 @@ def _ends(parts: Sequence[Part]) -> dict[Variable, Ends]:
             pairs = zip(part.lower, part.upper, strict=True)
             found |= zip(part.outputs, pairs, strict=True)
     return found
+
+
+class Room(NamedTuple):
+    """What known values leave to the terms of a block.
+
+    Args:
+        feasible: which terms have room, ``(*batch, K)`` or with index ``(*batch,)``; ``None``: all.
+        frames: of the groups of intervals by number, what is left for every output.
+    """
+
+    feasible: Tensor | None
+    frames: Frames
 
 
 class TermMaps(Tabled):
@@ -180,6 +195,7 @@ class TermMaps(Tabled):
         inputs: Tensor | None = None,
         functions: Functions | None = None,
         per_term: bool = False,
+        frames: Frames = MappingProxyType({}),
     ) -> Tensor:
         """``x = h_k(raw)`` for all terms or the chosen ones; shapes as above.
 
@@ -189,13 +205,19 @@ class TermMaps(Tabled):
             inputs: ``(*batch, number of inputs)``, numbers of the format.
             functions: torch code of the opaque functions by name.
             per_term: whether every term has raw values of its own.
+            frames: those of :meth:`room` for the same inputs, if it was asked for all terms.
         """
         given = RunTimeValues(inputs, functions or {})
         pieces: list[Tensor] = []
-        for transform, own, chosen, parameters in self._calls(
-            self._read(raw), index, given, per_term, pieces
-        ):
-            pieces.append(transform(own, chosen, parameters))
+        first = 0 if self.separable is None else 1
+        calls = self._calls(self._read(raw), index, given, per_term, pieces)
+        for number, (transform, own, chosen, parameters) in enumerate(calls):
+            frame = frames.get(number - first)
+            if frame is None:
+                pieces.append(transform(own, chosen, parameters))
+            else:
+                intervals = cast(Intervals, transform)
+                pieces.append(intervals.between(own, frame, chosen))
         x: Tensor = self.assembly(pieces, index)
         return x
 
@@ -340,7 +362,6 @@ class TermMaps(Tabled):
             spread.append(group.spread(log_det, index, 0.0))
         return sum(spread[1:], spread[0])
 
-    @in_full_precision
     def feasible(
         self,
         inputs: Tensor | None,
@@ -354,16 +375,35 @@ class TermMaps(Tabled):
         Without ``x``, the values of ``forward``, only parts that depend on inputs alone are looked at. ``None`` if
         there is nothing to look at: no part has parameters.
         """
+        return self.room(inputs, x, index, functions=functions).feasible
+
+    @in_full_precision
+    def room(
+        self,
+        inputs: Tensor | None,
+        x: Tensor | None = None,
+        index: Tensor | None = None,
+        *,
+        functions: Functions | None = None,
+    ) -> Room:
+        """:meth:`feasible`, and what was found on the way."""
         given = RunTimeValues(inputs, functions or {})
         verdict: Tensor | None = None
-        for group in self._groups:
+        frames: dict[int, IntervalFrame] = {}
+        for number, group in enumerate(self._groups):
             if group.known is None or (x is None and group.known.needs_x):
                 continue
             parameters = group.parameters_of(given, x, index)
-            per_part = group.transform.feasible(parameters, group.chosen(index))  # type: ignore[operator]
+            transform = group.transform
+            if isinstance(transform, Intervals):
+                assert parameters is not None
+                frames[number] = transform.frame(parameters, group.chosen(index))
+                per_part = transform.met(frames[number])
+            else:
+                per_part = transform.feasible(parameters, group.chosen(index))  # type: ignore[operator]
             own = group.met(per_part, index)
             verdict = own if verdict is None else verdict & own
-        return verdict
+        return Room(verdict, frames)
 
     def _read(self, raw: Tensor) -> Tensor:
         raw = saturated(raw)

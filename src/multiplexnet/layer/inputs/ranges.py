@@ -62,9 +62,35 @@ class FloatRange:
             inside = inside & (known.high <= self.most)
         return inside
 
+    def plainly_contains(self, values: Tensor) -> bool:
+        """Whether all values are seen to lie in the range by the least and the largest of them; false in a graph.
+
+        Ends and values that a mode of the processor could take for zero are left to :meth:`contains`.
+        """
+        if self.is_whole or not values.numel() or torch.compiler.is_compiling():
+            return False
+        try:
+            least, most = (float(end) for end in values.detach().aminmax())
+        except RuntimeError:  # vmap, the meta device
+            return False
+        tiny = torch.finfo(values.dtype).smallest_normal
+        return self._begins_below(least, tiny) and self._ends_above(most, tiny)
+
+    def _begins_below(self, least: float, tiny: float) -> bool:
+        if self.least is None:
+            return least > -torch.inf
+        return least >= (tiny if abs(self.least) < tiny else self.least)
+
+    def _ends_above(self, most: float, tiny: float) -> bool:
+        if self.most is None:
+            return most < torch.inf
+        return most <= (-tiny if abs(self.most) < tiny else self.most)
+
 
 def refuse_out_of_range(within: FloatRange, values: Tensor) -> Tensor:
     """The values of an input, NaN where they lie outside its range and that could not be raised as ``InputError``."""
+    if within.plainly_contains(values):
+        return values
     outside = ~within.contains(values)
     if anywhere(outside):
         raise refused_range(within.variable, f"in {rows_where(outside)}")

@@ -21,6 +21,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.projection.rows import Range
+from multiplexnet.transforms.base import Differentiable
 
 if TYPE_CHECKING:
     from multiplexnet.transforms.cascade.operations import Tape
@@ -199,10 +200,8 @@ class Clamp(Inside):
         return (steps.double() - self._middle[place]) / self._half[place]
 
 
-class _Leak(torch.autograd.Function):
+class _Leak(Differentiable):
     """0, whose gradient goes to a prediction outside where it leads back inside."""
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(read: Tensor, below: Tensor, above: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ u, and NaN comes out.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from fractions import Fraction
 from typing import Any, NamedTuple
@@ -28,6 +29,7 @@ from multiplexnet.transforms.base import (
     LIMIT,
     UNDERFLOW,
     UNIT64,
+    Differentiable,
     Transform,
     applied,
     exactly,
@@ -43,7 +45,7 @@ from multiplexnet.transforms.elementary import (
     softplus,
 )
 from multiplexnet.transforms.gauge import times
-from multiplexnet.transforms.run_time.reading import Read, kept, read
+from multiplexnet.transforms.run_time.reading import Read, has_small, kept, read
 
 __all__ = ["Intervals", "affine", "are_intervals", "underflow_of"]
 
@@ -76,13 +78,11 @@ def underflow_of(matrix: Tensor) -> Tensor:
     return margin((matrix.shape[-1] + 4) * UNDERFLOW, len(matrix))
 
 
-class _Between(torch.autograd.Function):
+class _Between(Differentiable):
     """``clamp(L σ(−z) + U σ(z))`` whose derivative does not stop at the clamp.
 
     ``portable`` builds the sigmoid such that an exported layer gives the same bits.
     """
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(
@@ -115,6 +115,36 @@ class _Between(torch.autograd.Function):
         return in_z, g * rest, g * share, None, None, None, None
 
 
+class _Stretched(Differentiable):
+    """``clamp(L + w σ(z))``, w the finite distance of the ends, whose derivative does not stop at the clamp."""
+
+    @staticmethod
+    def forward(
+        z: Tensor,
+        lower: Tensor,
+        width: Tensor,
+        first: Tensor,
+        last: Tensor,
+        floor: float,
+    ) -> Tensor:
+        return torch.addcmul(lower, width, torch.sigmoid(z)).clamp(first, last)
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        z, _, width, _, _, ctx.floor = inputs
+        ctx.save_for_backward(z, width)
+
+    @staticmethod
+    def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
+        z, width = ctx.saved_tensors
+        g = grad[0]
+        t = torch.sigmoid(-z.abs())
+        slope = torch.ops.aten.sigmoid_backward(g, t) * width
+        in_z = torch.add(slope, g, alpha=ctx.floor)
+        in_width = g * torch.sigmoid(z) if ctx.needs_input_grad[2] else None
+        return in_z, g, in_width, None, None, None
+
+
 class IntervalFrame(NamedTuple):
     """What u leaves for each output, ``(*batch, T, n)``: the ends, and the first numbers of the format inside them."""
 
@@ -122,6 +152,8 @@ class IntervalFrame(NamedTuple):
     upper: Tensor
     first: Tensor
     last: Tensor
+    width: Tensor | None = None
+    """How far the ends are apart, if they are seen to be normal numbers of the format, a finite distance apart."""
 
     @property
     def is_met(self) -> Tensor:
@@ -129,7 +161,9 @@ class IntervalFrame(NamedTuple):
         return self.first <= self.last
 
     def read(self, raw: Tensor) -> Tensor:
-        """Raw values in the dtype of the ends, finite."""
+        """Raw values in the dtype of the ends, finite where an infinite one would be multiplied by 0."""
+        if self.width is not None and raw.dtype is self.lower.dtype:
+            return raw
         return raw.to(self.lower.dtype).clamp(-LIMIT, LIMIT)
 
     def cut(self, y: Tensor) -> Tensor:
@@ -167,6 +201,10 @@ class Intervals(Transform):
     step: Tensor
     largest: Tensor
     end: Tensor
+    lower_rows: Tensor
+    lower_ends: Tensor
+    upper_rows: Tensor
+    upper_ends: Tensor
 
     def __init__(self, parts: Sequence[Parametric], dtype: torch.dtype) -> None:
         arrays = _tables(parts, torch.finfo(dtype).max)
@@ -188,18 +226,32 @@ class Intervals(Transform):
         # Ends that are inputs or numbers of the format, and belong to the set, are the first and last numbers inside.
         same = torch.equal(self.constants, self._rounded(self.constants))
         self.attained = self.exact and same and not self.strict.any() and not any_large
+        self.is_plain = self.attained and not self.any_one
+        if self.is_plain:
+            self.hold({**self.own_tables(), **self._picks()})
         self.floor = gradient_floor(dtype)
 
     def feasible(self, parameters: Tensor, index: Tensor | None = None) -> Tensor:
         """Whether every output has a number that is shown to be inside, ``(*batch, T)`` or ``(*batch,)``."""
-        frame = self.frame(parameters, index)
-        return frame.is_met.all(-1)
+        return self.met(self.frame(parameters, index))
+
+    def met(self, frame: IntervalFrame) -> Tensor:
+        """:meth:`feasible` of known values that leave this."""
+        if frame.width is None:
+            return frame.is_met.all(-1)
+        shape = frame.width.shape[:-1]
+        return torch.ones(shape, dtype=torch.bool, device=frame.width.device)
 
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
         assert parameters is not None
-        frame = self.frame(parameters, index)
+        return self.between(raw, self.frame(parameters, index), index)
+
+    def between(
+        self, raw: Tensor, frame: IntervalFrame, index: Tensor | None
+    ) -> Tensor:
+        """:meth:`forward` for known values that leave this."""
         return self._point(frame.read(raw), frame, index)
 
     def inverse(
@@ -266,15 +318,23 @@ class Intervals(Transform):
         return log_slopes - torch.where(has_upper, F.softplus(z), 0.0)
 
     def _point(self, z: Tensor, frame: IntervalFrame, index: Tensor | None) -> Tensor:
-        x = torch.where(frame.is_met, self.inside(z, frame, index), torch.nan)
+        x = self.inside(z, frame, index)
+        if frame.width is None:
+            x = torch.where(frame.is_met, x, torch.nan)
         return x.to(self.precision.dtype)
 
     def inside(self, z: Tensor, frame: IntervalFrame, index: Tensor | None) -> Tensor:
         """The values of finite raw values; without a meaning where no number is shown to be inside."""
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
-        lower, upper, first, last = frame
+        lower, upper, first, last, width = frame
         if self.any_both:
             z = z.expand(torch.broadcast_shapes(z.shape, lower.shape))  # type: ignore[no-untyped-call]
+        if width is not None and z.dtype is torch.float32:
+            stretched: Tensor = applied(
+                _Stretched, z, lower, width, first, last, self.floor
+            )
+            return stretched
+        if self.any_both:
             inside: Tensor = applied(
                 _Between, z, lower, upper, first, last, self.floor, not self.training
             )
@@ -295,6 +355,9 @@ class Intervals(Transform):
 
     def frame(self, parameters: Tensor, index: Tensor | None) -> IntervalFrame:
         """What these known values leave for each output."""
+        plain = self._plain(parameters, index)
+        if plain is not None:
+            return plain
         attained = self.attained and parameters.dtype is self.precision.dtype
         known = read(parameters)
         ends = self._ends(known, index)
@@ -317,6 +380,50 @@ class Intervals(Transform):
         return IntervalFrame(
             ends[..., 0, :], -ends[..., 1, :], inside[..., 0, :], -inside[..., 1, :]
         )
+
+    def _picks(self) -> dict[str, Tensor]:
+        """The bounds of x itself, in the dtype that it is computed in: each is one known value, or a constant."""
+        halves = self.rows.chunk(2, 1)
+        ends = self.constants.chunk(2, 1)
+        tables = {
+            "lower_rows": halves[0],
+            "lower_ends": ends[0],
+            "upper_rows": -halves[1],
+            "upper_ends": -ends[1],
+        }
+        computing = self.precision.computing
+        return {name: table.to(computing) for name, table in tables.items()}
+
+    def _plain(self, parameters: Tensor, index: Tensor | None) -> IntervalFrame | None:
+        """The frame, if its ends are seen to be normal numbers, lower ones first, a finite distance apart.
+
+        Nothing is rounded: in the sum that a bound is, all summands but one are 0.
+        """
+        if not self.is_plain or parameters.dtype is not self.precision.dtype:
+            return None
+        if not parameters.numel() or has_small(parameters, parameters.dtype):
+            return None
+        u = parameters.to(self.precision.computing)
+        lower = self._picked(self.lower_rows, self.lower_ends, u, index)
+        upper = self._picked(self.upper_rows, self.upper_ends, u, index)
+        n = self.has.shape[-1]
+        if lower.shape[-1] > n:
+            shape = (*lower.shape[:-1], n, -1)
+            lower = lower.reshape(shape).amax(-1)
+            upper = upper.reshape(shape).amin(-1)
+        width = upper - lower
+        least, most = (float(end) for end in width.detach().aminmax())
+        if not 0 < least <= most < math.inf:
+            return None
+        if not self.training:  # whose map is computed in float64
+            lower = lower.double()
+            upper = upper.double()
+        return IntervalFrame(lower, upper, lower.detach(), upper.detach(), width)
+
+    def _picked(
+        self, rows: Tensor, ends: Tensor, u: Tensor, index: Tensor | None
+    ) -> Tensor:
+        return times(rows, u, index) + self._at(ends, index)
 
     def _ends(self, known: Read, index: Tensor | None) -> Tensor:
         """The largest lower bounds of x and of −x, ``(*batch, T, 2, n)``, not below the true ones; 0 for none."""

@@ -25,6 +25,7 @@ __all__ = [
     "at_most",
     "clear_of_zero",
     "exact_number",
+    "has_small",
     "kept",
     "read",
     "without_subnormals",
@@ -72,7 +73,7 @@ def read(values: Tensor) -> Read:
         tensor([0.], dtype=torch.float64)
     """
     wide = values.double()
-    if values.dtype not in INTEGERS or not _has_small(wide, values.dtype):
+    if values.dtype not in INTEGERS or not has_small(wide, values.dtype):
         return Read(wide, None, False)
     if for_onnx():
         return Read(wide, None, True)
@@ -95,14 +96,14 @@ def read(values: Tensor) -> Read:
     )
 
 
-def _has_small(wide: Tensor, dtype: torch.dtype) -> bool:
+def has_small(values: Tensor, dtype: torch.dtype) -> bool:
     """Whether there may be zeros or subnormal numbers, also where that cannot be known."""
     if torch.compiler.is_compiling():
         return True
-    if not wide.numel():
+    if not values.numel():
         return False
     try:
-        return float(wide.detach().abs().amin()) < torch.finfo(dtype).smallest_normal
+        return float(values.detach().abs().amin()) < torch.finfo(dtype).smallest_normal
     except RuntimeError:  # vmap, the meta device
         return True
 
