@@ -555,6 +555,25 @@ def test_names_and_labels_are_shown_and_never_obeyed() -> None:
     assert "&lt;script&gt;" in text
 
 
+@pytest.mark.parametrize(
+    "cells",
+    [
+        [1e300, -1e300, 1.0, 5e-324],
+        [1.7e308, -1.7e308, 1.0, 2.0],
+        [2**62, 2**62 + 1, 2**62 + 2, 2**62 + 3],
+        [1e306 * k - 5e307 for k in range(100)],
+    ],
+)
+def test_numbers_of_any_size_are_reported(cells: list[float]) -> None:
+    count = 200
+    table = pl.DataFrame(
+        {"x": np.arange(count) % 10, "y": (cells * count)[:count]}, strict=False
+    )
+    own = mx.report("x: int[0, 9]", table, table[::-1])
+    assert json.loads(own.to_json())["usefulness"]
+    assert "nan" not in re.sub("<[^>]*aria[^>]*>", "", own.to_html()).lower()
+
+
 def test_a_picture_is_a_png(tmp_path: Path) -> None:
     import matplotlib.image
 

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
+from time import sleep
 from typing import Any
 
 import numpy as np
@@ -274,6 +275,57 @@ def test_interrupting_leaves_whole_row_groups(
     rows = pl.read_csv(out).height
     assert rows > 1_000
     assert f"interrupted: {rows:,} of 9,000 rows are in" in answer.output
+
+
+PROGRAM = (sys.executable, "-m", "multiplexnet")
+
+
+def interrupted(arguments: list[str], begun: Path) -> str:
+    """What the program says that Ctrl-C ends as soon as a file is there."""
+    started = subprocess.Popen(
+        [*PROGRAM, *arguments],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    while started.poll() is None and not (begun.exists() and begun.stat().st_size):
+        sleep(0.05)
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=120)
+    assert started.returncode == 130
+    assert "Traceback" not in said
+    return said
+
+
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_the_program_ends_in_order(
+    model: mx.Synthesizer, tmp_path: Path, name: str
+) -> None:
+    model.save(tmp_path / "model.mx")
+    out = tmp_path / name
+    asked = ["sample", str(tmp_path / "model.mx"), "-n", "100000000", "-o", str(out)]
+    said = interrupted(asked, out)
+    read = pl.read_csv(out) if name.endswith("csv") else pl.read_parquet(out)
+    assert f"interrupted: {read.height:,} of 100,000,000 rows are in" in said
+
+
+def test_the_program_keeps_what_it_has_learned(tmp_path: Path) -> None:
+    table().write_csv(tmp_path / "data.csv")
+    (tmp_path / "my.rules").write_text(RULES.replace("; ", "\n"))
+    files = [str(tmp_path / name) for name in ("data.csv", "my.rules", "model.mx")]
+    started = subprocess.Popen(
+        [*PROGRAM, "fit", files[0], "--rules", files[1], "-o", files[2]],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert started.stderr is not None
+    while "note: column 'said'" not in started.stderr.readline():
+        assert started.poll() is None
+    started.send_signal(signal.SIGINT)
+    _, said = started.communicate(timeout=120)
+    assert started.returncode == 130
+    assert "Traceback" not in said
+    assert "interrupted while learning; the same command goes on from there" in said
+    assert (tmp_path / ".model.mx.learning").exists()
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="asks glibc")

@@ -234,7 +234,7 @@ def _counts_rows(values: Floats) -> bool:
     if len(values) < FEW_LABELS or not np.isfinite(values).all():
         return False
     distinct = len(np.unique(values)) == len(values)
-    return bool(distinct and np.ptp(values) == len(values) - 1)
+    return bool(distinct and values.max() == values.min() + len(values) - 1)
 
 
 def _empty(cells: pl.Series) -> NDArray[np.bool_]:

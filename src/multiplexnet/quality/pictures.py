@@ -27,6 +27,8 @@ LONGEST = 18
 """Characters of a label that are shown."""
 MOST_NAMES = 40
 """Columns of a matrix that have their names beside it."""
+FARTHEST = 1e300
+"""Pictures end there: differences of larger numbers may be infinite."""
 NEAR = 0.25
 """A mark so many times the picture's width beyond its edge is still drawn: the picture is made wider."""
 
@@ -63,6 +65,7 @@ class _Axis:
     """Where numbers stand in a picture."""
 
     def __init__(self, low: float, high: float, marks: Sequence[Mark]) -> None:
+        low, high = (float(np.clip(end, -FARTHEST, FARTHEST)) for end in (low, high))
         span = high - low or 1.0
         near = [
             mark.value
@@ -72,8 +75,9 @@ class _Axis:
         self.low = min([low, *near])
         self.high = max([high, *near])
         if self.low == self.high:
-            self.low -= 0.5
-            self.high += 0.5
+            margin = max(0.5, float(np.spacing(abs(self.low))))
+            self.low -= margin
+            self.high += margin
 
     def x(self, value: float) -> float:
         inner = WIDTH - 2 * LEFT

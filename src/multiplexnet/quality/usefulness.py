@@ -15,6 +15,8 @@ from multiplexnet.quality.trees import Learner, classifier, features, regressor
 
 __all__ = ["Performance", "Usefulness", "target_of", "usefulness"]
 
+LARGEST = 1e100
+"""Numbers beyond it are measured in larger units: squares of larger ones may be infinite."""
 MOST_CLASSES = 20
 """Labels of a target that are told apart, the most frequent; all others are one."""
 
@@ -116,7 +118,8 @@ def usefulness(
     learned = parts[0].take(_first(count))
     real = parts[1].take(_first(count))
     judged = parts[2]
-    problem = _Problem(k, task, target, seed, learner)
+    largest = max(float(np.abs(own.values[:, k]).max()) for own in parts)
+    problem = _Problem(k, task, target, seed, learner, max(largest / LARGEST, 1.0))
     if task == "class":
         for own, title in ((learned, "made"), (real, "real"), (judged, "real")):
             if len(np.unique(problem.answers(own))) < 2:
@@ -144,19 +147,20 @@ def _with_target(rows: SampledRows, k: int) -> SampledRows:
 
 @dataclass(frozen=True)
 class _Problem:
-    """One column predicted from all others."""
+    """One column predicted from all others, in so large a unit."""
 
     place: int
     task: Literal["class", "number"]
     target: ComparedColumn
     seed: int
     learner: Learner
+    unit: float
 
     def answers(self, rows: SampledRows) -> Floats:
         found = rows.values[:, self.place]
         if self.target.kind == "label":
             return np.minimum(found, MOST_CLASSES - 1)
-        return found
+        return found / self.unit
 
     def questions(self, rows: SampledRows) -> Floats:
         return np.delete(features(rows.values, rows.columns), self.place, axis=1)

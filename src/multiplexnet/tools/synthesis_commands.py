@@ -22,6 +22,7 @@ from rich.progress import (
 )
 
 from multiplexnet.tools.cli import AsJson, BadInput, answering, loaded, writing
+from multiplexnet.tools.interrupts import in_order
 from multiplexnet.tools.progress import shown_late
 from multiplexnet.tools.table_commands import app
 
@@ -127,7 +128,11 @@ def fit(
                 told_of.append(True)
 
         try:
-            with _bar("learning", None) as update, _patient() as interrupted:
+            with (
+                _bar("learning", None) as update,
+                _patient() as interrupted,
+                in_order(),
+            ):
 
                 def told(state: Any) -> None:
                     show(model.report)
@@ -256,7 +261,7 @@ def sample(
         done: list[Any] = []
         start = perf_counter()
         try:
-            with _bar("drawing rows", rows) as update:
+            with in_order(), _bar("drawing rows", rows) as update:
 
                 def told(state: Any) -> None:
                     done[:] = [state]

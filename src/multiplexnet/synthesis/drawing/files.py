@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import signal
+from collections.abc import Callable, Generator, Iterator
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
+from threading import current_thread, main_thread
 
 import polars as pl
 
@@ -73,10 +76,11 @@ def write(
             f"{path}: rows are written as .csv or .parquet, or into a folder (a name without an ending)"
         )
     try:
-        steps = kinds[path.suffix.lower()](maker, wanted, path, jobs, dask, state)
-        for state in steps:
-            if tell is not None:
-                tell(state)
+        made = kinds[path.suffix.lower()](maker, wanted, path, jobs, dask, state)
+        with closing(made) as steps:
+            for state in steps:
+                if tell is not None:
+                    tell(state)
     except OSError as error:
         raise TableError(
             f"{path} cannot be written: {error.strerror or error}; {state.rows:,} of {wanted.count:,} rows are there"
@@ -91,17 +95,39 @@ def _file(
     jobs: int,
     dask: str | None,
     state: SampleProgress,
-) -> Iterator[SampleProgress]:
+) -> Generator[SampleProgress]:
     writer = writer_of(path, "rows")
     try:
         if not wanted.count:
             writer.write(maker.nothing().frame)
         for made in made_pieces(maker, pieces(wanted), jobs=jobs, dask=dask):
-            writer.write(_texts(made.frame) if path.suffix.lower() == ".csv" else made.frame)  # fmt: skip
-            state = state.and_then(made, made.frame.height)
-            yield state
+            with _undisturbed():
+                writer.write(_texts(made.frame) if path.suffix.lower() == ".csv" else made.frame)  # fmt: skip
+                state = state.and_then(made, made.frame.height)
+                yield state
     finally:
-        writer.close()
+        with _undisturbed():
+            writer.close()
+
+
+@contextmanager
+def _undisturbed() -> Iterator[None]:
+    """An interrupt waits meanwhile: a row group that is half written would leave a file that nobody can read."""
+    if current_thread() is not main_thread():
+        yield
+        return
+    noted: list[int] = []
+    before = signal.getsignal(signal.SIGINT)
+    if not callable(before):  # nobody listens, or it is not Python who does
+        yield
+        return
+    signal.signal(signal.SIGINT, lambda number, _: noted.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if noted:
+        before(signal.SIGINT, None)
 
 
 def _texts(frame: pl.DataFrame) -> pl.DataFrame:
@@ -116,7 +142,7 @@ def _folder(
     jobs: int,
     dask: str | None,
     state: SampleProgress,
-) -> Iterator[SampleProgress]:
+) -> Generator[SampleProgress]:
     if wanted.given is not None:
         raise TableError(f"{path}: completed rows are written as .csv or .parquet")
     folder = path.resolve()

@@ -227,7 +227,9 @@ def _ends(column: Column, there: NDArray[np.bool_]) -> Iterator[Fraction]:
 
 def _ties(column: Column, near: Floats, value: float) -> NDArray[np.intp]:
     """Rows whose number may be this one: floats near it, one of each number."""
-    close = np.flatnonzero(np.abs(near - value) <= 4 * np.spacing(abs(value)))
+    with np.errstate(over="ignore"):  # the two ends of float64 are infinitely far apart
+        apart = np.abs(near - value)
+    close = np.flatnonzero(apart <= 4 * np.spacing(abs(value)))
     if len(close) <= 64:
         return close
     parts = np.stack([part[close] for part in column.parts])
