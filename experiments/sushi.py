@@ -9,11 +9,13 @@ say 16 bits:
 * ``most-frequent``, the order that most training rows have, whatever is asked.
 
 ``multiplexnet-average`` is several networks of the layer's kind that answer together: the order with the largest mean
-probability.
+probability. ``multiplexnet-ranks`` is the same with six places as inputs instead of the 36 bits of their matrix, the
+best of the predictors that ``sushi_predictors.py`` compares on the rows to train on and to choose by.
 
-60 % of the rows to train on, 20 % to choose by, 20 % to report on: one split for all seeds, or with ``--splits``
-another for every seed (``sushi-splits.jsonl``). Epoch, dropout and weight of the semantic loss are chosen in every run,
-by exact match on the second part and, among equals, by right bits; for the average by its likelihood there.
+60 % of the rows to train on, 20 % to choose by, 20 % to report on: one split for all seeds, that of published code, or
+with ``--splits`` another for every seed (``sushi-splits.jsonl``). Epoch, dropout and weight of the semantic loss are
+chosen in every run, by exact match on the second part and, among equals, by right bits; for the averages by their
+likelihood there.
 """
 
 from __future__ import annotations
@@ -51,7 +53,11 @@ Method = Literal[
     "semantic",
     "multiplexnet",
     "multiplexnet-average",
+    "multiplexnet-ranks",
 ]
+AVERAGES = ("multiplexnet-average", "multiplexnet-ranks")
+RANKS_EPOCHS = 12
+"""Of ``multiplexnet-ranks``, as in the comparison of predictors; the other networks have 20."""
 
 
 @dataclass(frozen=True)
@@ -95,10 +101,13 @@ def matrices(orders: Tensor, kinds: list[int]) -> Tensor:
     return F.one_hot(places, len(kinds)).flatten(1).float()
 
 
-def splits(orders: Tensor, seed: int = 0) -> list[Rows]:
-    """Rows to train on, to choose by and to report on: 60, 20 and 20 %, always the same for a seed."""
-    order = torch.randperm(len(orders), generator=torch.Generator().manual_seed(seed))
-    mixed = orders[order]
+def splits(orders: Tensor, seed: int | None = None) -> list[Rows]:
+    """Rows to train on, to choose by and to report on: 60, 20 and 20 %, as published code has them, or by a seed."""
+    if seed is None:
+        mixed = orders[data.published_order(len(orders))]
+    else:
+        generator = torch.Generator().manual_seed(seed)
+        mixed = orders[torch.randperm(len(orders), generator=generator)]
     rows = Rows(matrices(mixed, GIVEN), matrices(mixed, ASKED))
     first, second = int(0.6 * len(orders)), int(0.8 * len(orders))
     cuts = (slice(first), slice(first, second), slice(second, None))
@@ -126,10 +135,21 @@ def layer() -> mx.Multiplexer:
 # --- models ----------------------------------------------------------------------------------------------------------
 
 
-def trunk(settings: Settings, dropout: float, outputs: int) -> nn.Sequential:
-    """The network of all methods."""
+class Ranks(nn.Module):
+    """The places of six kinds as numbers with mean 0 and variance 1, from the bits of their matrix."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        places: Tensor = x.reshape(*x.shape[:-1], 6, 6) @ torch.arange(6.0)
+        return (places - 2.5) / math.sqrt(35 / 12)
+
+
+def trunk(
+    settings: Settings, dropout: float, outputs: int, *, ranks: bool = False
+) -> nn.Sequential:
+    """The network of all methods; it reads 36 bits or six ranks."""
     return nn.Sequential(
-        nn.Linear(36, settings.hidden),
+        Ranks() if ranks else nn.Identity(),
+        nn.Linear(6 if ranks else 36, settings.hidden),
         nn.ReLU(),
         nn.Dropout(dropout),
         nn.Linear(settings.hidden, outputs),
@@ -176,11 +196,18 @@ class Layered(nn.Module):
 
     orders: Tensor
 
-    def __init__(self, settings: Settings, chosen: Candidate, members: int = 1) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        chosen: Candidate,
+        members: int = 1,
+        *,
+        ranks: bool = False,
+    ) -> None:
         super().__init__()
         self.mux = layer()
         self.nets = nn.ModuleList(
-            trunk(settings, chosen.dropout, self.mux.in_features)
+            trunk(settings, chosen.dropout, self.mux.in_features, ranks=ranks)
             for _ in range(members)
         )
         terms = self.mux(torch.zeros(self.mux.in_features)).x
@@ -237,8 +264,9 @@ def model_of(method: Method, settings: Settings, chosen: Candidate) -> Bits | La
     """The network of a method, before training."""
     if method == "multiplexnet":
         return Layered(settings, chosen)
-    if method == "multiplexnet-average":
-        return Layered(settings, chosen, settings.members)
+    if method in AVERAGES:
+        reads = method == "multiplexnet-ranks"
+        return Layered(settings, chosen, settings.members, ranks=reads)
     return Bits(settings, chosen, method == "sigmoid-order")
 
 
@@ -259,8 +287,8 @@ def measure(model: Bits | Layered | MostFrequent, rows: Rows) -> dict[str, float
 
 
 def merit(method: Method, model: Bits | Layered, rows: Rows) -> float:
-    """What is chosen by: exact match, and right bits among equals; for the average its likelihood."""
-    if method == "multiplexnet-average":
+    """What is chosen by: exact match, and right bits among equals; for averages their likelihood."""
+    if method in AVERAGES:
         assert isinstance(model, Layered)
         return model.log_likelihood(rows)
     found = measure(model, rows)
@@ -271,11 +299,12 @@ def learned(
     run: harness.Run, method: Method, rows: Rows, held_out: Rows, settings: Settings
 ) -> tuple[Bits | Layered, dict[str, float]]:
     """The best model by held-out rows, over epochs and candidates; and which it was."""
-    epochs = settings.epochs or 20
+    epochs = settings.epochs or (RANKS_EPOCHS if method == "multiplexnet-ranks" else 20)
+    dropouts = (0.5,) if method == "multiplexnet-ranks" else settings.dropouts
     steps = epochs * -(-len(rows.x) // settings.batch)
     weights = settings.weights if method == "semantic" else (0.0,)
     best, chosen = harness.Best(), Candidate(0.0, 0.0)
-    for candidate in starmap(Candidate, product(settings.dropouts, weights)):
+    for candidate in starmap(Candidate, product(dropouts, weights)):
         run.seed(run.key["seed"])
         model = model_of(method, settings, candidate)
         optimizer = torch.optim.AdamW(
@@ -308,7 +337,7 @@ def learned(
 
 def one_run(run: harness.Run, method: Method, settings: Settings) -> None:
     """Train, report on test rows, write the line."""
-    split = run.key["seed"] if settings.splits else 0
+    split = run.key["seed"] if settings.splits else None
     rows, held_out, test = splits(data.sushi(settings.data), split)
     if method == "most-frequent":
         model: Bits | Layered | MostFrequent = MostFrequent(rows.y)

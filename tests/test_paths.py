@@ -111,13 +111,15 @@ def test_open_paths_are_those_without_a_removed_edge() -> None:
         found = rows.paths[row][rows.open[row]]
         assert {frozenset(path.nonzero()[:, 0].tolist()) for path in found} == expected
         assert rows.right[row].sum() == len(listed)
+        (first,) = rows.paths[row][rows.first[row]]
+        assert first.nonzero()[:, 0].tolist() == sorted(listed[0])
 
 
 def test_every_method_writes_its_line(fit: Fit) -> None:
     lines = fit("--epochs", "12", "--batch", "16", "--weights", "1")
     assert set(lines) == set(paths.Method.__args__)  # type: ignore[attr-defined]
     for line in lines.values():
-        assert 0 <= line["exact"] <= line["consistent"] <= 1
+        assert 0 <= line["first"] <= line["exact"] <= line["consistent"] <= 1
     for method in ("rules-alone", "sigmoid-path", "multiplexnet"):
         assert lines[method]["consistent"] == 1
     assert lines["rules-alone"]["exact"] == 1, (
@@ -125,6 +127,17 @@ def test_every_method_writes_its_line(fit: Fit) -> None:
     )
     assert lines["multiplexnet"]["exact"] > 0.5
     assert Path("figures/paths_exact.png").stat().st_size > 1000
+
+
+def test_what_is_published_wants_the_first_path_and_does_not_know_what_is_removed() -> (
+    None
+):
+    rows = paths.rows_of(some_questions()[:6])
+    model = paths.Model("multiplexnet-first", paths.Settings(), 0.0).eval()
+    logits = torch.einsum("bke,be->bk", rows.paths, model.net(rows.x))
+    log_p = logits.masked_fill(~rows.between, -torch.inf).log_softmax(-1)
+    loss = model(rows, torch.arange(6))
+    torch.testing.assert_close(loss, -log_p[rows.first].mean())
 
 
 def test_the_semantic_loss_is_the_probability_of_an_open_path() -> None:
