@@ -24,7 +24,7 @@ from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
 from table_sets import TableSet, obeying
 
 import multiplexnet as mx
-from multiplexnet.language.formula import Specification, atoms, variables
+from multiplexnet.language.formula import Specification
 from multiplexnet.language.text import formula_text
 from multiplexnet.synthesis import synthesizer, training
 from multiplexnet.synthesis.network import Shape
@@ -374,10 +374,7 @@ def shielded(own: TableSet, draw: Draw, count: int) -> pl.DataFrame:
 
 def discrete(own: TableSet) -> mx.Rules:
     """The rules over whole numbers, decimals and labels: what they allow needs no rounding."""
-    bound = [
-        atom for rule in own.rules.specification.rules for atom in atoms(rule.formula)
-    ]
-    names = list(dict.fromkeys(v.name for atom in bound for v in variables(atom)))
+    names = [v.name for v in own.rules.specification.columns]
     declared = [_declaration(name, own.train[name]) for name in names]
     written = [formula_text(rule.formula) for rule in own.rules.specification.rules]
     return mx.Rules("\n".join([*declared, *written]))

@@ -71,6 +71,16 @@ def test_rows_are_rejected_or_moved_into_the_rules() -> None:
     assert places(pl.Series([0.5, 0.25])) == 2
 
 
+def test_columns_that_no_rule_mentions_are_moved_into_their_range() -> None:
+    rules = mx.Rules("a: int[0, 9]; b: int[0, 9]; free: int[1, 99]; a <= b")
+    train = pl.DataFrame({"a": [0, 1, 2], "b": [1, 5, 9], "free": [1, 40, 99]})
+    own = TableSet("own", rules, "b", train, train, (0, 0))
+    made = pl.DataFrame({"a": [5, 0], "b": [1, 3], "free": [-3, 120]})
+    moved = repaired(own, lambda _: made, 2)
+    assert mx.check(rules, moved).all_obey
+    assert moved["free"].to_list() == [1, 99]
+
+
 def test_ends_of_decimals_are_written_in_their_places() -> None:
     column = pl.Series("share", [0.7238805970000001, 0.25])
     assert (
