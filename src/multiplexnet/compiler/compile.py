@@ -80,7 +80,10 @@ __all__ = ["compile_rules", "contradiction", "input_facts", "input_ranges"]
 MOST_CLAUSES = 1_000
 """Beyond these a refusal does not say which outputs lack ends."""
 QUICK = 256
-"""Plain terms that are looked for before a block is decomposed, where that is allowed."""
+QUICK_OF_FEW = 1_024
+"""Plain terms that are looked for before a block is decomposed, where that is allowed; more of few outputs, since a
+decomposition is wasted where plain terms fit."""
+FEW_OUTPUTS = 8
 
 Values = tuple[tuple[Variable, Fraction], ...]
 
@@ -348,8 +351,10 @@ class _BlockCompiler:
         """
         if len(self.component.outputs) == 1 or has_norm(self._formula):
             return self.block()
+        few = len(self.component.outputs) <= FEW_OUTPUTS
+        quick = QUICK_OF_FEW if few else QUICK
         try:
-            return self.block(min(QUICK, self.max_terms))
+            return self.block(min(quick, self.max_terms))
         except TermBudgetExceeded:
             decomposed = self._decomposed()
         if decomposed is not None and decomposed.size > self.max_terms:
