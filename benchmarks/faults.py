@@ -42,9 +42,11 @@ from campaign.trial import Outcome, trial
 from campaign.variants import sentence
 from multiplexnet.compiler import compile as dnf
 from multiplexnet.compiler import proof as certify
+from multiplexnet.compiler import tidy
 from multiplexnet.compiler.cascade import late_rows as late_compiler
 from multiplexnet.compiler.cascade.build import Cascade
 from multiplexnet.compiler.implicants import Implicants
+from multiplexnet.compiler.shapes import Shaped, shaped
 from multiplexnet.compiler.terms import Block
 from multiplexnet.compiler.tidy import Tidy
 from multiplexnet.exact.formats import Format, power_of_two
@@ -167,6 +169,15 @@ def _no_lengths(q: Tensor, index: Any, table: Tensor) -> tuple[Tensor, Tensor]:
         gauge.times(table.flatten(1, 2), q, index), table.shape[1]
     )
     return inside, 0 * length
+
+
+def _shape_without_constants(*groups: Sequence[Formula]) -> Shaped | None:
+    own = shaped(*groups)
+    if own is None:
+        return None
+    zero = Fraction(0)
+    shape = tuple(tuple(row._replace(constant=zero) for row in g) for g in own.shape)
+    return replace(own, shape=shape)
 
 
 def _sure_lengths() -> Sequence[Patch]:
@@ -375,6 +386,8 @@ FAULTS = (
     Fault("verdicts on lengths", "float64 is taken to have roots exactly", _sure_lengths, by="curves"),
     Fault("lengths of moved balls", "numbers are squared as they are, whatever their size", lambda: [
         (spheres, "_length", lambda parts, tiny: parts.square().sum(-1).sqrt() + tiny)], by="moved balls"),
+    Fault("shapes", "blocks that differ by a constant alone are taken for the same", lambda: [
+        (tidy, "shaped", _shape_without_constants)], by="sparse"),
     Fault("units of distributions", "draws are whole numbers of a unit", lambda: [
         (layer.Multiplexer, "seen", lambda self, x: x)], by="words: distribution"),
     Fault("loose rows", "rounding is taken to carry a point no further than it was", lambda: [

@@ -45,6 +45,7 @@ from campaign.raws import input_values, raw_rows
 from campaign.reaching import unreached
 from campaign.sentences import COMPARISONS, Sentence
 from campaign.solver import Meaning
+from campaign.sparse import sparse_sets
 from campaign.spheres import moved_balls
 from campaign.subject import Attack, Finding, Subject, combinations, rows_of
 from campaign.tampering import changed_tables
@@ -99,6 +100,8 @@ OTHER_WORDS = 0.2
 """How often rules in other words, or from arrays, are drawn besides."""
 CURVES = 0.1
 """How often curved walls are drawn besides."""
+SPARSE = 0.04
+"""How often large sparse sets are drawn besides."""
 COMBINATIONS = 24
 """Of inputs in one batch, at most: where some are refused, each is asked by itself."""
 FAR = (24, 40, 100)
@@ -187,6 +190,9 @@ def trial(seed: int, index: int, rows: int) -> Outcome:
     balls = Random(f"{seed}/{index}/moved balls")
     if balls.random() < CURVES:
         run.besides("moved balls", moved_balls(balls))
+    many = Random(f"{seed}/{index}/sparse")
+    if many.random() < SPARSE:
+        run.besides("sparse", sparse_sets(many))
     return outcome
 
 

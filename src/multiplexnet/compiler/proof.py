@@ -3,8 +3,7 @@
 It reads the rules as they were written, not their normal form, and shares nothing with the search. What is assumed of
 inputs holds in every question. Comparisons that stand among the premises, or are weaker than one that does, are proved
 by their numbers (:mod:`~multiplexnet.compiler.identity`). The solver is asked about the rest; its atoms are only
-divided by the size of their first coefficient, rules and terms alike, so that z3 sees one atom where there is one. What
-it has proved of comparisons over real outputs it is not asked again in other names.
+divided by the size of their first coefficient, rules and terms alike, so that z3 sees one atom where there is one.
 
 * *Sound*: every term implies the rules. Conjuncts that lie in one block are checked term by term; one that several
   blocks share is checked against all of them at once.
@@ -27,7 +26,6 @@ from typing import Any
 import z3
 
 from multiplexnet.compiler.identity import Comparisons
-from multiplexnet.compiler.shapes import Shape, shaped
 from multiplexnet.compiler.terms import Block, Proof, Term, with_inner
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.language.curves import Tangent
@@ -191,7 +189,6 @@ class _Checker:
         self._variables = specification.variables
         facts = [tangent.atom for tangent in tangents]
         self._assumed = conjunction([specification.assumed, *facts])
-        self._proved: set[Shape] = set()
         self.checks = 0
 
     def formula(self, block: Block) -> Formula:
@@ -232,26 +229,13 @@ class _Checker:
         self._count()
         premises = list(premises)
         conclusion = _left_open(premises, conclusion)
-        if conclusion == TRUE or self._is_proved(premises, conclusion):
+        if conclusion == TRUE:
             return True
         solver = self._solver(self._variables if variables is None else variables)
         for premise in premises:
             solver.add(self._written(premise))
         solver.add(*map(self._written, conjuncts(_denied(conclusion))))
-        if decided(solver, self._deadline):
-            return False
-        self._keep(premises, conclusion)
-        return True
-
-    def _is_proved(self, premises: Iterable[Formula], conclusion: Formula) -> bool:
-        """Whether the same implication was proved before, of other real outputs."""
-        own = shaped(_joined(premises), conjuncts(conclusion))
-        return own is not None and own.shape in self._proved
-
-    def _keep(self, premises: Iterable[Formula], conclusion: Formula) -> None:
-        own = shaped(_joined(premises), conjuncts(conclusion))
-        if own is not None:
-            self._proved.add(own.shape)
+        return not decided(solver, self._deadline)
 
     def _all_imply(
         self,
@@ -270,13 +254,10 @@ class _Checker:
             self._count()
             if _left_open([premise], conclusion) == TRUE:
                 continue
-            if self._is_proved([premise], conclusion):
-                continue
             if questions is None:
                 questions = self._questions(conclusion, variables)
             if questions.answer(conjuncts(premise)) is not False:
                 return False
-            self._keep([premise], conclusion)
         return True
 
     def _questions(
@@ -326,10 +307,6 @@ class _Checker:
             case Iff():
                 return Iff(*parts)
         raise TypeError(f"not a formula: {node!r}")
-
-
-def _joined(formulas: Iterable[Formula]) -> list[Formula]:
-    return [part for formula in formulas for part in conjuncts(formula)]
 
 
 def _left_open(premises: Sequence[Formula], conclusion: Formula) -> Formula:
