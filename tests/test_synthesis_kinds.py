@@ -212,7 +212,7 @@ def test_a_seed_is_a_whole_number(model: mx.Synthesizer, seed: Any) -> None:
 def test_minutes_are_a_number() -> None:
     for minutes in ("3", -1, float("nan"), float("inf"), None):
         with pytest.raises(OptionError, match="minutes = "):
-            mx.Synthesizer("x: int[0, 9]").fit({"x": [1, 2]}, minutes=minutes)
+            mx.Synthesizer("x: int[0, 9]").fit({"x": [1, 2]}, minutes=minutes)  # type: ignore[arg-type]
 
 
 def test_tables_without_rows_have_no_probabilities(model: mx.Synthesizer) -> None:
