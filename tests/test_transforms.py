@@ -832,3 +832,20 @@ def test_rows_side_by_side_give_the_same(dtype: torch.dtype, training: bool) -> 
         for x in (every, apart)
     ]
     torch.testing.assert_close(*gradients)
+
+
+@pytest.mark.parametrize("columns", [129, 144, 150, 200, 1001])
+def test_the_first_of_the_largest_columns_is_found_in_groups_too(columns: int) -> None:
+    torch.manual_seed(columns)
+    products = torch.randint(0, 3 * columns, (columns, 500)).double().mT
+    products[0] = 1.0
+    products[1, columns - 1] = 4.0 * columns
+    products[2] = -torch.inf
+    value, column = gauge_module.largest_column(products)
+    expected, _ = products.max(-1)
+    assert torch.equal(value, expected)
+    first = (products == expected.unsqueeze(-1)).to(torch.uint8).argmax(-1)
+    assert torch.equal(column, first)
+    nothing = torch.full((1, columns), torch.nan, dtype=torch.float64)
+    _, column = gauge_module.largest_column(nothing)
+    assert 0 <= int(column) < columns

@@ -68,6 +68,12 @@ CUTS = 8
 NARROW = 16
 """Up to so many columns vectors are laid out in memory feature by feature: their rows are too short for products."""
 
+FEW = 128
+"""More columns than this are searched in groups."""
+
+GROUP = 12
+"""Columns of a group."""
+
 CHUNK = 2**19
 """Row products that are held at a time (but never fewer than 1024 batch rows): they stay in the cache."""
 
@@ -413,14 +419,35 @@ def first_equal(products: Tensor, value: Tensor) -> Tensor:
     return (m - found.amax(-1).long()).clamp(max=m - 1)
 
 
+def largest_column(products: Tensor) -> tuple[Tensor, Tensor]:
+    """The largest value of every row, ``(B, m)`` laid out feature by feature, and the first column that has it.
+
+    Many columns are searched in groups: the first group that has the value, and the first column there.
+    """
+    m = products.shape[-1]
+    if m <= FEW:
+        value = products.amax(-1)
+        return value, first_equal(products, value)
+    whole = m // GROUP * GROUP
+    features = products.mT
+    groups = features[:whole].reshape(m // GROUP, GROUP, features.shape[-1])
+    largest = groups.amax(1)
+    if whole < m:
+        largest = torch.cat([largest, features[whole:].amax(0, keepdim=True)])
+    value = largest.amax(0)
+    start = (first_equal(largest.mT, value) * GROUP).clamp(max=m - GROUP)
+    columns = start + torch.arange(GROUP, device=start.device).unsqueeze(-1)
+    own = features.gather(0, columns)
+    return value, start + first_equal(own.mT, value)
+
+
 def largest_row(
     q: Tensor, index: Tensor | None, tables: Tables
 ) -> tuple[Tensor, Tensor]:
     """The largest ``W_i·q (+ |L_i q|) (+ E_i·|q|)`` and its position among the rows of all terms."""
     products = row_products(q, index, tables)
     if tables.by_feature:
-        value = products.amax(-1)
-        return value, first_equal(products, value)
+        return largest_column(products)
     value, row = products.max(-1)
     count, m = tables.rows.shape[:2]
     if count == 1:
