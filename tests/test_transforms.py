@@ -849,3 +849,72 @@ def test_the_first_of_the_largest_columns_is_found_in_groups_too(columns: int) -
     nothing = torch.full((1, columns), torch.nan, dtype=torch.float64)
     _, column = gauge_module.largest_column(nothing)
     assert 0 <= int(column) < columns
+
+
+# --- rows that chose different terms ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+def test_rows_brought_together_by_term_give_the_same(dtype: torch.dtype) -> None:
+    """A few rows look up the matrices of their terms, many stand in the order of terms: so do their gradients."""
+    rules = Rules(
+        "x: real[3]\n(x[0] + x[1] <= 2 and x[1] + x[2] <= 3 and x[0] >= 0) or "
+        "(x[0] - x[1] >= 5 and x[2] <= x[1] and x[0] + x[2] <= 90) or (x[0] + x[1] + x[2] == 40 and x[0] >= 1)"
+    )
+    mux = Multiplexer(rules, dtype=dtype)
+    raw = torch.cat(
+        [raws(mux.in_features - 3, dtype), torch.randn(288, 3).to(dtype)], 1
+    )
+    raw = raw.requires_grad_()
+    every = mux(raw).best()
+    apart = torch.cat([mux(part).best() for part in torch.split(raw, 16)])
+    assert rules.satisfied(every.detach()).all()
+    usual = raw.detach().abs().amax(-1) < 100
+    near = 8 * torch.finfo(dtype).eps
+    if dtype is torch.float64:
+        assert torch.equal(every, apart)
+    torch.testing.assert_close(every[usual], apart[usual], rtol=near, atol=near)
+    gradients = [torch.autograd.grad(x[usual].sum(), raw)[0] for x in (every, apart)]
+    torch.testing.assert_close(*gradients, rtol=1e-3, atol=1e-3)
+
+
+def test_rare_parts_are_computed_in_the_rows_that_chose_them() -> None:
+    """One term in eight has a polyhedron; the others are boxes."""
+    rules = Rules(
+        "x: real[2]\n"
+        + " or ".join(
+            f"({i} <= x[0] <= {i} + 0.5 and 0 <= x[1] <= 1)" for i in range(7)
+        )
+        + " or (x[0] + x[1] <= -5 and x[0] >= -50 and x[1] >= -50)"
+    )
+    mux = Multiplexer(rules, dtype=torch.float64)
+    raw = torch.randn(200, mux.in_features, dtype=torch.float64).requires_grad_()
+    every = mux(raw).best()
+    apart = torch.stack([mux(row).best() for row in raw])
+    assert rules.satisfied(every.detach()).all()
+    assert (every[:, 0] < -1).any()
+    assert (every[:, 0] >= 0).any()
+    torch.testing.assert_close(every, apart, rtol=1e-14, atol=1e-14)
+    gradients = [torch.autograd.grad(x.square().sum(), raw)[0] for x in (every, apart)]
+    torch.testing.assert_close(*gradients, rtol=1e-10, atol=1e-12)
+
+
+def test_a_graph_of_chosen_terms_takes_any_number_of_rows() -> None:
+    """Rows are brought together by term where they can be looked at, which is not in a graph."""
+    rules = Rules(
+        "x: real[2]\n(x[0] + x[1] <= 2 and x[0] - x[1] <= 3) or (x[0] + x[1] >= 9 and x[0] - x[1] >= 5)"
+    )
+    mux = Multiplexer(rules).eval()
+
+    class Best(torch.nn.Module):
+        def forward(self, raw: Tensor) -> Tensor:
+            x: Tensor = mux(raw).best()
+            return x
+
+    raw = torch.randn(200, mux.in_features)
+    rows = {0: torch.export.Dim("rows")}
+    graph = torch.export.export(Best(), (raw,), dynamic_shapes=(rows,)).module()
+    many = torch.randn(333, mux.in_features)
+    found = graph(many)
+    assert rules.satisfied(found).all()
+    torch.testing.assert_close(found, mux(many).best())

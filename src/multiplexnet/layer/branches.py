@@ -17,6 +17,7 @@ from multiplexnet.layer.stacks import Stacked
 from multiplexnet.layer.units import Units
 from multiplexnet.transforms.base import in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice, OneTerm
+from multiplexnet.transforms.chosen import reordered
 from multiplexnet.transforms.run_time.intervals import IntervalFrame
 from multiplexnet.transforms.run_time.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
@@ -282,6 +283,7 @@ class Branches:
         holes: which outputs may be missing, if any may: they are NaN where a term, or a cascade, says so.
         units: of all outputs, if some have one.
         stacked: the blocks again, those of one shape together, if there are such.
+        visible: the outputs in the order of the blocks, if that is known already.
 
     With one block (most rules) ``x`` is ``(*batch, K, D)`` and ``logits`` ``(*batch, K)``, term by term. With several,
     a *term* is a combination of one term per block, the last block running fastest.
@@ -306,6 +308,7 @@ class Branches:
     holes: Holes | None = None
     units: Units | None = None
     stacked: Stacked | None = None
+    visible: Tensor | None = None
 
     @property
     def choices(self) -> tuple[Choice, ...]:
@@ -542,7 +545,10 @@ class Branches:
         """Values of the blocks, each ``(…, D_b)``, as values of all outputs ``(…, D)``."""
         if len(parts) == 1:
             return parts[0]
-        x = torch.cat(list(parts), -1).index_select(-1, self._order)
+        x = torch.cat(list(parts), -1)
+        order = self._order
+        back = order.argsort() if self.visible is None else self.visible
+        x = reordered(x, order, back, -1)
         partly = any(c.functions for c in self.blocks) or any(
             c.inputs is not None for c in self.cascades
         )

@@ -14,6 +14,7 @@ from multiplexnet.layer.branches import Choice, Inner
 from multiplexnet.layer.checks import refuse_no_tensor, refuse_roomless, refuse_stuck
 from multiplexnet.layer.stacks import Stacked
 from multiplexnet.transforms.cascade.choice import CascadeChoice
+from multiplexnet.transforms.chosen import reordered
 from multiplexnet.transforms.term_maps import Room
 
 if TYPE_CHECKING:
@@ -81,7 +82,7 @@ class Call:
         mux = self.mux
         layout = mux.layout
         functions = mux.functions
-        alone = len(layout.sizes) == 1 and not mux.cascades
+        values = self._values()
         value = 0
         logit = 0
         for b, (maps, size) in enumerate(
@@ -93,8 +94,10 @@ class Call:
                 own = self.values[..., value : value + size * width]
                 own = own.reshape(*own.shape[:-1], size, width)
                 value += size * width
+            elif layout.is_nested:
+                own = self.values.index_select(-1, columns)
             else:
-                own = self.values if alone else self.values.index_select(-1, columns)
+                own = values[b]
             mine = self.logits[..., logit : logit + size] if layout.logits[b] else None
             logit += layout.logits[b]
             offset = getattr(mux, f"offset_{b}", None)
@@ -116,6 +119,19 @@ class Call:
                 frames=room.frames,
                 units=None if mux.units is None else mux.units.of(columns),
             )
+
+    def _values(self) -> Sequence[Tensor]:
+        """The raw values of every block, then of every cascade, where no two read the same."""
+        mux = self.mux
+        layout = mux.layout
+        if mux.per_term or layout.is_nested or not mux.maps:
+            return ()
+        if layout.in_order:
+            return (self.values,)
+        own = self.values
+        if not layout.side_by_side:
+            own = reordered(own, mux.visible, mux.order, -1)
+        return own.split_with_sizes([len(columns) for columns in layout.columns], -1)
 
     def _linked(self, nodes: Sequence[Choice]) -> tuple[Choice, ...]:
         """The choices of the outer blocks, each with the inner ones of its terms; shared ones stay shared."""

@@ -119,6 +119,7 @@ class Multiplexer(Derived):
     """
 
     order: Tensor
+    visible: Tensor
     unit_table: Tensor | None
     _certificate: Certificate | None
 
@@ -421,6 +422,7 @@ class Multiplexer(Derived):
             self.holes,
             self.units,
             call.stacked(),
+            self.visible,
         )
 
     def unroll(

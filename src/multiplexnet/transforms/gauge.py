@@ -46,6 +46,7 @@ from multiplexnet.transforms.base import (
     quarter_cell,
     rows_of,
 )
+from multiplexnet.transforms.chosen import by_term, reordered, run_products
 from multiplexnet.transforms.curves import ConeRows, Margins, cone_rows, lengths
 
 __all__ = ["Gauge", "GaugeRows", "gauge_rows"]
@@ -305,6 +306,8 @@ class Tables(NamedTuple):
     curves: Tensor | None = None
     by_feature: bool = False
     """Whether products of a single term are laid out feature by feature, which is faster; other bits in float64."""
+    runs: tuple[int, ...] = ()
+    """How many rows of the batch have each term, if they stand in the order of terms."""
 
     @property
     def tight(self) -> bool:
@@ -325,6 +328,7 @@ class Matrices(NamedTuple):
     rows: Tensor
     basis: Tensor | None
     curves: Tensor | None = None
+    runs: tuple[int, ...] = ()
 
 
 class Slopes(NamedTuple):
@@ -370,17 +374,24 @@ def whitened(z: Tensor, index: Tensor | None, tables: Tables) -> Tensor:
     values = finite(z)
     if tables.by_feature and values.shape[-1] <= NARROW:
         return by_feature(tables.whiten[0], values)
-    return times(tables.whiten, values, index)
+    return times(tables.whiten, values, index, tables.runs)
 
 
-def times(matrix: Tensor, vector: Tensor, index: Tensor | None) -> Tensor:
+def times(
+    matrix: Tensor,
+    vector: Tensor,
+    index: Tensor | None,
+    runs: tuple[int, ...] = (),
+) -> Tensor:
     """``matrix[k] @ vector``: of the only term, of the chosen terms, or of all.
 
     ``(T, m, n)`` with ``(*batch, n) → (*batch, m)`` if T = 1 or ``index`` is given, else with
-    ``(*batch, 1 or T, n) → (*batch, T, m)``.
+    ``(*batch, 1 or T, n) → (*batch, T, m)``. ``runs`` are those of :class:`Tables`.
     """
     if len(matrix) == 1:
         return vector @ matrix[0].mT
+    if runs:
+        return run_products(vector, matrix.mT, runs)
     if index is not None:
         return (rows_of(matrix, index) @ vector.unsqueeze(-1)).squeeze(-1)
     if vector.shape[-2] == 1:
@@ -396,14 +407,14 @@ def row_products(q: Tensor, index: Tensor | None, tables: Tables) -> Tensor:
         if tables.tight:
             products = products + by_feature(tables.errors[0], q.abs())
         return products
-    products = times(tables.rows, q, index)
+    products = times(tables.rows, q, index, tables.runs)
     if tables.curves is not None:
         _, length = curved(q, index, tables.curves)
         cones = length.shape[-1]
         first = products[..., :cones] + length
         products = torch.cat([first, products[..., cones:]], -1)
     if tables.tight:
-        products = products + times(tables.errors, q.abs(), index)
+        products = products + times(tables.errors, q.abs(), index, tables.runs)
     return products
 
 
@@ -474,7 +485,7 @@ def steepest(
     is_largest = (row % rows.shape[1]).unsqueeze(-1) == cones
     share = torch.where(is_largest, 1 / length, 0.0)
     unit = (inside * share.unsqueeze(-1)).flatten(-2)
-    return w + _transposed(curves.flatten(1, 2), unit, index, shared=False)
+    return w + _transposed(curves.flatten(1, 2), unit, index)
 
 
 def gauge(q: Tensor, index: Tensor | None, tables: Tables) -> tuple[Tensor, Tensor]:
@@ -495,7 +506,7 @@ def with_errors(
     """The largest row, to which the bound of all errors is added unless each row has its own in it."""
     if tables.tight:
         return value
-    return value + times(tables.errors, q.abs(), index).squeeze(-1)
+    return value + times(tables.errors, q.abs(), index, tables.runs).squeeze(-1)
 
 
 def radius(G: Tensor) -> Tensor:
@@ -605,7 +616,7 @@ class _Radial(torch.autograd.Function):
         dtype: torch.dtype,
         floor: float,
     ) -> tuple[Tensor, ...]:
-        chunks = _chunks(tables.rows, tables.curves, z, index)
+        chunks = _chunks(tables, z, index)
         parts = [_point(tables, grid, dtype, *chunk) for chunk in chunks]
         return _joined(parts)
 
@@ -614,6 +625,7 @@ class _Radial(torch.autograd.Function):
         ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ) -> None:
         z, index, tables, grid, _, ctx.floor = inputs
+        ctx.runs = tables.runs
         basis = None if grid is None else grid.basis
         ctx.mark_non_differentiable(*output[1:])
         kept = (tables.whiten, tables.rows, basis, tables.curves)
@@ -623,8 +635,8 @@ class _Radial(torch.autograd.Function):
     @in_full_precision
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         z, index, whiten, rows, basis, curves, *saved = ctx.saved_tensors
-        matrices = Matrices(whiten, rows, basis, curves)
-        chunks = _chunks(rows, curves, z, index, grads[0], *saved)
+        matrices = Matrices(whiten, rows, basis, curves, ctx.runs)
+        chunks = _chunks(matrices, z, index, grads[0], *saved)
         parts = [
             _pulled_back(matrices, ctx.floor, GaugePoint(*chunk)) for chunk in chunks
         ]
@@ -650,7 +662,7 @@ class _RadialAlone(torch.autograd.Function):
         dtype: torch.dtype,
         floor: float,
     ) -> tuple[Tensor, ...]:
-        chunks = _chunks(tables.rows, None, z, None)
+        chunks = _chunks(tables, z, None)
         parts = [_point(tables, grid, dtype, *chunk)[:3] for chunk in chunks]
         return _joined(parts)
 
@@ -667,7 +679,8 @@ class _RadialAlone(torch.autograd.Function):
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         raw, point, rows, *saved = ctx.saved_tensors
         slopes = Slopes(point, rows)
-        chunks = _chunks(rows.unsqueeze(0), None, raw, None, grads[0], *saved)
+        matrices = Matrices(point.unsqueeze(0), rows.unsqueeze(0), None)
+        chunks = _chunks(matrices, raw, None, grads[0], *saved)
         parts = [
             _slopes_applied(slopes, ctx.floor, z, grad, G, row)
             for z, _, grad, G, row in chunks
@@ -695,18 +708,18 @@ def _slopes_applied(
 
 
 def _chunks(
-    rows: Tensor,
-    curves: Tensor | None,
+    tables: Tables | Matrices,
     z: Tensor,
     index: Tensor | None,
     *others: Tensor,
 ) -> list[tuple[Any, ...]]:
-    """The batch in chunks; in one piece while a graph is recorded."""
-    _, m, n = rows.shape
-    if curves is not None:
-        m += curves.shape[1] * curves.shape[2]
-    products = m * (len(rows) if index is None else n)
-    size = max(1024, CHUNK // products)
+    """The batch in chunks; in one piece while a graph is recorded, and where rows stand by their terms."""
+    count, m, n = tables.rows.shape
+    if tables.curves is not None:
+        m += tables.curves.shape[1] * tables.curves.shape[2]
+    size = max(1024, CHUNK // (m * (count if index is None else n)))
+    if tables.runs:
+        return [(z, index, *others)]
     if torch.compiler.is_compiling() or z.shape[0] <= size:
         return [(z, index, *others)]
     chunks = []
@@ -755,14 +768,16 @@ def _stretched(
     anchor = _take(tables.anchor, index)
     x = torch.addcmul(anchor, q, radius(G).unsqueeze(-1))
     if grid is not None:
-        x = _on_grid(grid, torch.round(x), index)
+        x = _on_grid(grid, torch.round(x), index, tables.runs)
     return x.to(dtype, memory_format=torch.contiguous_format)
 
 
-def _on_grid(grid: Rounding, t: Tensor, index: Tensor | None) -> Tensor:
+def _on_grid(
+    grid: Rounding, t: Tensor, index: Tensor | None, runs: tuple[int, ...]
+) -> Tensor:
     origin = _take(grid.origin, index)
     if len(grid.basis) > 1:
-        return origin + times(grid.basis, t, index)
+        return origin + times(grid.basis, t, index, runs)
     basis = grid.basis[0]
     if t.shape[-1] <= NARROW:
         return torch.addmm(origin.unsqueeze(-1), basis, t.mT).mT
@@ -772,7 +787,7 @@ def _on_grid(grid: Rounding, t: Tensor, index: Tensor | None) -> Tensor:
 def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tensor:
     """The gradient in z: ``Mᵀ (r g + r′ (g·q) w)`` with r = tanh(G)/G, g the gradient in x and w the largest row."""
     z, index, grad, G, row, q = reached
-    whiten, rows, basis, curves = matrices
+    whiten, rows, basis, curves, runs = matrices
     if torch.is_grad_enabled():  # to be differentiated again
         q = times(whiten, finite(z), index)
     w = steepest(q, row, index, rows, curves)
@@ -780,7 +795,7 @@ def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tenso
         G = exactly(G, (w * q).sum(-1))
     g = grad.double()
     if basis is not None:
-        g = _transposed(basis, g, index, shared=False)
+        g = _transposed(basis, g, index, runs)
     r, decline = radius_and_decline(G, floor)
     along = (g * q).sum(-1) * decline
     pulled = torch.addcmul(g * r.unsqueeze(-1), w, along.unsqueeze(-1))
@@ -788,7 +803,7 @@ def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tenso
         pulled = pulled.float()
         whiten = whiten.float()
     shared = z.dim() == 3 and z.shape[-2] == 1
-    gradient = _transposed(whiten, pulled, index, shared=shared)
+    gradient = _transposed(whiten, pulled, index, runs, shared=shared)
     return gradient.to(z.dtype)
 
 
@@ -799,11 +814,18 @@ def _take(table: Tensor, index: Tensor | None) -> Tensor:
 
 
 def _transposed(
-    matrix: Tensor, vector: Tensor, index: Tensor | None, *, shared: bool
+    matrix: Tensor,
+    vector: Tensor,
+    index: Tensor | None,
+    runs: tuple[int, ...] = (),
+    *,
+    shared: bool = False,
 ) -> Tensor:
     """``matrix[k]ᵀ @ vector``, summed over the terms if they share one raw value."""
     if len(matrix) == 1:
         return vector @ matrix[0]
+    if runs:
+        return run_products(vector, matrix, runs)
     if index is not None:
         return (vector.unsqueeze(-2) @ rows_of(matrix, index)).squeeze(-2)
     if shared:
@@ -938,7 +960,17 @@ class Gauge(Transform):
     ) -> Tensor:
         """The map, followed by what ``grid`` says, as numbers of the dtype."""
         flat, chosen = self._flat(raw, index)
-        x = self._mapped(flat, chosen, grid, dtype)
+        together = None
+        if chosen is not None and not self.is_widest and self.curves is None:
+            together = by_term(chosen, len(self))
+        if together is None or chosen is None:
+            x = self._mapped(flat, chosen, grid, dtype, self.tables)
+        else:
+            order, back, runs = together
+            tables = self.tables._replace(runs=runs)
+            own = reordered(flat, order, back)
+            x = self._mapped(own, chosen.index_select(0, order), grid, dtype, tables)
+            x = reordered(x, back, order)
         return x.reshape(self._shape(raw, index, x.shape[-1]))
 
     def _mapped(
@@ -947,10 +979,10 @@ class Gauge(Transform):
         index: Tensor | None,
         grid: Rounding | None,
         dtype: torch.dtype,
+        tables: Tables,
     ) -> Tensor:
-        tables = self.tables
         if not (z.requires_grad and torch.is_grad_enabled()):
-            chunks = _chunks(tables.rows, tables.curves, z, index)
+            chunks = _chunks(tables, z, index)
             parts = [_value(tables, grid, dtype, *chunk) for chunk in chunks]
             return parts[0] if len(parts) == 1 else torch.cat(parts)
         slopes = self.slopes

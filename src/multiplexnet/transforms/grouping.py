@@ -15,6 +15,7 @@ from torch import Tensor
 from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.language.formula import Symbol, Variable, symbols
 from multiplexnet.transforms.base import Transform, rows_of
+from multiplexnet.transforms.chosen import rows_with
 from multiplexnet.transforms.gauge import Gauge
 from multiplexnet.transforms.lattice import LatticeGauge
 from multiplexnet.transforms.run_time.guards import Guards
@@ -28,6 +29,9 @@ from multiplexnet.transforms.tables import Tabled
 __all__ = ["Group", "Places", "RunTimeValues", "groups_of", "transform_of"]
 
 Places = Sequence[Sequence[int]]
+
+FEW_OF = 4
+"""Parts of at most one term in so many are computed in the rows that chose these terms, and in no others."""
 
 
 class RunTimeValues(NamedTuple):
@@ -122,6 +126,12 @@ class Group(Tabled):
     def chosen(self, index: Tensor | None) -> Tensor | None:
         """The rows of the table for chosen terms; the first for terms without a part."""
         return None if index is None else rows_of(self.entry, index)
+
+    def rows(self, index: Tensor) -> Tensor | None:
+        """The rows of a batch that chose a term with a part; ``None`` if these are many, or if that is not known."""
+        if FEW_OF * len(self.numbers) > len(self.present) or index.dim() != 1:
+            return None
+        return rows_with(self.present, index)
 
     def spread(
         self, per_part: Tensor, index: Tensor | None, otherwise: float

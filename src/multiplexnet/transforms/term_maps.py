@@ -213,11 +213,14 @@ class TermMaps(Tabled):
         calls = self._calls(self._read(raw), index, given, per_term, pieces)
         for number, (transform, own, chosen, parameters) in enumerate(calls):
             frame = frames.get(number - first)
-            if frame is None:
-                pieces.append(transform(own, chosen, parameters))
-            else:
+            if frame is not None:
                 intervals = cast(Intervals, transform)
                 pieces.append(intervals.between(own, frame, chosen))
+            elif index is None or number < first:
+                pieces.append(transform(own, chosen, parameters))
+            else:
+                rows = self._groups[number - first].rows(index)
+                pieces.append(_computed(transform, rows, own, chosen, parameters))
         x: Tensor = self.assembly(pieces, index)
         return x
 
@@ -442,6 +445,24 @@ class TermMaps(Tabled):
                 found[number] = group.parameters_of(given, x, index)
             picked = group.pick(values, index, per_term=per_term)
             yield group.transform, picked, group.chosen(index), found[number]
+
+
+def _computed(
+    transform: Transform,
+    rows: Tensor | None,
+    own: Tensor,
+    chosen: Tensor | None,
+    parameters: Tensor | None,
+) -> Tensor:
+    """What a group makes of chosen terms, in these rows alone if there are such; it is 0 in others, which read none."""
+    if rows is None:
+        whole: Tensor = transform(own, chosen, parameters)
+        return whole
+    told = [
+        None if t is None else t.index_select(0, rows) for t in (chosen, parameters)
+    ]
+    x: Tensor = transform(own.index_select(0, rows), *told)
+    return x.new_zeros(len(own), x.shape[-1]).index_copy(0, rows, x)
 
 
 def _places(

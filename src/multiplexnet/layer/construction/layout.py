@@ -67,6 +67,12 @@ class Layout:
         )
 
     @property
+    def side_by_side(self) -> bool:
+        """Whether blocks and cascades, one after another, compute all outputs in their order."""
+        every = [column for own in self.columns for column in own]
+        return every == list(range(len(every)))
+
+    @property
     def is_nested(self) -> bool:
         """Whether some terms go on in inner blocks."""
         return any(self.links)
@@ -79,9 +85,10 @@ class Layout:
             counted: whether logits of 0 mean all plain terms alike.
         """
         columns = [torch.tensor(own, dtype=torch.int64) for own in self.columns]
-        visible = [*columns[: len(self.outer)], *columns[len(self.blocks) :]]
+        visible = torch.cat([*columns[: len(self.outer)], *columns[len(self.blocks) :]])
         return {
-            "order": torch.cat(visible).argsort(),
+            "order": visible.argsort(),
+            "visible": visible,
             **{f"columns_{b}": own for b, own in enumerate(columns)},
             **self._places(columns),
             **self._offsets(dtype, counted and self.is_nested),
