@@ -813,27 +813,6 @@ def test_plain_ends_pass_gradients_on() -> None:
         torch.testing.assert_close(single.double(), double, rtol=1e-5, atol=1e-6)
 
 
-@pytest.mark.parametrize("dtype", DTYPES, ids=str)
-@pytest.mark.parametrize("training", [False, True], ids=["eval", "training"])
-def test_rows_side_by_side_give_the_same(dtype: torch.dtype, training: bool) -> None:
-    """Many rows are laid side by side, an odd number of them is not."""
-    rules = Rules(
-        "x: real[7]\n-0.1 < x[0] < 3.3; x[1] >= 2; x[2] <= -1; x[3] == 4; 0 <= x[4] <= 1; x[5] <= 1e3"
-    )
-    mux = Multiplexer(rules, dtype=dtype).train(training)
-    raw = raws(7, dtype)
-    raw = raw.repeat(1 + 4096 // len(raw), 1)[:4096].requires_grad_()
-    every = mux(raw).best()
-    apart = torch.cat([mux(part).best() for part in (raw[:1365], raw[1365:])])
-    torch.testing.assert_close(every, apart, rtol=torch.finfo(dtype).eps, atol=0.0)
-    assert rules.satisfied(every.detach()).all()
-    gradients = [
-        torch.autograd.grad(x.nan_to_num().sum(), raw, retain_graph=True)[0]
-        for x in (every, apart)
-    ]
-    torch.testing.assert_close(*gradients)
-
-
 @pytest.mark.parametrize("columns", [129, 144, 150, 200, 1001])
 def test_the_first_of_the_largest_columns_is_found_in_groups_too(columns: int) -> None:
     torch.manual_seed(columns)

@@ -17,7 +17,6 @@ since they share most of the work. :mod:`multiplexnet.transforms.as_torch` makes
 from __future__ import annotations
 
 import copy
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager, ExitStack, nullcontext
@@ -49,7 +48,6 @@ __all__ = [
     "margin",
     "precision_of",
     "quarter_cell",
-    "rows_at_once",
     "rows_of",
     "saturated",
     "within",
@@ -66,13 +64,6 @@ UNDERFLOW = 2.0**-1022
 
 LIMIT = 2.0**100
 """Raw values are cut here: far enough out in every direction, and a float32 number, as ONNX needs it."""
-
-
-LONG = 64
-"""Rows of so many numbers are long enough for the processor."""
-
-MANY = 2**14
-"""Fewer numbers than these are computed faster than rows are laid side by side."""
 
 
 def dtype_name(dtype: torch.dtype) -> str:
@@ -252,20 +243,6 @@ def can_look(values: Tensor) -> bool:
     except RuntimeError:  # nor of a tensor without numbers
         return False
     return True
-
-
-def rows_at_once(values: Tensor) -> int:
-    """How many rows of ``(*batch, n)`` to lay side by side where each meets the same constants; 1 in a graph.
-
-    Between numbers of every column and a table of n constants torch computes several numbers at a time only within a
-    row: five times as fast in rows of 640 numbers as in rows of 10. The results are the same.
-    """
-    width = values.shape[-1]
-    if torch.compiler.is_compiling() or width > LONG or values.numel() < MANY:
-        return 1
-    if not can_look(values):
-        return 1
-    return math.gcd(values.numel() // width, LONG)
 
 
 def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:

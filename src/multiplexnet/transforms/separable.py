@@ -35,7 +35,6 @@ from multiplexnet.transforms.base import (
     exactly,
     precision_of,
     quarter_cell,
-    rows_at_once,
 )
 from multiplexnet.transforms.elementary import (
     inverse_softplus,
@@ -223,38 +222,23 @@ class Separable(Transform):
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> Tensor:
-        z = raw.to(self.precision.computing).contiguous()
-        rows = rows_at_once(z) if len(self) == 1 else 1
-        columns = self._columns(index, rows)
-        long = z if rows == 1 else z.view(-1, rows * z.shape[-1])
+        columns = self._columns(index)
+        z = raw.to(self.precision.computing)
         x: Tensor = applied(
-            _BoxMap, long, columns, self.kinds, self.floor, not self.training
+            _BoxMap, z, columns, self.kinds, self.floor, not self.training
         )
-        if rows > 1:
-            x = x.view(z.shape)
         return x.to(self.precision.dtype)
 
-    def _columns(self, index: Tensor | None, rows: int) -> Columns:
-        """The constants of the chosen terms, or so many times those of the only one.
-
-        Those that the map does not use are left as they are.
-        """
+    def _columns(self, index: Tensor | None) -> Columns:
+        """The constants of the chosen terms; those that the map does not use are left as they are."""
         interval, half, free, _ = self.kinds
-
-        def own(table: Tensor, used: bool) -> Tensor:
-            if not used:
-                return table
-            if rows > 1:
-                return table.expand(rows, -1).reshape(-1)
-            return self._at(table, index)
-
         return Columns(
-            lower=own(self.lower, half or free),
-            upper=own(self.upper, half or free),
-            base=own(self.base, True),
-            width=own(self.width, interval),
-            sign=own(self.sign, half),
-            free=own(self.free, free),
+            lower=self._at(self.lower, index) if half or free else self.lower,
+            upper=self._at(self.upper, index) if half or free else self.upper,
+            base=self._at(self.base, index),
+            width=self._at(self.width, index) if interval else self.width,
+            sign=self._at(self.sign, index) if half else self.sign,
+            free=self._at(self.free, index) if free else self.free,
         )
 
     def inverse(
