@@ -280,12 +280,18 @@ def test_interrupting_leaves_whole_row_groups(
 PROGRAM = (sys.executable, "-m", "multiplexnet")
 
 
+def _ignoring_interrupts() -> None:
+    """As shells do for what runs in the background."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def interrupted(arguments: list[str], begun: Path) -> str:
     """What the program says that Ctrl-C ends as soon as a file is there."""
     started = subprocess.Popen(
         [*PROGRAM, *arguments],
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=_ignoring_interrupts,
     )
     while started.poll() is None and not (begun.exists() and begun.stat().st_size):
         sleep(0.05)

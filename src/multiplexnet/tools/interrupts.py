@@ -24,9 +24,10 @@ _asked = threading.Event()
 
 
 def end_on_interrupt() -> None:
-    """Let Ctrl-C end the program with exit code 130."""
+    """Let Ctrl-C end the program with exit code 130, also where whoever started it ignores the signal."""
     if not hasattr(signal, "pthread_sigmask"):
         return
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])
     threading.Thread(target=_wait, daemon=True).start()
 
