@@ -295,11 +295,19 @@ def interrupted(arguments: list[str], begun: Path) -> str:
     )
     while started.poll() is None and not (begun.exists() and begun.stat().st_size):
         sleep(0.05)
-    started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=120)
+    said = _after_an_interrupt(started)
     assert started.returncode == 130
     assert "Traceback" not in said
     return said
+
+
+def _after_an_interrupt(started: subprocess.Popen[str]) -> str:
+    """What it says; whoever does not listen is not left running."""
+    started.send_signal(signal.SIGINT)
+    try:
+        return started.communicate(timeout=120)[1]
+    finally:
+        started.kill()
 
 
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
@@ -326,8 +334,7 @@ def test_the_program_keeps_what_it_has_learned(tmp_path: Path) -> None:
     assert started.stderr is not None
     while "note: column 'said'" not in started.stderr.readline():
         assert started.poll() is None
-    started.send_signal(signal.SIGINT)
-    _, said = started.communicate(timeout=120)
+    said = _after_an_interrupt(started)
     assert started.returncode == 130
     assert "Traceback" not in said
     assert "interrupted while learning; the same command goes on from there" in said

@@ -103,7 +103,7 @@ def other_of(name: str, cells: pl.Series, *, is_number: bool) -> Other | None:
 
     Example:
         >>> other_of("who", pl.Series([f"p{k:03}" for k in range(30)]), is_number=False)
-        Other(name='who', kind='name', before='p', digits=3)
+        Other(name='who', kind='name', before='p', digits=3, given='')
         >>> other_of("size", pl.Series([3, 1, 2] * 10), is_number=True) is None
         True
     """
