@@ -296,7 +296,7 @@ def draw_differences(panel: Axes, lines: Sequence[dict[str, Any]]) -> None:
     panel.set(xscale="log", xlabel="training images")
     panel.set_ylabel("points of super-class accuracy")
     panel.grid(alpha=0.3)
-    panel.legend(fontsize=8)
+    panel.legend(fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 
 
 def main(settings: Settings) -> None:

@@ -117,6 +117,7 @@ def _lost(lines: Sequence[Line], whole: Sequence[Line], name: str) -> str:
 def _densities(lines: Sequence[Line], *, published: bool) -> str:
     order = [
         "uniform",
+        "counted",
         "vae",
         "dl2",
         "multiplexnet-paper",

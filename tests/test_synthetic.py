@@ -223,6 +223,24 @@ def test_the_trivial_baseline_knows_the_rules_and_nothing_else() -> None:
     assert float(synthetic.rules().satisfied(samples).double().mean()) > 0.99
 
 
+def test_counting_says_how_many_rows_lie_in_each_rectangle() -> None:
+    rows = synthetic.points(600, 0)
+    model = synthetic.Uniform()
+    model.count(rows)
+    held = [
+        mx.Rules(f"x: real; y: real\n{r.text}").satisfied(rows).sum().item()
+        for r in synthetic.KNOWN
+    ]
+    assert sum(held) == 600
+    expected = [(count + 1) / 608 for count in held]
+    assert model.weights.tolist() == pytest.approx(expected)
+    densities = model.weights / model.areas
+    assert model.bound(rows, 1).mean() == pytest.approx(
+        -sum(n * math.log(d) for n, d in zip(held, densities, strict=True)) / 600
+    )
+    assert synthetic.rules().satisfied(model.samples(500)).all()
+
+
 def test_the_authors_map_leaves_a_point_deep_inside_its_rectangle_where_it_is() -> None:
     model = synthetic.Published(1)
     x = torch.tensor([4.25, 0.0])
