@@ -73,6 +73,7 @@ from multiplexnet.transforms import (
     grouping,
     lattice,
     separable,
+    single,
     tables,
 )
 from multiplexnet.transforms.cascade import late_rows as late
@@ -137,7 +138,11 @@ def _contraction() -> Sequence[Patch]:
     def rows(*arguments: Any, unit: float, tiny: float) -> gauge.GaugeRows:
         return honest(*arguments, unit=0.0, tiny=0.0)
 
-    return [(gauge, "gauge_rows", rows), (gauge, "SAFETY", 0.0)]
+    return [(gauge, "gauge_rows", rows), (gauge, "SAFETY", 0.0), *_no_float32_margin()]
+
+
+def _no_float32_margin() -> Sequence[Patch]:
+    return [(single, "added_errors", lambda rows, errors: torch.zeros_like(errors))]
 
 
 def _curved_contraction() -> Sequence[Patch]:
@@ -376,6 +381,9 @@ def _always_flushed() -> Sequence[Patch]:
 
 FAULTS = (
     Fault("contraction", "the gauge map leaves nothing for rounding", _contraction),
+    Fault("margin of float32", "products in float32 are taken to be as good as those in float64", _no_float32_margin),
+    Fault("ranges of float32", "products in float32 may leave its numbers", lambda: [
+        (single, "_in_range", lambda rows, least_error: True), (gauge, "float32_cut", lambda tables: base.LIMIT)]),
     Fault("contraction at run time", "nor does it where bounds are inputs", _contraction_at_run_time),
     Fault("contraction of curved walls", "balls and cones leave nothing for rounding", _curved_contraction,
         by="curves"),
@@ -412,7 +420,8 @@ FAULTS = (
     Fault("errors of slacks", "slacks and ends at run time are taken as computed", lambda: [
         (parametric, "affine", _without_error), (intervals, "affine", _without_error)]),
     Fault("cut of raw values", "infinite raw values go into the maps", lambda: [
-        (gauge, "finite", lambda raw: raw.double()), (parametric, "finite", lambda raw: raw.double()),
+        (gauge, "finite", lambda raw, dtype=torch.float64, cut=0.0: raw.to(dtype)),
+        (parametric, "finite", lambda raw: raw.double()),
         (separable, "_cut", lambda z: z)]),
     Fault("reach of raw values", "raw values are measured by rows of any size", lambda: [
         (gauge, "FURTHEST", torch.inf)],

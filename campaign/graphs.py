@@ -50,11 +50,17 @@ def same_in_graphs(
 ) -> Iterator[tuple[str, str, Tensor | None]]:
     """The name of each kind of graph, what is wrong with it (nothing: an empty text), and the values it gives.
 
-    Kernels that torch writes itself (``inductor``) may give other bits, and have to obey all the same.
+    Kernels that torch writes itself (``inductor``) may give other bits, and have to obey all the same. Graphs make
+    their products in float64; so does a layer where torch may make those of float32 with fewer digits.
     """
     given = dict(inputs)
     best = _Best(mux)
-    expected = best(raw, given)
+    usual = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("high")
+        expected = best(raw, given)
+    finally:
+        torch.set_float32_matmul_precision(usual)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # torch's own, about torch
         traced = torch.compile(best, fullgraph=True, backend="aot_eager")(raw, given)

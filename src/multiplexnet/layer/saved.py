@@ -25,7 +25,7 @@ from multiplexnet.compiler.record import (
 from multiplexnet.errors import RecordError
 from multiplexnet.language.formula import Specification
 from multiplexnet.layer.construction.blueprint import Blueprint
-from multiplexnet.layer.construction.settings import Settings
+from multiplexnet.layer.construction.settings import Arithmetic, Settings
 from multiplexnet.transforms.base import DTYPES, dtype_name
 from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.term_maps import Boxes
@@ -51,6 +51,7 @@ def saved_state(specification: Specification, blueprint: Blueprint) -> Tensor:
         "counted": settings.counted,
         "cascades": [record_of_cascade(cascade) for cascade in blueprint.cascades],
         "values": settings.values,
+        "precision": settings.precision,
         "started": settings.started,
         "in_turn": settings.in_turn,
     }
@@ -126,6 +127,7 @@ class SavedLayer:
             boxes=boxes,
             equality=self.record["equality"],
             values=self._values(),
+            precision=self._precision(),
             counted=flag_from(self.record.get("counted", False)),
             started=flag_from(self.record.get("started", False)),
             in_turn=flag_from(self.record.get("in_turn", False)),
@@ -164,6 +166,7 @@ class SavedLayer:
         settings = replace(
             own.settings,
             values=self._values(),
+            precision=self._precision(),
             counted=flag_from(self.record.get("counted", False)),
             started=flag_from(self.record.get("started", False)),
             in_turn=flag_from(self.record.get("in_turn", False)),
@@ -197,3 +200,12 @@ class SavedLayer:
                 f"the saved layer has values = {found!r}, which this version does not know"
             )
         return cast(Values, found)
+
+    def _precision(self) -> Arithmetic:
+        """What terms compute in; before this was saved they had float64 alone, and keep their bits."""
+        found = self.record.get("precision", "float64")
+        if found not in ("auto", "float64"):
+            raise RecordError(
+                f"the saved layer has precision = {found!r}, which this version does not know"
+            )
+        return cast(Arithmetic, found)

@@ -177,7 +177,13 @@ def _stack(
                     for part in parts
                 ]
             )
-    maps = TermMaps(terms, outputs, blueprint.dtype, boxes=blueprint.settings.boxes)
+    maps = TermMaps(
+        terms,
+        outputs,
+        blueprint.dtype,
+        boxes=blueprint.settings.boxes,
+        precision=blueprint.settings.precision,
+    )
     columns = [j for b in numbers for j in layout.columns[b]]
     return Stack(maps, len(numbers), columns, list(_logits(numbers, layout)))
 

@@ -143,10 +143,12 @@ def quarter_cell(x: Tensor, dtype: torch.dtype) -> Tensor:
     return torch.where(y == 0, least, quarter.clamp(min=least))
 
 
-def finite(raw: Tensor) -> Tensor:
-    """Raw values in float64, cut at ±LIMIT (in float32 already, which is faster, unless it is beyond the dtype)."""
-    wide = raw.double() if raw.dtype is torch.float16 else raw
-    return wide.clamp(-LIMIT, LIMIT).double()
+def finite(
+    raw: Tensor, dtype: torch.dtype = torch.float64, cut: float = LIMIT
+) -> Tensor:
+    """Raw values in float64 or float32, cut at ±cut (before they are converted, which is faster; not in float16)."""
+    wide = raw.to(dtype) if raw.dtype is torch.float16 else raw
+    return wide.clamp(-cut, cut).to(dtype)
 
 
 def exactly(value: Tensor, smooth: Tensor) -> Tensor:

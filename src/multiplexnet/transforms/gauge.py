@@ -35,6 +35,7 @@ from multiplexnet.exact.rows import Number
 from multiplexnet.geometry.magnitudes import LEAST_SLACK
 from multiplexnet.geometry.parts import Polyhedron
 from multiplexnet.transforms.base import (
+    LIMIT,
     UNIT64,
     Precision,
     Transform,
@@ -48,6 +49,7 @@ from multiplexnet.transforms.base import (
 )
 from multiplexnet.transforms.chosen import by_term, reordered, run_products
 from multiplexnet.transforms.curves import ConeRows, Margins, cone_rows, lengths
+from multiplexnet.transforms.single import float32_cut, float32_tables, is_single_now
 
 __all__ = ["Gauge", "GaugeRows", "gauge_rows"]
 
@@ -59,6 +61,9 @@ LOOSE = 8.01
 
 FURTHEST = 2.0**900
 """The most that a raw value of 1 may mean: times the largest raw value it is still a float64 number."""
+
+FURTHEST_ANCHOR = 2.0**126
+"""Anchors up to here, and a direction in float32, make no number beyond that format."""
 
 PROJECTION_STEPS = 100
 """Steps of the projection that :meth:`Gauge.nearest` begins with; what is missing then the ray makes up for."""
@@ -179,6 +184,11 @@ def range_rows(anchor: Sequence[Fraction], precision: Precision) -> GaugeRows:
         raise ValueError("the anchor lies at the end of the format")
     E = np.diag([(1 + precision.unit) / float(r) for r in room])
     return GaugeRows(np.zeros_like(E), E)
+
+
+def _least_error(rows: Sequence[GaugeRows]) -> float:
+    """The smallest error of a row that is not 0."""
+    return min(float(row.E[row.E > 0].min(initial=math.inf)) for row in rows)
 
 
 class Scale(NamedTuple):
@@ -308,10 +318,21 @@ class Tables(NamedTuple):
     """Whether products of a single term are laid out feature by feature, which is faster; other bits in float64."""
     runs: tuple[int, ...] = ()
     """How many rows of the batch have each term, if they stand in the order of terms."""
+    cut: float = LIMIT
+    """Where raw values are cut."""
 
     @property
     def tight(self) -> bool:
         return self.errors.shape[1] > 1
+
+    def double(self) -> Tables:
+        """The same numbers in float64."""
+        return self._replace(
+            anchor=self.anchor.double(),
+            whiten=self.whiten.double(),
+            rows=self.rows.double(),
+            errors=self.errors.double(),
+        )
 
 
 class Rounding(NamedTuple):
@@ -329,6 +350,7 @@ class Matrices(NamedTuple):
     basis: Tensor | None
     curves: Tensor | None = None
     runs: tuple[int, ...] = ()
+    cut: float = LIMIT
 
 
 class Slopes(NamedTuple):
@@ -371,7 +393,7 @@ def by_feature(matrix: Tensor, vector: Tensor) -> Tensor:
 
 def whitened(z: Tensor, index: Tensor | None, tables: Tables) -> Tensor:
     """The direction ``q = M z`` of raw values."""
-    values = finite(z)
+    values = finite(z, tables.whiten.dtype, tables.cut)
     if tables.by_feature and values.shape[-1] <= NARROW:
         return by_feature(tables.whiten[0], values)
     return times(tables.whiten, values, index, tables.runs)
@@ -512,7 +534,10 @@ def with_errors(
 def radius(G: Tensor) -> Tensor:
     """``tanh(G) / G``; 1 at 0. Like all of float64 it may be off by a few roundings, which ``SAFETY`` covers."""
     G = G.clamp(min=1e-8)
-    return torch.tanh(G) / G
+    reach = torch.tanh(G)
+    if G.dtype is torch.float32:
+        reach = reach.clamp(max=1.0)
+    return reach / G
 
 
 def radius_and_decline(G: Tensor, floor: float) -> tuple[Tensor, Tensor]:
@@ -524,6 +549,10 @@ def radius_and_decline(G: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     safe = G.clamp(min=1e-4)
     reach = torch.tanh(safe)
     r = reach / safe
+    if G.dtype is torch.float32:
+        # its squares may overflow, and it has no 1 + 1e-12
+        slope = (1 - reach * reach) + floor
+        return r, (slope - r) / safe * (G / safe)
     slope = 1 + floor - reach * reach
     return r, (slope - r) / (safe * safe) * G
 
@@ -626,7 +655,8 @@ class _Radial(torch.autograd.Function):
     ) -> None:
         z, index, tables, grid, _, ctx.floor = inputs
         ctx.runs = tables.runs
-        basis = None if grid is None else grid.basis
+        ctx.cut = tables.cut
+        basis = None if grid is None else grid.basis.to(tables.rows.dtype)
         ctx.mark_non_differentiable(*output[1:])
         kept = (tables.whiten, tables.rows, basis, tables.curves)
         ctx.save_for_backward(z, index, *kept, *output[1:])
@@ -635,7 +665,7 @@ class _Radial(torch.autograd.Function):
     @in_full_precision
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         z, index, whiten, rows, basis, curves, *saved = ctx.saved_tensors
-        matrices = Matrices(whiten, rows, basis, curves, ctx.runs)
+        matrices = Matrices(whiten, rows, basis, curves, ctx.runs, ctx.cut)
         chunks = _chunks(matrices, z, index, grads[0], *saved)
         parts = [
             _pulled_back(matrices, ctx.floor, GaugePoint(*chunk)) for chunk in chunks
@@ -670,7 +700,8 @@ class _RadialAlone(torch.autograd.Function):
     def setup_context(
         ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]
     ) -> None:
-        z, _, _, slopes, _, ctx.floor = inputs
+        z, tables, _, slopes, _, ctx.floor = inputs
+        ctx.cut = tables.cut
         ctx.mark_non_differentiable(*output[1:])
         ctx.save_for_backward(z, *slopes, *output[1:])
 
@@ -682,7 +713,7 @@ class _RadialAlone(torch.autograd.Function):
         matrices = Matrices(point.unsqueeze(0), rows.unsqueeze(0), None)
         chunks = _chunks(matrices, raw, None, grads[0], *saved)
         parts = [
-            _slopes_applied(slopes, ctx.floor, z, grad, G, row)
+            _slopes_applied(slopes, (ctx.floor, ctx.cut), z, grad, G, row)
             for z, _, grad, G, row in chunks
         ]
         own = parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -690,21 +721,35 @@ class _RadialAlone(torch.autograd.Function):
 
 
 def _slopes_applied(
-    slopes: Slopes, floor: float, raw: Tensor, grad: Tensor, G: Tensor, row: Tensor
+    slopes: Slopes,
+    limits: tuple[float, float],
+    raw: Tensor,
+    grad: Tensor,
+    G: Tensor,
+    row: Tensor,
 ) -> Tensor:
     """The gradient in z of :class:`_RadialAlone`."""
-    z = finite(raw)
+    floor, cut = limits
+    computing = slopes.rows.dtype
+    z = finite(raw, computing, cut)
     v = F.embedding(row, slopes.rows)
+    if G.dtype is not computing:
+        G = G.to(computing)
     if torch.is_grad_enabled():  # to be differentiated again
         G = exactly(G, (v * z).sum(-1))
     r, decline = radius_and_decline(G, floor)
     point = slopes.point
     g = grad.to(point.dtype) * r.to(point.dtype).unsqueeze(-1)
     h = by_feature(point.mT, g) if g.shape[-1] <= NARROW else g @ point
-    h = h.double()  # far out both summands nearly cancel
+    if computing is torch.float64:
+        h = h.double()  # far out both summands nearly cancel
+    elif not h.is_contiguous():
+        h = torch.cat(
+            [h]
+        )  # as the others are: elementwise products of two layouts take longer
     along = (h * z).sum(-1) * (decline / r)
     gradient = torch.addcmul(h, v, along.unsqueeze(-1))
-    return gradient.to(raw.dtype, memory_format=torch.contiguous_format)
+    return _row_by_row(gradient, raw.dtype)
 
 
 def _chunks(
@@ -766,10 +811,21 @@ def _stretched(
 ) -> Tensor:
     """``c + q tanh(G) / G`` as a number of the dtype, on the grid if there is one."""
     anchor = _take(tables.anchor, index)
-    x = torch.addcmul(anchor, q, radius(G).unsqueeze(-1))
+    r = radius(G).unsqueeze(-1)
+    if q.dtype is not anchor.dtype:  # that of a grid has more digits
+        q = q.to(anchor.dtype)
+        r = r.to(anchor.dtype)
+    x = torch.addcmul(anchor, q, r)
     if grid is not None:
         x = _on_grid(grid, torch.round(x), index, tables.runs)
-    return x.to(dtype, memory_format=torch.contiguous_format)
+    return _row_by_row(x, dtype)
+
+
+def _row_by_row(values: Tensor, dtype: torch.dtype) -> Tensor:
+    """The values in the dtype, contiguous: ``to`` leaves the layout alone if the dtype is theirs."""
+    if values.dtype is dtype and not values.is_contiguous():
+        return torch.cat([values])  # as `contiguous`, in two thirds of the time
+    return values.to(dtype, memory_format=torch.contiguous_format)
 
 
 def _on_grid(
@@ -787,13 +843,13 @@ def _on_grid(
 def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tensor:
     """The gradient in z: ``Mᵀ (r g + r′ (g·q) w)`` with r = tanh(G)/G, g the gradient in x and w the largest row."""
     z, index, grad, G, row, q = reached
-    whiten, rows, basis, curves, runs = matrices
+    whiten, rows, basis, curves, runs, cut = matrices
     if torch.is_grad_enabled():  # to be differentiated again
-        q = times(whiten, finite(z), index)
+        q = times(whiten, finite(z, whiten.dtype, cut), index)
     w = steepest(q, row, index, rows, curves)
     if torch.is_grad_enabled():
         G = exactly(G, (w * q).sum(-1))
-    g = grad.double()
+    g = grad.to(q.dtype)
     if basis is not None:
         g = _transposed(basis, g, index, runs)
     r, decline = radius_and_decline(G, floor)
@@ -841,6 +897,7 @@ class Gauge(Transform):
         dtype: of the values that come out.
         grain: the spacing of the grid, one per part, to which the caller rounds what comes out (default: none).
         scales: what raw values are measured by, one per part (default: by all rows).
+        single: whether products may be made in float32 unless what comes out is float64 (with a grain: even then).
 
     Example:
         >>> from fractions import Fraction
@@ -860,6 +917,7 @@ class Gauge(Transform):
     log_det: Tensor
     dimension: Tensor
     curves: Tensor | None = None
+    cut: float = LIMIT
     point_slopes: Tensor | None = None
     row_slopes: Tensor | None = None
 
@@ -870,6 +928,7 @@ class Gauge(Transform):
         *,
         grain: Sequence[Fraction] | None = None,
         scales: Sequence[Scale] | None = None,
+        single: bool = True,
     ) -> None:
         precision = precision_of(dtype)
         grain = grain or [Fraction(0)] * len(parts)
@@ -910,16 +969,32 @@ class Gauge(Transform):
             dtype,
             gauge_tables(rows, limits, anchors, scales, tight=tight, curves=curves),
         )
+        narrow_enough = dtype is not torch.float64 or any(grain)
+        if single and narrow_enough and curves is None:
+            self._narrow(_least_error(rows))
         self._hold_slopes(self.whiten, dtype)
+
+    def _narrow(self, least_error: float) -> None:
+        """From now on products are made in float32, if they may be."""
+        tables = float32_tables(self.own_tables(), least_error)
+        if tables is None or float(self.anchor.abs().max()) > FURTHEST_ANCHOR:
+            return
+        cut = float32_cut(tables)
+        if not cut:
+            return
+        if self.precision.dtype is not torch.float64:
+            tables["anchor"] = self.anchor.float()
+        self.hold(tables)
+        self.cut = cut
 
     def read(self, select: Tensor, basis: Tensor, dtype: torch.dtype) -> None:
         """From now on read raw values ``select @ raw``, ``select`` of shape ``(T, n, number of raw values)``.
 
         What comes out is rounded, multiplied by ``basis`` and a number of the dtype.
         """
-        self.whiten = self.whiten @ select
+        self.whiten = self.whiten @ select.to(self.whiten.dtype)
         self.unwhiten = select.mT @ self.unwhiten
-        self._hold_slopes(basis @ self.whiten, dtype)
+        self._hold_slopes(basis @ self.whiten.double(), dtype)
 
     def _hold_slopes(self, point: Tensor, dtype: torch.dtype) -> None:
         """The tables of :class:`Slopes`, if there are any, and what the derivative is raised by."""
@@ -928,7 +1003,7 @@ class Gauge(Transform):
         if len(self) > 1 or self.curves is not None:
             return
         slopes = {
-            "point_slopes": point.to(precision_of(dtype).computing),
+            "point_slopes": point.to(precision_of(dtype).computing, copy=True),
             "row_slopes": self.rows @ self.whiten,
         }
         self.hold({**self.own_tables(), **slopes})
@@ -943,8 +1018,19 @@ class Gauge(Transform):
     def tables(self) -> Tables:
         by_feature = self.point_slopes is not None and not self.is_widest
         return Tables(
-            self.anchor, self.whiten, self.rows, self.errors, self.curves, by_feature
+            self.anchor,
+            self.whiten,
+            self.rows,
+            self.errors,
+            self.curves,
+            by_feature,
+            self.cut,
         )
+
+    @property
+    def wide_tables(self) -> Tables:
+        """The tables in float64."""
+        return self.tables.double()
 
     def forward(
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
@@ -981,6 +1067,8 @@ class Gauge(Transform):
         dtype: torch.dtype,
         tables: Tables,
     ) -> Tensor:
+        if tables.rows.dtype is torch.float32 and not is_single_now(z):
+            tables = tables.double()
         if not (z.requires_grad and torch.is_grad_enabled()):
             chunks = _chunks(tables, z, index)
             parts = [_value(tables, grid, dtype, *chunk) for chunk in chunks]
@@ -1000,7 +1088,7 @@ class Gauge(Transform):
     ) -> Tensor:
         flat, chosen = self._flat(x, index)
         d = flat.double() - _take(self.anchor, chosen)
-        G = gauge(d, chosen, self.tables)[0].clamp(1e-8, 1 - UNIT64)
+        G = gauge(d, chosen, self.wide_tables)[0].clamp(1e-8, 1 - UNIT64)
         q = d * (torch.atanh(G) / G).unsqueeze(-1)
         raw = times(self.unwhiten, q, chosen).to(self.precision.dtype)
         return raw.reshape(self._shape(x, index, raw.shape[-1]))
@@ -1015,15 +1103,16 @@ class Gauge(Transform):
         flat, chosen = self._flat(x.double(), index)
         own, _ = self._flat(cell, index)
         d = flat - _take(self.anchor, chosen)
-        sizes = self.rows.abs()
+        tables = self.wide_tables
+        sizes = tables.rows.abs()
         if self.curves is not None:
             padding = (0, 0, 0, sizes.shape[1] - self.curves.shape[1])
             sizes = sizes + F.pad(self.curves.norm(dim=2), padding)
         change = times(sizes, own, chosen).amax(-1)
-        if self.tables.tight:
-            loose = times(self.errors, own, chosen).amax(-1)
+        if tables.tight:
+            loose = times(tables.errors, own, chosen).amax(-1)
             change = torch.maximum(change, loose)
-        found = gauge(d, chosen, self.tables)[0].clamp(min=1e-8)
+        found = gauge(d, chosen, tables)[0].clamp(min=1e-8)
         G = torch.minimum(found, 1 - change.clamp(UNIT64, 0.5))
         q = d * (torch.atanh(G) / found).unsqueeze(-1)
         raw = times(self.unwhiten, q, chosen)
@@ -1037,7 +1126,7 @@ class Gauge(Transform):
             return super().nearest(x, index, parameters)
         d = x.double() - self.anchor
         if self.curves is None:
-            inside = self.anchor + projected(d, self.rows)
+            inside = self.anchor + projected(d, self.rows.double())
         else:
             inside = self.anchor + projected_inside(d, self.rows, self.curves)
         raw = torch.nan_to_num(self.inverse(inside))
@@ -1048,9 +1137,10 @@ class Gauge(Transform):
         self, raw: Tensor, index: Tensor | None = None, parameters: Tensor | None = None
     ) -> tuple[Tensor, Tensor]:
         flat, chosen = self._flat(raw, index)
-        q = whitened(flat, chosen, self.tables)
-        value, row = gauge(q.detach(), chosen, self.tables)
-        w = steepest(q, row, chosen, self.rows, self.curves)
+        tables = self.wide_tables
+        q = whitened(flat, chosen, tables)
+        value, row = gauge(q.detach(), chosen, tables)
+        w = steepest(q, row, chosen, tables.rows, self.curves)
         G = exactly(value, (w * q).sum(-1)).clamp(min=1e-8)
         log_radius = torch.log(torch.tanh(G) / G)
         others = _take(self.dimension, chosen) - 1

@@ -6,6 +6,7 @@ import copy
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import NamedTuple, Self
 
 import numpy as np
@@ -219,15 +220,20 @@ def _kind(part: Part) -> str:
 
 
 def transform_of(
-    parts: Sequence[Part], dtype: torch.dtype, *, in_turn: bool = True
+    parts: Sequence[Part],
+    dtype: torch.dtype,
+    *,
+    in_turn: bool = True,
+    single: bool = True,
 ) -> Transform:
     """The transform of parts of one kind, the simplest that fits.
 
-    Without ``in_turn`` outputs that bound each other at run time are computed at once, around an anchor.
+    Without ``in_turn`` outputs that bound each other at run time are computed at once, around an anchor; without
+    ``single`` no products are made in float32.
     """
     kinds: dict[str, Callable[..., Transform]] = {
-        "Polyhedron": Gauge,
-        "Lattice": LatticeGauge,
+        "Polyhedron": partial(Gauge, single=single),
+        "Lattice": partial(LatticeGauge, single=single),
         "Parametric": Triangular if in_turn else ParametricGauge,
         "Centred": ParametricGauge,
         "Intervals": Intervals,

@@ -107,6 +107,7 @@ class LatticeGauge(Transform):
     Args:
         parts: one lattice per term.
         dtype: of the values that come out.
+        single: whether products may be made in float32 unless that is float64.
 
     Example: three weights that sum to 1.
         >>> row, zero, quarter = ((-1, 0), (0, -1), (1, 1)), Fraction(0), Fraction(1, 4)
@@ -122,7 +123,9 @@ class LatticeGauge(Transform):
     basis: Tensor
     coordinates: Tensor
 
-    def __init__(self, parts: Sequence[Lattice], dtype: torch.dtype) -> None:
+    def __init__(
+        self, parts: Sequence[Lattice], dtype: torch.dtype, *, single: bool = True
+    ) -> None:
         tables, select = _tables(parts)
         super().__init__(
             dtype, {name: torch.from_numpy(table) for name, table in tables.items()}
@@ -132,6 +135,7 @@ class LatticeGauge(Transform):
             torch.float64,
             grain=[Fraction(1, 2)] * len(parts),
             scales=[_scale(part) for part in parts],
+            single=single and dtype is not torch.float64,
         )
         self.gauge.read(torch.from_numpy(select), self.basis, dtype)
         log_steps = [len(part.anchor) * math.log(part.step) for part in parts]

@@ -37,6 +37,7 @@ class BuiltBlock:
             inputs=blueprint.compiled.inputs,
             boxes=blueprint.settings.boxes,
             in_turn=blueprint.settings.in_turn,
+            precision=blueprint.settings.precision,
         )
 
 

@@ -18,15 +18,16 @@ from multiplexnet.transforms.cascade.inside import Values
 from multiplexnet.transforms.separable import Separable
 from multiplexnet.transforms.term_maps import Boxes
 
-__all__ = ["CompileOptions", "Equality", "Functions", "Settings"]
+__all__ = ["Arithmetic", "CompileOptions", "Equality", "Functions", "Settings"]
 
 Functions = Mapping[str, Callable[..., Tensor]]
 Equality = Literal["exact", "nearest"]
+Arithmetic = Literal["auto", "float64"]
 
 
 @dataclass(frozen=True)
 class Settings:
-    """What the maps of a layer depend on; the first five are arguments of ``Multiplexer``, which explains them.
+    """What the maps of a layer depend on; the first six are arguments of ``Multiplexer``, which explains them.
 
     Args:
         max_terms: the most combinations of several blocks that are written out.
@@ -34,6 +35,7 @@ class Settings:
         boxes: the map of intervals.
         equality: what is done with an equality that no float can meet.
         values: what a raw value means in a cascade.
+        precision: what terms compute in; those that version 0.1.0 saved compute in float64.
         counted: whether logits of 0 mean that all plain terms are alike; layers of version 0.1.0 did not know this.
         started: whether cascades start where no output is better off than another; the first that were saved did not.
         in_turn: whether terms compute outputs that bound each other at run time one after another; 0.1.0 did not.
@@ -47,6 +49,7 @@ class Settings:
     boxes: Boxes = Separable
     equality: Equality = "exact"
     values: Values = "share"
+    precision: Arithmetic = "auto"
     counted: bool = True
     started: bool = True
     in_turn: bool = True
@@ -54,6 +57,7 @@ class Settings:
     def __post_init__(self) -> None:
         refuse_unknown_equality(self.equality)
         refuse_unknown("values", self.values, ("share", "clamp"))
+        refuse_unknown("precision", self.precision, ("auto", "float64"))
 
 
 @dataclass(frozen=True)

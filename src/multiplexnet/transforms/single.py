@@ -1,0 +1,172 @@
+r"""Products in single precision: where the gauge map may use them, and what it takes off for them.
+
+A layer whose values have at most the digits of float32 need not compute directions and rows in float64. What float32
+loses in a row is known beforehand, at most ``(N + 6) 2⁻²⁴ |W_i|·|q|`` with N coefficients that are not 0: this is added
+to the errors E of the row, and whatever is computed from then on is an upper bound again. The proof is in
+``docs/understand/guarantee.md``.
+
+The bound costs reach: a share of every slack. Where it would cost too much, and where numbers leave the range in which
+float32 has relative errors, the products stay in float64.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from functools import lru_cache
+
+import torch
+from torch import Tensor
+
+from multiplexnet.transforms.base import LIMIT
+
+__all__ = ["MOST_LOST", "float32_cut", "float32_tables", "is_single_now", "lost"]
+
+UNIT32 = 2.0**-24
+"""The relative error of one rounding in float32."""
+
+OTHERS = 6
+"""Roundings of a row besides those of its products: of W, of a sum, of the radius, of the point; and some to spare."""
+
+SPARE = 1 + 2.0**-10
+"""What the sum of all errors loses itself."""
+
+MOST_LOST = 1e-3
+"""The share of the slack that may be lost where a set is longest before products are made in float64."""
+
+STEPS = 64
+"""How many directions are looked at, each longer than the one before if possible."""
+
+LARGEST_ROW = 2.0**100
+"""Coefficients over slacks up to here, and down to 1 / LARGEST_ROW: with their errors they are normal numbers."""
+
+FURTHEST32 = 2.0**124
+"""No direction and no sum of products exceeds this."""
+
+LEAST_CUT = 2.0**60
+"""Raw values that are not larger than this are never cut."""
+
+MOST_COLUMNS = 2**13
+"""Sums of more numbers could lose more than `SPARE` covers."""
+
+LEAST32 = 2.0**-126
+"""The smallest normal number of float32."""
+
+
+def float32_tables(
+    tables: Mapping[str, Tensor], least_error: float
+) -> dict[str, Tensor] | None:
+    """The tables of a gauge map for products in float32; ``None`` where these may not be used.
+
+    Args:
+        tables: of float64 numbers, those of ``gauge_tables``.
+        least_error: the smallest error of a row that is not 0.
+    """
+    rows = tables["rows"]
+    added = added_errors(rows, tables["errors"])
+    if not _in_range(rows, least_error) or lost(tables, added) > MOST_LOST:
+        return None
+    errors = (tables["errors"] + added) * SPARE
+    # what is smaller than this keeps a point within a format that ends where `float32_cut` does not let it come
+    errors = torch.where(errors < LEAST32, 0.0, errors)
+    whiten = tables["whiten"].float()
+    unwhiten = tables["unwhiten"]
+    share = unwhiten @ whiten.double()
+    correction = share.diagonal(dim1=1, dim2=2).sum(-1) - tables["dimension"]
+    for _ in range(2):  # Newton's steps towards the inverse of what was rounded
+        unwhiten = 2 * unwhiten - unwhiten @ whiten.double() @ unwhiten
+    return {
+        **tables,
+        "whiten": whiten,
+        "unwhiten": unwhiten,
+        "rows": rows.float(),
+        "errors": errors.float(),
+        "log_det": tables["log_det"] + correction,
+    }
+
+
+def added_errors(rows: Tensor, errors: Tensor) -> Tensor:
+    """What float32 may lose of the products of every row, ``(T, m, n)``; ``(T, 1, n)`` if all rows share one bound."""
+    count = (rows != 0).sum(-1, keepdim=True)
+    added = rows.abs() * ((count + OTHERS) * UNIT32)
+    if errors.shape[1] > 1:
+        return added
+    return added.amax(1, keepdim=True)
+
+
+def _in_range(rows: Tensor, least_error: float) -> bool:
+    sizes = rows.abs()
+    sizes = sizes[sizes > 0]
+    if not len(sizes):
+        return False
+    least = float(sizes.min())
+    most = float(sizes.max())
+    if rows.shape[-1] > MOST_COLUMNS or least_error < 2 * LEAST32:
+        return False
+    return least >= 1 / LARGEST_ROW and most <= LARGEST_ROW
+
+
+def lost(tables: Mapping[str, Tensor], added: Tensor) -> float:
+    """The share of the slack that the added errors take where the set is longest, as far as that is found.
+
+    The longest direction has the least gauge. It is looked for among raw values of length 1, away from the mean of all
+    rows and then, step by step, from the largest one. Infinite if a direction is found in which the set has no end.
+    """
+    whiten = tables["whiten"]
+    slopes = tables["rows"] @ whiten
+    units = torch.nn.functional.normalize(slopes, dim=-1)
+    z = -units.mean(1)
+    worst = 0.0
+    for k in range(1, STEPS + 1):
+        z = torch.nn.functional.normalize(z, dim=-1)
+        direction = (whiten @ z.unsqueeze(-1)).abs()
+        taken = (added @ direction).flatten(1).amax(-1)
+        largest, row = (slopes @ z.unsqueeze(-1)).squeeze(-1).max(-1)
+        worst = max(
+            worst, float((taken / largest).nan_to_num(0.0, posinf=math.inf).max())
+        )
+        steepest = units[torch.arange(len(units)), row]
+        z = z - steepest / math.sqrt(k)
+    return worst
+
+
+def float32_cut(tables: Mapping[str, Tensor]) -> float:
+    """Where raw values have to be cut so that no product leaves float32, a power of two; 0 if that is too near."""
+    sums = tables["whiten"].double().abs().sum(-1, keepdim=True)
+    sizes = tables["rows"].double().abs() + tables["errors"].double()
+    most = max(1.0, float(sums.max()), float((sizes @ sums).max()))
+    if not most < FURTHEST32:
+        return 0.0
+    cut = min(LIMIT, FURTHEST32 / 2.0 ** math.ceil(math.log2(most)))
+    return cut if cut >= LEAST_CUT else 0.0
+
+
+def is_single_now(values: Tensor) -> bool:
+    """Whether torch makes products of float32 numbers in float32, no less, and will do so.
+
+    Settings may allow fewer digits (``torch.set_float32_matmul_precision``). A graph that is recorded may be run under
+    other settings, on another device and by other programs.
+    """
+    if not values.is_cpu or _is_recorded():
+        return False
+    # torch.backends.mkldnn.matmul.fp32_precision, which takes 8 µs
+    allowed = torch._C._get_fp32_precision_getter("mkldnn", "matmul")
+    return allowed in ("none", "ieee") and _keeps_digits()
+
+
+def _is_recorded() -> bool:
+    if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return True
+    proxies = torch._C._TorchDispatchModeKey.PROXY
+    return torch._C._get_dispatch_mode(proxies) is not None
+
+
+@lru_cache
+def _keeps_digits() -> bool:
+    """Whether a product comes out with all its digits: libraries have settings of their own that allow fewer."""
+    number = 1 + 2.0**-20
+    numbers = torch.full((256, 256), number, dtype=torch.float32, device="cpu")
+    one = torch.eye(256, dtype=torch.float32, device="cpu")
+    return bool((numbers @ one == number).all()) and bool(
+        (one @ numbers == number).all()
+    )

@@ -1,0 +1,277 @@
+"""Products in float32: every output obeys all the same, and where that would cost too much they stay in float64."""
+
+from __future__ import annotations
+
+import json
+from fractions import Fraction
+from functools import lru_cache
+from random import Random
+
+import pytest
+import torch
+from torch import Tensor
+
+import multiplexnet as mx
+from multiplexnet.errors import OptionError, RecordError
+from multiplexnet.transforms import single
+from multiplexnet.transforms.gauge import Gauge, largest_column
+
+SIMPLEX = "w: real[6]\nall(v >= 0 for v in w)\nsum(w) == 1"
+TRIANGLE = "x: real; y: real\nx >= 0; y >= 0; 3*x + 7*y <= 10.1"
+LONG = "x: real; y: real\n0 <= x - y <= 0.001; -1000 <= x <= 1000"
+
+
+def polytope(n: int, m: int, size: float = 1.0) -> str:
+    """Dense rows around the origin."""
+    random = Random(n)
+    rows = []
+    for _ in range(m):
+        left = " + ".join(f"{random.gauss(0, 1) / size:.6g}*x[{j}]" for j in range(n))
+        rows.append(f"{left} <= {random.uniform(0.1, 10):.3f}")
+    return "\n".join([f"x: real[{n}]", *rows])
+
+
+TEXTS = {
+    "simplex": SIMPLEX,
+    "triangle": TRIANGLE,
+    "polytope": polytope(7, 20),
+    "tiny": polytope(4, 12, size=1e-20),
+    "huge": polytope(4, 12, size=1e10),
+    "many rows": polytope(2, 140),
+}
+
+
+@lru_cache
+def layer_of(name: str, dtype: torch.dtype = torch.float32) -> mx.Multiplexer:
+    return mx.Multiplexer(mx.Rules(TEXTS[name]), dtype=dtype)
+
+
+def gauges(mux: mx.Multiplexer) -> list[Gauge]:
+    return [module for module in mux.modules() if isinstance(module, Gauge)]
+
+
+def is_single(mux: mx.Multiplexer) -> bool:
+    (own,) = gauges(mux)
+    return own.rows.dtype is torch.float32
+
+
+def raw_values(mux: mx.Multiplexer, rows: int = 3000) -> Tensor:
+    """Of every size, in the middle of the set and at its walls."""
+    raw = torch.randn(rows, mux.in_features)
+    raw *= torch.logspace(-45, 38, rows).unsqueeze(-1)
+    raw[::2] = 30 * torch.randn_like(raw[::2])
+    raw[0] = torch.inf
+    raw[1] = -torch.inf
+    raw[2] = 0.0
+    return raw.to(mux.dtype)
+
+
+@pytest.mark.parametrize("flush", [False, True])
+@pytest.mark.parametrize(
+    "dtype", [torch.float32, torch.bfloat16, torch.float16], ids=str
+)
+@pytest.mark.parametrize("name", TEXTS)
+def test_products_in_float32_obey(name: str, dtype: torch.dtype, flush: bool) -> None:
+    if dtype is torch.float16 and name in ("tiny", "huge"):
+        pytest.skip("a set that this dtype cannot hold")
+    mux = layer_of(name, dtype).train()
+    rules = mux.rules
+    if dtype is torch.float32:
+        assert is_single(mux)
+    raw = raw_values(mux).requires_grad_()
+    torch.set_flush_denormal(flush)
+    try:
+        x = mux(raw).best()
+        x.double().sum().backward()
+    finally:
+        torch.set_flush_denormal(False)
+    assert x.is_contiguous()
+    assert rules.satisfied(x).all()
+    assert raw.grad is not None
+    assert raw.grad.isfinite().all()
+    alone = mux.eval()(raw.detach()).best()
+    assert rules.satisfied(alone).all()
+
+
+def test_the_bound_of_a_row_holds_for_every_sum_in_float32() -> None:
+    """With fractions: what is computed, and the added error, is at least the row, in whatever order sums are made."""
+    random = Random(0)
+    for n in (1, 2, 5, 30, 200):
+        rows = torch.randn(1, 4, n, dtype=torch.float64).exp2().mul(100)
+        rows *= torch.randn_like(rows).sign()
+        q = torch.randn(n)
+        added = single.added_errors(rows, rows)[0]
+        for i in range(4):
+            w = rows[0, i].float()
+            order = list(range(n))
+            random.shuffle(order)
+            total = torch.zeros(())
+            for j in order:
+                total = total + w[j] * q[j]
+            exact = [Fraction(float(a)) for a in rows[0, i]]
+            point = [Fraction(float(c)) for c in q]
+            row = sum((a * c for a, c in zip(exact, point, strict=True)), Fraction(0))
+            slack = sum(
+                (
+                    Fraction(float(e)) * abs(c)
+                    for e, c in zip(added[i], point, strict=True)
+                ),
+                Fraction(0),
+            )
+            spare = slack * Fraction(single.OTHERS - 2, n + single.OTHERS)
+            for found in (total, w @ q):
+                assert Fraction(float(found)) + slack - spare >= row
+
+
+def test_without_the_margin_a_wall_is_crossed(monkeypatch: pytest.MonkeyPatch) -> None:
+    rules = mx.Rules(SIMPLEX)
+
+    def obeys() -> bool:
+        mux = mx.Multiplexer(rules)
+        assert is_single(mux)
+        raw = 30 * torch.randn(20_000, mux.in_features)
+        return bool(rules.satisfied(mux(raw).best()).all())
+
+    assert obeys()
+    monkeypatch.setattr(single, "added_errors", lambda rows, errors: 0 * errors)
+    assert not obeys()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        LONG,
+        "x: real; y: real\nx <= y",
+        "x: real; y: real\nx >= 0; y >= 0; x + y >= 1",
+        "x: real[3]\nx[0] <= x[1] + 0.1*x[2]; 2*x[1] + x[2] <= 3",
+    ],
+)
+def test_long_sets_and_those_without_an_end_stay_in_float64(text: str) -> None:
+    mux = mx.Multiplexer(mx.Rules(text))
+    assert not is_single(mux)
+    assert is_single(mx.Multiplexer(mx.Rules(TRIANGLE)))
+
+
+@pytest.mark.parametrize("rows", ["1e-35*x + y <= 3", "1e35*x + y <= 3"])
+def test_numbers_that_float32_does_not_have_stay_in_float64(rows: str) -> None:
+    mux = mx.Multiplexer(mx.Rules(f"{rows}; x - y <= 1; x + y >= -1"))
+    assert not is_single(mux)
+
+
+def test_float64_is_there_for_those_who_ask() -> None:
+    rules = mx.Rules(TRIANGLE)
+    near = mx.Multiplexer(rules, precision="float64")
+    assert not is_single(near)
+    assert not is_single(mx.Multiplexer(rules, dtype=torch.float64))
+    assert not is_single(mx.Multiplexer.from_state(near.state_dict()))
+    with pytest.raises(OptionError, match="precision"):
+        mx.Multiplexer(rules, precision="float16")  # type: ignore[arg-type]
+    raw = torch.full((1, 2), 1e4)
+    far = mx.Multiplexer(rules)(raw).best().double()
+    lost = 10.1 - (far * torch.tensor([3.0, 7.0])).sum()
+    assert 0 < lost < 1e-4
+
+
+def test_layers_that_were_saved_before_compute_as_they_did() -> None:
+    mux = mx.Multiplexer(mx.Rules(TRIANGLE))
+    assert is_single(mx.Multiplexer.from_state(mux.state_dict()))
+    record = json.loads(mux.get_extra_state().numpy().tobytes())
+    del record["sha256"]
+    del record["precision"]
+
+    def state() -> Tensor:
+        return torch.frombuffer(
+            bytearray(json.dumps(record).encode()), dtype=torch.uint8
+        )
+
+    before = mx.Multiplexer.from_state(state())
+    assert not is_single(before)
+    mux.load_state_dict({"_extra_state": state()})
+    assert not is_single(mux)
+    record["precision"] = "float128"
+    with pytest.raises(RecordError, match="float128"):
+        mx.Multiplexer.from_state(state())
+
+
+@pytest.mark.parametrize("name", ["polytope", "simplex"])
+def test_settings_that_take_digits_away_lead_to_float64(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mux = layer_of(name).eval()
+    raw = raw_values(mux)
+    found = [mux(raw).best()]
+    usual = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision("medium")
+        found.append(mux(raw).best())
+    finally:
+        torch.set_float32_matmul_precision(usual)
+    monkeypatch.setattr(single, "_keeps_digits", lambda: False)
+    found.append(mux(raw).best())
+    assert torch.equal(found[1], found[2])
+    assert not torch.equal(found[0], found[1])
+    assert mux.rules.satisfied(found[1]).all()
+    torch.testing.assert_close(found[0], found[1], rtol=1e-3, atol=1e-3)
+
+
+def test_graphs_make_no_products_in_float32() -> None:
+    mux = layer_of("polytope").eval()
+    raw = torch.randn(5, mux.in_features)
+    program = torch.export.export(_Best(mux), (raw,))
+    products = [
+        node.meta["val"].dtype
+        for node in program.graph.nodes
+        if any(word in str(node.target) for word in ("mm.", "matmul", "linear"))
+    ]
+    assert products
+    assert set(products) == {torch.float64}
+
+
+class _Best(torch.nn.Module):
+    def __init__(self, mux: mx.Multiplexer) -> None:
+        super().__init__()
+        self.mux = mux
+
+    def forward(self, raw: Tensor) -> Tensor:
+        best: Tensor = self.mux(raw).best()
+        return best
+
+
+@pytest.mark.parametrize("name", ["polytope", "simplex"])
+def test_gradients_are_those_of_float64(name: str) -> None:
+    rules = mx.Rules(TEXTS[name])
+    raw = torch.randn(200, 7)
+    found = []
+    for precision in ("auto", "float64"):
+        mux = mx.Multiplexer(rules, precision=precision)  # type: ignore[arg-type]
+        own = raw[:, : mux.in_features].clone().requires_grad_()
+        (mux(own).best() * torch.arange(mux.out_features)).sum().backward()
+        found.append(own.grad)
+    single_gradient, double_gradient = found
+    assert single_gradient is not None
+    assert double_gradient is not None
+    distance = (single_gradient - double_gradient).norm()
+    assert distance < 1e-3 * double_gradient.norm()
+
+
+@pytest.mark.parametrize("name", ["polytope", "simplex"])
+def test_what_was_mapped_is_found_again(name: str) -> None:
+    mux = layer_of(name)
+    (own,) = mux.maps
+    x = mux(0.3 * torch.randn(50, mux.in_features)).best()
+    again = own(own.inverse(x).squeeze(-2)).squeeze(-2)  # type: ignore[operator, union-attr]
+    torch.testing.assert_close(again, x, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("m", [1, 12, 128, 129, 300, 1001])
+@pytest.mark.parametrize("batch", [0, 1, 50])
+def test_the_largest_of_many_columns(m: int, batch: int) -> None:
+    products = torch.randint(0, 9, (m, batch)).double().mT
+    value, column = largest_column(products)
+    if batch:
+        assert torch.equal(value, products.max(-1)[0])
+        first = (products == value.unsqueeze(-1)).int().argmax(-1)
+        assert torch.equal(column, first)
+    assert value.shape == column.shape == (batch,)
+    nothing = torch.full((m, batch), torch.nan).mT
+    assert (largest_column(nothing)[1] < m).all()
