@@ -46,8 +46,8 @@ FURTHEST32 = 2.0**124
 LEAST_CUT = 2.0**60
 """Raw values that are not larger than this are never cut."""
 
-MOST_COLUMNS = 2**13
-"""Sums of more numbers could lose more than `SPARE` covers."""
+MOST_COLUMNS = 512
+"""More outputs than this are not looked at: sums of thousands of numbers lose more than `SPARE` covers."""
 
 LEAST32 = 2.0**-126
 """The smallest normal number of float32."""
@@ -110,24 +110,38 @@ def lost(tables: Mapping[str, Tensor], added: Tensor) -> float:
     """The share of the slack that the added errors take where the set is longest, as far as that is found.
 
     The longest direction has the least gauge. It is looked for among raw values of length 1, away from the mean of all
-    rows and then, step by step, from the largest one. Infinite if a direction is found in which the set has no end.
+    rows and then, step by step, from the largest one, and among the axes of all rows. Infinite if a direction is found
+    in which the set has no end.
     """
     whiten = tables["whiten"]
     slopes = tables["rows"] @ whiten
     units = torch.nn.functional.normalize(slopes, dim=-1)
     z = -units.mean(1)
-    worst = 0.0
+    worst = _lost_along_axes(tables, added, slopes)
     for k in range(1, STEPS + 1):
         z = torch.nn.functional.normalize(z, dim=-1)
         direction = (whiten @ z.unsqueeze(-1)).abs()
         taken = (added @ direction).flatten(1).amax(-1)
         largest, row = (slopes @ z.unsqueeze(-1)).squeeze(-1).max(-1)
-        worst = max(
-            worst, float((taken / largest).nan_to_num(0.0, posinf=math.inf).max())
-        )
+        worst = max(worst, _largest_share(taken, largest))
         steepest = units[torch.arange(len(units)), row]
         z = z - steepest / math.sqrt(k)
     return worst
+
+
+def _lost_along_axes(
+    tables: Mapping[str, Tensor], added: Tensor, slopes: Tensor
+) -> float:
+    """The same along the axes of ``Σ_i (W_i M)ᵀ (W_i M)``, to both sides: these find sets that are long and thin."""
+    _, axes = torch.linalg.eigh(slopes.mT @ slopes)
+    taken = (added @ (tables["whiten"] @ axes).abs()).amax(1)
+    largest = (slopes @ axes).abs().amax(1)
+    return _largest_share(taken, largest)
+
+
+def _largest_share(taken: Tensor, largest: Tensor) -> float:
+    """0 where nothing is taken."""
+    return float((taken / largest).nan_to_num(0.0, posinf=math.inf).max())
 
 
 def float32_cut(tables: Mapping[str, Tensor]) -> float:
