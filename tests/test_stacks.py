@@ -121,7 +121,8 @@ def test_a_stack_is_exported(precision: Literal["auto", "float64"]) -> None:
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, about torch
 @pytest.mark.parametrize("name", ["pairs", "choices"])
 def test_a_stack_compiles_as_one_graph(name: str) -> None:
-    mux = mx.Multiplexer(mx.Rules(TEXTS[name]))
+    # as all graphs compute
+    mux = mx.Multiplexer(mx.Rules(TEXTS[name]), precision="float64")
     best = torch.compile(lambda raw: mux(raw).best(), backend="eager", fullgraph=True)
     raw = torch.randn(7, mux.in_features, requires_grad=True)
     found = best(raw)

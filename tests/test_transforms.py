@@ -37,9 +37,9 @@ from multiplexnet.transforms import (
     Separable,
     TermMaps,
     Transform,
-    single,
 )
 from multiplexnet.transforms import gauge as gauge_module
+from multiplexnet.transforms import single as float32_products
 
 Row = tuple[Sequence[float | Fraction | int], Relation, float | Fraction | int]
 
@@ -732,7 +732,9 @@ def test_a_gauge_without_contraction_is_found_out(
         "gauge_rows",
         lambda *a, unit, tiny: honest(*a, unit=0.0, tiny=0.0),
     )
-    monkeypatch.setattr(single, "added_errors", lambda rows, errors: 0 * errors)
+    monkeypatch.setattr(
+        float32_products, "added_errors", lambda rows, errors: 0 * errors
+    )
     assert _violations(part, rows, torch.float32) > 0
 
 
