@@ -383,7 +383,8 @@ FAULTS = (
     Fault("contraction", "the gauge map leaves nothing for rounding", _contraction),
     Fault("margin of float32", "products in float32 are taken to be as good as those in float64", _no_float32_margin),
     Fault("ranges of float32", "products in float32 may leave its numbers", lambda: [
-        (single, "_in_range", lambda rows, least_error: True), (gauge, "float32_cut", lambda tables: base.LIMIT)]),
+        (single, "_in_range", lambda rows, least_error: True), (gauge, "float32_cut", lambda tables: base.LIMIT)],
+        among=("closed",)),
     Fault("contraction at run time", "nor does it where bounds are inputs", _contraction_at_run_time),
     Fault("contraction of curved walls", "balls and cones leave nothing for rounding", _curved_contraction,
         by="curves"),

@@ -836,6 +836,35 @@ def counts(random: Random) -> Sentence:
     return Sentence((Declared("x"), whole), tuple(rules))
 
 
+def closed(random: Random) -> Sentence:
+    """Polytopes that end in every direction, of any size that float32 has; of some the sum is fixed."""
+    names = ["x", "y", "z", "w"][: random.randint(2, 4)]
+    size = Fraction(10) ** random.choice([0, 0, random.randint(-30, 30)])
+    rules = [
+        Node(
+            random.choice(["<", "<="]),
+            (
+                _mostly(random, sign, name, names),
+                number(size * abs(nonzero(random))),
+            ),
+        )
+        for name in names
+        for sign in (-1, 1)
+    ]
+    if random.random() < 0.3:
+        rules.append(Node("==", (total(*map(variable, names)), number(0))))
+    return over(names, rules, satisfiable=True)
+
+
+def _mostly(random: Random, sign: int, name: str, names: Sequence[str]) -> Node:
+    """The variable or its negative, and so little of others that such rows bound it."""
+    others = [other for other in names if other != name and random.random() < 0.5]
+    return total(
+        _multiple(Fraction(sign), name),
+        *(_multiple(nonzero(random) / 20, other) for other in others),
+    )
+
+
 FAMILIES: Mapping[str, Callable[[Random], Sentence]] = {
     "nested": nested,
     "arithmetic": arithmetic,
@@ -863,5 +892,6 @@ LATER: Mapping[str, Callable[[Random], Sentence]] = {
     "closing": closing,
     "beyond": beyond,
     "counts": counts,
+    "closed": closed,
 }
 """Families that came later: drawn apart from the others, so that these keep their numbers."""

@@ -1024,7 +1024,7 @@ class Gauge(Transform):
             self.errors,
             self.curves,
             by_feature,
-            self.cut,
+            cut=self.cut,
         )
 
     @property

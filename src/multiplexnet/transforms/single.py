@@ -163,9 +163,13 @@ def is_single_now(values: Tensor) -> bool:
     """
     if not values.is_cpu or _is_recorded():
         return False
-    # torch.backends.mkldnn.matmul.fp32_precision, which takes 8 µs
-    allowed = torch._C._get_fp32_precision_getter("mkldnn", "matmul")
-    return allowed in ("none", "ieee") and _keeps_digits()
+    return _allowed() in ("none", "ieee") and _keeps_digits()
+
+
+def _allowed() -> str:
+    """What ``torch.backends.mkldnn.matmul.fp32_precision`` says, which takes 8 µs; unknown where torch has changed."""
+    getter = getattr(torch._C, "_get_fp32_precision_getter", None)
+    return "unknown" if getter is None else str(getter("mkldnn", "matmul"))
 
 
 def _is_recorded() -> bool:
