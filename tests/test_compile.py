@@ -12,6 +12,7 @@ from fractions import Fraction
 from functools import cache
 from math import prod
 from pathlib import Path
+from random import Random
 
 import numpy as np
 import polars as pl
@@ -27,6 +28,7 @@ from strategies import VARIABLES, formulas
 from multiplexnet.compiler.compile import compile_rules
 from multiplexnet.compiler.proof import proof_of
 from multiplexnet.compiler.terms import Block, Compiled, Term
+from multiplexnet.compiler.tidy import Tidy
 from multiplexnet.errors import ContradictionError, ShapeError, TermBudgetExceeded
 from multiplexnet.language.formula import (
     Atom,
@@ -541,3 +543,20 @@ def test_repeated_rules_say_nothing_new(lines: list[str]) -> None:
     assert (
         Rules("x: real; y: real\n" + "\n".join(lines)).compile().blocks == once.blocks
     )
+
+
+def test_dense_rows_of_many_digits_are_settled_without_the_solver(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def asked(self: Tidy, rows: Sequence[Atom]) -> bool:
+        raise AssertionError(f"z3 was asked about {len(rows)} rows")
+
+    monkeypatch.setattr(Tidy, "_answer", asked)
+    random = Random(0)
+    rows = [
+        " + ".join(f"{random.gauss(0, 1):.6g} * x[{j}]" for j in range(20))
+        + f" <= {random.uniform(0.1, 10):.6g}"
+        for _ in range(80)
+    ]
+    found = compile_rules(Rules(["x: real[20]", *rows]).specification)
+    assert len(list(found.terms)) == 1

@@ -150,11 +150,15 @@ class Inequalities:
         if not (np.isfinite(A).all() and np.isfinite(b).all()):
             return None
         n = A.shape[1]
-        size = np.linalg.norm(A, axis=1, keepdims=True)
+        # the LP goes by absolute tolerances, which whole coefficients of ten digits are beyond
+        size = np.abs(A).max(axis=1, initial=0.0, keepdims=True)
+        size[size == 0] = 1.0
+        rows = A / size
+        lengths = np.linalg.norm(rows, axis=1, keepdims=True)
         answer = linprog(
             np.append(np.zeros(n), -1.0),
-            A_ub=np.hstack([A, size]),
-            b_ub=-b,
+            A_ub=np.hstack([rows, lengths]),
+            b_ub=-b / size[:, 0],
             bounds=[(-REACH, REACH)] * n + [(None, 1.0)],
             method="highs",
             options={"time_limit": deadline.left},
