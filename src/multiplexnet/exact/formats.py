@@ -27,8 +27,11 @@ def power_of_two(exponent: int) -> Fraction:
 
 def floor_log2(value: Fraction) -> int:
     """The exponent ``e`` with ``2^e ≤ |value| < 2^(e+1)``; ``value`` is not zero."""
-    e = abs(value.numerator).bit_length() - value.denominator.bit_length()
-    return e if abs(value) >= power_of_two(e) else e - 1
+    n = abs(value.numerator)
+    d = value.denominator
+    e = n.bit_length() - d.bit_length()
+    is_at_least = n >= d << e if e >= 0 else n << -e >= d
+    return e if is_at_least else e - 1
 
 
 @dataclass(frozen=True)
@@ -74,9 +77,13 @@ class Format:
     @cached_property
     def tiny(self) -> Fraction:
         """The smallest positive number: the spacing of the format around zero."""
+        return power_of_two(self._tiny_exponent)
+
+    @property
+    def _tiny_exponent(self) -> int:
         if self.keeps_subnormals:
-            return power_of_two(self.least_exponent)
-        return power_of_two(1 - self.largest_exponent)
+            return self.least_exponent
+        return 1 - self.largest_exponent
 
     @cached_property
     def epsilon(self) -> Fraction:
@@ -98,10 +105,14 @@ class Format:
 
     def spacing(self, value: Fraction) -> Fraction:
         """The distance between neighbouring numbers of the format in the binade of ``value``."""
-        if abs(value) < self.tiny:
-            return self.tiny
-        exponent = floor_log2(value) + 1 - self.precision
-        return power_of_two(max(exponent, self.least_exponent))
+        return power_of_two(self._digit(value))
+
+    def _digit(self, value: Fraction) -> int:
+        """The exponent of the last digit of ``value`` that the format keeps."""
+        size = floor_log2(value) if value else self._tiny_exponent - 1
+        if size < self._tiny_exponent:
+            return self._tiny_exponent
+        return max(size + 1 - self.precision, self.least_exponent)
 
     def down(self, value: Fraction) -> Fraction:
         """The largest number of the format that is at most ``value``.
@@ -115,10 +126,11 @@ class Format:
             raise OverflowError(
                 f"{self.name} ends at {float(-self.max):g}: no number of it is smaller"
             )
-        unit = self.spacing(value)
-        return (
-            value / unit
-        ).__floor__() * unit  # math.floor cannot be recorded in a graph
+        digit = self._digit(value)
+        if digit >= 0:
+            return Fraction(value.numerator // (value.denominator << digit) << digit)
+        shifted = value.numerator << -digit
+        return Fraction(shifted // value.denominator, 1 << -digit)
 
     def up(self, value: Fraction) -> Fraction:
         """The smallest number of the format that is at least ``value``.

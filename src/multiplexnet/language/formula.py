@@ -343,7 +343,7 @@ class Linear:
         coefficients: Mapping[Symbol, Fraction], constant: Fraction | int = 0
     ) -> Linear:
         """The expression with these coefficients; zeros are dropped, the order is made canonical."""
-        kept = [(symbol, Fraction(c)) for symbol, c in coefficients.items() if c]
+        kept = [(symbol, _fraction(c)) for symbol, c in coefficients.items() if c]
         kept.sort(key=lambda summand: _order(summand[0]))
         return Linear(tuple(kept), Fraction(constant))
 
@@ -364,8 +364,11 @@ class Linear:
     def __mul__(self, factor: Fraction | int) -> Linear:
         if factor == 0:
             return Linear()
-        summands = tuple((symbol, c * factor) for symbol, c in self.summands)
-        return Linear(summands, self.constant * factor)
+        own = _fraction(factor)
+        summands = tuple(
+            (symbol, own if c == 1 else c * own) for symbol, c in self.summands
+        )
+        return Linear(summands, self.constant and self.constant * own)
 
     def __neg__(self) -> Linear:
         return self * -1
@@ -390,6 +393,11 @@ def norm_in(linear: Linear) -> tuple[Norm, Fraction] | None:
         if isinstance(symbol, Norm):
             return symbol, coefficient
     return None
+
+
+def _fraction(number: Fraction | int) -> Fraction:
+    """The number as a fraction; to make one of a fraction takes longer than to ask."""
+    return number if type(number) is Fraction else Fraction(number)
 
 
 def _linear_order(linear: Linear) -> tuple[object, ...]:

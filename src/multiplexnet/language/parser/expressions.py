@@ -56,11 +56,12 @@ from multiplexnet.language.parser.values import (
     Vector,
     amount,
     counted,
-    decimal,
+    decimal_number,
     did_you_mean,
     exact,
     flat,
     integer,
+    inverse,
     iterated,
     meant,
     number,
@@ -278,7 +279,7 @@ class ExpressionReader:
             case int(digits):
                 return Number(Linear((), exact(Fraction(digits))))
             case float():
-                return Number(Linear((), exact(decimal(self.statement.written(node)))))
+                return decimal_number(self.statement.written(node))
             case str(text):
                 return Label(text, self.names.values.get(text))
             case bytes(text) if node.kind == "date":
@@ -307,7 +308,7 @@ class ExpressionReader:
 
     def _combined(self, node: ast.BinOp, left: Value, right: Value) -> Value:
         """One element of a product, quotient, remainder or power."""
-        if curved := self._curved(node, meant(left), meant(right)):
+        if curved := self._curved(node.op, meant(left), meant(right)):
             return curved
         a = self._to(amount, left, node.left)
         b = self._to(amount, right, node.right)
@@ -322,10 +323,9 @@ class ExpressionReader:
                 return remainder(a, b)
         return Number(self._power(a, b))
 
-    def _curved(self, node: ast.BinOp, left: Value, right: Value) -> Squares | None:
+    def _curved(self, op: ast.operator, left: Value, right: Value) -> Squares | None:
         """A square, or a sum of squares times or over a number."""
-        one = Number(Linear.number(1))
-        match node.op, left, right:
+        match op, left, right:
             case ast.Pow(), Number(base), Number(power) if not base.is_constant:
                 return square(base) if power == Linear.number(2) else None
             case ast.Mult(), Squares(), Number(factor) if factor.is_constant:
@@ -333,7 +333,7 @@ class ExpressionReader:
             case ast.Mult(), Number(factor), Squares() if factor.is_constant:
                 return right * factor.constant
             case ast.Div(), Squares(), Number(factor) if factor.is_constant:
-                return left * self._quotient(node, one.linear, factor).constant
+                return left * inverse(factor.constant)
         return None
 
     def _sum(self, node: ast.BinOp) -> Value:
@@ -387,9 +387,7 @@ class ExpressionReader:
                 advice = "multiply both sides, or divide by a number or by one input"
                 raise Refusal(self._nonlinear("division by a variable", node, advice))
             return quotient
-        if not right.constant:
-            raise Refusal("division by zero: divide by another number")
-        return product(left, Linear.number(1 / right.constant))
+        return product(left, Linear.number(inverse(right.constant)))
 
     def _power(self, base: Linear, exponent: Linear) -> Linear:
         """``10**9``: a number to the power of a whole number."""
@@ -533,11 +531,15 @@ class ExpressionReader:
 
     def _element(self, node: ast.Subscript) -> Value:
         parts = node.slice.elts if isinstance(node.slice, ast.Tuple) else [node.slice]
-        indices = [
-            self._slice(part) if isinstance(part, ast.Slice) else self.integer(part)
-            for part in parts
-        ]
+        indices = [self._index(part) for part in parts]
         return self._picked(self.value(node.value), indices, node)
+
+    def _index(self, node: ast.expr) -> int | slice:
+        if isinstance(node, ast.Slice):
+            return self._slice(node)
+        if isinstance(node, ast.Constant) and type(node.value) is int:
+            return node.value
+        return self.integer(node)
 
     def _picked(
         self, value: Value, indices: Sequence[int | slice], node: ast.Subscript

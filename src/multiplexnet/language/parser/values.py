@@ -52,12 +52,14 @@ __all__ = [
     "amount",
     "counted",
     "decimal",
+    "decimal_number",
     "described",
     "did_you_mean",
     "difference",
     "exact",
     "flat",
     "integer",
+    "inverse",
     "is_whole",
     "iterated",
     "meant",
@@ -408,7 +410,6 @@ def exact(fraction: Fraction) -> Fraction:
     return fraction
 
 
-@lru_cache(maxsize=1024)
 def decimal(text: str) -> Fraction:
     """The exact value of a decimal literal: ``0.1`` is 1/10."""
     mantissa, _, exponent = text.lower().replace("_", "").partition("e")
@@ -420,7 +421,23 @@ def decimal(text: str) -> Fraction:
         raise Refusal(
             f"a number of more than {MOST_DIGITS:,} digits: scale the rule to smaller numbers"
         )
-    return Fraction(mantissa) * Fraction(10) ** int(exponent or 0)
+    whole, _, digits = mantissa.partition(".")
+    power = int(exponent or 0) - len(digits)
+    number = int(whole + digits)
+    return Fraction(number * 10**power) if power >= 0 else Fraction(number, 10**-power)
+
+
+@lru_cache(maxsize=1024)
+def decimal_number(text: str) -> Number:
+    """A decimal literal as an expression."""
+    return Number(Linear((), exact(decimal(text))))
+
+
+def inverse(number: Fraction) -> Fraction:
+    """One over the number."""
+    if not number:
+        raise Refusal("division by zero: divide by another number")
+    return 1 / number
 
 
 def total(linears: Iterable[Linear]) -> Linear:
