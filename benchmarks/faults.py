@@ -336,7 +336,10 @@ def _uncast() -> Sequence[Patch]:
 
 def _with_subnormals() -> Sequence[Patch]:
     """The formats of the geometry, whose numbers may be subnormal; a mode can flush them."""
-    return [(Format, "tiny", property(lambda form: power_of_two(form.least_exponent)))]
+    return [
+        (Format, "tiny", property(lambda form: power_of_two(form.least_exponent))),
+        (Format, "tiny_exponent", property(lambda form: form.least_exponent)),
+    ]
 
 
 def _nearest_input(variable: Any, number: Any, form: Format, side: int) -> float:

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from hashlib import sha256
 from pathlib import Path
 from random import Random
-from typing import Any
+from typing import Any, TypedDict
 
 from campaign.sentences import Sentence
 from campaign.shrink import MOST_ATTEMPTS, shrunk
@@ -60,8 +60,15 @@ def small(
     return found, failures.get(found, violation)
 
 
-def _graphs(check: str) -> dict[str, bool]:
-    """The kinds of graphs that a trial has to make for this check: it makes none otherwise."""
+class Graphs(TypedDict):
+    """The kinds of graphs that a trial has to make."""
+
+    graphs: bool
+    recorded: bool
+
+
+def _graphs(check: str) -> Graphs:
+    """Those that this check needs: none are made otherwise."""
     return {
         "graphs": " in a graph" in check or "of a graph" in check,
         "recorded": "graph with inputs" in check,

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from fractions import Fraction
+from itertools import product
 from math import prod
 from pathlib import Path
 from random import Random
@@ -66,6 +67,7 @@ from multiplexnet.errors import (
 )
 from multiplexnet.language.formula import Atom
 from multiplexnet.layer.branches import Branches
+from multiplexnet.layer.construction.settings import Arithmetic
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 from multiplexnet.transforms.separable import PaperSeparable, Separable
@@ -73,6 +75,7 @@ from multiplexnet.transforms.separable import PaperSeparable, Separable
 __all__ = ["DTYPES", "Outcome", "Trial", "Violation", "trial"]
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
+ARITHMETICS: tuple[Arithmetic, ...] = ("float64", "float32")
 MAX_TERMS = 256
 FEW_TERMS = 64
 """The second for sentences that are meant to be decomposed."""
@@ -160,6 +163,7 @@ def trial(seed: int, index: int, rows: int) -> Outcome:
     graphs = index % GRAPHS_EVERY == GRAPHS_EVERY - 1
     recorded = Random(f"{seed}/{index}/recorded").random() < RECORDED
     insisted = Random(f"{seed}/{index}/insisted").random() < INSISTED
+    precision = Random(f"{seed}/{index}/precision").choice(ARITHMETICS)
     random = Random(f"{seed}/{index}/trial")
     sentence = numbered(seed, index)
     run = Trial(
@@ -169,6 +173,7 @@ def trial(seed: int, index: int, rows: int) -> Outcome:
         graphs=graphs,
         recorded=recorded,
         insisted=insisted,
+        precision=precision,
     )
     outcome = run.run()
     apart = Random(
@@ -206,6 +211,7 @@ class Trial:
         graphs: whether compiled and exported layers are compared as well.
         recorded: whether a layer is exported, to ONNX too, and run also where eager raises.
         insisted: whether the outputs are computed one after another as well.
+        precision: what terms compute in.
         given: raw rows (and inputs) to be tried besides, by dtype.
         thorough: whether the checks that trials make now and then are all made.
     """
@@ -219,6 +225,7 @@ class Trial:
         graphs: bool = False,
         recorded: bool = False,
         insisted: bool = False,
+        precision: Arithmetic = "float64",
         given: Mapping[str, Sequence[tuple[Sequence[float], Sequence[float]]]]
         | None = None,
         thorough: bool = False,
@@ -231,6 +238,7 @@ class Trial:
         self.thorough = thorough
         self.recorded = recorded
         self.insisted = insisted or thorough
+        self.precision: Arithmetic = precision
         self.max_terms = FEW_TERMS if sentence.kind == "circuits" else MAX_TERMS
         self.outcome = Outcome(sentence.kind)
         self.judge = Judge(sentence)
@@ -420,13 +428,19 @@ class Trial:
         self, rules: Rules, compiled: Compiled, meaning: Meaning
     ) -> Iterator[Multiplexer]:
         """In every dtype that is not refused."""
-        for dtype in DTYPES:
-            mux = self._layer(rules, compiled, dtype, meaning)
+        precisions = ARITHMETICS if self.thorough else (self.precision,)
+        for dtype, precision in product(DTYPES, precisions):
+            mux = self._layer(rules, compiled, dtype, precision, meaning)
             if mux is not None:
                 yield mux
 
     def _layer(
-        self, rules: Rules, compiled: Compiled, dtype: torch.dtype, meaning: Meaning
+        self,
+        rules: Rules,
+        compiled: Compiled,
+        dtype: torch.dtype,
+        precision: Arithmetic,
+        meaning: Meaning,
     ) -> Multiplexer | None:
         try:
             boxes = PaperSeparable if self.random.random() < PAPER else Separable
@@ -438,6 +452,7 @@ class Trial:
                 dtype=dtype,
                 boxes=boxes,
                 functions=functions,
+                precision=precision,
             )
         except MultiplexError as error:
             self._refused(name_of(dtype), error)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from dataclasses import replace
-from typing import Literal
 
 import pytest
 import torch
@@ -95,10 +94,8 @@ def test_nan_is_seen_in_training_and_safe_in_eval() -> None:
     assert mux.rules.satisfied(mux.eval()(raw).best()).all()
 
 
-@pytest.mark.parametrize("precision", ["auto", "float64"])
-def test_a_stack_is_exported(precision: Literal["auto", "float64"]) -> None:
-    rules = mx.Rules(TEXTS["choices"])
-    mux = mx.Multiplexer(rules, precision=precision).eval()
+def test_a_stack_is_exported() -> None:
+    mux = mx.Multiplexer(mx.Rules(TEXTS["choices"])).eval()
 
     class Best(torch.nn.Module):
         def __init__(self) -> None:
@@ -111,18 +108,13 @@ def test_a_stack_is_exported(precision: Literal["auto", "float64"]) -> None:
 
     raw = torch.randn(7, mux.in_features)
     program = torch.export.export(Best(), (raw,))
-    found = program.module()(raw)
-    assert rules.satisfied(found).all()
-    torch.testing.assert_close(found, mux(raw).best(), rtol=1e-4, atol=1e-4)
-    if precision == "float64":  # as all graphs compute
-        assert torch.equal(found, mux(raw).best())
+    assert torch.equal(program.module()(raw), mux(raw).best())
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")  # torch's own, about torch
 @pytest.mark.parametrize("name", ["pairs", "choices"])
 def test_a_stack_compiles_as_one_graph(name: str) -> None:
-    # as all graphs compute
-    mux = mx.Multiplexer(mx.Rules(TEXTS[name]), precision="float64")
+    mux = mx.Multiplexer(mx.Rules(TEXTS[name]))
     best = torch.compile(lambda raw: mux(raw).best(), backend="eager", fullgraph=True)
     raw = torch.randn(7, mux.in_features, requires_grad=True)
     found = best(raw)

@@ -77,10 +77,11 @@ class Format:
     @cached_property
     def tiny(self) -> Fraction:
         """The smallest positive number: the spacing of the format around zero."""
-        return power_of_two(self._tiny_exponent)
+        return power_of_two(self.tiny_exponent)
 
     @property
-    def _tiny_exponent(self) -> int:
+    def tiny_exponent(self) -> int:
+        """The exponent of that number."""
         if self.keeps_subnormals:
             return self.least_exponent
         return 1 - self.largest_exponent
@@ -109,9 +110,9 @@ class Format:
 
     def _digit(self, value: Fraction) -> int:
         """The exponent of the last digit of ``value`` that the format keeps."""
-        size = floor_log2(value) if value else self._tiny_exponent - 1
-        if size < self._tiny_exponent:
-            return self._tiny_exponent
+        size = floor_log2(value) if value else self.tiny_exponent - 1
+        if size < self.tiny_exponent:
+            return self.tiny_exponent
         return max(size + 1 - self.precision, self.least_exponent)
 
     def down(self, value: Fraction) -> Fraction:

@@ -99,9 +99,9 @@ class Multiplexer(Derived):
         budget: what the projections of a cascade may cost.
         values: what a raw value means in a cascade: ``"share"``, a share of what is left for the output (densities, a
             safe start), or ``"clamp"``, a prediction that is cut where nothing is left (regression).
-        precision: what polytopes and equalities are computed in unless ``dtype`` is float64. ``"auto"`` makes products
-            in float32 where that costs less than a thousandth of the room between a point well inside and the walls;
-            ``"float64"`` comes as near to them as the dtype can, in some 1.5 times the time.
+        precision: what polytopes and equalities are computed in, whatever comes out: ``"float64"``, or ``"float32"``
+            where that costs less than a thousandth of the room between a point well inside and the walls, and nothing
+            of the guarantee. It is faster with batches of many thousand rows. Layers of float64 do not ask for it.
         seconds: how long compiling and building may take together (``None``: no limit).
         progress: called in every phase, with what is being done and how many steps of it are done.
 
@@ -142,7 +142,7 @@ class Multiplexer(Derived):
         order: Sequence[str] | None = None,
         budget: Budget | None = None,
         values: Values = "share",
-        precision: Arithmetic = "auto",
+        precision: Arithmetic = "float64",
         seconds: float | None = SECONDS,
         progress: Tell | None = None,
     ) -> None:
@@ -691,7 +691,7 @@ class Multiplexer(Derived):
         functions: Functions | None = None,
         boxes: Boxes = Separable,
         equality: Equality = "exact",
-        precision: Arithmetic = "auto",
+        precision: Arithmetic = "float64",
     ) -> Multiplexer:
         """The layer of rules that have been compiled already; see the constructor.
 

@@ -202,9 +202,9 @@ class SavedLayer:
         return cast(Values, found)
 
     def _precision(self) -> Arithmetic:
-        """What terms compute in; before this was saved they had float64 alone, and keep their bits."""
+        """What terms compute in; before this was saved they had float64 alone."""
         found = self.record.get("precision", "float64")
-        if found not in ("auto", "float64"):
+        if found not in ("float64", "float32"):
             raise RecordError(
                 f"the saved layer has precision = {found!r}, which this version does not know"
             )

@@ -928,7 +928,7 @@ class Gauge(Transform):
         *,
         grain: Sequence[Fraction] | None = None,
         scales: Sequence[Scale] | None = None,
-        single: bool = True,
+        single: bool = False,
     ) -> None:
         precision = precision_of(dtype)
         grain = grain or [Fraction(0)] * len(parts)

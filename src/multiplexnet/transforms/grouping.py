@@ -224,12 +224,12 @@ def transform_of(
     dtype: torch.dtype,
     *,
     in_turn: bool = True,
-    single: bool = True,
+    single: bool = False,
 ) -> Transform:
     """The transform of parts of one kind, the simplest that fits.
 
-    Without ``in_turn`` outputs that bound each other at run time are computed at once, around an anchor; without
-    ``single`` no products are made in float32.
+    Without ``in_turn`` outputs that bound each other at run time are computed at once, around an anchor; with
+    ``single`` products are made in float32 where that costs little.
     """
     kinds: dict[str, Callable[..., Transform]] = {
         "Polyhedron": partial(Gauge, single=single),

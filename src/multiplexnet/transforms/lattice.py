@@ -124,7 +124,7 @@ class LatticeGauge(Transform):
     coordinates: Tensor
 
     def __init__(
-        self, parts: Sequence[Lattice], dtype: torch.dtype, *, single: bool = True
+        self, parts: Sequence[Lattice], dtype: torch.dtype, *, single: bool = False
     ) -> None:
         tables, select = _tables(parts)
         super().__init__(

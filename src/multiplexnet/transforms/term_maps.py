@@ -104,7 +104,7 @@ class TermMaps(Tabled):
         inputs: all inputs of the rules; they fix the columns of ``inputs`` in ``forward``.
         boxes: the transform of boxes, :class:`Separable` or :class:`PaperSeparable`.
         in_turn: whether outputs that bound each other at run time are computed one after another.
-        precision: ``"auto"``, or ``"float64"`` for products in float64 everywhere.
+        precision: what products are made in, ``"float64"``, or ``"float32"`` where that costs little.
 
     Example:
         >>> from fractions import Fraction
@@ -128,7 +128,7 @@ class TermMaps(Tabled):
         inputs: Sequence[Variable] = (),
         boxes: Boxes = Separable,
         in_turn: bool = True,
-        precision: str = "auto",
+        precision: str = "float64",
     ) -> None:
         super().__init__()
         self.dtype = dtype
@@ -155,7 +155,7 @@ class TermMaps(Tabled):
                 Parameters(symbols, inputs, outputs, dtype, number) if symbols else None
             )
             transform = transform_of(
-                parts, dtype, in_turn=in_turn, single=precision == "auto"
+                parts, dtype, in_turn=in_turn, single=precision == "float32"
             )
             self.groups.append(Group(transform, numbers, place, len(terms), known))
         places = _places(members, where, columns, len(terms), len(outputs))

@@ -22,7 +22,7 @@ __all__ = ["Arithmetic", "CompileOptions", "Equality", "Functions", "Settings"]
 
 Functions = Mapping[str, Callable[..., Tensor]]
 Equality = Literal["exact", "nearest"]
-Arithmetic = Literal["auto", "float64"]
+Arithmetic = Literal["float64", "float32"]
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Settings:
         boxes: the map of intervals.
         equality: what is done with an equality that no float can meet.
         values: what a raw value means in a cascade.
-        precision: what terms compute in; those that version 0.1.0 saved compute in float64.
+        precision: what polytopes and equalities compute in.
         counted: whether logits of 0 mean that all plain terms are alike; layers of version 0.1.0 did not know this.
         started: whether cascades start where no output is better off than another; the first that were saved did not.
         in_turn: whether terms compute outputs that bound each other at run time one after another; 0.1.0 did not.
@@ -49,7 +49,7 @@ class Settings:
     boxes: Boxes = Separable
     equality: Equality = "exact"
     values: Values = "share"
-    precision: Arithmetic = "auto"
+    precision: Arithmetic = "float64"
     counted: bool = True
     started: bool = True
     in_turn: bool = True
@@ -57,7 +57,7 @@ class Settings:
     def __post_init__(self) -> None:
         refuse_unknown_equality(self.equality)
         refuse_unknown("values", self.values, ("share", "clamp"))
-        refuse_unknown("precision", self.precision, ("auto", "float64"))
+        refuse_unknown("precision", self.precision, ("float64", "float32"))
 
 
 @dataclass(frozen=True)
