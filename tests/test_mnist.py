@@ -6,6 +6,7 @@ import math
 import os
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -188,6 +189,37 @@ def test_ablations_write_to_a_file_of_their_own(fit: Fit, ablation: str) -> None
         "phase A was there, or was not"
     )
     assert not Path("results/mnist.jsonl").exists()
+
+
+def test_few_rows_are_the_same_in_every_epoch() -> None:
+    images, labels, *_ = tiny_digits.digits()
+    few = mnist.FewRows(mnist.Digits(images, labels), 40, seed=3)
+    generator = torch.Generator().manual_seed(0)
+    epochs = [few.quadruples(100, generator) for _ in range(2)]
+    assert not torch.equal(*epochs), "in another order"
+    for rows in epochs:
+        times = Counter(map(tuple, rows.tolist()))
+        assert {*times} == {*map(tuple, few.rows.tolist())}
+        assert {*times.values()} == {2, 3}
+    cut = few.quadruples(30, generator)
+    assert len({*map(tuple, cut.tolist())}) == 30, "none twice"
+
+
+def test_few_rows_write_to_a_file_of_their_own(fit: Fit) -> None:
+    line = fit(*MLP, *SHORT, "--fixed", "50", file="mnist-fixed")
+    assert (line["encoder"], line["rows"], line["seed"]) == ("mlp", 50, 0)
+    assert line["images"] <= 200
+    assert 0 <= line["accuracy"] <= line["accuracy_best_renaming"] <= 1
+    assert line["evidence_of_rows"] < 0.5
+    assert not Path("results/mnist.jsonl").exists()
+    assert Path("figures/mnist_fixed.png").stat().st_size > 1000
+
+
+def test_the_rule_names_the_digits_of_few_fixed_rows(fit: Fit) -> None:
+    options = ("--quadruples", "1920", "--label-epochs", "4", "--fixed", "200")
+    line = fit(*MLP, *options, file="mnist-fixed")
+    assert line["accuracy"] > 0.95
+    assert line["evidence_of_rows"] < -4.3
 
 
 @pytest.mark.parametrize("stop", [2, 6, 12])

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from multiplexnet.learning.finite import EvidenceRatio as EvidenceRatio
     from multiplexnet.learning.finite import FiniteTerms as FiniteTerms
+    from multiplexnet.learning.shortcuts import shortcuts as shortcuts
     from multiplexnet.learning.symmetry import symmetries as symmetries
     from multiplexnet.learning.term_transform import term_transform as term_transform
     from multiplexnet.quality.report import report as report
@@ -54,6 +55,7 @@ _HOME = {
     "RulesDistribution": "learning.distribution",
     "FiniteTerms": "learning.finite",
     "EvidenceRatio": "learning.finite",
+    "shortcuts": "learning.shortcuts",
     "symmetries": "learning.symmetry",
     "term_transform": "learning.term_transform",
     "dl2_loss": "learning.baselines",

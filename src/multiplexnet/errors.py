@@ -308,6 +308,21 @@ class ProductError(MultiplexError, RuntimeError):
         )
 
 
+class ShortcutBudgetExceeded(MultiplexError, RuntimeError):
+    """Too many maps of labels would have to be tried to know all shortcuts.
+
+    Args:
+        tried: how many there are, as far as was seen.
+        allowed: the most that are tried.
+    """
+
+    def __init__(self, tried: int, allowed: int) -> None:
+        super().__init__(
+            f"{tried} images of labels would have to be tried, more than {allowed}. Pass rows with fewer labels "
+            "each, say which outputs are given, or ask mx.symmetries, which speaks of permutations alone"
+        )
+
+
 class NestedError(MultiplexError, RuntimeError):
     """Something that needs plain terms was asked of rules whose terms go on in inner blocks.
 

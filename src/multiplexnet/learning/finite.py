@@ -51,21 +51,7 @@ class FiniteTerms(Derived):
         self, rules: Rules | str | Sequence[str], *, max_terms: int = MAX_TERMS
     ) -> None:
         super().__init__()
-        rules = rules_of(rules)
-        continuous = [v.name for v in rules.outputs if isinstance(v.domain, Real)]
-        if continuous:
-            raise DomainError(
-                f"output {continuous[0]} is real: terms are assignments only if all outputs are discrete"
-            )
-        if rules.specification.flags:
-            name = next(v.name for v in rules.specification.flags)
-            raise DomainError(
-                f"output {name} may be missing: declare a category with a label for that, and no `?`"
-            )
-        if rules.inputs:
-            raise DomainError(
-                f"the rules depend on the input {rules.inputs[0].name}: their terms are no assignments"
-            )
+        rules = discrete(rules_of(rules))
         self.rules = rules
         self.outputs = rules.outputs
         self.blocks = rules.compile(max_terms=max_terms).blocks
@@ -148,7 +134,8 @@ class EvidenceRatio(nn.Module):
     :attr:`best`, which is −log 100 for the addition of two digits. −log Z alone, the semantic loss, is content with
     labels that collapse to one term.
 
-    Whether the rules can tell the labels apart at all is what :func:`~multiplexnet.learning.symmetry.symmetries` says.
+    Whether the rules can tell the labels apart at all is what :func:`~multiplexnet.learning.symmetry.symmetries` says,
+    and :func:`~multiplexnet.learning.shortcuts.shortcuts` which wrong labels obey as well.
 
     Args:
         terms: the obeying assignments.
@@ -236,6 +223,29 @@ class EvidenceRatio(nn.Module):
             torch.logsumexp(s + p, -1) for s, p in zip(scores, priors, strict=True)
         ]
         return -torch.stack(ratios).sum(0).mean()
+
+
+def discrete(rules: Rules) -> Rules:
+    """The same rules, if all their outputs are discrete, none may be missing, and there are no inputs.
+
+    Raises:
+        DomainError: they are not.
+    """
+    continuous = [v.name for v in rules.outputs if isinstance(v.domain, Real)]
+    if continuous:
+        raise DomainError(
+            f"output {continuous[0]} is real: terms are assignments only if all outputs are discrete"
+        )
+    if rules.specification.flags:
+        name = next(v.name for v in rules.specification.flags)
+        raise DomainError(
+            f"output {name} may be missing: declare a category with a label for that, and no `?`"
+        )
+    if rules.inputs:
+        raise DomainError(
+            f"the rules depend on the input {rules.inputs[0].name}: their terms are no assignments"
+        )
+    return rules
 
 
 def sharing(

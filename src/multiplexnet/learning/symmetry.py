@@ -79,7 +79,7 @@ class Symmetries:
             for orbit in labels.orbits:
                 if len(orbit) > 1:
                     lines.append(
-                        f"  {_listed(labels.outputs)}: {_listed(orbit)} can take each other's places"
+                        f"  {listed(labels.outputs)}: {listed(orbit)} can take each other's places"
                     )
         lines += [
             f"  for instance {self._cycles(generator)}"
@@ -94,7 +94,7 @@ class Symmetries:
         ]
         moved = zip(self.classifiers, parts, strict=True)
         return ", ".join(
-            f"{_listed(own.outputs)}: {text}" for own, text in moved if text
+            f"{listed(own.outputs)}: {text}" for own, text in moved if text
         )
 
 
@@ -128,7 +128,7 @@ def symmetries(
     """
     terms = FiniteTerms(rules, max_terms=max_terms)
     groups = sharing(terms.outputs, classifier)
-    domains = [_labels(terms.outputs[group[0]]) for group in groups]
+    domains = [label_texts(terms.outputs[group[0]]) for group in groups]
     first = [sum(map(len, domains[:g])) for g in range(len(groups))]
     start = {
         terms.outputs[n]: first[g] for g, group in enumerate(groups) for n in group
@@ -160,7 +160,8 @@ def symmetries(
     return Symmetries(classifiers, search.order, split)
 
 
-def _labels(variable: Variable) -> tuple[str, ...]:
+def label_texts(variable: Variable) -> tuple[str, ...]:
+    """The labels of a discrete output as the user writes them, in the order of its domain."""
     match variable.domain:
         case Category(labels):
             return labels
@@ -322,7 +323,8 @@ def _orbits(
 # --- text -----------------------------------------------------------------------------------------------------------
 
 
-def _listed(names: Sequence[str]) -> str:
+def listed(names: Sequence[str]) -> str:
+    """Names with commas between them, the first of many."""
     return ", ".join(names[:MANY]) + (
         f", … ({len(names)} in all)" if len(names) > MANY else ""
     )
