@@ -4,7 +4,8 @@
 
 The layer's ``best()`` and ``softplus`` of a tensor of the same shape ``(B, D)`` as its outputs run in turn, one thread,
 forward alone (eval, no gradient) and forward with backward (training); the table gives the ratio of the medians. Times
-are processor times, which other programs on the machine disturb less than the clock. Rule files of tabular data come
+are processor times, which other programs on the machine disturb less than the clock. «Products too» are layers with
+``precision="float32"``, where that makes a difference. Rule files of tabular data come
 from the folder in the environment variable MULTIPLEXNET_DATA (``tabular/*/constraints.txt``); without it they are left
 out. Many terms are boxes in ten dimensions that are handed to the layer as they are: to find 10,000 terms is the
 compiler's business (benchmarks/compile.py), to run them the layer's.
@@ -31,6 +32,7 @@ from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
 from multiplexnet.language.formula import Atom, Linear, Rule, Specification, Variable
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
+from multiplexnet.transforms.gauge import Gauge
 
 BATCHES = (1024, 16384)
 DTYPES = (torch.float32, torch.float64)
@@ -234,7 +236,12 @@ def turns(*actions: Callable[[], object], seconds: float) -> list[float]:
 
 
 def cost(
-    case: Case, mux: Multiplexer, setup: float, batch: int, seconds: float
+    case: Case,
+    mux: Multiplexer,
+    setup: float,
+    batch: int,
+    seconds: float,
+    products: str = "",
 ) -> Cost:
     raw = torch.randn(batch, mux.in_features, dtype=mux.dtype)
     z = torch.randn(batch, mux.out_features, dtype=mux.dtype)
@@ -265,19 +272,30 @@ def cost(
     dtype = str(mux.dtype).removeprefix("torch.")
     goal = case.goals.get(batch) if mux.dtype is torch.float32 else None
     return Cost(
-        case.name, dtype, batch, own * 1e3, own / bare, own_both * 1e3, own_both / bare_both, goal, setup
+        case.name, dtype + products, batch, own * 1e3, own / bare, own_both * 1e3, own_both / bare_both, goal, setup
     )  # fmt: skip
 
 
 def costs(cases: Sequence[Case], seconds: float) -> Iterator[Cost]:
     for case in cases:
         start = process_time()
-        mux = Multiplexer(case.rules(), dtype=DTYPES[0], seconds=None)
+        rules = case.rules()
+        mux = Multiplexer(rules, dtype=DTYPES[0], seconds=None)
         setup = process_time() - start
+        if narrow := in_float32(rules):
+            for batch in case.batches:
+                yield cost(case, narrow, setup, batch, seconds, ", products too")
         for dtype in DTYPES:
             mux = mux.to(dtype)
             for batch in case.batches:
                 yield cost(case, mux, setup, batch, seconds)
+
+
+def in_float32(rules: Rules) -> Multiplexer | None:
+    """The layer with products in float32; ``None`` if it has none."""
+    mux = Multiplexer(rules, dtype=torch.float32, precision="float32", seconds=None)
+    parts = [part for part in mux.modules() if isinstance(part, Gauge)]
+    return mux if any(part.rows.dtype is torch.float32 for part in parts) else None
 
 
 def peak_bytes(action: Callable[[], object]) -> int:
