@@ -95,6 +95,7 @@ class Subject:
             "max_terms": mux.max_terms,
             "dtype": mux.dtype,
             "boxes": mux.boxes,
+            "precision": mux.precision,
             "functions": self.functions,
         }
 

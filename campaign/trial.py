@@ -800,6 +800,7 @@ class Trial:
                     dtype=start,
                     boxes=mux.boxes,
                     functions=functions_of(self.sentence),
+                    precision=mux.precision,
                 )
                 found["cast"] = other.to(mux.dtype).eval()(raw, **given).best()
             except (

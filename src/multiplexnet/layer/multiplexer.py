@@ -271,6 +271,11 @@ class Multiplexer(Derived):
         return self._blueprint.settings.boxes
 
     @property
+    def precision(self) -> Arithmetic:
+        """What polytopes and equalities are computed in."""
+        return self._blueprint.settings.precision
+
+    @property
     def equality(self) -> Equality:
         """What was done with equalities that no float can meet."""
         return self._blueprint.settings.equality
