@@ -32,7 +32,7 @@ from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 from multiplexnet.smt.smtlib import to_smtlib
 from multiplexnet.synthesis.synthesizer import Synthesizer
-from multiplexnet.tables.check import CheckOptions, check_table
+from multiplexnet.tables.check import CheckOptions, check, check_table
 from multiplexnet.tables.inference.infer import infer
 from multiplexnet.tables.sql import sql
 
@@ -213,8 +213,9 @@ def _changed_model(parts: dict[str, bytes], dice: random.Random) -> bytes:
     if not whole and dice.random() < 0.7:
         name = "model.json"
     if not whole and name == "model.json" and dice.random() < 0.8:
-        document = mutated_json(json.loads(parts[name]), dice)
-        changed[name] = json.dumps(document).encode()
+        changed[name] = json.dumps(
+            _forged_model(json.loads(parts[name]), dice)
+        ).encode()
     elif not whole:
         changed[name] = damaged(parts[name], dice)
     buffer = BytesIO()
@@ -224,13 +225,32 @@ def _changed_model(parts: dict[str, bytes], dice: random.Random) -> bytes:
     return damaged(buffer.getvalue(), dice) if whole else buffer.getvalue()
 
 
+def _forged_model(document: Any, dice: random.Random) -> Any:
+    """A changed document of a model; often what the model draws in, or the rules, no longer fits the other."""
+    part = dice.choice(["cascades", "declared", "variables", "fields", None, None])
+    if part is None:
+        return mutated_json(document, dice)
+    return {**document, part: mutated_json(document[part], dice)}
+
+
 def _reader_of_models(folder: Path) -> Callable[[bytes], object]:
+    """Loads a model and draws rows in each way that there is, which obey the rules in the file."""
+
     def read(data: bytes) -> object:
         path = folder / "changed.model"
         path.write_bytes(data)
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return Synthesizer.load(path).sample(ROWS)
+            model = Synthesizer.load(path)
+            made = [
+                model.sample(ROWS),
+                model.sample(given=model.sample(ROWS)[:, :1]),
+                model.encoder.decode({n: [0.0, 2.0] for n in model.encoder.columns}),
+            ]
+        for table in made:
+            if not check(model.rules, table).all_obey:
+                raise AssertionError("a row breaks the rules in the file")
+        return made
 
     return read
 

@@ -161,6 +161,7 @@ class Encoder:
     """
 
     def __init__(self, learned: LearnedModel) -> None:
+        self._learned = learned
         self._schema = learned.schema
         self._allowed = learned.model.allowed
         self._weights = [_Weights.of(tokens) for tokens in learned.model.tokens]
@@ -256,6 +257,7 @@ class Encoder:
 
         Raises:
             TableError: a column is not there, or holds something else.
+            RecordError: the model was read from a file, and what it leaves breaks the rules in the file.
         """
         _, frame = frame_of(codes)
         own = {column: self._codes(frame, column) for column in self._allowed.columns}
@@ -267,7 +269,7 @@ class Encoder:
         width = len(self._weights)
         values = np.concatenate(parts or [np.zeros((0, width), np.int64)])
         back = np.argsort([v.index for v in self._allowed.columns])
-        return self._schema.frame(values[:, back], np.arange(len(values)))
+        return self._learned.frame(values[:, back], np.arange(len(values)))
 
     def _codes(self, frame: pl.DataFrame, column: Variable) -> _Codes:
         """The numbers of one column, or the places of its labels."""

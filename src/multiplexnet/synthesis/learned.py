@@ -5,16 +5,20 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cached_property
 from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
+import polars as pl
 import torch
 
 from multiplexnet.errors import RecordError
 from multiplexnet.synthesis import storage
 from multiplexnet.synthesis.columns.schema import Schema
+from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.synthesis.columns.types import pandas_types_from
+from multiplexnet.synthesis.obeying import RowCheck
 from multiplexnet.synthesis.training import RowModel
 
 __all__ = ["LearnedModel", "one_thread"]
@@ -34,6 +38,7 @@ class LearnedModel:
         library: ``"polars"``, ``"pandas"`` or ``"arrow"``: what tables are given back as.
         notes: what was done to columns.
         pandas: types of columns that only pandas has.
+        title: what messages call it: the path of the file that it was read from.
     """
 
     schema: Schema
@@ -43,6 +48,24 @@ class LearnedModel:
     library: str
     notes: tuple[str, ...]
     pandas: Mapping[str, Any] = field(default_factory=dict)
+    title: str = "the model"
+
+    def frame(
+        self, values: Whole, rows: Whole, passed: pl.DataFrame | None = None
+    ) -> pl.DataFrame:
+        """Rows that the model made as a table (:meth:`Schema.frame`), each of which was checked.
+
+        Raises:
+            RecordError: one breaks a rule.
+        """
+        self._check.refuse_outside(values)
+        found = self.schema.frame(values, rows, passed)
+        self._check.refuse_broken(found, values, rows)
+        return found
+
+    @cached_property
+    def _check(self) -> RowCheck:
+        return RowCheck(self.schema, self.title)
 
     def save(self, file: Path | IO[bytes]) -> None:
         """Write it: a zip of JSON and plain arrays."""
@@ -74,7 +97,7 @@ class LearnedModel:
             library = str(further["library"])
             if library not in LIBRARIES:
                 raise ValueError(f"unknown kind of table {library[:60]!r}")
-            return LearnedModel(
+            found = LearnedModel(
                 schema,
                 model,
                 None if score is None else float(score),
@@ -82,8 +105,17 @@ class LearnedModel:
                 library,
                 tuple(map(str, further["notes"])),
                 pandas_types_from(further.get("pandas", {})),
+                title,
             )
-        except (LookupError, TypeError, ValueError, OverflowError) as error:
+            _ = found._check.columns  # rules about columns that are not there
+            return found
+        except (
+            AttributeError,
+            LookupError,
+            OverflowError,
+            TypeError,
+            ValueError,
+        ) as error:
             raise RecordError(
                 f"{title} is not a model of tables ({error}); fit it again"
             ) from None

@@ -239,6 +239,7 @@ def _schema(document: Record) -> Schema:
         if step not in SIZES or not variable.is_discrete or variable.is_input:
             raise ValueError("a column that is not counted in steps")
         _refuse_other_kind(kind, variable)
+        _refuse_parts(kind, step * variable.unit.size)
         _refuse_no_decimals(kind, variable, step * variable.unit.size)
         called_so = text_from(name), text_from(called)
         if more not in ([], ["rounded"]):
@@ -278,6 +279,12 @@ def _refuse_other_kind(kind: str, variable: Variable) -> None:
     assert most is not None
     if max(-least, most) > FURTHEST.get(kind, 2**62):
         raise ValueError(f"a column of the kind {kind!r} with too wide a range")
+
+
+def _refuse_parts(kind: str, step: Fraction) -> None:
+    """Parts of ones, where cells are whole."""
+    if kind not in ("float", "decimal") and step.denominator > 1:
+        raise ValueError(f"a column of the kind {kind!r} in steps of {step}")
 
 
 def _refuse_no_decimals(kind: str, variable: Variable, step: Fraction) -> None:

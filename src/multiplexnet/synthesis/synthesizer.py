@@ -264,6 +264,7 @@ class Synthesizer:
 
         Raises:
             TableError: nothing can meet the condition.
+            RecordError: the model was read from a file, and makes a row that breaks the rules in the file.
         """
         maker, wanted = self._asked(count, where, given, fill, seed)
         parts = _told(maker, wanted, jobs, dask, progress)
@@ -288,6 +289,8 @@ class Synthesizer:
 
         Raises:
             TableError: it cannot be written; says how many rows are there, which are whole.
+            RecordError: the model was read from a file, and makes a row that breaks the rules in the file; rows that
+                were written before are there.
         """
         maker, wanted = self._asked(count, where, given, fill, seed)
         return write(maker, wanted, Path(path), jobs=jobs, dask=dask, tell=progress)
@@ -359,6 +362,9 @@ class Synthesizer:
     @classmethod
     def load(cls, path: str | Path) -> Synthesizer:
         """The model in a file. Reading it runs no code of the file, and needs no solver.
+
+        What a stranger wrote into a file may be anything. Whatever the model in it draws is checked, exactly, against
+        the rules in it (``model.rules``) before it is handed out.
 
         Raises:
             RecordError: the file is damaged, or is not a model.

@@ -143,9 +143,18 @@ def _pandas_column(cells: pl.Series, record: Record) -> Any:
     if isinstance(record, list):
         return _pandas_labels(cells, record)
     try:
-        return column.astype(record)
+        found = column.astype(record)
     except (TypeError, ValueError, OverflowError):
         return cells.to_pandas()
+    return found if _same(cells, found) else cells.to_pandas()
+
+
+def _same(cells: pl.Series, found: Any) -> bool:
+    """Whether a column of pandas holds the same cells; floats hold no decimals that rules bind."""
+    back = pl.Series(pl.from_pandas(found))
+    if isinstance(cells.dtype, pl.Decimal) and back.dtype.is_float():
+        return False
+    return bool(back.cast(cells.dtype).equals(cells))
 
 
 def _pandas_labels(cells: pl.Series, record: Record) -> Any:

@@ -11,7 +11,7 @@ from threading import current_thread, main_thread
 
 import polars as pl
 
-from multiplexnet.errors import TableError
+from multiplexnet.errors import RecordError, TableError
 from multiplexnet.synthesis.drawing.making import MadeRows, Maker, SampleRequest
 from multiplexnet.synthesis.drawing.pieces import Order, Piece, made_pieces, pieces
 from multiplexnet.synthesis.drawing.shards import (
@@ -68,6 +68,7 @@ def write(
 
     Raises:
         TableError: it cannot be written.
+        RecordError: a row breaks a rule; those before it are there.
     """
     state = SampleProgress(0, wanted.count)
     kinds = {".csv": _file, ".parquet": _file, "": _folder}
@@ -85,6 +86,13 @@ def write(
         raise TableError(
             f"{path} cannot be written: {error.strerror or error}; {state.rows:,} of {wanted.count:,} rows are there"
         ) from None
+    except RecordError as error:
+        kept = (
+            f"{state.rows:,} of {wanted.count:,} rows, which obey,"
+            if state.rows
+            else "no rows"
+        )
+        raise RecordError(f"{error} ({kept} are in {path})") from None
     return state
 
 
@@ -146,7 +154,7 @@ def _folder(
     if wanted.given is not None:
         raise TableError(f"{path}: completed rows are written as .csv or .parquet")
     folder = path.resolve()
-    order = Order(maker.learned.to_bytes(), maker.seed, maker.where)
+    order = Order.of(maker)
     opened_folder(folder, order.digest, wanted.count)
     every = [replace(piece, folder=folder) for piece in pieces(wanted, SHARD)]
     todo: list[Piece] = []

@@ -196,7 +196,7 @@ class Maker:
         self, values: Whole, rows: Whole, passed: pl.DataFrame | None = None
     ) -> MadeRows:
         """Rows in the order of computing as a table; columns that are not learned are numbered or passed on."""
-        frame = self.learned.schema.frame(values[:, self._back], rows, passed)
+        frame = self.learned.frame(values[:, self._back], rows, passed)
         return MadeRows(frame, frame.height, 0.0)
 
 

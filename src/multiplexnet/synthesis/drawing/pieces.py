@@ -38,11 +38,19 @@ class Order:
         model: as a file would hold it.
         seed: of the rows.
         where: a condition that all rows meet.
+        title: what messages call the model.
     """
 
     model: bytes
     seed: int
     where: str | None
+    title: str
+
+    @staticmethod
+    def of(maker: Maker) -> Order:
+        """What somebody else needs to make the same rows."""
+        learned = maker.learned
+        return Order(learned.to_bytes(), maker.seed, maker.where, learned.title)
 
     @cached_property
     def digest(self) -> str:
@@ -105,7 +113,7 @@ def made_pieces(
     """The rows of the pieces, in order; those that became shards are not sent back."""
     if jobs == 1 and dask is None:
         return (_made(maker, piece) for piece in wanted)
-    order = Order(maker.learned.to_bytes(), maker.seed, maker.where)
+    order = Order.of(maker)
     return spread(_answer, ((order, piece) for piece in wanted), jobs, dask)
 
 
@@ -118,7 +126,7 @@ def _answer(task: tuple[Order, Piece]) -> MadeRows:
     order, piece = task
     if order.digest not in _MAKERS:
         _MAKERS.clear()
-        learned = LearnedModel.load(BytesIO(order.model), "the model")
+        learned = LearnedModel.load(BytesIO(order.model), order.title)
         _MAKERS[order.digest] = Maker(learned, order.seed, order.where)
     return _made(_MAKERS[order.digest], piece)
 
