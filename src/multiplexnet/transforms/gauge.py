@@ -391,6 +391,18 @@ def by_feature(matrix: Tensor, vector: Tensor) -> Tensor:
     return (matrix @ vector.mT).mT
 
 
+def is_by_feature(vector: Tensor) -> bool:
+    """Whether vectors are laid out so."""
+    return vector.dim() == 2 and vector.shape[-1] > 1 and vector.stride(0) == 1
+
+
+def laid_out(matrix: Tensor, vector: Tensor) -> Tensor:
+    """``matrix @ vector``, ``(m, n)`` with ``(*batch, n) → (*batch, m)``, laid out in memory as the vectors are."""
+    if is_by_feature(vector):
+        return by_feature(matrix, vector)
+    return vector @ matrix.mT
+
+
 def whitened(z: Tensor, index: Tensor | None, tables: Tables) -> Tensor:
     """The direction ``q = M z`` of raw values."""
     values = finite(z, tables.whiten.dtype, tables.cut)
@@ -426,18 +438,31 @@ def row_products(q: Tensor, index: Tensor | None, tables: Tables) -> Tensor:
     """``W_i·q (+ |L_i q|) (+ E_i·|q|)`` of all rows."""
     if tables.by_feature:
         products = by_feature(tables.rows[0], q)
+        products = _with_lengths(products, q, index, tables.curves)
         if tables.tight:
             products = products + by_feature(tables.errors[0], q.abs())
         return products
     products = times(tables.rows, q, index, tables.runs)
-    if tables.curves is not None:
-        _, length = curved(q, index, tables.curves)
-        cones = length.shape[-1]
-        first = products[..., :cones] + length
-        products = torch.cat([first, products[..., cones:]], -1)
+    products = _with_lengths(products, q, index, tables.curves)
     if tables.tight:
         products = products + times(tables.errors, q.abs(), index, tables.runs)
     return products
+
+
+def _with_lengths(
+    products: Tensor, q: Tensor, index: Tensor | None, curves: Tensor | None
+) -> Tensor:
+    """``W_i·q + |L_i q|`` of the rows that are cones, which come first."""
+    if curves is None:
+        return products
+    _, length = curved(q, index, curves)
+    cones = length.shape[-1]
+    first = products[..., :cones] + length
+    if cones == products.shape[-1]:
+        return first
+    if is_by_feature(products):
+        return torch.cat([first.mT, products.mT[cones:]]).mT
+    return torch.cat([first, products[..., cones:]], -1)
 
 
 def first_equal(products: Tensor, value: Tensor) -> Tensor:
@@ -492,7 +517,9 @@ def largest_row(
 
 def curved(q: Tensor, index: Tensor | None, curves: Tensor) -> tuple[Tensor, Tensor]:
     """``L q`` of every cone, and its length."""
-    return lengths(times(curves.flatten(1, 2), q, index), curves.shape[1])
+    rows = curves.flatten(1, 2)
+    products = laid_out(rows[0], q) if len(rows) == 1 else times(rows, q, index)
+    return lengths(products, curves.shape[1])
 
 
 def steepest(
@@ -849,7 +876,7 @@ def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tenso
     w = steepest(q, row, index, rows, curves)
     if torch.is_grad_enabled():
         G = exactly(G, (w * q).sum(-1))
-    g = grad.to(q.dtype)
+    g = _as(q, grad)
     if basis is not None:
         g = _transposed(basis, g, index, runs)
     r, decline = radius_and_decline(G, floor)
@@ -860,7 +887,14 @@ def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tenso
         whiten = whiten.float()
     shared = z.dim() == 3 and z.shape[-2] == 1
     gradient = _transposed(whiten, pulled, index, runs, shared=shared)
-    return gradient.to(z.dtype)
+    return _row_by_row(gradient, z.dtype)
+
+
+def _as(other: Tensor, values: Tensor) -> Tensor:
+    """The values in the dtype of others, and laid out in memory as they are."""
+    if is_by_feature(other):
+        return values.mT.to(other.dtype, memory_format=torch.contiguous_format).mT
+    return values.to(other.dtype)
 
 
 def _take(table: Tensor, index: Tensor | None) -> Tensor:
@@ -879,7 +913,7 @@ def _transposed(
 ) -> Tensor:
     """``matrix[k]ᵀ @ vector``, summed over the terms if they share one raw value."""
     if len(matrix) == 1:
-        return vector @ matrix[0]
+        return laid_out(matrix[0].mT, vector)
     if runs:
         return run_products(vector, matrix, runs)
     if index is not None:
@@ -1016,7 +1050,8 @@ class Gauge(Transform):
 
     @property
     def tables(self) -> Tables:
-        by_feature = self.point_slopes is not None and not self.is_widest
+        is_narrow = self.curves is None or self.whiten.shape[-1] <= NARROW
+        by_feature = len(self) == 1 and is_narrow and not self.is_widest
         return Tables(
             self.anchor,
             self.whiten,
