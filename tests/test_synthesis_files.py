@@ -24,7 +24,7 @@ from multiplexnet.synthesis.columns.others import other_of
 from multiplexnet.synthesis.drawing import pieces
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
-from multiplexnet.tools.synthesis_commands import app
+from multiplexnet.tools.report_commands import app
 
 TINY = (Recipe(Shape(4, 8, 1, 4, 0.1), steps=28, batch=32),)
 RULES = "low: int[0, 99]; high: int[0, 99]; kind: {'a', 'b'}; low <= high; implies(kind == 'a', high <= 50)"
@@ -463,9 +463,29 @@ def test_fit_says_what_breaks_rules_and_what_is_not_learned(asked: list[str]) ->
     assert "warning: 1 of 300 rows break rules (`low <= high` by 1, first in row 7)" in answer.output  # fmt: skip
     assert "note: column 'who' has a value of its own in every row" in answer.output
     assert "1 does not obey the rules" in answer.output
+    assert "ignored" not in answer.output  # `price` is in no rule, and learned
     answer = CliRunner().invoke(app, [*asked, "--violations", "error"])
     assert answer.exit_code == 2
     assert "mend them, or fit with violations='drop' or 'repair'" in answer.output
+
+
+def test_advice_names_no_option_that_there_is_not(asked: list[str], tmp_path: Path) -> None:  # fmt: skip
+    rules = tmp_path / "other.rules"
+    rules.write_text("p >= q")
+    data = str(tmp_path / "data.csv")
+    asked[asked.index("--rules") + 1] = str(rules)
+    report = ["report", data, data, "--rules", str(rules), "-o", str(tmp_path / "x.html")]  # fmt: skip
+    for command in (asked, report):
+        answer = CliRunner().invoke(app, command)
+        assert answer.exit_code == 2
+        said = " ".join(answer.output.split())
+        assert "has no columns 'p', 'q'" in said
+        assert "Rename them, in the table or in the rules." in said
+        assert "--by-position" not in said
+    asked[1] = str(tmp_path / "lines.csv")
+    Path(asked[1]).write_text("p|q\n1|2\n")
+    said = " ".join(CliRunner().invoke(app, asked).output.split())
+    assert "--delimiter" not in said
 
 
 def test_a_fit_that_was_interrupted_goes_on(

@@ -161,7 +161,9 @@ def report(
         tables["the held-out table"] = holdout
     with steps("checking rules"):
         checked = [
-            check_table(specification, opened(own, title))
+            check_table(
+                specification, opened(own, title), CheckOptions(by_position=None)
+            )
             for title, own in tables.items()
         ]
     for own, title in zip(checked, tables, strict=True):
@@ -246,7 +248,9 @@ def _kept(specification: Specification, own: Sample, obeying: bool) -> Sample:
     if not obeying:
         return own
     table = opened(own.frame, own.title)
-    found = check_table(specification, table, CheckOptions(limit=0, keep_rows=True))
+    found = check_table(
+        specification, table, CheckOptions(by_position=None, limit=0, keep_rows=True)
+    )
     assert found.obeys is not None
     frame = own.frame.filter(found.obeys)
     if not frame.height:

@@ -114,5 +114,5 @@ class RowCheck:
         """
         own = {field.declared: field for field in self.schema.fields}
         table = Table(self.title, tuple(own), lambda _: iter(()))
-        found = matched(self.schema.declared, table, by_position=False, skip=())
+        found = matched(self.schema.declared, table, by_position=None, skip=())
         return {variable: own[name] for variable, name in found.items()}

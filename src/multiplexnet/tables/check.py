@@ -47,7 +47,8 @@ class CheckOptions:
     """How a table is checked; :func:`check` explains all but the last two.
 
     Args:
-        by_position: whether columns are taken in order.
+        by_position: whether columns are taken in order; ``None``: they are not, and messages do not advise it to people
+            who have no such option.
         skip: columns to leave out.
         missing: what an empty cell means.
         limit: how many rows are shown.
@@ -62,7 +63,7 @@ class CheckOptions:
         OptionError: one of them is of another kind.
     """
 
-    by_position: bool = False
+    by_position: bool | None = False
     skip: Sequence[str] = ()
     missing: Missing = "fail"
     limit: int = SHOWN
@@ -74,7 +75,8 @@ class CheckOptions:
     strips: bool = False
 
     def __post_init__(self) -> None:
-        refuse_no_truth("by_position", self.by_position)
+        if self.by_position is not None:
+            refuse_no_truth("by_position", self.by_position)
         refuse_unknown("missing", self.missing, ("error", "pass", "fail"))
         refuse_bad_count("limit", self.limit, 0, "rows to show")
         refuse_bad_path("output", self.output)
@@ -143,6 +145,7 @@ def check(
     """
     asked = rules_of(rules)
     refuse_bad_path("output", output)
+    refuse_no_truth("by_position", by_position)
     declared = [v.name for v in (*asked.outputs, *asked.inputs)]
     names = declared if columns is None else names_given("columns", columns)
     options = CheckOptions(

@@ -31,10 +31,16 @@ def matched(
     specification: Specification,
     table: Table,
     *,
-    by_position: bool,
+    by_position: bool | None,
     skip: Sequence[str],
 ) -> dict[Variable, str]:
     """The column of every variable that matters.
+
+    Args:
+        specification: the rules.
+        table: the table.
+        by_position: whether columns are taken in order; ``None``: they are not, and nobody can ask for it.
+        skip: columns to leave out.
 
     Raises:
         TableError: a column is not there, or there are too few.
@@ -73,7 +79,11 @@ def matched(
             f"--skip {skipped[0]} (skip=…), or the rules about it"
         )
     if missing:
-        raise TableError(_missing(missing, names, table, nothing_found=not found))
+        text = _missing(missing, names, table)
+        advice = _advice(
+            names, nothing_found=not found, has_options=by_position is not None
+        )
+        raise TableError(f"{text}{advice}")
     return found
 
 
@@ -117,18 +127,27 @@ def _in_order(
     return {v: names[p] for v, p in zip(declared, positions, strict=True)}
 
 
-def _missing(
-    missing: list[str], names: list[str], table: Table, *, nothing_found: bool
-) -> str:
+def _missing(missing: list[str], names: list[str], table: Table) -> str:
     one = len(missing) == 1
     listed = ", ".join(repr(name) + _nearest_name(name, names) for name in missing[:5])
     more = f" and {len(missing) - 5} more" if len(missing) > 5 else ""
-    text = f"{table.title} has no column{'' if one else 's'} {listed}{more}. Its columns: {_some(names)}."
+    return f"{table.title} has no column{'' if one else 's'} {listed}{more}. Its columns: {_some(names)}."
+
+
+def _advice(names: list[str], *, nothing_found: bool, has_options: bool) -> str:
+    """What to do about columns that are not there, with options only where there are some."""
     if len(names) == 1 and (separator := re.search(r"[;\t|]", names[0])):
-        return f"{text} Cells seem to be separated by {separator[0]!r}: say so with --delimiter (delimiter=…)."
-    if nothing_found:
-        return f"{text} Rename them, or take them in order with --by-position (by_position=True)."
-    return text
+        found = f" Cells seem to be separated by {separator[0]!r}: "
+        if has_options:
+            return f"{found}say so with --delimiter (delimiter=…)."
+        return f"{found}write the table with commas, or as Parquet."
+    if not nothing_found:
+        return ""
+    if has_options:
+        return (
+            " Rename them, or take them in order with --by-position (by_position=True)."
+        )
+    return " Rename them, in the table or in the rules."
 
 
 def _nearest_name(name: str, names: Sequence[str]) -> str:

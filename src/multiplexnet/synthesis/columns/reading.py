@@ -114,7 +114,7 @@ def schema_of(
         TableError: rules that speak of what a table does not have.
     """
     _refuse_inputs(specification)
-    matched(specification, table, by_position=False, skip=())
+    matched(specification, table, by_position=None, skip=())
     named = {
         name: v
         for v in specification.columns
