@@ -32,6 +32,7 @@ from multiplexnet.quality.detection import auc, detection
 from multiplexnet.quality.heaps import heaps
 from multiplexnet.quality.marginals import distance, marks_of
 from multiplexnet.quality.nearness import nearest, nearness, placed
+from multiplexnet.quality.page import _number, _table, _with_minus
 from multiplexnet.quality.pairs import _coded, correlations, mutual_information, pairs
 from multiplexnet.quality.pictures import png
 from multiplexnet.quality.report import QualityReport
@@ -545,6 +546,22 @@ def test_the_page_is_whole_and_loads_nothing(found: QualityReport) -> None:
     assert text.count("<svg") == len(found.columns) + 4
     assert 'class="bound"' in text
     assert 'class="threshold"' in text
+
+
+def test_numbers_of_the_page_have_a_minus_and_zero_has_no_sign() -> None:
+    shown = [_number(x) for x in (-0.0004, 0.0, -0.25, 1.5, None)]
+    assert shown == ["0.000", "0.000", "−0.250", "1.500", "–"]
+    assert [_with_minus(f"{x:+.3f}") for x in (-0.0001, 0.011, -0.011)] == [
+        "0.000",
+        "+0.011",
+        "−0.011",
+    ]
+
+
+def test_long_tables_say_how_many_rows_there_are() -> None:
+    rows = [[f"row {k}"] for k in range(105)]
+    assert "<summary>48 more; there are 105 (all of them" in _table(["x"], rows)
+    assert "<summary>8 more</summary>" in _table(["x"], rows[:20])
 
 
 def test_names_and_labels_are_shown_and_never_obeyed() -> None:

@@ -73,7 +73,7 @@ def _table(heads: Sequence[Cell], rows: Sequence[Sequence[Cell]]) -> str:
         rest = "".join(f"<tr>{line}</tr>" for line in lines[LISTED:])
         more = f"{len(lines) - LISTED} more"
         if len(rows) > MOST:
-            more += f" of {len(rows) - LISTED:,} (all of them are in the JSON document)"
+            more += f"; there are {len(rows):,} (all of them are in the JSON document)"
         text += (
             f'<details><summary>{more}</summary><div class="wide"><table><thead><tr>{head}</tr></thead>'
             f"<tbody>{rest}</tbody></table></div></details>"
@@ -104,7 +104,14 @@ def _share(value: float) -> str:
 
 
 def _number(value: float | None) -> str:
-    return "–" if value is None else f"{value:.3f}"
+    return "–" if value is None else _with_minus(f"{value:.3f}")
+
+
+def _with_minus(number: str) -> str:
+    """A number with a sign that is as wide as a plus, and with none if it is zero."""
+    if not number.strip("+-0."):
+        return number.lstrip("+-")
+    return number.replace("-", "−")
 
 
 HALVES = "two halves of the real table"
@@ -205,10 +212,10 @@ def _rules(report: QualityReport) -> str:
     if report.holdout is not None:
         tables.append(report.holdout)
         heads.append("held out")
-    heads += ["largest made"]
+    heads += ["largest violation, made"]
     broken = [own.rows - own.obeying for own in tables]
     rows: list[list[Cell]] = [
-        [_text("rows that break something"), *map(_count, broken), ""]
+        [_text("rows that break any rule"), *map(_count, broken), ""]
     ]
     for name, counts, largest in _worst_first(tables):
         rows.append([_text(_cut(name)), *map(_count, counts), largest])
@@ -286,7 +293,7 @@ def _detection(report: QualityReport) -> str:
          _number(apart.auc), _number(apart.score)],
     ]  # fmt: skip
     given = [
-        [_text(own.name), f"{own.fall:+.3f}", f"{own.alone:.3f}"]
+        [_text(own.name), _with_minus(f"{own.fall:+.3f}"), f"{own.alone:.3f}"]
         for own in told.columns
     ]
     return (
@@ -377,7 +384,7 @@ def _pairs(report: QualityReport) -> str:
         + _table([_text(""), "weighted NMI", "trend"], rows)
         + f'<div class="panels">{panels}</div>'
         + '<p class="quiet">Orange: more, blue: less; the scale is that of the square root, so that faint ones '
-        "show.</p>"
+        "show. From left to right columns are in the same order as from top to bottom.</p>"
         + "<h3>Pairs that differ most</h3>"
         + _table(
             [_text("columns"), "NMI real", "made", "correlation real", "made"],
@@ -422,8 +429,8 @@ def _columns(report: QualityReport) -> str:
     return (
         "<h2>Columns</h2><p>Those that are farthest from the real ones first. KS (Kolmogorov–Smirnov) is the largest "
         "difference of cumulative shares, TV (total variation) half the sum of all differences of shares. The "
-        "outermost "
-        f'bars hold what lies beyond.</p>{KEY}<div class="panels">{"".join(panels)}</div>'
+        "outermost bars hold what lies beyond; percentages are those of the made rows.</p>"
+        f'{KEY}<div class="panels">{"".join(panels)}</div>'
     )
 
 
@@ -477,8 +484,8 @@ def _nearness(report: QualityReport) -> str:
         "values (0 to 1), and 1 for labels that differ. A model that copies is nearer to rows that it learned from "
         f"than to others; one that does not is as near to both.{caution}</p>"
     )
-    learned = "first half"
-    others = "second half"
+    learned = "the first half"
+    others = "the second half"
     if report.holdout is not None:
         learned = "learned rows"
         others = "held-out rows"
@@ -487,7 +494,10 @@ def _nearness(report: QualityReport) -> str:
         _distance(f"made rows to {others}", near.made_to_others),
         _distance(f"{others} to {learned}: what fresh rows have", near.real_to_learned),
     ]
-    table = _table([_text(""), "median", "lowest 5 %", "copies"], rows)
+    table = _table(
+        [_text(""), "median", "lowest\N{NO-BREAK SPACE}5\N{NO-BREAK SPACE}%", "copies"],
+        rows,
+    )
     share = f"<p><b>{near.share:.1%}</b> of the made rows are nearer to {learned} than to {others}; ½ is right.</p>"
     picture = steps(near.edges, near.histogram[1], near.histogram[0])
     return (
