@@ -7,12 +7,19 @@ A row has two numbers of N digits, 2N images, and their sum. A label net q(y|x) 
 exactly. Ten to the power of 2N combinations are never written out: the terms of one column, a + b + carry = 10·after +
 digit, are what ``mx.FiniteTerms`` finds (200 of them), and the carry leads from column to column.
 
-Whether sums tell digits apart at all is asked before training, of ``mx.symmetries``. Two cases in which they do not:
+In the cases ``free-N`` the sum is not known either: its N + 1 digits are images, too, as in ``mnist.py``. The loss is
+then the evidence ratio of 10 to the power of 2N terms, by the same columns.
 
-* ``parity``: only whether the sum is odd is known. More than 28,000 relabellings keep this rule;
+Whether labels can be told apart at all is asked before training. ``mx.symmetries`` says which permutations of labels
+keep what is known, ``mx.shortcuts`` which maps of digits to labels do. Every run ends in one of these maps:
+
+* ``sum-N``: the identity alone, so that digits are found;
+* ``free-N``: the identity, and the map of all digits to 0. The evidence ratio tells one from the other: labels that are
+  all alike are worth nothing to it. The likelihood does not;
+* ``parity``: only whether the sum is odd is known, and 2 · 5¹⁰ maps keep that;
 * ``half``: digits 0 … 4, and the only pairs are 0 + 0, 0 + 1, 2 + 3 and 2 + 4 (MNIST-Half of rsbench, by memory). No
-  permutation of labels keeps all sums, but two other *maps* of digits to labels do: 2, 3, 4 as 3, 2, 3 or as 4, 1, 2.
-  The evidence ratio tells these from the truth: they use labels unevenly. With it as the loss, digits are found.
+  permutation of labels keeps all sums, but two other maps do: 2, 3, 4 as 3, 2, 3 or as 4, 1, 2. The evidence ratio
+  tells these from the truth: they use labels unevenly.
 """
 
 from __future__ import annotations
@@ -21,7 +28,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cache
-from itertools import product
+from itertools import islice, product
 from pathlib import Path
 from typing import Any, Literal, NamedTuple, Self
 
@@ -34,7 +41,9 @@ from torch import Tensor, nn
 
 import multiplexnet as mx
 
-Case = Literal["sum-1", "sum-2", "sum-4", "parity", "half"]
+Case = Literal[
+    "sum-1", "sum-2", "sum-4", "free-1", "free-2", "free-4", "parity", "half"
+]
 Method = Literal["likelihood", "evidence"]
 
 HALF = ((0, 0), (0, 1), (2, 3), (2, 4))
@@ -52,10 +61,14 @@ class Settings(harness.Common):
     cases: tuple[Case, ...] = harness.option(Case.__args__, "what is known of a row")  # type: ignore[attr-defined]
     methods: tuple[Method, ...] = harness.option(
         ("likelihood", "evidence"),
-        "the loss: of what is known given the images; or the evidence ratio (case half only)",
+        "the loss: of what is known given the images; or the evidence ratio (cases half and free-N)",
     )
     encoders: tuple[Encoder, ...] = harness.option(("mlp", "cnn"), "the label net")
     images: int = harness.option(256, "a step")
+    free_images: int = harness.option(
+        1024,
+        "a step in the cases free-N, whose loss looks at how often labels are used",
+    )
     rate: float = harness.option(4e-3, "highest learning rate")
     validation: int = harness.option(
         5_000, "last training images, set aside for the choice of the epoch"
@@ -66,6 +79,10 @@ class Settings(harness.Common):
         "a run for each of these numbers of rows, in as many steps as with all; to addition-curve.jsonl",
     )
 
+    predict: bool = harness.option(
+        False, "say what is predicted, to addition-predicted.jsonl, and train nothing"
+    )
+
     def for_quick(self) -> Self:
         return replace(
             self, cases=("sum-1", "half"), encoders=("mlp",), epochs=1, rows=4000
@@ -74,6 +91,12 @@ class Settings(harness.Common):
     def epochs_of(self, case: Case) -> int:
         """Epochs of training: rows of four-digit numbers say less, and there are fewer of them."""
         return self.epochs or {"sum-4": 6, "parity": 2, "half": 2}.get(case, 4)
+
+    def batch_of(self, case: Case) -> int:
+        """Rows a step."""
+        if is_free(case):
+            return self.free_images // (3 * places_of(case) + 1)
+        return self.images // (2 * places_of(case))
 
 
 # --- what is known ---------------------------------------------------------------------------------------------------
@@ -86,6 +109,8 @@ a + b + carry == 10 * after + digit
 QUESTIONS = {
     "sum-1": f"{ADDENDS}; s: int[0, 18]; zero: bool\na + b == s\niff(zero, s == 0)",
     "sum-2": f"{ADDENDS}; s: int[0, 19]; zero: bool\n0 <= s - a - b <= 1\niff(zero, s == 0)",
+    "free-1": f"{ADDENDS}; tens: int[0, 9]; units: int[0, 9]\na + b == 10 * tens + units",
+    "free-2": f"{ADDENDS}; tens: int[0, 9]; units: int[0, 9]\n0 <= 10 * tens + units - a - b <= 1",
     "parity": f"{ADDENDS}; odd: int[0, 1]\n(a + b) % 2 == odd",
     "half": """a: int[0, 4]; b: int[0, 4]; s: int[0, 3]; zero: bool
         (s == 0 and a + b == 0) or (s == 1 and a + b == 1) or (s == 2 and a + b == 5) or (s == 3 and a + b == 6)
@@ -103,19 +128,48 @@ def column() -> mx.FiniteTerms:
 
 @cache
 def prediction(case: Case) -> mx.learning.symmetry.Symmetries:
-    """Which relabellings of digits keep what is known."""
-    rules = mx.Rules(QUESTIONS["sum-2" if case == "sum-4" else case])
+    """Which permutations of the digits' labels keep what is known."""
+    rules = mx.Rules(QUESTIONS[case.replace("-4", "-2")])
+    if is_free(case):
+        return mx.symmetries(rules)
     names = ["digit", "digit", *(variable.name for variable in rules.outputs[2:])]
     return mx.symmetries(rules, classifier=names)
 
 
-def shortcuts() -> list[tuple[int, ...]]:
-    """All maps of the digits 0 … 4 to labels that keep every sum of the case ``half``; the identity is one."""
-    return [
-        labels
-        for labels in product(range(5), repeat=5)
-        if all(labels[a] + labels[b] == a + b for a, b in HALF)
-    ]
+@cache
+def shortcuts(case: Case) -> mx.learning.shortcuts.Shortcuts:
+    """Which maps of digits to labels keep what is known.
+
+    Of longer numbers it is asked about the sums whose digits are zero but for the last two. There are more in the data:
+    a map that keeps those keeps these.
+    """
+    if case == "parity":
+        return mx.shortcuts(QUESTIONS["parity"], given=["odd"])
+    if case == "half":
+        rules = "a: int[0, 4]; b: int[0, 4]; s: int[0, 8]\na + b == s"
+        return mx.shortcuts(rules, [(a, b, a + b) for a, b in HALF], given=["s"])
+    count = places_of(case)
+    addends = torch.cartesian_prod(torch.arange(10), torch.arange(10))
+    numbers = torch.zeros(100, 2, count, dtype=torch.int64)
+    numbers[:, :, -1] = addends
+    total = addends.sum(1, keepdim=True)
+    if not is_free(case):
+        rows = torch.cat([numbers.flatten(1), total], 1)
+        return mx.shortcuts(long_sum(count, "total"), rows, given=["total"])
+    rows = torch.cat([numbers.flatten(1), digits_of(total, count + 1)], 1)
+    return mx.shortcuts(long_sum(count, "digits"), rows)
+
+
+def long_sum(count: int, result: Literal["total", "digits"]) -> str:
+    """The rule of a sum of two numbers of so many digits: of a total, or of the digits of one."""
+    powers = [10**place for place in reversed(range(count + 1))]
+    places = zip(powers[1:], range(count), strict=True)
+    left = " + ".join(f"{power} * (a[{n}] + b[{n}])" for power, n in places)
+    numbers = f"a: int[0, 9][{count}]; b: int[0, 9][{count}]"
+    if result == "total":
+        return f"{numbers}; total: int[0, {2 * powers[0] - 2}]\n{left} == total"
+    right = " + ".join(f"{power} * s[{n}]" for n, power in enumerate(powers))
+    return f"{numbers}; s: int[0, 9][{count + 1}]\n{left} == {right}"
 
 
 @cache
@@ -132,24 +186,54 @@ def seen(values: Tensor, size: int) -> Tensor:
 
 def log_sum(log_q: Tensor, digits: Tensor) -> Tensor:
     """log P(sum) of rows, ``(B,)``, from labels ``(B, 2, N, 10)`` and the digits of the sum, ``(B, N + 1)``."""
+    return log_addition(log_q, seen(digits, 10))
+
+
+def log_addition(log_q: Tensor, log_digits: Tensor) -> Tensor:
+    """log of the sum over all additions of what their digits weigh, ``(B,)``.
+
+    Args:
+        log_q: of the addends, ``(B, 2, N, 10)``.
+        log_digits: of the sum, ``(B, N + 1, 10)``.
+    """
     terms = column()
     after = terms.codes(0)[:, 4]
-    carry = seen(torch.zeros_like(digits[:, 0]), 2)
+    carry = seen(torch.zeros(len(log_q), dtype=torch.int64), 2)
     for place in reversed(range(log_q.shape[2])):
         a, b = log_q[:, 0, place], log_q[:, 1, place]
-        known = seen(digits[:, place + 1], 10)
         free = torch.zeros_like(carry)
-        (scores,) = terms.scores([a, b, carry, known, free])
+        (scores,) = terms.scores([a, b, carry, log_digits[:, place + 1], free])
         sides = [scores[:, after == value].logsumexp(-1) for value in (0, 1)]
         carry = torch.stack(sides, -1)
-    return carry.gather(-1, digits[:, :1]).squeeze(-1)
+    return (carry + log_digits[:, 0, :2]).logsumexp(-1)
+
+
+def free_loss(log_q: Tensor, method: Method) -> Tensor:
+    """The mean loss of labels of two numbers and their sum, all images: ``(B, 3N + 1, 10)``.
+
+    It is −log of the probability that they add up, or the evidence ratio: labels are then weighed against p̄, how often
+    they are given to addends and to the digits of sums but the first, which are 0 or 1.
+    """
+    count = log_q.shape[1] // 3
+    if method == "evidence":
+        fair = torch.cat([log_q[:, : 2 * count], log_q[:, 2 * count + 1 :]], 1)
+        fair = fair.flatten(0, 1)
+        log_q = log_q - (fair.logsumexp(0) - math.log(len(fair)))
+    addends = log_q[:, : 2 * count].reshape(-1, 2, count, 10)
+    found = log_addition(addends, log_q[:, 2 * count :])
+    if method == "evidence":
+        found = found - 2 * count * math.log(10)
+    return -found.mean()
 
 
 # --- data ------------------------------------------------------------------------------------------------------------
 
 
 class Rows(NamedTuple):
-    """Image numbers ``(B, 2, N)``, the digits that they show, and what is known: digits of the sum, or its parity."""
+    """Image numbers ``(B, 2, N)``, the digits that they show, and what is known: digits of the sum, or its parity.
+
+    In the cases ``free-N`` there are images of the sum, too, ``(B, 3N + 1)``, and what is known is that they add up.
+    """
 
     images: Tensor
     labels: Tensor
@@ -162,7 +246,12 @@ class Rows(NamedTuple):
 
 def places_of(case: Case) -> int:
     """The number N of digits of a number."""
-    return int(case[-1]) if case.startswith("sum") else 1
+    return int(case[-1]) if "-" in case else 1
+
+
+def is_free(case: Case) -> bool:
+    """Whether the sum is not known, but shown."""
+    return case.startswith("free")
 
 
 def rows_of(case: Case, digits: Digits, seed: int, limit: int | None = None) -> Rows:
@@ -174,6 +263,8 @@ def rows_of(case: Case, digits: Digits, seed: int, limit: int | None = None) -> 
         images = torch.randperm(len(digits.labels), generator=generator)
         size = 2 * places_of(case)
         images = images[: len(images) // size * size].reshape(-1, 2, places_of(case))
+    if is_free(case):
+        images = with_sums(digits, images, generator)
     images = images[:limit]
     labels = digits.labels[images]
     return Rows(images, labels, known_of(case, labels))
@@ -183,18 +274,32 @@ def half_images(digits: Digits, generator: torch.Generator) -> Tensor:
     """Pairs of images ``(B, 2, 1)``, as many as there are images of digits 0 … 4 by two."""
     count = int((digits.labels < 5).sum()) // 2
     which = torch.randint(len(HALF), (count,), generator=generator)
-    wanted = torch.tensor(HALF)[which]
+    return showing(digits, torch.tensor(HALF)[which], generator).unsqueeze(-1)
+
+
+def with_sums(digits: Digits, images: Tensor, generator: torch.Generator) -> Tensor:
+    """Images of two numbers, ``(B, 2, N)``, and of the digits of their sum: ``(B, 3N + 1)``."""
+    total = known_of("sum-1", digits.labels[images])
+    return torch.cat([images.flatten(1), showing(digits, total, generator)], 1)
+
+
+def showing(digits: Digits, wanted: Tensor, generator: torch.Generator) -> Tensor:
+    """Numbers of images that show the digits that are wanted, drawn from all of these."""
     place = torch.rand(wanted.shape, generator=generator)
     images = torch.empty_like(wanted)
-    for digit in range(5):
+    for digit, own in enumerate(digits.of_digit):
         here = wanted == digit
-        own = digits.of_digit[digit]
         images[here] = own[(place[here] * len(own)).long()]
-    return images.unsqueeze(-1)
+    return images
 
 
 def known_of(case: Case, labels: Tensor) -> Tensor:
-    """What is known of rows: the digits of the sum, ``(B, N + 1)``; or the sum, or its parity, ``(B, 1)``."""
+    """What is known of rows: the digits of the sum, ``(B, N + 1)``; or the sum, its parity, or whether it is right."""
+    if is_free(case):
+        count = labels.shape[-1] // 3
+        addends, shown = labels[:, : 2 * count], labels[:, 2 * count :]
+        wanted = known_of("sum-1", addends.reshape(-1, 2, count))
+        return (wanted == shown).all(-1, keepdim=True).long()
     count = labels.shape[-1]
     powers = 10 ** torch.arange(count - 1, -1, -1)
     total = (labels * powers).sum((1, 2)).unsqueeze(-1)
@@ -202,14 +307,19 @@ def known_of(case: Case, labels: Tensor) -> Tensor:
         return total % 2
     if case == "half":
         return total
-    return total // 10 ** torch.arange(count, -1, -1) % 10
+    return digits_of(total, count + 1)
+
+
+def digits_of(total: Tensor, count: int) -> Tensor:
+    """The digits of numbers ``(B, 1)``: ``(B, count)``."""
+    return total // 10 ** torch.arange(count - 1, -1, -1) % 10
 
 
 # --- model -----------------------------------------------------------------------------------------------------------
 
 
 class Known(nn.Module):
-    """The loss of rows of images, ``(B, 2, N, 28, 28)``, of which something is known."""
+    """The loss of rows of images, ``(B, …, 28, 28)``, of which something is known."""
 
     def __init__(self, labels: nn.Module, case: Case, method: Method) -> None:
         super().__init__()
@@ -220,7 +330,9 @@ class Known(nn.Module):
 
 
 def known_loss(log_q: Tensor, known: Tensor, case: Case, method: Method) -> Tensor:
-    """The mean loss of labels ``(B, 2, N, 10)``."""
+    """The mean loss of labels ``(B, 2, N, 10)``; in the cases ``free-N``, ``(B, 3N + 1, 10)``."""
+    if is_free(case):
+        return free_loss(log_q, method)
     if method == "evidence":
         return evidence(log_q, known)
     if case == "parity":
@@ -260,13 +372,27 @@ def measure(
         "loss": float(known_loss(log_q, rows.known, case, method)),
         "accuracy": float(right.double().mean()),
         "digits": float((found == rows.labels).double().mean()),
+        **followed(rows.labels, found),
     }
+    if is_free(case):
+        values["evidence"] = float(free_loss(log_q, "evidence"))
+        truth = seen(rows.labels, 10)
+        values["evidence_of_truth"] = float(free_loss(truth, "evidence"))
     if case == "half":
         values["evidence"] = float(evidence(log_q, rows.known))
         truth = seen(rows.labels, 5)
         values["evidence_of_truth"] = float(evidence(truth, rows.known))
         values["labels"] = confusion(rows.labels, found)
     return values
+
+
+def followed(digits: Tensor, labels: Tensor) -> dict[str, Any]:
+    """The label that each digit gets most often, and the share of images that get theirs."""
+    pairs = torch.bincount(10 * digits.flatten() + labels.flatten(), minlength=100)
+    most, label = pairs.reshape(10, 10).max(1)
+    share = float(most.sum() / pairs.sum())
+    count = int(digits.max()) + 1
+    return {"map": label[:count].tolist(), "follow_map": share}
 
 
 def confusion(digits: Tensor, labels: Tensor) -> list[list[float]]:
@@ -287,12 +413,12 @@ def one_run(run: harness.Run, settings: Settings) -> None:
         Digits(train[kept:], train_labels[kept:]),
         Digits(test, test_labels),
     )
-    order = prediction(case).order
+    order, wrong = prediction(case).order, shortcuts(case).count
     every = rows_of(case, digits, run.key["seed"], settings.rows)
     rows = every.first(run.key.get("rows"))
     run.seed(run.key["seed"])
     labels = label_net(encoder, 0.3)
-    batch = settings.images // (2 * places_of(case))
+    batch = settings.batch_of(case)
     epochs = settings.epochs_of(case)
     passes = max(1, len(every.images) // len(rows.images))
     steps = passes * math.ceil(len(rows.images) / batch)
@@ -318,7 +444,8 @@ def one_run(run: harness.Run, settings: Settings) -> None:
         run.log(loss=value)
     best.restore(labels)
     found = measure(labels, case, method, unseen, rows_of(case, unseen, 0))
-    found |= {"relabellings": order, "rows": len(rows.images)}
+    found |= {"relabellings": order, "shortcuts": wrong, "rows": len(rows.images)}
+    found["predicted"] = shortcuts(case).keeps([found["map"]])
     run.finish(**{name: each for name, each in found.items() if name not in run.key})
 
 
@@ -326,11 +453,11 @@ def one_run(run: harness.Run, settings: Settings) -> None:
 
 
 def keys(settings: Settings) -> Iterator[dict[str, Any]]:
-    """What tells each run from the others; the evidence ratio is for the case ``half``."""
+    """What tells each run from the others; the evidence ratio is for the cases ``half`` and ``free-N``."""
     for encoder, case, method, seed in product(
         settings.encoders, settings.cases, settings.methods, settings.seeds
     ):
-        if method == "likelihood" or case == "half":
+        if method == "likelihood" or case == "half" or is_free(case):
             key = {"case": case, "method": method, "encoder": encoder, "seed": seed}
             yield from ({**key, "rows": rows} for rows in settings.curve)
             if not settings.curve:
@@ -357,12 +484,24 @@ def draw(results: harness.Results, settings: Settings, path: Path) -> None:
     figure.savefig(path, dpi=110)
 
 
+def foretold(case: Case) -> dict[str, Any]:
+    """How many permutations and how many other maps keep what is known, and the first of the latter."""
+    wrong = shortcuts(case)
+    return {
+        "relabellings": prediction(case).order,
+        "shortcuts": wrong.count,
+        "first": [*islice((labels for (labels,) in wrong), 3)],
+    }
+
+
 def main(settings: Settings) -> None:
     """What is predicted, then all runs of the settings, then the picture."""
+    predicted = harness.Results("addition-predicted", settings)
     for case in settings.cases:
-        print(f"{case}: {prediction(case)}")
-    if "half" in settings.cases:
-        print(f"half: maps of digits 0 … 4 that keep all sums seen: {shortcuts()}")
+        print(f"{case}: {prediction(case)}\n{shortcuts(case)}")
+        predicted.write({"case": case}, foretold(case))
+    if settings.predict:
+        return
     results = harness.Results(
         "addition-curve" if settings.curve else "addition", settings
     )

@@ -23,7 +23,8 @@ A line of the results has ``elbo``, the proper −ELBO on test data, with every 
 the lesser of two bounds on the negative log-likelihood, by importance sampling from q(z|x) and by draws from the prior;
 ``satisfied`` and ``prior_satisfied``, the fractions (0…1) of reconstructions and of prior samples that obey, exactly;
 ``sample_satisfied``, the fraction of samples of the density that is scored; ``energy``, their energy distance to the
-test rows (0 for equal distributions), and ``means_energy``, that of the prior samples.
+test rows (0 for equal distributions), and ``means_energy``, that of the prior samples; ``thickness``, how far samples
+spread across their rectangles (0.289: as uniform ones do; 0: a curve), and ``means_thickness``.
 
 As in the paper a reconstruction and a prior sample are what the decoder says, the mean of a Gaussian, whereas −ELBO and
 NLL belong to mean plus noise: ``sample_satisfied`` and ``energy`` judge the latter. Where the noise is inside the map,
@@ -957,6 +958,8 @@ def measured(
         "sample_satisfied": float(rules().satisfied(noisy).double().mean()),
         "energy": energy_distance(noisy, x),
         "means_energy": energy_distance(sampled, x),
+        "thickness": thickness(noisy),
+        "means_thickness": thickness(sampled),
     }
     return values, {
         "reconstructions": reconstructed[:1000].float(),
@@ -971,6 +974,23 @@ def energy_distance(a: Tensor, b: Tensor) -> float:
         float(torch.cdist(*pair).mean()) for pair in ((a, b), (a, a), (b, b))
     )
     return 2 * between_sets - within_a - within_b
+
+
+def thickness(x: Tensor) -> float:
+    """How far points spread across their rectangle, whose width counts as 1: 0 for a line along it, 0.289 if uniform.
+
+    The mean over all points that lie in a rectangle of the standard deviation in their own; 0 if none does.
+    """
+    x = x.double()
+    frame = frames(torch.float64)
+    home = _home(x)
+    turned = (frame.turn[home] @ x.unsqueeze(-1)).squeeze(-1)
+    place = (turned - frame.low[home]) / frame.width[home]
+    inside = ((place >= 0) & (place <= 1)).all(-1)
+    parts = [place[inside & (home == k), 1] for k in range(len(KNOWN))]
+    several = [part for part in parts if len(part) > 1]
+    total = sum(len(part) * float(part.std()) for part in several)
+    return total / max(1, sum(map(len, several)))
 
 
 def main(settings: Settings) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Callable
 from itertools import product
@@ -11,7 +12,9 @@ from typing import Any
 import addition
 import data
 import harness
+import mnist
 import pytest
+import tables
 import tiny_digits
 import torch
 from mnist import Digits
@@ -64,27 +67,100 @@ def test_the_probability_of_a_sum_is_that_of_all_its_addends() -> None:
         assert float(found) == pytest.approx(float(expected.logsumexp(0)), abs=1e-3)
 
 
+@pytest.mark.parametrize("places", [1, 2])
+def test_the_weight_of_all_additions_of_shown_sums(places: int) -> None:
+    log_q = torch.randn(2, 3 * places + 1, 10).log_softmax(-1)
+    low = 10**places
+    sums = [
+        [int(digit) for digit in f"{a:0{places}}{b:0{places}}{a + b:0{places + 1}}"]
+        for a, b in product(range(low), repeat=2)
+    ]
+    each = [log_q[:, range(3 * places + 1), row].sum(-1) for row in sums]
+    expected = -torch.stack(each).logsumexp(0).mean()
+    found = addition.free_loss(log_q, "likelihood")
+    assert float(found) == pytest.approx(float(expected), abs=1e-3)
+
+
+def test_the_evidence_of_shown_sums_of_one_digit_is_that_of_quadruples() -> None:
+    log_q = torch.randn(50, 4, 10).log_softmax(-1)
+    found = addition.free_loss(log_q, "evidence")
+    assert float(found) == pytest.approx(float(mnist.evidence_ratio()(log_q)), abs=1e-4)
+
+
+@pytest.mark.parametrize("case", ["free-1", "free-2", "free-4"])
+def test_labels_that_are_all_alike_obey_and_are_worth_nothing(
+    case: addition.Case,
+) -> None:
+    images, labels, *_ = tiny_digits.digits()
+    rows = addition.rows_of(case, Digits(images, labels), 0)
+    truth, zeros = (
+        addition.seen(each, 10) for each in (rows.labels, torch.zeros_like(rows.labels))
+    )
+    for log_q in (truth, zeros):
+        obeys = addition.free_loss(log_q, "likelihood")
+        assert float(obeys) == pytest.approx(0, abs=1e-3)
+    perfect = -(addition.places_of(case) + 1) * math.log(10)
+    ratios = [float(addition.free_loss(log_q, "evidence")) for log_q in (truth, zeros)]
+    assert ratios[0] == pytest.approx(perfect, abs=0.3)
+    assert ratios[1] > -1e-3
+
+
 @pytest.mark.parametrize(
-    ("case", "relabellings"),
-    [("sum-1", 1), ("sum-2", 1), ("sum-4", 1), ("parity", 28_800), ("half", 1)],
+    ("case", "relabellings", "shortcuts"),
+    [
+        *((f"sum-{places}", 1, 0) for places in (1, 2, 4)),
+        *((f"free-{places}", 1, 1) for places in (1, 2, 4)),
+        ("parity", 28_800, 2 * 5**10 - 1),
+        ("half", 1, 2),
+    ],
 )
-def test_what_is_predicted(case: addition.Case, relabellings: int) -> None:
+def test_what_is_predicted(
+    case: addition.Case, relabellings: int, shortcuts: int
+) -> None:
     """Of parity: the even digits among themselves, the odd ones, and both kinds swapped, 2 · (5!)²."""
     assert addition.prediction(case).order == relabellings
+    assert addition.shortcuts(case).count == shortcuts
+
+
+def test_predictions_are_written_and_nothing_is_trained(fit: Fit) -> None:
+    assert fit("--predict", "--cases", "half") == []
+    (line,) = harness.read(Path("results/addition-predicted.jsonl"))
+    wrong = [[0, 1, 3, 2, 3], [0, 1, 4, 1, 2]]
+    assert line == {"case": "half", "relabellings": 1, "shortcuts": 2, "first": wrong}
 
 
 def test_half_of_the_sums_leave_two_shortcuts_that_the_evidence_ratio_notices() -> None:
-    maps = addition.shortcuts()
-    assert maps == [(0, 1, 2, 3, 4), (0, 1, 3, 2, 3), (0, 1, 4, 1, 2)]
+    wrong = [maps for (maps,) in addition.shortcuts("half")]
+    assert wrong == [(0, 1, 3, 2, 3), (0, 1, 4, 1, 2)]
     pairs = torch.tensor(addition.HALF)
     known = pairs.sum(-1, keepdim=True)
     losses = []
-    for labels in maps:
+    for labels in ((0, 1, 2, 3, 4), *wrong):
         log_q = addition.seen(torch.tensor(labels)[pairs].unsqueeze(-1), 10)
         likelihood = addition.known_loss(log_q, known, "half", "likelihood")
         assert float(likelihood) == pytest.approx(0, abs=1e-4), "sums tell nothing"
         losses.append(float(addition.evidence(log_q, known)))
     assert min(losses[1:]) > losses[0] + 0.2
+
+
+def test_the_one_shortcut_of_shown_sums_calls_everything_zero() -> None:
+    for case in ("free-1", "free-2", "free-4"):
+        assert [*addition.shortcuts(case)] == [((0,) * 10,)]
+
+
+def test_every_stored_run_ended_as_was_predicted() -> None:
+    """In a map of digits to labels that keeps what is known: the identity, or one of the shortcuts."""
+    for line in harness.read(tables.RESULTS / "addition.jsonl"):
+        ended = tables.ended(line)
+        assert addition.shortcuts(line["case"]).keeps([ended]), line
+
+
+def test_the_map_that_labels_follow() -> None:
+    digits = torch.tensor([[0, 1], [2, 2], [2, 1]])
+    labels = torch.tensor([[0, 1], [7, 7], [2, 1]])
+    found = addition.followed(digits, labels)
+    assert found["map"] == [0, 1, 7]
+    assert found["follow_map"] == pytest.approx(5 / 6)
 
 
 def test_a_confusion_counts_labels_by_digit() -> None:
@@ -100,6 +176,21 @@ def test_the_probability_of_a_parity() -> None:
     odd = sum(p[0, a] * p[1, b] for a in range(10) for b in range(10) if (a + b) % 2)
     loss = addition.known_loss(log_q, torch.tensor([[1]]), "parity", "likelihood")
     assert float(loss) == pytest.approx(-float(torch.as_tensor(odd).log()), abs=1e-5)
+
+
+@pytest.mark.parametrize("case", ["free-1", "free-2", "free-4"])
+def test_shown_sums_are_right(case: addition.Case) -> None:
+    images, labels, *_ = tiny_digits.digits()
+    rows = addition.rows_of(case, Digits(images, labels), 0)
+    places = addition.places_of(case)
+    for row in rows.labels.tolist():
+        text = "".join(map(str, row))
+        a, b = int(text[:places]), int(text[places : 2 * places])
+        assert a + b == int(text[2 * places :])
+    assert bool((rows.known == 1).all())
+    wrong = rows.labels.clone()
+    wrong[:, 0] = (wrong[:, 0] + 1) % 10
+    assert bool((addition.known_of(case, wrong) == 0).all())
 
 
 @pytest.mark.parametrize("case", ["sum-1", "sum-2", "sum-4", "parity", "half"])
@@ -124,15 +215,33 @@ def test_sums_alone_name_the_digits(fit: Fit) -> None:
     assert line["relabellings"] == 1
 
 
+def test_shown_sums_alone_name_the_digits(fit: Fit) -> None:
+    (line,) = fit(
+        *("--cases", "free-2", "--methods", "evidence"),
+        *("--epochs", "20", "--free-images", "210"),
+    )
+    assert line["digits"] > 0.95
+    assert line["map"] == [*range(10)]
+    assert line["predicted"]
+    assert line["evidence"] < 0.9 * line["evidence_of_truth"]
+
+
 def test_every_case_writes_its_lines(fit: Fit) -> None:
     lines = fit("--epochs", "1")
     found = [(line["case"], line["method"]) for line in lines]
     cases = addition.Case.__args__  # type: ignore[attr-defined]
-    assert found == [*((case, "likelihood") for case in cases), ("half", "evidence")]
+    both = {"half", "free-1", "free-2", "free-4"}
+    expected = [
+        (case, method)
+        for case in cases
+        for method in ("likelihood", "evidence")
+        if method == "likelihood" or case in both
+    ]
+    assert found == expected
     for line in lines:
         assert 0 <= line["accuracy"] <= 1
         assert 0 <= line["digits"] <= 1
-        assert ("evidence" in line) == (line["case"] == "half")
+        assert ("evidence" in line) == (line["case"] in both)
     assert Path("figures/addition_half.png").stat().st_size > 1000
 
 

@@ -40,6 +40,8 @@ VALUES = (
     "sample_satisfied",
     "energy",
     "means_energy",
+    "thickness",
+    "means_thickness",
 )
 Fit = Callable[..., list[dict[str, Any]]]
 
@@ -262,6 +264,18 @@ def test_a_learned_prior_leaves_little_to_rectangles_without_data() -> None:
     empty = [k for k in range(8) if k not in synthetic.WITH_DATA]
     assert float(prior[empty].sum()) < 0.05
     assert not synthetic.Published(1).prior.requires_grad
+
+
+def test_the_thickness_of_data_and_of_a_curve() -> None:
+    x = synthetic.points(5000, seed=1)
+    assert synthetic.thickness(x) == pytest.approx(0.29, abs=0.01)
+    frame = synthetic.frames(torch.float64)
+    along = torch.linspace(0, 1, 50, dtype=torch.float64)
+    place = torch.stack([along, torch.full_like(along, 0.3)], -1)
+    line = (frame.low[0] + place * frame.width[0]) @ frame.turn[0]
+    assert synthetic.thickness(line) == pytest.approx(0, abs=1e-6)
+    assert synthetic.thickness(torch.cat([line, line + 100])) < 1e-6, "none beyond"
+    assert synthetic.thickness(torch.full((5, 2), 100.0)) == 0
 
 
 def test_the_energy_distance_of_equal_and_of_shifted_rows() -> None:

@@ -365,21 +365,18 @@ def _narrowed(
                 if len(images) < len(domains[point]):
                     domains[point] = images
                     changed = True
-    return domains, [table for table in map(_decided(domains), tables) if table.scope]
+    open_tables = [_undecided_part(domains, table) for table in tables]
+    return domains, [table for table in open_tables if table.scope]
 
 
-def _decided(domains: Domains) -> Any:
-    """A table without its labels that have one image left, and without any if it allows all that is left."""
-
-    def smaller(table: _Table) -> _Table:
-        places = [n for n, p in enumerate(table.scope) if len(domains[p]) != 1]
-        scope = tuple(table.scope[n] for n in places)
-        rows = frozenset(tuple(row[n] for n in places) for row in table.rows)
-        if rows and len(rows) == prod(len(domains[point]) for point in scope):
-            return _Table((), frozenset())
-        return _Table(scope, rows)
-
-    return smaller
+def _undecided_part(domains: Domains, table: _Table) -> _Table:
+    """A table without its labels that have one image left; without any if it allows all that is left."""
+    places = [n for n, p in enumerate(table.scope) if len(domains[p]) != 1]
+    scope = tuple(table.scope[n] for n in places)
+    rows = frozenset(tuple(row[n] for n in places) for row in table.rows)
+    if rows and len(rows) == prod(len(domains[point]) for point in scope):
+        return _Table((), frozenset())
+    return _Table(scope, rows)
 
 
 # --- counting --------------------------------------------------------------------------------------------------------
