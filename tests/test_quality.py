@@ -30,7 +30,7 @@ from multiplexnet.quality import usefulness as useful
 from multiplexnet.quality.columns import ComparedColumn, SampledRows, compared
 from multiplexnet.quality.detection import auc, detection
 from multiplexnet.quality.heaps import heaps
-from multiplexnet.quality.marginals import distance, marks_of
+from multiplexnet.quality.marginals import _bars, distance, marks_of
 from multiplexnet.quality.nearness import nearest, nearness, placed
 from multiplexnet.quality.page import _number, _table, _with_minus
 from multiplexnet.quality.pairs import _coded, correlations, mutual_information, pairs
@@ -255,6 +255,15 @@ def test_heaps_are_counted_and_boundaries_are_exact() -> None:
         mx.Rules("x: real?; y: real; z: real\nx + y <= z"), real, missing, holdout=real
     )
     assert nobody.tight[0].made == 0
+
+
+def test_no_bar_reaches_beyond_the_last_value() -> None:
+    days = np.arange(0.0, 700.0)
+    kind, bars = _bars(ComparedColumn("day", "date"), days, days[:650])
+    assert kind == "histogram"
+    assert bars[-1].upper == 699
+    assert sum(bar.real for bar in bars) == pytest.approx(1)
+    assert all(bar.lower < bar.upper for bar in bars)  # type: ignore[operator]
 
 
 def test_marks_are_in_the_numbers_of_the_table() -> None:

@@ -222,6 +222,8 @@ def _histogram(
     for own in (real, made):
         inside = np.clip(own[np.isfinite(own)], low, high)
         counts.append(np.histogram(inside, edges)[0] / max(len(own), 1))
+    if edges[-2] < distinct[-1] < edges[-1]:  # nothing is shown beyond the last value
+        edges[-1] = distinct[-1]
     bars = [
         Bar(
             "",
