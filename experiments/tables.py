@@ -140,11 +140,6 @@ def _densities(lines: Sequence[Line], *, published: bool) -> str:
                 energy = [
                     _mean(values(own, name), 3) for name in ("energy", "means_energy")
                 ]
-                spreads = [
-                    _mean(values(own, name), 2)
-                    for name in ("thickness", "means_thickness")
-                    if values(lines, name)
-                ]
                 last = [PUBLISHED.get((method, n), "")] if published else []
                 rows.append(
                     [
@@ -154,7 +149,6 @@ def _densities(lines: Sequence[Line], *, published: bool) -> str:
                         spread(values(own, "nll"), 2),
                         *obey,
                         *energy,
-                        *spreads,
                         *last,
                     ]
                 )
@@ -168,8 +162,6 @@ def _densities(lines: Sequence[Line], *, published: bool) -> str:
         "prior means obey %",
     ]
     head += ["samples obey %", "energy distance", "of the means"]
-    if values(lines, "thickness"):
-        head += ["spread across a box", "of the means"]
     return table([*head, "original: −ELBO / NLL"] if published else head, rows)
 
 
