@@ -110,6 +110,15 @@ def test_a_loss_refuses_what_it_cannot_compute() -> None:
         dl2_loss(Rules("x + 1e400*y <= 1"), torch.zeros(2))
 
 
+def test_an_equality_of_too_many_digits_is_told_so() -> None:
+    row = "1.3*x[0] + 0.21672043448261965*x[1]"
+    rules = Rules(f"x: real[2]\n{row} <= 1.5\n{row} >= 1.5\nx[0] <= 0.5")
+    with pytest.raises(EqualityError, match=r"2\.6e\+16.*fewer digits"):
+        Multiplexer(rules, dtype=torch.float64)
+    fewer = "1.3*x[0] + 0.2167*x[1]"
+    assert Multiplexer(Rules(f"x: real[2]\n{fewer} == 1.5\nx[0] <= 0.5"))
+
+
 # --- whole numbers --------------------------------------------------------------------------------------------------
 
 

@@ -10,6 +10,7 @@ from random import Random
 import pytest
 import torch
 from torch import Tensor
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 import multiplexnet as mx
 from multiplexnet.errors import OptionError, RecordError
@@ -278,3 +279,27 @@ def test_the_largest_of_many_columns(m: int, batch: int) -> None:
     assert value.shape == column.shape == (batch,)
     nothing = torch.full((m, batch), torch.nan).mT
     assert (largest_column(nothing)[1] < m).all()
+
+
+def test_second_derivatives_near_the_anchor_are_those_of_float64() -> None:
+    torch.manual_seed(0)
+    direction = torch.nn.functional.normalize(
+        torch.randn(2, dtype=torch.float64), dim=0
+    )
+    exact = mx.Multiplexer(mx.Rules(TRIANGLE), dtype=torch.float64)
+    for length in (1e-4, 3e-4, 1e-3, 1e-2, 1.0):
+        found, expected = (
+            torch.autograd.functional.hessian(  # type: ignore[no-untyped-call]
+                lambda z, mux=mux: mux(z.unsqueeze(0)).best()[0, 0],
+                (length * direction).to(mux.dtype),
+            )
+            for mux in (narrow(TRIANGLE), exact)
+        )
+        assert (found - expected).abs().max() < 1e-3 * expected.abs().max()
+
+
+def test_tensors_without_numbers_need_no_look_at_digits() -> None:
+    mux = narrow(TRIANGLE)
+    single._keeps_digits.cache_clear()
+    with FakeTensorMode(allow_non_fake_inputs=True):
+        assert mux(torch.randn(4, 2)).best().shape == (4, 2)

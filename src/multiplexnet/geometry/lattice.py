@@ -69,9 +69,10 @@ def lattice_of(
         curved: comparisons with a norm of these outputs.
 
     Raises:
-        EqualityError: no dyadic number, or no number of the format, meets an equality.
+        EqualityError: no dyadic number, or no number of the format, meets an equality, or its coefficients have too
+            many digits.
         ThinTermError: the grid has no point with room around it.
-        MagnitudeError: coefficients that are too far apart for float64.
+        MagnitudeError: coefficients that are too large for float64.
 
     Example:
         >>> from multiplexnet.exact.formats import FORMATS
@@ -151,11 +152,16 @@ def _lattice(
 ) -> Lattice | None:
     """The part on the first grid that has an anchor; ``None`` if none has."""
     longest = max(abs(c) for row in found.basis for c in row)
-    inverse = Inverse.of(found) if longest <= LARGEST else None
+    written = text(equalities, [v.name for v in outputs], "==")
+    if longest > LARGEST:
+        raise MagnitudeError(written, Fraction(longest))
+    inverse = Inverse.of(found)
     if inverse is None:
-        raise MagnitudeError(
-            text(equalities, [v.name for v in outputs], "=="), Fraction(longest)
+        reason = (
+            f"the points that meet them are whole multiples of numbers up to {float(longest):.3g}, "
+            "too far apart for float64: write the coefficients with fewer digits"
         )
+        raise EqualityError(written, reason)
     over_t = _pulled_back(rows, found)
     cones = tuple(cone.moved(found.origin, found.basis) for cone in given)
     own = (

@@ -573,13 +573,12 @@ def radius_and_decline(G: Tensor, floor: float) -> tuple[Tensor, Tensor]:
     tanh is flat in float64 from G = 19 on: without the floor a network that went too far never comes back. Close to 0,
     where the textbook form of the derivative cancels, it is −2G/3 and so is taken linear.
     """
+    if G.dtype is torch.float32:  # which has no 1 + 1e-12, and cancels sooner
+        r, decline = radius_and_decline(G.double(), floor)
+        return r.float(), decline.float()
     safe = G.clamp(min=1e-4)
     reach = torch.tanh(safe)
     r = reach / safe
-    if G.dtype is torch.float32:
-        # its squares may overflow, and it has no 1 + 1e-12
-        slope = (1 - reach * reach) + floor
-        return r, (slope - r) / safe * (G / safe)
     slope = 1 + floor - reach * reach
     return r, (slope - r) / (safe * safe) * G
 

@@ -175,8 +175,11 @@ def _allowed() -> str:
 def _is_recorded() -> bool:
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
         return True
-    proxies = torch._C._TorchDispatchModeKey.PROXY
-    return torch._C._get_dispatch_mode(proxies) is not None
+    modes = torch._C._TorchDispatchModeKey
+    return any(
+        torch._C._get_dispatch_mode(mode) is not None
+        for mode in (modes.PROXY, modes.FAKE)
+    )
 
 
 @lru_cache
