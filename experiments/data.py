@@ -144,7 +144,9 @@ def _verified(path: Path, name: str) -> Path:
 
 
 def _not_fetched(name: str, path: Path) -> None:
-    raise FileNotFoundError("it is not downloaded; experiments/README.md says where it is from")
+    raise FileNotFoundError(
+        "it is not downloaded; experiments/README.md says where it is from"
+    )
 
 
 def _from_home(name: str, path: Path) -> None:
