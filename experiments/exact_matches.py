@@ -20,11 +20,13 @@ class ExactMatches:
         label: what is counted, in per cent.
         width: where the axis ends.
         beside: where it is told how many answers obey.
+        field: of a line, what is counted.
     """
 
     label: str
     width: float
     beside: float
+    field: str = "exact"
 
     def draw(
         self,
@@ -39,7 +41,7 @@ class ExactMatches:
         every = list(results)
         for height, method in enumerate(methods):
             lines = [line for line in every if line["method"] == method]
-            values = [100 * line["exact"] for line in lines]
+            values = [100 * line[self.field] for line in lines]
             obey = sum(100 * line["consistent"] for line in lines) / max(len(lines), 1)
             axis.plot(values, [height] * len(values), "o", alpha=0.4, color="#3b6ea5")
             axis.text(

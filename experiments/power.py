@@ -44,6 +44,7 @@ from typing import Any, Literal, NamedTuple, Self
 import harness
 import numpy as np
 import torch
+from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from numpy.typing import NDArray
 from scipy.optimize import linprog
@@ -848,7 +849,7 @@ def draw(results: harness.Results, settings: Settings, path: Path) -> None:
     )[0]
     lines = list(results)
     for panel, name in zip(panels, settings.cases, strict=True):
-        for method in ANSWERS:
+        for number, method in enumerate(ANSWERS):
             own = [
                 line
                 for line in lines
@@ -859,11 +860,13 @@ def draw(results: harness.Results, settings: Settings, path: Path) -> None:
                 [100 * abs(line["gap"]) for line in own],
                 [100 * line["violations"] for line in own],
                 marker,
+                color=f"C{number}",
                 label=method,
                 alpha=0.8,
             )
+            circle_negative(panel, own, f"C{number}")
         panel.set(title=f"case {name}", xscale="log", ylim=(-4, 104))
-        panel.set_xlabel("|gap| to the optimum, %")
+        panel.set_xlabel("|gap| to the optimum, %\n(in a circle: negative)")
         panel.grid(alpha=0.3)
     panels[0].set_ylabel("rows that break a limit, %")
     figure.legend(
@@ -872,6 +875,21 @@ def draw(results: harness.Results, settings: Settings, path: Path) -> None:
         frameon=False,
     )
     figure.savefig(path, dpi=110)
+
+
+def circle_negative(
+    panel: Axes, lines: Iterable[Mapping[str, Any]], colour: str
+) -> None:
+    """Mark what costs less than the optimum, since it breaks limits: by its size alone it would look best."""
+    negative = [line for line in lines if line["gap"] < 0]
+    panel.plot(
+        [100 * abs(line["gap"]) for line in negative],
+        [100 * line["violations"] for line in negative],
+        "o",
+        mfc="none",
+        mec=colour,
+        ms=12,
+    )
 
 
 def main(settings: Settings) -> None:

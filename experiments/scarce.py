@@ -294,7 +294,7 @@ def draw_differences(panel: Axes, lines: Sequence[dict[str, Any]]) -> None:
         )
     panel.axhline(0, color="grey", lw=0.8)
     panel.set(xscale="log", xlabel="training images")
-    panel.set_ylabel("points of super-class accuracy")
+    panel.set_ylabel("points of super-class accuracy\n(bars: two standard errors)")
     panel.grid(alpha=0.3)
     panel.legend(fontsize=8, ncols=2, loc="lower center", bbox_to_anchor=(0.5, 1.0))
 

@@ -1160,7 +1160,7 @@ def over_sizes(lines: Sequence[Mapping[str, Any]]) -> Figure:
 
 
 def curves(results: harness.Results, settings: Settings) -> Figure:
-    """The −ELBO of the validation rows over the steps of training: the mean over seeds, and their range."""
+    """The −ELBO of the validation rows over the steps of training, where there are any: mean over seeds, and range."""
     figure = Figure(
         figsize=(3.6 * len(settings.sizes) + 1.6, 3.9), layout="constrained"
     )
@@ -1173,7 +1173,7 @@ def curves(results: harness.Results, settings: Settings) -> Figure:
                 results.kept({"method": method, "n": n, "seed": seed})
                 for seed in settings.seeds
             ]
-            found = [one["curve"] for one in kept if one]
+            found = [one["curve"] for one in kept if one.get("curve")]
             if found:
                 steps = [point["steps"] for point in found[0]]
                 values = torch.tensor(
@@ -1206,7 +1206,10 @@ def curves(results: harness.Results, settings: Settings) -> Figure:
 
 
 def pictures(results: harness.Results, settings: Settings, n: int) -> Figure:
-    """Points of the first seed: data and reconstructions above, data again and samples from the prior below."""
+    """Points of the first seed: data and reconstructions above, data again and what comes from the prior below.
+
+    These are samples where a model has no noise beside its map, and the means of its samples elsewhere.
+    """
     seed = settings.seeds[0]
     shown = [points(1000, 3 * seed)[:n], points(1000, 3 * seed + 2)]
     figure = Figure(
@@ -1221,16 +1224,26 @@ def pictures(results: harness.Results, settings: Settings, n: int) -> Figure:
         scatter(panels[row, 0], x, "black", title)
     for column, method in enumerate(settings.methods, start=1):
         kept = results.kept({"method": method, "n": n, "seed": seed})
+        titles = (method, "samples" if method in WHOLE else "prior means")
         for row, name in enumerate(("reconstructions", "samples")):
             scatter(
                 panels[row, column],
                 kept.get(name, torch.zeros(0, 2)),
                 COLOURS[method],
-                method if not row else "",
+                titles[row],
             )
     panels[0, 1].set_ylabel("reconstructions")
-    panels[1, 1].set_ylabel("samples from the prior")
+    panels[1, 1].set_ylabel("from the prior")
     return figure
+
+
+WHOLE: tuple[Method, ...] = (
+    "uniform",
+    "counted",
+    "multiplexnet-inside",
+    "multiplexnet-density",
+)
+"""Methods whose points from the prior are samples, noise and all."""
 
 
 def scatter(panel: Axes, x: Tensor, colour: str, title: str) -> None:
