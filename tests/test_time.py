@@ -327,7 +327,10 @@ def test_an_interrupt_ends_a_compilation(rules: str, tmp_path: Path) -> None:
     program = tmp_path / "interrupted.py"
     program.write_text(
         textwrap.dedent(f"""
+            import signal
             import sys
+            # what starts in the background ignores interrupts
+            signal.signal(signal.SIGINT, signal.default_int_handler)
             sys.path.insert(0, {str(Path(__file__).parent)!r})
             from test_time import apart, pigeons
             rules = {rules}
