@@ -150,6 +150,12 @@ def test_links_lead_to_files(path: Path) -> None:
             )
 
 
+@pytest.mark.parametrize("command", ["make demo", "make test"])
+def test_the_readme_names_the_commands_that_set_all_up(command: str) -> None:
+    text = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert f"\n{command} " in text
+
+
 def test_the_gallery_of_the_readme_shows_the_rules_of_the_examples() -> None:
     text = (ROOT / "README.md").read_text(encoding="utf-8")
     rows = re.findall(

@@ -126,8 +126,8 @@ class SavedLayer:
             per_term=flag_from(self.record["per_term"]),
             boxes=boxes,
             equality=self.record["equality"],
-            values=self._values(),
-            precision=self._precision(),
+            values=self._values,
+            precision=self._precision,
             counted=flag_from(self.record.get("counted", False)),
             started=flag_from(self.record.get("started", False)),
             in_turn=flag_from(self.record.get("in_turn", False)),
@@ -165,8 +165,8 @@ class SavedLayer:
             )
         settings = replace(
             own.settings,
-            values=self._values(),
-            precision=self._precision(),
+            values=self._values,
+            precision=self._precision,
             counted=flag_from(self.record.get("counted", False)),
             started=flag_from(self.record.get("started", False)),
             in_turn=flag_from(self.record.get("in_turn", False)),
@@ -192,20 +192,19 @@ class SavedLayer:
             raise RecordError("the saved layer computes an output twice")
         return found
 
-    def _values(self) -> Values:
-        """What a raw value means."""
-        found = self.record.get("values", "share")
-        if found not in ("share", "clamp"):
+    def _known(self, name: str, choices: Sequence[str]) -> str:
+        """A setting; the first of its choices if the layer was saved before there was one."""
+        found = self.record.get(name, choices[0])
+        if found not in choices:
             raise RecordError(
-                f"the saved layer has values = {found!r}, which this version does not know"
+                f"the saved layer has {name} = {found!r}, which this version does not know"
             )
-        return cast(Values, found)
+        return str(found)
 
+    @property
+    def _values(self) -> Values:
+        return cast(Values, self._known("values", ("share", "clamp")))
+
+    @property
     def _precision(self) -> Arithmetic:
-        """What terms compute in; before this was saved they had float64 alone."""
-        found = self.record.get("precision", "float64")
-        if found not in ("float64", "float32"):
-            raise RecordError(
-                f"the saved layer has precision = {found!r}, which this version does not know"
-            )
-        return cast(Arithmetic, found)
+        return cast(Arithmetic, self._known("precision", ("float64", "float32")))
