@@ -1,4 +1,4 @@
-"""Layers that version 0.1.0 saved load today and return the same bits."""
+"""Layers that version 0.1.0 saved load today and return what they returned then."""
 
 from __future__ import annotations
 
@@ -21,8 +21,19 @@ def name_of(saved: dict[str, Any]) -> str:
     return f"{saved['name']}-{saved['state']['dtype']}"
 
 
+def last_bits(values: torch.Tensor, dtype: torch.dtype) -> torch.Tensor:
+    """How far results may lie apart.
+
+    The order of additions within a product differs between processors, and so do the last bits of float64. Rounded
+    to a narrower dtype nothing of that is left.
+    """
+    if dtype is not torch.float64:
+        return torch.zeros_like(values)
+    return 64 * torch.finfo(dtype).eps * values.abs().amax(0, keepdim=True)
+
+
 @pytest.mark.parametrize("saved", SAVED, ids=name_of)
-def test_a_layer_of_the_first_version_returns_the_same_bits(
+def test_a_layer_of_the_first_version_returns_what_it_returned(
     saved: dict[str, Any],
 ) -> None:
     state = torch.tensor(list(json.dumps(saved["state"]).encode()), dtype=torch.uint8)
@@ -33,9 +44,11 @@ def test_a_layer_of_the_first_version_returns_the_same_bits(
         for name, value in saved["inputs"].items()
     }
     best = mux(raw, **inputs).best()
-    assert [[value.hex() for value in row] for row in best.double().tolist()] == saved[
-        "best"
-    ]
+    then = torch.tensor(
+        [[float.fromhex(value) for value in row] for row in saved["best"]],
+        dtype=torch.float64,
+    )
+    assert ((best.double() - then).abs() <= last_bits(then, mux.dtype)).all()
     assert mux.rules.satisfied(best, **inputs).all()
 
 
