@@ -405,7 +405,9 @@ def test_minutes_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
     rows = table().drop("who", "said")
     mx.Synthesizer(RULES).fit(rows, recipes=long, minutes=0.5, progress=told.append)
     assert clock[0] < 33
-    assert 1 < told[-1].recipe + 1 < 50
+    tried = [state.recipe for state in told if state.recipe < state.recipes]
+    assert 1 < tried[-1] + 1 < 50
+    assert told[-1].recipe == 50  # there is still time for all rows
     assert all(state.seconds_left <= 30 for state in told)
     assert told[-1].rows_per_second > 0
 
@@ -435,9 +437,65 @@ def test_a_recipe_ends_where_rows_kept_apart_become_less_likely(
     told: list[training.Progress] = []
     rows = table().drop("who", "said")
     model = mx.Synthesizer(RULES).fit(rows, recipes=long, progress=told.append)
-    times = 60 * told[-1].step / told[0].steps
+    tried = [state for state in told if state.recipe < state.recipes]
+    times = 60 * tried[-1].step / tried[0].steps
     assert times == 1 + training.PATIENCE
     assert model.log_likelihood == 100
+
+
+def test_the_best_recipe_learns_once_more_from_all_rows() -> None:
+    """As often as it was best with fewer, from tokens that rows kept apart have as well."""
+    rows = table().drop("who", "said")
+    told: list[training.Progress] = []
+    model = mx.Synthesizer(RULES).fit(rows, recipes=TINY, progress=told.append)
+    last = [state for state in told if state.recipe == state.recipes]
+    assert last[-1].step == last[-1].steps
+    assert last[-1].log_likelihood is None  # nothing is kept apart
+    assert {int(own.counts.sum()) for own in model._known().model.tokens} == {300}
+
+
+def test_without_time_for_all_rows_the_best_model_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Learning from all rows is not begun, or is left alone, if it would end too late."""
+    rows = table().drop("who", "said")
+    monkeypatch.setattr(training._Fit, "_is_worth_all_rows", lambda _: False)
+    before = mx.Synthesizer(RULES).fit(rows, recipes=TINY, seed=3)
+    monkeypatch.undo()
+    step = training._Run._step
+
+    def late(run: Any, *args: Any) -> None:
+        if not len(run.held) and run.done == run.per_epoch - 1:
+            run.end = -1.0
+        step(run, *args)
+
+    monkeypatch.setattr(training._Run, "_step", late)
+    after = mx.Synthesizer(RULES).fit(rows, recipes=TINY, seed=3)
+    assert (after.log_prob(rows) == before.log_prob(rows)).all()
+    monkeypatch.undo()
+    again = mx.Synthesizer(RULES).fit(rows, recipes=TINY, seed=3)
+    assert (again.log_prob(rows) != before.log_prob(rows)).any()
+
+
+def test_learning_from_all_rows_goes_on_after_an_interrupt(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table().drop("who", "said")
+    whole = mx.Synthesizer(RULES).fit(rows, recipes=TINY, seed=3)
+    file = tmp_path / "learning"
+
+    def interrupt(state: training.Progress) -> None:
+        if state.recipe == state.recipes and state.step == state.steps - 1:
+            raise KeyboardInterrupt
+
+    halves = mx.Synthesizer(RULES)
+    with pytest.raises(KeyboardInterrupt):
+        halves.fit(rows, recipes=TINY, seed=3, checkpoint=file, progress=interrupt)
+    told: list[training.Progress] = []
+    halves.fit(rows, recipes=TINY, seed=3, checkpoint=file, progress=told.append)
+    assert [state.recipe for state in told] == [len(TINY)]
+    assert (halves.log_prob(rows) == whole.log_prob(rows)).all()
+    assert halves.log_likelihood == whole.log_likelihood
 
 
 # --- the command line -------------------------------------------------------------------------------------------------

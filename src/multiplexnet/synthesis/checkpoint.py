@@ -19,7 +19,7 @@ from torch import Tensor
 __all__ = ["Checkpoint", "fingerprint", "read", "write"]
 
 DOCUMENT = "learning.json"
-FORMAT = "multiplexnet learning 1"
+FORMAT = "multiplexnet learning 2"
 
 Arrays = dict[str, NDArray[Any]]
 

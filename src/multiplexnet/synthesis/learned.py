@@ -33,7 +33,8 @@ class LearnedModel:
     Args:
         schema: the columns.
         model: of the rows.
-        log_likelihood: the mean over rows that were kept apart, in nats; ``None`` if there were too few rows.
+        log_likelihood: the mean over rows kept apart, before they were learned from, in nats; ``None`` if there were
+            too few rows.
         rows: how many were learned from.
         library: ``"polars"``, ``"pandas"`` or ``"arrow"``: what tables are given back as.
         notes: what was done to columns.

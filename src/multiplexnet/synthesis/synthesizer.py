@@ -350,7 +350,7 @@ class Synthesizer:
 
     @property
     def log_likelihood(self) -> float | None:
-        """The mean log-probability of rows that were kept apart while learning, in nats."""
+        """The mean log-probability of rows that were kept apart, before they were learned from, in nats."""
         return self._known().log_likelihood
 
     # --- files ------------------------------------------------------------------------------------------------------

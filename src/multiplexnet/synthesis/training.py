@@ -2,7 +2,8 @@ r"""Maximum likelihood of the rows under the rules.
 
 Each factor ``p(x_j | x_<j)`` is divided by its mass on what the rules leave, in training as in sampling. What is left
 depends on the rows alone, so it is found once. A few settings are tried, each with its own cosine of the learning
-rate; rows that were kept apart choose among them, say when to stop, and which columns a tree helps.
+rate; rows that were kept apart choose among them, say when to stop, and which columns a tree helps. Then the best of
+them is trained once more, as long as it was best for, from all rows.
 """
 
 from __future__ import annotations
@@ -37,6 +38,8 @@ __all__ = ["Data", "Progress", "Recipe", "RowModel", "data_of", "trained"]
 APART = 0.1
 """The share of rows that is kept apart for choosing."""
 MOST_APART = 5_000
+WORTH_LEARNING = 0.05
+"""A smaller share of rows kept apart is not worth learning everything once more."""
 SAVED = 30.0
 """Seconds after which training is saved again."""
 PATIENCE = 3
@@ -100,7 +103,7 @@ class Progress:
     """How far training is.
 
     Args:
-        recipe: which one, from 0 on.
+        recipe: which one, from 0 on; after all of them the best one, with rows that were kept apart as well.
         recipes: how many there are at most.
         step: steps of this recipe that are done.
         steps: all of them.
@@ -304,6 +307,19 @@ def _range(column: Variable) -> tuple[int, int]:
     return values.start, values.stop - 1
 
 
+@dataclass(frozen=True)
+class _Course:
+    """What a recipe did, in times through the table.
+
+    Args:
+        best: when rows kept apart were most likely.
+        whole: when the learning rate would have been 0.
+    """
+
+    best: int
+    whole: int
+
+
 class _Fit:
     """Recipes one after another, and the best model so far."""
 
@@ -319,11 +335,8 @@ class _Fit:
         order = torch.randperm(len(values))
         apart = min(MOST_APART, int(APART * len(values)))
         self.allowed = allowed
-        learned = values[order[apart:].numpy()]
-        self.tokens = [
-            tokens_of(learned[:, j], *_range(column), has_order=_is_ordered(column))
-            for j, column in enumerate(allowed.columns)
-        ]
+        self.values = values
+        self.tokens = self._tokens_of(values[order[apart:].numpy()])
         data = data_of(values, self.tokens, allowed)
         self.held = data.at(order[:apart])
         self.used = data.at(order[apart:])
@@ -336,6 +349,9 @@ class _Fit:
         self.best: RowModel | None = None
         self.best_recipe = 0
         self.best_score = -np.inf
+        self.best_course = _Course(0, 0)
+        self.again = 0.0
+        """Seconds that it would take to do as the best recipe did with all rows."""
         self.longest = 0.0
         self.trees: dict[int, list[Leaves | None]] = {}
         self.growing = 0.0
@@ -359,6 +375,8 @@ class _Fit:
             self._try(number, state)
             state = None
             number += 1
+        if state is not None or self._is_worth_all_rows():
+            self._learn_from_all(state)
         if self.file is not None and self.processes.is_first:
             self.file.unlink(missing_ok=True)
         assert self.best is not None
@@ -367,17 +385,69 @@ class _Fit:
 
     def _is_over(self) -> bool:
         """Whether another recipe would end too late, as far as those before tell."""
-        ends = self.spent + 1.5 * self.longest
+        ends = self.spent + 1.5 * self.longest + 1.2 * self.again
         return self.processes.of_first(ends) > self.seconds
 
+    def _is_worth_all_rows(self) -> bool:
+        """Whether rows kept apart are many enough to be learned from as well, and there is time for it."""
+        if len(self.held) < WORTH_LEARNING * len(self.values):
+            return False
+        ends = self.spent + 1.2 * self.again
+        return self.processes.of_first(ends) <= self.seconds
+
     def _try(self, number: int, state: Checkpoint | None) -> None:
+        """One recipe, with the rows that are not kept apart."""
         recipe = self.recipes[number]
         if recipe.leaf and len(self.held):
             self._grown(recipe.leaf)
-        begun = self.spent
-        model = RowModel.fresh(self.allowed, self.tokens, recipe.shape)
+        fresh = RowModel.fresh(self.allowed, self.tokens, recipe.shape)
         end = self.start + self.seconds - self.growing
-        run = _Run(model, self.used, self.held, recipe, end, self.processes)
+        run = _Run(fresh, self.used, self.held, recipe, end, self.processes)
+        begun = self._train(number, run, state)
+        seconds = self.spent - begun
+        model, score = self._with_trees(fresh, recipe, run.score)
+        if self.best is None or score > self.best_score:
+            self.best = model
+            self.best_score = score
+            self.best_recipe = number
+            self.best_course = run.course
+            share = run.course.best * run.per_epoch / max(run.done, 1)
+            more = len(self.values) / max(len(self.used), 1)
+            self.again = share * more * seconds + 2 * self.growing
+        self.longest = max(self.longest, self.spent - begun)
+
+    def _learn_from_all(self, state: Checkpoint | None) -> None:
+        """What the best recipe did, with rows that were kept apart as well; left alone if it takes too long."""
+        assert self.best is not None
+        recipe = self.recipes[self.best_recipe]
+        tokens = self._tokens_of(self.values)
+        data = data_of(self.values, tokens, self.allowed)
+        nothing = data.at(torch.arange(0))
+        fresh = RowModel.fresh(self.allowed, tokens, recipe.shape)
+        end = self.start + self.seconds - self.growing
+        run = _Run(fresh, data, nothing, recipe, end, self.processes)
+        run.follow(self.best_course)
+        self._train(len(self.recipes), run, state)
+        if run.done < run.per_epoch * self.best_course.best:
+            return
+        if self.best.leaves:
+            fresh = replace(fresh, leaves=self._grown_again(recipe, tokens, data))
+        self.best = fresh
+
+    def _grown_again(
+        self, recipe: Recipe, tokens: Sequence[Tokens], data: Data
+    ) -> tuple[Leaves | None, ...]:
+        """Trees of all rows, for the columns of the best model that have one, and worth as much as there."""
+        assert self.best is not None
+        grown = leaves_of(tokens, _ordered(self.allowed), data.tokens, recipe.leaf)
+        return tuple(
+            replace(new, worth=old.worth) if new and old else None
+            for new, old in zip(grown, self.best.leaves, strict=True)
+        )
+
+    def _train(self, number: int, run: _Run, state: Checkpoint | None) -> float:
+        """Runs to the end, and saves it now and then; when it was begun, in seconds spent."""
+        begun = self.spent
         if state is not None:
             begun -= run.go_on(state)
         saved = monotonic()
@@ -391,12 +461,14 @@ class _Fit:
             if self.file is not None and run.done and not run.is_busy:
                 self._save(number, run, self.spent - begun)
             raise
-        model, score = self._with_trees(model, recipe, run.score)
-        if self.best is None or score > self.best_score:
-            self.best = model
-            self.best_score = score
-            self.best_recipe = number
-        self.longest = max(self.longest, self.spent - begun)
+        return begun
+
+    def _tokens_of(self, values: Whole) -> list[Tokens]:
+        """Those of every column, for rows that are learned from."""
+        return [
+            tokens_of(values[:, j], *_range(column), has_order=_is_ordered(column))
+            for j, column in enumerate(self.allowed.columns)
+        ]
 
     def _grown(self, rows: int) -> list[Leaves | None]:
         """A tree for every column with so many rows in a leaf, grown once."""
@@ -422,10 +494,10 @@ class _Fit:
         if self.tell is None:
             return
         speed = run.speed
-        left = (run.count - step) * run.size / max(speed, 1e-9)
+        left = (run.last - step) * run.size / max(speed, 1e-9)
         left = max(0.0, min(left, self.seconds - self.spent))
         self.tell(
-            Progress(number, len(self.recipes), step, run.count, run.score, speed, left)
+            Progress(number, len(self.recipes), step, run.last, run.score, speed, left)
         )
 
     def _save(self, number: int, run: _Run, spent: float) -> None:
@@ -439,6 +511,8 @@ class _Fit:
             "longest": self.longest,
             "best recipe": None if self.best is None else self.best_recipe,
             "best score": float(self.best_score),
+            "best course": [self.best_course.best, self.best_course.whole],
+            "again": self.again,
         }
         own_numbers, tensors = run.state()
         if self.best is not None:
@@ -453,6 +527,8 @@ class _Fit:
         self.best_score = numbers["best score"]
         if numbers["best recipe"] is not None:
             self.best_recipe = numbers["best recipe"]
+            self.best_course = _Course(*numbers["best course"])
+            self.again = numbers["again"]
             shape = self.recipes[self.best_recipe].shape
             self.best = RowModel.fresh(self.allowed, self.tokens, shape)
             self.best.network.load_state_dict(state.under("before"))
@@ -482,6 +558,11 @@ class _Run:
         self.size = recipe.batch_of(len(used))
         self.per_epoch = max(1, len(used) // self.size)
         self.count = self.per_epoch * recipe.epochs(len(used))
+        """Steps over which the learning rate falls to 0,"""
+        self.last = self.count
+        """and after which it ends."""
+        self.best_at = 0
+        """Steps that were done when rows kept apart had their best score."""
         self.score: float | None = None
         self.since = 0
         """How often rows kept apart were judged since they had their best score."""
@@ -507,6 +588,15 @@ class _Run:
         seconds = max(monotonic() - self.begun, 1e-9)
         return (self.done - self.before) * self.size / seconds
 
+    @property
+    def course(self) -> _Course:
+        return _Course(self.best_at // self.per_epoch, self.count // self.per_epoch)
+
+    def follow(self, course: _Course) -> None:
+        """Go as often through the table as was best, at the same rates."""
+        self.count = self.per_epoch * course.whole
+        self.last = self.per_epoch * course.best
+
     def steps(self) -> Iterator[int]:
         """Trains, and ends with the best weights that were met in the network."""
         network = self.model.network
@@ -514,7 +604,7 @@ class _Run:
             torch.set_rng_state(self.random)
         parameters = list(network.parameters())
         self.processes.follow_first(parameters)
-        while self.done < self.count:
+        while self.done < self.last:
             step = self.done
             if step % self.per_epoch == 0:
                 self.order = torch.randperm(len(self.used))
@@ -543,7 +633,10 @@ class _Run:
         now = monotonic()
         once = max(now - self.begun, 1e-9)
         more = int(self.processes.of_first(max(self.end - now, 0.0) // once))
-        self.count = min(self.count, self.per_epoch * (1 + more))
+        most = self.per_epoch * (1 + more)
+        if most < self.last:
+            self.count = most
+            self.last = most
 
     def _judge(self) -> None:
         model = replace(self.model, network=self.average)
@@ -552,9 +645,10 @@ class _Run:
         if self.score is None or score > self.score:
             self.score = score
             self.since = 0
+            self.best_at = self.done
             self.best = copy.deepcopy(self.average.state_dict())
         if self.since == PATIENCE:
-            self.count = self.done
+            self.last = self.done
 
     def _step(self, rows: Tensor, step: int) -> None:
         rate = self.recipe.rate * 0.5 * (1 + cos(pi * step / self.count))
@@ -588,6 +682,8 @@ class _Run:
         numbers = {
             "step": self.done,
             "steps": self.count,
+            "last": self.last,
+            "best at": self.best_at,
             "score": self.score,
             "since": self.since,
         }
@@ -598,6 +694,8 @@ class _Run:
         self.done = int(state.numbers["step"])
         self.before = self.done
         self.count = int(state.numbers["steps"])
+        self.last = int(state.numbers["last"])
+        self.best_at = int(state.numbers["best at"])
         self.score = state.numbers["score"]
         self.since = int(state.numbers["since"])
         self.order = state.tensors["order"]

@@ -195,10 +195,10 @@ def _learning(state: Any) -> tuple[int, int, str]:
     """How far training is, for the bar."""
     score = state.log_likelihood
     shown = "" if score is None else f", log-likelihood {score:.2f}"
-    text = (
-        f"setting {state.recipe + 1} of at most {state.recipes}{shown}, "
-        f"{state.rows_per_second:,.0f} rows/s"
-    )
+    setting = f"setting {state.recipe + 1} of at most {state.recipes}"
+    if state.recipe == state.recipes:
+        setting = "the best setting, with all rows"
+    text = f"{setting}{shown}, {state.rows_per_second:,.0f} rows/s"
     return state.step, state.steps, text
 
 
