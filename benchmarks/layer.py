@@ -1,14 +1,15 @@
 """What a layer costs: time against a bare softplus, memory and time for many terms, seconds to set it up.
 
-    python benchmarks/layer.py [--quick] [--json] [--only NAME]
+    python benchmarks/layer.py [--quick] [--json] [--only NAME] [--write]
 
 The layer's ``best()`` and ``softplus`` of a tensor of the same shape ``(B, D)`` as its outputs run in turn, one thread,
 forward alone (eval, no gradient) and forward with backward (training); the table gives the ratio of the medians. Times
 are processor times, which other programs on the machine disturb less than the clock. «Products too» are layers with
-``precision="float32"``, where that makes a difference. Rule files of tabular data come
-from the folder in the environment variable MULTIPLEXNET_DATA (``tabular/*/constraints.txt``); without it they are left
-out. Many terms are boxes in ten dimensions that are handed to the layer as they are: to find 10,000 terms is the
-compiler's business (benchmarks/compile.py), to run them the layer's.
+``precision="float32"``, where that makes a difference. «Loss» is the expected loss over all terms. Rule files of
+tabular data come from the folder in the environment variable MULTIPLEXNET_DATA (``tabular/*/constraints.txt``); without
+it they are left out. Many terms are boxes in ten dimensions that are handed to the layer as they are: to find 10,000
+terms is the compiler's business (benchmarks/compile.py), to run them the layer's. ``--write`` keeps the results in
+results/layer.json and fills the tables of the documentation.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from time import process_time
 
 import torch
 import torch.nn.functional as F
+from cost_page import fill, processor
 from torch import Tensor
 
 from multiplexnet.compiler.terms import Block, Compiled, Proof, Term
@@ -36,6 +38,8 @@ from multiplexnet.transforms.gauge import Gauge
 
 BATCHES = (1024, 16384)
 DTYPES = (torch.float32, torch.float64)
+PRODUCTS = ", products too"
+RESULTS = Path(__file__).parent / "results" / "layer.json"
 
 
 @dataclass(frozen=True)
@@ -46,6 +50,7 @@ class Case:
         name: what ``--only`` looks for.
         rules: makes them.
         goals: by batch, in float32.
+        loss: the goal of the loss over all terms, at the largest batch; ``None``: it is not measured.
         slow: whether they take long to set up.
         inputs: the ends between which inputs are drawn.
         batches: how many rows are measured.
@@ -54,6 +59,7 @@ class Case:
     name: str
     rules: Callable[[], Rules]
     goals: Mapping[int, float] = field(default_factory=dict)
+    loss: float | None = None
     slow: bool = False
     inputs: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     batches: tuple[int, ...] = BATCHES
@@ -150,7 +156,7 @@ CASES = (
     Case("polytope n=10 m=30", polytope(10, 30), {16384: 5}),
     Case("polytope n=50 m=200", polytope(50, 200), {16384: 6}),
     Case("polytope n=200 m=1000", polytope(200, 1000), {16384: 12}, slow=True),
-    Case("8 boxes in 2-D, best()", eight_boxes, {16384: 5.5}),
+    Case("8 boxes in 2-D, best()", eight_boxes, {16384: 5.5}, loss=25),
     Case("31 same-shaped blocks", lambda: same_shaped_blocks(31), {1024: 15}),
     Case("31 same-shaped choices", lambda: choices(31), {1024: 15}),
     Case(
@@ -183,13 +189,14 @@ CASES = (
 def files() -> Iterator[Case]:
     """The rule files of tabular data, if the environment says where they are."""
     folder = os.environ.get("MULTIPLEXNET_DATA", "")
-    for name, goal in (("heloc", 10.0), ("url", 20.0)):
+    for name, goal, loss in (("heloc", 10.0, 60.0), ("url", 20.0, 300.0)):
         path = Path(folder) / "tabular" / name / "constraints.txt"
         if folder and path.exists():
             yield Case(
                 f"{name} rules",
                 lambda path=path: Rules.load(path),  # type: ignore[misc]
                 {16384: goal},
+                loss,
             )
         else:
             print(
@@ -235,45 +242,89 @@ def turns(*actions: Callable[[], object], seconds: float) -> list[float]:
     return [median(own) for own in times]
 
 
-def cost(
-    case: Case,
-    mux: Multiplexer,
-    setup: float,
-    batch: int,
-    seconds: float,
-    products: str = "",
-) -> Cost:
-    raw = torch.randn(batch, mux.in_features, dtype=mux.dtype)
-    z = torch.randn(batch, mux.out_features, dtype=mux.dtype)
-    gradient = torch.randn_like(z)
-    given = {
-        name: (torch.rand(batch) * (upper - lower) + lower).to(mux.dtype)
-        for name, (lower, upper) in case.inputs.items()
-    }
+Answer = Callable[[Tensor], Tensor]
+"""What a layer makes of raw values, or softplus of a tensor."""
 
-    def both(f: Callable[[Tensor], Tensor], leaf: Tensor) -> Callable[[], None]:
-        leaf = leaf.clone().requires_grad_()
 
-        def step() -> None:
-            leaf.grad = None
-            f(leaf).backward(gradient)  # type: ignore[no-untyped-call]
+def with_backward(answer: Answer, leaf: Tensor) -> Callable[[], None]:
+    """A step forward and backward."""
+    leaf = leaf.clone().requires_grad_()
+    gradient = torch.randn_like(answer(leaf))
 
-        return step
+    def step() -> None:
+        leaf.grad = None
+        answer(leaf).backward(gradient)  # type: ignore[no-untyped-call]
 
-    def best(raw: Tensor) -> Tensor:
-        x: Tensor = mux(raw, **given).best()
-        return x
+    return step
 
-    mux.eval()
-    with torch.no_grad():
-        own, bare = turns(lambda: best(raw), lambda: F.softplus(z), seconds=seconds)
-    mux.train()
-    own_both, bare_both = turns(both(best, raw), both(F.softplus, z), seconds=seconds)
-    dtype = str(mux.dtype).removeprefix("torch.")
-    goal = case.goals.get(batch) if mux.dtype is torch.float32 else None
-    return Cost(
-        case.name, dtype + products, batch, own * 1e3, own / bare, own_both * 1e3, own_both / bare_both, goal, setup
-    )  # fmt: skip
+
+@dataclass(frozen=True)
+class Timed:
+    """A layer that is measured.
+
+    Args:
+        case: its rules.
+        mux: the layer.
+        setup: seconds that it took to build.
+        kind: what the layer computes in, beside its dtype.
+        seconds: how long each measurement takes.
+    """
+
+    case: Case
+    mux: Multiplexer
+    setup: float
+    kind: str
+    seconds: float
+
+    def best(self, batch: int) -> Cost:
+        """``best()`` of so many rows."""
+        given = {
+            name: (torch.rand(batch) * (upper - lower) + lower).to(self.mux.dtype)
+            for name, (lower, upper) in self.case.inputs.items()
+        }
+
+        def best(raw: Tensor) -> Tensor:
+            x: Tensor = self.mux(raw, **given).best()
+            return x
+
+        return self._cost(best, batch, "", self.case.goals.get(batch))
+
+    def loss(self, batch: int) -> Cost:
+        """The expected squared distance over all terms."""
+        y = torch.randn(batch, 1, self.mux.out_features, dtype=self.mux.dtype)
+
+        def loss(raw: Tensor) -> Tensor:
+            found: Tensor = self.mux(raw).loss(lambda x: (x - y).square().sum(-1))
+            return found
+
+        return self._cost(loss, batch, ", loss", self.case.loss)
+
+    def _cost(self, answer: Answer, batch: int, what: str, goal: float | None) -> Cost:
+        mux = self.mux
+        raw = torch.randn(batch, mux.in_features, dtype=mux.dtype)
+        z = torch.randn(batch, mux.out_features, dtype=mux.dtype)
+        mux.eval()
+        with torch.no_grad():
+            own, bare = turns(
+                lambda: answer(raw), lambda: F.softplus(z), seconds=self.seconds
+            )
+        mux.train()
+        own_both, bare_both = turns(
+            with_backward(answer, raw),
+            with_backward(F.softplus, z),
+            seconds=self.seconds,
+        )
+        return Cost(
+            name=self.case.name + what,
+            dtype=str(mux.dtype).removeprefix("torch.") + self.kind,
+            batch=batch,
+            forward=own * 1e3,
+            forward_ratio=own / bare,
+            both=own_both * 1e3,
+            both_ratio=own_both / bare_both,
+            goal=goal if mux.dtype is torch.float32 else None,
+            setup_seconds=self.setup,
+        )
 
 
 def costs(cases: Sequence[Case], seconds: float) -> Iterator[Cost]:
@@ -282,13 +333,14 @@ def costs(cases: Sequence[Case], seconds: float) -> Iterator[Cost]:
         rules = case.rules()
         mux = Multiplexer(rules, dtype=DTYPES[0], seconds=None)
         setup = process_time() - start
+        if case.loss is not None:
+            yield Timed(case, mux, setup, "", seconds).loss(BATCHES[-1])
         if narrow := in_float32(rules):
-            for batch in case.batches:
-                yield cost(case, narrow, setup, batch, seconds, ", products too")
+            timed = Timed(case, narrow, setup, PRODUCTS, seconds)
+            yield from map(timed.best, case.batches)
         for dtype in DTYPES:
-            mux = mux.to(dtype)
-            for batch in case.batches:
-                yield cost(case, mux, setup, batch, seconds)
+            timed = Timed(case, mux.to(dtype), setup, "", seconds)
+            yield from map(timed.best, case.batches)
 
 
 def in_float32(rules: Rules) -> Multiplexer | None:
@@ -382,6 +434,21 @@ def show(kind: type[Cost] | type[Many], rows: Sequence[Cost | Many]) -> None:
     Console(width=130).print(table)
 
 
+def write(first: Sequence[Cost], second: Sequence[Many], load: float) -> None:
+    """The results, and the tables of the page that are made of them."""
+    results = {
+        "command": "python benchmarks/layer.py --write",
+        "torch": torch.__version__,
+        "load_before": round(load, 2),
+        "load_after": round(os.getloadavg()[0], 2),
+        "processor": processor(),
+        "layers": [asdict(row) for row in first],
+        "many_terms": [asdict(row) for row in second],
+    }
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    fill()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -399,6 +466,9 @@ def main() -> None:
         default="",
         help="rules whose name contains this ('terms': the second table)",
     )
+    parser.add_argument(
+        "--write", action="store_true", help="keep the results, and fill the page"
+    )
     options = parser.parse_args()
     torch.set_num_threads(1)
     torch.manual_seed(0)
@@ -414,8 +484,11 @@ def main() -> None:
         if options.quick
         else [100, 1000, 10_000]
     )
+    load = os.getloadavg()[0]
     first = list(costs(chosen, 0.1 if options.quick else 1.0))
     second = [many(count) for count in counts]
+    if options.write:
+        write(first, second, load)
     if options.json:
         rows: list[Cost | Many] = [*first, *second]
         print("\n".join(json.dumps(asdict(row)) for row in rows))

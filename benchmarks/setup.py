@@ -1,9 +1,10 @@
 """How long it takes from rules to a layer, and how much memory: large sets, dense and sparse.
 
-    python benchmarks/setup.py [--only NAME] [--json FILE]
+    python benchmarks/setup.py [--only NAME] [--write]
 
 Each set is built in a process of its own; imports are not counted. Seconds are those of the processor, one thread.
-Memory is the most that the process held beyond what it held before. Goals are seconds on an idle machine.
+Memory is the most that the process held beyond what it held before. Goals are seconds on an idle machine. ``--write``
+keeps what was measured in results/setup.json and fills the table of the documentation.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ from time import process_time
 
 import numpy as np
 import torch
+from cost_page import fill, processor
 from layer import boxes
 
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
 
 ROWS = 64
+RESULTS = Path(__file__).parent / "results" / "setup.json"
 
 
 @dataclass(frozen=True)
@@ -191,7 +194,9 @@ def _apart(name: str) -> Measured:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--only", help="a part of the name")
-    parser.add_argument("--json", type=Path, help="the file to write")
+    parser.add_argument(
+        "--write", action="store_true", help="keep the results, and fill the page"
+    )
     parser.add_argument("--alone", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -203,6 +208,7 @@ def main() -> None:
     print("| set | s of processor | goal | MB | outputs obey |")
     print("| --- | --- | --- | --- | --- |", flush=True)
     found = []
+    load = os.getloadavg()[0]
     for case in chosen:
         line = _apart(case.name)
         found.append(asdict(line))
@@ -211,10 +217,21 @@ def main() -> None:
             f"| {line.name} | {line.seconds:.1f} | {line.goal:g} | {line.megabytes:,} | {obey} |",
             flush=True,
         )
-        if options.json:
-            load = round(os.getloadavg()[0], 1)
-            told = {"command": "python benchmarks/setup.py", "load": load}
-            options.json.write_text(json.dumps({**told, "sets": found}, indent=1))
+    if options.write:
+        write(found, load)
+
+
+def write(found: Sequence[dict[str, object]], load: float) -> None:
+    """The results, and the table of the page that is made of them."""
+    results = {
+        "command": "python benchmarks/setup.py --write",
+        "load_before": round(load, 2),
+        "load_after": round(os.getloadavg()[0], 2),
+        "processor": processor(),
+        "sets": found,
+    }
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    fill()
 
 
 if __name__ == "__main__":
