@@ -138,12 +138,13 @@ def setup() -> Iterator[str]:
     )
 
 
-PLACES: dict[str, Callable[[], Iterator[str]]] = {
-    "layers": layers,
-    "others": others,
-    "many terms": many_terms,
-    "setup": setup,
+PLACES: dict[str, tuple[str, Callable[[], Iterator[str]]]] = {
+    "layers": ("layer.json", layers),
+    "others": ("layer.json", others),
+    "many terms": ("layer.json", many_terms),
+    "setup": ("setup.json", setup),
 }
+"""By their names, what is read for them and what stands there."""
 
 
 def fill() -> None:
@@ -154,7 +155,9 @@ def fill() -> None:
 
 def filled(page: str) -> str:
     """The page with the tables that the kept results give."""
-    for name, lines in PLACES.items():
+    for name, (file, lines) in PLACES.items():
+        if not (RESULTS / file).exists():
+            continue
         text = "\n".join(lines())
         marks = rf"(<!-- cost: {name} -->\n).*?(<!-- end -->)"
         page = re.sub(marks, rf"\g<1>{text}\n\g<2>", page, flags=re.DOTALL)

@@ -10,6 +10,7 @@ from io import StringIO
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import cost_page
 import pytest
 import torch
 
@@ -193,3 +194,8 @@ def test_the_comparison_is_quoted_as_it_was_measured(document: str) -> None:
     for title, table in quoted:
         section = measured.split(f"## {title}\n")[1].split("\n## ")[0]
         assert cells(table).items() <= cells(section).items()
+
+
+def test_the_page_of_costs_shows_what_was_measured() -> None:
+    page = cost_page.PAGE.read_text(encoding="utf-8")
+    assert cost_page.filled(page) == page
