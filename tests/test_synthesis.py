@@ -29,6 +29,8 @@ from multiplexnet.errors import (
 )
 from multiplexnet.synthesis import synthesizer
 from multiplexnet.synthesis.allowed import allowed_by
+from multiplexnet.synthesis.drawing import making
+from multiplexnet.synthesis.drawing.conditions import Condition
 from multiplexnet.synthesis.drawing.counters import uniforms
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
@@ -141,6 +143,49 @@ def test_conditions_hold_together_with_the_rules(fitted: mx.Synthesizer) -> None
         fitted.sample(5, where="age >= 119")
     with pytest.raises(RuleSyntaxError, match=r"line 1, column 1: unknown name `agee`"):
         fitted.sample(5, where="agee > 5")
+
+
+@pytest.mark.parametrize(
+    "where",
+    ["a == 0.105", "2*b == 1", "b > b", "1 == 2", "a != a", "a == 0.105 and b == 1"],
+)
+def test_a_condition_that_is_false_whatever_the_row_is_refused(where: str) -> None:
+    rows = {"a": [k / 100 for k in range(50)], "b": [0, 1] * 25}
+    model = mx.Synthesizer("a: real; b: int[0, 1]; a >= 0; a + b <= 1.5")
+    model.fit(rows, minutes=0, recipes=TINY)
+    with pytest.raises(TableError, match="can meet it under the rules"):
+        model.sample(3, where=where)
+    with pytest.raises(TableError, match="can meet it under the rules"):
+        model.sample(given=pl.DataFrame({"b": [0, 1]}), where=where)
+
+
+def test_an_empty_condition_is_refused() -> None:
+    rows = {"b": [0, 1] * 25}
+    model = mx.Synthesizer("b: int[0, 1]").fit(rows, minutes=0, recipes=TINY)
+    with pytest.raises(TableError, match="where is empty"):
+        model.sample(3, where=" ")
+
+
+def test_rows_that_do_not_meet_a_condition_are_not_handed_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Whatever the compiler of conditions does: each row is decided once more, exactly."""
+    rows = {"b": [0, 1] * 25}
+    model = mx.Synthesizer("b: int[0, 1]").fit(rows, minutes=0, recipes=TINY)
+
+    def nothing(_: object, allowed: object, *__: object) -> Condition:
+        return Condition(model._known().model.allowed)
+
+    monkeypatch.setattr(making, "condition_of", nothing)
+    with pytest.raises(TableError, match="rows were drawn that do not meet it"):
+        model.sample(50, where="b == 1")
+
+
+def test_numbers_that_no_decimal_place_tells_apart_are_refused() -> None:
+    for size in (1e-300, 1e-20):
+        rows = {"a": [size * k for k in range(50)]}
+        with pytest.raises(TableError, match="'a' holds numbers that are all the same"):
+            mx.Synthesizer("a: real").fit(rows, minutes=0, recipes=TINY)
 
 
 def test_known_columns_are_completed(fitted: mx.Synthesizer) -> None:

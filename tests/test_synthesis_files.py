@@ -23,6 +23,7 @@ from multiplexnet.synthesis import training
 from multiplexnet.synthesis.columns.others import other_of
 from multiplexnet.synthesis.drawing import pieces
 from multiplexnet.synthesis.network import Shape
+from multiplexnet.synthesis.together import Processes
 from multiplexnet.synthesis.training import Recipe
 from multiplexnet.tools.report_commands import app
 
@@ -384,6 +385,8 @@ def test_learning_goes_on_where_it_was_interrupted(
             )
         assert file.exists()
     again = mx.Synthesizer(RULES).fit(rows, recipes=recipes, checkpoint=file, minutes=9)
+    assert file.exists()
+    again.save(tmp_path / "model.mx")
     assert not file.exists()
     assert again.log_likelihood == whole.log_likelihood
     assert again.sample(50).equals(whole.sample(50))
@@ -496,6 +499,89 @@ def test_learning_from_all_rows_goes_on_after_an_interrupt(
     assert [state.recipe for state in told] == [len(TINY)]
     assert (halves.log_prob(rows) == whole.log_prob(rows)).all()
     assert halves.log_likelihood == whole.log_likelihood
+
+
+def test_other_rules_do_not_go_on_from_a_checkpoint(tmp_path: Path) -> None:
+    """A score under other rules is another score."""
+    rows = pl.DataFrame({"a": list(range(80)), "b": [k % 7 for k in range(80)]})
+    file = tmp_path / "learning"
+
+    def interrupt(_: training.Progress) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        mx.Synthesizer("a: int[0, 99]; b: int[0, 9]; a + b <= 83").fit(
+            rows, recipes=TINY, checkpoint=file, progress=interrupt
+        )
+    other = mx.Synthesizer("a: int[0, 99]; b: int[0, 9]; a + b <= 82")
+    with pytest.warns(UserWarning, match="belongs to another fit"):
+        other.fit(rows, recipes=TINY, checkpoint=file)
+
+
+def test_a_checkpoint_that_cannot_be_written_does_not_end_learning(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table().drop("who", "said")
+    file = tmp_path / "nowhere" / "learning"
+    monkeypatch.setattr(training, "SAVED", 0.0)
+    with pytest.warns(UserWarning, match="learning cannot be written"):
+        mx.Synthesizer(RULES).fit(rows, recipes=TINY, checkpoint=file)
+
+
+def test_a_model_that_cannot_be_written_leaves_the_one_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rows = table().drop("who", "said")
+    model = mx.Synthesizer(RULES).fit(rows, recipes=TINY)
+    file = tmp_path / "model.mx"
+    model.save(file)
+    before = file.read_bytes()
+
+    def full(*_: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("multiplexnet.synthesis.storage._add", full)
+    with pytest.raises(OSError, match="No space left"):
+        model.save(file)
+    assert file.read_bytes() == before
+    assert [path.name for path in tmp_path.iterdir()] == ["model.mx"]
+
+
+def test_a_model_is_written_through_links_and_into_what_is_no_file(
+    tmp_path: Path,
+) -> None:
+    rows = table().drop("who", "said")
+    model = mx.Synthesizer(RULES).fit(rows, recipes=TINY)
+    link = tmp_path / "link.mx"
+    link.symlink_to(tmp_path / "model.mx")
+    model.save(link)
+    assert link.is_symlink()
+    assert mx.Synthesizer.load(tmp_path / "model.mx").log_likelihood is not None
+    model.save("/dev/null")
+    assert Path("/dev/null").is_char_device()
+
+
+def test_recipes_are_those_of_the_library() -> None:
+    for recipes in ((), ("long",)):
+        with pytest.raises(TableError, match=r"recipes = .*: give at least one"):
+            mx.Synthesizer(RULES).fit(table(), recipes=recipes)
+
+
+def test_with_nothing_kept_apart_one_recipe_is_tried() -> None:
+    told: list[training.Progress] = []
+    rows = table().drop("who", "said").head(9)
+    mx.Synthesizer(RULES).fit(rows, recipes=TINY * 3, progress=told.append)
+    assert {state.recipe for state in told} == {0}
+
+
+def test_what_the_first_process_decides_is_decided(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Clocks of several machines differ, so that verdicts are told and not times."""
+    monkeypatch.setattr(Processes, "of_first", lambda *_: 1.0)
+    assert Processes(1, 2).as_first(False) is True
+    monkeypatch.setattr(Processes, "of_first", lambda *_: 0.0)
+    assert Processes(1, 2).as_first(True) is False
 
 
 # --- the command line -------------------------------------------------------------------------------------------------

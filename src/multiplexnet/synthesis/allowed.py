@@ -15,7 +15,12 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Budget, Cascade, Step
-from multiplexnet.compiler.cascade.structure import cascade_of_part, rule_parts
+from multiplexnet.compiler.cascade.structure import (
+    cascade_of_part,
+    is_false,
+    rule_parts,
+)
+from multiplexnet.errors import GridError
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.formula import Specification, Variable, ends, variables
@@ -162,6 +167,8 @@ def allowed_by(
         CascadeBudgetExceeded: the projections grow too large; names the column where they do.
         GridError: nothing obeys.
     """
+    if is_false(specification):
+        raise GridError("no row obeys the rules: change one", is_empty=True)
     form = FORMATS["float64"]
     cascades = []
     for part in rule_parts(specification):

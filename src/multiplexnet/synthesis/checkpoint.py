@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import zipfile
 from dataclasses import dataclass
 from hashlib import sha256
@@ -15,6 +14,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+
+from multiplexnet.synthesis.replacing import in_place_of
 
 __all__ = ["Checkpoint", "fingerprint", "read", "write"]
 
@@ -49,15 +50,13 @@ def fingerprint(values: NDArray[np.int64], *others: object) -> str:
 
 def write(path: Path, begun: str, state: Checkpoint) -> None:
     """Write a state in place of the one before; ``begun`` says of which training."""
-    draft = path.with_name(f"{path.name}.part")
-    with zipfile.ZipFile(draft, "w") as file:
+    with in_place_of(path) as draft, zipfile.ZipFile(draft, "w") as file:
         document = {"format": FORMAT, "begun": begun, "numbers": state.numbers}
         file.writestr(DOCUMENT, json.dumps(document))
         for name, tensor in state.tensors.items():
             buffer = BytesIO()
             np.save(buffer, tensor.detach().numpy(), allow_pickle=False)
             file.writestr(f"{name}.npy", buffer.getvalue())
-    os.replace(draft, path)
 
 
 def read(path: Path, begun: str) -> Checkpoint | None:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from multiplexnet.errors import install, needing
 
-__all__ = ["Branches", "grown"]
+__all__ = ["Branches", "grown", "tree_kinds"]
 
 Places = NDArray[np.int64]
 
@@ -49,6 +50,17 @@ class Branches:
         return int(depths.max())
 
 
+def tree_kinds() -> tuple[Any, Any]:
+    """Trees for classes and for numbers, loaded when they are first asked for.
+
+    Raises:
+        MissingLibrary: they are not installed.
+    """
+    with needing("sklearn", "a model of tables", install("tables")):
+        from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
+    return DecisionTreeClassifier, DecisionTreeRegressor
+
+
 def grown(
     codes: Places, targets: NDArray[np.generic], rows: int
 ) -> tuple[Branches, Places]:
@@ -59,10 +71,8 @@ def grown(
         targets: what rows of a leaf should have in common: classes ``(N,)``, or numbers ``(N, R)``.
         rows: that a leaf has at least.
     """
-    with needing("sklearn", "a model of tables", install("tables")):
-        from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-
-    kind = DecisionTreeClassifier if targets.ndim == 1 else DecisionTreeRegressor
+    for_classes, for_numbers = tree_kinds()
+    kind = for_classes if targets.ndim == 1 else for_numbers
     model = kind(min_samples_leaf=rows, random_state=0)
     asked = codes.astype(np.float32)
     tree = model.fit(asked, targets).tree_

@@ -50,6 +50,7 @@ from multiplexnet.synthesis.findings import (
     unmet,
 )
 from multiplexnet.synthesis.learned import LearnedModel
+from multiplexnet.synthesis.replacing import in_place_of
 from multiplexnet.synthesis.training import (
     CHUNK,
     RECIPES,
@@ -93,6 +94,7 @@ class Synthesizer:
         self.rules = rules_of(rules)
         self.report: TableReport | None = None
         self._fitted: LearnedModel | None = None
+        self._checkpoint: Path | None = None
 
     # --- learning ---------------------------------------------------------------------------------------------------
 
@@ -120,8 +122,9 @@ class Synthesizer:
                 table.
             progress: is called as it goes.
             note: is called with what there is to say about columns and rules, before anything is learned.
-            checkpoint: a file that is written now and then while learning, and removed at the end. If it is there
-                already, and was begun with the same table, rules, seed and recipes, learning goes on from there.
+            checkpoint: a file that is written now and then while learning, and removed when the model is saved. If it
+                is there already, and was begun with the same table, rules, seed and recipes, learning goes on from
+                there.
             recipes: settings to try; the one that gives rows kept apart the highest likelihood is taken.
 
         Raises:
@@ -135,6 +138,9 @@ class Synthesizer:
             )
         refuse_bad_seed(seed)
         refuse_bad_minutes(minutes)
+        tried = RECIPES if recipes is None else tuple(recipes)
+        _refuse_no_recipes(tried)
+        self._checkpoint = None if checkpoint is None else Path(checkpoint)
         begun = monotonic()
         opened, frame = frame_of(table)
         refuse_empty(opened, frame)
@@ -156,9 +162,9 @@ class Synthesizer:
             allowed,
             seconds=60 * minutes - (monotonic() - begun),
             seed=seed,
-            recipes=RECIPES if recipes is None else recipes,
+            recipes=tried,
             tell=progress,
-            checkpoint=None if checkpoint is None else Path(checkpoint),
+            checkpoint=self._checkpoint,
         )
         self._fitted = LearnedModel(
             found.schema,
@@ -307,6 +313,8 @@ class Synthesizer:
             refuse_bad_count("count", count, 0, "rows")
         refuse_bad_seed(seed)
         refuse_no_text("where", where, """a condition, as in 'age >= 40'""")
+        if where is not None and not where.strip():
+            raise TableError("where is empty: give a condition, as in 'age >= 40'")
         refuse_no_truth("fill", fill)
         maker = Maker(learned, seed, where)
         if given is None:
@@ -356,8 +364,15 @@ class Synthesizer:
     # --- files ------------------------------------------------------------------------------------------------------
 
     def save(self, path: str | Path) -> None:
-        """Write the model to a file: a zip of JSON and plain arrays."""
-        self._known().save(Path(path))
+        """Write the model to a file, a zip of JSON and plain arrays, and remove the checkpoint of learning it.
+
+        Raises:
+            OSError: as the system says; what was in the file before is there still.
+        """
+        with in_place_of(Path(path)) as draft:
+            self._known().save(draft)
+        if self._checkpoint is not None:
+            self._checkpoint.unlink(missing_ok=True)
 
     @classmethod
     def load(cls, path: str | Path) -> Synthesizer:
@@ -383,6 +398,13 @@ class Synthesizer:
 
 
 # --- tables -----------------------------------------------------------------------------------------------------------
+
+
+def _refuse_no_recipes(recipes: Sequence[object]) -> None:
+    if not recipes or not all(isinstance(own, Recipe) for own in recipes):
+        raise TableError(
+            f"recipes = {recipes!r}: give at least one, as in recipes=(Recipe(),)"
+        )
 
 
 def _library(table: Any) -> str:

@@ -71,6 +71,10 @@ class Processes:
         self.follow_first([told])
         return float(told)
 
+    def as_first(self, verdict: bool) -> bool:
+        """What the first process has decided: clocks of others may differ."""
+        return bool(self.of_first(verdict))
+
 
 def launched() -> Processes:
     """The processes that a launcher has started with this one; they know each other from here on.

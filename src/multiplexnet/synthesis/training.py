@@ -28,6 +28,7 @@ from multiplexnet.synthesis.allowed import AllowedRows, LeftIntervals
 from multiplexnet.synthesis.chances import Chances
 from multiplexnet.synthesis.checkpoint import Checkpoint, fingerprint, read, write
 from multiplexnet.synthesis.columns.tokens import Tokens, Whole, tokens_of
+from multiplexnet.synthesis.growing import tree_kinds
 from multiplexnet.synthesis.inference import PreparedNetwork
 from multiplexnet.synthesis.leaves import Leaves, Worth, codes_of, leaves_of
 from multiplexnet.synthesis.network import Network, Shape
@@ -291,12 +292,13 @@ def trained(
         seed: of everything that is drawn.
         recipes: what is tried.
         tell: called as it goes.
-        checkpoint: a file to go on from, if it is there; written now and then, and removed at the end.
+        checkpoint: a file to go on from, if it is there; written now and then.
     """
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         fit = _Fit(values, allowed, seconds, recipes, tell)
-        fit.begun = fingerprint(values, allowed.columns, seed, tuple(recipes))
+        own = (allowed.columns, allowed.cascades, seed, tuple(recipes))
+        fit.begun = fingerprint(values, *own)
         fit.file = checkpoint
         return fit.result()
 
@@ -377,23 +379,23 @@ class _Fit:
             number += 1
         if state is not None or self._is_worth_all_rows():
             self._learn_from_all(state)
-        if self.file is not None and self.processes.is_first:
-            self.file.unlink(missing_ok=True)
         assert self.best is not None
         self.best.network.eval()
         return self.best, self.best_score
 
     def _is_over(self) -> bool:
-        """Whether another recipe would end too late, as far as those before tell."""
+        """Whether another recipe would end too late, as far as those before tell, or could not be compared."""
+        if not len(self.held):
+            return True
         ends = self.spent + 1.5 * self.longest + 1.2 * self.again
-        return self.processes.of_first(ends) > self.seconds
+        return self.processes.as_first(ends > self.seconds)
 
     def _is_worth_all_rows(self) -> bool:
         """Whether rows kept apart are many enough to be learned from as well, and there is time for it."""
         if len(self.held) < WORTH_LEARNING * len(self.values):
             return False
         ends = self.spent + 1.2 * self.again
-        return self.processes.of_first(ends) <= self.seconds
+        return self.processes.as_first(ends <= self.seconds)
 
     def _try(self, number: int, state: Checkpoint | None) -> None:
         """One recipe, with the rows that are not kept apart."""
@@ -473,6 +475,7 @@ class _Fit:
     def _grown(self, rows: int) -> list[Leaves | None]:
         """A tree for every column with so many rows in a leaf, grown once."""
         if rows not in self.trees:
+            tree_kinds()  # what is loaded is not counted
             begun = monotonic()
             ordered = _ordered(self.allowed)
             self.trees[rows] = leaves_of(self.tokens, ordered, self.used.tokens, rows)
@@ -518,7 +521,12 @@ class _Fit:
         if self.best is not None:
             for name, tensor in self.best.network.state_dict().items():
                 tensors[f"before/{name}"] = tensor
-        write(self.file, self.begun, Checkpoint(numbers | own_numbers, tensors))
+        try:
+            write(self.file, self.begun, Checkpoint(numbers | own_numbers, tensors))
+        except OSError as error:
+            why = error.strerror or error
+            text = f"{self.file} cannot be written ({why}): what is learned from here on is lost if it is interrupted"
+            warnings.warn(text, stacklevel=5)
 
     def _go_on(self, state: Checkpoint) -> int:
         numbers = state.numbers
@@ -621,7 +629,7 @@ class _Run:
                 self._fit_into_time()
             self.is_busy = False
             yield self.done
-            late = self.processes.of_first(monotonic()) > self.end
+            late = self.processes.as_first(monotonic() > self.end)
             if late and self.done >= self.per_epoch:
                 break
         last = self.average.state_dict()

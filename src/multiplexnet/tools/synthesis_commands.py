@@ -151,8 +151,15 @@ def fit(
             raise typer.Exit(130) from None
         finally:
             show(model.report)
-        with writing(output):
-            model.save(output)
+        try:
+            with writing(output):
+                model.save(output)
+        except BadInput as error:
+            if not draft.exists():
+                raise
+            raise BadInput(
+                f"{error}. What was learned is in {draft}: the same command goes on from there"
+            ) from None
         score = model.log_likelihood
         if as_json:
             print(json.dumps({"model": str(output), "log_likelihood": score}))
@@ -252,6 +259,8 @@ def sample(
 ) -> None:
     """Write rows that the MODEL makes: all of them obey its rules."""
     with answering(False), _telling():
+        if (rows is None) == (given is None):
+            raise BadInput("give either how many rows, -n 1000, or --given TABLE")
         from multiplexnet.synthesis.synthesizer import Synthesizer
 
         try:

@@ -33,6 +33,7 @@ from multiplexnet.errors import (
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.language.formula import (
+    FALSE,
     And,
     Apply,
     Atom,
@@ -63,6 +64,7 @@ __all__ = [
     "RulePart",
     "Structure",
     "cascade_of_part",
+    "is_false",
     "is_few",
     "is_moved",
     "is_vast",
@@ -141,6 +143,12 @@ def rule_parts(specification: Specification) -> list[RulePart]:
         for component in components(conjuncts(found.formula), every)
         if component.outputs
     ]
+
+
+def is_false(specification: Specification) -> bool:
+    """Whether the rules are false whatever the outputs are: then none of their parts says so."""
+    found = revealed(specification.formula, len(specification.variables))
+    return found.formula == FALSE
 
 
 def _part(component: RuleComponent, found: Revealed, assumed: Formula) -> RulePart:

@@ -59,6 +59,8 @@ FINE = 9
 """Numbers with more places than that are rounded so that the range has about 10^9 steps."""
 LARGEST = 2.0**50
 """Numbers that nobody declared as whole are smaller: decimal places need room, too."""
+TINY = 1e-200
+"""Smaller numbers count as this one where decimal places are chosen."""
 EXACT = 2.0**53
 """Whole numbers are smaller: beyond it floats leave some out."""
 DATETIME = Int(-(2**40), 2**40, Unit(Fraction(1), "datetime"))
@@ -291,6 +293,7 @@ def _column(
         size = Fraction(1, 10**places)
         steps = np.rint(numbers * 10.0**places)
         if is_rounded:
+            _refuse_one_value(name, numbers[~unread & ~missing], places)
             notes.append(f"column {name!r} is rounded to {places} decimal places")
         texts = decimal_texts(steps.astype(np.int64), places)
         exact = texts.set(pl.Series(missing), None)
@@ -361,8 +364,17 @@ def _places(name: str, numbers: NDArray[np.float64]) -> tuple[int, bool]:
             return places, False
     span = float(np.ptp(numbers)) or 1.0
     wanted = FINE - floor(log10(span))
-    most = floor(log10(LARGEST / max(top, 1e-300)))
+    most = floor(log10(LARGEST / max(top, TINY)))
     return max(0, min(wanted, most, 18)), True
+
+
+def _refuse_one_value(name: str, numbers: NDArray[np.float64], places: int) -> None:
+    """Raises ``TableError`` if nothing is left of what tells numbers apart."""
+    if np.ptp(numbers) and not np.ptp(np.rint(numbers * 10.0**places)):
+        raise TableError(
+            f"column {name!r} holds numbers that are all the same after {places} decimal places, and no more are "
+            "learned: give it in other units, in which they are larger, or leave it out"
+        )
 
 
 def _largest(name: str, numbers: NDArray[np.float64], limit: float) -> float:

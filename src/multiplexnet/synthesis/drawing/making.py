@@ -31,6 +31,8 @@ from multiplexnet.synthesis.drawing.given import (
     impossible,
 )
 from multiplexnet.synthesis.learned import LearnedModel, one_thread
+from multiplexnet.verdicts.columns import Column
+from multiplexnet.verdicts.evaluation import Bools, ExactRows, truth
 
 __all__ = ["MadeRows", "Maker", "SampleRequest"]
 
@@ -196,8 +198,24 @@ class Maker:
         self, values: Whole, rows: Whole, passed: pl.DataFrame | None = None
     ) -> MadeRows:
         """Rows in the order of computing as a table; columns that are not learned are numbered or passed on."""
-        frame = self.learned.frame(values[:, self._back], rows, passed)
+        own = values[:, self._back]
+        if not self._meets(own).all():
+            raise TableError(
+                f"where = {self.where!r}: rows were drawn that do not meet it, and none is handed out: "
+                "please report this as an error of the library"
+            )
+        frame = self.learned.frame(own, rows, passed)
         return MadeRows(frame, frame.height, 0.0)
+
+    def _meets(self, values: Whole) -> Bools:
+        """Which rows of whole numbers ``(N, D)`` meet the condition, decided exactly."""
+        own = self.learned.schema.specification.variables
+        columns = {v: Column.integers(values[:, v.index]) for v in own}
+        read = ExactRows(columns, length=len(values))
+        met = np.ones(len(values), dtype=np.bool_)
+        for rule in self._further:
+            met &= truth(rule.formula, read)
+        return met
 
 
 def _counted(made: MadeRows, exact: torch.Tensor, effective: torch.Tensor) -> MadeRows:

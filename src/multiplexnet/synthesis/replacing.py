@@ -1,0 +1,28 @@
+"""A file that is written anew is there as a whole, before and after."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+__all__ = ["in_place_of"]
+
+
+@contextmanager
+def in_place_of(path: Path) -> Iterator[Path]:
+    """The draft of a file, which takes its place if all goes well, and else is removed.
+
+    Links are followed, and what is no plain file, such as a pipe, is written itself.
+    """
+    own = Path(os.path.realpath(path))
+    if own.exists() and not own.is_file():
+        yield own
+        return
+    draft = own.with_name(f".{own.name}.part")
+    try:
+        yield draft
+        os.replace(draft, own)
+    finally:
+        draft.unlink(missing_ok=True)
