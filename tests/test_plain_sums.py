@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
@@ -10,6 +12,7 @@ from multiplexnet.errors import RuleSyntaxError
 from multiplexnet.language.budget import ReadingBudget
 from multiplexnet.language.formula import Specification, Variable
 from multiplexnet.language.parser import parse as parser
+from multiplexnet.language.parser import source
 from multiplexnet.language.parser.parse import parse
 from multiplexnet.language.parser.plain import LONGEST, PlainSums, is_plain_sum
 from multiplexnet.language.parser.values import value_of
@@ -113,3 +116,22 @@ def test_sums_that_are_too_long_are_left_to_trees() -> None:
     fitting = " + ".join(["x"] * LONGEST) + " <= 1"
     assert is_plain_sum(fitting)
     assert not is_plain_sum("x + " + fitting)
+
+
+PIECES = ["a", "[", "]", "(", ")", ";", "\n", "#", '"', "'", "`", "\\", " ", "{", "}"]
+
+
+@settings(max_examples=500)
+@given(st.lists(st.sampled_from([*PIECES, "[0]", "x[12] + ", '"""', "0"])).map("".join))
+@example("x[0] + y[1]; (z[2]\n)")
+@example("x[0] '; [1]' ; y[0]#[2];\n")
+def test_elements_end_statements_no_sooner_and_no_later(text: str) -> None:
+    """Elements are passed over at once; bracket by bracket the text is cut in the same places."""
+    one_by_one = re.compile(
+        source._TOKEN.pattern.replace(source._ELEMENTS + "|", ""), re.DOTALL
+    )
+    found = list(source._spans(text))
+    assert one_by_one.pattern != source._TOKEN.pattern
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(source, "_TOKEN", one_by_one)
+        assert found == list(source._spans(text))

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from multiplexnet.compiler.normal import canonical, opposite
@@ -39,7 +40,12 @@ Left = tuple[tuple[Symbol, ...], tuple[int, ...]]
 
 def row_order(row: Atom) -> tuple[object, ...]:
     """The canonical order of rows: equalities first, then by their variables as declared, then by their numbers."""
-    key = tuple((*_symbol_order(symbol), c) for symbol, c in row.linear.summands)
+    summands = row.linear.summands
+    key: tuple[tuple[int, str, Fraction], ...]
+    if row.linear.is_plain:
+        key = tuple([(symbol.index, "", c) for symbol, c in summands])  # type: ignore[union-attr]
+    else:
+        key = tuple([(*_symbol_order(symbol), c) for symbol, c in summands])
     return (row.relation != "==", key, row.linear.constant, row.relation)
 
 
