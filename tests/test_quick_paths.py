@@ -24,6 +24,7 @@ from multiplexnet.language.formula import (
     Linear,
     Max,
     Product,
+    Relation,
     Variable,
     symbols,
     walk,
@@ -32,6 +33,7 @@ from multiplexnet.language.formula import (
 fractions = st.fractions(max_denominator=60)
 OUTPUTS = tuple(Variable(f"x[{j}]", j) for j in range(4))
 KNOWN = Variable("u", 4, role="input")
+RELATIONS: list[Relation] = ["<=", "<=", "<=", "<", "=="]
 
 
 @st.composite
@@ -115,7 +117,7 @@ def terms(draw: st.DrawFn) -> Term:
         linear = Linear.of(symbol) * draw(fractions.filter(bool)) + draw(fractions)
         if draw(st.integers(0, 9)) == 0:
             linear = linear + Linear.of(OUTPUTS[0])
-        relation = draw(st.sampled_from(["<=", "<=", "<=", "<", "=="]))
+        relation = draw(st.sampled_from(RELATIONS))
         if linear.summands:
             rows.append(Atom(linear, relation))
     return Term(tuple(rows))
