@@ -128,7 +128,9 @@ def compile_rules(
     blocks = []
     covered = None
     claims = dict[int, tuple[Block, Formula]]()
-    shapes: dict[Shape, tuple[Row, ...]] = {}
+    shapes: dict[Shape, tuple[Row, ...]] | None = {}
+    if len(parts) == 1 and all(isinstance(c, Atom) for c in parts[0].conjuncts):
+        shapes = None  # one term: nothing else has its shape
     for component, point in zip(parts, points, strict=True):
         compiler = _BlockCompiler(
             component, ranges, max_terms, nested, deadline, point, shapes
@@ -171,9 +173,16 @@ def compile_rules(
     )
 
 
+def _is_plain(formula: Formula) -> bool:
+    """Whether it is one comparison of a sum of variables."""
+    return isinstance(formula, Atom) and formula.linear.is_plain
+
+
 def refuse_products(specification: Specification) -> None:
     """Raises ``CoefficientError`` if a rule multiplies inputs: such rules have no terms."""
     for rule in specification.rules:
+        if _is_plain(rule.formula):
+            continue
         if not any(isinstance(symbol, Product) for symbol in symbols(rule.formula)):
             continue
         text = rule.text or formula_text(rule.formula)
@@ -192,6 +201,8 @@ def refuse_products(specification: Specification) -> None:
 def refuse_whole_norms(specification: Specification) -> None:
     """Raises ``CurvedError`` if whole numbers, choices or truth values that are computed stand inside a norm."""
     for rule in specification.rules:
+        if _is_plain(rule.formula):
+            continue
         for symbol in symbols(rule.formula):
             if not isinstance(symbol, Norm):
                 continue
@@ -318,7 +329,7 @@ class _BlockCompiler:
     nested: bool
     deadline: Deadline
     inside: dict[Symbol, float] | None = None
-    shapes: dict[Shape, tuple[Row, ...]] = field(default_factory=dict)
+    shapes: dict[Shape, tuple[Row, ...]] | None = None
     claims: dict[int, tuple[Block, Formula]] = field(default_factory=dict)
     tangents: list[Tangent] = field(default_factory=list)
     _cache: dict[Formula, list[Literals]] = field(default_factory=dict)
@@ -464,8 +475,9 @@ class _BlockCompiler:
 
     def _sorted(self, terms: Sequence[Term]) -> Block:
         distinct = [term for term in dict.fromkeys(terms) if not self._is_empty(term)]
-        ordered = sorted(distinct, key=_term_order)
-        return Block(self.component.outputs, tuple(ordered))
+        if len(distinct) > 1:
+            distinct.sort(key=_term_order)
+        return Block(self.component.outputs, tuple(distinct))
 
     def _is_empty(self, term: Term) -> bool:
         """Whether curved walls leave a term no point; the tangents that prove it are kept."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from fractions import Fraction
-from math import gcd, lcm
+from math import gcd
 
 from multiplexnet.language.formula import Atom, Formula, Symbol, compare, conjuncts
 
@@ -79,14 +79,13 @@ class Comparisons:
 
 def _left_of(atom: Atom) -> tuple[Left, Fraction]:
     """The left side, and the number that the comparison's own is multiplied with to get it."""
-    summands = atom.linear.summands
-    unit = lcm(*(c.denominator for _, c in summands))
-    whole = [c.numerator * (unit // c.denominator) for _, c in summands]
+    whole, unit = atom.linear.whole
     divisor = gcd(*whole)
     if whole[0] < 0:
         divisor = -divisor
-    symbols = tuple(symbol for symbol, _ in summands)
-    return (symbols, tuple(c // divisor for c in whole)), Fraction(unit, divisor)
+    if divisor != 1:
+        whole = tuple(c // divisor for c in whole)
+    return (atom.linear.symbols, whole), Fraction(unit, divisor)
 
 
 def _stronger(one: Limit | None, other: Limit) -> Limit:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from fractions import Fraction
 from typing import Any
 
 from multiplexnet.compiler.normal import canonical, opposite
@@ -39,7 +40,12 @@ Left = tuple[tuple[Symbol, ...], tuple[int, ...]]
 
 def row_order(row: Atom) -> tuple[object, ...]:
     """The canonical order of rows: equalities first, then by their variables as declared, then by their numbers."""
-    key = tuple((*_symbol_order(symbol), c) for symbol, c in row.linear.summands)
+    summands = row.linear.summands
+    key: tuple[tuple[int, str, Fraction], ...]
+    if row.linear.is_plain:
+        key = tuple([(symbol.index, "", c) for symbol, c in summands])  # type: ignore[union-attr]
+    else:
+        key = tuple([(*_symbol_order(symbol), c) for symbol, c in summands])
     return (row.relation != "==", key, row.linear.constant, row.relation)
 
 
@@ -76,10 +82,8 @@ def tightest(rows: Iterable[Atom]) -> list[Atom]:
 
 def _left(row: Atom) -> Left:
     """The left side in a form whose hash is cheap: a canonical row has whole coefficients."""
-    summands = row.linear.summands
-    return tuple(symbol for symbol, _ in summands), tuple(
-        c.numerator for _, c in summands
-    )
+    whole, _ = row.linear.whole
+    return row.linear.symbols, whole
 
 
 def _reversed(left: Left) -> Left:
@@ -164,7 +168,8 @@ class Tidy:
         sandbox: where z3 is asked.
         known: what holds anyway and is not a row of any term (the ranges of the inputs, what is assumed of them).
         inside: a point that is thought to have room in all rows, if one was found already.
-        shapes: the final rows of groups by their shape, shared with whoever tidies others over the same background.
+        shapes: the final rows of groups by their shape, shared with whoever tidies others over the same background;
+            without them no shapes are compared.
     """
 
     def __init__(
@@ -177,7 +182,7 @@ class Tidy:
         self._sandbox = sandbox
         self._known = tuple(known)
         self._inside = inside
-        self._shapes = {} if shapes is None else shapes
+        self._shapes = shapes
         self._questions: Questions | None = None
         self._done: dict[Group, Group] = {}
 
@@ -196,12 +201,17 @@ class Tidy:
 
     def _shaped(self, group: Group, literals: set[Atom]) -> Group:
         """The final rows of a group, from another one of the same shape if there was one."""
+        if self._shapes is None:
+            return self._final(group, literals)
         own = shaped(group, [row for row in group if row in literals])
         if own is None:
             return self._final(group, literals)
-        if own.shape not in self._shapes:
-            self._shapes[own.shape] = own.rows_of(self._final(group, literals))
-        return own.atoms_of(self._shapes[own.shape])
+        known = self._shapes.get(own.shape)
+        if known is not None:
+            return own.atoms_of(known)
+        final = self._final(group, literals)
+        self._shapes[own.shape] = own.rows_of(final)
+        return final
 
     def _final(self, group: Group, literals: set[Atom]) -> Group:
         needed = self._needed(group)

@@ -72,9 +72,20 @@ def _matrix(
     constants = [_float(linear.constant) for linear in linears]
     A = np.zeros((len(linears), len(symbols)))
     for i, linear in enumerate(linears):
-        for symbol, c in linear.summands:
-            A[i, column[symbol]] = _float(c)
+        columns = [column[symbol] for symbol in linear.symbols]
+        A[i, columns] = _floats_of(linear)
     return A, np.array(constants)
+
+
+def _floats_of(linear: Linear) -> Sequence[float]:
+    """The coefficients, each the float next to it."""
+    whole, unit = linear.whole
+    if unit == 1:
+        try:
+            return list(map(float, whole))
+        except OverflowError:
+            pass
+    return [_float(c) for _, c in linear.summands]
 
 
 def _float(number: Fraction) -> float:

@@ -57,6 +57,7 @@ class _Forest(Generic[Key]):
 
     def __init__(self, keys: Iterable[Key]) -> None:
         self._parent: dict[Key, Key] = {key: key for key in keys}
+        self._trees = len(self._parent)
 
     def root(self, key: Key) -> Key:
         parent = self._parent
@@ -66,11 +67,16 @@ class _Forest(Generic[Key]):
 
     def joined(self, candidates: Iterable[Any]) -> Key | None:
         """Joins the trees of those candidates that are keys; one of them, or ``None`` if none is."""
+        if self._trees == 1:
+            return next((key for key in candidates if key in self._parent), None)
         own: list[Key] = [key for key in candidates if key in self._parent]
         if not own:
             return None
         first = own[0]
         root = self.root(first)
         for other in own[1:]:
-            self._parent[self.root(other)] = root
+            found = self.root(other)
+            if found is not root:
+                self._parent[found] = root
+                self._trees -= 1
         return first

@@ -121,6 +121,8 @@ class Format:
         Raises:
             OverflowError: every number of the format is larger.
         """
+        if value.denominator == 1 and value.numerator.bit_length() <= self.precision:
+            return value  # a whole number of as many bits as the format keeps
         if value > self.max:
             return self.max
         if value < -self.max:

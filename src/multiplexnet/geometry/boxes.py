@@ -56,12 +56,13 @@ def _interval(
     upper: list[Fraction] = []
     for row in rows:
         ((_, coefficient),) = row.linear.summands
-        bound = -row.linear.constant / coefficient
+        size = abs(coefficient)
+        bound = -row.linear.constant if size == 1 else -row.linear.constant / size
         try:
             if coefficient > 0:
                 upper.append(_at_most(bound, row, form))
             else:
-                lower.append(-_at_most(-bound, row, form))
+                lower.append(-_at_most(bound, row, form))
         except OverflowError:
             wider = first_wider(form, lambda other: _has_interval(rows, other))
             raise OutOfRangeError(

@@ -91,6 +91,9 @@ def parts_of(
     """
     deadline.step()
     form = FORMATS[form] if isinstance(form, str) else form
+    plain = _plain_box(term, outputs, form)
+    if plain is not None:
+        return (plain,)
     inner = {variable for block in term.blocks for variable in block.outputs}
     own = [variable for variable in outputs if variable not in inner]
     constants, rows = _without_constants(term, form)
@@ -112,6 +115,22 @@ def parts_of(
     if box is not None:
         parts.insert(0, box)
     return (*parts, *_guards(stages.rows, own), *stages.later)
+
+
+def _plain_box(term: Term, outputs: Sequence[Variable], form: Format) -> Box | None:
+    """The one part of a term whose rows bound one output each; ``None`` of all other terms."""
+    if term.fixed or term.blocks or not outputs:
+        return None
+    rows_of: dict[Symbol, list[Atom]] = {output: [] for output in outputs}
+    for row in term.rows:
+        summands = row.linear.summands
+        if row.relation == "==" or len(summands) != 1:
+            return None
+        own = rows_of.get(summands[0][0])
+        if own is None:
+            return None
+        own.append(row)
+    return interval_box({output: rows_of[output] for output in outputs}, form)
 
 
 # --- constants ------------------------------------------------------------------------------------------------------

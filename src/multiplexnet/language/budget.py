@@ -54,6 +54,13 @@ class ReadingBudget:
                 "use shorter ranges and vectors, or less nesting"
             )
 
+    def paid(self, parts: int) -> bool:
+        """Pay for so many parts, if that many are left."""
+        if self._left < parts:
+            return False
+        self._left -= parts
+        return True
+
     def _value(self, value: Value) -> int:
         match value:
             case Number(linear) | Stairs(linear):

@@ -22,7 +22,7 @@ import re
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 from math import gcd, lcm
 from typing import Literal, overload
 
@@ -324,19 +324,47 @@ class Linear:
     constant: Fraction = Fraction(0)
 
     @cached_property
-    def _hash(self) -> int:
-        return hash((self.summands, self.constant))
+    def symbols(self) -> tuple[Symbol, ...]:
+        """Its symbols in order, those inside of others not among them."""
+        return tuple(symbol for symbol, _ in self.summands)
+
+    @cached_property
+    def whole(self) -> tuple[tuple[int, ...], int]:
+        """The coefficients as whole numbers over their least common denominator, and that.
+
+        Example:
+            >>> x, y = Linear.of(Variable("x", 0)), Linear.of(Variable("y", 1))
+            >>> (x * Fraction(1, 2) - y * Fraction(2, 3)).whole
+            ((3, -4), 6)
+        """
+        unit = lcm(*(c.denominator for _, c in self.summands))
+        if unit == 1:
+            return tuple(c.numerator for _, c in self.summands), 1
+        summands = self.summands
+        return tuple(c.numerator * (unit // c.denominator) for _, c in summands), unit
+
+    @cached_property
+    def is_plain(self) -> bool:
+        """Whether all symbols are variables."""
+        return all(type(symbol) is Variable for symbol in self.symbols)
+
+    @cached_property
+    def _hash(self) -> int:  # of whole numbers: the hash of a fraction takes its time
+        constant = self.constant
+        return hash(
+            (self.symbols, self.whole, constant.numerator, constant.denominator)
+        )
 
     def __hash__(self) -> int:
         return self._hash
 
     @staticmethod
     def of(symbol: Symbol) -> Linear:
-        return Linear(((symbol, Fraction(1)),))
+        return Linear(((symbol, _fraction(1)),))
 
     @staticmethod
     def number(constant: Fraction | int) -> Linear:
-        return Linear((), Fraction(constant))
+        return Linear((), _fraction(constant))
 
     @staticmethod
     def total(
@@ -345,7 +373,7 @@ class Linear:
         """The expression with these coefficients; zeros are dropped, the order is made canonical."""
         kept = [(symbol, _fraction(c)) for symbol, c in coefficients.items() if c]
         kept.sort(key=lambda summand: _order(summand[0]))
-        return Linear(tuple(kept), Fraction(constant))
+        return Linear(tuple(kept), _fraction(constant))
 
     @property
     def is_constant(self) -> bool:
@@ -353,6 +381,8 @@ class Linear:
 
     def __add__(self, other: Linear | Fraction | int) -> Linear:
         if not isinstance(other, Linear):
+            if not self.constant:
+                return Linear(self.summands, _fraction(other))
             return Linear(self.summands, self.constant + other)
         if not other.summands:
             return Linear(self.summands, self.constant + other.constant)
@@ -371,7 +401,8 @@ class Linear:
         return Linear(summands, self.constant and self.constant * own)
 
     def __neg__(self) -> Linear:
-        return self * -1
+        summands = [(symbol, _negated(c)) for symbol, c in self.summands]
+        return Linear(tuple(summands), _negated(self.constant))
 
     def __sub__(self, other: Linear | Fraction | int) -> Linear:
         return self + (-other)
@@ -397,7 +428,17 @@ def norm_in(linear: Linear) -> tuple[Norm, Fraction] | None:
 
 def _fraction(number: Fraction | int) -> Fraction:
     """The number as a fraction; to make one of a fraction takes longer than to ask."""
-    return number if type(number) is Fraction else Fraction(number)
+    return number if type(number) is Fraction else _of_whole(number)
+
+
+def _negated(number: Fraction) -> Fraction:
+    return _fraction(-number.numerator) if number.denominator == 1 else -number
+
+
+@lru_cache(maxsize=1 << 14)
+def _of_whole(number: Fraction | int) -> Fraction:
+    """A whole number as a fraction; most are made again and again."""
+    return Fraction(number)
 
 
 def _linear_order(linear: Linear) -> tuple[object, ...]:
@@ -415,14 +456,13 @@ def coprime(linear: Linear) -> Linear:
     """
     if linear.is_constant:
         return linear
-    unit = lcm(*(c.denominator for _, c in linear.summands))
-    whole = [c.numerator * (unit // c.denominator) for _, c in linear.summands]
+    whole, unit = linear.whole
     divisor = gcd(*whole)
     if unit == divisor:
         return linear
     summands = tuple(
-        (symbol, Fraction(c // divisor))
-        for (symbol, _), c in zip(linear.summands, whole, strict=True)
+        (symbol, _fraction(c // divisor))
+        for symbol, c in zip(linear.symbols, whole, strict=True)
     )
     return Linear(summands, linear.constant * Fraction(unit, divisor))
 
@@ -633,6 +673,9 @@ def inside_out(
 
 def symbols(formula: Node) -> Iterator[Symbol]:
     """Every symbol in the formula, those inside ``Apply``, ``Max``, ``Ite`` and ``Norm`` too, each once."""
+    if isinstance(formula, Atom) and formula.linear.is_plain:
+        yield from formula.linear.symbols
+        return
     seen: set[Symbol] = set()
     for node in walk(formula):
         if (
@@ -646,7 +689,7 @@ def symbols(formula: Node) -> Iterator[Symbol]:
 def variables(formula: Node) -> list[Variable]:
     """The variables of the formula in declared order."""
     if isinstance(formula, Atom):
-        own = [s for s, _ in formula.linear.summands if isinstance(s, Variable)]
+        own = [s for s in formula.linear.symbols if isinstance(s, Variable)]
         if len(own) == len(formula.linear.summands):  # which stand in that order
             return own
     found = [symbol for symbol in symbols(formula) if isinstance(symbol, Variable)]

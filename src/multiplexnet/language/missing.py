@@ -99,7 +99,7 @@ def possible(formula: Formula, flags: Flags) -> Formula:
         >>> possible(Not(small), {x: flag}) == Or((is_missing(flag), Atom(-Linear.of(x) + 2, "<")))
         True
     """
-    if not any(v in flags for v in variables(formula)):
+    if not flags or not any(v in flags for v in variables(formula)):
         return formula
     return _Guard(flags).possible(formula)
 

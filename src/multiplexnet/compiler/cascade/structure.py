@@ -302,7 +302,7 @@ def _row_count(formula: Formula) -> int:
 
 def _has_choice(formula: Formula) -> bool:
     if isinstance(formula, Atom):
-        named = [symbol for symbol, _ in formula.linear.summands]
+        named = formula.linear.symbols
         return not all(isinstance(s, Variable) for s in named) or _ties_to_inputs(
             formula
         )
@@ -437,7 +437,8 @@ def is_vast(part: RulePart) -> bool:
 
 
 def _ties_to_inputs(atom: Atom) -> bool:
-    return bool(_outputs_of(atom)) and any(v.is_input for v in variables(atom))
+    named = variables(atom)
+    return any(v.is_input for v in named) and not all(v.is_input for v in named)
 
 
 def _outputs_of(atom: Atom) -> set[Variable]:

@@ -38,6 +38,7 @@ from multiplexnet.language.formula import (
 from multiplexnet.language.missing import possible
 from multiplexnet.language.parser.declarations import Appearances, declared
 from multiplexnet.language.parser.expressions import ExpressionReader, Names
+from multiplexnet.language.parser.plain import PlainSums, is_plain_sum
 from multiplexnet.language.parser.source import Statement, source_of, statements
 
 __all__ = ["parse", "parse_all"]
@@ -138,7 +139,8 @@ def _read(parts: Sequence[Statement], text: str) -> Specification:
         )  # Python's parser warns of what is refused or harmless here
         budget = ReadingBudget(len(text))
         names, rules, assumptions = _outline(parts, budget)
-        read = tuple(_rule(part, names, budget) for part in rules)
+        plain = PlainSums(names.values, budget)
+        read = tuple(_rule(part, names, budget, plain) for part in rules)
         assumed = tuple(_assumption(part, names, budget) for part in assumptions)
     return Specification(
         tuple(names.variables), read, tuple(names.functions), text, assumed
@@ -155,6 +157,9 @@ def _outline(
     appearances = Appearances()
     for given in parts:
         part = given.assumed or given
+        if declarations and part is given and is_plain_sum(part.text):
+            rules.append(part)
+            continue
         match part.tree():
             case ast.Expr() as tree if given.assumed:
                 assumptions.append(part)
@@ -172,7 +177,16 @@ def _outline(
     return names, rules, assumptions
 
 
-def _rule(part: Statement, names: Names, budget: ReadingBudget) -> Rule:
+def _rule(
+    part: Statement,
+    names: Names,
+    budget: ReadingBudget,
+    plain: PlainSums | None = None,
+) -> Rule:
+    if plain is not None and is_plain_sum(part.text):
+        atom = plain.atom(part.text)
+        if atom is not None:
+            return Rule(possible(atom, names.flags), part.text, part.line)
     tree = part.tree()
     assert isinstance(tree, ast.Expr)
     formula = ExpressionReader(part, names, budget).rule(tree.value)

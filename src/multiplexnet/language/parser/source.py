@@ -28,7 +28,9 @@ __all__ = ["Statement", "source_of", "statements"]
 
 LONGEST_SHOWN = 300  # a longer line is not repeated in a message
 
-_TOKEN = re.compile(rf"{STRING}|\#[^\n]*|[()\[\]{{}};\n]|\\\n", re.DOTALL)
+_ELEMENTS = r"(?:\[[0-9]++\][^\#;()\[\]{}`\"'\\\n]*+)++"
+"""``[0] + 2*x[1] <= 3``: elements and what stands between them; in long sums, brackets one by one take their time."""
+_TOKEN = re.compile(rf"{STRING}|\#[^\n]*|{_ELEMENTS}|[()\[\]{{}};\n]|\\\n", re.DOTALL)
 
 _ASSUME = re.compile(
     r"assume\b[ \t]*(?=\S)(?![:=<>!+*/%,.)\]]|(?:and|or|in|is|if|else)\b)"

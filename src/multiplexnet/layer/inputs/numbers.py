@@ -68,6 +68,8 @@ def given_inputs(
     cascades: Iterable[Cascade] = (),
 ) -> tuple[GivenInput, ...]:
     """Every input, with the side on which each row, ``a·x + c·u <= b``, of terms and cascades is harder to meet."""
+    if not inputs:
+        return ()
     signs: dict[Variable, set[int]] = {variable: set() for variable in inputs}
     for row in (row for block in blocks for term in block.terms for row in term.rows):
         for variable, sign in _uses(row):

@@ -1,0 +1,154 @@
+"""Quick paths of building a layer return what the long ways return."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from math import gcd
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from multiplexnet.compiler import witness
+from multiplexnet.compiler.identity import _left_of
+from multiplexnet.compiler.terms import Term
+from multiplexnet.errors import MultiplexError
+from multiplexnet.exact.components import components
+from multiplexnet.exact.formats import FORMATS, Format
+from multiplexnet.geometry import split
+from multiplexnet.geometry.parts import Part
+from multiplexnet.language.formula import (
+    Apply,
+    Atom,
+    Linear,
+    Max,
+    Product,
+    Relation,
+    Variable,
+    symbols,
+    walk,
+)
+
+fractions = st.fractions(max_denominator=60)
+OUTPUTS = tuple(Variable(f"x[{j}]", j) for j in range(4))
+KNOWN = Variable("u", 4, role="input")
+RELATIONS: list[Relation] = ["<=", "<=", "<=", "<", "=="]
+
+
+@st.composite
+def linears(draw: st.DrawFn) -> Linear:
+    chosen = draw(st.lists(st.sampled_from(OUTPUTS), unique=True))
+    return Linear.total({v: draw(fractions) for v in chosen}, draw(fractions))
+
+
+@given(linears())
+def test_whole_coefficients_are_the_coefficients(linear: Linear) -> None:
+    whole, unit = linear.whole
+    assert [Fraction(c, unit) for c in whole] == [c for _, c in linear.summands]
+    assert gcd(unit, *whole) == 1
+    assert linear.symbols == tuple(symbol for symbol, _ in linear.summands)
+
+
+@given(linears(), fractions)
+def test_equal_expressions_have_equal_hashes(linear: Linear, number: Fraction) -> None:
+    other = Linear(linear.summands, linear.constant) + number - number
+    assert other == linear
+    assert hash(other) == hash(linear)
+
+
+@given(linears())
+def test_the_negation_is_the_product_with_minus_one(linear: Linear) -> None:
+    assert -linear == linear * -1
+    assert linear + -linear == Linear()
+
+
+@given(linears().filter(lambda linear: bool(linear.summands)))
+def test_left_sides_are_coprime_and_begin_above_zero(linear: Linear) -> None:
+    (names, numbers), factor = _left_of(Atom(linear, "<="))
+    assert names == linear.symbols
+    assert [c * factor for _, c in linear.summands] == list(numbers)
+    assert numbers[0] > 0
+    assert gcd(*numbers) == 1
+
+
+def test_symbols_inside_of_others_are_found() -> None:
+    x, y = map(Linear.of, OUTPUTS[:2])
+    parts = (
+        Max((x, y)),
+        Apply("f", (x,)),
+        Product(KNOWN, OUTPUTS[0]),
+    )
+    for part in parts:
+        atom = Atom(Linear.of(part) - y, "<=")
+        assert not atom.linear.is_plain
+        assert set(symbols(atom)) == set(walk(atom)) - {atom}
+    assert Atom(x - y, "<=").linear.is_plain
+
+
+@given(st.lists(st.lists(st.integers(0, 9), max_size=4), max_size=12))
+def test_components_do_not_depend_on_when_all_is_joined(items: list[list[int]]) -> None:
+    """Keys beyond those that are given keep several trees; without them all may become one."""
+    keys = range(6)
+    found = components(keys, items, keys_of=lambda item: item)
+    more = components(range(8), items, keys_of=lambda item: [k for k in item if k < 6])
+    assert [c for c in more if not set(c.keys) & {6, 7}] == found
+
+
+@given(st.sampled_from(list(FORMATS.values())), st.data())
+def test_whole_numbers_are_rounded_as_others_are(
+    form: Format, data: st.DataObject
+) -> None:
+    most = 2 ** (form.precision + 2)
+    number = Fraction(data.draw(st.integers(-most, most)))
+    below = form.down(number)
+    assert form.representable(below)
+    assert below <= number
+    assert below == number or form.next_up(below) > number
+    assert (below == number) == form.representable(number)
+
+
+@st.composite
+def terms(draw: st.DrawFn) -> Term:
+    """Mostly boxes; some rows tie outputs, are equalities, or speak of an input."""
+    rows = []
+    for _ in range(draw(st.integers(0, 6))):
+        symbol = draw(st.sampled_from([*OUTPUTS, *OUTPUTS, *OUTPUTS, KNOWN]))
+        linear = Linear.of(symbol) * draw(fractions.filter(bool)) + draw(fractions)
+        if draw(st.integers(0, 9)) == 0:
+            linear = linear + Linear.of(OUTPUTS[0])
+        relation = draw(st.sampled_from(RELATIONS))
+        if linear.summands:
+            rows.append(Atom(linear, relation))
+    return Term(tuple(rows))
+
+
+def parts(term: Term, form: str) -> tuple[Part, ...] | str:
+    try:
+        return split.parts_of(term, OUTPUTS, form)
+    except (MultiplexError, ValueError) as error:
+        return f"{type(error).__name__}: {error}"
+
+
+@settings(max_examples=200, deadline=None)
+@given(terms(), st.sampled_from(list(FORMATS)))
+def test_a_box_is_what_the_long_way_makes_of_it(term: Term, form: str) -> None:
+    found = parts(term, form)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(split, "_plain_box", lambda *_: None)
+        assert found == parts(term, form)
+
+
+@given(st.lists(linears(), min_size=1, max_size=5))
+def test_matrices_hold_the_float_next_to_each_coefficient(rows: list[Linear]) -> None:
+    A, b = witness._matrix(rows, OUTPUTS)
+    wanted = [[float(row.coefficient(v)) for v in OUTPUTS] for row in rows]
+    assert np.array_equal(A, wanted)
+    assert np.array_equal(b, [float(row.constant) for row in rows])
+
+
+def test_numbers_that_floats_do_not_hold_leave_a_doubt() -> None:
+    x, y = map(Linear.of, OUTPUTS[:2])
+    A, _ = witness._matrix([x * 10**400 + y * 3], OUTPUTS)
+    assert np.isnan(A[0, 0])
+    assert A[0, 1] == 3
