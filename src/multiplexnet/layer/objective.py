@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from multiplexnet.errors import ShapeError
-from multiplexnet.transforms.base import Differentiable
+from multiplexnet.transforms.base import Differentiable, applied
 
 if TYPE_CHECKING:
     from multiplexnet.layer.branches import Branches, Choice
@@ -59,7 +59,7 @@ def evidence_loss(branches: Branches, f: Loss, prior: Prior = None) -> Tensor:
 
 
 def _marginal(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
-    result: Tensor = _Marginal.apply(losses, logits, log_p)  # type: ignore[no-untyped-call]
+    result: Tensor = applied(_Marginal, losses, logits, log_p)
     return result
 
 

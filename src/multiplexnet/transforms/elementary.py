@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multiplexnet.transforms.base import Differentiable
+from multiplexnet.transforms.base import Differentiable, applied
 
 __all__ = ["inverse_softplus", "portable_sigmoid", "portable_softplus", "softplus"]
 
@@ -55,7 +55,7 @@ def softplus(z: Tensor) -> Tensor:
         >>> softplus(torch.tensor([-800.0, 0.0, 800.0], dtype=torch.float64)).tolist()
         [0.0, 0.6931471805599453, 800.0]
     """
-    value: Tensor = _Softplus.apply(z)  # type: ignore[no-untyped-call]
+    value: Tensor = applied(_Softplus, z)
     return value
 
 

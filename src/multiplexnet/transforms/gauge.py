@@ -37,8 +37,10 @@ from multiplexnet.geometry.parts import Polyhedron
 from multiplexnet.transforms.base import (
     LIMIT,
     UNIT64,
+    Differentiable,
     Precision,
     Transform,
+    applied,
     exactly,
     finite,
     gradient_floor,
@@ -46,6 +48,7 @@ from multiplexnet.transforms.base import (
     precision_of,
     quarter_cell,
     rows_of,
+    without_zeros,
 )
 from multiplexnet.transforms.chosen import by_term, reordered, run_products
 from multiplexnet.transforms.curves import ConeRows, Margins, cone_rows, lengths
@@ -653,14 +656,12 @@ def _joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
 
 
-class _Radial(torch.autograd.Function):
+class _Radial(Differentiable):
     """``x = round(c + q tanh(G) / G)`` for a flat batch, chunk by chunk.
 
     Only the largest row of each point has a gradient, so backward needs no product over all rows; it is written with
     differentiable operations and can be differentiated again.
     """
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(
@@ -684,6 +685,7 @@ class _Radial(torch.autograd.Function):
         ctx.cut = tables.cut
         basis = None if grid is None else grid.basis.to(tables.rows.dtype)
         ctx.mark_non_differentiable(*output[1:])
+        without_zeros(ctx)
         kept = (tables.whiten, tables.rows, basis, tables.curves)
         ctx.save_for_backward(z, index, *kept, *output[1:])
 
@@ -691,6 +693,8 @@ class _Radial(torch.autograd.Function):
     @in_full_precision
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         z, index, whiten, rows, basis, curves, *saved = ctx.saved_tensors
+        if grads[0] is None:
+            return torch.zeros_like(z), None, None, None, None, None
         matrices = Matrices(whiten, rows, basis, curves, ctx.runs, ctx.cut)
         chunks = _chunks(matrices, z, index, grads[0], *saved)
         parts = [
@@ -700,14 +704,12 @@ class _Radial(torch.autograd.Function):
         return gradient, None, None, None, None, None
 
 
-class _RadialAlone(torch.autograd.Function):
+class _RadialAlone(Differentiable):
     """:class:`_Radial` of a single polyhedron without curves, whose derivatives in z are tables.
 
     With r = tanh(G)/G, g the gradient in x, P and v the slopes of the point and of the largest row, the gradient in z
     is ``h + (r′/r) (h·z) v`` for ``h = r Pᵀ g``, since q = M z.
     """
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(
@@ -729,12 +731,15 @@ class _RadialAlone(torch.autograd.Function):
         z, tables, _, slopes, _, ctx.floor = inputs
         ctx.cut = tables.cut
         ctx.mark_non_differentiable(*output[1:])
+        without_zeros(ctx)
         ctx.save_for_backward(z, *slopes, *output[1:])
 
     @staticmethod
     @in_full_precision
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         raw, point, rows, *saved = ctx.saved_tensors
+        if grads[0] is None:
+            return torch.zeros_like(raw), None, None, None, None, None
         slopes = Slopes(point, rows)
         matrices = Matrices(point.unsqueeze(0), rows.unsqueeze(0), None)
         chunks = _chunks(matrices, raw, None, grads[0], *saved)
@@ -1111,10 +1116,10 @@ class Gauge(Transform):
         values: tuple[Tensor, ...]
         if slopes is None:
             told = (z, index, tables, grid, dtype, self.floor)
-            values = _Radial.apply(*told)  # type: ignore[no-untyped-call]
+            values = applied(_Radial, *told)
         else:
             alone = (z, tables, grid, slopes, dtype, self.floor)
-            values = _RadialAlone.apply(*alone)  # type: ignore[no-untyped-call]
+            values = applied(_RadialAlone, *alone)
         return values[0]
 
     def inverse(
