@@ -40,6 +40,7 @@ __all__ = [
     "Transform",
     "applied",
     "can_look",
+    "can_overwrite",
     "checked_dtype",
     "dtype_name",
     "exactly",
@@ -269,6 +270,11 @@ def is_transformed() -> bool:
     if torch.compiler.is_compiling():
         return True
     return bool(torch._C._are_functorch_transforms_active())
+
+
+def can_overwrite() -> bool:
+    """Whether a result on the way may be overwritten by the next: nothing records what is done to it."""
+    return not (torch.is_grad_enabled() or is_transformed())
 
 
 def without_zeros(ctx: Any) -> None:
