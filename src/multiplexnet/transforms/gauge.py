@@ -41,6 +41,7 @@ from multiplexnet.transforms.base import (
     Precision,
     Transform,
     applied,
+    can_overwrite,
     exactly,
     finite,
     gradient_floor,
@@ -471,9 +472,14 @@ def _with_lengths(
 def first_equal(products: Tensor, value: Tensor) -> Tensor:
     """The first column of every row, ``(B, m)``, that has this value; the last one if it is NaN.
 
-    As ``max`` would find it in three times the time: small whole numbers are compared many at a time.
+    As ``max`` would find it in three times the time: small whole numbers are compared many at a time. Products that
+    nothing records are overwritten, since truth values that are floats are found many at a time, too.
     """
     m = products.shape[-1]
+    if can_overwrite():
+        ranks = torch.arange(m, 0, -1, dtype=products.dtype, device=products.device)
+        places = products.eq_(value.unsqueeze(-1)).mul_(ranks).amax(-1)
+        return places.neg_().add_(m).clamp_(max=m - 1).long()
     dtype = torch.uint8 if m < 2**8 else torch.int32
     rank = torch.arange(m, 0, -1, dtype=dtype, device=products.device)
     found = (products == value.unsqueeze(-1)).to(dtype) * rank
@@ -567,7 +573,7 @@ def radius(G: Tensor) -> Tensor:
     reach = torch.tanh(G)
     if G.dtype is torch.float32:
         reach = reach.clamp(max=1.0)
-    return reach / G
+    return reach.div_(G) if can_overwrite() else reach / G
 
 
 def radius_and_decline(G: Tensor, floor: float) -> tuple[Tensor, Tensor]:
@@ -762,12 +768,11 @@ def _slopes_applied(
     """The gradient in z of :class:`_RadialAlone`."""
     floor, cut = limits
     computing = slopes.rows.dtype
-    z = finite(raw, computing, cut)
-    v = F.embedding(row, slopes.rows)
     if G.dtype is not computing:
         G = G.to(computing)
     if torch.is_grad_enabled():  # to be differentiated again
-        G = exactly(G, (v * z).sum(-1))
+        v = F.embedding(row, slopes.rows)
+        G = exactly(G, (v * finite(raw, computing, cut)).sum(-1))
     r, decline = radius_and_decline(G, floor)
     point = slopes.point
     g = grad.to(point.dtype) * r.to(point.dtype).unsqueeze(-1)
@@ -778,9 +783,30 @@ def _slopes_applied(
         h = torch.cat(
             [h]
         )  # as the others are: elementwise products of two layouts take longer
-    along = (h * z).sum(-1) * (decline / r)
-    gradient = torch.addcmul(h, v, along.unsqueeze(-1))
+    if can_overwrite():
+        z, v = _laid_out_as(h, raw, row, slopes.rows, cut)
+        along = z.mul_(h).sum(-1).mul_(decline.div_(r))
+        gradient = h.addcmul_(v, along.unsqueeze(-1))
+    else:
+        z = finite(raw, computing, cut)
+        v = F.embedding(row, slopes.rows)
+        along = (h * z).sum(-1) * (decline / r)
+        gradient = torch.addcmul(h, v, along.unsqueeze(-1))
     return _row_by_row(gradient, raw.dtype)
+
+
+def _laid_out_as(
+    other: Tensor, raw: Tensor, row: Tensor, rows: Tensor, cut: float
+) -> tuple[Tensor, Tensor]:
+    """Raw values, cut, and the rows of a table, in the dtype of others and laid out in memory as they are.
+
+    Elementwise products of two layouts take longer than another layout of both.
+    """
+    z = torch.empty_like(other).copy_(raw).clamp_(-cut, cut)
+    if not is_by_feature(other):
+        return z, F.embedding(row, rows)
+    places = row.expand(rows.shape[-1], len(row))
+    return z, rows.mT.gather(1, places).mT
 
 
 def _chunks(
@@ -848,7 +874,8 @@ def _stretched(
         r = r.to(anchor.dtype)
     x = torch.addcmul(anchor, q, r)
     if grid is not None:
-        x = _on_grid(grid, torch.round(x), index, tables.runs)
+        steps = x.round_() if can_overwrite() else torch.round(x)
+        x = _on_grid(grid, steps, index, tables.runs)
     return _row_by_row(x, dtype)
 
 
