@@ -48,6 +48,7 @@ __all__ = [
     "gradient_floor",
     "in_full_precision",
     "is_transformed",
+    "largest_seen",
     "margin",
     "precision_of",
     "quarter_cell",
@@ -242,13 +243,17 @@ def rows_of(table: Tensor, index: Tensor) -> Tensor:
 
 def can_look(values: Tensor) -> bool:
     """Whether the numbers of a tensor can be looked at: not in a graph, nor under vmap or on the meta device."""
+    return largest_seen(values) is not None
+
+
+def largest_seen(values: Tensor) -> float | None:
+    """The largest number of a tensor, NaN if there is one; ``None`` if its numbers cannot be looked at."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-        return False
+        return None
     try:
-        float(values.detach().amax())
+        return float(values.detach().amax())
     except RuntimeError:  # nor of a tensor without numbers
-        return False
-    return True
+        return None
 
 
 def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:

@@ -46,6 +46,7 @@ from multiplexnet.transforms.base import (
     finite,
     gradient_floor,
     in_full_precision,
+    is_transformed,
     precision_of,
     quarter_cell,
     rows_of,
@@ -515,8 +516,13 @@ def largest_row(
     products = row_products(q, index, tables)
     if tables.by_feature:
         return largest_column(products)
-    value, row = products.max(-1)
     count, m = tables.rows.shape[:2]
+    if m == 2 and not is_transformed():  # which takes a third of the time
+        first, second = products.unbind(-1)
+        value = torch.maximum(first, second)
+        row = (second > first).long()
+    else:
+        value, row = products.max(-1)
     if count == 1:
         return value, row
     if index is None:
@@ -911,7 +917,7 @@ def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tenso
     if basis is not None:
         g = _transposed(basis, g, index, runs)
     r, decline = radius_and_decline(G, floor)
-    along = (g * q).sum(-1) * decline
+    along = _row_sums(g * q) * decline
     pulled = torch.addcmul(g * r.unsqueeze(-1), w, along.unsqueeze(-1))
     if z.dtype is not torch.float64:
         pulled = pulled.float()
@@ -919,6 +925,14 @@ def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tenso
     shared = z.dim() == 3 and z.shape[-2] == 1
     gradient = _transposed(whiten, pulled, index, runs, shared=shared)
     return _row_by_row(gradient, z.dtype)
+
+
+def _row_sums(values: Tensor) -> Tensor:
+    """``values.sum(-1)``, which takes ten times as long as a sum of two columns."""
+    if values.shape[-1] != 2 or is_transformed():
+        return values.sum(-1)
+    first, second = values.unbind(-1)
+    return first + second
 
 
 def _as(other: Tensor, values: Tensor) -> Tensor:

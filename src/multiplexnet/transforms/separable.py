@@ -228,7 +228,9 @@ class Slopes(NamedTuple):
         if self.kinds.interval:
             t = _raised(_smaller_share(z), self.floor)
             slope = torch.ops.aten.sigmoid_backward(g, t)
-            pulled.append(slope.mul_(self.width) if can_overwrite() else slope * self.width)
+            pulled.append(
+                slope.mul_(self.width) if can_overwrite() else slope * self.width
+            )
         if self.kinds.half and self.kinds.signed:
             t = _raised(torch.sigmoid(self.sign * _cut(z)), self.floor)
             pulled.append(g * (t * self.sign.abs()))

@@ -35,12 +35,14 @@ def rows_together(values: Tensor, table: Tensor) -> int:
         >>> rows_together(torch.zeros(4099, 10), torch.zeros(10))
         1
     """
+    if is_transformed() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+        return 1  # before a size is looked at: graphs are made for any
     size = table.numel()
-    if not 0 < size < LONG or values.numel() < FEWEST_ROWS * size or is_transformed():
+    if not 0 < size < LONG or values.numel() < FEWEST_ROWS * size:
         return 1
     if values.shape[values.dim() - table.dim() :] != table.shape:
         return 1
-    if not values.is_contiguous() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+    if not values.is_contiguous():
         return 1
     return gcd(values.numel() // size, MOST_TOGETHER)
 
