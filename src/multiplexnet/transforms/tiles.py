@@ -14,7 +14,7 @@ from torch import Tensor
 
 from multiplexnet.transforms.base import is_transformed
 
-__all__ = ["repeated", "rows_together"]
+__all__ = ["plus", "repeated", "rows_together"]
 
 MOST_TOGETHER = 128
 """Rows that are taken together."""
@@ -55,3 +55,18 @@ def repeated(table: Tensor, rows: int) -> Tensor:
         tensor([1., 2., 1., 2.])
     """
     return table.expand(rows, *table.shape).reshape(-1)
+
+
+def plus(values: Tensor, table: Tensor) -> Tensor:
+    """``values + table``.
+
+    Example:
+        >>> plus(torch.zeros(2, 2), torch.tensor([1.0, 2.0]))
+        tensor([[1., 2.],
+                [1., 2.]])
+    """
+    rows = rows_together(values, table)
+    if rows == 1:
+        return values + table
+    many = repeated(table, rows)
+    return (values.view(-1, len(many)) + many).view(values.shape)

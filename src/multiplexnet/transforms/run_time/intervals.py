@@ -46,6 +46,7 @@ from multiplexnet.transforms.elementary import (
 )
 from multiplexnet.transforms.gauge import times
 from multiplexnet.transforms.run_time.reading import Read, has_small, kept, read
+from multiplexnet.transforms.tiles import plus
 
 __all__ = ["Intervals", "affine", "are_intervals", "underflow_of"]
 
@@ -423,7 +424,7 @@ class Intervals(Transform):
     def _picked(
         self, rows: Tensor, ends: Tensor, u: Tensor, index: Tensor | None
     ) -> Tensor:
-        return times(rows, u, index) + self._at(ends, index)
+        return plus(times(rows, u, index), self._at(ends, index))
 
     def _ends(self, known: Read, index: Tensor | None) -> Tensor:
         """The largest lower bounds of x and of −x, ``(*batch, T, 2, n)``, not below the true ones; 0 for none."""
