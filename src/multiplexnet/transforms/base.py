@@ -266,7 +266,7 @@ def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     if is_transformed():
         return function.apply(*arguments)  # type: ignore[no-untyped-call]
     # What torch's own `apply` comes to here, but for 25 µs in which it binds arguments to names.
-    plain = super(torch.autograd.Function, function)
+    plain: Any = super(torch.autograd.Function, function)
     return plain.apply(*unwrap_dead_wrappers(arguments))
 
 

@@ -184,8 +184,8 @@ class _BoxMap(Differentiable):
 
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
-        z, *tables = ctx.saved_tensors
-        slopes = Slopes(*tables, ctx.kinds, ctx.floor)
+        z, width, sign, free = ctx.saved_tensors
+        slopes = Slopes(width, sign, free, ctx.kinds, ctx.floor)
         g = grad[0]
         rows = rows_together(z, slopes.used) if g.is_contiguous() else 1
         if rows > 1:

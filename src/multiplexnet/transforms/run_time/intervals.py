@@ -329,7 +329,7 @@ class Intervals(Transform):
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
         lower, upper, first, last, width = frame
         if self.any_both:
-            z, _ = torch.broadcast_tensors(z, lower)
+            z, _ = torch.broadcast_tensors(z, lower)  # type: ignore[no-untyped-call]
         if width is not None and z.dtype is torch.float32:
             stretched: Tensor = applied(
                 _Stretched, z, lower, width, first, last, self.floor

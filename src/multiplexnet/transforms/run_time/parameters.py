@@ -78,7 +78,7 @@ def _applied(
 
 
 def _broadcast(values: Sequence[Tensor]) -> list[Tensor]:
-    return list(torch.broadcast_tensors(*values))
+    return list(torch.broadcast_tensors(*values))  # type: ignore[no-untyped-call]
 
 
 def _one_call(
