@@ -17,7 +17,7 @@ from multiplexnet.layer.stacks import Stacked
 from multiplexnet.layer.units import Units
 from multiplexnet.transforms.base import in_full_precision
 from multiplexnet.transforms.cascade.choice import CascadeChoice, OneTerm
-from multiplexnet.transforms.chosen import reordered
+from multiplexnet.transforms.chosen import largest_place, reordered
 from multiplexnet.transforms.run_time.intervals import IntervalFrame
 from multiplexnet.transforms.run_time.parameters import Functions
 from multiplexnet.transforms.term_maps import TermMaps
@@ -165,9 +165,9 @@ class Choice:
             given["frames"] = self.frames
         x: Tensor = maps(raw, per_term=self.per_term, **given)
         feasible = None if self.feasible is None else self.feasible[..., start:stop]
-        x = self._seen(
-            self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)
-        )
+        if self.functions:
+            x = self._found(x, raw if self.per_term else raw.unsqueeze(-2), feasible)
+        x = self._seen(x)
         if feasible is None:
             return x
         met = feasible.unsqueeze(-1)
@@ -188,16 +188,16 @@ class Choice:
             self.feasible is not None
         ):  # refused already, unless a graph is being recorded
             x = x.masked_fill(~self.feasible.gather(-1, index.unsqueeze(-1)), torch.nan)
-        return self._seen(self._found(x, raw, None))
+        if self.functions:
+            x = self._found(x, raw, None)
+        return self._seen(x)
 
     def _seen(self, x: Tensor) -> Tensor:
         """Values as they leave the layer, in their units."""
         return x if self.units is None else self.units.outward(x)
 
     def _found(self, x: Tensor, raw: Tensor, feasible: Tensor | None) -> Tensor:
-        """x, in which nothing may be NaN without a reason."""
-        if not self.functions:
-            return x
+        """x, which depends on functions, and in which nothing may be NaN without a reason."""
         expected = raw.isnan().any(-1) if self.maps.training else None
         if feasible is not None:
             expected = ~feasible if expected is None else expected | ~feasible
@@ -218,7 +218,7 @@ class Choice:
         """The most probable term of every row. A NaN may win, a term that cannot be met never does."""
         if self.given is None or self.feasible is not None:
             return self._ranked().max(-1).indices
-        return self.given.max(-1).indices  # half the time of argmax
+        return largest_place(self.given)
 
     def draw(self, generator: torch.Generator | None = None) -> tuple[Tensor, Tensor]:
         """The values of a term drawn from q, inner choices included, and log q of all that was drawn, ``(*batch,)``."""

@@ -244,6 +244,7 @@ class Multiplexer(Derived):
                 **hole_tables(specification, dtype),
             }
         )
+        self._in_features = layout.in_values + sum(self.logit_sizes)
         self._certificate = None
         self._seal = fingerprint(self)
         return built
@@ -369,7 +370,7 @@ class Multiplexer(Derived):
         An output that may be missing has two values, the second for its flag, behind those of all outputs; it counts
         where a cascade decides the flag.
         """
-        return self.layout.in_values + sum(self.logit_sizes)
+        return self._in_features
 
     @property
     def logit_sizes(self) -> list[int]:

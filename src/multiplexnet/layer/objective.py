@@ -20,7 +20,12 @@ from torch import Tensor
 from torch.utils.checkpoint import checkpoint
 
 from multiplexnet.errors import ShapeError
-from multiplexnet.transforms.base import Differentiable
+from multiplexnet.transforms.base import (
+    Differentiable,
+    applied,
+    is_transformed,
+    largest_seen,
+)
 
 if TYPE_CHECKING:
     from multiplexnet.layer.branches import Branches, Choice
@@ -59,7 +64,7 @@ def evidence_loss(branches: Branches, f: Loss, prior: Prior = None) -> Tensor:
 
 
 def _marginal(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
-    result: Tensor = _Marginal.apply(losses, logits, log_p)  # type: ignore[no-untyped-call]
+    result: Tensor = applied(_Marginal, losses, logits, log_p)
     return result
 
 
@@ -173,7 +178,18 @@ def _parts(losses: Tensor, logits: Tensor, log_p: Tensor) -> tuple[Tensor, Tenso
     """q and a. Where q is 0 (a term that cannot be met, say) a is 0: nothing it would have cost must matter."""
     log_q = torch.log_softmax(logits, -1)
     q = log_q.exp()
-    return q, (losses - log_p + log_q).masked_fill(q == 0, 0.0)
+    a = losses - log_p + log_q
+    if _is_positive(q):  # which is found out sooner than the rest is done
+        return q, a
+    return q, a.masked_fill(q == 0, 0.0)
+
+
+def _is_positive(q: Tensor) -> bool:
+    """Whether all numbers are seen to be above 0; false where they cannot be looked at, or only at a price."""
+    if not q.is_cpu or is_transformed():
+        return False
+    least = largest_seen(-q)
+    return least is not None and least < 0
 
 
 def _priors(branches: Branches, prior: Prior) -> list[Tensor]:

@@ -19,6 +19,7 @@ from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.layer.construction.blocks import BuiltBlock
 from multiplexnet.layer.construction.blueprint import Blueprint
 from multiplexnet.layer.construction.layout import Layout
+from multiplexnet.transforms.chosen import largest_place
 from multiplexnet.transforms.tables import Tabled
 from multiplexnet.transforms.term_maps import TermMaps
 
@@ -69,7 +70,7 @@ class Stack(Tabled):
             x = self.maps(own, per_term=True)
         else:
             given = self._blocks(logits, self.logits)
-            x = self.maps(own, given.max(-1).indices + self.first)
+            x = self.maps(own, largest_place(given) + self.first)
         flat: Tensor = x.flatten(-2)
         return flat
 

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.transforms.base import rows_of
+from multiplexnet.transforms.chosen import reordered
 from multiplexnet.transforms.tables import Tabled
 
 __all__ = ["Assembly"]
@@ -39,6 +40,7 @@ class Assembly(Tabled):
     slot: Tensor
     all_terms: Tensor
     one_term: Tensor
+    is_order: bool = False
 
     def __init__(
         self,
@@ -65,6 +67,8 @@ class Assembly(Tabled):
         # If one piece already has every value in its place, there is nothing to do.
         natural = torch.arange(len(self.all_terms), device=piece.device)
         self.in_place = len(shapes) == 1 and torch.equal(self.all_terms, natural)
+        if len(piece) == 1 and int(sizes.sum()) == len(natural):
+            self.is_order = torch.equal(self.all_terms.sort().values, natural)
 
     def forward(self, pieces: Sequence[Tensor], index: Tensor | None = None) -> Tensor:
         """The pieces, ``(*batch, rows, columns)`` or with index ``(*batch, columns)``, as x.
@@ -75,18 +79,21 @@ class Assembly(Tabled):
             return pieces[0]
         if index is None:
             flat = torch.cat([piece.flatten(-2) for piece in pieces], -1)
-            positions = self._present(self.all_terms, pieces, flat)
-            x = flat.index_select(-1, positions)
+            x = self._picked(flat, len(pieces))
             return x.reshape(*flat.shape[:-1], *self.piece.shape)
         flat = torch.cat(list(pieces), -1)
-        positions = self._present(self.one_term, pieces, flat)
+        positions = self._present(self.one_term, len(pieces), flat)
         return flat.gather(-1, rows_of(positions, index))
 
-    def _present(
-        self, positions: Tensor, pieces: Sequence[Tensor], flat: Tensor
-    ) -> Tensor:
+    def _picked(self, flat: Tensor, pieces: int) -> Tensor:
+        """The values of all terms; where each is read once the gradient is picked out as well."""
+        if self.is_order and pieces == self.count and flat.requires_grad:
+            return reordered(flat, self.all_terms, self.all_terms.argsort(), -1)
+        return flat.index_select(-1, self._present(self.all_terms, pieces, flat))
+
+    def _present(self, positions: Tensor, pieces: int, flat: Tensor) -> Tensor:
         """The positions; those in pieces that are missing point to an arbitrary value."""
-        if len(pieces) == self.count:
+        if pieces == self.count:
             return positions
         return positions.clamp(max=flat.shape[-1] - 1)
 

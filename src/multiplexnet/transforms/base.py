@@ -27,6 +27,7 @@ from typing import Any, ParamSpec, Self, TypeVar, cast
 
 import torch
 from torch import Tensor
+from torch._functorch.utils import unwrap_dead_wrappers
 
 from multiplexnet.errors import DtypeError
 from multiplexnet.transforms.graph_constants import for_onnx, solid_tables
@@ -39,18 +40,22 @@ __all__ = [
     "Transform",
     "applied",
     "can_look",
+    "can_overwrite",
     "checked_dtype",
     "dtype_name",
     "exactly",
     "finite",
     "gradient_floor",
     "in_full_precision",
+    "is_transformed",
+    "largest_seen",
     "margin",
     "precision_of",
     "quarter_cell",
     "rows_of",
     "saturated",
     "within",
+    "without_zeros",
 ]
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
@@ -238,13 +243,17 @@ def rows_of(table: Tensor, index: Tensor) -> Tensor:
 
 def can_look(values: Tensor) -> bool:
     """Whether the numbers of a tensor can be looked at: not in a graph, nor under vmap or on the meta device."""
+    return largest_seen(values) is not None
+
+
+def largest_seen(values: Tensor) -> float | None:
+    """The largest number of a tensor, NaN if there is one; ``None`` if its numbers cannot be looked at."""
     if torch.compiler.is_compiling() or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-        return False
+        return None
     try:
-        float(values.detach().amax())
+        return float(values.detach().amax())
     except RuntimeError:  # nor of a tensor without numbers
-        return False
-    return True
+        return None
 
 
 def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
@@ -252,9 +261,31 @@ def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
     wants_gradient = (
         getattr(argument, "requires_grad", False) for argument in arguments
     )
-    if torch.is_grad_enabled() and any(wants_gradient):
+    if not (torch.is_grad_enabled() and any(wants_gradient)):
+        return function.forward(*arguments)
+    if is_transformed():
         return function.apply(*arguments)  # type: ignore[no-untyped-call]
-    return function.forward(*arguments)
+    # What torch's own `apply` comes to here, but for 25 µs in which it binds arguments to names.
+    plain: Any = super(torch.autograd.Function, function)
+    return plain.apply(*unwrap_dead_wrappers(arguments))
+
+
+def is_transformed() -> bool:
+    """Whether a graph is being recorded, or a transform of ``torch.func`` is at work."""
+    if torch.compiler.is_compiling():
+        return True
+    return bool(torch._C._are_functorch_transforms_active())
+
+
+def can_overwrite() -> bool:
+    """Whether a result on the way may be overwritten by the next: nothing records what is done to it."""
+    return not (torch.is_grad_enabled() or is_transformed())
+
+
+def without_zeros(ctx: Any) -> None:
+    """Gradients of outputs that get none are not made up of zeros, which nobody reads; transforms want them."""
+    if not is_transformed():
+        ctx.set_materialize_grads(False)
 
 
 def within(values: Tensor, largest: Tensor) -> Tensor:

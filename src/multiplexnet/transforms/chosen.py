@@ -6,17 +6,35 @@ one product a term, of matrices that stay in the cache.
 
 from __future__ import annotations
 
+from math import isnan
 from typing import Any, NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from multiplexnet.transforms.base import Differentiable, applied, can_look
+from multiplexnet.transforms.base import (
+    Differentiable,
+    applied,
+    can_look,
+    is_transformed,
+    largest_seen,
+)
 
-__all__ = ["ByTerm", "by_term", "reordered", "rows_with", "run_products"]
+__all__ = [
+    "ByTerm",
+    "by_term",
+    "largest_place",
+    "reordered",
+    "rows_with",
+    "run_products",
+]
 
 FEWEST = 32
 """Rows a term, on average, that are worth bringing together."""
+
+MANY = 2**13
+"""So many rows are worth another way to their largest numbers."""
 
 
 class ByTerm(NamedTuple):
@@ -42,10 +60,59 @@ def by_term(index: Tensor, count: int) -> ByTerm | None:
     """
     if not can_look(index) or len(index) < FEWEST * count:
         return None
+    counts = tuple(index.bincount(minlength=count).tolist())
+    if index.is_cpu and count < 2**16 and not is_transformed():
+        # numpy sorts numbers of 16 bits digit by digit, in a sixth of the time
+        sorted_rows = np.argsort(index.numpy().astype(np.uint16), kind="stable")
+        places = np.empty_like(sorted_rows)
+        places[sorted_rows] = np.arange(len(sorted_rows))
+        return ByTerm(torch.from_numpy(sorted_rows), torch.from_numpy(places), counts)
     order = index.argsort(stable=True)
     back = torch.empty_like(order)
     back[order] = torch.arange(len(order), device=order.device)
-    return ByTerm(order, back, tuple(index.bincount(minlength=count).tolist()))
+    return ByTerm(order, back, counts)
+
+
+def largest_place(values: Tensor) -> Tensor:
+    """Where the largest number along the last axis stands, the first of several, as ``max`` finds it; NaN is larger.
+
+    Example:
+        >>> largest_place(torch.tensor([[1.0, 3.0, 3.0], [torch.nan, 1.0, 2.0]]))
+        tensor([1, 0])
+    """
+    if is_transformed() or not values.is_cpu or values.dtype is not torch.float32:
+        return values.max(-1).indices  # half the time of argmax
+    count = values.shape[-1]
+    if values.numel() < MANY * count:
+        return values.max(-1).indices
+    own = values.detach()
+    found = _second_of_two(own) if count == 2 else _first_of_largest(own)
+    return values.max(-1).indices if found is None else found
+
+
+def _second_of_two(values: Tensor) -> Tensor | None:
+    """Whether the second of two numbers is larger; ``None`` if there may be NaN, or if that is not known."""
+    first, second = values.unbind(-1)
+    if _may_be_nan(first + second):
+        return None
+    return (second > first).long()
+
+
+def _first_of_largest(values: Tensor) -> Tensor | None:
+    """The place of the largest number along the last axis; ``None`` as above."""
+    count = values.shape[-1]
+    features = values.reshape(-1, count).mT.contiguous()
+    largest = features.amax(0)
+    if _may_be_nan(largest):
+        return None
+    ranks = torch.arange(count, 0, -1, dtype=values.dtype).unsqueeze(-1)
+    places = features.eq_(largest).mul_(ranks).amax(0)
+    return places.neg_().add_(count).long().reshape(values.shape[:-1])
+
+
+def _may_be_nan(values: Tensor) -> bool:
+    largest = largest_seen(values)
+    return largest is None or isnan(largest)
 
 
 class _Reordered(Differentiable):

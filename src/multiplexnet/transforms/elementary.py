@@ -11,13 +11,15 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multiplexnet.transforms.base import Differentiable
+from multiplexnet.transforms.base import Differentiable, applied, can_overwrite
 
 __all__ = ["inverse_softplus", "portable_sigmoid", "portable_softplus", "softplus"]
 
 
 def portable_sigmoid(z: Tensor) -> Tensor:
     """``1 / (1 + e^−z)`` for float64."""
+    if can_overwrite():  # 1 / x would be a reciprocal, times 1
+        return torch.neg(z).exp_().add_(1).reciprocal_()
     return 1 / (1 + torch.exp(-z))
 
 
@@ -55,7 +57,7 @@ def softplus(z: Tensor) -> Tensor:
         >>> softplus(torch.tensor([-800.0, 0.0, 800.0], dtype=torch.float64)).tolist()
         [0.0, 0.6931471805599453, 800.0]
     """
-    value: Tensor = _Softplus.apply(z)  # type: ignore[no-untyped-call]
+    value: Tensor = applied(_Softplus, z)
     return value
 
 

@@ -37,15 +37,20 @@ from multiplexnet.geometry.parts import Polyhedron
 from multiplexnet.transforms.base import (
     LIMIT,
     UNIT64,
+    Differentiable,
     Precision,
     Transform,
+    applied,
+    can_overwrite,
     exactly,
     finite,
     gradient_floor,
     in_full_precision,
+    is_transformed,
     precision_of,
     quarter_cell,
     rows_of,
+    without_zeros,
 )
 from multiplexnet.transforms.chosen import by_term, reordered, run_products
 from multiplexnet.transforms.curves import ConeRows, Margins, cone_rows, lengths
@@ -468,9 +473,14 @@ def _with_lengths(
 def first_equal(products: Tensor, value: Tensor) -> Tensor:
     """The first column of every row, ``(B, m)``, that has this value; the last one if it is NaN.
 
-    As ``max`` would find it in three times the time: small whole numbers are compared many at a time.
+    As ``max`` would find it in three times the time: small whole numbers are compared many at a time. Products that
+    nothing records are overwritten, since truth values that are floats are found many at a time, too.
     """
     m = products.shape[-1]
+    if can_overwrite():
+        ranks = torch.arange(m, 0, -1, dtype=products.dtype, device=products.device)
+        places = products.eq_(value.unsqueeze(-1)).mul_(ranks).amax(-1)
+        return places.neg_().add_(m).clamp_(max=m - 1).long()
     dtype = torch.uint8 if m < 2**8 else torch.int32
     rank = torch.arange(m, 0, -1, dtype=dtype, device=products.device)
     found = (products == value.unsqueeze(-1)).to(dtype) * rank
@@ -506,8 +516,13 @@ def largest_row(
     products = row_products(q, index, tables)
     if tables.by_feature:
         return largest_column(products)
-    value, row = products.max(-1)
     count, m = tables.rows.shape[:2]
+    if m == 2 and not is_transformed():  # which takes a third of the time
+        first, second = products.unbind(-1)
+        value = torch.maximum(first, second)
+        row = (second > first).long()
+    else:
+        value, row = products.max(-1)
     if count == 1:
         return value, row
     if index is None:
@@ -564,7 +579,7 @@ def radius(G: Tensor) -> Tensor:
     reach = torch.tanh(G)
     if G.dtype is torch.float32:
         reach = reach.clamp(max=1.0)
-    return reach / G
+    return reach.div_(G) if can_overwrite() else reach / G
 
 
 def radius_and_decline(G: Tensor, floor: float) -> tuple[Tensor, Tensor]:
@@ -653,14 +668,12 @@ def _joined(parts: Sequence[tuple[Tensor, ...]]) -> tuple[Tensor, ...]:
     return tuple(torch.cat(pieces) for pieces in zip(*parts, strict=True))
 
 
-class _Radial(torch.autograd.Function):
+class _Radial(Differentiable):
     """``x = round(c + q tanh(G) / G)`` for a flat batch, chunk by chunk.
 
     Only the largest row of each point has a gradient, so backward needs no product over all rows; it is written with
     differentiable operations and can be differentiated again.
     """
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(
@@ -684,6 +697,7 @@ class _Radial(torch.autograd.Function):
         ctx.cut = tables.cut
         basis = None if grid is None else grid.basis.to(tables.rows.dtype)
         ctx.mark_non_differentiable(*output[1:])
+        without_zeros(ctx)
         kept = (tables.whiten, tables.rows, basis, tables.curves)
         ctx.save_for_backward(z, index, *kept, *output[1:])
 
@@ -691,6 +705,8 @@ class _Radial(torch.autograd.Function):
     @in_full_precision
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         z, index, whiten, rows, basis, curves, *saved = ctx.saved_tensors
+        if grads[0] is None:
+            return torch.zeros_like(z), None, None, None, None, None
         matrices = Matrices(whiten, rows, basis, curves, ctx.runs, ctx.cut)
         chunks = _chunks(matrices, z, index, grads[0], *saved)
         parts = [
@@ -700,14 +716,12 @@ class _Radial(torch.autograd.Function):
         return gradient, None, None, None, None, None
 
 
-class _RadialAlone(torch.autograd.Function):
+class _RadialAlone(Differentiable):
     """:class:`_Radial` of a single polyhedron without curves, whose derivatives in z are tables.
 
     With r = tanh(G)/G, g the gradient in x, P and v the slopes of the point and of the largest row, the gradient in z
     is ``h + (r′/r) (h·z) v`` for ``h = r Pᵀ g``, since q = M z.
     """
-
-    generate_vmap_rule = True
 
     @staticmethod
     def forward(
@@ -729,12 +743,15 @@ class _RadialAlone(torch.autograd.Function):
         z, tables, _, slopes, _, ctx.floor = inputs
         ctx.cut = tables.cut
         ctx.mark_non_differentiable(*output[1:])
+        without_zeros(ctx)
         ctx.save_for_backward(z, *slopes, *output[1:])
 
     @staticmethod
     @in_full_precision
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         raw, point, rows, *saved = ctx.saved_tensors
+        if grads[0] is None:
+            return torch.zeros_like(raw), None, None, None, None, None
         slopes = Slopes(point, rows)
         matrices = Matrices(point.unsqueeze(0), rows.unsqueeze(0), None)
         chunks = _chunks(matrices, raw, None, grads[0], *saved)
@@ -757,12 +774,11 @@ def _slopes_applied(
     """The gradient in z of :class:`_RadialAlone`."""
     floor, cut = limits
     computing = slopes.rows.dtype
-    z = finite(raw, computing, cut)
-    v = F.embedding(row, slopes.rows)
     if G.dtype is not computing:
         G = G.to(computing)
     if torch.is_grad_enabled():  # to be differentiated again
-        G = exactly(G, (v * z).sum(-1))
+        v = F.embedding(row, slopes.rows)
+        G = exactly(G, (v * finite(raw, computing, cut)).sum(-1))
     r, decline = radius_and_decline(G, floor)
     point = slopes.point
     g = grad.to(point.dtype) * r.to(point.dtype).unsqueeze(-1)
@@ -773,9 +789,30 @@ def _slopes_applied(
         h = torch.cat(
             [h]
         )  # as the others are: elementwise products of two layouts take longer
-    along = (h * z).sum(-1) * (decline / r)
-    gradient = torch.addcmul(h, v, along.unsqueeze(-1))
+    if can_overwrite():
+        z, v = _laid_out_as(h, raw, row, slopes.rows, cut)
+        along = z.mul_(h).sum(-1).mul_(decline.div_(r))
+        gradient = h.addcmul_(v, along.unsqueeze(-1))
+    else:
+        z = finite(raw, computing, cut)
+        v = F.embedding(row, slopes.rows)
+        along = (h * z).sum(-1) * (decline / r)
+        gradient = torch.addcmul(h, v, along.unsqueeze(-1))
     return _row_by_row(gradient, raw.dtype)
+
+
+def _laid_out_as(
+    other: Tensor, raw: Tensor, row: Tensor, rows: Tensor, cut: float
+) -> tuple[Tensor, Tensor]:
+    """Raw values, cut, and the rows of a table, in the dtype of others and laid out in memory as they are.
+
+    Elementwise products of two layouts take longer than another layout of both.
+    """
+    z = torch.empty_like(other).copy_(raw).clamp_(-cut, cut)
+    if not is_by_feature(other):
+        return z, F.embedding(row, rows)
+    places = row.expand(rows.shape[-1], len(row))
+    return z, rows.mT.gather(1, places).mT
 
 
 def _chunks(
@@ -843,7 +880,8 @@ def _stretched(
         r = r.to(anchor.dtype)
     x = torch.addcmul(anchor, q, r)
     if grid is not None:
-        x = _on_grid(grid, torch.round(x), index, tables.runs)
+        steps = x.round_() if can_overwrite() else torch.round(x)
+        x = _on_grid(grid, steps, index, tables.runs)
     return _row_by_row(x, dtype)
 
 
@@ -879,7 +917,7 @@ def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tenso
     if basis is not None:
         g = _transposed(basis, g, index, runs)
     r, decline = radius_and_decline(G, floor)
-    along = (g * q).sum(-1) * decline
+    along = _row_sums(g * q) * decline
     pulled = torch.addcmul(g * r.unsqueeze(-1), w, along.unsqueeze(-1))
     if z.dtype is not torch.float64:
         pulled = pulled.float()
@@ -887,6 +925,14 @@ def _pulled_back(matrices: Matrices, floor: float, reached: GaugePoint) -> Tenso
     shared = z.dim() == 3 and z.shape[-2] == 1
     gradient = _transposed(whiten, pulled, index, runs, shared=shared)
     return _row_by_row(gradient, z.dtype)
+
+
+def _row_sums(values: Tensor) -> Tensor:
+    """``values.sum(-1)``, which takes ten times as long as a sum of two columns."""
+    if values.shape[-1] != 2 or is_transformed():
+        return values.sum(-1)
+    first, second = values.unbind(-1)
+    return first + second
 
 
 def _as(other: Tensor, values: Tensor) -> Tensor:
@@ -1111,10 +1157,10 @@ class Gauge(Transform):
         values: tuple[Tensor, ...]
         if slopes is None:
             told = (z, index, tables, grid, dtype, self.floor)
-            values = _Radial.apply(*told)  # type: ignore[no-untyped-call]
+            values = applied(_Radial, *told)
         else:
             alone = (z, tables, grid, slopes, dtype, self.floor)
-            values = _RadialAlone.apply(*alone)  # type: ignore[no-untyped-call]
+            values = applied(_RadialAlone, *alone)
         return values[0]
 
     def inverse(

@@ -32,6 +32,7 @@ from multiplexnet.transforms.base import (
     Precision,
     Transform,
     applied,
+    can_overwrite,
     exactly,
     precision_of,
     quarter_cell,
@@ -42,6 +43,7 @@ from multiplexnet.transforms.elementary import (
     portable_softplus,
     softplus,
 )
+from multiplexnet.transforms.tiles import repeated, rows_together
 
 __all__ = ["PaperSeparable", "Separable"]
 
@@ -67,6 +69,21 @@ class Columns(NamedTuple):
     width: Tensor
     sign: Tensor
     free: Tensor
+
+    def repeated(self, rows: int, kinds: Kinds) -> Columns:
+        """The same for so many rows, one after another; what the kinds do not use is left as it is."""
+        used = {"base": self.base}
+        if kinds.interval:
+            used["width"] = self.width
+        if kinds.half:
+            used["sign"] = self.sign
+        if kinds.free:
+            used["free"] = self.free
+        if kinds.half or kinds.free:
+            used |= {"lower": self.lower, "upper": self.upper}
+        return self._replace(
+            **{name: repeated(table, rows) for name, table in used.items()}
+        )
 
 
 def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
@@ -131,13 +148,20 @@ class _BoxMap(Differentiable):
     def forward(
         z: Tensor, columns: Columns, kinds: Kinds, floor: float, portable: bool
     ) -> Tensor:
+        rows = rows_together(z, columns.base)
+        if rows > 1:
+            many = columns.repeated(rows, kinds)
+            wide = z.view(-1, len(many.base))
+            return _BoxMap.forward(wide, many, kinds, floor, portable).view(z.shape)
         lower, upper, base, width, sign, free = columns
         sigma: Elementwise = torch.sigmoid
         g: Elementwise = F.softplus
         if portable:
-            z, base, width, sign, free = (
-                t.double() for t in (z, base, width, sign, free)
-            )
+            z = z.double()
+            base = base.double()
+            width = width.double() if kinds.interval else width
+            sign = sign.double() if kinds.half else sign
+            free = free.double() if kinds.free else free
             sigma = portable_sigmoid
             g = portable_softplus
         x = base
@@ -161,22 +185,68 @@ class _BoxMap(Differentiable):
     @staticmethod
     def backward(ctx: Any, *grad: Tensor) -> tuple[Tensor | None, ...]:
         z, width, sign, free = ctx.saved_tensors
-        kinds = ctx.kinds
+        slopes = Slopes(width, sign, free, ctx.kinds, ctx.floor)
         g = grad[0]
-        pulled: list[Tensor] = []
-        if kinds.interval:
-            t = _raised(torch.sigmoid(-z.abs()), ctx.floor)
-            pulled.append(torch.ops.aten.sigmoid_backward(g, t) * width)
-        if kinds.half and kinds.signed:
-            t = _raised(torch.sigmoid(sign * _cut(z)), ctx.floor)
-            pulled.append(g * (t * sign.abs()))
-        elif kinds.half:
-            t = _raised(torch.sigmoid(z), ctx.floor)
-            pulled.append(g * t)
-        if kinds.free:
-            pulled.append(g * free)
-        gradient = sum(pulled[1:], pulled[0])
+        rows = rows_together(z, slopes.used) if g.is_contiguous() else 1
+        if rows > 1:
+            many = slopes.repeated(rows)
+            wide = (-1, len(many.used))
+            gradient = many.applied(z.view(wide), g.view(wide)).view(z.shape)
+        else:
+            gradient = slopes.applied(z, g)
         return gradient, None, None, None, None
+
+
+class Slopes(NamedTuple):
+    """The constants of the derivative of every column; see :class:`Columns` and :class:`_BoxMap`."""
+
+    width: Tensor
+    sign: Tensor
+    free: Tensor
+    kinds: Kinds
+    floor: float
+
+    @property
+    def used(self) -> Tensor:
+        """One of the tables that the derivative reads."""
+        if self.kinds.interval:
+            return self.width
+        return self.sign if self.kinds.half else self.free
+
+    def repeated(self, rows: int) -> Slopes:
+        """The same for so many rows, one after another."""
+        kinds = self.kinds
+        return self._replace(
+            width=repeated(self.width, rows) if kinds.interval else self.width,
+            sign=repeated(self.sign, rows) if kinds.half else self.sign,
+            free=repeated(self.free, rows) if kinds.free else self.free,
+        )
+
+    def applied(self, z: Tensor, g: Tensor) -> Tensor:
+        """The gradient in z, for that in x."""
+        pulled: list[Tensor] = []
+        if self.kinds.interval:
+            t = _raised(_smaller_share(z), self.floor)
+            slope = torch.ops.aten.sigmoid_backward(g, t)
+            pulled.append(
+                slope.mul_(self.width) if can_overwrite() else slope * self.width
+            )
+        if self.kinds.half and self.kinds.signed:
+            t = _raised(torch.sigmoid(self.sign * _cut(z)), self.floor)
+            pulled.append(g * (t * self.sign.abs()))
+        elif self.kinds.half:
+            t = _raised(torch.sigmoid(z), self.floor)
+            pulled.append(g * t)
+        if self.kinds.free:
+            pulled.append(g * self.free)
+        return sum(pulled[1:], pulled[0])
+
+
+def _smaller_share(z: Tensor) -> Tensor:
+    """``σ(−|z|)``."""
+    if can_overwrite():
+        return z.abs().neg_().sigmoid_()
+    return torch.sigmoid(-z.abs())
 
 
 def _raised(t: Tensor, floor: float) -> Tensor:

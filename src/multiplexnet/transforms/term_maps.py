@@ -404,8 +404,11 @@ class TermMaps(Tabled):
             transform = group.transform
             if isinstance(transform, Intervals):
                 assert parameters is not None
-                frames[number] = transform.frame(parameters, group.chosen(index))
-                per_part = transform.met(frames[number])
+                frame = transform.frame(parameters, group.chosen(index))
+                frames[number] = frame
+                if frame.width is not None and len(self) == 1:
+                    continue  # the only term is seen to have room
+                per_part = transform.met(frame)
             else:
                 per_part = transform.feasible(parameters, group.chosen(index))  # type: ignore[operator]
             own = group.met(per_part, index)

@@ -79,10 +79,10 @@ class _Parts(ABC):
 class _Exact(_Parts):
     def __init__(self, value: Tensor, exponent: int) -> None:
         unit = exact_number(2.0**exponent, value)
-        towards_zero = (value / unit).trunc().clamp(-2 * LARGEST, 2 * LARGEST)
+        smooth = value / unit
+        towards_zero = smooth.trunc().clamp(-2 * LARGEST, 2 * LARGEST)
         rest = value - towards_zero * unit
         self._rest, self._negative, self._exponent = rest, rest < 0, exponent
-        smooth = value / unit
         whole = towards_zero - self._negative.double()
         self.whole = (
             whole.detach() + (smooth - smooth.detach())

@@ -46,6 +46,7 @@ from multiplexnet.transforms.elementary import (
 )
 from multiplexnet.transforms.gauge import times
 from multiplexnet.transforms.run_time.reading import Read, has_small, kept, read
+from multiplexnet.transforms.tiles import plus
 
 __all__ = ["Intervals", "affine", "are_intervals", "underflow_of"]
 
@@ -328,7 +329,7 @@ class Intervals(Transform):
         has_lower, has_upper = self._at(self.has, index).unbind(-2)
         lower, upper, first, last, width = frame
         if self.any_both:
-            z = z.expand(torch.broadcast_shapes(z.shape, lower.shape))  # type: ignore[no-untyped-call]
+            z, _ = torch.broadcast_tensors(z, lower)  # type: ignore[no-untyped-call]
         if width is not None and z.dtype is torch.float32:
             stretched: Tensor = applied(
                 _Stretched, z, lower, width, first, last, self.floor
@@ -423,7 +424,7 @@ class Intervals(Transform):
     def _picked(
         self, rows: Tensor, ends: Tensor, u: Tensor, index: Tensor | None
     ) -> Tensor:
-        return times(rows, u, index) + self._at(ends, index)
+        return plus(times(rows, u, index), self._at(ends, index))
 
     def _ends(self, known: Read, index: Tensor | None) -> Tensor:
         """The largest lower bounds of x and of −x, ``(*batch, T, 2, n)``, not below the true ones; 0 for none."""

@@ -78,8 +78,7 @@ def _applied(
 
 
 def _broadcast(values: Sequence[Tensor]) -> list[Tensor]:
-    shape = torch.broadcast_shapes(*[value.shape for value in values])  # type: ignore[no-untyped-call]
-    return [value.expand(shape) for value in values]
+    return list(torch.broadcast_tensors(*values))  # type: ignore[no-untyped-call]
 
 
 def _one_call(
