@@ -367,23 +367,33 @@ class Branches:
         """log q(k), ``(*batch, K)``."""
         return self.joint([choice.log_probs for choice in self.choices])
 
-    def terms(
-        self, start: int, stop: int, values: Sequence[Tensor] | None = None
-    ) -> Tensor:
-        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D)``.
-
-        With several blocks these are picked from ``values``, the values of all terms of each block, if given.
-        """
+    def terms(self, start: int, stop: int) -> Tensor:
+        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D)``."""
         self._refuse_cascade("terms")
         if len(self.choices) == 1:
             return self._outward([self.choices[0].terms(start, stop)])
         indices = self._of_blocks(
             torch.arange(start, stop, device=self.choices[0].raw.device)
         )
-        values = [choice.x for choice in self.choices] if values is None else values
+        values = [choice.x for choice in self.choices]
         return self._outward(
             [x.index_select(-2, i) for x, i in zip(values, indices, strict=True)]
         )
+
+    def combined(
+        self, start: int, stop: int, values: Sequence[Sequence[Tensor]]
+    ) -> Tensor:
+        """As :meth:`terms`, of several blocks, from the values ``(*batch, D_b)`` of all terms of each.
+
+        Gradients of terms that are tensors of their own are added up by themselves. In one tensor each chunk of terms
+        would have a gradient of the size of all.
+        """
+        indices = self._of_blocks(torch.arange(start, stop))
+        parts = [
+            torch.stack([terms[k] for k in own.tolist()], -2)
+            for terms, own in zip(values, indices, strict=True)
+        ]
+        return self._outward(parts)
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated.

@@ -36,7 +36,7 @@ Prior = Tensor | Sequence[Tensor | None] | None
 Loss = Callable[[Tensor], Tensor]
 Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
 
-CHUNK = 1 << 18
+CHUNK = 1 << 20
 """How many values of x are held at once."""
 
 
@@ -260,14 +260,15 @@ def term_losses(branches: Branches, f: Loss) -> Tensor:
     A term that cannot be met has the loss of another one, which is finite and does not count.
     """
     stand_ins = [choice.stand_in() for choice in branches.choices]
-    values: list[Tensor] = []
+    values: list[tuple[Tensor, ...]] = []
     if len(branches.choices) > 1:
         pairs = zip(branches.choices, stand_ins, strict=True)
-        values = [choice.terms(0, choice.size, instead) for choice, instead in pairs]
+        every = [choice.terms(0, choice.size, instead) for choice, instead in pairs]
+        values = [x.unbind(-2) for x in every]
 
     def chunk(start: int, stop: int) -> Tensor:
         if values:
-            x = branches.terms(start, stop, values)
+            x = branches.combined(start, stop, values)
         else:
             x = branches.ordered([branches.choices[0].terms(start, stop, stand_ins[0])])
         return _checked(_summed(f(x), x), branches, stop - start)
