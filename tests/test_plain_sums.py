@@ -135,3 +135,9 @@ def test_elements_end_statements_no_sooner_and_no_later(text: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(source, "_TOKEN", one_by_one)
         assert found == list(source._spans(text))
+
+
+def test_a_keyword_is_refused_where_it_stands() -> None:
+    """Before what stands below it, as it would be without a quick way."""
+    with pytest.raises(RuleSyntaxError, match="line 2"):
+        parse("x: real\nx + if <= 3\ny: rael")

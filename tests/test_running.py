@@ -177,3 +177,46 @@ def test_the_only_term_that_is_seen_to_have_room_is_not_asked_again() -> None:
     found = maps.feasible(torch.tensor([[3.0], [torch.nan]]))
     assert found is not None
     assert found.tolist() == [[True], [False]]
+
+
+THREE = "x: real[2]; (0 <= x[0] <= 1 and x[1] >= 0) or (2 <= x[0] <= 3 and x[1] >= 0) or (4 <= x[0] <= 5 and x[1] <= 0)"
+
+
+def test_what_is_given_is_not_overwritten_however_it_is_laid_out() -> None:
+    """Memory that lies feature by feature already must not be taken for a copy."""
+    mux = Multiplexer(THREE)
+    raw = torch.randn(mux.in_features, MANY).mT
+    before = raw.clone()
+    branches = mux(raw)
+    logits = branches.logits.clone()
+    branches.best()
+    assert torch.equal(raw, before)
+    assert torch.equal(branches.logits, logits)
+
+
+@pytest.mark.parametrize(
+    "rules",
+    [
+        "w: real[3]; all(w >= 0); sum(w) == 1",
+        "x: real[3]; x[0] + x[1] + x[2] <= 4; all(x >= 0)",
+        "n: int[0, 90]; m: int[0, 90]; x: real; n + m <= 100; 0 <= x; x <= n",
+        THREE,
+    ],
+)
+def test_gradients_are_the_same_through_vmap(rules: str) -> None:
+    """Within vmap tensors do not say that a gradient is wanted outside of it."""
+    mux = Multiplexer(rules, dtype=torch.float64)
+    weights = torch.randn(mux.out_features, dtype=torch.float64)
+    raw = torch.randn(5, mux.in_features, dtype=torch.float64)
+
+    def cost(raw: Tensor) -> Tensor:
+        return (torch.func.vmap(lambda row: mux(row).best())(raw) * weights).sum()
+
+    leaf = raw.clone().requires_grad_()
+    (mux(leaf).best() * weights).sum().backward()  # type: ignore[no-untyped-call]
+    outside = raw.clone().requires_grad_()
+    cost(outside).backward()  # type: ignore[no-untyped-call]
+    assert leaf.grad is not None
+    assert leaf.grad.any()
+    torch.testing.assert_close(outside.grad, leaf.grad)
+    torch.testing.assert_close(torch.func.grad(cost)(raw), leaf.grad)

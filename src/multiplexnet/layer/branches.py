@@ -367,15 +367,20 @@ class Branches:
         """log q(k), ``(*batch, K)``."""
         return self.joint([choice.log_probs for choice in self.choices])
 
-    def terms(self, start: int, stop: int) -> Tensor:
-        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D)``."""
+    def terms(
+        self, start: int, stop: int, values: Sequence[Tensor] | None = None
+    ) -> Tensor:
+        """The values of terms ``start`` to ``stop``, ``(*batch, stop − start, D)``.
+
+        With several blocks these are picked from ``values``, the values of all terms of each block, if given.
+        """
         self._refuse_cascade("terms")
         if len(self.choices) == 1:
             return self._outward([self.choices[0].terms(start, stop)])
         indices = self._of_blocks(
             torch.arange(start, stop, device=self.choices[0].raw.device)
         )
-        values = [choice.x for choice in self.choices]
+        values = [choice.x for choice in self.choices] if values is None else values
         return self._outward(
             [x.index_select(-2, i) for x, i in zip(values, indices, strict=True)]
         )

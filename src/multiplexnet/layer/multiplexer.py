@@ -244,7 +244,6 @@ class Multiplexer(Derived):
                 **hole_tables(specification, dtype),
             }
         )
-        self._in_features = layout.in_values + sum(self.logit_sizes)
         self._certificate = None
         self._seal = fingerprint(self)
         return built
@@ -370,7 +369,7 @@ class Multiplexer(Derived):
         An output that may be missing has two values, the second for its flag, behind those of all outputs; it counts
         where a cascade decides the flag.
         """
-        return self._in_features
+        return self.layout.in_values + sum(self.logit_sizes)
 
     @property
     def logit_sizes(self) -> list[int]:

@@ -22,9 +22,9 @@ from torch.utils.checkpoint import checkpoint
 from multiplexnet.errors import ShapeError
 from multiplexnet.transforms.base import (
     Differentiable,
-    applied,
     is_transformed,
     largest_seen,
+    recorded,
 )
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def evidence_loss(branches: Branches, f: Loss, prior: Prior = None) -> Tensor:
 
 
 def _marginal(losses: Tensor, logits: Tensor, log_p: Tensor) -> Tensor:
-    result: Tensor = applied(_Marginal, losses, logits, log_p)
+    result: Tensor = recorded(_Marginal, losses, logits, log_p)
     return result
 
 
@@ -260,23 +260,26 @@ def term_losses(branches: Branches, f: Loss) -> Tensor:
     A term that cannot be met has the loss of another one, which is finite and does not count.
     """
     stand_ins = [choice.stand_in() for choice in branches.choices]
-    values: list[tuple[Tensor, ...]] = []
+    count = branches.written_out()
+    values: list[Tensor] = []
     if len(branches.choices) > 1:
         pairs = zip(branches.choices, stand_ins, strict=True)
-        every = [choice.terms(0, choice.size, instead) for choice, instead in pairs]
-        values = [x.unbind(-2) for x in every]
+        values = [choice.terms(0, choice.size, instead) for choice, instead in pairs]
+    apart = [x.unbind(-2) for x in values]
 
     def chunk(start: int, stop: int) -> Tensor:
-        if values:
-            x = branches.combined(start, stop, values)
-        else:
+        if not values:
             x = branches.ordered([branches.choices[0].terms(start, stop, stand_ins[0])])
+        elif stop - start == count:
+            x = branches.terms(start, stop, values)
+        else:
+            x = branches.combined(start, stop, apart)
         return _checked(_summed(f(x), x), branches, stop - start)
 
     width = sum(choice.columns.numel() for choice in branches.choices) * max(
         1, branches.batch.numel()
     )
-    return _chunked(chunk, branches.written_out(), width)
+    return _chunked(chunk, count, width)
 
 
 def _summed(losses: Tensor, x: Tensor) -> Tensor:

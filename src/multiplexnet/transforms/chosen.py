@@ -101,7 +101,8 @@ def _second_of_two(values: Tensor) -> Tensor | None:
 def _first_of_largest(values: Tensor) -> Tensor | None:
     """The place of the largest number along the last axis; ``None`` as above."""
     count = values.shape[-1]
-    features = values.reshape(-1, count).mT.contiguous()
+    by_feature = values.reshape(-1, count).mT
+    features = by_feature.clone(memory_format=torch.contiguous_format)  # to overwrite
     largest = features.amax(0)
     if _may_be_nan(largest):
         return None

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from multiplexnet.transforms.base import Differentiable, applied, can_overwrite
+from multiplexnet.transforms.base import Differentiable, can_overwrite, recorded
 
 __all__ = ["inverse_softplus", "portable_sigmoid", "portable_softplus", "softplus"]
 
@@ -57,7 +57,7 @@ def softplus(z: Tensor) -> Tensor:
         >>> softplus(torch.tensor([-800.0, 0.0, 800.0], dtype=torch.float64)).tolist()
         [0.0, 0.6931471805599453, 800.0]
     """
-    value: Tensor = applied(_Softplus, z)
+    value: Tensor = recorded(_Softplus, z)
     return value
 
 

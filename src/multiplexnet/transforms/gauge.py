@@ -40,7 +40,6 @@ from multiplexnet.transforms.base import (
     Differentiable,
     Precision,
     Transform,
-    applied,
     can_overwrite,
     exactly,
     finite,
@@ -49,7 +48,9 @@ from multiplexnet.transforms.base import (
     is_transformed,
     precision_of,
     quarter_cell,
+    recorded,
     rows_of,
+    wants_gradient,
     without_zeros,
 )
 from multiplexnet.transforms.chosen import by_term, reordered, run_products
@@ -1149,7 +1150,7 @@ class Gauge(Transform):
     ) -> Tensor:
         if tables.rows.dtype is torch.float32 and not is_single_now(z):
             tables = tables.double()
-        if not (z.requires_grad and torch.is_grad_enabled()):
+        if not wants_gradient(z):
             chunks = _chunks(tables, z, index)
             parts = [_value(tables, grid, dtype, *chunk) for chunk in chunks]
             return parts[0] if len(parts) == 1 else torch.cat(parts)
@@ -1157,10 +1158,10 @@ class Gauge(Transform):
         values: tuple[Tensor, ...]
         if slopes is None:
             told = (z, index, tables, grid, dtype, self.floor)
-            values = applied(_Radial, *told)
+            values = recorded(_Radial, *told)
         else:
             alone = (z, tables, grid, slopes, dtype, self.floor)
-            values = applied(_RadialAlone, *alone)
+            values = recorded(_RadialAlone, *alone)
         return values[0]
 
     def inverse(

@@ -26,6 +26,7 @@ _STATEMENT = re.compile(
     rf"-?{_SUMMAND}(?: *+[-+] *+{_SUMMAND}){{0,{LONGEST - 1}}}+ *+(?:<=|<|>=|>|==) *+-?{_NUMBER}"
 )
 _PARTS = re.compile(rf"([-+]?) *+(?:(-?)({_NUMBER}) *+\* *+)?({_PLACE})")
+_NAME = re.compile(r"[A-Za-z_][A-Za-z_0-9]*+")
 _RELATION = re.compile(r"[<>=]+")
 _RELATIONS: dict[str, Relation] = {
     "<=": "<=",
@@ -48,7 +49,9 @@ def is_plain_sum(text: str) -> bool:
         >>> is_plain_sum("0.5*x[0] - y <= 3"), is_plain_sum("x <= y"), is_plain_sum("2*max(x, y) <= 3")
         (True, False, False)
     """
-    return _STATEMENT.fullmatch(text) is not None
+    if _STATEMENT.fullmatch(text) is None:
+        return False
+    return not any(map(iskeyword, _NAME.findall(text)))
 
 
 class PlainSums:
@@ -114,8 +117,6 @@ class PlainSums:
 
     def _found(self, place: str) -> Variable | None:
         name, bracket, index = place.removesuffix("]").partition("[")
-        if iskeyword(name):
-            return None
         value = self._values.get(name)
         if bracket:
             if not isinstance(value, Vector) or int(index) >= len(value.elements):

@@ -22,6 +22,7 @@ from torch import Tensor
 from multiplexnet.compiler.cascade.input_parts import Bit, Form, Known, Whole
 from multiplexnet.compiler.cascade.projection.rows import Range
 from multiplexnet.geometry.magnitudes import down, up
+from multiplexnet.transforms.base import wants_gradient
 from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
 __all__ = ["known_values", "rest_of"]
@@ -86,7 +87,7 @@ class _Exact(_Parts):
         whole = towards_zero - self._negative.double()
         self.whole = (
             whole.detach() + (smooth - smooth.detach())
-            if value.requires_grad
+            if wants_gradient(value)
             else whole
         )
 
@@ -148,7 +149,7 @@ class _Summed(_Parts):
         value = (total + low).masked_fill(size > LARGEST, torch.nan)
         self.whole = (
             value.detach() + (smooth - smooth.detach())
-            if smooth.requires_grad
+            if wants_gradient(smooth)
             else value
         )
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.projection.rows import Range
-from multiplexnet.transforms.base import Differentiable
+from multiplexnet.transforms.base import Differentiable, wants_gradient
 
 if TYPE_CHECKING:
     from multiplexnet.transforms.cascade.operations import Tape
@@ -168,7 +168,7 @@ class Clamp(Inside):
         rounded = torch.minimum(torch.maximum(read.detach().round(), low), high)
         below, above = read < low, read > high
         smooth = torch.where(below, lower, torch.where(above, upper, read))
-        if not smooth.requires_grad:
+        if not wants_gradient(smooth):
             return rounded
         leak: Tensor = _Leak.apply(read, below, above)  # type: ignore[no-untyped-call]
         return rounded + (smooth - smooth.detach()) + leak
@@ -235,4 +235,4 @@ def _width(
 
 def _rounded(smooth: Tensor) -> Tensor:
     rounded = smooth.detach().round()
-    return rounded + (smooth - smooth.detach()) if smooth.requires_grad else rounded
+    return rounded + (smooth - smooth.detach()) if wants_gradient(smooth) else rounded
