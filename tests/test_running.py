@@ -210,10 +210,11 @@ def test_gradients_are_the_same_through_vmap(rules: str) -> None:
     raw = torch.randn(5, mux.in_features, dtype=torch.float64)
 
     def cost(raw: Tensor) -> Tensor:
-        return (torch.func.vmap(lambda row: mux(row).best())(raw) * weights).sum()
+        x: Tensor = torch.func.vmap(lambda row: mux(row).best())(raw)
+        return (x * weights).sum()
 
     leaf = raw.clone().requires_grad_()
-    (mux(leaf).best() * weights).sum().backward()  # type: ignore[no-untyped-call]
+    (mux(leaf).best() * weights).sum().backward()
     outside = raw.clone().requires_grad_()
     cost(outside).backward()  # type: ignore[no-untyped-call]
     assert leaf.grad is not None

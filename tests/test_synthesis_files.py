@@ -562,7 +562,8 @@ def test_a_model_is_written_through_links_and_into_what_is_no_file(
 
 
 def test_recipes_are_those_of_the_library() -> None:
-    for recipes in ((), ("long",)):
+    wrong: list[Any] = [(), ("long",)]
+    for recipes in wrong:
         with pytest.raises(TableError, match=r"recipes = .*: give at least one"):
             mx.Synthesizer(RULES).fit(table(), recipes=recipes)
 
