@@ -217,12 +217,23 @@ def _nearest_bound(bound: Fraction, row: Atom, form: Format) -> Fraction:
 
 
 def _strictness() -> Sequence[Patch]:
-    honest = boxes._at_most
+    def closed(honest: Callable[..., Fraction]) -> Callable[..., Fraction]:
+        def end(bound: Fraction, row: Atom, form: Format) -> Fraction:
+            return honest(bound, replace(row, relation="<="), form)
 
-    def closed(bound: Fraction, row: Atom, form: Format) -> Fraction:
-        return honest(bound, replace(row, relation="<="), form)
+        return end
 
-    return [(boxes, "_at_most", closed)]
+    return [
+        (boxes, "_at_most", closed(boxes._at_most)),
+        (boxes, "_at_least", closed(boxes._at_least)),
+    ]
+
+
+def _nearest_ends() -> Sequence[Patch]:
+    return [
+        (boxes, "_at_most", _nearest_bound),
+        (boxes, "_at_least", _nearest_bound),
+    ]
 
 
 def _never_negative(honest: Callable[..., Any]) -> Callable[..., Any]:
@@ -405,7 +416,7 @@ FAULTS = (
     Fault("loose rows", "rounding is taken to carry a point no further than it was", lambda: [
         (gauge, "LOOSE", 1.0), (parametric, "LOOSE", 1.0)]),
     Fault("range rows", "the gauge map may leave the format", lambda: [(gauge, "range_rows", _no_range_rows)]),
-    Fault("inward rounding", "bounds are rounded to nearest", lambda: [(boxes, "_at_most", _nearest_bound)]),
+    Fault("inward rounding", "bounds are rounded to nearest", _nearest_ends),
     Fault("strictness", "< is taken for <= in boxes", _strictness),
     Fault("whole numbers", "they need not be numbers of the format", lambda: [
         (split, "_exact_value", lambda value, row, form: value)]),

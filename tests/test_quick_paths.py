@@ -17,7 +17,8 @@ from multiplexnet.errors import MultiplexError
 from multiplexnet.exact.components import components
 from multiplexnet.exact.formats import FORMATS, Format
 from multiplexnet.geometry import split
-from multiplexnet.geometry.parts import Part
+from multiplexnet.geometry.boxes import interval_box
+from multiplexnet.geometry.parts import Box, Part
 from multiplexnet.language.formula import (
     Apply,
     Atom,
@@ -26,9 +27,11 @@ from multiplexnet.language.formula import (
     Product,
     Relation,
     Variable,
+    holds,
     symbols,
     walk,
 )
+from multiplexnet.transforms.term_maps import _boxes
 
 fractions = st.fractions(max_denominator=60)
 OUTPUTS = tuple(Variable(f"x[{j}]", j) for j in range(4))
@@ -61,6 +64,13 @@ def test_equal_expressions_have_equal_hashes(linear: Linear, number: Fraction) -
 def test_the_negation_is_the_product_with_minus_one(linear: Linear) -> None:
     assert -linear == linear * -1
     assert linear + -linear == Linear()
+
+
+def test_rows_of_one_variable_share_what_is_made_of_it() -> None:
+    x = Linear.of(OUTPUTS[0])
+    assert Linear.of(Variable("x[0]", 0)) is x
+    assert (x + 1).summands is (x - Fraction(7, 2)).summands
+    assert (-x + 1).summands is (-(x + 5)).summands
 
 
 @given(linears().filter(lambda linear: bool(linear.summands)))
@@ -106,6 +116,7 @@ def test_whole_numbers_are_rounded_as_others_are(
     assert below <= number
     assert below == number or form.next_up(below) > number
     assert (below == number) == form.representable(number)
+    assert form.up(number) == -form.down(-number)
 
 
 @st.composite
@@ -137,6 +148,35 @@ def test_a_box_is_what_the_long_way_makes_of_it(term: Term, form: str) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(split, "_plain_box", lambda *_: None)
         assert found == parts(term, form)
+
+
+@given(
+    fractions.filter(bool),
+    fractions,
+    st.sampled_from(["<=", "<"]),
+    st.sampled_from(list(FORMATS)),
+)
+def test_an_end_is_the_last_number_that_obeys(
+    coefficient: Fraction, constant: Fraction, relation: Relation, name: str
+) -> None:
+    form = FORMATS[name]
+    row = Atom(Linear.of(OUTPUTS[0]) * coefficient + constant, relation)
+    box = interval_box({OUTPUTS[0]: [row]}, form)
+    end = box.upper[0] if coefficient > 0 else box.lower[0]
+    assert end is not None
+    assert form.representable(end)
+    beyond = form.next_up(end) if coefficient > 0 else form.next_down(end)
+    assert holds(row, {OUTPUTS[0]: end})
+    assert not holds(row, {OUTPUTS[0]: beyond})
+
+
+def test_the_only_box_of_a_term_is_taken_as_it_is() -> None:
+    box = Box(OUTPUTS, (None,) * 4, (Fraction(1),) * 4)
+    half = Box(OUTPUTS[:2], (Fraction(0),) * 2, (None,) * 2)
+    columns, boxes = _boxes([[box], [half]], OUTPUTS)
+    assert columns == [0, 1, 2, 3]
+    assert boxes[0] is box
+    assert boxes[1] == Box(OUTPUTS, (*half.lower, None, None), (None,) * 4)
 
 
 @given(st.lists(linears(), min_size=1, max_size=5))

@@ -115,14 +115,20 @@ class Format:
             return self.tiny_exponent
         return max(size + 1 - self.precision, self.least_exponent)
 
+    def _is_short(self, value: Fraction) -> bool:
+        """Whether it is a whole number of as many bits as the format keeps."""
+        if value.denominator != 1:
+            return False
+        return value.numerator.bit_length() <= self.precision
+
     def down(self, value: Fraction) -> Fraction:
         """The largest number of the format that is at most ``value``.
 
         Raises:
             OverflowError: every number of the format is larger.
         """
-        if value.denominator == 1 and value.numerator.bit_length() <= self.precision:
-            return value  # a whole number of as many bits as the format keeps
+        if self._is_short(value):
+            return value
         if value > self.max:
             return self.max
         if value < -self.max:
@@ -141,6 +147,8 @@ class Format:
         Raises:
             OverflowError: every number of the format is smaller.
         """
+        if self._is_short(value):
+            return value
         return -self.down(-value)
 
     def rounded(self, value: Fraction) -> Fraction:

@@ -56,13 +56,13 @@ def _interval(
     upper: list[Fraction] = []
     for row in rows:
         ((_, coefficient),) = row.linear.summands
-        size = abs(coefficient)
-        bound = -row.linear.constant if size == 1 else -row.linear.constant / size
         try:
-            if coefficient > 0:
+            if coefficient.numerator > 0:
+                bound = _quotient(-row.linear.constant, coefficient)
                 upper.append(_at_most(bound, row, form))
             else:
-                lower.append(-_at_most(bound, row, form))
+                bound = _quotient(row.linear.constant, -coefficient)
+                lower.append(_at_least(bound, row, form))
         except OverflowError:
             wider = first_wider(form, lambda other: _has_interval(rows, other))
             raise OutOfRangeError(
@@ -70,10 +70,14 @@ def _interval(
             ) from None
     low = max(lower, default=None)
     high = min(upper, default=None)
-    if low is not None and high is not None and low > high:
+    if low is not None and high is not None and _exceeds(low, high):
         wider = first_wider(form, lambda other: _has_interval(rows, other))
         raise ThinTermError([formula_text(row) for row in rows], form.name, wider)
     return low, high
+
+
+def _quotient(number: Fraction, divisor: Fraction) -> Fraction:
+    return number if divisor == 1 else number / divisor
 
 
 def _at_most(bound: Fraction, row: Atom, form: Format) -> Fraction:
@@ -85,6 +89,23 @@ def _at_most(bound: Fraction, row: Atom, form: Format) -> Fraction:
     if row.relation == "<":
         return form.next_down(bound)
     return form.down(bound)
+
+
+def _at_least(bound: Fraction, row: Atom, form: Format) -> Fraction:
+    """The smallest number of the format from the bound on, or above it if the row is strict.
+
+    Raises:
+        OverflowError: there is none.
+    """
+    if row.relation == "<":
+        return form.next_up(bound)
+    return form.up(bound)
+
+
+def _exceeds(number: Fraction, other: Fraction) -> bool:
+    """Whether the number is larger; to compare fractions as such takes longer."""
+    first = number.numerator * other.denominator
+    return first > other.numerator * number.denominator
 
 
 def _has_interval(rows: Sequence[Atom], form: Format) -> bool:

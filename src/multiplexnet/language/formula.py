@@ -297,6 +297,7 @@ class Norm:
 
 
 Symbol = Variable | Product | Apply | Max | Ite | Norm
+Summands = tuple[tuple[Symbol, Fraction], ...]
 
 
 def _order(symbol: Symbol) -> tuple[int, int, str]:
@@ -320,7 +321,7 @@ class Linear:
         Fraction(1, 1)
     """
 
-    summands: tuple[tuple[Symbol, Fraction], ...] = ()
+    summands: Summands = ()
     constant: Fraction = Fraction(0)
 
     @cached_property
@@ -360,7 +361,9 @@ class Linear:
 
     @staticmethod
     def of(symbol: Symbol) -> Linear:
-        return Linear(((symbol, _fraction(1)),))
+        if type(symbol) is Variable:
+            return _of_variable(symbol, 1)
+        return Linear(((symbol, _of_whole(1)),))
 
     @staticmethod
     def number(constant: Fraction | int) -> Linear:
@@ -381,15 +384,13 @@ class Linear:
 
     def __add__(self, other: Linear | Fraction | int) -> Linear:
         if not isinstance(other, Linear):
-            if not self.constant:
-                return Linear(self.summands, _fraction(other))
-            return Linear(self.summands, self.constant + other)
+            return Linear(self.summands, _sum(self.constant, _fraction(other)))
         if not other.summands:
-            return Linear(self.summands, self.constant + other.constant)
+            return Linear(self.summands, _sum(self.constant, other.constant))
         coefficients = dict(self.summands)
         for symbol, c in other.summands:
             coefficients[symbol] = coefficients.get(symbol, Fraction(0)) + c
-        return Linear.total(coefficients, self.constant + other.constant)
+        return Linear.total(coefficients, _sum(self.constant, other.constant))
 
     def __mul__(self, factor: Fraction | int) -> Linear:
         if factor == 0:
@@ -401,8 +402,7 @@ class Linear:
         return Linear(summands, self.constant and self.constant * own)
 
     def __neg__(self) -> Linear:
-        summands = [(symbol, _negated(c)) for symbol, c in self.summands]
-        return Linear(tuple(summands), _negated(self.constant))
+        return Linear(_opposite(self.summands), _negated(self.constant))
 
     def __sub__(self, other: Linear | Fraction | int) -> Linear:
         return self + (-other)
@@ -432,7 +432,27 @@ def _fraction(number: Fraction | int) -> Fraction:
 
 
 def _negated(number: Fraction) -> Fraction:
-    return _fraction(-number.numerator) if number.denominator == 1 else -number
+    return _of_whole(-number.numerator) if number.denominator == 1 else -number
+
+
+def _sum(first: Fraction, second: Fraction) -> Fraction:
+    if first.denominator == 1 == second.denominator:
+        return _of_whole(first.numerator + second.numerator)
+    return first + second
+
+
+def _opposite(summands: Summands) -> Summands:
+    if len(summands) == 1:
+        ((symbol, c),) = summands
+        if type(symbol) is Variable and c.denominator == 1:
+            return _of_variable(symbol, -c.numerator).summands
+    return tuple([(symbol, _negated(c)) for symbol, c in summands])
+
+
+@lru_cache(maxsize=1 << 14)
+def _of_variable(variable: Variable, coefficient: int) -> Linear:
+    """A whole multiple of a variable; all rows that bound the variable alone share it."""
+    return Linear(((variable, _of_whole(coefficient)),))
 
 
 @lru_cache(maxsize=1 << 14)

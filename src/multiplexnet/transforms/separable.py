@@ -116,7 +116,7 @@ def _tables(parts: Sequence[Box], precision: Precision) -> dict[str, Tensor]:
 
 
 def _ends(ends: Sequence[Fraction | None], missing: float) -> list[float]:
-    return [missing if end is None else float(end) for end in ends]
+    return [missing if end is None else end.numerator / end.denominator for end in ends]
 
 
 def _widths(lower: Tensor, upper: Tensor, dtype: torch.dtype) -> Tensor:

@@ -55,6 +55,9 @@ def _boxes(
     kept = tuple(outputs[j] for j in columns)
     boxes = []
     for parts, others in zip(terms, coupled, strict=True):
+        if len(parts) == 1 and isinstance(parts[0], Box) and parts[0].outputs == kept:
+            boxes.append(parts[0])
+            continue
         ends: dict[Variable, Ends] = dict.fromkeys(kept, (None, None))
         ends |= dict.fromkeys(others, (Fraction(0), Fraction(0)))
         ends |= _ends(parts)
