@@ -13,17 +13,14 @@ from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, S
 from heapq import heappop, heappush
 
 from multiplexnet.compiler.cascade.late_rows import eased, is_easy
+from multiplexnet.compiler.cascade.projection.implied import Minimal
 from multiplexnet.compiler.cascade.projection.project import (
     Bucket,
     Projection,
     bucket_of,
     projection,
 )
-from multiplexnet.compiler.cascade.projection.rows import (
-    Clause,
-    Ranges,
-    subsumes,
-)
+from multiplexnet.compiler.cascade.projection.rows import Clause, Ranges
 
 __all__ = ["Clauses", "Elimination", "HeldBackError"]
 
@@ -47,8 +44,8 @@ class Clauses:
     """A conjunction of clauses in which none follows from another one alone; found by variable."""
 
     def __init__(self, clauses: Iterable[Clause] = ()) -> None:
+        self._minimal = Minimal()
         self._numbers: dict[Clause, int] = {}
-        self._by_terms: dict[tuple[tuple[int, int], ...], set[Clause]] = {}
         self._by_variable: dict[int, set[Clause]] = {}
         self._signs: dict[Clause, dict[int, tuple[int, int]]] = {}
         self._count = 0
@@ -59,10 +56,10 @@ class Clauses:
             self.add(clause)
 
     def __len__(self) -> int:
-        return len(self._numbers)
+        return len(self._minimal)
 
     def __iter__(self) -> Iterator[Clause]:
-        return iter(sorted(self._numbers, key=self._numbers.__getitem__))
+        return iter(list(self._minimal))
 
     def of(self, variable: int) -> list[Clause]:
         """The clauses that mention a variable, older ones first."""
@@ -74,24 +71,24 @@ class Clauses:
         if not clause:
             self.is_false = True
             return
-        related = [self._by_terms.get(row.terms, set()) for row in clause]
-        if any(subsumes(other, clause) for other in set().union(*related)):
+        replaced = self._minimal.add(clause)
+        if replaced is None:
             return
-        for other in [c for c in set.intersection(*related) if subsumes(clause, c)]:
-            self.remove(other)
+        for other in replaced:
+            self._forget(other)
         self._count += 1
         self._numbers[clause] = self._count
         self._signs[clause] = _signs(clause)
-        for row in clause:
-            self._by_terms.setdefault(row.terms, set()).add(clause)
         for v in self._signs[clause]:
             self._by_variable.setdefault(v, set()).add(clause)
         self.touched.update(self._signs[clause])
 
     def remove(self, clause: Clause) -> None:
+        self._minimal.remove(clause)
+        self._forget(clause)
+
+    def _forget(self, clause: Clause) -> None:
         del self._numbers[clause]
-        for row in clause:
-            self._by_terms[row.terms].discard(clause)
         self.touched.update(self._signs[clause])
         for v in self._signs.pop(clause):
             self._by_variable[v].discard(clause)

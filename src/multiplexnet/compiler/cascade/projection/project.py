@@ -36,17 +36,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from itertools import product
+from itertools import chain, product
 from math import inf, prod
 
 from multiplexnet.compiler.cascade.projection.between import between
+from multiplexnet.compiler.cascade.projection.implied import Known, Minimal
 from multiplexnet.compiler.cascade.projection.rows import (
     Clause,
     Range,
     Ranges,
     Row,
-    clause_of,
-    subsumes,
+    Simplifier,
+    Terms,
 )
 
 __all__ = ["Bucket", "Projection", "bucket_of", "projection"]
@@ -132,6 +133,49 @@ def projection(
     return Projection(tuple(search.found), search.exact)
 
 
+Conditions = dict[Terms, int]
+
+
+@dataclass(frozen=True)
+class _Side:
+    """A clause by what its rows say of a variable: nothing, ``≥``, ``≤``."""
+
+    clause: Clause
+    others: tuple[Row, ...]
+    lowers: tuple[Row, ...]
+    uppers: tuple[Row, ...]
+
+    @staticmethod
+    def of(x: int, clause: Clause) -> _Side:
+        signs = [row.coefficient(x) for row in clause]
+        return _Side(
+            clause,
+            tuple(row for row, c in zip(clause, signs, strict=True) if not c),
+            tuple(row for row, c in zip(clause, signs, strict=True) if c < 0),
+            tuple(row for row, c in zip(clause, signs, strict=True) if c > 0),
+        )
+
+    @property
+    def conditions(self) -> Conditions:
+        """The rows that do not mention the variable, by their left sides."""
+        return dict(self.others)
+
+
+@dataclass(frozen=True)
+class _Meeting:
+    """What lower rows and upper rows leave of the others.
+
+    Args:
+        parts: rows of which one holds, for every clause that they make; without those that always hold.
+        exact: whether there is no room elsewhere.
+        real: the same over the real numbers, as rows of which one holds.
+    """
+
+    parts: tuple[tuple[Row, ...], ...]
+    exact: bool
+    real: tuple[Row, ...]
+
+
 class _Search:
     """The clauses that resolution finds, without those that another one implies."""
 
@@ -139,25 +183,29 @@ class _Search:
         self._bucket = bucket
         self._ranges = ranges
         self._tick = tick
-        self.found: list[Clause] = []
+        self._simplifier = Simplifier(ranges)
+        self._meetings: dict[tuple[Clause, Clause], _Meeting] = {}
+        self._gaps = [_Side.of(bucket.variable, gap) for gap in bucket.gaps]
+        self._passed: dict[Clause, list[int]] = {}
+        self.found = Minimal()
         self.exact = True
 
     def run(self) -> None:
         x = self._bucket.variable
         ends = self._bucket.range
-        uppers = [(Row(((x, 1),), ends.upper),), *self._bucket.upper]
-        conditions = [_conditions(x, upper) for upper in uppers]
+        top: Clause = (Row(((x, 1),), ends.upper),)
+        uppers = [_Side.of(x, clause) for clause in (top, *self._bucket.upper)]
+        conditions = [upper.conditions for upper in uppers]
         for lower in self._lower_clauses():
             opposite = {
-                tuple((v, -c) for v, c in t): b
-                for t, b in _conditions(x, lower).items()
+                tuple((v, -c) for v, c in t): b for t, b in lower.conditions.items()
             }
             for upper, own in zip(uppers, conditions, strict=True):
                 if not _leave_nothing_out(own, opposite):
                     for clause in self._resolved(lower, upper):
                         self._keep(clause)
 
-    def _lower_clauses(self) -> Sequence[Clause]:
+    def _lower_clauses(self) -> Sequence[_Side]:
         """Lower clauses, given and found by passing gaps."""
         x = self._bucket.variable
         bottom: Clause = (Row(((x, -1),), -self._bucket.range.lower),)
@@ -166,24 +214,41 @@ class _Search:
         blocked = sum(self._blocked(gap) for gap in self._bucket.gaps)
         if self._bucket.gaps and blocked < inf:
             roomy = {clause for clause in given if self._room(clause) > blocked}
-        reached: list[tuple[Clause, frozenset[int]]] = [(c, frozenset()) for c in given]
-        for clause, used in reached:  # it grows while we walk
-            if not used and clause in roomy:
+        reached: list[tuple[_Side, frozenset[int]]] = [
+            (_Side.of(x, c), frozenset()) for c in given
+        ]
+        known = Known(given)
+        for lower, used in reached:  # it grows while we walk
+            self._tick(len(reached))
+            if not used and lower.clause in roomy:
                 continue
-            for number, gap in enumerate(self._bucket.gaps):
+            for number in self._passing(lower.lowers):
                 self._tick(
                     len(reached)
                 )  # clauses that come to nothing take their time, too
                 if number in used:
                     continue
-                for derived in self._resolved(clause, gap):
-                    if any(subsumes(other, derived) for other, _ in reached):
+                for derived in self._resolved(lower, self._gaps[number]):
+                    if known.implies(derived):
                         continue
-                    if any(row.coefficient(x) for row in derived):
-                        reached.append((derived, used | {number}))
+                    side = _Side.of(x, derived)
+                    if side.lowers:
+                        reached.append((side, used | {number}))
+                        known.add(derived)
                     else:
                         self._keep(derived)
-        return [clause for clause, _ in reached]
+        return [lower for lower, _ in reached]
+
+    def _passing(self, lowers: Clause) -> list[int]:
+        """The gaps that say something where these rows ask for ``x ≥ …``: most leave room wherever they end."""
+        found = self._passed.get(lowers)
+        if found is None:
+            found = self._passed[lowers] = [
+                number
+                for number, gap in enumerate(self._gaps)
+                if self._meeting(lowers, gap.uppers).parts
+            ]
+        return found
 
     def _blocked(self, gap: Clause) -> float:
         """The most values that a gap can block."""
@@ -221,41 +286,43 @@ class _Search:
         )
         return low.bound + high.bound - most
 
-    def _resolved(self, lower: Clause, other: Clause) -> list[Clause]:
+    def _resolved(self, lower: _Side, other: _Side) -> list[Clause]:
         """A lower clause with an upper one or a gap; the lower rows of a gap stay."""
+        clause_of = self._simplifier.clause
+        meeting = self._meeting(lower.lowers, other.uppers)
+        rows = (*lower.others, *other.others, *other.lowers)
+        clauses = [clause_of((*rows, *part)) for part in meeting.parts]
+        found = [clause for clause in clauses if clause is not None]
+        if self.exact and not meeting.exact:
+            real = clause_of((*rows, *meeting.real))
+            self.exact = set(found) <= {real} and (real in found or real is None)
+        return found
+
+    def _meeting(self, lowers: Clause, uppers: Clause) -> _Meeting:
+        """What rows of two clauses leave of the others; the same rows meet in many clauses."""
+        found = self._meetings.get((lowers, uppers))
+        if found is None:
+            found = self._meetings[lowers, uppers] = self._met(lowers, uppers)
+        return found
+
+    def _met(self, lowers: Clause, uppers: Clause) -> _Meeting:
         x = self._bucket.variable
-        rows = [row for row in lower if not row.coefficient(x)]
-        rows += [row for row in other if row.coefficient(x) <= 0]
-        lowers = [row for row in lower if row.coefficient(x)]
-        uppers = [row for row in other if row.coefficient(x) > 0]
         pairs = [
             between(x, low, high, self._ranges) for low, high in product(lowers, uppers)
         ]
         if prod(len(pair.clauses) for pair in pairs) > MOST:
             pairs = [pair.dark_alone for pair in pairs]
-        found = [
-            clause_of([*rows, *(row for part in parts for row in part)], self._ranges)
-            for parts in product(*(pair.clauses for pair in pairs))
-        ]
-        if self.exact and not all(pair.exact for pair in pairs):
-            real = clause_of([*rows, *(pair.real for pair in pairs)], self._ranges)
-            self.exact = set(found) <= {real, None} and (real in found or real is None)
-        return [clause for clause in found if clause is not None]
+        every = product(*(pair.clauses for pair in pairs))
+        parts = [tuple(chain.from_iterable(clauses)) for clauses in every]
+        return _Meeting(
+            tuple(p for p in parts if self._simplifier.clause(p) is not None),
+            all(pair.exact for pair in pairs),
+            tuple(pair.real for pair in pairs),
+        )
 
     def _keep(self, clause: Clause) -> None:
-        if any(subsumes(other, clause) for other in self.found):
-            return
-        self.found = [other for other in self.found if not subsumes(clause, other)]
-        self.found.append(clause)
-        self._tick(len(self.found))
-
-
-Conditions = dict[tuple[tuple[int, int], ...], int]
-
-
-def _conditions(x: int, clause: Clause) -> Conditions:
-    """The rows of a clause that do not mention x, by their left sides."""
-    return {row.terms: row.bound for row in clause if not row.coefficient(x)}
+        if self.found.add(clause) is not None:
+            self._tick(len(self.found))
 
 
 def _leave_nothing_out(rows: Conditions, opposite: Conditions) -> bool:

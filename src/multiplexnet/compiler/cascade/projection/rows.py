@@ -16,6 +16,8 @@ __all__ = [
     "Range",
     "Ranges",
     "Row",
+    "Simplifier",
+    "Terms",
     "clause_of",
     "implied",
     "implies",
@@ -40,16 +42,20 @@ class Range(NamedTuple):
 Ranges = Mapping[int, Range]
 
 
+Terms = tuple[tuple[int, int], ...]
+"""A left side: variables with their coefficients."""
+
+
 class Row(NamedTuple):
     """``Σ coefficient · variable ≤ bound``, terms sorted by variable, coefficients coprime and not zero."""
 
-    terms: tuple[tuple[int, int], ...]
+    terms: Terms
     bound: int
 
     def coefficient(self, variable: int) -> int:
         return next((c for v, c in self.terms if v == variable), 0)
 
-    def without(self, variable: int) -> tuple[tuple[int, int], ...]:
+    def without(self, variable: int) -> Terms:
         return tuple(term for term in self.terms if term[0] != variable)
 
     @property
@@ -111,18 +117,50 @@ def clause_of(rows: Iterable[Row], ranges: Ranges) -> Clause | None:
         >>> clause_of([Row(((0, 1),), 3), Row(((0, -1),), -4)], ranges) is None
         True
     """
-    bounds: dict[tuple[tuple[int, int], ...], int] = {}
-    for given in rows:
-        row = _without_fixed(given, ranges)
-        if row.most(ranges) <= row.bound:
-            return None
-        if row.least(ranges) <= row.bound:
-            bounds[row.terms] = max(row.bound, bounds.get(row.terms, row.bound))
-    for terms, bound in bounds.items():
-        opposite = bounds.get(tuple((v, -c) for v, c in terms))
-        if opposite is not None and -opposite <= bound + 1:
-            return None
-    return tuple(Row(terms, bounds[terms]) for terms in sorted(bounds))
+    return Simplifier(ranges).clause(rows)
+
+
+class Simplifier:
+    """Makes clauses as :func:`clause_of` does, many of the same rows: what the ranges say of a row is found once."""
+
+    def __init__(self, ranges: Ranges) -> None:
+        self._ranges = ranges
+        self._rows: dict[Row, Row | bool] = {}
+        self._opposites: dict[Terms, Terms] = {}
+
+    def clause(self, rows: Iterable[Row]) -> Clause | None:
+        """The clause of these rows, simplified; ``None`` if it always holds."""
+        bounds: dict[Terms, int] = {}
+        for given in rows:
+            row = self._rows.get(given)
+            if row is None:
+                row = self._rows[given] = self._simplified(given)
+            if row is True:
+                return None
+            if row is False:
+                continue
+            terms, bound = row
+            if bounds.get(terms, bound) <= bound:
+                bounds[terms] = bound
+        for terms, bound in bounds.items():
+            opposite = bounds.get(self._opposite(terms))
+            if opposite is not None and -opposite <= bound + 1:
+                return None
+        return tuple(Row(terms, bounds[terms]) for terms in sorted(bounds))
+
+    def _simplified(self, given: Row) -> Row | bool:
+        """A row without variables that have one value only; whether it holds, where that is always the same."""
+        row = _without_fixed(given, self._ranges)
+        if row.most(self._ranges) <= row.bound:
+            return True
+        return row if row.least(self._ranges) <= row.bound else False
+
+    def _opposite(self, terms: Terms) -> Terms:
+        """The left side with the other sign."""
+        found = self._opposites.get(terms)
+        if found is None:
+            found = self._opposites[terms] = tuple((v, -c) for v, c in terms)
+        return found
 
 
 def _without_fixed(row: Row, ranges: Ranges) -> Row:
