@@ -1,4 +1,4 @@
-"""Random curved walls: balls, ellipsoids, cones and paraboloids, with flat walls and alternatives, judged in fractions.
+"""Random curved walls: balls, ellipsoids, cones, paraboloids, flat walls and alternatives, judged in whole numbers.
 
 Every set is drawn around a point that obeys with room to spare, so that a layer in float64 has to be built for it. The
 judge knows the numbers of the walls and nothing of the library. Rows are those at the walls, at ±inf and in between.
@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from itertools import cycle, product
 from math import inf, isfinite, nextafter
 from random import Random
@@ -19,6 +20,7 @@ from torch import Tensor
 from campaign.formulas import nonzero, small
 from campaign.raws import raw_rows
 from campaign.subject import Finding
+from campaign.whole import Over, dot, over_one
 from multiplexnet.certificate.check import certify
 from multiplexnet.errors import CompileTimeout, MultiplexError, ThinTermError
 from multiplexnet.layer.multiplexer import Multiplexer
@@ -37,6 +39,19 @@ BESIDE = tuple(product((-2, -1, 0, 1, 2), repeat=2))
 """How many floats the outputs in turn are moved by, around a point of a wall."""
 
 Point = Sequence[Fraction]
+
+
+@dataclass(frozen=True)
+class _WholeWall:
+    """A wall whose numbers are whole: its sum of squares is divided by one number, its other side by another."""
+
+    weights: tuple[int, ...]
+    rows: tuple[tuple[int, ...], ...]
+    shifts: tuple[int, ...]
+    bound: tuple[int, ...]
+    number: int
+    under_total: int
+    under_side: int
 
 
 @dataclass(frozen=True)
@@ -61,20 +76,43 @@ class Wall:
     strict: bool
     words: str
 
-    def obeyed(self, x: Point) -> bool:
-        """Whether a point lies inside, decided in fractions."""
-        side = _value(self.bound, x) + self.number
+    def obeyed(self, x: Over) -> bool:
+        """Whether a point lies inside, decided in whole numbers: both sides are multiplied until nothing is divided."""
+        numbers, divisor = x
+        own = self._whole
+        side = dot(own.bound, numbers) + own.number * divisor
         parts = [
-            _value(row, x) + shift
-            for row, shift in zip(self.rows, self.shifts, strict=True)
+            dot(row, numbers) + shift * divisor
+            for row, shift in zip(own.rows, own.shifts, strict=True)
         ]
-        total = sum(
-            (w * v * v for w, v in zip(self.weights, parts, strict=True)), Fraction(0)
-        )
-        other = side if self.words == "squares" else side * side
-        if self.words != "squares" and (side < 0 or (side == 0 and self.strict)):
+        total = sum(w * v * v for w, v in zip(own.weights, parts, strict=True))
+        if self.words == "squares":
+            total *= own.under_side
+            other = side * own.under_total * divisor
+        elif side < 0 or (side == 0 and self.strict):
             return False
+        else:
+            total *= own.under_side**2
+            other = side * side * own.under_total
         return total < other if self.strict else total <= other
+
+    @cached_property
+    def _whole(self) -> _WholeWall:
+        n = len(self.bound)
+        weights, under_weights = over_one(self.weights)
+        every = [number for row in self.rows for number in row]
+        parts, under_parts = over_one([*every, *self.shifts])
+        side, under_side = over_one([*self.bound, self.number])
+        count = len(self.rows)
+        return _WholeWall(
+            weights,
+            tuple(parts[i * n : (i + 1) * n] for i in range(count)),
+            parts[count * n :],
+            side[:-1],
+            side[-1],
+            under_weights * under_parts**2,
+            under_side,
+        )
 
     def __str__(self) -> str:
         relation = "<" if self.strict else "<="
@@ -112,8 +150,12 @@ class Walls:
     n: int
     clauses: tuple[tuple[Wall, ...], ...]
 
-    def obeyed(self, x: Point) -> bool:
-        return all(any(wall.obeyed(x) for wall in clause) for clause in self.clauses)
+    def obeyed(self, x: Sequence[float]) -> bool:
+        """Whether a row of finite numbers obeys."""
+        point = over_one(x)
+        return all(
+            any(wall.obeyed(point) for wall in clause) for clause in self.clauses
+        )
 
     def __str__(self) -> str:
         lines = [" or ".join(map(str, clause)) for clause in self.clauses]
@@ -228,7 +270,7 @@ def _verdict(
     moved = moved[moved.isfinite().all(-1)]
     said = rules.satisfied(moved).tolist()
     for row, verdict in zip(moved.tolist(), said, strict=True):
-        if walls.obeyed([Fraction(v) for v in row]) != verdict:
+        if walls.obeyed(row) != verdict:
             return Finding("curves: verdict", f"{row} is judged {verdict} by\n{walls}")
     return Finding("curves: verdict", rows=len(moved))
 
@@ -241,9 +283,7 @@ def _at_the_wall(walls: Walls, row: Sequence[float]) -> list[list[float]]:
 
     def obeyed(factor: float) -> bool:
         numbers = [factor * v for v in row]
-        return all(map(isfinite, numbers)) and walls.obeyed(
-            list(map(Fraction, numbers))
-        )
+        return all(map(isfinite, numbers)) and walls.obeyed(numbers)
 
     inside = 1.0
     outside = next((f for f in BEYOND if not obeyed(f)), None)
@@ -270,6 +310,6 @@ def _floats_beside(number: float, steps: int) -> float:
 def _told(walls: Walls, row: Tensor) -> str:
     """What is wrong with a row, if something is."""
     numbers = row.double().tolist()
-    if row.isfinite().all() and walls.obeyed([Fraction(v) for v in numbers]):
+    if row.isfinite().all() and walls.obeyed(numbers):
         return ""
     return f"{numbers} in {row.dtype} breaks\n{walls}"

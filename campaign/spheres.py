@@ -1,7 +1,7 @@
 """Balls and ellipsoids that inputs move, in numbers of every size: ``norm([rows · x − c]) <= u`` with inputs c and u.
 
 Some are written as a sum of squares, ``(row · x − c)**2 + … <= u``. Squares of such numbers under- and overflow
-where the numbers themselves do not. The judge computes in fractions. Raw values that are far out come near the wall.
+where the numbers themselves do not. The judge computes in whole numbers. Raw values far out come near the wall.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from torch import Tensor
 
 from campaign.raws import raw_rows
 from campaign.subject import Finding
+from campaign.whole import dot, over_one
 from multiplexnet.errors import InputError
 from multiplexnet.layer.multiplexer import Multiplexer
 from multiplexnet.rules import Rules
@@ -75,22 +76,25 @@ class MovedBall:
         return f"{declared}\nnorm([{', '.join(parts)}]) {relation} u"
 
     def obeyed(self, x: Sequence[float], c: Sequence[float], u: float) -> bool:
-        """Whether a row obeys, decided in fractions."""
-        total = self.total(x, c)
-        square = self.square(u)
-        return u >= 0 and (total < square if self.strict else total <= square)
+        """Whether a row obeys, decided in whole numbers."""
+        total, under_total = self.total(x, c)
+        square, under_square = self.square(u)
+        left, right = total * under_square, square * under_total
+        return u >= 0 and (left < right if self.strict else left <= right)
 
-    def total(self, x: Sequence[float], c: Sequence[float]) -> Fraction:
-        """The sum of the squares."""
-        total = Fraction(0)
-        for row, centre in zip(self.rows, c, strict=True):
-            value = sum(a * Fraction(v) for a, v in zip(row, x, strict=True))
-            total += (value - Fraction(centre)) ** 2
-        return total
+    def total(self, x: Sequence[float], c: Sequence[float]) -> tuple[int, int]:
+        """The sum of the squares, over a denominator."""
+        numbers, divisor = over_one([*x, *c])
+        outputs, centre = numbers[: len(x)], numbers[len(x) :]
+        parts = [
+            dot(row, outputs) - m for row, m in zip(self.rows, centre, strict=True)
+        ]
+        return dot(parts, parts), divisor**2
 
-    def square(self, u: float) -> Fraction:
-        """What the sum of the squares may be."""
-        return Fraction(u) if self.squared else Fraction(u) ** 2
+    def square(self, u: float) -> tuple[int, int]:
+        """What the sum of the squares may be, over a denominator."""
+        number, divisor = u.as_integer_ratio()
+        return (number, divisor) if self.squared else (number**2, divisor**2)
 
     def used_up(self, c: Sequence[float]) -> float:
         """How far the nearest point of all x is from the middle, for inputs of ordinary size."""
@@ -150,8 +154,8 @@ def _told(ball: MovedBall, x: Tensor, centre: Tensor, u: Tensor) -> str:
 
 def _short(ball: MovedBall, x: Tensor, centre: Tensor, u: Tensor) -> str:
     """That no row comes near the wall, if so."""
-    farthest = max(ball.total(row, centre.tolist()) for row in x.tolist())
-    share = float(farthest / ball.square(u.item()))
+    farthest = max(Fraction(*ball.total(row, centre.tolist())) for row in x.tolist())
+    share = float(farthest / Fraction(*ball.square(u.item())))
     if share > NEAR:
         return ""
     return (
