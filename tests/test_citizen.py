@@ -370,3 +370,76 @@ def test_gradients_of_rules_with_inputs_under_vmap() -> None:
         torch.func.jacrev(best)(row, value) for row, value in zip(raw, u, strict=True)
     ]
     torch.testing.assert_close(jacobians, torch.stack(one_by_one))
+
+
+FORWARD_MODE = {
+    "box": ("x: real; 0 <= x; x <= 1", {}),
+    "choice": ("x: real; x >= 1 or x <= -1", {}),
+    "polytope": ("a: real; b: real; a <= b; b <= 4; a + b >= -3", {}),
+    "ball": ("a: real; b: real; norm([a, b]) <= 2", {}),
+    "simplex": ("x: real[3]; sum(x) == 1; all(v >= 0 for v in x)", {}),
+    "equality": ("x: real[3]; x[0] + x[1] == x[2]", {}),
+    "ends from an input": (
+        "a: real; b: real; u: input[1, 10]; a <= u; b >= u",
+        {"u": 3.0},
+    ),
+    "rows from an input": (
+        "a: real; b: real; u: input[1, 10]; a + b <= u; a - b <= 2; 2*a + b >= -4",
+        {"u": 3.0},
+    ),
+    "moved ball": (
+        "x: real[2]; c: input[-1, 1]; u: input[2, 3]; norm([x[0] - c, x[1]]) <= u",
+        {"c": 0.5, "u": 3.0},
+    ),
+    "cascade": (
+        "a: real; b: real; u: input[0, 10]; a + b == u; -100 <= a <= 100; -100 <= b <= 100",
+        {"u": 3.0},
+    ),
+    "decimals": ("x: decimal(2)[0, 10]; y: decimal(2)[0, 10]; x + y == 7.5", {}),
+}
+
+
+@pytest.mark.parametrize("training", [False, True], ids=["eval", "train"])
+@pytest.mark.parametrize("name", FORWARD_MODE)
+def test_forward_mode_agrees_with_backward(name: str, training: bool) -> None:
+    text, numbers = FORWARD_MODE[name]
+    mux = Multiplexer(Rules(text), dtype=torch.float64).train(training)
+    inputs = {key: torch.tensor(v, dtype=torch.float64) for key, v in numbers.items()}
+    best = Best(mux)
+
+    def values(raw: Tensor, known: dict[str, Tensor]) -> Tensor:
+        found: Tensor = best(raw, **known)
+        return found
+
+    def energy(raw: Tensor) -> Tensor:
+        return values(raw, inputs).square().sum()
+
+    raw = torch.randn(mux.in_features, dtype=torch.float64)
+    both = (0, 1) if inputs else 0
+    backward = torch.func.jacrev(values, both)(raw, inputs)
+    forward = torch.func.jacfwd(values, both)(raw, inputs)
+    torch.testing.assert_close(forward, backward)
+    curvature = torch.func.jacrev(torch.func.jacrev(energy))(raw)
+    torch.testing.assert_close(torch.func.hessian(energy)(raw), curvature)
+
+    tangent = torch.randn_like(raw)
+    with torch.autograd.forward_ad.dual_level():
+        dual = torch.autograd.forward_ad.make_dual(raw, tangent)  # type: ignore[no-untyped-call]
+        x, change = torch.autograd.forward_ad.unpack_dual(values(dual, inputs))  # type: ignore[no-untyped-call]
+    slopes = torch.func.jacrev(values)(raw, inputs)
+    assert torch.equal(x, values(raw, inputs))
+    torch.testing.assert_close(change, slopes @ tangent)
+
+
+@pytest.mark.parametrize("name", [name for name in FORWARD_MODE if name != "cascade"])
+def test_losses_in_forward_mode_agree_with_backward(name: str) -> None:
+    text, numbers = FORWARD_MODE[name]
+    mux = Multiplexer(Rules(text), dtype=torch.float64)
+    inputs = {key: torch.tensor(v, dtype=torch.float64) for key, v in numbers.items()}
+
+    def loss(raw: Tensor) -> Tensor:
+        branches: Branches = mux(raw, **inputs)
+        return branches.loss(lambda x: x.square().sum(-1))
+
+    raw = torch.randn(mux.in_features, dtype=torch.float64)
+    torch.testing.assert_close(torch.func.jacfwd(loss)(raw), torch.func.grad(loss)(raw))

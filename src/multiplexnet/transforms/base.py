@@ -46,8 +46,10 @@ __all__ = [
     "dtype_name",
     "exactly",
     "finite",
+    "following",
     "gradient_floor",
     "in_full_precision",
+    "is_forward_mode",
     "is_transformed",
     "largest_seen",
     "margin",
@@ -167,6 +169,13 @@ def exactly(value: Tensor, smooth: Tensor) -> Tensor:
     return value.detach() + (smooth - smooth.detach())
 
 
+def following(value: Tensor, smooth: Tensor) -> Tensor:
+    """:func:`exactly` where somebody may ask how ``value`` changes, in either mode; ``value`` as it is elsewhere."""
+    if wants_gradient(smooth) or is_forward_mode():
+        return exactly(value, smooth)
+    return value
+
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -267,7 +276,9 @@ def applied(function: type[torch.autograd.Function], *arguments: Any) -> Any:
 
 
 def recorded(function: type[torch.autograd.Function], *arguments: Any) -> Any:
-    """``function.apply(…)``."""
+    """``function.apply(…)``; in forward mode its ``forward``, which torch differentiates operation by operation."""
+    if is_forward_mode():
+        return function.forward(*arguments)
     if is_transformed() or not torch.is_grad_enabled():
         return function.apply(*arguments)  # type: ignore[no-untyped-call]
     # What torch's own `apply` comes to here, but for 25 µs in which it binds arguments to names.
@@ -287,6 +298,13 @@ def wants_gradient(*arguments: Any) -> bool:
     if not torch.is_grad_enabled():
         return False
     return any(getattr(argument, "requires_grad", False) for argument in arguments)
+
+
+def is_forward_mode() -> bool:
+    """Whether derivatives are carried along with the values: ``jvp``, ``jacfwd``, dual numbers."""
+    if torch.compiler.is_compiling():
+        return False
+    return bool(torch.autograd.forward_ad._current_level >= 0)
 
 
 def is_transformed() -> bool:

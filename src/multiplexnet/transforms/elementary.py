@@ -9,9 +9,16 @@ from __future__ import annotations
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from multiplexnet.transforms.base import Differentiable, can_overwrite, recorded
+from multiplexnet.transforms.base import (
+    Differentiable,
+    can_overwrite,
+    exactly,
+    is_forward_mode,
+    recorded,
+)
 
 __all__ = ["inverse_softplus", "portable_sigmoid", "portable_softplus", "softplus"]
 
@@ -57,6 +64,8 @@ def softplus(z: Tensor) -> Tensor:
         >>> softplus(torch.tensor([-800.0, 0.0, 800.0], dtype=torch.float64)).tolist()
         [0.0, 0.6931471805599453, 800.0]
     """
+    if is_forward_mode():
+        return exactly(portable_softplus(z), F.softplus(z))
     value: Tensor = recorded(_Softplus, z)
     return value
 

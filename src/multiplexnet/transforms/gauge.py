@@ -45,6 +45,7 @@ from multiplexnet.transforms.base import (
     finite,
     gradient_floor,
     in_full_precision,
+    is_forward_mode,
     is_transformed,
     precision_of,
     quarter_cell,
@@ -881,9 +882,16 @@ def _stretched(
         r = r.to(anchor.dtype)
     x = torch.addcmul(anchor, q, r)
     if grid is not None:
-        steps = x.round_() if can_overwrite() else torch.round(x)
+        steps = _whole(x)
         x = _on_grid(grid, steps, index, tables.runs)
     return _row_by_row(x, dtype)
+
+
+def _whole(t: Tensor) -> Tensor:
+    """t rounded; its gradient is that of t, of which backward sees to itself, and forward mode here."""
+    if is_forward_mode():
+        return exactly(torch.round(t), t)
+    return t.round_() if can_overwrite() else torch.round(t)
 
 
 def _row_by_row(values: Tensor, dtype: torch.dtype) -> Tensor:

@@ -22,7 +22,7 @@ from torch import Tensor
 from multiplexnet.compiler.cascade.input_parts import Bit, Form, Known, Whole
 from multiplexnet.compiler.cascade.projection.rows import Range
 from multiplexnet.geometry.magnitudes import down, up
-from multiplexnet.transforms.base import wants_gradient
+from multiplexnet.transforms.base import following
 from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
 __all__ = ["known_values", "rest_of"]
@@ -85,11 +85,7 @@ class _Exact(_Parts):
         rest = value - towards_zero * unit
         self._rest, self._negative, self._exponent = rest, rest < 0, exponent
         whole = towards_zero - self._negative.double()
-        self.whole = (
-            whole.detach() + (smooth - smooth.detach())
-            if wants_gradient(value)
-            else whole
-        )
+        self.whole = following(whole, smooth)
 
     def beyond(self) -> Tensor:
         """What lies beyond the whole part, between 0 and a unit; for a form that is never negative."""
@@ -147,11 +143,7 @@ class _Summed(_Parts):
         low = (rests - margin).floor()
         self._least, self._most = rests - margin - low, rests + margin - low
         value = (total + low).masked_fill(size > LARGEST, torch.nan)
-        self.whole = (
-            value.detach() + (smooth - smooth.detach())
-            if wants_gradient(smooth)
-            else value
-        )
+        self.whole = following(value, smooth)
 
     def bit(self, bit: Bit) -> Tensor:
         if bit.subtracts:

@@ -21,7 +21,12 @@ import torch
 from torch import Tensor
 
 from multiplexnet.compiler.cascade.projection.rows import Range
-from multiplexnet.transforms.base import Differentiable, wants_gradient
+from multiplexnet.transforms.base import (
+    Differentiable,
+    following,
+    recorded,
+    wants_gradient,
+)
 
 if TYPE_CHECKING:
     from multiplexnet.transforms.cascade.operations import Tape
@@ -168,10 +173,11 @@ class Clamp(Inside):
         rounded = torch.minimum(torch.maximum(read.detach().round(), low), high)
         below, above = read < low, read > high
         smooth = torch.where(below, lower, torch.where(above, upper, read))
+        inside = following(rounded, smooth)
         if not wants_gradient(smooth):
-            return rounded
-        leak: Tensor = _Leak.apply(read, below, above)  # type: ignore[no-untyped-call]
-        return rounded + (smooth - smooth.detach()) + leak
+            return inside
+        leak: Tensor = recorded(_Leak, read, below, above)
+        return inside + leak
 
     def take(
         self, tape: Tape, place: int, lower: Tensor | float, upper: Tensor | float
@@ -234,5 +240,4 @@ def _width(
 
 
 def _rounded(smooth: Tensor) -> Tensor:
-    rounded = smooth.detach().round()
-    return rounded + (smooth - smooth.detach()) if wants_gradient(smooth) else rounded
+    return following(smooth.detach().round(), smooth)

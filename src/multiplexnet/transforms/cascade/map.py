@@ -26,7 +26,13 @@ from torch.nn.functional import logsigmoid
 
 from multiplexnet.compiler.cascade.build import EXACT, Cascade, Step
 from multiplexnet.errors import ValuesError
-from multiplexnet.transforms.base import in_full_precision, precision_of, saturated
+from multiplexnet.transforms.base import (
+    in_full_precision,
+    is_forward_mode,
+    is_transformed,
+    precision_of,
+    saturated,
+)
 from multiplexnet.transforms.cascade.input_parts import known_values, rest_of
 from multiplexnet.transforms.cascade.inside import Inside, Values, inside_of
 from multiplexnet.transforms.cascade.late_rows import Budgets
@@ -175,9 +181,7 @@ class CascadeMap(Tabled):
     ) -> Tensor:
         """x, ``(*batch, in_values)``, for logits ``(O, B)`` and noise ``(D, B)`` on the raw values."""
         values = saturated(values)
-        recorded = (
-            torch.compiler.is_compiling() or torch._C._are_functorch_transforms_active()
-        )
+        recorded = is_transformed() or is_forward_mode()
         if recorded or self.program is None or self.cascade.late:
             return self.recorded(values, logits, inputs, known, noise)
         x: Tensor = _Run.apply(self, values, logits, inputs, noise, *known)  # type: ignore[no-untyped-call]

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Cascade, Step
 from multiplexnet.compiler.cascade.projection.rows import Clause, Row
-from multiplexnet.transforms.base import wants_gradient
+from multiplexnet.transforms.base import following
 from multiplexnet.transforms.cascade.late_rows import Budgets
 from multiplexnet.transforms.run_time.reading import at_least, at_most, exact_number
 
@@ -246,8 +246,7 @@ class Walk:
 
 def straight_through(value: Tensor, rounding: Callable[[Tensor], Tensor]) -> Tensor:
     """The rounded value with the gradient of the unrounded one."""
-    rounded = rounding(value.detach())
-    return rounded + (value - value.detach()) if wants_gradient(value) else rounded
+    return following(rounding(value.detach()), value)
 
 
 def _largest(numbers: Sequence[Number]) -> Number:
