@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from itertools import product
 
 import pytest
 import torch
@@ -14,6 +15,7 @@ from multiplexnet.errors import ShapeError
 from multiplexnet.layer import objective
 from multiplexnet.layer.branches import Branches
 from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.layer.objective import term_losses
 from multiplexnet.rules import Rules
 
 Loss = Callable[[Tensor], Tensor]
@@ -200,7 +202,7 @@ def test_nan_is_seen() -> None:
 # --- products and shapes ---------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("chunk", [1 << 18, 1], ids=["stacked", "streamed"])
+@pytest.mark.parametrize("chunk", [1 << 18, 5, 1], ids=["stacked", "by twos", "single"])
 def test_a_product_of_blocks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objective, "CHUNK", chunk)
     mux = Multiplexer(
@@ -212,6 +214,53 @@ def test_a_product_of_blocks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> Non
     assert torch.allclose(found, expected)
     wanted = torch.autograd.grad(expected.sum(), raw)[0]
     assert torch.allclose(torch.autograd.grad(found.sum(), raw)[0], wanted)
+
+
+@pytest.mark.parametrize("given", [False, True], ids=["alike", "a prior"])
+def test_combinations_run_through_the_last_block_first(given: bool) -> None:
+    """Log-probabilities of combinations are sums of those of the blocks; uniform ones are a single number."""
+    mux = Multiplexer(
+        Rules("x <= -1 or x >= 1\ny == 0 or 2 < y < 3 or y > 9\nz != 4"),
+        dtype=torch.float64,
+    )
+    branches = mux(torch.randn(5, mux.in_features, dtype=torch.float64))
+    own = [choice.log_probs for choice in branches.choices]
+    if given:
+        own[0] = torch.full((1,), -0.5, dtype=torch.float64)
+        own[2] = torch.randn(2, dtype=torch.float64)
+    combinations = list(product(range(2), range(3), range(2)))
+    expected = [
+        sum(p[..., min(k, p.shape[-1] - 1)] for p, k in zip(own, each, strict=True))
+        for each in combinations
+    ]
+    assert torch.equal(branches.joint(own), torch.stack(expected, -1))
+    alike = [torch.tensor([float(k)]) for k in range(3)]
+    assert torch.equal(branches.joint(alike), torch.tensor([3.0]))
+
+
+@pytest.mark.parametrize("chunk", [1, 6], ids=["single", "by twos"])
+def test_a_product_of_blocks_of_which_inputs_rule_out_terms(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Values of blocks that are computed a few terms at a time are those that are computed at once."""
+    rules = Rules(
+        "u: input[0, 10]; x: real; y: real\nx == 0 or 1 < x < u or x > 20\ny <= u\ny == -1 or 2 <= y <= 3"
+    )
+    mux = Multiplexer(rules, dtype=torch.float64)
+    raw = torch.randn(6, mux.in_features, dtype=torch.float64, requires_grad=True)
+    u = torch.tensor([0.0, 0.5, 1.0, 2.5, 3.0, 10.0], dtype=torch.float64)
+    y = torch.randn(6, 2, dtype=torch.float64)
+    results = []
+    for size in (1 << 20, chunk):
+        monkeypatch.setattr(objective, "CHUNK", size)
+        branches = mux(raw, u=u)
+        assert len(branches.choices) > 1
+        losses = term_losses(branches, squared(y))
+        found = branches.loss(squared(y))
+        results.append((losses, found, torch.autograd.grad(found.sum(), raw)[0]))
+    for whole, streamed in zip(*results, strict=True):
+        assert torch.allclose(whole, streamed, rtol=1e-12, atol=1e-14)
+        assert streamed.isfinite().all()
 
 
 def test_batch_shapes() -> None:

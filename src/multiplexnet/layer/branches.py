@@ -394,11 +394,12 @@ class Branches:
         would have a gradient of the size of all.
         """
         indices = self._of_blocks(torch.arange(start, stop))
-        parts = [
-            torch.stack([terms[k] for k in own.tolist()], -2)
-            for terms, own in zip(values, indices, strict=True)
+        combinations = zip(*(own.tolist() for own in indices), strict=True)
+        each = [
+            self._outward([terms[k] for terms, k in zip(values, own, strict=True)])
+            for own in combinations
         ]
-        return self._outward(parts)
+        return torch.stack(each, -2) if len(each) > 1 else each[0].unsqueeze(-2)
 
     def best(self) -> Tensor:
         """The value of the most probable term, ``(*batch, D)``; no other term is evaluated.
@@ -571,14 +572,16 @@ class Branches:
 
     def joint(self, parts: Sequence[Tensor]) -> Tensor:
         """Numbers of the terms of each block, ``(…, K_b)`` or ``(…, 1)``, summed for all combinations: ``(…, K)``."""
-        indices = self._of_blocks(
-            torch.arange(self.written_out(), device=self.choices[0].raw.device)
-        )
-        picked = [
-            p.index_select(-1, i) if p.shape[-1] > 1 else p
-            for p, i in zip(parts, indices, strict=True)
-        ]
-        return sum(picked[1:], picked[0])
+        self.written_out()
+        result = parts[0]
+        count = self.choices[0].size
+        for part, choice in zip(parts[1:], self.choices[1:], strict=True):
+            result = result.unsqueeze(-1) + part.unsqueeze(-2)
+            if result.shape[-2:].numel() > 1:
+                result = result.expand(*result.shape[:-2], count, choice.size)
+            result = result.flatten(-2)
+            count *= choice.size
+        return result
 
     def _of_blocks(self, combination: Tensor) -> list[Tensor]:
         """For each block the terms that these combinations take of it."""

@@ -39,6 +39,9 @@ Reduction = Callable[[Tensor, Tensor, Tensor], Tensor]
 CHUNK = 1 << 20
 """How many values of x are held at once."""
 
+CACHED = 1 << 18
+"""How many stay in the cache of a processor: combinations of terms, which cost little to form, come by so many."""
+
 
 def marginal_loss(
     branches: Branches,
@@ -144,7 +147,7 @@ def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
         )
         return (f(x).index_select(-1, choice.columns) * counts[start:stop]).sum(-1)
 
-    return _chunked(chunk, choice.size, rest.numel())
+    return _chunked(chunk, choice.size, rest.numel(), CHUNK)
 
 
 class _Marginal(Differentiable):
@@ -261,40 +264,61 @@ def term_losses(branches: Branches, f: Loss) -> Tensor:
     """
     stand_ins = [choice.stand_in() for choice in branches.choices]
     count = branches.written_out()
-    values: list[Tensor] = []
-    if len(branches.choices) > 1:
-        pairs = zip(branches.choices, stand_ins, strict=True)
-        values = [choice.terms(0, choice.size, instead) for choice, instead in pairs]
-    apart = [x.unbind(-2) for x in values]
-
-    def chunk(start: int, stop: int) -> Tensor:
-        if not values:
-            x = branches.ordered([branches.choices[0].terms(start, stop, stand_ins[0])])
-        elif stop - start == count:
-            x = branches.terms(start, stop, values)
-        else:
-            x = branches.combined(start, stop, apart)
-        return _checked(_summed(f(x), x), branches, stop - start)
-
     width = sum(choice.columns.numel() for choice in branches.choices) * max(
         1, branches.batch.numel()
     )
-    return _chunked(chunk, count, width)
+    pairs = list(zip(branches.choices, stand_ins, strict=True))
+
+    def losses(x: Tensor) -> Tensor:
+        return _checked(_summed(f(x), x), branches, x.shape[-2])
+
+    def of_one_block(start: int, stop: int) -> Tensor:
+        ((choice, instead),) = pairs
+        return losses(branches.ordered([choice.terms(start, stop, instead)]))
+
+    if len(pairs) == 1:
+        return _chunked(of_one_block, count, width, CHUNK)
+    if count * width <= CHUNK:
+        values = [choice.terms(0, choice.size, instead) for choice, instead in pairs]
+        return losses(branches.terms(0, count, values))
+    apart = [_apart(choice, instead) for choice, instead in pairs]
+
+    def of_several(start: int, stop: int) -> Tensor:
+        return losses(branches.combined(start, stop, apart))
+
+    return _chunked(of_several, count, width, min(CACHED, CHUNK))
+
+
+def _apart(choice: Choice, instead: Tensor | None) -> list[Tensor]:
+    """The values of all terms of a block, each ``(*batch, D_b)`` and in one piece: they are read many times.
+
+    A few terms are computed at a time, unless they share what is known of the inputs.
+    """
+    width = choice.columns.numel() * choice.raw[..., 0].numel()
+    step = choice.size if choice.frames else max(1, 2 * CHUNK // max(1, width))
+    result: list[Tensor] = []
+    for start in range(0, choice.size, step):
+        x = choice.terms(start, min(start + step, choice.size), instead)
+        result += x.movedim(-2, 0).contiguous().unbind(0)
+    return result
 
 
 def _summed(losses: Tensor, x: Tensor) -> Tensor:
     return losses.sum(-1) if losses.shape == x.shape else losses
 
 
-def _chunked(chunk: Callable[[int, int], Tensor], count: int, width: int) -> Tensor:
+def _chunked(
+    chunk: Callable[[int, int], Tensor], count: int, width: int, most: int
+) -> Tensor:
     """``chunk(start, stop)`` of all terms side by side; several chunks are computed anew when the gradient is taken.
 
     Args:
         chunk: losses ``(*batch, stop − start)``.
         count: the number of terms.
         width: how many values one term has in the whole batch.
+        most: how many values a chunk has, but for one of a single term.
     """
-    step = max(1, CHUNK // max(1, width))
+    step = max(1, most // max(1, width))
     if step >= count:
         return chunk(0, count)
     bounds = [(start, min(start + step, count)) for start in range(0, count, step)]
