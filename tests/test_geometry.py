@@ -197,7 +197,7 @@ def test_the_simplex_proves_its_answer(
 ) -> None:
     c = objective[: rows.n]
     prefer = data.draw(st.lists(st.sampled_from(range(len(rows))), unique=True))
-    closed = Rows(rows.A, rows.b, (False,) * len(rows), rows.n)
+    closed = Rows(rows.entries, rows.b, (False,) * len(rows), rows.n)
     best = simplex.maximise(c, closed, prefer=prefer)
     if best.status == "infeasible":
         assert satisfiable(formula(closed)) is None

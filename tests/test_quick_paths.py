@@ -14,9 +14,12 @@ from multiplexnet.compiler import witness
 from multiplexnet.compiler.identity import _left_of
 from multiplexnet.compiler.terms import Term
 from multiplexnet.errors import MultiplexError
+from multiplexnet.exact import rows as exact_rows
 from multiplexnet.exact.components import components
 from multiplexnet.exact.formats import FORMATS, Format
+from multiplexnet.exact.rows import Rows
 from multiplexnet.geometry import split
+from multiplexnet.geometry.anchors import find_anchor
 from multiplexnet.geometry.boxes import interval_box
 from multiplexnet.geometry.parts import Box, Part
 from multiplexnet.language.formula import (
@@ -34,6 +37,7 @@ from multiplexnet.language.formula import (
 from multiplexnet.transforms.term_maps import _boxes
 
 fractions = st.fractions(max_denominator=60)
+small = st.fractions(-100, 100, max_denominator=60)
 OUTPUTS = tuple(Variable(f"x[{j}]", j) for j in range(4))
 KNOWN = Variable("u", 4, role="input")
 RELATIONS: list[Relation] = ["<=", "<=", "<=", "<", "=="]
@@ -151,8 +155,8 @@ def test_a_box_is_what_the_long_way_makes_of_it(term: Term, form: str) -> None:
 
 
 @given(
-    fractions.filter(bool),
-    fractions,
+    small.filter(bool),
+    small,
     st.sampled_from(["<=", "<"]),
     st.sampled_from(list(FORMATS)),
 )
@@ -192,3 +196,62 @@ def test_numbers_that_floats_do_not_hold_leave_a_doubt() -> None:
     A, _ = witness._matrix([x * 10**400 + y * 3], OUTPUTS)
     assert np.isnan(A[0, 0])
     assert A[0, 1] == 3
+
+
+@given(
+    st.lists(linears().filter(lambda row: bool(row.summands)), min_size=1, max_size=8),
+    st.lists(
+        st.lists(st.floats(-9, 9), min_size=4, max_size=4), min_size=1, max_size=3
+    ),
+)
+def test_signs_without_zeros_are_those_with_them(
+    rows: list[Linear], points: list[list[float]]
+) -> None:
+    wanted = witness.signs(rows, OUTPUTS, np.array(points))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(witness, "LARGE", 0)
+        patch.setattr(witness, "SPARSE", 1.0)
+        assert np.array_equal(witness.signs(rows, OUTPUTS, np.array(points)), wanted)
+
+
+@pytest.mark.parametrize("end", [np.inf, -np.inf, np.nan])
+def test_without_zeros_points_without_end_leave_a_doubt(
+    end: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(witness, "LARGE", 0)
+    monkeypatch.setattr(witness, "SPARSE", 1.0)
+    rows = [Linear.of(OUTPUTS[0]) - 1, Linear.of(OUTPUTS[1]) - 1]
+    points = np.array([[0.0, end, 0.0, 0.0], [0.0, 3.0, 0.0, 0.0]])
+    assert witness.signs(rows, OUTPUTS, points).tolist() == [[0, 0], [-1, 1]]
+
+
+@given(st.lists(st.lists(st.integers(-9, 9), min_size=4, max_size=4), max_size=8))
+def test_without_zeros_the_same_rows_are_needed(rows: list[list[int]]) -> None:
+    around = [
+        Linear.total(dict(zip(OUTPUTS, map(Fraction, row), strict=True)), -1)
+        for row in rows
+        if any(row)
+    ]
+    linears = witness.Inequalities((*around, -Linear.of(OUTPUTS[0]) - 1))
+    centre = np.zeros(len(linears.symbols))
+    wanted = linears.needed(centre)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(witness, "LARGE", 0)
+        patch.setattr(witness, "SPARSE", 1.0)
+        assert np.array_equal(linears.needed(centre), wanted)
+
+
+def test_rows_of_a_few_variables_are_not_spelled_out(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    n = 60
+    entries = [*([(j, -1)] for j in range(n)), [(j, 1) for j in range(n)]]
+    rows = Rows.sparse(entries, [0] * n + [1], None, n)
+    dense = [[dict(own).get(j, 0) for j in range(n)] for own in entries]
+    assert rows == Rows.of(dense, [0] * n + [1])
+    assert tuple(map(tuple, dense)) == rows.A
+    monkeypatch.setattr(exact_rows, "_with_zeros", None)
+    fresh = Rows.sparse(entries, [0] * n + [1], None, n)
+    both = fresh + fresh.reversed()
+    assert both.subset(range(n + 1)) == fresh
+    assert find_anchor(fresh, FORMATS["float32"]) is not None

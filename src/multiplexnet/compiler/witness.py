@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +22,8 @@ from multiplexnet.language.formula import Atom, Linear, Symbol
 __all__ = ["Inequalities", "signs", "without_equalities"]
 
 Floats = NDArray[np.float64]
+Matrix = Any
+"""An array, or one of scipy's sparse ones: products with them are written alike."""
 Bools = NDArray[np.bool_]
 
 CERTAIN = 1e-9
@@ -37,6 +40,11 @@ REACH = 1e6
 """How far from the origin the LP looks for a point."""
 MOST_ROWS = 5_000
 """Beyond this many rows the square matrix of their products is too large to be worth it."""
+
+LARGE = 100_000
+"""From this many entries on a matrix is kept without its zeros,"""
+SPARSE = 1 / 8
+"""if at most this share of it is something else."""
 
 
 def signs(
@@ -57,12 +65,23 @@ def signs(
 
 def _signs(A: Floats, b: Floats, points: Floats) -> NDArray[np.int8]:
     """The signs of ``A x + b`` at points x, 0 where floats leave a doubt."""
+    kept = _without_zeros(A)
     with np.errstate(all="ignore"):  # infinities and NaN leave a doubt, as they should
-        values = points @ A.T + b
-        doubt = CERTAIN * (np.abs(points) @ np.abs(A.T) + np.abs(b)) + UNDERFLOW
+        values: Floats = points @ kept.T + b
+        values[~np.isfinite(points).all(axis=1)] = np.nan
+        doubt: Floats = CERTAIN * (np.abs(points) @ abs(kept).T + np.abs(b)) + UNDERFLOW
         positive = (values > doubt).astype(np.int8)
         negative = (values < -doubt).astype(np.int8)
         return positive - negative
+
+
+def _without_zeros(A: Floats) -> Matrix:
+    """The matrix, kept without its zeros if it is large and has few other numbers."""
+    from scipy.sparse import csr_array
+
+    if A.size < LARGE or np.count_nonzero(A) > SPARSE * A.size:
+        return A
+    return csr_array(A)
 
 
 def _matrix(
@@ -130,8 +149,11 @@ class Inequalities:
     @cached_property
     def symbols(self) -> tuple[Symbol, ...]:
         found: dict[Symbol, None] = {}
+        last: tuple[Symbol, ...] = ()
         for linear in self.linears:
-            found.update(dict.fromkeys(symbol for symbol, _ in linear.summands))
+            if linear.symbols != last:  # those of a dense set are all alike
+                found.update(dict.fromkeys(linear.symbols))
+                last = linear.symbols
         return tuple(found)
 
     @cached_property
@@ -197,12 +219,13 @@ class Inequalities:
             if not 0 < m <= MOST_ROWS or not np.isfinite(W).all() or not size:
                 return np.zeros(m, dtype=np.bool_)
             W = W / size
-            square = W.T @ W
+            kept = _without_zeros(W)
+            square = _dense(kept.T @ kept)
             ridge = RIDGE * np.trace(square) * np.eye(n)
             inverse = np.linalg.solve(square + ridge, W.T).T
-            weights, products = self._contest(W @ inverse.T, deadline)
+            weights, products = self._contest(kept @ inverse.T, deadline)
             own, _, best = _winners(products)
-            directions = weights @ inverse
+            directions = _without_zeros(weights) @ inverse
             lengths = 2 / (own + np.maximum(best, 0)) / size
             points = centre + lengths[:, None] * directions
         found = _signs(A, b, points)
@@ -224,6 +247,10 @@ class Inequalities:
             weights[late, late] += 1
             weights[late, rival[late]] -= 1
         return weights, products
+
+
+def _dense(A: Matrix) -> Floats:
+    return A if isinstance(A, np.ndarray) else np.asarray(A.toarray())
 
 
 def _winners(products: Floats) -> tuple[Floats, NDArray[np.intp], Floats]:

@@ -11,10 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.reduction import reduce_basis, rounded
-from multiplexnet.exact.rows import Number
+from multiplexnet.exact.rows import Entries, Number, entries_of
 
 __all__ = ["NotDyadic", "Solutions", "solutions"]
 
@@ -43,6 +44,11 @@ class Solutions:
 
     origin: tuple[Fraction, ...]
     basis: tuple[tuple[int, ...], ...]
+
+    @cached_property
+    def entries(self) -> tuple[Entries, ...]:
+        """The rows of the basis without their zeros."""
+        return tuple(tuple(entries_of(row)) for row in self.basis)
 
     @property
     def dimension(self) -> int:

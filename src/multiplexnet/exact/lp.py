@@ -7,7 +7,6 @@ chooses what is tried first. HiGHS is known to call an unbounded program infeasi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from fractions import Fraction
 from typing import Any
 
 import numpy as np
@@ -15,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 
 from multiplexnet.exact.deadline import NEVER, Deadline
+from multiplexnet.exact.rows import Rows
 
 __all__ = [
     "analytic_centre",
@@ -324,12 +324,15 @@ def _row(before: int, last: tuple[float, float]) -> Array:
     return np.append(np.zeros(before), last)[None, :]
 
 
-def unit_rows(A: Sequence[Sequence[int]], b: Sequence[Fraction]) -> tuple[Array, Array]:
+def unit_rows(rows: Rows) -> tuple[Array, Array]:
     """The rows ``A x ≤ b`` as floats, each divided by the sum of its absolute coefficients, which may be huge."""
-    norms = [sum(map(abs, a)) or 1 for a in A]
-    matrix = [[c / k for c in a] for a, k in zip(A, norms, strict=True)]
-    return np.array(matrix, dtype=np.float64), as_floats(
-        [bound / k for bound, k in zip(b, norms, strict=True)]
+    norms = [norm or 1 for norm in rows.norms]
+    matrix = np.zeros((len(rows), rows.n))
+    for i, (entries, k) in enumerate(zip(rows.entries, norms, strict=True)):
+        places = [j for j, _ in entries]
+        matrix[i, places] = [c / k for _, c in entries]
+    return matrix, as_floats(
+        [bound / k for bound, k in zip(rows.b, norms, strict=True)]
     )
 
 

@@ -7,15 +7,21 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import gcd, lcm
+from typing import TypeVar
 
-__all__ = ["Number", "Rows", "dot"]
+__all__ = ["Entries", "Number", "Rows", "dot", "entries_of"]
 
 Number = Fraction | int
+N = TypeVar("N", Fraction, int, Number)
+Entries = tuple[tuple[int, int], ...]
+"""The places of a row, in order, where it is not 0, and what it is there."""
 
 
 @dataclass(frozen=True)
 class Rows:
     """``A x ≤ b`` in ``n`` variables, ``strict`` rows ``<``; the coefficients of a row are coprime integers.
+
+    Rows are kept without their zeros: many mention a few of thousands of variables.
 
     Example:
         >>> rows = Rows.of([[1, 1], [Fraction(-1, 2), 0]], [1, 0], strict=[True, False])
@@ -25,7 +31,7 @@ class Rows:
         (Fraction(1, 4), Fraction(1, 2))
     """
 
-    A: tuple[tuple[int, ...], ...]
+    entries: tuple[Entries, ...]
     b: tuple[Fraction, ...]
     strict: tuple[bool, ...]
     n: int
@@ -38,24 +44,44 @@ class Rows:
         n: int | None = None,
     ) -> Rows:
         """The rows with rational coefficients, each scaled to coprime integers."""
-        if strict is None:
-            strict = [False] * len(b)
         if n is None:
             n = len(A[0]) if A else 0
-        scaled = [_coprime(row, bound) for row, bound in zip(A, b, strict=True)]
+        return Rows.sparse(list(map(entries_of, A)), b, strict, n)
+
+    @staticmethod
+    def sparse(
+        entries: Sequence[Sequence[tuple[int, Number]]],
+        b: Sequence[Number],
+        strict: Sequence[bool] | None,
+        n: int,
+    ) -> Rows:
+        """The same, of rows that are given by the places, in order, where they are not 0.
+
+        Example:
+            >>> Rows.sparse([[(1, Fraction(1, 2))]], [1], None, 3).A
+            ((0, 1, 0),)
+        """
+        if strict is None:
+            strict = [False] * len(b)
+        scaled = [_coprime(row, bound) for row, bound in zip(entries, b, strict=True)]
         coefficients = tuple(row for row, _ in scaled)
         bounds = tuple(bound for _, bound in scaled)
         return Rows(coefficients, bounds, tuple(strict), n)
 
     @cached_property
+    def A(self) -> tuple[tuple[int, ...], ...]:
+        """The coefficients, zeros among them."""
+        return tuple(_with_zeros(row, self.n) for row in self.entries)
+
+    @property
+    def coefficients(self) -> list[list[int]]:
+        """Those of every row that are not 0."""
+        return [[c for _, c in own] for own in self.entries]
+
+    @cached_property
     def norms(self) -> tuple[int, ...]:
         """``Σ_j |a_ij|`` of every row."""
         return tuple(sum(abs(c) for _, c in entries) for entries in self.entries)
-
-    @cached_property
-    def entries(self) -> tuple[tuple[tuple[int, int], ...], ...]:
-        """The places and coefficients of every row that are not 0."""
-        return tuple(tuple((j, c) for j, c in enumerate(a) if c) for a in self.A)
 
     def __len__(self) -> int:
         return len(self.b)
@@ -64,7 +90,7 @@ class Rows:
         """The rows with these indices, in the order given."""
         chosen = list(indices)
         return Rows(
-            tuple(self.A[i] for i in chosen),
+            tuple(self.entries[i] for i in chosen),
             tuple(self.b[i] for i in chosen),
             tuple(self.strict[i] for i in chosen),
             self.n,
@@ -72,14 +98,17 @@ class Rows:
 
     def __add__(self, other: Rows) -> Rows:
         return Rows(
-            self.A + other.A, self.b + other.b, self.strict + other.strict, self.n
+            self.entries + other.entries,
+            self.b + other.b,
+            self.strict + other.strict,
+            self.n,
         )
 
     def reversed(self) -> Rows:
         """``a·x ≥ b`` for every row: together with the rows, the equalities ``a·x = b``."""
-        A = tuple(tuple(-c for c in a) for a in self.A)
+        entries = tuple(tuple((j, -c) for j, c in own) for own in self.entries)
         b = tuple(-bound for bound in self.b)
-        return Rows(A, b, (False,) * len(self), self.n)
+        return Rows(entries, b, (False,) * len(self), self.n)
 
     def slacks(self, point: Sequence[Fraction]) -> tuple[Fraction, ...]:
         """``b − A x``, exactly."""
@@ -123,13 +152,24 @@ def dot(a: Sequence[Number], b: Sequence[Number]) -> Fraction:
     return total
 
 
-def _coprime(row: Sequence[Number], bound: Number) -> tuple[tuple[int, ...], Fraction]:
+def entries_of(row: Sequence[N]) -> list[tuple[int, N]]:
+    """The places where a row is not 0, and what it is there."""
+    return [(j, c) for j, c in enumerate(row) if c]
+
+
+def _with_zeros(entries: Entries, n: int) -> tuple[int, ...]:
+    row = [0] * n
+    for j, c in entries:
+        row[j] = c
+    return tuple(row)
+
+
+def _coprime(
+    entries: Sequence[tuple[int, Number]], bound: Number
+) -> tuple[Entries, Fraction]:
     """The row with coprime integers for coefficients, and its bound scaled along."""
-    entries = [(j, c) for j, c in enumerate(row) if c]
     scale = lcm(*(c.denominator for _, c in entries))
     whole = [c.numerator * (scale // c.denominator) for _, c in entries]
     divisor = gcd(*whole) or 1
-    coprime = [0] * len(row)
-    for (j, _), c in zip(entries, whole, strict=True):
-        coprime[j] = c // divisor
-    return tuple(coprime), Fraction(bound) * Fraction(scale, divisor)
+    coprime = tuple((j, c // divisor) for (j, _), c in zip(entries, whole, strict=True))
+    return coprime, Fraction(bound) * Fraction(scale, divisor)

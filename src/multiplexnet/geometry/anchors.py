@@ -145,7 +145,7 @@ def clearance(rows: Rows, point: Sequence[Fraction], form: Format) -> Fraction |
         return None
     if not all(map(form.is_clear_of_zero, point)):
         return None
-    sizes = tuple(tuple(map(abs, a)) for a in rows.A)
+    sizes = tuple(tuple((j, abs(c)) for j, c in own) for own in rows.entries)
     rounding = [(form.epsilon * abs(c) + form.tiny) / 2 for c in point]
     # 0 − |A| (−rounding) = |A| rounding
     zeros = (Fraction(0),) * len(rows)
@@ -265,7 +265,7 @@ def centres(
         yield (Fraction(0),) * rows.n
         return
     norms = [Fraction(norm or 1) for norm in rows.norms]
-    A, b = lp.unit_rows(rows.A, rows.b)
+    A, b = lp.unit_rows(rows)
     pointed = lp.has_full_rank(A)
     if pointed and (b > MAGNIFIED).all():
         centre, is_bounded = lp.analytic_centre(A, b, np.zeros(rows.n), deadline)

@@ -275,7 +275,7 @@ def curved_centres(
     rows: Rows, cones: Sequence[Cone], deadline: Deadline = NEVER
 ) -> Iterator[Point]:
     """Proposals for a point deep inside, the best first; unchecked."""
-    A, b = lp.unit_rows(rows.A, rows.b)
+    A, b = lp.unit_rows(rows)
     A = A.reshape(len(rows), rows.n)
     walls = Walls.of(A, b, [FloatCone(*cone.floats) for cone in cones])
     found = _deep_inside(walls, deadline)

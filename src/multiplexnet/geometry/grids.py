@@ -25,7 +25,7 @@ from multiplexnet.exact.deadline import Deadline
 from multiplexnet.exact.formats import FORMATS, Format, floor_log2, power_of_two
 from multiplexnet.exact.hermite import Solutions
 from multiplexnet.exact.propagation import Interval, ranges
-from multiplexnet.exact.rows import Rows, dot
+from multiplexnet.exact.rows import Entries, Rows, dot
 from multiplexnet.geometry.anchors import THIN, Point
 
 __all__ = ["AMPLE", "Grid", "Inverse", "LatticeSet", "Sizes", "grids"]
@@ -121,7 +121,7 @@ def _float_size(
     A = np.zeros((0, over_t.n))
     b = np.zeros(0)
     if len(over_t):
-        A, b = lp.unit_rows(over_t.A, over_t.b)
+        A, b = lp.unit_rows(over_t)
     row = np.array(found.basis[i], dtype=np.float64)
     sizes = []
     for sign in (1, -1):
@@ -161,7 +161,7 @@ class Inverse:
         residuals = (np.abs(inverse).max() + 1) * longest + unit
         dtype = _holding(residuals * found.dimension)
         N = np.array(found.basis, dtype=dtype)
-        P = np.array([list(map(int, row)) for row in inverse.tolist()], dtype=dtype)
+        P = _whole(inverse, dtype)
         norms = np.zeros(found.dimension, dtype=dtype)
         for j, column in enumerate(N.T):  # column j of unit · 1 − P N
             seen = np.flatnonzero(column)
@@ -188,6 +188,13 @@ class Inverse:
         if not most:
             return Fraction(1)
         return power_of_two(floor_log2(most / (1 - self.rho)) + 1)
+
+
+def _whole(floats: NDArray[Any], dtype: Any) -> NDArray[Any]:
+    """Floats that are whole numbers as those of the dtype."""
+    if dtype is np.int64:
+        return floats.astype(np.int64)
+    return np.array([list(map(int, row)) for row in floats.tolist()], dtype=dtype)
 
 
 def _quick_inverse(basis: NDArray[Any]) -> NDArray[Any]:
@@ -231,9 +238,9 @@ class LatticeSet:
 
     def finest_digit(self, bound: Fraction) -> Fraction:
         """The finest digit that float64 keeps in all sums on the way to x while ``|t| ≤ bound``."""
-        pairs = zip(self.found.origin, self.found.basis, strict=True)
+        pairs = zip(self.found.origin, self.found.entries, strict=True)
         on_the_way = max(
-            abs(origin) + sum(map(abs, row)) * bound for origin, row in pairs
+            abs(origin) + sum(abs(c) for _, c in row) * bound for origin, row in pairs
         )
         return max(on_the_way * power_of_two(-DOUBLE.precision), DOUBLE.tiny)
 
@@ -284,13 +291,13 @@ def _step(lattice: LatticeSet, largest: Sequence[Fraction]) -> Fraction | None:
     if any(Fraction(1, origin.denominator) < exact for origin in found.origin):
         return None
     step = exact
-    for size, origin, row in zip(largest, found.origin, found.basis, strict=True):
-        if not any(row):
+    for size, origin, row in zip(largest, found.origin, found.entries, strict=True):
+        if not row:
             continue
         coarsest = max(size * power_of_two(-form.precision), form.tiny)
         if size > form.max or (origin and _power_in(origin) < coarsest):
             return None
-        finest_move = min(_power_in(Fraction(c)) for c in row if c)
+        finest_move = min(_power_in(Fraction(c)) for _, c in row)
         step = max(step, coarsest / finest_move)
     below = power_of_two(floor_log2(step))
     return below if step == below else 2 * below
@@ -314,8 +321,8 @@ def _on_grid(
     """
     found = lattice.found
     held: dict[int, Fraction] = {}
-    for i, (origin, row) in enumerate(zip(found.origin, found.basis, strict=True)):
-        if any(row):
+    for i, (origin, row) in enumerate(zip(found.origin, found.entries, strict=True)):
+        if row:
             held[i] = _held(_grain(origin, row, step), lattice.form)
     if any(size < least[i] or size == 0 for i, size in held.items()):
         return
@@ -373,9 +380,9 @@ def _held(grain: Fraction, form: Format) -> Fraction:
     return min(grain * power_of_two(form.precision), form.max)
 
 
-def _grain(origin: Fraction, row: Sequence[int], step: Fraction) -> Fraction:
+def _grain(origin: Fraction, row: Entries, step: Fraction) -> Fraction:
     """What an output is a multiple of, on the multiples of ``step``."""
-    grains = [_power_in(Fraction(c)) * step for c in row if c]
+    grains = [_power_in(Fraction(c)) * step for _, c in row]
     if origin:
         grains.append(_power_in(origin))
     return min(grains)

@@ -22,7 +22,7 @@ from multiplexnet.exact.formats import (
     power_of_two,
 )
 from multiplexnet.exact.hermite import NotDyadic, Solutions, solutions
-from multiplexnet.exact.rows import Rows, dot
+from multiplexnet.exact.rows import Entries, Rows
 from multiplexnet.geometry.anchors import (
     EXACT_SIZE,
     THIN,
@@ -119,8 +119,9 @@ def _texts(equalities: Rows, rows: Rows, names: Sequence[str]) -> list[str]:
 
 def _refuse_far_lattice(part: Lattice, text_of: Callable[[int], str]) -> None:
     """Raises ``MagnitudeError`` for numbers that float64 cannot work with, t counted in steps."""
-    coefficients = [[c * part.step for c in a if c] for a in part.A]
-    slacks = [b - dot(a, part.anchor) for a, b in zip(part.A, part.b, strict=True)]
+    rows = Rows.of(part.A, part.b, n=len(part.anchor))
+    coefficients = [[c * part.step for _, c in own] for own in rows.entries]
+    slacks = [*rows.slacks(part.anchor)]
     # one row more: |t| ≤ bound
     coefficients.append([part.step])
     slacks.append(part.bound)
@@ -151,7 +152,7 @@ def _lattice(
     given: Sequence[Cone] = (),
 ) -> Lattice | None:
     """The part on the first grid that has an anchor; ``None`` if none has."""
-    longest = max(abs(c) for row in found.basis for c in row)
+    longest = max(abs(c) for row in found.entries for _, c in row)
     written = text(equalities, [v.name for v in outputs], "==")
     if longest > LARGEST:
         raise MagnitudeError(written, Fraction(longest))
@@ -194,30 +195,29 @@ def _lattice(
 
 def _pulled_back(rows: Rows, found: Solutions) -> Rows:
     """The rows over t: ``a·(origin + basis t) ≤ b``; those that do not see t are left out."""
-    A: list[list[int]] = []
+    A: list[list[tuple[int, int]]] = []
     b: list[Fraction] = []
     strict: list[bool] = []
     for entries, slack, is_strict in zip(
         rows.entries, rows.slacks(found.origin), rows.strict, strict=True
     ):
-        a = _combined(entries, found.basis, found.dimension)
-        if any(a):
+        a = _combined(entries, found.entries)
+        if a:
             A.append(a)
             b.append(slack)
             strict.append(is_strict)
         elif slack < 0 or (slack == 0 and is_strict):
             raise ValueError("the equalities contradict a row: the term is empty")
-    return Rows.of(A, b, strict, n=found.dimension)
+    return Rows.sparse(A, b, strict, found.dimension)
 
 
-def _combined(
-    entries: Sequence[tuple[int, int]], basis: Sequence[Sequence[int]], d: int
-) -> list[int]:
+def _combined(entries: Entries, basis: Sequence[Entries]) -> list[tuple[int, int]]:
     """``row · basis``; most rows mention a few outputs only."""
-    total = [0] * d
+    total: dict[int, int] = {}
     for j, c in entries:
-        total = [t + c * v if v else t for t, v in zip(total, basis[j], strict=True)]
-    return total
+        for k, v in basis[j]:
+            total[k] = total.get(k, 0) + c * v
+    return sorted((k, c) for k, c in total.items() if c)
 
 
 # --- anchors on a grid ----------------------------------------------------------------------------------------------

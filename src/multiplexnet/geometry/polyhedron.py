@@ -108,7 +108,7 @@ def without_redundant(rows: Rows, deadline: Deadline = NEVER) -> Rows:
         >>> without_redundant(Rows.of([[1], [1], [-1]], [3, 2, 0])).b
         (Fraction(2, 1), Fraction(0, 1))
     """
-    A, b = lp.unit_rows(rows.A, rows.b)
+    A, b = lp.unit_rows(rows)
     kept = list(range(len(rows)))
     for i in reversed(range(len(rows))):
         others = [k for k in kept if k != i]

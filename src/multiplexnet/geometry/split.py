@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 
 from multiplexnet.compiler.equalities import (
     apart,
@@ -241,32 +242,28 @@ class _Group:
     def has_equalities(self) -> bool:
         return any(row.relation == "==" for row in self.rows)
 
-    @property
-    def known(self) -> set[Symbol]:
+    @cached_property
+    def known(self) -> frozenset[Symbol]:
         """What stands in the rows beside the outputs: values that are known at run time."""
         mentioned = {symbol for row in self.rows for symbol in symbols_of(row)}
-        return mentioned.difference(self.outputs)
+        return frozenset(mentioned.difference(self.outputs))
 
     def system(self, atoms: Iterable[Atom]) -> Rows:
         """The rows over the outputs of the group."""
         chosen = list(atoms)
         places: dict[Symbol, int] = {v: j for j, v in enumerate(self.outputs)}
-        return Rows.of(
+        return Rows.sparse(
             [_placed(row.linear, places) for row in chosen],
             [-row.linear.constant for row in chosen],
             [row.relation == "<" for row in chosen],
-            n=len(self.outputs),
+            len(self.outputs),
         )
 
 
-def _placed(linear: Linear, places: Mapping[Symbol, int]) -> list[Fraction | int]:
-    """The coefficients in the places of their outputs, 0 elsewhere."""
-    row: list[Fraction | int] = [0] * len(places)
-    for symbol, coefficient in linear.summands:
-        place = places.get(symbol)
-        if place is not None:
-            row[place] = coefficient
-    return row
+def _placed(linear: Linear, places: Mapping[Symbol, int]) -> list[tuple[int, Fraction]]:
+    """The coefficients with the places of their outputs, in order."""
+    found = [(places.get(symbol), c) for symbol, c in linear.summands]
+    return sorted((place, c) for place, c in found if place is not None)
 
 
 @dataclass(frozen=True)
@@ -406,7 +403,11 @@ def _polyhedron(
     if group.curved:
         return _curved(group, rows, form, names, deadline)
     inside = anchor(rows, form, names=names, deadline=deadline)
-    refuse_far(rows.A, rows.slacks(inside), lambda i: text(rows.subset([i]), names)[0])
+    refuse_far(
+        rows.coefficients,
+        rows.slacks(inside),
+        lambda i: text(rows.subset([i]), names)[0],
+    )
     return Polyhedron(group.outputs, rows.A, rows.b, rows.strict, inside)
 
 
@@ -417,6 +418,10 @@ def _curved(
     cones = tuple(cone_of(row, group.outputs) for row in group.curved)
     refuse_far_numbers(cones, group.curved)
     inside = curved_anchor(rows, cones, group.curved, form, names, deadline)
-    refuse_far(rows.A, rows.slacks(inside), lambda i: text(rows.subset([i]), names)[0])
+    refuse_far(
+        rows.coefficients,
+        rows.slacks(inside),
+        lambda i: text(rows.subset([i]), names)[0],
+    )
     refuse_far_cones(cones, inside, group.curved)
     return Polyhedron(group.outputs, rows.A, rows.b, rows.strict, inside, cones)

@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.exact.propagation import ranges
-from multiplexnet.exact.rows import Rows
+from multiplexnet.exact.rows import Number, Rows, entries_of
 from multiplexnet.geometry.parts import Lattice, Polyhedron
 from multiplexnet.transforms.base import Transform
 from multiplexnet.transforms.gauge import Gauge, Rounding, Scale, times
@@ -39,25 +39,30 @@ STEPS = 16.0
 def in_steps(part: Lattice) -> Polyhedron:
     """The inequalities on t in units of a step, with those of ``|t| ≤ bound`` that do not follow from the others."""
     d = len(part.anchor)
-    known = ranges(Rows.of(part.A, part.b, n=d), sweeps=2)
-    rows = list(part.A)
+    rows = list(map(entries_of, part.A))
+    known = ranges(Rows.sparse(rows, part.b, None, d), sweeps=2)
     for j, (_, highest) in enumerate(known):
         if highest is None or highest > part.bound:
-            rows.append(_unit(d, j, 1))
+            rows.append([(j, 1)])
     for j, (lowest, _) in enumerate(known):
         if lowest is None or lowest < -part.bound:
-            rows.append(_unit(d, j, -1))
+            rows.append([(j, -1)])
     added = len(rows) - len(part.A)
-    A = tuple(tuple(a and a * part.step for a in row) for row in rows)
+    A = tuple(_scaled(row, part.step, d) for row in rows)
     b = (*part.b, *(part.bound,) * added)
     strict = (*part.strict, *(False,) * added)
     anchor = tuple(c / part.step for c in part.anchor)
     return Polyhedron((), A, b, strict, anchor, part.cones_in_steps)
 
 
-def _unit(d: int, j: int, sign: int) -> tuple[Fraction, ...]:
-    """The row of ``sign · t_j``."""
-    return tuple(Fraction(sign if i == j else 0) for i in range(d))
+def _scaled(
+    entries: Sequence[tuple[int, Number]], step: Fraction, d: int
+) -> tuple[Number, ...]:
+    """The row times the step, zeros among it."""
+    row: list[Number] = [0] * d
+    for j, c in entries:
+        row[j] = c * step
+    return tuple(row)
 
 
 def independent(basis: Sequence[Sequence[int]]) -> list[int]:
@@ -65,9 +70,10 @@ def independent(basis: Sequence[Sequence[int]]) -> list[int]:
 
     They are eliminated modulo a prime, in whole numbers: what is independent there is independent.
     """
-    rest = np.array(
-        [[c % PRIME for c in row] for row in basis], dtype=np.int64
-    ).reshape(len(basis), len(basis[0]))
+    rest = np.zeros((len(basis), len(basis[0])), dtype=np.int64)
+    for i, own in enumerate(basis):
+        for j, c in entries_of(own):
+            rest[i, j] = c % PRIME
     chosen: list[int] = []
     for i, row in enumerate(rest):
         seen = np.flatnonzero(row)
@@ -94,7 +100,7 @@ def check_exact(part: Lattice) -> None:
     spacings = [Fraction(1, c.denominator) for c in part.origin]
     grain = min([part.step, *spacings])
     for origin, row in zip(part.origin, part.basis, strict=True):
-        furthest = abs(origin) + sum(abs(c) for c in row) * part.bound
+        furthest = abs(origin) + sum(map(abs, row)) * part.bound
         if furthest > 2**53 * grain:
             raise ValueError(
                 "the lattice is too wide for its step: float64 would round its sums"
