@@ -5,7 +5,8 @@
 The layer's ``best()`` and ``softplus`` of a tensor of the same shape ``(B, D)`` as its outputs run in turn, one thread,
 forward alone (eval, no gradient) and forward with backward (training); the table gives the ratio of the medians. Times
 are processor times, which other programs on the machine disturb less than the clock. «Products too» are layers with
-``precision="float32"``, where that makes a difference. «Loss» is the expected loss over all terms. Rule files of
+``precision="float32"``, where that makes a difference. «Loss» is the expected loss over all terms, «loss by output» the
+same of a loss that is given output by output, which needs no combinations of terms of several blocks. Rule files of
 tabular data come from the folder in the environment variable MULTIPLEXNET_DATA (``tabular/*/constraints.txt``); without
 it they are left out. Many terms are boxes in ten dimensions that are handed to the layer as they are: to find 10,000
 terms is the compiler's business (benchmarks/compile.py), to run them the layer's. ``--write`` keeps the results in
@@ -51,6 +52,7 @@ class Case:
         rules: makes them.
         goals: by batch, in float32.
         loss: the goal of the loss over all terms, at the largest batch; ``None``: it is not measured.
+        by_output: whether it is measured output by output as well.
         slow: whether they take long to set up.
         inputs: the ends between which inputs are drawn.
         batches: how many rows are measured.
@@ -60,6 +62,7 @@ class Case:
     rules: Callable[[], Rules]
     goals: Mapping[int, float] = field(default_factory=dict)
     loss: float | None = None
+    by_output: bool = False
     slow: bool = False
     inputs: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     batches: tuple[int, ...] = BATCHES
@@ -197,6 +200,7 @@ def files() -> Iterator[Case]:
                 lambda path=path: Rules.load(path),  # type: ignore[misc]
                 {16384: goal},
                 loss,
+                by_output=True,
             )
         else:
             print(
@@ -299,6 +303,16 @@ class Timed:
 
         return self._cost(loss, batch, ", loss", self.case.loss)
 
+    def loss_by_output(self, batch: int) -> Cost:
+        """The same, which sees the squared distance of each output."""
+        y = torch.randn(batch, 1, self.mux.out_features, dtype=self.mux.dtype)
+
+        def loss(raw: Tensor) -> Tensor:
+            found: Tensor = self.mux(raw).loss(lambda x: (x - y).square())
+            return found
+
+        return self._cost(loss, batch, ", loss by output", None)
+
     def _cost(self, answer: Answer, batch: int, what: str, goal: float | None) -> Cost:
         mux = self.mux
         raw = torch.randn(batch, mux.in_features, dtype=mux.dtype)
@@ -335,6 +349,8 @@ def costs(cases: Sequence[Case], seconds: float) -> Iterator[Cost]:
         setup = process_time() - start
         if case.loss is not None:
             yield Timed(case, mux, setup, "", seconds).loss(BATCHES[-1])
+        if case.by_output:
+            yield Timed(case, mux, setup, "", seconds).loss_by_output(BATCHES[-1])
         if narrow := in_float32(rules):
             timed = Timed(case, narrow, setup, PRODUCTS, seconds)
             yield from map(timed.best, case.batches)

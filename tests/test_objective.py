@@ -216,6 +216,25 @@ def test_a_product_of_blocks(chunk: int, monkeypatch: pytest.MonkeyPatch) -> Non
     assert torch.allclose(torch.autograd.grad(found.sum(), raw)[0], wanted)
 
 
+@pytest.mark.parametrize(
+    "chunk", [1 << 18, 10, 15, 5], ids=["at once", "held", "held, others whole", "anew"]
+)
+def test_a_loss_by_output_is_that_of_all_combinations(
+    chunk: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(objective, "CHUNK", chunk)
+    mux = Multiplexer(
+        Rules("x <= -1 or x >= 1\ny == 0 or 2 < y < 3 or y > 9"), dtype=torch.float64
+    )
+    raw = torch.randn(5, mux.in_features, dtype=torch.float64, requires_grad=True)
+    y = torch.randn(5, 1, 2, dtype=torch.float64)
+    found = mux(raw).loss(lambda x: (x - y).square())
+    expected = naive(mux(raw), lambda x: (x - y).square().sum(-1))
+    assert torch.allclose(found, expected)
+    wanted = torch.autograd.grad(expected.sum(), raw)[0]
+    assert torch.allclose(torch.autograd.grad(found.sum(), raw)[0], wanted)
+
+
 @pytest.mark.parametrize("given", [False, True], ids=["alike", "a prior"])
 def test_combinations_run_through_the_last_block_first(given: bool) -> None:
     """Log-probabilities of combinations are sums of those of the blocks; uniform ones are a single number."""

@@ -83,8 +83,8 @@ def _reduced(branches: Branches, f: Loss, prior: Prior, reduction: Reduction) ->
     if len(branches.choices) == 1 and not nested:
         (log_p,) = _priors(branches, prior)
         return reduction(term_losses(branches, f), branches.logits, log_p)
-    anywhere = branches.best().detach().unsqueeze(-2)
     with torch.no_grad():
+        anywhere = branches.best().detach().unsqueeze(-2)
         is_additive = (
             f(anywhere).shape == anywhere.shape
         )  # one loss per output, not yet summed
@@ -129,25 +129,45 @@ def _no_losses(choice: Choice) -> Tensor:
 def _block_losses(f: Loss, rest: Tensor, choice: Choice) -> Tensor:
     """For each term of one block what its outputs cost, ``(*batch, K_b)``; the other outputs stay as in ``rest``.
 
-    Outputs that a term leaves to inner choices do not count, and stay as in ``rest`` as well, where f is finite.
+    Outputs that a term leaves to inner choices do not count, and stay as in ``rest`` as well, where f is finite. The
+    values of a long block of few outputs are kept, so that only f is computed again when the gradient is taken.
     """
-    counts = torch.ones(
-        choice.size, len(choice.columns), dtype=torch.bool, device=rest.device
-    )
-    for part in choice.inner:
-        counts[part.term, part.places] = False
-    instead = rest.index_select(-1, choice.columns)
+    columns = choice.columns
+    counts = _counts(choice) if choice.inner else None
+    instead = rest.index_select(-1, columns)
+    is_long = choice.size * rest.numel() > CHUNK
+    is_held = is_long and choice.size * instead.numel() <= 2 * CHUNK
+    held = _apart(choice, instead) if is_held else []
+
+    def losses(own: Tensor) -> Tensor:
+        if own.shape[-2] > 1:
+            x = rest.expand(*own.shape[:-1], rest.shape[-1])
+            return f(x.index_copy(-1, columns, own)).index_select(-1, columns)
+        x = rest.squeeze(-2).index_copy(-1, columns, own.squeeze(-2))  # thrice as fast
+        return f(x.unsqueeze(-2)).squeeze(-2).index_select(-1, columns).unsqueeze(-2)
 
     def chunk(start: int, stop: int) -> Tensor:
-        own = choice.terms(start, stop, instead)
-        if choice.inner:
-            own = torch.where(counts[start:stop], own, instead)
-        x = rest.expand(*own.shape[:-1], rest.shape[-1]).index_copy(
-            -1, choice.columns, own
+        own = (
+            torch.stack(held[start:stop], -2)
+            if is_held
+            else choice.terms(start, stop, instead)
         )
-        return (f(x).index_select(-1, choice.columns) * counts[start:stop]).sum(-1)
+        if counts is None:
+            return losses(own).sum(-1)
+        counted = counts[start:stop]
+        return (losses(torch.where(counted, own, instead)) * counted).sum(-1)
 
-    return _chunked(chunk, choice.size, rest.numel(), CHUNK)
+    most = min(CACHED, CHUNK) if is_held else CHUNK
+    return _chunked(chunk, choice.size, rest.numel(), most)
+
+
+def _counts(choice: Choice) -> Tensor:
+    """Which outputs of which terms are not left to inner choices, ``(K_b, D_b)``."""
+    size = choice.size, choice.columns.numel()
+    counts = torch.ones(size, dtype=torch.bool, device=choice.columns.device)
+    for part in choice.inner:
+        counts[part.term, part.places] = False
+    return counts
 
 
 class _Marginal(Differentiable):
