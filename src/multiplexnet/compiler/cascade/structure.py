@@ -621,14 +621,16 @@ def _unsettled(
         before = dict(ends)
         open_clauses = []
         for clause in left:
-            rows = tuple(row for row in clause if row.least(ends) <= row.bound)
-            if not rows:
+            spans = [(row, *row.span(ends)) for row in clause]
+            possible = [span for span in spans if span[1] <= span[0].bound]
+            if not possible:
                 return None
-            if any(row.most(ends) <= row.bound for row in rows):
+            if any(most <= row.bound for row, _, most in possible):
                 continue
-            if len(rows) == 1:
-                _narrow(rows[0], ends)
-            open_clauses.append(rows)
+            if len(possible) == 1:
+                row, least, _ = possible[0]
+                _narrow(row, row.bound - least, ends)
+            open_clauses.append(tuple(row for row, _, _ in possible))
         left = open_clauses
         if any(r.lower > r.upper for r in ends.values()):
             return None
@@ -637,13 +639,12 @@ def _unsettled(
     return left
 
 
-def _narrow(row: Row, ends: dict[int, Range]) -> None:
-    """What a row leaves of each of its variables."""
-    least = row.least(ends)
+def _narrow(row: Row, slack: int, ends: dict[int, Range]) -> None:
+    """What a row leaves of each of its variables; ``slack`` is how far its bound lies above its least value."""
     for v, c in row.terms:
         lower, upper = ends[v]
-        room = row.bound - (least - c * (lower if c > 0 else upper))
-        if c > 0:
-            ends[v] = Range(lower, min(upper, room // c))
-        else:
-            ends[v] = Range(max(lower, -(room // -c)), upper)
+        width = slack // abs(c)
+        if upper - lower > width:
+            ends[v] = (
+                Range(lower, lower + width) if c > 0 else Range(upper - width, upper)
+            )

@@ -63,17 +63,26 @@ class Row(NamedTuple):
         """``Σ A v ≥ β + 1``."""
         return Row(tuple((v, -c) for v, c in self.terms), -self.bound - 1)
 
+    def span(self, ranges: Ranges) -> tuple[int, int]:
+        """The least and the largest value of the left side."""
+        least = most = 0
+        for v, c in self.terms:
+            lower, upper = ranges[v]
+            if c > 0:
+                least += c * lower
+                most += c * upper
+            else:
+                least += c * upper
+                most += c * lower
+        return least, most
+
     def least(self, ranges: Ranges) -> int:
         """The least value of the left side."""
-        return sum(
-            c * (ranges[v].lower if c > 0 else ranges[v].upper) for v, c in self.terms
-        )
+        return self.span(ranges)[0]
 
     def most(self, ranges: Ranges) -> int:
         """The largest value of the left side."""
-        return sum(
-            c * (ranges[v].upper if c > 0 else ranges[v].lower) for v, c in self.terms
-        )
+        return self.span(ranges)[1]
 
     def size(self, ranges: Ranges) -> int:
         """A bound of everything that is met while the row is evaluated, in whatever order: Σ|A|K + |β|."""
@@ -151,9 +160,10 @@ class Simplifier:
     def _simplified(self, given: Row) -> Row | bool:
         """A row without variables that have one value only; whether it holds, where that is always the same."""
         row = _without_fixed(given, self._ranges)
-        if row.most(self._ranges) <= row.bound:
+        least, most = row.span(self._ranges)
+        if most <= row.bound:
             return True
-        return row if row.least(self._ranges) <= row.bound else False
+        return row if least <= row.bound else False
 
     def _opposite(self, terms: Terms) -> Terms:
         """The left side with the other sign."""
