@@ -262,8 +262,12 @@ class _Group:
 
 def _placed(linear: Linear, places: Mapping[Symbol, int]) -> list[tuple[int, Fraction]]:
     """The coefficients with the places of their outputs, in order."""
-    found = [(places.get(symbol), c) for symbol, c in linear.summands]
-    return sorted((place, c) for place, c in found if place is not None)
+    found: list[tuple[int, Fraction]] = []
+    for symbol, c in linear.summands:
+        place = places.get(symbol)
+        if place is not None:
+            found.append((place, c))
+    return sorted(found)
 
 
 @dataclass(frozen=True)
