@@ -89,6 +89,28 @@ def test_one_graph_gives_the_same_values(name: str) -> None:
     assert obeys(mux, x)
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        GUARDED,
+        "x: real; u: input[0, 9]; x >= u or x <= -2",
+        "a: real; b: real; u: input[1, 10]; a + b <= u; a - b <= 2; 2*a + b >= -4",
+        "a: real; b: real; u: input[0, 9]; a + b == u; all(-99 <= v <= 99 for v in [a, b])",
+        "x: real[2]; u: input[2, 3]; norm([x[0], x[1]]) <= u",
+        "x: real; u: input[0, 9]; v: input[0, 9]; assume u < v; u <= x; x <= v",
+    ],
+)
+def test_a_second_layer_is_one_graph_as_well(text: str) -> None:
+    """With inputs torch has read the first one, and looks at everything again that differs."""
+    inputs = {name: torch.full((4,), value) for name, value in (("u", 2.5), ("v", 3.5))}
+    for _ in range(2):
+        mux = Multiplexer(Rules(text)).eval()
+        given = {v.name: inputs[v.name] for v in mux.rules.inputs}
+        raw = torch.randn(4, mux.in_features)
+        compiled = torch.compile(Best(mux), fullgraph=True, backend="aot_eager")
+        assert torch.equal(compiled(raw, **given), mux(raw, **given).best())
+
+
 @pytest.mark.parametrize("name", ["paper_eight_boxes", "simplex"])
 def test_a_loss_is_one_graph(name: str) -> None:
     mux = layer(name, torch.float64)

@@ -68,7 +68,10 @@ class Assumptions:
         if not self.rules:
             return inputs
         rows = inputs.detach()
-        columns = {v: ball_of(read(rows[..., i])) for i, v in enumerate(self.inputs)}
+        # By number: torch.compile cannot always look variables up.
+        columns = {
+            v.index: ball_of(read(rows[..., i])) for i, v in enumerate(self.inputs)
+        }
         exact = all(
             isinstance(v, Tensor) and v.is_floating_point() for v in given.values()
         )
@@ -96,7 +99,7 @@ class Assumptions:
             )
 
 
-def _surely(formula: Formula, columns: Mapping[Variable, Ball], like: Tensor) -> Tensor:
+def _surely(formula: Formula, columns: Mapping[int, Ball], like: Tensor) -> Tensor:
     """Where a formula in normal form holds, as far as float64 can tell: always, if nothing is rounded."""
     match formula:
         case Atom(linear, relation):
@@ -114,9 +117,10 @@ def _surely(formula: Formula, columns: Mapping[Variable, Ball], like: Tensor) ->
     raise TypeError(f"not in normal form: {formula!r}")
 
 
-def _sum(linear: Linear, columns: Mapping[Variable, Ball], like: Tensor) -> Ball:
+def _sum(linear: Linear, columns: Mapping[int, Ball], like: Tensor) -> Ball:
     parts = []
     for symbol, c in linear.summands:
         assert isinstance(symbol, Variable)
-        parts.append(columns[symbol] if c == 1 else columns[symbol] * number(c, like))
+        value = columns[symbol.index]
+        parts.append(value if c == 1 else value * number(c, like))
     return total([*parts, number(linear.constant, like)], like)

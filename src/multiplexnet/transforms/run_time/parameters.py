@@ -82,7 +82,7 @@ def _broadcast(values: Sequence[Tensor]) -> list[Tensor]:
 
 
 def _one_call(
-    parameters: Sequence[Sequence[Symbol]], columns: Mapping[Variable, int]
+    parameters: Sequence[Sequence[Symbol]], outputs: Sequence[Variable]
 ) -> tuple[str, Tensor] | None:
     """The function f and the columns ``(T, n)`` of its arguments, if each part knows one f(x_i, x_j, …) of outputs.
 
@@ -99,7 +99,7 @@ def _one_call(
         return None
     if not calls[0].arguments:
         return None
-    plain = {Linear.of(variable): column for variable, column in columns.items()}
+    plain = {Linear.of(variable): column for column, variable in enumerate(outputs)}
     if not all(argument in plain for call in calls for argument in call.arguments):
         return None
     return calls[0].function, torch.tensor(
@@ -134,22 +134,23 @@ class Parameters(Tabled):
         super().__init__()
         self.number = number
         self.symbols = tuple(dict.fromkeys(chain.from_iterable(parameters)))
-        self.input_columns = {variable: j for j, variable in enumerate(inputs)}
-        self.output_columns = {variable: j for j, variable in enumerate(outputs)}
+        # By number: torch.compile cannot always look variables up.
+        self.input_columns = {v.index: j for j, v in enumerate(inputs)}
+        self.output_columns = {v.index: j for j, v in enumerate(outputs)}
         self.dtype = dtype
         used = {
             v
             for s in self.symbols
             for v in ([s] if isinstance(s, Variable) else symbols(s))
         }
-        self.needs_x = not used.isdisjoint(self.output_columns)
+        self.needs_x = not used.isdisjoint(outputs)
         """Whether outputs have to be computed before; known here, since a graph is not recorded through sets."""
         width = max(map(len, parameters))
         order = [
             [self.symbols.index(s) for s in row] + [0] * (width - len(row))
             for row in parameters
         ]
-        call = _one_call(parameters, self.output_columns)
+        call = _one_call(parameters, outputs)
         self.function = None if call is None else call[0]
         self.hold(
             {
@@ -204,12 +205,12 @@ class Parameters(Tabled):
             )
 
         def column(variable: Variable) -> Tensor:
-            if variable in self.output_columns:
+            if variable.index in self.output_columns:
                 assert x is not None
-                own = x[..., self.output_columns[variable]]
+                own = x[..., self.output_columns[variable.index]]
                 return own if entry is not None else own.index_select(-1, members)
             assert inputs is not None
-            own = inputs[..., self.input_columns[variable]]
+            own = inputs[..., self.input_columns[variable.index]]
             return own if entry is not None else own.unsqueeze(-1)
 
         values = [
