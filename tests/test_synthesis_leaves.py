@@ -18,10 +18,13 @@ import torch
 
 import multiplexnet as mx
 from multiplexnet.errors import RecordError
-from multiplexnet.synthesis.leaves import Worth, codes_of
+from multiplexnet.synthesis.growing import grown
+from multiplexnet.synthesis.leaves import TREES, Worth, codes_of
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe, RowModel
+from multiplexnet.synthesis.triangle import Triangle
 
+SAVED = Path(__file__).parent / "saved"
 SHORT = Recipe(Shape(4, 16, 1, 8, 0.1), steps=200, batch=64)
 RULES = "one: int[0, 40]; two: int[0, 40]; kind: {'a', 'b', 'c'}; implies(kind == 'a', two <= 20)"
 
@@ -129,19 +132,37 @@ def test_leaves_and_network_are_mixed_as_rows_are_counted(
     mixed = torch.softmax(leaves.mixed(logits, codes), -1)
     parts, size = leaves.parts(logits, codes)
     assert torch.allclose(parts.exp().sum(-1), torch.ones(3, 3), atol=1e-5)
-    for row, leaf in enumerate(leaves.leaf(codes).tolist()):
-        part = slice(*leaves.found.starts[leaf : leaf + 2])
+    for row, own_leaves in enumerate(leaves.leaves(codes).tolist()):
+        assert len(own_leaves) == len(set(own_leaves)) == TREES[-1]
         counts = torch.zeros(logits.shape[-1])
-        counts[leaves.found.tokens[part]] = torch.tensor(
-            leaves.found.counts[part], dtype=torch.float32
-        )
+        for leaf in own_leaves:
+            part = slice(*leaves.found.starts[leaf : leaf + 2])
+            found_counts = torch.from_numpy(leaves.found.counts[part])
+            assert found_counts.sum() >= SHORT.leaf
+            counts[leaves.found.tokens[part]] += found_counts / len(own_leaves)
         p = torch.softmax(logits[row], -1)
         inside = torch.zeros_like(p)
-        inside[leaves.found.tokens[part].min() : leaves.found.tokens[part].max() + 1] = 1  # fmt: skip
+        places = counts.nonzero()
+        inside[int(places.min()) : int(places.max()) + 1] = 1
         nearby = p * inside / (p * inside).sum()
         whole = counts + worth.anywhere * p + worth.nearby * nearby
         assert torch.allclose(mixed[row], whole / whole.sum(), atol=1e-6)
-        assert size[row] == counts.sum() >= 5
+        assert size[row] == pytest.approx(float(counts.sum()), rel=1e-5)
+
+
+def test_trees_of_one_column_ask_at_different_places() -> None:
+    random = np.random.default_rng(0)
+    codes = random.integers(0, 30, (200, 3))
+    branches, leaves = grown(codes, codes[:, :1] + 0.5 * codes[:, 1:2], 3, 5)
+    assert leaves.shape == (200, 5)
+    assert branches.is_leaf.sum() == len(np.unique(leaves)) == leaves.max() + 1
+    assert np.bincount(leaves.flatten()).min() >= 3
+    ends = [*branches.roots[1:], len(branches.asked)]
+    trees = {
+        tuple(branches.most[first:last])
+        for first, last in zip(branches.roots, ends, strict=True)
+    }
+    assert len(trees) == 5
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -198,6 +219,8 @@ def with_tree(tree: Any) -> Callable[[Any], Any]:
         ("model.json", with_tree(lambda own: [*own[:2], 0.0, 1.0]), "mixed with nothing"),
         ("model.json", with_tree(lambda own: [*own[:2], float("nan"), 1.0]), "mixed with nothing"),
         ("model.json", with_tree(lambda own: [1 << 40, *own[1:]]), "of no usual size"),
+        ("model.json", with_tree(lambda own: [*own[:4], []]), "without a root"),
+        ("model.json", with_tree(lambda own: [*own[:4], [0, 1 << 40]]), "without a root"),
         ("model.json", lambda own: {**own, "trees": [None]}, "too many or too few"),
     ],
 )  # fmt: skip
@@ -211,6 +234,40 @@ def test_a_damaged_tree_is_refused(
         mx.Synthesizer.load(path)
 
 
+def test_a_file_of_one_tree_a_column_makes_the_rows_that_it_made() -> None:
+    """The file, its rows and their likelihood are of the version before there were several trees."""
+    old = mx.Synthesizer.load(SAVED / "tables-format-2.mx")
+    expected = pl.read_parquet(SAVED / "tables-format-2.parquet")
+    trees = [own for own in row_model(old).leaves if own is not None]
+    assert [len(own.branches.roots) for own in trees] == [1] * len(trees)
+    assert trees
+    assert old.sample(len(expected)).equals(expected.drop("log_prob"))
+    found = old.log_prob(expected.drop("log_prob"))
+    assert found == pytest.approx(expected["log_prob"].to_numpy(), abs=1e-4)
+
+
+def dense(triangle: Triangle) -> torch.Tensor:
+    """The weights as one matrix."""
+    found = torch.zeros(triangle.count * triangle.inputs, triangle.count * triangle.outputs)  # fmt: skip
+    for j in range(triangle.count):
+        own = slice(j * triangle.outputs, (j + 1) * triangle.outputs)
+        found[: j * triangle.inputs, own] = triangle.of(j).detach()
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 7, 8, 9, 20])
+def test_a_triangle_is_a_matrix_where_columns_see_those_before_them(count: int) -> None:
+    triangle = Triangle(count, 3, 4)
+    weights = dense(triangle)
+    seen = torch.randn(5, count * 3)
+    start = torch.randn(count * 4)
+    expected = seen @ weights + start
+    assert torch.allclose(triangle(seen, start), expected, atol=1e-5)
+    again = Triangle(count, 3, 4)
+    again.load_state_dict(triangle.parts_of(weights))
+    assert torch.equal(dense(again), weights)
+
+
 def test_a_file_from_before_there_were_trees_is_read(tmp_path: Path) -> None:
     without = fitted(leaf=0)
     path = tmp_path / "model.mx"
@@ -221,4 +278,13 @@ def test_a_file_from_before_there_were_trees_is_read(tmp_path: Path) -> None:
         return {**document, "format": "multiplexnet table model 1"}
 
     changed(path, "model.json", older)
+    with_matrix(path, dense(row_model(without).network.first))
     assert mx.Synthesizer.load(path).sample(100).equals(without.sample(100))
+
+
+def with_matrix(path: Path, weights: torch.Tensor) -> None:
+    """The first layer as one matrix, as older files have it."""
+    with zipfile.ZipFile(path, "a") as file:
+        buffer = BytesIO()
+        np.save(buffer, weights.numpy())
+        file.writestr("network/first.npy", buffer.getvalue())

@@ -10,6 +10,7 @@ sum: ``Z = (1 − ε) Σ_t p_t |t ∩ left| / |t| + ε |left| / |range|``, which
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -18,7 +19,7 @@ from torch import Tensor
 from multiplexnet.synthesis.allowed import LeftIntervals
 from multiplexnet.synthesis.columns.tokens import Tokens
 
-__all__ = ["Chances", "ColumnChances", "Sums"]
+__all__ = ["Chances", "ColumnChances", "Sums", "Weights"]
 
 LEAST = 1e-9
 """Below this the probability of what is left is not a difference of sums any more."""
@@ -187,6 +188,43 @@ class Chances:
         low = torch.maximum(_at(left.lower, interval), bottom)
         high = torch.minimum(_at(left.upper, interval), top)
         return _between(low, high, uniform[1])
+
+
+@dataclass(frozen=True)
+class Weights:
+    """What turns the probability of a token into that of one of its values, for all columns at once.
+
+    Args:
+        shares: of a value in its token, all tokens of all columns; times the probability that it is no other token.
+        starts: ``(D,)``, where the tokens of each column begin.
+        anywhere: ``(D,)``, the probability of a value by the token that is the whole range.
+    """
+
+    shares: Tensor
+    starts: Tensor
+    anywhere: Tensor
+
+    @staticmethod
+    def of_columns(columns: Sequence[Chances]) -> Weights:
+        counts = torch.tensor([len(own.size) for own in columns])
+        shares = [(1 - own.anywhere) / own.size for own in columns]
+        anywhere = [own.anywhere / own.width for own in columns]
+        return Weights(
+            torch.cat(shares).float(),
+            counts.cumsum(0) - counts,
+            torch.tensor(anywhere, dtype=torch.float32),
+        )
+
+    def of(self, nats: Tensor, tokens: Tensor) -> Tensor:
+        """The probability of values with these tokens (−1: between them), ``(B, D)``, if all values are left.
+
+        Args:
+            nats: the negative log-probability of each token.
+            tokens: ``(B, D)``.
+        """
+        share = self.shares[self.starts + tokens.clamp(min=0)]
+        weight = torch.where(tokens < 0, 0.0, share * (-nats).exp())
+        return weight + self.anywhere
 
 
 @dataclass(frozen=True)

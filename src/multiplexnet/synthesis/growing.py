@@ -17,15 +17,17 @@ Places = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Branches:
-    """The nodes of a tree: the root first, and each before those below it.
+    """The nodes of trees, one tree after another: each node before those below it.
 
     Args:
+        roots: where each tree begins.
         asked: the column that a node asks.
         most: codes up to this one go to the first node below it, others to the second.
         first: that node; a leaf leads to itself.
         second: the other one; a leaf leads to itself.
     """
 
+    roots: Places
     asked: Places
     most: Places
     first: Places
@@ -42,7 +44,7 @@ class Branches:
 
     @property
     def depth(self) -> int:
-        """How many steps lead from the root to the farthest leaf."""
+        """How many steps lead from a root to the farthest leaf."""
         depths = np.zeros(len(self.asked), dtype=np.int64)
         for node in np.flatnonzero(~self.is_leaf):
             below = [self.first[node], self.second[node]]
@@ -57,31 +59,47 @@ def tree_kinds() -> tuple[Any, Any]:
         MissingLibrary: they are not installed.
     """
     with needing("sklearn", "a model of tables", install("tables")):
-        from sklearn.tree import DecisionTreeClassifier, DecisionTreeRegressor
-    return DecisionTreeClassifier, DecisionTreeRegressor
+        from sklearn.tree import ExtraTreeClassifier, ExtraTreeRegressor
+    return ExtraTreeClassifier, ExtraTreeRegressor
 
 
 def grown(
-    codes: Places, targets: NDArray[np.generic], rows: int
+    codes: Places, targets: NDArray[np.generic], rows: int, trees: int
 ) -> tuple[Branches, Places]:
-    """A tree, and the leaf of each row that it was grown from.
+    """Trees that ask at random places, and the leaves ``(N, K)`` of each row that they were grown from.
 
     Args:
         codes: ``(N, j)``, what may be asked.
         targets: what rows of a leaf should have in common: classes ``(N,)``, or numbers ``(N, R)``.
         rows: that a leaf has at least.
+        trees: K.
     """
     for_classes, for_numbers = tree_kinds()
     kind = for_classes if targets.ndim == 1 else for_numbers
-    model = kind(min_samples_leaf=rows, random_state=0)
     asked = codes.astype(np.float32)
-    tree = model.fit(asked, targets).tree_
+    nodes = []
+    ends = []
+    sizes = [0]
+    for seed in range(trees):
+        model = kind(min_samples_leaf=rows, max_features=None, random_state=seed)
+        tree = model.fit(asked, targets).tree_
+        before = np.array([0, 0, sizes[-1], sizes[-1]])
+        nodes.append(_nodes(tree) + before[:, None])
+        ends.append(tree.apply(asked) + sizes[-1])
+        sizes.append(sizes[-1] + tree.node_count)
+    branches = Branches(np.array(sizes[:-1]), *np.concatenate(nodes, 1))
+    return branches, branches.leaf[np.stack(ends, 1)]
+
+
+def _nodes(tree: Any) -> Places:
+    """Of one tree, ``(4, nodes)``: what each asks, up to where, and the two below it."""
     own = np.arange(tree.node_count)
-    ends = tree.children_left < 0
-    branches = Branches(
-        np.where(ends, 0, tree.feature).astype(np.int64),
-        np.where(ends, 0, np.floor(tree.threshold)).astype(np.int64),
-        np.where(ends, own, tree.children_left).astype(np.int64),
-        np.where(ends, own, tree.children_right).astype(np.int64),
+    is_leaf = tree.children_left < 0
+    return np.stack(
+        [
+            np.where(is_leaf, 0, tree.feature).astype(np.int64),
+            np.where(is_leaf, 0, np.floor(tree.threshold)).astype(np.int64),
+            np.where(is_leaf, own, tree.children_left).astype(np.int64),
+            np.where(is_leaf, own, tree.children_right).astype(np.int64),
+        ]
     )
-    return branches, branches.leaf[tree.apply(asked)]

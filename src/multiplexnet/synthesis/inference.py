@@ -53,11 +53,11 @@ class PreparedNetwork:
         """What each token before column j adds to its first layer; the start goes with the first column."""
         network = self._network
         own = slice(j * network.shape.width, (j + 1) * network.shape.width)
+        weights = torch.split(network.first.of(j), network.shape.embedding)
         parts = []
         for i in range(j):
             rows = self._embeddings[network.rows(i)]
-            wide = slice(i * network.shape.embedding, (i + 1) * network.shape.embedding)
-            parts.append(rows @ network.first[wide, own])
+            parts.append(rows @ weights[i])
         if not parts:
             return network.start[own].unsqueeze(0).contiguous()
         parts[0] = parts[0] + network.start[own]

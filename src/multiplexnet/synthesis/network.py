@@ -1,7 +1,7 @@
 r"""The network: for every column the logits of its tokens, given the tokens of the columns before it.
 
-All columns are computed side by side. Column j sees the embeddings of the columns before it (a mask hides the others),
-two residual layers, and a head. Logits of a column whose values have an order are
+All columns are computed side by side. Column j sees the embeddings of the columns before it (:class:`Triangle`), two
+residual layers, and a head. Logits of a column whose values have an order are
 
     log(share of the token) + Σ_r c_r cos(π r · rank) + a free part,
 
@@ -18,9 +18,10 @@ from math import pi
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import dropout, embedding, gelu, layer_norm, pad
+from torch.nn.functional import embedding, gelu, layer_norm, pad
 
 from multiplexnet.synthesis.columns.tokens import Tokens
+from multiplexnet.synthesis.triangle import Triangle
 
 __all__ = ["Network", "Shape"]
 
@@ -58,7 +59,6 @@ class Network(nn.Module):
 
     shares: Tensor
     waves: Tensor
-    visible: Tensor
 
     def __init__(
         self, tokens: Sequence[Tokens], ordered: Sequence[bool], shape: Shape
@@ -70,8 +70,7 @@ class Network(nn.Module):
         total = sum(self.counts)
         self.embedding = _embedding(self.counts, ordered, shape.embedding)
         self.lift = nn.Parameter(torch.randn(count, shape.waves, shape.embedding) / 2)
-        wide = count * shape.embedding
-        self.first = _weights(wide, count * shape.width, fan=max(1, wide // 2))
+        self.first = Triangle(count, shape.embedding, shape.width)
         self.start = nn.Parameter(torch.zeros(count * shape.width))
         self.inner = nn.ParameterList(
             _weights(count, shape.width, shape.width, fan=shape.width)
@@ -83,12 +82,6 @@ class Network(nn.Module):
         )
         self.smooth = nn.Parameter(torch.zeros(count, shape.width + 1, shape.waves))
         self.free = nn.Parameter(torch.zeros(total, shape.width + 1))
-        mask = torch.zeros(count, shape.embedding, count, shape.width)
-        for j in range(count):
-            mask[:j, :, j] = 1.0
-        self.register_buffer(
-            "visible", mask.reshape(wide, count * shape.width), persistent=False
-        )
         shares = torch.cat([torch.from_numpy(own.log_share).float() for own in tokens])
         self.register_buffer("shares", shares, persistent=False)
         waves = [
@@ -125,7 +118,7 @@ class Network(nn.Module):
     def forward(self, tokens: Tensor) -> list[Tensor]:
         """For every column the logits ``(B, T_j)`` of its tokens, given tokens ``(B, D)`` of the columns before it."""
         seen = embedding(self.places(tokens), self.embeddings).flatten(-2)
-        hidden = seen @ (self.first * self.visible) + self.start
+        hidden = self.first(seen, self.start)
         count = len(self.counts)
         hidden = hidden.reshape(-1, count, self.shape.width).transpose(0, 1)
         hidden = self._layers(hidden)
@@ -145,8 +138,7 @@ class Network(nn.Module):
         if not j:
             return self.start[own].expand(len(places), -1)
         seen = embedding(places, embeddings).flatten(-2)
-        first = self.first[: j * self.shape.embedding, own]
-        return torch.addmm(self.start[own], seen, first)
+        return torch.addmm(self.start[own], seen, self.first.of(j))
 
     @property
     def residual(self) -> list[tuple[Tensor, Tensor]]:
@@ -172,7 +164,8 @@ class Network(nn.Module):
     def _layers(self, hidden: Tensor) -> Tensor:
         for weights, bend in self.residual:
             inside = gelu(layer_norm(hidden, hidden.shape[-1:]))
-            inside = dropout(inside, self.shape.dropout, self.training)
+            if self.training and self.shape.dropout:
+                inside = inside * _dropped(inside, self.shape.dropout)
             hidden = hidden + torch.baddbmm(bend, inside, weights)
         return gelu(layer_norm(hidden, hidden.shape[-1:]))
 
@@ -187,6 +180,16 @@ def _embedding(
     scale = torch.repeat_interleave(torch.tensor(sizes), repeats)
     found.weight.data *= scale.unsqueeze(-1)
     return found
+
+
+def _dropped(like: Tensor, share: float) -> Tensor:
+    """Factors that leave out a share of numbers, in steps of 1/256: eight at a time, as drawing takes long."""
+    kept = 256 - round(256 * share)
+    words = torch.empty(-(-like.numel() // 8), dtype=torch.int64).random_(
+        -(2**63), None
+    )
+    drawn = words.view(torch.uint8)[: like.numel()].view(like.shape)
+    return (drawn < kept).to(like.dtype) * (256 / max(kept, 1))
 
 
 def _weights(*size: int, fan: int) -> nn.Parameter:

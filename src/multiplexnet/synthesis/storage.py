@@ -51,7 +51,9 @@ from multiplexnet.synthesis.training import RowModel
 
 __all__ = ["load", "save"]
 
-FORMAT = "multiplexnet table model 2"
+FORMAT = "multiplexnet table model 3"
+OF_ONE_TREE = "multiplexnet table model 2"
+"""One tree a column, and the first layer as one matrix."""
 WITHOUT_TREES = "multiplexnet table model 1"
 DOCUMENT = "model.json"
 LARGEST_DOCUMENT = 1 << 28
@@ -119,7 +121,8 @@ def _tree(leaves: Leaves | None) -> Record:
     if leaves is None:
         return None
     sizes = [len(leaves.branches.asked), len(leaves.found.tokens)]
-    return [*sizes, leaves.worth.anywhere, leaves.worth.nearby]
+    roots = leaves.branches.roots.tolist()
+    return [*sizes, leaves.worth.anywhere, leaves.worth.nearby, roots]
 
 
 def _branches(leaves: Leaves) -> NDArray[np.int32]:
@@ -164,7 +167,7 @@ def load(opened: IO[bytes], title: str) -> tuple[Schema, RowModel, Record]:
     with _own_errors(title), zipfile.ZipFile(opened) as file:
         document = _document(file)
         with reading(f"a model of tables in {title}", ADVICE):
-            if document["format"] not in (FORMAT, WITHOUT_TREES):
+            if document["format"] not in (FORMAT, OF_ONE_TREE, WITHOUT_TREES):
                 raise ValueError(f"its format is {str(document['format'])[:60]!r}")
             schema = _schema(document)
             return schema, _model(file, document, schema), document["further"]
@@ -350,15 +353,26 @@ def _model(file: zipfile.ZipFile, document: Record, schema: Schema) -> RowModel:
     ):
         raise ValueError("a network that is too large")
     model = RowModel.fresh(allowed, tokens, shape)
+    is_dense = document["format"] != FORMAT
+    first = model.network.first
     state = {}
     for name, tensor in model.network.state_dict().items():
-        array = _array(file, f"network/{name}", tuple(tensor.shape), "float32")
-        if not np.isfinite(array).all():
-            raise ValueError(f"{name} holds numbers that are none")
-        state[name] = torch.from_numpy(array.copy())
+        if not (is_dense and name.startswith("first.")):
+            state[name] = _weights(file, name, tuple(tensor.shape))
+    if is_dense:
+        sides = len(own) * first.inputs, len(own) * first.outputs
+        parts = first.parts_of(_weights(file, "first", sides))
+        state |= {f"first.{name}": part for name, part in parts.items()}
     model.network.load_state_dict(state)
     model.network.eval()
     return replace(model, leaves=_trees(file, document, sizes))
+
+
+def _weights(file: zipfile.ZipFile, name: str, shape: tuple[int, ...]) -> torch.Tensor:
+    array = _array(file, f"network/{name}", shape, "float32")
+    if not np.isfinite(array).all():
+        raise ValueError(f"{name} holds numbers that are none")
+    return torch.from_numpy(array.copy())
 
 
 def _trees(
@@ -378,7 +392,7 @@ def _trees(
 
 
 def _leaves(file: zipfile.ZipFile, j: int, size: int, record: list[Any]) -> Leaves:
-    nodes, entries, anywhere, nearby = record
+    nodes, entries, anywhere, nearby, *more = record
     if not 0 < whole_from(nodes) <= MOST_NODES:
         raise ValueError("a tree of no usual size")
     if not 0 < whole_from(entries) <= MOST_NODES:
@@ -389,7 +403,10 @@ def _leaves(file: zipfile.ZipFile, j: int, size: int, record: list[Any]) -> Leav
     shape = (4, nodes)
     asked, most, first, second = _array(file, f"branches/{j}", shape, "int32")
     ways = (own.astype(np.int64) for own in (asked, most, first, second))
-    branches = Branches(*ways)
+    roots = [whole_from(root) for root in list_from(more[0])] if more else [0]
+    if not roots or not all(0 <= root < nodes for root in roots):
+        raise ValueError("a tree without a root")
+    branches = Branches(np.array(roots), *ways)
     _refuse_other_branches(branches, j)
     own, tokens, counts = _array(file, f"leaves/{j}", (3, entries), "int32")
     own, tokens = own.astype(np.int64), tokens.astype(np.int64)

@@ -22,10 +22,11 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import cross_entropy
 
 from multiplexnet.language.formula import Category, Variable
 from multiplexnet.synthesis.allowed import AllowedRows, LeftIntervals
-from multiplexnet.synthesis.chances import Chances
+from multiplexnet.synthesis.chances import Chances, Weights
 from multiplexnet.synthesis.checkpoint import Checkpoint, fingerprint, read, write
 from multiplexnet.synthesis.columns.tokens import Tokens, Whole, tokens_of
 from multiplexnet.synthesis.growing import tree_kinds
@@ -52,8 +53,12 @@ ANYWHERE = (0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 NEARBY = (0.0, 1.0, 3.0, 10.0, 30.0, 100.0)
 """and in the range of the leaf."""
 
+CHOOSING = 0.5
+"""It takes about this part of the time of growing trees to choose among them."""
 SURELY = 1.0
-"""Standard errors by which a tree makes rows kept apart more likely: some help by chance."""
+"""Standard errors by which trees make rows kept apart more likely: some help by chance;"""
+WORTH_ASKING = 0.01
+"""and nats a row: trees that do less are not to be seen in rows, and cost time and remember single ones."""
 
 Floats = NDArray[np.float64]
 
@@ -70,6 +75,9 @@ class Recipe:
         decay: of the weights.
         memory: how much of the moving average of the weights is kept in each step.
         leaf: rows that a leaf of a tree has at least; 0: no trees.
+        part: a batch is this part of a short table, at most: the noise of small ones keeps the network from learning
+            rows by heart.
+        columns: it is for tables with so many columns, or more.
     """
 
     shape: Shape = field(default_factory=Shape)
@@ -78,7 +86,9 @@ class Recipe:
     rate: float = 1e-2
     decay: float = 1.0
     memory: float = 0.998
-    leaf: int = 5
+    leaf: int = 3
+    part: float = 0.01
+    columns: int = 0
 
     def epochs(self, count: int) -> int:
         """How often a table of so many rows is gone through."""
@@ -86,17 +96,18 @@ class Recipe:
         return max(3, min(60, round(rows / max(count, 1))))
 
     def batch_of(self, count: int) -> int:
-        """Rows of a step: few of a short table, where noise keeps the network from learning rows by heart."""
-        return min(self.batch, max(64, count // 100))
+        """Rows of a step."""
+        return min(self.batch, max(64, int(self.part * count)))
 
 
 RECIPES = (
+    Recipe(Shape(8, 32, dropout=0.2), rate=2e-2, part=0.02, columns=50),
     Recipe(),
     Recipe(Shape(dropout=0.3)),
     Recipe(Shape(dropout=0.5), steps=800, rate=2e-2),
     Recipe(Shape(dropout=0.5, width=96), steps=800),
 )
-"""What is tried, in this order, as long as there is time."""
+"""What is tried, in this order, as long as there is time: for wide tables first a small network, which is soon done."""
 
 
 @dataclass(frozen=True)
@@ -183,6 +194,10 @@ class RowModel:
         return [Chances.of(own) for own in self.tokens]
 
     @cached_property
+    def weights(self) -> Weights:
+        return Weights.of_columns(self.chances)
+
+    @cached_property
     def prepared(self) -> PreparedNetwork:
         """The network as it is now, and the trees, for drawing."""
         return PreparedNetwork(self.network, self.leaves)
@@ -200,11 +215,18 @@ class RowModel:
 
     def log_prob(self, data: Data) -> Tensor:
         """The log-probability of every row."""
-        total = torch.zeros(len(data))
-        for j, logits in enumerate(self.logits(data.tokens)):
-            total = total + self.chances[j].log_prob(
-                logits, data.tokens[:, j], data.left[j]
-            )
+        logits = self.logits(data.tokens)
+        places = data.tokens.clamp(min=0)
+        nats = [
+            cross_entropy(own, places[:, j], reduction="none")
+            for j, own in enumerate(logits)
+        ]
+        weights = self.weights.of(torch.stack(nats, -1), data.tokens)
+        total = weights.log().sum(-1)
+        for j, left in enumerate(data.left):
+            if left is not None:
+                log_p = torch.log_softmax(logits[j], -1)
+                total = total - self.chances[j].mass(log_p, left).log()
         return total
 
     @torch.no_grad()
@@ -216,7 +238,7 @@ class RowModel:
         return sum(sums) / max(len(data), 1)
 
     def with_trees(self, leaves: Sequence[Leaves | None], held: Data) -> RowModel:
-        """The same with trees where they make rows that were kept apart more likely, and not by chance."""
+        """The same with trees where they make rows that were kept apart clearly more likely, and not by chance."""
         gains = np.zeros((2, len(leaves), len(ANYWHERE), len(NEARBY)))
         for part in torch.split(torch.arange(len(held)), CHUNK):
             gains += self._gains(leaves, held.at(part))
@@ -225,9 +247,10 @@ class RowModel:
             a, b = np.unravel_index(sums.argmax(), sums.shape)
             error = squares[a, b] ** 0.5  # of the sum
             worth = Worth(ANYWHERE[a], NEARBY[b])
-            helps = own is not None and sums[a, b] > SURELY * error
+            least = max(SURELY * error, WORTH_ASKING * len(held))
+            helps = own is not None and sums[a, b] > least
             kept.append(replace(own, worth=worth) if own and helps else None)
-        return replace(self, leaves=tuple(kept))
+        return replace(self, leaves=tuple(kept) if any(kept) else ())
 
     @torch.no_grad()
     def _gains(self, leaves: Sequence[Leaves | None], data: Data) -> Floats:
@@ -343,7 +366,8 @@ class _Fit:
         self.held = data.at(order[:apart])
         self.used = data.at(order[apart:])
         self.seconds = seconds
-        self.recipes = recipes
+        fitting = [own for own in recipes if own.columns <= values.shape[1]]
+        self.recipes = fitting or recipes
         self.tell = tell
         self.begun = ""
         self.file: Path | None = None
@@ -357,7 +381,7 @@ class _Fit:
         self.longest = 0.0
         self.trees: dict[int, list[Leaves | None]] = {}
         self.growing = 0.0
-        """Seconds that trees took to grow: about as long as it takes to choose among them."""
+        """Seconds that trees took to grow."""
 
     @property
     def spent(self) -> float:
@@ -403,7 +427,7 @@ class _Fit:
         if recipe.leaf and len(self.held):
             self._grown(recipe.leaf)
         fresh = RowModel.fresh(self.allowed, self.tokens, recipe.shape)
-        end = self.start + self.seconds - self.growing
+        end = self.start + self.seconds - CHOOSING * self.growing
         run = _Run(fresh, self.used, self.held, recipe, end, self.processes)
         begun = self._train(number, run, state)
         seconds = self.spent - begun
@@ -415,7 +439,8 @@ class _Fit:
             self.best_course = run.course
             share = run.course.best * run.per_epoch / max(run.done, 1)
             more = len(self.values) / max(len(self.used), 1)
-            self.again = share * more * seconds + 2 * self.growing
+            growing = self.growing if model.leaves else 0.0
+            self.again = share * more * seconds + 2 * growing
         self.longest = max(self.longest, self.spent - begun)
 
     def _learn_from_all(self, state: Checkpoint | None) -> None:
@@ -426,7 +451,8 @@ class _Fit:
         data = data_of(self.values, tokens, self.allowed)
         nothing = data.at(torch.arange(0))
         fresh = RowModel.fresh(self.allowed, tokens, recipe.shape)
-        end = self.start + self.seconds - self.growing
+        growing = self.growing if self.best.leaves else 0.0
+        end = self.start + self.seconds - growing
         run = _Run(fresh, data, nothing, recipe, end, self.processes)
         run.follow(self.best_course)
         self._train(len(self.recipes), run, state)
