@@ -21,7 +21,7 @@ from multiplexnet.synthesis.inference import PreparedNetwork
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.training import Recipe
 
-SMALL = (Recipe(Shape(8, 16, 1, 4, 0.0), steps=62, batch=64),)
+SMALL = (Recipe(Shape(8, 16, 1, 4, 0.0), steps=62, batch=64, leaf=0),)
 RULES = "a: int[0, 3]; b: int[0, 3]; c: {'x', 'y'}?; a + b <= 4; implies(a == 3, c is missing)"
 
 

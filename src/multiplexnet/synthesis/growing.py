@@ -20,18 +20,22 @@ class Branches:
     """The nodes of trees, one tree after another: each node before those below it.
 
     Args:
-        roots: where each tree begins.
         asked: the column that a node asks.
         most: codes up to this one go to the first node below it, others to the second.
         first: that node; a leaf leads to itself.
         second: the other one; a leaf leads to itself.
     """
 
-    roots: Places
     asked: Places
     most: Places
     first: Places
     second: Places
+
+    @property
+    def roots(self) -> Places:
+        """Where each tree begins: the nodes that are below no other one."""
+        below = np.concatenate([self.first, self.second])[np.tile(~self.is_leaf, 2)]
+        return np.setdiff1d(np.arange(len(self.first)), below)
 
     @property
     def is_leaf(self) -> NDArray[np.bool_]:
@@ -87,7 +91,7 @@ def grown(
         nodes.append(_nodes(tree) + before[:, None])
         ends.append(tree.apply(asked) + sizes[-1])
         sizes.append(sizes[-1] + tree.node_count)
-    branches = Branches(np.array(sizes[:-1]), *np.concatenate(nodes, 1))
+    branches = Branches(*np.concatenate(nodes, 1))
     return branches, branches.leaf[np.stack(ends, 1)]
 
 

@@ -61,6 +61,7 @@ MOST_TOKENS = 1_000_000
 WIDEST = 4_096
 MOST_PARAMETERS = 1 << 28
 MOST_NODES = 1 << 26
+MOST_TREES = 1_000
 MOST_WORTH = 1e9
 MOST_DIGITS = 100
 SIZES = {Fraction(1, 10**places) for places in range(19)}
@@ -121,8 +122,7 @@ def _tree(leaves: Leaves | None) -> Record:
     if leaves is None:
         return None
     sizes = [len(leaves.branches.asked), len(leaves.found.tokens)]
-    roots = leaves.branches.roots.tolist()
-    return [*sizes, leaves.worth.anywhere, leaves.worth.nearby, roots]
+    return [*sizes, leaves.worth.anywhere, leaves.worth.nearby]
 
 
 def _branches(leaves: Leaves) -> NDArray[np.int32]:
@@ -392,7 +392,7 @@ def _trees(
 
 
 def _leaves(file: zipfile.ZipFile, j: int, size: int, record: list[Any]) -> Leaves:
-    nodes, entries, anywhere, nearby, *more = record
+    nodes, entries, anywhere, nearby = record
     if not 0 < whole_from(nodes) <= MOST_NODES:
         raise ValueError("a tree of no usual size")
     if not 0 < whole_from(entries) <= MOST_NODES:
@@ -403,10 +403,7 @@ def _leaves(file: zipfile.ZipFile, j: int, size: int, record: list[Any]) -> Leav
     shape = (4, nodes)
     asked, most, first, second = _array(file, f"branches/{j}", shape, "int32")
     ways = (own.astype(np.int64) for own in (asked, most, first, second))
-    roots = [whole_from(root) for root in list_from(more[0])] if more else [0]
-    if not roots or not all(0 <= root < nodes for root in roots):
-        raise ValueError("a tree without a root")
-    branches = Branches(np.array(roots), *ways)
+    branches = Branches(*ways)
     _refuse_other_branches(branches, j)
     own, tokens, counts = _array(file, f"leaves/{j}", (3, entries), "int32")
     own, tokens = own.astype(np.int64), tokens.astype(np.int64)
@@ -429,6 +426,8 @@ def _refuse_other_branches(branches: Branches, j: int) -> None:
     asks = (branches.asked >= 0) & (branches.asked < j)
     if not (ends | leads_down).all() or not asks.all():
         raise ValueError("a tree whose branches lead nowhere")
+    if len(branches.roots) > MOST_TREES:
+        raise ValueError("trees that are too many")
 
 
 def _refuse_other_order(cascades: Any, order: list[Any]) -> None:
