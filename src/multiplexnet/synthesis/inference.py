@@ -29,7 +29,7 @@ class PreparedNetwork:
 
     Args:
         network: in the state that it will be asked in.
-        leaves: the tree of each column that has one; empty: no column has.
+        leaves: the trees of each column that has some; empty: no column has.
     """
 
     @torch.no_grad()

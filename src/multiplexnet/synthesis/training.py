@@ -2,7 +2,7 @@ r"""Maximum likelihood of the rows under the rules.
 
 Each factor ``p(x_j | x_<j)`` is divided by its mass on what the rules leave, in training as in sampling. What is left
 depends on the rows alone, so it is found once. A few settings are tried, each with its own cosine of the learning
-rate; rows that were kept apart choose among them, say when to stop, and which columns a tree helps. Then the best of
+rate; rows that were kept apart choose among them, say when to stop, and which columns trees help. Then the best of
 them is trained once more, as long as it was best for, from all rows.
 """
 
@@ -176,7 +176,7 @@ class RowModel:
         allowed: columns in their order, and what the rules leave.
         tokens: of every column.
         network: that gives logits to them.
-        leaves: the tree of each column that has one; empty: no column has.
+        leaves: the trees of each column that has some; empty: no column has.
     """
 
     allowed: AllowedRows
@@ -499,7 +499,7 @@ class _Fit:
         ]
 
     def _grown(self, rows: int) -> list[Leaves | None]:
-        """A tree for every column with so many rows in a leaf, grown once."""
+        """Trees for every column with so many rows in a leaf, grown once."""
         if rows not in self.trees:
             tree_kinds()  # what is loaded is not counted
             begun = monotonic()
