@@ -11,10 +11,12 @@ import pytest
 import torch
 
 import multiplexnet as mx
+from multiplexnet.errors import CascadeBudgetExceeded, TableError
 from multiplexnet.synthesis.allowed import LeftIntervals
 from multiplexnet.synthesis.chances import Chances, Sums
 from multiplexnet.synthesis.columns import tokens
 from multiplexnet.synthesis.columns.tokens import tokens_of
+from multiplexnet.synthesis.drawing import making
 from multiplexnet.synthesis.drawing.batches import Batch, blocks
 from multiplexnet.synthesis.drawing.counters import uniforms
 from multiplexnet.synthesis.inference import PreparedNetwork
@@ -134,6 +136,25 @@ def test_missing_values_do_not_meet_a_condition(model: mx.Synthesizer) -> None:
     assert made["c"].to_list() == ["x"] * 500
     assert model.sample(500, where="not (c == 'x')")["c"].null_count() == 0
     assert model.sample(500, where="c is missing")["c"].null_count() == 500
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [({"count": 5, "where": "b >= 1"}, "where = 'b >= 1'"), ({"given": {"a": [1]}}, "given")],
+)  # fmt: skip
+def test_a_condition_that_ties_too_much_together_is_refused_with_advice_that_helps(
+    model: mx.Synthesizer, monkeypatch: pytest.MonkeyPatch, asked: Any, named: str
+) -> None:
+    def grown(*_: object) -> None:
+        raise CascadeBudgetExceeded("b", 500)
+
+    monkeypatch.setattr(making, "condition_of", grown)
+    with pytest.raises(TableError) as caught:
+        model.sample(**asked)
+    told = str(caught.value)
+    assert told.startswith(f"{named}: rows may obey")
+    assert "the rules without b have more than 500 clauses. Ask for a part" in told
+    assert "order=" not in told  # which `sample` does not have
 
 
 # --- blocks ---------------------------------------------------------------------------------------------------------

@@ -261,3 +261,16 @@ def test_what_the_encoder_cannot_read_is_said(model: mx.Synthesizer) -> None:
         model.encoder.encode(own, labels="x")  # type: ignore[arg-type]
     with pytest.raises(TableError, match="is not a table"):
         model.encoder.decode(5)
+
+
+def test_nan_is_learned_as_missing_and_that_is_said() -> None:
+    cells = [1.0, float("nan"), 2.0, None] * 10
+    table = pl.DataFrame({"a": cells, "b": [1, 2, 3, 4] * 10})
+    told: list[str] = []
+    model = mx.Synthesizer("b >= 0").fit(table, minutes=0, note=told.append)
+    assert "column 'a' is NaN in 10 rows: they are learned, and come back, as missing" in told  # fmt: skip
+    made = model.sample(100)["a"]
+    assert made.is_nan().sum() == 0
+    assert made.null_count() > 0
+    with pytest.warns(UserWarning, match="column 'a' is NaN in 10 rows"):
+        mx.Synthesizer("b >= 0").fit(table, minutes=0)

@@ -131,6 +131,7 @@ def schema_of(
     read: list[_Read] = []
     nullable = set(specification.flags)
     for name in frame.columns:
+        notes += _lost_numbers(frame[name])
         cells = _plain(frame[name])
         variable = named.get(name)
         if variable is not None:
@@ -196,6 +197,16 @@ def _plain(cells: pl.Series) -> pl.Series:
     if cells.dtype in (pl.Categorical, pl.Enum):
         return cells.cast(pl.String)
     return cells
+
+
+def _lost_numbers(cells: pl.Series) -> list[str]:
+    """What is said of NaN, which is told from a missing value before, and not after."""
+    count = int(cells.is_nan().sum()) if cells.dtype.is_float() else 0
+    if not count:
+        return []
+    return [
+        f"column {cells.name!r} is NaN in {count:,} rows: they are learned, and come back, as missing"
+    ]
 
 
 def _without_blanks(cells: pl.Series) -> pl.Series:

@@ -10,6 +10,7 @@ import polars as pl
 import torch
 
 from multiplexnet.errors import (
+    CascadeBudgetExceeded,
     CompileTimeout,
     GridError,
     MultiplexError,
@@ -124,6 +125,8 @@ class Maker:
             )
         except CompileTimeout:
             raise
+        except CascadeBudgetExceeded as error:
+            raise TableError(self._too_dense(error)) from None
         except MultiplexError as error:
             if self.where is None:
                 raise
@@ -134,6 +137,16 @@ class Maker:
             if isinstance(error, GridError) and error.is_empty:
                 told = f"{nothing} ({self._had()})"
             raise TableError(f"where = {self.where!r}: {told}") from None
+
+    def _too_dense(self, error: CascadeBudgetExceeded) -> str:
+        """What to do where the rules are fine, and what is asked beside them is not."""
+        found = str(error).partition(". ")[0]
+        asked = "given" if self.where is None else f"where = {self.where!r}"
+        return (
+            f"{asked}: rows may obey, but are made one column after another, and what is left of one column cannot be "
+            f"written down: {found}. Ask for a part of it (for one side of an `or`, say, or with fewer columns known), "
+            "and leave out of the rows that are made those that do not meet the rest"
+        )
 
     def _had(self) -> str:
         """What the columns of the condition had in the table."""
