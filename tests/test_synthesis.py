@@ -20,6 +20,7 @@ import pytest
 from typer.testing import CliRunner
 
 import multiplexnet as mx
+from multiplexnet.compiler.cascade import build
 from multiplexnet.compiler.cascade.build import Budget
 from multiplexnet.errors import (
     DenseRulesError,
@@ -440,25 +441,39 @@ def test_rules_that_do_not_fit_the_table(rules: str, message: str) -> None:
         mx.Synthesizer(rules).fit({"n": [1, 2, 3]}, recipes=TINY)
 
 
-def test_rules_that_are_too_dense_are_refused_with_what_to_do(
+DENSE = mx.Rules("""
+    a: real; b: real; c: real; d: real
+    3*a + 5*b - 7*c + 2*d <= 9; 5*a - 3*b + 2*c - 7*d <= 8; 2*a + 7*b + 3*c - 5*d >= -3
+    3*a - 2*b + 4*c + d >= 5; a == b or b == c or c == d
+""")
+
+
+def dense_rows() -> pl.DataFrame:
+    every = pl.DataFrame(
+        list(product(range(8), repeat=4)), schema=list("abcd"), orient="row"
+    )
+    return every.filter(np.asarray(mx.check(DENSE, every).obeys))
+
+
+def test_rules_that_cannot_be_written_down_are_refused_with_what_to_do(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(build, "WRITTEN", 2)
+    with pytest.raises(DenseRulesError, match="no model can be fitted") as caught:
+        mx.Synthesizer(DENSE).fit(dense_rows(), minutes=0)
+    assert "are more than 2 clauses" in str(caught.value)
+    assert "mx.Multiplexer(rules).repair(rows)" in str(caught.value)
+    assert "order=" not in str(caught.value)
+
+
+def test_rules_that_are_too_dense_to_be_projected_are_learned(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     tight = partial(allowed_by, budget=Budget(clauses=2))
     monkeypatch.setattr(synthesizer, "allowed_by", tight)
-    rules = mx.Rules("""
-        a: real; b: real; c: real; d: real
-        3*a + 5*b - 7*c + 2*d <= 9; 5*a - 3*b + 2*c - 7*d <= 8; 2*a + 7*b + 3*c - 5*d >= -3
-        3*a - 2*b + 4*c + d >= 5; a == b or b == c or c == d
-    """)
-    every = pl.DataFrame(
-        list(product(range(8), repeat=4)), schema=list("abcd"), orient="row"
-    )
-    rows = every.filter(np.asarray(mx.check(rules, every).obeys))
-    with pytest.raises(DenseRulesError, match="no model can be fitted") as caught:
-        mx.Synthesizer(rules).fit(rows, minutes=0)
-    assert "have more than 2 clauses" in str(caught.value)
-    assert "mx.Multiplexer(rules).repair(rows)" in str(caught.value)
-    assert "order=" not in str(caught.value)
+    with pytest.warns(UserWarning, match="too densely to be projected"):
+        model = mx.Synthesizer(DENSE).fit(dense_rows(), minutes=0, recipes=TINY)
+    assert mx.check(DENSE, model.sample(500)).all_obey
 
 
 def test_nothing_learned_yet() -> None:

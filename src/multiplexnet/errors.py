@@ -435,6 +435,10 @@ class DenseRulesError(TableError):
         )
 
 
+class StuckRowsError(TableError):
+    """Rows of which every try came to a column of which the rules left nothing: names these columns."""
+
+
 def _listed(rows: Sequence[str]) -> str:
     return "".join(f"\n    {row}" for row in rows[:12]) + (
         f"\n    … and {len(rows) - 12} more" if len(rows) > 12 else ""

@@ -3,12 +3,17 @@ r"""What the rules leave of each column, given the columns before it.
 The columns are computed in one order. Each part of the rules is a cascade that follows this order, so that the
 values that a column may take are a few intervals whose ends are exact. Columns that no rule mentions may be anything
 in their range.
+
+Where rules tie columns together so densely that their projections cannot be written down, these are cut short
+(:mod:`~multiplexnet.compiler.cascade.projection.outer`). Such an *outer* cascade loses no row, and every row that it
+ends obeys; but nothing may be left of a column, and then the row is *stuck*. A stuck row goes on with anything, so that
+the others of its batch do, and is thrown away.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import torch
@@ -16,11 +21,17 @@ from torch import Tensor
 
 from multiplexnet.compiler.cascade.build import Budget, Cascade, Step
 from multiplexnet.compiler.cascade.structure import (
+    RulePart,
     cascade_of_part,
     is_false,
     rule_parts,
 )
-from multiplexnet.errors import GridError
+from multiplexnet.errors import (
+    CascadeBudgetExceeded,
+    CompileTimeout,
+    GridError,
+    MultiplexError,
+)
 from multiplexnet.exact.deadline import NEVER, Deadline
 from multiplexnet.exact.formats import FORMATS
 from multiplexnet.language.formula import Specification, Variable, ends, variables
@@ -50,6 +61,53 @@ class LeftIntervals:
         if self.possible is None:
             return found
         return torch.where(self.possible, found, 0.0)
+
+    @property
+    def nothing(self) -> Tensor:
+        """Where no value is left, ``(B,)``, or ``(1,)`` if all rows have the same ends."""
+        return self.counts.sum(0) == 0
+
+    def within(self, other: LeftIntervals) -> LeftIntervals:
+        """What both leave."""
+        lower = torch.maximum(self.lower.unsqueeze(1), other.lower).flatten(0, 1)
+        upper = torch.minimum(self.upper.unsqueeze(1), other.upper).flatten(0, 1)
+        possible = None
+        if self.possible is not None:
+            own = self.possible.unsqueeze(1).expand(-1, len(other.lower), -1)
+            possible = own.flatten(0, 1)
+        if other.possible is not None:
+            own = other.possible.unsqueeze(0).expand(len(self.lower), -1, -1)
+            own = own.flatten(0, 1)
+            possible = own if possible is None else possible & own
+        return LeftIntervals(lower, upper, possible)._without_most_empty(
+            len(self.lower) + len(other.lower) - 1
+        )
+
+    def _without_most_empty(self, most: int) -> LeftIntervals:
+        """The same in so many intervals, where no more of them hold anything."""
+        if len(self.lower) <= most:
+            return self
+        counts = self.counts
+        first = torch.where(counts > 0, self.lower, torch.inf).argsort(0)[:most]
+        lower = self.lower.expand_as(counts).gather(0, first)
+        upper = self.upper.expand_as(counts).gather(0, first)
+        if self.possible is None:
+            return LeftIntervals(lower, upper)
+        return LeftIntervals(lower, upper, self.possible.gather(0, first))
+
+    def or_all(self, rows: Tensor, low: float, high: float) -> LeftIntervals:
+        """With everything from ``low`` to ``high`` in some rows, ``(B,)`` truth values."""
+        shape = (len(self.lower), len(rows))
+        lower = self.lower.expand(shape).clone()
+        upper = self.upper.expand(shape).clone()
+        possible = lower <= upper
+        if self.possible is not None:
+            possible = possible & self.possible
+        lower[0, rows] = low
+        upper[0, rows] = high
+        possible[0, rows] = True
+        possible[1:, rows] = False
+        return LeftIntervals(lower, upper, possible)
 
     @property
     def only(self) -> Tensor | None:
@@ -101,10 +159,17 @@ class AllowedRows:
     Args:
         columns: in the order of computing.
         cascades: of the parts that have rules.
+        outer: which of them are outer ones, in which rows may get stuck.
     """
 
     columns: tuple[Variable, ...]
     cascades: tuple[Cascade, ...]
+    outer: frozenset[int] = frozenset()
+
+    @property
+    def dense(self) -> frozenset[Variable]:
+        """The columns of outer cascades."""
+        return frozenset(v for c in self.outer for v in self.cascades[c].visible)
 
     def is_bound(self, column: Variable) -> bool:
         """Whether a rule mentions the column."""
@@ -131,17 +196,19 @@ class AllowedRows:
             own = values[:, j].double()
             found &= rows.left(column).contain(own)
             rows.take(column, own)
-        return found
+        return found & ~rows.end()
 
-    def nearest(self, values: Tensor) -> Tensor:
-        """Rows that obey, column after column as near to the given ones ``(N, D)`` as what is left allows."""
+    def nearest(self, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Rows that obey, column after column as near to the given ones ``(N, D)`` as what is left allows; and which
+        of them got stuck and are none.
+        """
         rows = self.rows(len(values))
         found = []
         for j, column in enumerate(self.columns):
             own = rows.left(column).nearest(values[:, j].double())
             rows.take(column, own)
             found.append(own.long())
-        return torch.stack(found, -1)
+        return torch.stack(found, -1), rows.end()
 
     def rows(self, count: int) -> RowBatch:
         """A batch of so many rows, in which no column has a value yet."""
@@ -154,6 +221,8 @@ def allowed_by(
     *,
     budget: Budget | None = None,
     deadline: Deadline = NEVER,
+    dense: Collection[Variable] = (),
+    may_be_outer: bool = False,
 ) -> AllowedRows:
     """What the rules leave of every output of a specification, all of them discrete.
 
@@ -161,7 +230,9 @@ def allowed_by(
         specification: columns as outputs, and the rules.
         order: the order of the columns; found by itself if not given.
         budget: what the projections may cost.
-        deadline: when it has to be done.
+        deadline: when it has to be done; outer cascades take no more than seconds.
+        dense: columns whose rules become outer cascades at once.
+        may_be_outer: whether rules become outer cascades where there are no others.
 
     Raises:
         CascadeBudgetExceeded: the projections grow too large; names the column where they do.
@@ -169,28 +240,61 @@ def allowed_by(
     """
     if is_false(specification):
         raise GridError("no row obeys the rules: change one", is_empty=True)
-    form = FORMATS["float64"]
-    cascades = []
+    made = _Compiling(order, budget, deadline, may_be_outer)
     for part in rule_parts(specification):
-        if (
-            len(part.outputs) == 1
-            and not part.hidden
-            and _is_free(specification, part.outputs[0])
-        ):
+        is_alone = len(part.outputs) == 1 and not part.hidden
+        if is_alone and _is_free(specification, part.outputs[0]):
             continue
-        cascades.append(
-            cascade_of_part(
-                part,
-                (),
-                form,
-                order=order,
-                budget=budget,
-                deadline=deadline,
-                multiples=False,
-            )
+        made.add(part, is_dense=not set(dense).isdisjoint(part.outputs))
+    found = order if order is not None else _order(specification, made.cascades)
+    return AllowedRows(tuple(found), tuple(made.cascades), frozenset(made.outer))
+
+
+@dataclass
+class _Compiling:
+    """Cascades of one part after another."""
+
+    order: Sequence[Variable] | None
+    budget: Budget | None
+    deadline: Deadline
+    may_be_outer: bool
+    cascades: list[Cascade] = field(default_factory=list)
+    outer: list[int] = field(default_factory=list)
+
+    def add(self, part: RulePart, *, is_dense: bool) -> None:
+        if not is_dense:
+            try:
+                self.cascades.append(self._cascade(part, self.deadline))
+                return
+            except (CascadeBudgetExceeded, CompileTimeout, GridError) as error:
+                if not self.may_be_outer or not _is_too_dense(error):
+                    raise
+        self.outer.append(len(self.cascades))
+        self.cascades.append(self._cascade(part, NEVER, is_outer=True))
+
+    def _cascade(
+        self, part: RulePart, deadline: Deadline, *, is_outer: bool = False
+    ) -> Cascade:
+        return cascade_of_part(
+            part,
+            (),
+            FORMATS["float64"],
+            order=self.order,
+            budget=None if is_outer else self.budget,
+            deadline=deadline,
+            multiples=False,
+            is_outer=is_outer,
         )
-    found = order if order is not None else _order(specification, cascades)
-    return AllowedRows(tuple(found), tuple(cascades))
+
+
+def _is_too_dense(error: MultiplexError) -> bool:
+    """Whether projections failed, not what is written."""
+    match error:
+        case CascadeBudgetExceeded(what=what):
+            return what in ("clauses", "options")
+        case GridError(is_empty=is_empty):
+            return not is_empty
+    return True
 
 
 def _is_free(specification: Specification, column: Variable) -> bool:
@@ -213,11 +317,15 @@ def _order(specification: Specification, cascades: Sequence[Cascade]) -> list[Va
 
 
 class RowBatch:
-    """A batch on its way: what is left of the next column, then its value, and so on."""
+    """A batch on its way: what is left of the next column, then its value, and so on.
+
+    ``stuck`` says which rows ``(B,)`` got stuck so far; no row does without outer cascades.
+    """
 
     def __init__(self, allowed: AllowedRows, count: int) -> None:
         like = torch.zeros(count, dtype=torch.float64)
         self._allowed = allowed
+        self.stuck = torch.zeros(count, dtype=torch.bool)
         self._walks = [Walk(cascade, (), like) for cascade in allowed.cascades]
         self._done = [0] * len(allowed.cascades)
 
@@ -235,20 +343,27 @@ class RowBatch:
         for old, new in zip(self._walks, found._walks, strict=True):
             new.values.update({v: own[rows] for v, own in old.values.items()})
         found._done = list(self._done)
+        found.stuck = self.stuck[rows]
         return found
 
     def left(self, column: Variable) -> LeftIntervals:
         """What is left of a column; the columns before it have their values."""
         if column not in self._place:
-            low, high = ends(column.domain)
-            assert low is not None
-            assert high is not None
-            whole = torch.tensor([[float(low)], [float(high)]], dtype=torch.float64)
+            low, high = _ends(column)
+            whole = torch.tensor([[low], [high]], dtype=torch.float64)
             return LeftIntervals(whole[:1], whole[1:])
         c, s = self._place[column]
         self._catch_up(c, s)
         options = self._walks[c].options(self._cascades[c].steps[s])
-        return _intervals(self._walks[c], options)
+        found = _intervals(self._walks[c], options)
+        if c not in self._allowed.outer:
+            return found
+        return self.unless_stuck(column, found)
+
+    def unless_stuck(self, column: Variable, left: LeftIntervals) -> LeftIntervals:
+        """What is left of a column; rows of which nothing is left are stuck, and go on with anything."""
+        self.stuck |= left.nothing
+        return left.or_all(self.stuck, *_ends(column)) if self.stuck.any() else left
 
     def take(self, column: Variable, values: Tensor) -> None:
         """The column has these whole numbers, ``(B,)``."""
@@ -257,6 +372,12 @@ class RowBatch:
             self._catch_up(c, s)
             self._walks[c].take(self._cascades[c].steps[s], values)
             self._done[c] = s + 1
+
+    def end(self) -> Tensor:
+        """All columns have their values: which rows got stuck, ``(B,)``."""
+        for c in self._allowed.outer:
+            self._catch_up(c, len(self._cascades[c].steps))
+        return self.stuck
 
     def _catch_up(self, c: int, s: int) -> None:
         """Hidden outputs before step s get the one value that is left for them."""
@@ -268,6 +389,15 @@ class RowBatch:
         walk = self._walks[c]
         (option,) = walk.options(step)
         walk.take(step, walk.full(option.lower))
+        if c in self._allowed.outer:
+            self.stuck |= walk.broken(step)
+
+
+def _ends(column: Variable) -> tuple[float, float]:
+    low, high = ends(column.domain)
+    assert low is not None
+    assert high is not None
+    return float(low), float(high)
 
 
 def _intervals(walk: Walk, options: Sequence[Option]) -> LeftIntervals:

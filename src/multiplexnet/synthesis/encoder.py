@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from multiplexnet.arguments import refuse_bad_seed, refuse_unknown
-from multiplexnet.errors import TableError
+from multiplexnet.errors import StuckRowsError, TableError
 from multiplexnet.language.formula import Bool, Category, Variable
 from multiplexnet.language.missing import flag_name
 from multiplexnet.synthesis.allowed import LeftIntervals
@@ -148,6 +148,9 @@ class Encoder:
     Args:
         learned: the columns of the table, and what the rules leave. The network is not used.
 
+    Raises:
+        StuckRowsError: rows may get stuck on the way, so that some numbers would stand for none.
+
     Example:
         >>> from multiplexnet.synthesis.synthesizer import Synthesizer
         >>> table = pl.DataFrame({"low": [1, 2, 3, 4] * 10, "high": [2, 2, 5, 9] * 10})
@@ -161,6 +164,11 @@ class Encoder:
     """
 
     def __init__(self, learned: LearnedModel) -> None:
+        if learned.model.allowed.outer:
+            raise StuckRowsError(
+                "encoder: the rules of this model tie columns too densely to be projected, so that rows may get stuck "
+                "on the way, and some numbers would stand for no row. Drop or split rules over many columns"
+            )
         self._learned = learned
         self._schema = learned.schema
         self._allowed = learned.model.allowed

@@ -14,7 +14,7 @@ from multiplexnet.synthesis.columns.schema import Schema
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.tables.report import TableReport
 
-__all__ = ["broken", "fixed", "refuse_contradictions", "unmet"]
+__all__ = ["broken", "fixed", "refuse_contradictions", "too_dense", "unmet"]
 
 SHOWN = 5
 SECONDS = 20.0
@@ -94,6 +94,18 @@ def fixed(schema: Schema, allowed: AllowedRows, values: Whole) -> Iterator[str]:
             if only is not None and column in names and not _is_alone(column):
                 yield _told(names[column], bool((only == only[0]).all()))
         rows.take(column, own)
+
+
+def too_dense(schema: Schema, allowed: AllowedRows) -> Iterator[str]:
+    """Columns that rules tie together too densely to be projected."""
+    if not allowed.outer:
+        return
+    names = [f.name for f in schema.fields if f.variable in allowed.dense]
+    more = f" and {len(names) - SHOWN} more" if len(names) > SHOWN else ""
+    yield (
+        f"the rules tie {', '.join(names[:SHOWN])}{more} together too densely to be projected: every row obeys, and "
+        "some tries to draw one end nowhere"
+    )
 
 
 def _is_alone(column: Variable) -> bool:

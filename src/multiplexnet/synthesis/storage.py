@@ -51,6 +51,8 @@ from multiplexnet.synthesis.training import RowModel
 
 __all__ = ["load", "save"]
 
+WITH_OUTER = "multiplexnet table model 4"
+"""In which rows may get stuck: who reads only the others must not take it for one of them."""
 FORMAT = "multiplexnet table model 3"
 OF_ONE_TREE = "multiplexnet table model 2"
 """One tree a column, and the first layer as one matrix."""
@@ -86,7 +88,7 @@ def save(
     """
     own = schema.specification.variables
     document = {
-        "format": FORMAT,
+        "format": WITH_OUTER if model.allowed.outer else FORMAT,
         "declared": record_of_specification(schema.declared),
         "variables": [variable_record(v) for v in own],
         "fields": [_field(field) for field in schema.fields],
@@ -101,6 +103,8 @@ def save(
         "trees": [_tree(leaves) for leaves in model.leaves],
         "further": further,
     }
+    if model.allowed.outer:
+        document["outer"] = sorted(model.allowed.outer)
     arrays: dict[str, NDArray[Any]] = {}
     for j, tokens in enumerate(model.tokens):
         arrays[f"tokens/{j}"] = np.stack([tokens.lower, tokens.upper, tokens.counts])
@@ -167,7 +171,8 @@ def load(opened: IO[bytes], title: str) -> tuple[Schema, RowModel, Record]:
     with _own_errors(title), zipfile.ZipFile(opened) as file:
         document = _document(file)
         with reading(f"a model of tables in {title}", ADVICE):
-            if document["format"] not in (FORMAT, OF_ONE_TREE, WITHOUT_TREES):
+            known = (WITH_OUTER, FORMAT, OF_ONE_TREE, WITHOUT_TREES)
+            if document["format"] not in known:
                 raise ValueError(f"its format is {str(document['format'])[:60]!r}")
             schema = _schema(document)
             return schema, _model(file, document, schema), document["further"]
@@ -330,7 +335,8 @@ def _model(file: zipfile.ZipFile, document: Record, schema: Schema) -> RowModel:
         cascade_from(item, own, 0) for item in list_from(document["cascades"])
     )
     _refuse_other_order(cascades, [own[i] for i in order])
-    allowed = AllowedRows(tuple(own[i] for i in order), cascades)
+    outer = _outer(document, len(cascades))
+    allowed = AllowedRows(tuple(own[i] for i in order), cascades, outer)
     sizes = [whole_from(size) for size in list_from(document["sizes"])]
     ranges = [
         tuple(map(whole_from, list_from(ends)))
@@ -428,6 +434,13 @@ def _refuse_other_branches(branches: Branches, j: int) -> None:
         raise ValueError("a tree whose branches lead nowhere")
     if len(branches.roots) > MOST_TREES:
         raise ValueError("trees that are too many")
+
+
+def _outer(document: Record, count: int) -> frozenset[int]:
+    """Which cascades rows may get stuck in; older files have none."""
+    if document["format"] != WITH_OUTER:
+        return frozenset()
+    return frozenset(_place(place, count) for place in list_from(document["outer"]))
 
 
 def _refuse_other_order(cascades: Any, order: list[Any]) -> None:

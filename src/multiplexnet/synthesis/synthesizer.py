@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Iterator, Sequence
+from math import log
 from pathlib import Path
 from time import monotonic
 from typing import Any, Literal
@@ -24,9 +25,10 @@ from multiplexnet.errors import (
     CascadeBudgetExceeded,
     CompileTimeout,
     DenseRulesError,
+    StuckRowsError,
     TableError,
 )
-from multiplexnet.exact.deadline import SECONDS, Deadline
+from multiplexnet.exact.deadline import Deadline
 from multiplexnet.language.formula import Specification
 from multiplexnet.rules import Rules, rules_of
 from multiplexnet.synthesis.allowed import AllowedRows, allowed_by
@@ -38,6 +40,7 @@ from multiplexnet.synthesis.columns.frames import (
 from multiplexnet.synthesis.columns.reading import ReadTable, cells_in, cut, schema_of
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.synthesis.columns.types import pandas_frame, pandas_types
+from multiplexnet.synthesis.drawing.conditions import share_that_ends
 from multiplexnet.synthesis.drawing.files import SampleProgress, Tell, write
 from multiplexnet.synthesis.drawing.given import given_of
 from multiplexnet.synthesis.drawing.making import Maker, SampleRequest
@@ -47,10 +50,12 @@ from multiplexnet.synthesis.findings import (
     broken,
     fixed,
     refuse_contradictions,
+    too_dense,
     unmet,
 )
-from multiplexnet.synthesis.learned import LearnedModel
+from multiplexnet.synthesis.learned import LearnedModel, one_thread
 from multiplexnet.synthesis.replacing import in_place_of
+from multiplexnet.synthesis.together import Processes
 from multiplexnet.synthesis.training import (
     CHUNK,
     RECIPES,
@@ -67,6 +72,8 @@ __all__ = ["Synthesizer", "Violations"]
 
 Violations = Literal["drop", "repair", "error"]
 MINUTES = 10.0
+PROJECTED = 30.0
+"""Seconds that exact projections of the rules may take; after that they are cut short."""
 SHOWN = 5
 """Rules, and rows, that a message names."""
 
@@ -76,8 +83,9 @@ Bools = NDArray[np.bool_]
 class Synthesizer:
     """A model of the rows of a table, p(row) = Π_j p(x_j | x_<j), each factor restricted to what the rules leave.
 
-    Every row that is drawn obeys the rules, exactly; none is rejected. Decimals, dates, labels and missing values are
-    inside the guarantee: they are drawn as whole numbers of steps.
+    Every row that is drawn obeys the rules, exactly. None is rejected, but for rules that are too dense to be projected
+    (:attr:`notes` say so): there some tries end nowhere, and are drawn anew. Decimals, dates, labels and missing values
+    are inside the guarantee: they are drawn as whole numbers of steps.
 
     Args:
         rules: the rules, or their text. Columns that they do not declare are learned as what they look like.
@@ -152,9 +160,10 @@ class Synthesizer:
         allowed = _compiled(found.schema.specification)
         values = self._rows(found, obeys, allowed, violations)
         facts = tuple(fixed(found.schema, allowed, values))
-        for text in found.notes if note is None else ():
+        warned = (*found.notes, *too_dense(found.schema, allowed))
+        for text in warned if note is None else ():
             warnings.warn(text, stacklevel=2)
-        for text in (*found.notes, *facts):
+        for text in (*warned, *facts):
             if note is not None:
                 note(text)
         model, score = trained(
@@ -166,13 +175,17 @@ class Synthesizer:
             tell=progress,
             checkpoint=self._checkpoint,
         )
+        shares = tuple(_share_that_ends(model)) if allowed.outer else ()
+        if note is not None:
+            for text in shares:
+                note(text)
         self._fitted = LearnedModel(
             found.schema,
             model,
             score if np.isfinite(score) else None,
             len(values),
             _library(table),
-            (*found.notes, *facts),
+            (*warned, *facts, *shares),
             pandas_types(table) if _library(table) == "pandas" else {},
         )
         return self
@@ -219,8 +232,18 @@ class Synthesizer:
         wanted = found.readable if violations == "repair" else obeys
         values = found.values[wanted][:, order]
         if violations == "repair":
-            mended: Whole = allowed.nearest(torch.from_numpy(values)).numpy()
-            return mended
+            mended, stuck = allowed.nearest(torch.from_numpy(values))
+            if stuck.any():
+                warnings.warn(
+                    f"{int(stuck.sum()):,} rows got stuck while they were repaired: left out",
+                    stacklevel=3,
+                )
+            repaired: Whole = mended[~stuck].numpy()
+            if not len(repaired):
+                raise TableError(
+                    "no row is left to learn from: all got stuck while they were repaired"
+                )
+            return repaired
         reached: Bools = allowed.reached(torch.from_numpy(values)).numpy()
         lost = int((~reached).sum())
         if lost == len(values):
@@ -299,7 +322,9 @@ class Synthesizer:
                 were written before are there.
         """
         maker, wanted = self._asked(count, where, given, fill, seed)
-        return write(maker, wanted, Path(path), jobs=jobs, dask=dask, tell=progress)
+        state = write(maker, wanted, Path(path), jobs=jobs, dask=dask, tell=progress)
+        _tell_unfound(state, stacklevel=3)
+        return state
 
     def _asked(
         self, count: int | None, where: str | None, given: Any, fill: bool, seed: int
@@ -333,6 +358,10 @@ class Synthesizer:
     def log_prob(self, table: Any) -> NDArray[np.float64]:
         """The log-probability of every row, in nats; −∞ for rows that break rules or hold values never seen.
 
+        Where the rules are too dense to be projected (``notes`` say so), some tries of rows end nowhere, and are drawn
+        anew. Then this is a lower bound: rows are drawn with the probability exp(log_prob) / Z, where Z is the share of
+        tries that end.
+
         Raises:
             TableError: the table lacks a column.
         """
@@ -353,12 +382,19 @@ class Synthesizer:
 
     @property
     def encoder(self) -> Encoder:
-        """Rows as numbers that no rule binds, and back: rules for a generator that you already have."""
+        """Rows as numbers that no rule binds, and back: rules for a generator that you already have.
+
+        Raises:
+            StuckRowsError: the rules are too dense to be projected, so that some numbers would stand for no row.
+        """
         return Encoder(self._known())
 
     @property
     def log_likelihood(self) -> float | None:
-        """The mean log-probability of rows that were kept apart, before they were learned from, in nats."""
+        """The mean log-probability of rows that were kept apart, before they were learned from, in nats.
+
+        A lower bound where the rules are too dense to be projected: see :meth:`log_prob`.
+        """
         return self._known().log_likelihood
 
     # --- files ------------------------------------------------------------------------------------------------------
@@ -433,13 +469,57 @@ def _told(
         if tell is not None:
             tell(state)
         yield made.frame
+    _tell_unfound(state, stacklevel=4)
+
+
+def _tell_unfound(state: SampleProgress, stacklevel: int) -> None:
+    """Given rows of which no completion was found."""
+    if not state.unfound:
+        return
+    rows = ", ".join(f"{number:,}" for number in state.unfound[:SHOWN])
+    count = len(state.unfound) - SHOWN
+    more = f" and {count:,} more" if count > 0 else ""
+    text = f"given: no completion was found under the rules for row {rows}{more}, and there may be one"
+    if not state.rows:
+        raise StuckRowsError(f"{text}: no row is left")
+    warnings.warn(f"{text}: left out", stacklevel=stacklevel)
 
 
 def _compiled(specification: Specification) -> AllowedRows:
+    """What the rules leave; the first process decides which are too dense, since clocks of others may differ."""
+    processes = Processes.present()
+    found = None
+    if processes.is_first:
+        found = _compiled_here(specification)
+    dense = [
+        column
+        for column in specification.outputs
+        if processes.as_first(found is not None and column in found.dense)
+    ]
+    if found is None:
+        found = allowed_by(specification, dense=dense)
+    return found
+
+
+def _compiled_here(specification: Specification) -> AllowedRows:
+    deadline = Deadline(PROJECTED)
     try:
-        return allowed_by(specification, deadline=Deadline(SECONDS))
+        return allowed_by(specification, deadline=deadline, may_be_outer=True)
     except (CascadeBudgetExceeded, CompileTimeout) as error:
         raise DenseRulesError(error) from None
+
+
+def _share_that_ends(model: RowModel) -> Iterator[str]:
+    with one_thread():
+        share = share_that_ends(model)
+    stuck = f"{100 * (1 - share):.1f} % of tries to draw a row end nowhere"
+    if not share:
+        yield f"{stuck}: hardly any row can be drawn"
+        return
+    yield (
+        f"{stuck}, and are drawn anew: a row takes {1 / share:.1f} tries, and its log-probability is {-log(share):.2f} "
+        "nats larger than log_prob says"
+    )
 
 
 @torch.inference_mode()

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, partial
 from math import ceil
 from time import perf_counter
 
@@ -38,8 +38,13 @@ from multiplexnet.compiler.cascade.late_rows import (
     torn_of,
 )
 from multiplexnet.compiler.cascade.projection.options import sides_of, splits_of
-from multiplexnet.compiler.cascade.projection.order import Elimination, HeldBackError
-from multiplexnet.compiler.cascade.projection.project import Bucket
+from multiplexnet.compiler.cascade.projection.order import (
+    Elimination,
+    HeldBackError,
+    Project,
+)
+from multiplexnet.compiler.cascade.projection.outer import WORK, outer_projection
+from multiplexnet.compiler.cascade.projection.project import Bucket, projection
 from multiplexnet.compiler.cascade.projection.rows import Clause, Range, Row
 from multiplexnet.errors import (
     CascadeBudgetExceeded,
@@ -58,6 +63,8 @@ EXACT = 2**53
 """Whole numbers below this are exact in float64, sums of them included as long as these stay below it."""
 OPTIONS = 64
 """The most options of an output of which nobody wrote more."""
+OUTER_GAPS = 1_024
+"""The most gaps of an output where projections are cut short: most of them are empty in any row."""
 WRITTEN = 10_000
 """The most clauses that rules may have as they are written."""
 ROUNDS = 12
@@ -252,6 +259,7 @@ def cascade_of(
     deadline: Deadline = NEVER,
     assumed: Formula = TRUE,
     multiples: bool = True,
+    is_outer: bool = False,
 ) -> Cascade:
     """The cascade of rules for one float format.
 
@@ -266,6 +274,8 @@ def cascade_of(
         deadline: when it has to be done, and who is told how far it is.
         assumed: what is assumed of the inputs.
         multiples: whether the spacing of whole numbers may be more than 1.
+        is_outer: whether projections are cut short (:mod:`~multiplexnet.compiler.cascade.projection.outer`), so that
+            nothing may be left of an output although those before it were taken from what was left of them.
 
     Raises:
         CoefficientError: inputs multiply outputs in a shape that is not computed.
@@ -303,6 +313,7 @@ def cascade_of(
             deadline,
             late_rows(clauses, everything, inputs, ranges_of([], inputs), assumed),
             multiples,
+            is_outer,
         )
 
     try:
@@ -326,6 +337,7 @@ class _Search:
     deadline: Deadline
     late: tuple[LateRow, ...]
     multiples: bool
+    is_outer: bool
     start: float = field(default_factory=perf_counter)
 
     def cascade(self) -> Cascade:
@@ -487,6 +499,7 @@ class _Search:
             tick=self._tick(grid),
             ends=easy_ends(self.late, grid.ranges),
             torn=torn_of(self.late, grid.outputs),
+            project=self._project,
         )
         try:
             search.run()
@@ -515,6 +528,13 @@ class _Search:
             tuple(sorted(grid.carried.items())),
             self.late,
         )
+
+    @property
+    def _project(self) -> Project:
+        """What makes the clauses that are left without an output."""
+        if not self.is_outer:
+            return projection
+        return partial(outer_projection, work=WORK // len(self.outputs))
 
     def _held_back(self, grid: GridRules, held: HeldBackError) -> CoefficientError:
         names = ", ".join(grid.outputs[v].name for v in held.variables[:6])
@@ -565,7 +585,7 @@ class _Search:
         sides = sides_of(bucket, grid.ranges, most)
         if sides is not None:
             return Step(bucket, sides, None)
-        if len(bucket.gaps) >= most:
+        if len(bucket.gaps) >= (OUTER_GAPS if self.is_outer else most):
             raise CascadeBudgetExceeded(
                 output.name, most, "options", perf_counter() - self.start
             )

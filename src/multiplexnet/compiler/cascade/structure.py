@@ -173,6 +173,7 @@ def cascade_of_part(
     budget: Budget | None = None,
     deadline: Deadline = NEVER,
     multiples: bool = True,
+    is_outer: bool = False,
 ) -> Cascade:
     """The cascade of one part; see :func:`~multiplexnet.compiler.cascade.build.cascade_of`."""
     _refuse_curved(part.formula)
@@ -190,6 +191,7 @@ def cascade_of_part(
             deadline=deadline,
             assumed=part.assumed,
             multiples=multiples,
+            is_outer=is_outer,
         )
     except CascadeBudgetExceeded as error:
         if error.what == "written" and part.varies:

@@ -35,19 +35,23 @@ class SampleProgress:
         exact: how many of them are drawn exactly from the distribution that was asked for; less than ``rows`` under
             conditions that are rarely met only.
         effective: among how many equally good candidates each of the others was chosen, on average.
+        unfound: the numbers of given rows, from 1 on, of which no completion was found.
     """
 
     rows: int
     total: int
     exact: int = 0
     effective: float = 0.0
+    unfound: tuple[int, ...] = ()
 
     def and_then(self, made: MadeRows, rows: int) -> SampleProgress:
         """With further rows."""
         exact = self.exact + made.exact
         done = self.rows + rows
         weighed = self.effective * (self.rows - self.exact) + made.effective
-        return SampleProgress(done, self.total, exact, weighed / max(done - exact, 1))
+        unfound = (*self.unfound, *made.unfound)
+        mean = weighed / max(done - exact, 1)
+        return SampleProgress(done, self.total, exact, mean, unfound)
 
 
 Tell = Callable[[SampleProgress], None]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -177,14 +177,15 @@ def condition_of(
     columns: Sequence[Variable],
     further: Sequence[Rule],
     known: Sequence[Variable],
+    dense: Collection[Variable] = (),
 ) -> Condition:
-    """Rules and condition, compiled with known columns first."""
+    """Rules and condition, compiled with known columns first; ``dense`` columns have rules that are too dense."""
     order = (
         *(v for v in columns if v in known),
         *(v for v in columns if v not in known),
     )
     wanted = replace(specification, rules=(*specification.rules, *further))
-    allowed = allowed_by(wanted, order, deadline=Deadline(SECONDS))
+    allowed = allowed_by(wanted, order, deadline=Deadline(SECONDS), dense=dense)
     return Condition(allowed, tuple(known))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import polars as pl
@@ -14,6 +14,7 @@ from multiplexnet.errors import (
     CompileTimeout,
     GridError,
     MultiplexError,
+    StuckRowsError,
     TableError,
 )
 from multiplexnet.language.formula import variables
@@ -22,6 +23,7 @@ from multiplexnet.synthesis.drawing.batches import RowBlock, blocks, drawn
 from multiplexnet.synthesis.drawing.conditions import (
     CONDITIONED,
     Condition,
+    ConditionalRows,
     drawn_under,
 )
 from multiplexnet.synthesis.drawing.given import (
@@ -36,6 +38,9 @@ from multiplexnet.verdicts.columns import Column
 from multiplexnet.verdicts.evaluation import Bools, ExactRows, truth
 
 __all__ = ["MadeRows", "Maker", "SampleRequest"]
+
+SHOWN = 5
+"""Columns that a message names."""
 
 
 @dataclass(frozen=True)
@@ -68,11 +73,13 @@ class MadeRows:
         frame: the rows.
         exact: how many of them are drawn exactly from the distribution that was asked for.
         effective: the others added up, each by how many equally good candidates theirs were worth.
+        unfound: the numbers of given rows, from 1 on, of which no completion was found.
     """
 
     frame: pl.DataFrame
     exact: int
     effective: float
+    unfound: tuple[int, ...] = ()
 
     @staticmethod
     def together(parts: Sequence[MadeRows]) -> MadeRows:
@@ -81,6 +88,7 @@ class MadeRows:
             pl.concat([part.frame for part in parts]),
             sum(part.exact for part in parts),
             sum(part.effective for part in parts),
+            tuple(number for part in parts for number in part.unfound),
         )
 
 
@@ -121,7 +129,11 @@ class Maker:
         known = [specification.variables[i] for i in pattern]
         try:
             return condition_of(
-                specification, model.allowed.columns, self._further, known
+                specification,
+                model.allowed.columns,
+                self._further,
+                known,
+                model.allowed.dense,
             )
         except CompileTimeout:
             raise
@@ -179,10 +191,12 @@ class Maker:
         model = self.learned.model
         first = slice(block.wanted)
         with one_thread():
-            if self.where is None:
+            if self.where is None and not model.allowed.outer:
                 values = drawn(model, self.seed, block)
                 return self._made(values[first].numpy(), numbers[first].numpy())
             found = drawn_under(model, self._condition(()), {}, self.seed, numbers)
+        if not found.ended.all():
+            raise self._stuck(found)
         made = self._made(found.values[first].numpy(), numbers[first].numpy())
         return _counted(made, found.exact[first], found.effective[first])
 
@@ -192,6 +206,7 @@ class Maker:
         values = torch.zeros(len(given), len(own), dtype=torch.int64)
         exact = torch.zeros(len(given), dtype=torch.bool)
         effective = torch.zeros(len(given), dtype=torch.float64)
+        ended = torch.zeros(len(given), dtype=torch.bool)
         for pattern, rows in given.parts():
             with one_thread():
                 found = drawn_under(
@@ -204,8 +219,26 @@ class Maker:
             values[rows] = found.values
             exact[rows] = found.exact
             effective[rows] = found.effective
-        made = self._made(values.numpy(), given.numbers, given.passed)
-        return _counted(made, exact, effective)
+            ended[rows] = found.ended
+        good = ended.numpy()
+        kept = given if good.all() else given.at(good)
+        made = self._made(values.numpy()[good], kept.numbers, kept.passed)
+        unfound = tuple(int(number) + 1 for number in given.numbers[~good])
+        counted = _counted(made, exact[ended], effective[ended])
+        return replace(counted, unfound=unfound)
+
+    def _stuck(self, found: ConditionalRows) -> StuckRowsError:
+        """What is told where no try of a row ended."""
+        often = sorted(found.stuck.items(), key=lambda pair: -pair[1])
+        names = {f.variable: f.name for f in self.learned.schema.fields}
+        columns = [names.get(v, v.name) for v, _ in often[:SHOWN]]
+        lost = int((~found.ended).sum())
+        where = "" if self.where is None else f"where = {self.where!r}: "
+        return StuckRowsError(
+            f"{where}for {lost:,} of {len(found.ended):,} rows no try ended, although {found.tries:,} were made: in "
+            f"most of them nothing was left of {', '.join(columns)}. The rules are too dense to be projected; "
+            "drop or split rules over these columns, or fit with more rows and minutes, so that fewer tries get stuck"
+        )
 
     def _made(
         self, values: Whole, rows: Whole, passed: pl.DataFrame | None = None

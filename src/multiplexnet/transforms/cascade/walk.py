@@ -231,6 +231,13 @@ class Walk:
             possible = possible & (self._mask(value, below) | self._mask(above, value))
         return Option(value, value, possible)
 
+    def broken(self, step: Step) -> Tensor:
+        """Where the value that an output has breaks one of its clauses."""
+        found = torch.zeros_like(self._like, dtype=torch.bool)
+        for clause in step.bucket.clauses:
+            found = found | ~self._any(clause)
+        return found
+
     def _mask(self, small: Number, large: Number) -> Tensor:
         return self.full(small) <= self.full(large)
 

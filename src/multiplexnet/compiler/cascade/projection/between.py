@@ -25,7 +25,7 @@ from multiplexnet.compiler.cascade.projection.rows import (
     row_of,
 )
 
-__all__ = ["Between", "between"]
+__all__ = ["Between", "between", "shadows"]
 
 TRIED = 256
 """The most values that are tried."""
@@ -68,7 +68,7 @@ def between(x: int, low: Row, high: Row, ranges: Ranges) -> Between:
         >>> [[(row.terms, row.bound) for row in clause] for clause in found.clauses]
         [[(((0, 1),), 0), (((0, -1),), -3)], [(((0, 1),), 3), (((0, -1),), -6)]]
     """
-    dark, real = _shadows(x, low, high)
+    dark, real = shadows(x, low, high)
     found = Between(((dark,),), dark == real, dark, real)
     if found.exact:
         return found
@@ -89,7 +89,7 @@ def _is_of_the_grid(low: Row, high: Row, x: int) -> bool:
     return all(size & (size - 1) == 0 for size in sizes)
 
 
-def _shadows(x: int, low: Row, high: Row) -> tuple[Row, Row]:
+def shadows(x: int, low: Row, high: Row) -> tuple[Row, Row]:
     """The dark shadow and the real one."""
     a = -low.coefficient(x)
     b = high.coefficient(x)
@@ -105,7 +105,7 @@ def _tried(
     x: int, low: Row, high: Row, other: int, ends: Range
 ) -> tuple[Clause, ...] | None:
     """Which values of another variable leave one of x; ``None`` if too many would have to be tried."""
-    dark, real = _shadows(x, low, high)
+    dark, real = shadows(x, low, high)
     sure = _narrowed(ends, dark)
     possible = _narrowed(ends, real)
     if possible.upper - possible.lower - (sure.upper - sure.lower) > TRIED:

@@ -17,12 +17,13 @@ from multiplexnet.compiler.cascade.projection.implied import Minimal
 from multiplexnet.compiler.cascade.projection.project import (
     Bucket,
     Projection,
+    Tick,
     bucket_of,
     projection,
 )
 from multiplexnet.compiler.cascade.projection.rows import Clause, Ranges
 
-__all__ = ["Clauses", "Elimination", "HeldBackError"]
+__all__ = ["Clauses", "Elimination", "HeldBackError", "Project"]
 
 WATCHED = 256
 """After how many clauses the clock is looked at: each is compared with those before it."""
@@ -30,6 +31,7 @@ WIDE = 1_000
 """Variables in the clauses of one, each counted where it occurs, up to which those that occur twice are told apart."""
 
 Cost = tuple[bool, int, int, int]
+Project = Callable[[Bucket, Ranges, Tick], Projection]
 
 
 class HeldBackError(Exception):
@@ -128,6 +130,7 @@ class Elimination:
         tick: called with the variable that leaves and the number of clauses so far; it may raise to stop.
         ends: the easy ends of outputs of late rows, which leave by taking one of them, whichever it is.
         torn: the output that has to be computed first, if there is one.
+        project: what makes the clauses that are left of a bucket.
     """
 
     def __init__(
@@ -141,6 +144,7 @@ class Elimination:
         tick: Callable[[int, int], None] = lambda variable, count: None,
         ends: Mapping[int, Sequence[int]] | None = None,
         torn: int | None = None,
+        project: Project = projection,
     ) -> None:
         self.clauses = Clauses()
         for number, clause in enumerate(clauses):
@@ -150,6 +154,7 @@ class Elimination:
         self._ranges = ranges
         self._after = after
         self._tick = tick
+        self._project = project
         self._ends = ends or {}
         self._torn = torn
         self._left = dict.fromkeys(variables)
@@ -179,7 +184,7 @@ class Elimination:
         variable = bucket.variable
         if variable in self._ends:
             return eased(bucket, self._ends[variable][0], self._ranges)
-        return projection(
+        return self._project(
             bucket, self._ranges, lambda count: self._tick(variable, count)
         )
 

@@ -50,7 +50,7 @@ from multiplexnet.compiler.cascade.projection.rows import (
     Terms,
 )
 
-__all__ = ["Bucket", "Projection", "bucket_of", "projection"]
+__all__ = ["Bucket", "Projection", "Tick", "bucket_of", "projection"]
 
 Tick = Callable[[int], None]
 
@@ -86,7 +86,8 @@ class Projection:
     """What is left of a bucket without its variable.
 
     Args:
-        clauses: they hold if, and only if where ``exact``, some value of the variable obeys.
+        clauses: they hold if, and only if where ``exact``, some value of the variable obeys. Those of an outer
+            projection (:mod:`~multiplexnet.compiler.cascade.projection.outer`) hold where one does, and elsewhere, too.
         exact: whether no shadow was dark.
     """
 
