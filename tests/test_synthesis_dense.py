@@ -18,6 +18,7 @@ import pytest
 import torch
 
 import multiplexnet as mx
+from multiplexnet.compiler.cascade.projection import outer
 from multiplexnet.compiler.cascade.projection.outer import outer_projection
 from multiplexnet.compiler.cascade.projection.project import bucket_of
 from multiplexnet.compiler.cascade.projection.rows import Clause, Range, Row, row_of
@@ -397,6 +398,30 @@ def test_dense_if_then_rules_and_counts(dense: None) -> None:
     assert all(map(obeys, rows_of(model.sample(1_000))))
     some = model.sample(100, where="n0 + n1 >= 9", seed=2)
     assert all(obeys(row) and row["n0"] + row["n1"] >= 9 for row in rows_of(some))
+
+
+def test_counts_are_decided_after_the_last_column(
+    dense: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outer, "KEPT", 0)  # nothing is known of what comes later
+    every = [t for t in product(range(6), repeat=3) if sum(n >= 3 for n in t) == 1]
+    table = pl.DataFrame(every, schema=list("abc"), orient="row")
+    rules = "; ".join(f"{name}: int[0, 5]" for name in "abc")
+    counted = " + ".join(f"(1 if {name} >= 3 else 0)" for name in "abc")
+    model = fitted(f"{rules}; {counted} == 1", table, BLIND)
+    own = model._known().model.allowed
+    assert own.cascades[0].steps[-1].variable >= 3  # a hidden output
+    everything = pl.DataFrame(
+        list(product(range(6), repeat=3)), schema=list("abc"), orient="row"
+    )
+    p = np.exp(model.log_prob(everything))
+    assert set(everything.filter(p > 0).rows()) == set(every)
+    assert p.sum() < 0.9
+    made = model.sample(10_000, seed=1)
+    kept = {row: float(q) for row, q in zip(everything.rows(), p, strict=True) if q}
+    assert far(made, {row: q / p.sum() for row, q in kept.items()}) < 4.5
+    some = model.sample(300, where="a >= 3 or b >= 3", seed=2)
+    assert set(some.rows()) <= {t for t in every if max(t[:2]) >= 3}
 
 
 def test_equalities_of_whole_numbers_that_no_order_reaches_are_learned() -> None:
