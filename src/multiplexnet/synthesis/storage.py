@@ -359,7 +359,7 @@ def _model(file: zipfile.ZipFile, document: Record, schema: Schema) -> RowModel:
     ):
         raise ValueError("a network that is too large")
     model = RowModel.fresh(allowed, tokens, shape)
-    is_dense = document["format"] != FORMAT
+    is_dense = document["format"] not in (WITH_OUTER, FORMAT)
     first = model.network.first
     state = {}
     for name, tensor in model.network.state_dict().items():

@@ -74,6 +74,8 @@ Violations = Literal["drop", "repair", "error"]
 MINUTES = 10.0
 PROJECTED = 30.0
 """Seconds that exact projections of the rules may take; after that they are cut short."""
+MOST_LOST = 0.5
+"""The share of rows that projections may lose (dark shadows do); beyond they are cut short, and lose none."""
 SHOWN = 5
 """Rules, and rows, that a message names."""
 
@@ -157,7 +159,7 @@ class Synthesizer:
         obeys = found.readable & np.asarray(self.report.obeys)
         self._tell(self.report, found.strange, obeys, violations)
         found = cut(found, obeys)
-        allowed = _compiled(found.schema.specification)
+        allowed = _compiled(found.schema.specification, found.values[obeys])
         values = self._rows(found, obeys, allowed, violations)
         facts = tuple(fixed(found.schema, allowed, values))
         warned = (*found.notes, *too_dense(found.schema, allowed))
@@ -485,12 +487,17 @@ def _tell_unfound(state: SampleProgress, stacklevel: int) -> None:
     warnings.warn(f"{text}: left out", stacklevel=stacklevel)
 
 
-def _compiled(specification: Specification) -> AllowedRows:
-    """What the rules leave; the first process decides which are too dense, since clocks of others may differ."""
+def _compiled(specification: Specification, rows: Whole) -> AllowedRows:
+    """What the rules leave; the first process decides which are too dense, since clocks of others may differ.
+
+    Args:
+        specification: the columns, and the rules.
+        rows: of the table that obey, ``(N, D)``.
+    """
     processes = Processes.present()
     found = None
     if processes.is_first:
-        found = _compiled_here(specification)
+        found = _compiled_here(specification, rows)
     dense = [
         column
         for column in specification.outputs
@@ -501,12 +508,28 @@ def _compiled(specification: Specification) -> AllowedRows:
     return found
 
 
-def _compiled_here(specification: Specification) -> AllowedRows:
+def _compiled_here(specification: Specification, rows: Whole) -> AllowedRows:
     deadline = Deadline(PROJECTED)
     try:
-        return allowed_by(specification, deadline=deadline, may_be_outer=True)
+        found = allowed_by(specification, deadline=deadline, may_be_outer=True)
     except (CascadeBudgetExceeded, CompileTimeout) as error:
         raise DenseRulesError(error) from None
+    lossy = {v for own in found.cascades if not own.complete for v in own.visible}
+    if not lossy or _lost(found, rows) <= MOST_LOST * len(rows):
+        return found
+    return allowed_by(
+        specification,
+        deadline=deadline,
+        dense=found.dense | lossy,
+        may_be_outer=True,
+    )
+
+
+def _lost(allowed: AllowedRows, rows: Whole) -> int:
+    """How many rows obey and cannot be drawn column by column."""
+    order = [v.index for v in allowed.columns]
+    reached = allowed.reached(torch.from_numpy(rows[:, order]))
+    return len(rows) - int(reached.sum())
 
 
 def _share_that_ends(model: RowModel) -> Iterator[str]:
