@@ -23,6 +23,7 @@ import multiplexnet as mx
 from multiplexnet.compiler.cascade import build
 from multiplexnet.compiler.cascade.build import Budget
 from multiplexnet.errors import (
+    CurvedError,
     DenseRulesError,
     RecordError,
     RuleSyntaxError,
@@ -405,6 +406,39 @@ def test_rows_that_break_rules(tmp_path: Path) -> None:
     assert mx.check(mx.Rules(rules), mended.sample(500)).all_obey
     with pytest.raises(TableError, match="no row is left to learn from"):
         mx.Synthesizer("a: int[0, 9]; a == 0").fit(table, recipes=TINY)
+
+
+@pytest.mark.parametrize(
+    ("cells", "expected"),
+    [
+        ((3, 2), (3, 3)),
+        ((3, 200), (3, 100)),
+        ((30, 10), (10, 10)),
+        ((2.6, 50), (3, 50)),
+    ],
+)
+def test_repair_moves_cells_as_little_as_it_can(
+    cells: tuple[float, float], expected: tuple[int, int]
+) -> None:
+    """Whatever the rows that obey reach."""
+    table = {"x": [1, 2] * 20 + [cells[0]] * 20, "y": [3, 2] * 20 + [cells[1]] * 20}
+    rules = "x: int[0, 100]; y: int[0, 100]; x <= y"
+    with pytest.warns(UserWarning, match="moved to the nearest values that obey"):
+        model = mx.Synthesizer(rules).fit(table, recipes=TINY, violations="repair")
+    made = set(model.sample(300).rows())
+    assert expected in made
+    with pytest.warns(UserWarning, match="left out"):
+        mx.Synthesizer(rules).fit(table, recipes=TINY)
+
+
+@pytest.mark.parametrize("rule", ["x**2 + y**2 <= 1", "norm([x, y]) <= 1"])
+def test_curved_rules_are_refused_at_once_as_they_were_written(rule: str) -> None:
+    table = {"x": [0.1, 0.2, 0.3] * 20, "y": [0.25, 0.5, 0.1] * 20}
+    with pytest.raises(CurvedError) as caught:
+        mx.Synthesizer(f"x: real; y: real; {rule}").fit(table, recipes=TINY)
+    assert f"`{rule}`" in str(caught.value)
+    assert "rules of tables are flat" in str(caught.value)
+    assert "structure" not in str(caught.value)
 
 
 def test_decimals_in_floats_are_decimals() -> None:

@@ -209,6 +209,35 @@ def test_a_seed_is_a_whole_number(model: mx.Synthesizer, seed: Any) -> None:
         mx.Synthesizer("x: int[0, 9]").fit({"x": [1, 2]}, seed=seed)
 
 
+@pytest.mark.parametrize("seed", [np.int64(3), np.uint8(3)])
+def test_whole_numbers_of_numpy_are_seeds(model: mx.Synthesizer, seed: Any) -> None:
+    assert model.sample(5, seed=seed).equals(model.sample(5, seed=3))
+    table = model.sample(20)
+    codes = model.encoder.encode(table, seed=seed)
+    assert codes.equals(model.encoder.encode(table, seed=3))
+
+
+@pytest.mark.parametrize("name", ["checkpoint", "progress", "note"])
+def test_what_fit_cannot_use_is_refused(model: mx.Synthesizer, name: str) -> None:
+    wrong: Any = {name: 5}
+    with pytest.raises(OptionError, match=f"{name} = 5"):
+        mx.Synthesizer("x: int[0, 9]").fit({"x": [1, 2]}, **wrong)
+    if name == "progress":
+        with pytest.raises(OptionError, match="progress = 5"):
+            model.sample(3, **wrong)
+
+
+def test_a_condition_that_is_a_comment_is_none(model: mx.Synthesizer) -> None:
+    for where in ("# age >= 60", "\n # age >= 60\n"):
+        with pytest.raises(TableError, match="says nothing: give a condition"):
+            model.sample(3, where=where)
+
+
+def test_nothing_is_filled_in_where_nothing_is_given(model: mx.Synthesizer) -> None:
+    with pytest.raises(TableError, match="fill is for the empty cells of a table"):
+        model.sample(3, fill=True)
+
+
 def test_minutes_are_a_number() -> None:
     for minutes in ("3", -1, float("nan"), float("inf"), None):
         with pytest.raises(OptionError, match="minutes = "):

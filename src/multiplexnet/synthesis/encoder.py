@@ -208,6 +208,7 @@ class Encoder:
         refuse_unknown("labels", labels, get_args(Labels))
         if seed is not None:
             refuse_bad_seed(seed)
+            seed = int(seed)
         _, frame = frame_of(table)
         refuse_lacking([field.name for field in self._schema.fields], frame)
         cells = cells_in(self._schema, frame)

@@ -6,15 +6,28 @@ from collections.abc import Iterator
 
 import torch
 
-from multiplexnet.errors import ContradictionError, MultiplexError
-from multiplexnet.language.formula import Category, Variable
+from multiplexnet.errors import ContradictionError, CurvedError, MultiplexError
+from multiplexnet.language.formula import (
+    Category,
+    Norm,
+    Specification,
+    Variable,
+    symbols,
+)
 from multiplexnet.rules import Rules
 from multiplexnet.synthesis.allowed import AllowedRows
 from multiplexnet.synthesis.columns.schema import Schema
 from multiplexnet.synthesis.columns.tokens import Whole
 from multiplexnet.tables.report import TableReport
 
-__all__ = ["broken", "fixed", "refuse_contradictions", "too_dense", "unmet"]
+__all__ = [
+    "broken",
+    "fixed",
+    "refuse_contradictions",
+    "refuse_curves",
+    "too_dense",
+    "unmet",
+]
 
 SHOWN = 5
 SECONDS = 20.0
@@ -57,6 +70,8 @@ def _outside(variable: Variable) -> str:
         return f"`{variable.name}` has labels that are not declared"
     size = variable.unit.size
     between = f", or between its steps of {float(size):g}," if size != 1 else ""
+    if variable.unit.kind == "datetime":
+        between = ", or between its seconds,"
     return f"`{variable.name}` is outside its range{between}"
 
 
@@ -73,6 +88,17 @@ def refuse_contradictions(rules: Rules) -> None:
         raise
     except MultiplexError:  # too many terms, no solver: nothing is known
         return
+
+
+def refuse_curves(specification: Specification) -> None:
+    """Raises ``CurvedError`` if a rule has a curved wall."""
+    for rule in specification.rules:
+        if any(isinstance(symbol, Norm) for symbol in symbols(rule.formula)):
+            raise CurvedError(
+                rule.text,
+                "rules of tables are flat, without norms and squares",
+                "write linear rules that lie inside of it, as in `abs(x) + abs(y) <= 1`",
+            )
 
 
 def fixed(schema: Schema, allowed: AllowedRows, values: Whole) -> Iterator[str]:

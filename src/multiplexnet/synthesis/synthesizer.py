@@ -17,7 +17,9 @@ from numpy.typing import NDArray
 from multiplexnet.arguments import (
     refuse_bad_count,
     refuse_bad_minutes,
+    refuse_bad_path,
     refuse_bad_seed,
+    refuse_no_function,
     refuse_no_text,
     refuse_no_truth,
 )
@@ -50,6 +52,7 @@ from multiplexnet.synthesis.findings import (
     broken,
     fixed,
     refuse_contradictions,
+    refuse_curves,
     too_dense,
     unmet,
 )
@@ -148,6 +151,10 @@ class Synthesizer:
             )
         refuse_bad_seed(seed)
         refuse_bad_minutes(minutes)
+        refuse_bad_path("checkpoint", checkpoint)
+        refuse_no_function("progress", progress, "a Progress")
+        refuse_no_function("note", note, "a text")
+        refuse_curves(self.rules.specification)
         tried = RECIPES if recipes is None else tuple(recipes)
         _refuse_no_recipes(tried)
         self._checkpoint = None if checkpoint is None else Path(checkpoint)
@@ -158,7 +165,7 @@ class Synthesizer:
         self.report = check(self.rules, found.exact)
         obeys = found.readable & np.asarray(self.report.obeys)
         self._tell(self.report, found.strange, obeys, violations)
-        found = cut(found, obeys)
+        found = cut(found, found.movable if violations == "repair" else obeys)
         allowed = _compiled(found.schema.specification, found.values[obeys])
         values = self._rows(found, obeys, allowed, violations)
         facts = tuple(fixed(found.schema, allowed, values))
@@ -172,7 +179,7 @@ class Synthesizer:
             values,
             allowed,
             seconds=60 * minutes - (monotonic() - begun),
-            seed=seed,
+            seed=int(seed),
             recipes=tried,
             tell=progress,
             checkpoint=self._checkpoint,
@@ -231,7 +238,7 @@ class Synthesizer:
     ) -> Whole:
         """The rows to learn from, columns in the order of computing."""
         order = [v.index for v in allowed.columns]
-        wanted = found.readable if violations == "repair" else obeys
+        wanted = found.movable if violations == "repair" else obeys
         values = found.values[wanted][:, order]
         if violations == "repair":
             mended, stuck = allowed.nearest(torch.from_numpy(values))
@@ -297,6 +304,7 @@ class Synthesizer:
             TableError: nothing can meet the condition.
             RecordError: the model was read from a file, and makes a row that breaks the rules in the file.
         """
+        refuse_no_function("progress", progress, "a SampleProgress")
         maker, wanted = self._asked(count, where, given, fill, seed)
         parts = _told(maker, wanted, jobs, dask, progress)
         return _as(self._known(), pl.concat(list(parts)))
@@ -323,6 +331,7 @@ class Synthesizer:
             RecordError: the model was read from a file, and makes a row that breaks the rules in the file; rows that
                 were written before are there.
         """
+        refuse_no_function("progress", progress, "a SampleProgress")
         maker, wanted = self._asked(count, where, given, fill, seed)
         state = write(maker, wanted, Path(path), jobs=jobs, dask=dask, tell=progress)
         _tell_unfound(state, stacklevel=3)
@@ -339,10 +348,15 @@ class Synthesizer:
         if count is not None:
             refuse_bad_count("count", count, 0, "rows")
         refuse_bad_seed(seed)
+        seed = int(seed)
         refuse_no_text("where", where, """a condition, as in 'age >= 40'""")
         if where is not None and not where.strip():
             raise TableError("where is empty: give a condition, as in 'age >= 40'")
         refuse_no_truth("fill", fill)
+        if fill and given is None:
+            raise TableError(
+                "fill is for the empty cells of a table: give it, as in sample(given=table)"
+            )
         maker = Maker(learned, seed, where)
         if given is None:
             return maker, SampleRequest(count or 0, seed, where)

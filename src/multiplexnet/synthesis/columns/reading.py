@@ -78,6 +78,7 @@ class ReadTable:
         schema: its columns.
         values: ``(N, D)``, columns as in the specification; anything in rows that cannot be read.
         readable: rows whose every cell has a value of its column, or none where that is allowed.
+        movable: rows whose every cell has a value, or one that moves to one: outside of its range or between its steps.
         exact: the columns as rules see them: decimals in place of floats.
         notes: what was done to columns that nobody asked for.
         strange: cells that cannot be read of columns that the rules do not declare, in words.
@@ -86,6 +87,7 @@ class ReadTable:
     schema: Schema
     values: Whole
     readable: Bools
+    movable: Bools
     exact: pl.DataFrame
     notes: tuple[str, ...]
     strange: tuple[str, ...] = ()
@@ -93,11 +95,12 @@ class ReadTable:
 
 @dataclass(frozen=True)
 class _Read:
-    """One column on its way: whole numbers, where they cannot be read, where they are missing."""
+    """One column on its way: whole numbers, where there are none (even if cells are moved), where they are missing."""
 
     field: Field
     steps: Whole
     unread: Bools
+    unmoved: Bools
     missing: Bools
     exact: pl.Series
 
@@ -313,7 +316,9 @@ def _column(
         kind = "int" if not places else "float"
         if places and (is_bound or isinstance(cells.dtype, pl.Decimal)):
             kind = "decimal"
+        unmoved = unread.copy()
     else:
+        unmoved = unread.copy()
         _largest(name, numbers[~unread & ~missing], EXACT)
         steps = np.rint(numbers)
         is_between = (numbers != steps) & ~missing
@@ -323,13 +328,24 @@ def _column(
         inside = (steps >= domain.values.start) & (steps < domain.values.stop)
         unread |= ~inside & ~missing
         unread |= is_between & (not is_rounded)
+        if isinstance(domain, Bool | Category):  # nothing is near another
+            unmoved = unread.copy()
+        steps = np.clip(
+            steps, float(domain.values.start), float(domain.values.stop - 1)
+        )
         kind = _kind(domain, is_bound)
     unread |= missing & (not is_nullable)
-    steps = np.where(unread | missing, 0, steps)
+    unmoved |= missing & (not is_nullable)
+    steps = np.where(unmoved | missing, 0, steps)
     flag = Variable("", 0, Bool(), "missing") if is_nullable else None
     field = Field(name, variable.name, variable, flag, size, kind, is_rounded)
     return _Read(
-        field, steps.astype(np.int64), unread, missing & is_nullable, exact.alias(name)
+        field,
+        steps.astype(np.int64),
+        unread,
+        unmoved,
+        missing & is_nullable,
+        exact.alias(name),
     )
 
 
@@ -410,8 +426,10 @@ def _together(
     fields = []
     columns: list[Whole] = []
     readable = np.ones(len(read[0].steps), dtype=np.bool_)
+    movable = readable.copy()
     for own in read:
         readable &= ~own.unread
+        movable &= ~own.unmoved
         flag = None
         if own.field.flag is not None:
             flag = flag_of(own.field.variable, len(columns))
@@ -422,7 +440,12 @@ def _together(
     values = np.stack(columns, -1)
     exact = pl.DataFrame([own.exact for own in read])
     return ReadTable(
-        Schema(tuple(fields), declared), values, readable, exact, tuple(notes)
+        Schema(tuple(fields), declared),
+        values,
+        readable,
+        movable,
+        exact,
+        tuple(notes),
     )
 
 

@@ -154,6 +154,10 @@ class Schema:
         ):
             raise TableError(f"a condition declares nothing: found in {text!r}")
         rules = parsed.rules
+        if not rules:
+            raise TableError(
+                f"where = {text!r} says nothing: give a condition, as in 'age >= 40'"
+            )
         if parsed.flags:
             denied = [parse(f"{above}\nnot ({rule.text})") for rule in rules]
             rules = tuple(
