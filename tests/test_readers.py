@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable, Iterator
 from datetime import date
 from decimal import Decimal
 from fractions import Fraction
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import numpy as np
+import pandas as pd
 import pytest
 import scipy.sparse
 import torch
@@ -19,6 +21,7 @@ import multiplexnet as mx
 from multiplexnet.compiler.identity import Comparisons
 from multiplexnet.errors import SourceError
 from multiplexnet.language.formula import Atom, Linear, Relation, Variable
+from multiplexnet.readers.entries import entries
 from multiplexnet.smt.questions import to_z3
 
 
@@ -114,6 +117,150 @@ def test_arrays_that_do_not_fit_are_refused(
 ) -> None:
     with pytest.raises(SourceError, match=message):
         mx.Rules.from_arrays(**arguments)
+
+
+def texts(A: Any, b: Any) -> list[str]:
+    return [rule.text for rule in mx.Rules.from_arrays(A, b).specification.rules]
+
+
+@pytest.mark.parametrize(
+    ("A", "found"),
+    [
+        ([[None, 1.0]], r"A\[0, 0\] is missing: a finite number is needed"),
+        (
+            np.ma.masked_array([[3.0, 1.0]], mask=[[False, True]]),
+            r"A\[0, 1\] is missing",
+        ),
+        ([np.ma.masked_array([3.0, 1.0], mask=[True, False])], r"A\[0, 0\] is missing"),
+        ([[1, np.ma.masked]], r"A\[0, 1\] is missing"),
+        ([[1, pd.NA]], r"A\[0, 1\] is a value of type NAType"),
+        ([["", 1]], r"A\[0, 0\] is a value of type str"),
+        ([[{}, 1]], r"A\[0, 0\] is a value of type dict"),
+        ([[0j, 1]], r"A\[0, 0\] is a value of type complex"),
+    ],
+)
+def test_what_is_no_number_is_never_taken_for_a_zero(A: Any, found: str) -> None:
+    with pytest.raises(SourceError, match=found):
+        mx.Rules.from_arrays(A, [1])
+    with pytest.raises(SourceError, match=found.replace("A", "C", 1)):
+        mx.Rules.from_arrays(C=A, d=[1])
+
+
+def test_a_missing_right_side_is_refused() -> None:
+    for b in ([None], np.ma.masked_array([1.0], mask=[True]), [np.ma.masked]):
+        with pytest.raises(SourceError, match=r"b\[0\] is missing"):
+            mx.Rules.from_arrays([[1]], b)
+    assert texts(np.ma.masked_array([[3, 0]]), [0.0]) == ["3*x[0] <= 0"]
+
+
+@pytest.mark.filterwarnings("ignore:Sparse")
+def test_duplicates_in_sparse_arrays_are_added_exactly() -> None:
+    def twice(*values: Any) -> Iterator[Any]:
+        """Arrays of one entry that has several values."""
+        count = len(values)
+        places = np.zeros((2, count), dtype=np.int64)
+        data = np.array(values)
+        ends = np.array([0, count])
+        yield scipy.sparse.coo_array((data, tuple(places)), shape=(1, 1))
+        yield scipy.sparse.csr_array((data, places[0], ends), shape=(1, 1))
+        yield scipy.sparse.csc_array((data, places[0], ends), shape=(1, 1))
+        tensor = torch.tensor(data)
+        yield torch.sparse_coo_tensor(torch.tensor(places), tensor, (1, 1))
+        yield torch.sparse_coo_tensor(torch.tensor(places[:1]), tensor[:, None], (1, 1))
+        yield torch.sparse_csr_tensor(
+            torch.tensor(ends), torch.tensor(places[0]), tensor, (1, 1)
+        )
+
+    small, large = np.int8(100), np.int64(2**62)
+    for values, wanted in (
+        ((small, small), "200*x[0] <= 1"),
+        ((small, np.int8(-100)), "0 <= 1"),
+        ((large, large, large), f"{3 * 2**62}*x[0] <= 1"),
+        ((0.1, 0.2), "0.3*x[0] <= 1"),
+        ((np.float32(0.1), np.float32(0.2)), "0.3*x[0] <= 1"),
+        ((True, True), "x[0] <= 1"),
+    ):
+        assert [texts(A, [1]) for A in twice(*values)] == [[wanted]] * 6
+    for A in twice(1.0, np.inf, -np.inf):
+        with pytest.raises(SourceError, match=r"A\[0, 0\] is inf"):
+            mx.Rules.from_arrays(A, [1])
+    right = torch.sparse_coo_tensor(
+        torch.tensor([[1, 1]]), torch.tensor([0.1, 0.2]), (2,)
+    )
+    assert texts([[1], [2]], right) == ["x[0] <= 0", "2*x[0] <= 0.3"]
+
+
+@pytest.mark.parametrize(
+    ("make", "found"),
+    [
+        (
+            lambda: scipy.sparse.csr_array([1.0, 2.0]),
+            r"A has shape \(2,\): it needs two dim",
+        ),
+        (lambda: np.array([1.0, 2.0]), r"A has shape \(2,\): .* as in \[\[1, 2\]\]"),
+        (
+            lambda: np.zeros((1, 1, 1)),
+            r"A has shape \(1, 1, 1\): it needs two dimensions",
+        ),
+        (
+            lambda: torch.eye(2, device="meta"),
+            r"A is a tensor on the device meta, without num",
+        ),
+        (
+            lambda: [torch.ones(2, device="meta")],
+            "A is not an array: can't convert meta",
+        ),
+        (
+            lambda: torch.quantize_per_tensor(torch.eye(2), 0.1, 0, torch.quint8),
+            r"A is a quantized tensor: give plain numbers, as from .dequantize\(\)",
+        ),
+        (lambda: torch.nested.nested_tensor([torch.ones(2)]), "A is a nested tensor"),
+        (
+            lambda: torch.eye(2).to(torch.complex32),
+            r"A is a tensor that cannot be read \(",
+        ),
+        (lambda: scipy.sparse.csr_array, r"A has shape \(\)"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore")
+def test_arrays_of_other_kinds_are_refused(make: Callable[[], Any], found: str) -> None:
+    with pytest.raises(SourceError, match=found):
+        mx.Rules.from_arrays(make(), [1, 1])
+
+
+@pytest.mark.filterwarnings("ignore:the matrix subclass")
+def test_a_matrix_of_numpy_is_an_array() -> None:
+    assert texts(np.matrix([[0.1, 2.0]]), [1]) == ["0.1*x[0] + 2*x[1] <= 1"]
+    assert texts(np.matrix([[1, 2]]), [1]) == ["x[0] + 2*x[1] <= 1"]
+    with pytest.raises(SourceError, match=r"b has shape \(1, 1\)"):
+        mx.Rules.from_arrays([[1]], np.matrix([[1]]))
+
+
+@pytest.mark.parametrize(
+    "dtype", [torch.bfloat16, torch.float16, torch.float32, torch.float64]
+)
+def test_a_tenth_is_a_tenth_in_every_format(dtype: torch.dtype) -> None:
+    A = torch.tensor([[0.1, 0.0, 3.25]], dtype=dtype)
+    b = torch.tensor([-0.3], dtype=dtype)
+    for given in (A, A.to_sparse(), torch._neg_view(-A)):
+        assert texts(given, b) == ["0.1*x[0] + 3.25*x[2] <= -0.3"]
+    if dtype != torch.bfloat16:
+        assert texts([row.numpy() for row in A], b) == ["0.1*x[0] + 3.25*x[2] <= -0.3"]
+    with pytest.raises(SourceError, match=r"b\[0\] is nan"):
+        mx.Rules.from_arrays(A, b * torch.nan)
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float8_e4m3fn])
+def test_a_short_format_is_read_back_from_its_decimals(dtype: torch.dtype) -> None:
+    whole = torch.int16 if dtype == torch.bfloat16 else torch.int8
+    every = torch.arange(1, torch.iinfo(whole).max, dtype=whole).view(dtype)
+    numbers = every[every.double().isfinite()]
+    found = entries(numbers, "b").numbers
+    texts = [text for _, text in found]
+    again = torch.tensor([float(text) for text in texts], dtype=torch.float64)
+    assert (again.to(dtype).double() == numbers.double()).all()
+    assert [number for number, _ in found] == [Fraction(text) for text in texts]
+    assert max(len(Decimal(text).normalize().as_tuple().digits) for text in texts) <= 4
 
 
 def test_a_large_plain_conjunction_needs_no_solver(

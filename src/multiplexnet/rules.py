@@ -270,14 +270,15 @@ class Rules:
 
         Args:
             A: inequalities, shape (M, D): numpy, ``scipy.sparse``, torch or nested lists. A float stands for the
-                decimal that Python prints for it, as it does in a text; fractions and decimals are exact.
+                decimal that Python prints for it, as it does in a text (a bfloat16 for one of as few digits as are
+                rounded to it); fractions and decimals are exact, and duplicates in a sparse array are added exactly.
             b: their right sides, shape (M,); a row with an infinite one says nothing and is left out.
             C: equalities, shape (E, D).
             d: their right sides, shape (E,).
             names: the names of the D outputs, or one name for a vector of them (default: ``x``).
 
         Raises:
-            SourceError: shapes that do not fit, numbers that are not finite, names that no rule could say.
+            SourceError: shapes that do not fit, numbers that are missing or not finite, names that no rule could say.
 
         Example:
             >>> import numpy as np
