@@ -15,8 +15,10 @@ import torch
 from corpus import by_name
 from torch import Tensor, nn
 
+from multiplexnet.errors import GraphError
 from multiplexnet.layer.branches import Branches
 from multiplexnet.layer.multiplexer import Multiplexer
+from multiplexnet.learning.distribution import RulesDistribution
 from multiplexnet.rules import Rules
 
 # What torch warns of in its own code.
@@ -465,3 +467,63 @@ def test_losses_in_forward_mode_agree_with_backward(name: str) -> None:
 
     raw = torch.randn(mux.in_features, dtype=torch.float64)
     torch.testing.assert_close(torch.func.jacfwd(loss)(raw), torch.func.grad(loss)(raw))
+
+
+@pytest.mark.parametrize("name", ["simplex", "equality", "polytope", "decimals"])
+def test_forward_mode_inside_of_a_graph(name: str) -> None:
+    mux = Multiplexer(Rules(FORWARD_MODE[name][0]))
+    best = Best(mux)
+    raw, tangent = torch.randn(mux.in_features), torch.randn(mux.in_features)
+
+    def change(raw: Tensor, tangent: Tensor) -> Tensor:
+        found: Tensor = torch.func.jvp(best, (raw,), (tangent,))[1]
+        return found
+
+    compiled = torch.compile(change, fullgraph=True, backend="eager")
+    assert torch.equal(compiled(raw, tangent), change(raw, tangent))
+
+
+@pytest.mark.parametrize("name", ["simplex", "equality", "polytope", "decimals"])
+def test_an_exported_layer_can_be_trained(name: str) -> None:
+    """Also if what it was recorded with required no gradient."""
+    mux = Multiplexer(Rules(FORWARD_MODE[name][0])).train()
+    raw = torch.randn(5, mux.in_features)
+    exported = torch.export.export(Best(mux), (raw,)).module()
+    weight = torch.arange(1.0, mux.out_features + 1)
+    raw.requires_grad_()
+    expected = torch.autograd.grad((mux(raw).best() * weight).sum(), raw)
+    found = torch.autograd.grad((exported(raw) * weight).sum(), raw)
+    assert expected[0].any()
+    torch.testing.assert_close(found, expected)
+
+
+def test_what_looks_at_numbers_does_so_inside_of_derivatives() -> None:
+    mux = Multiplexer(Rules("x: real[2]; l: input[0, 9]; norm(x) <= l"))
+    x = torch.tensor([3.0, 4.0])
+
+    def judged(x: Tensor) -> Tensor:
+        assert not mux.rules.satisfied(x, l=2.0)
+        assert mux.rules.satisfied(mux.repair(x, l=torch.tensor(2)), l=2.0)
+        return mux.repair(x, l=2.0)
+
+    assert torch.equal(torch.func.jacrev(judged)(x), torch.eye(2))
+    assert torch.equal(torch.func.jacfwd(judged)(x), torch.eye(2))
+    with pytest.raises(GraphError, match="an exact verdict looks at"):
+        torch.func.vmap(lambda row: mux.rules.satisfied(row, l=2.0))(x.repeat(3, 1))
+
+
+def test_densities_inside_of_derivatives() -> None:
+    mux = Multiplexer(Rules("x: real[2]; norm(x) <= 2"), dtype=torch.float64)
+    x, place = torch.tensor([[0.3, 0.4], [0.0, 0.1]], dtype=torch.float64)
+
+    def log_prob(place: Tensor) -> Tensor:
+        found: Tensor = RulesDistribution(
+            mux, torch.distributions.Normal(place, 1.0)
+        ).log_prob(x)
+        return found
+
+    expected = torch.autograd.functional.jacobian(log_prob, place)  # type: ignore[no-untyped-call]
+    torch.testing.assert_close(torch.func.grad(log_prob)(place), expected)
+    torch.testing.assert_close(torch.func.jacfwd(log_prob)(place), expected)
+    with torch.inference_mode():
+        assert torch.equal(log_prob(place), log_prob(place.clone()))

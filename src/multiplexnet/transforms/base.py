@@ -49,6 +49,7 @@ __all__ = [
     "following",
     "gradient_floor",
     "in_full_precision",
+    "is_exported",
     "is_forward_mode",
     "is_transformed",
     "largest_seen",
@@ -170,8 +171,8 @@ def exactly(value: Tensor, smooth: Tensor) -> Tensor:
 
 
 def following(value: Tensor, smooth: Tensor) -> Tensor:
-    """:func:`exactly` where somebody may ask how ``value`` changes, in either mode; ``value`` as it is elsewhere."""
-    if wants_gradient(smooth) or is_forward_mode():
+    """:func:`exactly` where somebody may ask how ``value`` changes, now or of a graph later; ``value`` elsewhere."""
+    if wants_gradient(smooth) or is_forward_mode() or is_exported():
         return exactly(value, smooth)
     return value
 
@@ -302,9 +303,19 @@ def wants_gradient(*arguments: Any) -> bool:
 
 def is_forward_mode() -> bool:
     """Whether derivatives are carried along with the values: ``jvp``, ``jacfwd``, dual numbers."""
-    if torch.compiler.is_compiling():
-        return False
-    return bool(torch.autograd.forward_ad._current_level >= 0)
+    return bool(_dual_level() >= 0)
+
+
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _dual_level() -> int:
+    """The level of dual numbers, −1 if there are none: looked up while a graph is recorded, and not guarded."""
+    level: int = torch.autograd.forward_ad._current_level
+    return level
+
+
+def is_exported() -> bool:
+    """Whether torch.export records a graph: it keeps operations, and gradients are theirs; ONNX has none."""
+    return torch.compiler.is_exporting() and not for_onnx()
 
 
 def is_transformed() -> bool:

@@ -45,6 +45,7 @@ from multiplexnet.transforms.base import (
     finite,
     gradient_floor,
     in_full_precision,
+    is_exported,
     is_forward_mode,
     is_transformed,
     precision_of,
@@ -888,8 +889,8 @@ def _stretched(
 
 
 def _whole(t: Tensor) -> Tensor:
-    """t rounded; its gradient is that of t, of which backward sees to itself, and forward mode here."""
-    if is_forward_mode():
+    """t rounded; its gradient is that of t, which backward sees to, but in forward mode and where it is exported."""
+    if is_forward_mode() or is_exported():
         return exactly(torch.round(t), t)
     return t.round_() if can_overwrite() else torch.round(t)
 

@@ -24,7 +24,12 @@ from torch import Tensor, nn
 from multiplexnet.geometry.parts import Box, Parametric, Part
 from multiplexnet.language.formula import Variable
 from multiplexnet.transforms.assembly import Assembly
-from multiplexnet.transforms.base import Transform, in_full_precision, saturated
+from multiplexnet.transforms.base import (
+    Transform,
+    in_full_precision,
+    is_transformed,
+    saturated,
+)
 from multiplexnet.transforms.grouping import (
     Group,
     Places,
@@ -350,18 +355,28 @@ class TermMaps(Tabled):
             functions: torch code of the opaque functions by name.
         """
         shape = self.assembly.piece.shape
-        number = torch.arange(
-            1, shape.numel() + 1, dtype=torch.float64, device=self.boxed.device
-        )
-        point = number.cos().reshape(shape)
-        weight = (1.7 * number).sin().reshape(shape)
+        device = self.boxed.device
         batch = () if inputs is None else inputs.shape[:-1]
-        known = None if inputs is None else inputs.detach()
-        with torch.enable_grad():
-            raw = point.to(self.dtype).requires_grad_()
-            every = raw.expand(*batch, *shape)
-            x = self(every, inputs=known, functions=functions, per_term=True)
-            (gradient,) = torch.autograd.grad((x.double() * weight).sum(), raw)
+        with torch.inference_mode(False), torch.enable_grad():
+            number = torch.arange(
+                1, shape.numel() + 1, dtype=torch.float64, device=device
+            )
+            point = number.cos().reshape(shape).to(self.dtype)
+            weight = (1.7 * number).sin().reshape(shape)
+            known = None if inputs is None else inputs.detach().clone()
+
+            def weighed(raw: Tensor) -> Tensor:
+                every = raw.expand(*batch, *shape)
+                x: Tensor = self(
+                    every, inputs=known, functions=functions, per_term=True
+                )
+                return (x.double() * weight).sum()
+
+            if is_transformed():
+                gradient: Tensor = torch.func.grad(weighed)(point)
+            else:
+                raw = point.requires_grad_()
+                (gradient,) = torch.autograd.grad(weighed(raw), raw)
         return gradient != 0
 
     def _total(self, log_dets: Sequence[Tensor], index: Tensor | None) -> Tensor:

@@ -18,7 +18,7 @@ from typing import Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from multiplexnet.errors import DtypeError, InputError, ShapeError
+from multiplexnet.errors import DtypeError, GraphError, InputError, ShapeError
 from multiplexnet.verdicts.columns import Floats, is_exact_in_float64, widened
 
 __all__ = ["Exact", "fraction_of", "is_tensor", "numbers_of", "refuse_unlisted"]
@@ -35,6 +35,28 @@ def is_tensor(x: object) -> bool:
     """Whether x is a torch tensor; torch is not imported to find out."""
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(x, torch.Tensor)
+
+
+def array_of(values: Any) -> NDArray[Any]:
+    """A tensor as an array, also inside of what ``torch.func`` differentiates.
+
+    bfloat16, which numpy does not have, comes as the same numbers in float32.
+
+    Raises:
+        GraphError: under ``torch.vmap``, where a tensor stands for many, or on the meta device.
+    """
+    torch = sys.modules["torch"]
+    wrappers = torch._C._functorch
+    while wrappers.is_gradtrackingtensor(values):
+        values = wrappers.get_unwrapped(values)
+    if wrappers.is_batchedtensor(values) or values.is_meta:
+        raise GraphError("an exact verdict")
+    with torch._C._DisableFuncTorch():
+        plain = values.detach().cpu()
+        if plain.dtype is not torch.bfloat16:
+            return cast(NDArray[Any], plain.numpy())
+        bits = plain.contiguous().view(torch.int16).to(torch.int32) << 16
+        return cast(NDArray[Any], bits.numpy().view(np.float32))
 
 
 def refuse_unlisted(name: str, value: object) -> None:
@@ -71,7 +93,7 @@ def numbers_of(value: Any, name: str) -> Exact:
         (array([1. , 2.5]), array(Fraction(1, 3), dtype=object))
     """
     if is_tensor(value):
-        value = value.detach().cpu().numpy()
+        value = array_of(value)
     if isinstance(value, list | tuple):
         value = _array(value, name)
     if isinstance(value, np.ndarray | np.generic) and not isinstance(value, float):

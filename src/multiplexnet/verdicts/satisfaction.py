@@ -35,7 +35,13 @@ from multiplexnet.verdicts.evaluation import (
     in_domain,
     truth,
 )
-from multiplexnet.verdicts.numbers import Exact, is_tensor, numbers_of, refuse_unlisted
+from multiplexnet.verdicts.numbers import (
+    Exact,
+    array_of,
+    is_tensor,
+    numbers_of,
+    refuse_unlisted,
+)
 from multiplexnet.verdicts.units import has_unit, steps_of
 
 if TYPE_CHECKING:
@@ -377,7 +383,7 @@ def _float64(x: Any, name: str) -> Floats:
             raise DtypeError(
                 f"{name} has dtype {x.dtype}: give floats, for example {name}.double()"
             )
-        return widened(_numpy(x.detach().cpu()))
+        return widened(array_of(x))
     try:
         array = np.asarray(x)
     except ValueError:
@@ -389,15 +395,6 @@ def _float64(x: Any, name: str) -> Floats:
             f"{name} has dtype {array.dtype}: give floats, for example np.asarray({name}, dtype=float)"
         )
     return widened(array)
-
-
-def _numpy(x: Any) -> NDArray[Any]:
-    """A floating tensor as an array; bfloat16, which numpy does not have, as the same numbers in float32."""
-    torch = sys.modules["torch"]
-    if x.dtype is not torch.bfloat16:
-        return cast(NDArray[Any], x.numpy())
-    bits = x.contiguous().view(torch.int16).to(torch.int32) << 16
-    return cast(NDArray[Any], bits.numpy().view(np.float32))
 
 
 def _torch_like(array: NDArray[Any], x: Any) -> Any:
