@@ -148,6 +148,12 @@ def test_the_command_writes_a_file_that_check_reads(tmp_path: Path) -> None:
         return CliRunner().invoke(app, list(words))
 
     assert run("infer", str(table), "-o", str(rules)).exit_code == 0
+    again = run("infer", str(table), "-o", str(rules))
+    assert again.exit_code == 2
+    assert "is there already: write to another file, or replace it with --force" in (
+        again.stderr
+    )
+    assert run("infer", str(table), "-o", str(rules), "--force").exit_code == 0
     said = run("check", str(rules), str(table), "--json", "--missing", "pass")
     assert said.exit_code == 1, said.stderr
     assert json.loads(said.stdout)["obeying_rows"] == ROWS - 7

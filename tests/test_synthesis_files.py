@@ -21,7 +21,7 @@ import multiplexnet as mx
 from multiplexnet.errors import OptionError, TableError
 from multiplexnet.synthesis import training
 from multiplexnet.synthesis.columns.others import other_of
-from multiplexnet.synthesis.drawing import pieces
+from multiplexnet.synthesis.drawing import files, pieces
 from multiplexnet.synthesis.network import Shape
 from multiplexnet.synthesis.together import Processes
 from multiplexnet.synthesis.training import Recipe
@@ -278,6 +278,54 @@ def test_interrupting_leaves_whole_row_groups(
     assert f"interrupted: {rows:,} of 9,000 rows are in" in answer.output
 
 
+@pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
+def test_an_older_file_stays_until_there_are_rows(
+    small_pieces: None,
+    model: mx.Synthesizer,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    name: str,
+) -> None:
+    out = tmp_path / name
+    out.write_text("old")
+    seen = []
+
+    def noted(_: Any) -> None:
+        seen.append(out.read_text())
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as changed:
+        changed.setattr(files, "made_pieces", full)
+        with pytest.raises(TableError, match="0 of 900 rows are there"):
+            model.sample_to(out, 900)
+    assert out.read_text() == "old"
+    model.sample_to(out, 900, progress=noted)
+    assert set(seen) == {"old"}
+    read = pl.read_csv(out) if name.endswith("csv") else pl.read_parquet(out)
+    assert read.height == 900
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+def test_what_is_read_is_not_written(model: mx.Synthesizer, tmp_path: Path) -> None:
+    path = str(tmp_path / "model.mx")
+    model.save(path)
+    given = tmp_path / "given.csv"
+    given.write_text("low\n3\n")
+    answer = CliRunner().invoke(
+        app, ["sample", path, "--given", str(given), "-o", str(given)]
+    )
+    assert answer.exit_code == 2
+    assert "is a table that is read: write to another file" in answer.output
+    assert given.read_text() == "low\n3\n"
+    answer = CliRunner().invoke(
+        app, ["sample", path, "-n", "3", "--fill", "-o", str(given)]
+    )
+    assert answer.exit_code == 2
+    assert "--fill is for the empty cells of --given" in answer.output
+
+
 PROGRAM = (sys.executable, "-m", "multiplexnet")
 
 
@@ -286,8 +334,10 @@ def _ignoring_interrupts() -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
 
 
-def interrupted(arguments: list[str], begun: Path) -> str:
-    """What the program says that Ctrl-C ends as soon as a file is there."""
+def interrupted(
+    arguments: list[str], begun: Path, sent: signal.Signals = signal.SIGINT
+) -> str:
+    """What the program says that Ctrl-C, or another signal, ends as soon as a file is there."""
     started = subprocess.Popen(
         [*PROGRAM, *arguments],
         stderr=subprocess.PIPE,
@@ -296,29 +346,36 @@ def interrupted(arguments: list[str], begun: Path) -> str:
     )
     while started.poll() is None and not (begun.exists() and begun.stat().st_size):
         sleep(0.05)
-    said = _after_an_interrupt(started)
+    said = _after_an_interrupt(started, sent)
     assert started.returncode == 130
     assert "Traceback" not in said
     return said
 
 
-def _after_an_interrupt(started: subprocess.Popen[str]) -> str:
+def _after_an_interrupt(
+    started: subprocess.Popen[str], sent: signal.Signals = signal.SIGINT
+) -> str:
     """What it says; whoever does not listen is not left running."""
-    started.send_signal(signal.SIGINT)
+    started.send_signal(sent)
     try:
         return started.communicate(timeout=120)[1]
     finally:
         started.kill()
 
 
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("name", ["out.csv", "out.parquet"])
 def test_the_program_ends_in_order(
-    model: mx.Synthesizer, tmp_path: Path, name: str
+    model: mx.Synthesizer, tmp_path: Path, name: str, sent: signal.Signals
 ) -> None:
     model.save(tmp_path / "model.mx")
     out = tmp_path / name
+    out.write_text("what was there before")
     asked = ["sample", str(tmp_path / "model.mx"), "-n", "100000000", "-o", str(out)]
-    said = interrupted(asked, out)
+    said = interrupted(asked, out.with_name(f".{name}.part"), sent)
+    if "nothing was written" in said:
+        assert out.read_text() == "what was there before"
+        return
     read = pl.read_csv(out) if name.endswith("csv") else pl.read_parquet(out)
     assert f"interrupted: {read.height:,} of 100,000,000 rows are in" in said
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -11,10 +11,16 @@ __all__ = ["in_place_of"]
 
 
 @contextmanager
-def in_place_of(path: Path) -> Iterator[Path]:
+def in_place_of(
+    path: Path, is_kept: Callable[[], bool] = lambda: False
+) -> Iterator[Path]:
     """The draft of a file, which takes its place if all goes well, and else is removed.
 
     Links are followed, and what is no plain file, such as a pipe, is written itself.
+
+    Args:
+        path: of the file.
+        is_kept: whether the draft takes its place where something goes wrong, too, because what is in it is whole.
     """
     own = Path(os.path.realpath(path))
     if own.exists() and not own.is_file():
@@ -22,7 +28,12 @@ def in_place_of(path: Path) -> Iterator[Path]:
         return
     draft = own.with_name(f".{own.name}.part")
     try:
-        yield draft
+        try:
+            yield draft
+        except BaseException:
+            if is_kept():
+                os.replace(draft, own)
+            raise
         os.replace(draft, own)
     finally:
         draft.unlink(missing_ok=True)

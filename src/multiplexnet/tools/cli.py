@@ -25,6 +25,7 @@ from multiplexnet.errors import MultiplexError
 from multiplexnet.exact.deadline import SECONDS
 from multiplexnet.language.formula import Specification
 from multiplexnet.reports.printing import PLAIN_WIDTH, plain_text
+from multiplexnet.synthesis.replacing import in_place_of
 from multiplexnet.tools.progress import shown_late
 
 __all__ = [
@@ -35,6 +36,7 @@ __all__ = [
     "answering",
     "app",
     "loaded",
+    "refuse_overwriting",
     "tables_named",
     "write",
     "writing",
@@ -167,9 +169,21 @@ def writing(path: Path) -> Iterator[None]:
 
 def write(path: Path, text: str) -> None:
     """Write a file, and say so on standard error."""
-    with writing(path):
-        path.write_text(text, encoding="utf-8")
+    with writing(path), in_place_of(path) as draft:
+        draft.write_text(text, encoding="utf-8")
     print(f"written: {path}", file=sys.stderr)
+
+
+def refuse_overwriting(
+    tables: Sequence[str | None], written: Sequence[Path | None]
+) -> None:
+    """Raises ``BadInput`` if a table that is read would be written."""
+    read = [Path(table) for table in tables if table is not None]
+    for path in written:
+        if path is None or not path.exists():
+            continue
+        if any(own.exists() and own.samefile(path) for own in read):
+            raise BadInput(f"{path} is a table that is read: write to another file")
 
 
 # --- check ----------------------------------------------------------------------------------------------------------

@@ -1,5 +1,7 @@
 """Ctrl-C on the command line: it ends the program at once, unless a command asks for time to end in order.
 
+Then SIGTERM, which batch systems and `timeout` send, is taken for Ctrl-C.
+
 While z3 works it takes the signal for itself, gives up one question and lets the program go on. So the signal is
 blocked before any library starts threads, and one thread waits for it.
 """
@@ -37,9 +39,29 @@ def in_order() -> Iterator[None]:
     """Meanwhile Ctrl-C is what it is to any program in Python: ``KeyboardInterrupt``, or what a handler does."""
     _asked.set()
     try:
-        yield
+        with _terminated_as_interrupted():
+            yield
     finally:
         _asked.clear()
+
+
+@contextmanager
+def _terminated_as_interrupted() -> Iterator[None]:
+    if not hasattr(signal, "pthread_sigmask"):
+        yield
+        return
+    own = os.getpid()
+
+    def interrupt(*_: object) -> None:
+        if os.getpid() != own:  # a copy of this process, which nobody waits for
+            os._exit(128 + signal.SIGTERM)
+        os.kill(own, signal.SIGINT)
+
+    before = signal.signal(signal.SIGTERM, interrupt)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _wait() -> None:

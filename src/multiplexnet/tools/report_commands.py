@@ -11,7 +11,13 @@ from typing import Annotated
 import typer
 from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
 
-from multiplexnet.tools.cli import BadInput, answering, loaded, write
+from multiplexnet.tools.cli import (
+    BadInput,
+    answering,
+    loaded,
+    refuse_overwriting,
+    write,
+)
 from multiplexnet.tools.progress import shown_late
 from multiplexnet.tools.synthesis_commands import RulesOption, app
 
@@ -75,7 +81,7 @@ def report(
             raise BadInput(
                 f"{output}: the page is written to a file that ends in .html"
             )
-        _refuse_overwriting([data, made, holdout], [output, json_file])
+        refuse_overwriting([data, made, holdout], [output, json_file])
         with _steps() as told:
             found = quality(
                 loaded(rules),
@@ -104,12 +110,3 @@ def _steps() -> Iterator[Callable[[str, int, int], None]]:
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
     with shown_late(*columns) as show:
         yield lambda doing, done, of: show(done, of, doing)
-
-
-def _refuse_overwriting(tables: list[str | None], written: list[Path | None]) -> None:
-    read = [Path(table) for table in tables if table is not None]
-    for path in written:
-        if path is None or not path.exists():
-            continue
-        if any(own.exists() and own.samefile(path) for own in read):
-            raise BadInput(f"{path} is a table that is read: write to another file")

@@ -22,7 +22,14 @@ from rich.progress import (
     TimeRemainingColumn,
 )
 
-from multiplexnet.tools.cli import AsJson, BadInput, answering, loaded, writing
+from multiplexnet.tools.cli import (
+    AsJson,
+    BadInput,
+    answering,
+    loaded,
+    refuse_overwriting,
+    writing,
+)
 from multiplexnet.tools.interrupts import in_order
 from multiplexnet.tools.progress import shown_late
 from multiplexnet.tools.table_commands import app
@@ -261,6 +268,9 @@ def sample(
     with answering(False), _telling():
         if (rows is None) == (given is None):
             raise BadInput("give either how many rows, -n 1000, or --given TABLE")
+        if fill and given is None:
+            raise BadInput("--fill is for the empty cells of --given TABLE: give it")
+        refuse_overwriting([given], [output])
         from multiplexnet.synthesis.synthesizer import Synthesizer
 
         try:
@@ -292,8 +302,10 @@ def sample(
                     progress=told,
                 )
         except KeyboardInterrupt:
-            kept = f"{done[0].rows:,} of {done[0].total:,}" if done else "no"
-            print(f"interrupted: {kept} rows are in {output}", file=sys.stderr)
+            written = f"nothing was written to {output}"
+            if done:
+                written = f"{done[0].rows:,} of {done[0].total:,} rows are in {output}"
+            print(f"interrupted: {written}", file=sys.stderr)
             raise typer.Exit(130) from None
         print(f"written: {output}{_exactness(done)}", file=sys.stderr)
 

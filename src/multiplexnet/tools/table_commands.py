@@ -43,6 +43,9 @@ def infer(
             help="Write the rules to this .rules file.",
         ),
     ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Replace the file if it is there.")
+    ] = False,
     support: Annotated[
         float, typer.Option(help="The share of rows in which a rule has to hold.")
     ] = 0.99,
@@ -57,6 +60,10 @@ def infer(
         refuse_bad_share("support", support, "rows")
         if output is not None and output.suffix not in (".rules", ".txt"):
             raise BadInput(f"{output}: rules are written to a file that ends in .rules")
+        if output is not None and output.is_file() and not force:
+            raise BadInput(
+                f"{output} is there already: write to another file, or replace it with --force"
+            )
         tables, _ = tables_named(table, delimiter)
         found = inferred(tables, support=support)
         if output is not None:

@@ -20,6 +20,7 @@ from multiplexnet.synthesis.drawing.shards import (
     opened_folder,
     written_shard,
 )
+from multiplexnet.synthesis.replacing import in_place_of
 from multiplexnet.tables.output import writer_of
 
 __all__ = ["SampleProgress", "Tell", "write"]
@@ -68,7 +69,8 @@ def write(
 ) -> SampleProgress:
     """Write a sample: a ``.csv`` or ``.parquet`` file, or a folder of Parquet files.
 
-    When it is stopped, by a full disk or by the user, what was written is whole and can be read.
+    When it is stopped, by a full disk or by the user, what was written is whole and can be read. A file that was there
+    before is replaced only then, or at the end; without any row it stays.
 
     Raises:
         TableError: it cannot be written.
@@ -108,18 +110,19 @@ def _file(
     dask: str | None,
     state: SampleProgress,
 ) -> Generator[SampleProgress]:
-    writer = writer_of(path, "rows")
-    try:
-        if not wanted.count:
-            writer.write(maker.nothing().frame)
-        for made in made_pieces(maker, pieces(wanted), jobs=jobs, dask=dask):
+    with in_place_of(path, lambda: state.rows > 0) as draft:
+        writer = writer_of(path, "rows", draft)
+        try:
+            if not wanted.count:
+                writer.write(maker.nothing().frame)
+            for made in made_pieces(maker, pieces(wanted), jobs=jobs, dask=dask):
+                with _undisturbed():
+                    writer.write(_texts(made.frame) if path.suffix.lower() == ".csv" else made.frame)  # fmt: skip
+                    state = state.and_then(made, made.frame.height)
+                    yield state
+        finally:
             with _undisturbed():
-                writer.write(_texts(made.frame) if path.suffix.lower() == ".csv" else made.frame)  # fmt: skip
-                state = state.and_then(made, made.frame.height)
-                yield state
-    finally:
-        with _undisturbed():
-            writer.close()
+                writer.close()
 
 
 @contextmanager
