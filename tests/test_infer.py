@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from datetime import date, timedelta
+from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -183,6 +183,28 @@ def test_ranges_of_long_numbers_are_exact(numbers: list[int | None]) -> None:
     there = [number for number in numbers if number is not None]
     inferred = str(mx.infer({"c": numbers}))
     assert f"c: int[{min(there)}, {max(there)}]" in inferred
+
+
+@pytest.mark.parametrize("is_text", [True, False])
+def test_parts_of_seconds_are_rounded_and_not_declared(is_text: bool) -> None:
+    start = datetime(2024, 2, 1, 10)
+    times = [start + timedelta(seconds=k, milliseconds=7 * k) for k in range(300)]
+    table = {
+        "t": [str(t) for t in times] if is_text else times,
+        "n": [k % 50 for k in range(300)],
+    }
+    text = str(mx.infer(table))
+    assert "t:" not in text
+    assert '# skipped: column "t": times with parts of seconds' in text
+    assert mx.check(mx.Rules(text), table).all_obey
+    with pytest.warns(UserWarning, match="'t' is rounded to whole seconds") as told:
+        model = mx.Synthesizer(
+            't: datetime["2024-02-01 10:00:00", "2024-02-02"]; t >= "2024-02-01"'
+        ).fit(table, minutes=0)
+    assert not any("break rules" in str(own.message) for own in told)
+    assert model.report is not None
+    assert model.report.all_obey
+    assert model.sample(20).height == 20
 
 
 def test_codes_with_leading_zeros_are_labels() -> None:

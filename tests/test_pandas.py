@@ -198,3 +198,23 @@ def test_a_synthesizer_gives_back_a_frame_of_pandas_as_it_was_given() -> None:
     report = mx.check(mx.Rules(rules), made)
     assert report.obeys is not None
     assert report.obeys.all()
+
+
+def test_periods_and_intervals_are_what_they_are_printed_as() -> None:
+    table = pd.DataFrame(
+        {
+            "x": range(80),
+            "month": pd.period_range("2024-01", periods=4, freq="M").repeat(20),
+            "part": pd.cut(pd.Series(range(80)), [-1, 40, 80]),
+            "span": pd.interval_range(0, 80),
+        }
+    )
+    rules = 'x: int[0, 99]; part: {"(-1, 40]", "(40, 80]"}; iff(part == "(-1, 40]", x <= 40)'
+    assert mx.check(rules, table).all_obey
+    with pytest.warns(UserWarning, match="'span'"):
+        model = mx.Synthesizer(rules).fit(table, minutes=0)
+    made = model.sample(50)
+    assert mx.check(rules, made).all_obey
+    assert set(made["month"]) <= {"2024-01", "2024-02", "2024-03", "2024-04"}
+    with pytest.raises(TableError, match="`span` is not a number"):
+        mx.Synthesizer("span: real; span >= 0").fit(table, minutes=0)

@@ -70,8 +70,6 @@ def _outside(variable: Variable) -> str:
         return f"`{variable.name}` has labels that are not declared"
     size = variable.unit.size
     between = f", or between its steps of {float(size):g}," if size != 1 else ""
-    if variable.unit.kind == "datetime":
-        between = ", or between its seconds,"
     return f"`{variable.name}` is outside its range{between}"
 
 

@@ -322,9 +322,11 @@ def _column(
         _largest(name, numbers[~unread & ~missing], EXACT)
         steps = np.rint(numbers)
         is_between = (numbers != steps) & ~missing
-        if domain is DATETIME and is_between.any():  # nobody declared it
+        is_time = isinstance(domain, Int) and domain.unit.kind == "datetime"
+        if is_time and is_between.any():
             notes.append(f"column {name!r} is rounded to whole seconds")
             is_rounded = True
+            exact = _whole_seconds(cells, steps, unread, missing)
         inside = (steps >= domain.values.start) & (steps < domain.values.stop)
         unread |= ~inside & ~missing
         unread |= is_between & (not is_rounded)
@@ -347,6 +349,16 @@ def _column(
         missing & is_nullable,
         exact.alias(name),
     )
+
+
+def _whole_seconds(
+    cells: pl.Series, seconds: NDArray[np.float64], unread: Bools, missing: Bools
+) -> pl.Series:
+    """Times as they are rounded; what is none as a report shows it."""
+    there = ~unread & ~missing
+    whole = pl.Series(np.where(there, seconds, 0).astype(np.int64))
+    texts = pl.from_epoch(whole, "s").dt.strftime("%Y-%m-%d %H:%M:%S")
+    return texts.zip_with(pl.Series(there), _as_text(cells))
 
 
 def _as_text(cells: pl.Series) -> pl.Series:

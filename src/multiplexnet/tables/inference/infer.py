@@ -146,6 +146,9 @@ def _no_kind(column: ColumnProfile) -> str:
     dtype = column.kept[0].dtype
     if isinstance(dtype, pl.Datetime) and dtype.time_zone is not None:
         return f"times of a zone ({dtype.time_zone}), and those of rules have none"
+    times = Variable(column.name, 0, MOMENTS["datetime"])
+    if not cells_of(times, column.kept[0].drop_nulls()).unread:
+        return "times with parts of seconds, and those of rules are whole seconds"
     if dtype == pl.String:
         return "texts of many kinds, neither numbers nor a few labels"
     return f"of type {dtype}, of which rules do not speak"

@@ -138,7 +138,10 @@ class ColumnProfile:
             return
         there = np.ones(len(cells), dtype=np.bool_)
         there[found.unread.get(MISSING, np.empty(0, np.intp))] = False
-        numbers = np.rint(floats_of(found.column)[there])
+        exactly = floats_of(found.column)[there]
+        numbers = np.rint(exactly)
+        if (numbers != exactly).any():  # parts of seconds, which no rule declares
+            return
         least = int(numbers.min())
         most = int(numbers.max())
         if earlier is not None:

@@ -53,11 +53,17 @@ def _series(column: Any) -> pl.Series:
     if column.dtype != object:
         try:
             found: pl.Series = pl.from_pandas(column)  # type: ignore[assignment]
-            return found
+            if not _is_of_pandas(found.dtype):
+                return found
         except Exception:  # types of other libraries, sparse ones, complex numbers: each ends in its own way
             pass
     cells = zip(column, column.isna(), strict=True)
     return _objects([None if is_empty else value for value, is_empty in cells])
+
+
+def _is_of_pandas(dtype: pl.DataType) -> bool:
+    """Whether it is a type that only pandas knows, such as that of periods and of intervals."""
+    return "Extension" in {own.__name__ for own in type(dtype).__mro__}
 
 
 def _objects(values: Sequence[Any]) -> pl.Series:
