@@ -217,6 +217,30 @@ def test_whole_numbers_of_numpy_are_seeds(model: mx.Synthesizer, seed: Any) -> N
     assert codes.equals(model.encoder.encode(table, seed=3))
 
 
+@pytest.mark.parametrize("rules", ["x: int[0, 9]", "s: {'F', 'M'}?; x: int[0, 9]"])
+def test_blanks_that_do_not_come_back_are_said(rules: str, tmp_path: Path) -> None:
+    said: list[str] = []
+    table = pl.DataFrame({"s": [" M", "F", ""] * 20, "x": [1, 2, 3] * 20})
+    mx.Synthesizer(rules).fit(table, minutes=0, note=said.append)
+    assert said[:2] == [
+        "column 's' has blanks around labels, as in ' M': they come back without",
+        "column 's' has texts that are blank: they are learned, and come back, as missing",
+    ]
+    empty = pl.DataFrame({"s": ["M", "F", None] * 20, "x": [1, 2, 3] * 20})
+    empty.write_csv(tmp_path / "empty.csv")
+    said.clear()
+    mx.Synthesizer(rules).fit(tmp_path / "empty.csv", minutes=0, note=said.append)
+    assert not said
+
+
+def test_blanks_that_tell_labels_apart_come_back() -> None:
+    said: list[str] = []
+    table = pl.DataFrame({"s": [" M", "F", "M"] * 20, "x": [1, 2, 3] * 20})
+    own = mx.Synthesizer("x: int[0, 9]").fit(table, minutes=0, note=said.append)
+    assert not said
+    assert own.sample(given={"s": [" M", "M"]})["s"].to_list() == [" M", "M"]
+
+
 @pytest.mark.parametrize("name", ["checkpoint", "progress", "note"])
 def test_what_fit_cannot_use_is_refused(model: mx.Synthesizer, name: str) -> None:
     wrong: Any = {name: 5}

@@ -156,6 +156,7 @@ def schema_of(
             if _empty(found).any():
                 nullable.add(variable)
                 declared.append(flag_of(variable, len(declared)))
+        notes += _lost_blanks(frame[name], variable.domain)
         own = _column(
             name, cells, found, variable, variable in nullable, variable in bound, notes
         )
@@ -210,6 +211,23 @@ def _lost_numbers(cells: pl.Series) -> list[str]:
     return [
         f"column {cells.name!r} is NaN in {count:,} rows: they are learned, and come back, as missing"
     ]
+
+
+def _lost_blanks(cells: pl.Series, domain: Domain) -> list[str]:
+    """What is said of texts that come back as others: labels with blanks around them, and blank cells."""
+    if cells.dtype != pl.String or not isinstance(domain, Category):
+        return []
+    texts = [text for text in cells.unique().drop_nulls() if text not in domain.labels]
+    notes = []
+    if around := sorted(text for text in texts if text.strip() in domain.labels):
+        notes.append(
+            f"column {cells.name!r} has blanks around labels, as in {around[0]!r}: they come back without"
+        )
+    if not all(text.strip() for text in texts):
+        notes.append(
+            f"column {cells.name!r} has texts that are blank: they are learned, and come back, as missing"
+        )
+    return notes
 
 
 def _without_blanks(cells: pl.Series) -> pl.Series:
