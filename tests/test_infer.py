@@ -207,6 +207,14 @@ def test_parts_of_seconds_are_rounded_and_not_declared(is_text: bool) -> None:
     assert model.sample(20).height == 20
 
 
+def test_whole_numbers_that_are_not_learned_are_said() -> None:
+    numbers = {"few": [2**53 - 1, 0, None], "many": [2**53, 0, None]}
+    lines = str(mx.infer(numbers)).splitlines()
+    assert "few: int[0, 9007199254740991]?  # 1 cells are empty" in lines
+    said = "1 cells are empty; `fit` learns whole numbers below 2^53"
+    assert f"many: int[0, 9007199254740992]?  # {said}" in lines
+
+
 def test_codes_with_leading_zeros_are_labels() -> None:
     written = str(mx.infer({"zip": ["01234", "90210"] * 20, "n": ["0", "10"] * 20}))
     assert 'zip: {"01234", "90210"}' in written

@@ -40,6 +40,8 @@ from multiplexnet.verdicts.columns import to_float64
 
 __all__ = ["InferredRules", "infer", "inferred"]
 
+LEARNED = 1 << 53
+"""Whole numbers that a Synthesizer learns are smaller."""
 LONGEST_END = 12
 DIGITS = 6
 """The end of a range that would take more characters is written with so many digits, rounded outwards."""
@@ -180,13 +182,28 @@ def _type_text(column: ColumnProfile) -> str:
 
 
 def _declared(text: str, column: ColumnProfile) -> str:
+    comments = [own for own in (_empty_cells(column), _too_large(column)) if own]
+    return f"{text}  # {'; '.join(comments)}" if comments else text
+
+
+def _too_large(column: ColumnProfile) -> str:
+    """What is said of whole numbers that tables with them can be checked, and not made."""
+    if column.kind != "number" or not column.is_whole:
+        return ""
+    assert column.least is not None
+    assert column.most is not None
+    is_learned = max(-column.least, column.most) < LEARNED
+    return "" if is_learned else "`fit` learns whole numbers below 2^53"
+
+
+def _empty_cells(column: ColumnProfile) -> str:
     if not column.missing:
-        return text
+        return ""
     words = ", ".join(
         json.dumps(word, ensure_ascii=False) for word in column.empty_words
     )
     said = f" or say {words}" if words and column.kind == "label" else ""
-    return f"{text}  # {column.missing:,} cells are empty{said}"
+    return f"{column.missing:,} cells are empty{said}"
 
 
 def _range_rules(column: ColumnProfile) -> list[str]:
