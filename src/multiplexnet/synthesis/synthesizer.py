@@ -168,7 +168,7 @@ class Synthesizer:
         found = cut(found, found.movable if violations == "repair" else obeys)
         allowed = _compiled(found.schema.specification, found.values[obeys])
         values = self._rows(found, obeys, allowed, violations)
-        facts = tuple(fixed(found.schema, allowed, values))
+        facts = (*found.blanks, *fixed(found.schema, allowed, values))
         warned = (*found.notes, *too_dense(found.schema, allowed))
         for text in warned if note is None else ():
             warnings.warn(text, stacklevel=2)

@@ -81,6 +81,7 @@ class ReadTable:
         movable: rows whose every cell has a value, or one that moves to one: outside of its range or between its steps.
         exact: the columns as rules see them: decimals in place of floats.
         notes: what was done to columns that nobody asked for.
+        blanks: what is said of texts that come back as others, which is no reason to warn.
         strange: cells that cannot be read of columns that the rules do not declare, in words.
     """
 
@@ -91,6 +92,7 @@ class ReadTable:
     exact: pl.DataFrame
     notes: tuple[str, ...]
     strange: tuple[str, ...] = ()
+    blanks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -128,6 +130,7 @@ def schema_of(
     }
     notes: list[str] = []
     strange: list[str] = []
+    blanks: list[str] = []
     others: list[Other] = []
     declared: list[Variable] = list(specification.variables)
     bound = {v for rule in specification.rules for v in variables(rule.formula)}
@@ -156,7 +159,7 @@ def schema_of(
             if _empty(found).any():
                 nullable.add(variable)
                 declared.append(flag_of(variable, len(declared)))
-        notes += _lost_blanks(frame[name], variable.domain)
+        blanks += _lost_blanks(frame[name], variable.domain)
         own = _column(
             name, cells, found, variable, variable in nullable, variable in bound, notes
         )
@@ -176,7 +179,9 @@ def schema_of(
         others=tuple(others),
         names=tuple(name for name in frame.columns if name in names),
     )
-    return replace(together, schema=schema, strange=tuple(strange))
+    return replace(
+        together, schema=schema, strange=tuple(strange), blanks=tuple(blanks)
+    )
 
 
 def _refuse_inputs(specification: Specification) -> None:
